@@ -1,0 +1,87 @@
+# tests/unit/<folder>/*_test.cpp   one executable a folder, label "unit"
+# tests/ops/*_test.cpp             one executable, label "ops"
+# tests/repo/*_test.cpp            one executable, label "repo"
+# tests/ranks/*_test.cpp           one executable a file, run under mpirun, label "ranks"
+# tests/commands/*.cmake           the binary from outside, label "commands"
+find_package(GTest REQUIRED)
+include(GoogleTest)
+add_library(piton_test_support INTERFACE)
+target_include_directories(piton_test_support INTERFACE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(piton_test_support INTERFACE
+  PITON_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PITON_BINARY_DIR="${CMAKE_BINARY_DIR}")
+target_link_libraries(piton_test_support INTERFACE GTest::gtest GTest::gmock)
+
+# piton_test(name label libraries...  SOURCES files...)
+function(piton_test name label)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE piton_test_support GTest::gtest_main ${arg_LIBS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${label}/${name} COMMAND ${name})
+  set_tests_properties(${label}/${name} PROPERTIES LABELS ${label})
+endfunction()
+
+file(GLOB_RECURSE folder_marks CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/*_test.cpp)
+set(unit_folders "")
+foreach(file IN LISTS folder_marks)
+  get_filename_component(folder ${file} DIRECTORY)
+  list(APPEND unit_folders ${folder})
+endforeach()
+list(REMOVE_DUPLICATES unit_folders)
+foreach(folder IN LISTS unit_folders)
+  file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/tests/unit ${folder})
+  string(REPLACE "/" "_" name ${name})
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
+  set(libraries "")
+  if(TARGET piton_${name})
+    set(libraries piton_${name})
+  endif()
+  if(EXISTS ${folder}/libraries.cmake)
+    include(${folder}/libraries.cmake)  # may append to `libraries`
+  endif()
+  piton_test(unit_${name} unit SOURCES ${sources} LIBS ${libraries})
+endforeach()
+
+file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*_test.cpp)
+if(ops_sources)
+  piton_test(ops_all ops SOURCES ${ops_sources}
+    LIBS piton_ops piton_kernels_reference piton_kernels_cpu piton_kernels_meta)
+endif()
+
+file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.cpp)
+if(repo_sources)
+  piton_test(repo_all repo SOURCES ${repo_sources} LIBS piton_base)
+endif()
+
+# A rank test names its process counts in its first line:  // ranks: 2 4
+file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
+foreach(file IN LISTS rank_sources)
+  get_filename_component(name ${file} NAME_WE)
+  add_executable(ranks_${name} ${file})
+  target_link_libraries(ranks_${name} PRIVATE piton_test_support)
+  if(TARGET piton_api)
+    target_link_libraries(ranks_${name} PRIVATE piton_api)
+  else()
+    target_link_libraries(ranks_${name} PRIVATE piton_ops piton_comm_mpi piton_kernels_cpu piton_kernels_reference)
+  endif()
+  set_target_properties(ranks_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  file(STRINGS ${file} head LIMIT_COUNT 1)
+  string(REGEX MATCHALL "[0-9]+" counts "${head}")
+  foreach(count IN LISTS counts)
+    add_test(NAME ranks${count}/${name}
+      COMMAND ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} $<TARGET_FILE:ranks_${name}>)
+    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS ranks PROCESSORS 2 TIMEOUT 300)
+  endforeach()
+endforeach()
+
+file(GLOB command_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/commands/*.cmake)
+if(TARGET piton)
+  foreach(file IN LISTS command_tests)
+    get_filename_component(name ${file} NAME_WE)
+    add_test(NAME commands/${name}
+      COMMAND ${CMAKE_COMMAND} -DPITON=$<TARGET_FILE:piton> -DSOURCE=${CMAKE_SOURCE_DIR}
+              -DLAUNCH=${CMAKE_SOURCE_DIR}/tools/launch.sh
+              -DWORK=${CMAKE_BINARY_DIR}/commands/${name} -P ${file})
+    set_tests_properties(commands/${name} PROPERTIES LABELS commands TIMEOUT 300)
+  endforeach()
+endif()

@@ -1,0 +1,66 @@
+// Failures and how they are reported.
+//
+// Two kinds, never mixed:
+//   Error          someone outside this program can fix it: a flag, a file, a rank that died, a
+//                  full disk. Thrown; only cli/main.cpp catches it.
+//   PITON_ASSERT   this program is wrong. Prints and aborts; no input may reach it.
+//
+// A message reads  `where: what is wrong: got X, wanted Y; what to do`.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <source_location>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace piton {
+
+// Who can fix it. The value is the exit code of the process.
+enum class Fault {
+  kUsage = 2,     // a flag, value or combination
+  kData = 3,      // a file, corpus, tokenizer or checkpoint is invalid
+  kMemory = 4,    // predicted or real
+  kDiverged = 5,  // the run itself
+  kPeer = 6,      // another rank was lost or timed out
+  kSaved = 75,    // saved after a signal; start me again
+};
+
+// Short word for messages and failure.json: "usage", "data", "memory", "diverged", "peer", "saved".
+std::string_view name(Fault fault);
+
+class Error : public std::runtime_error {
+ public:
+  Error(Fault fault, const std::string& message) : std::runtime_error(message), fault_(fault) {}
+
+  template <typename... Args>
+  Error(Fault fault, fmt::format_string<Args...> text, Args&&... args)
+    requires(sizeof...(Args) > 0)
+      : Error(fault, fmt::format(text, std::forward<Args>(args)...)) {}
+
+  Fault fault() const { return fault_; }
+
+ private:
+  Fault fault_;
+};
+
+// The text of errno-like `code` ("No space left on device").
+std::string system_message(int code);
+
+// Up to one name out of `known` that a user who typed `given` probably meant; "" when none is near
+// (Damerau-Levenshtein distance at most 1/3 of the length, rounded up).
+std::string nearest_name(std::string_view given, std::span<const std::string> known);
+
+[[noreturn]] void assertion_failed(const char* condition, const std::string& message,
+                                   std::source_location where = std::source_location::current());
+
+}  // namespace piton
+
+// Holds in every build. `...` is a fmt format and its arguments, optional.
+#define PITON_ASSERT(condition, ...)                                          \
+  do {                                                                        \
+    if (!(condition)) ::piton::assertion_failed(#condition, ::fmt::format("" __VA_ARGS__)); \
+  } while (false)

@@ -1,0 +1,157 @@
+// Options: each is named once, in the struct that uses it.
+//
+//   struct AdamWOptions {
+//     double beta1 = 0.9;
+//     template <typename Visitor>
+//     void visit(Visitor&& v) {
+//       v(Option{"adam-beta1", "decay of the first moment", {.resume = Resume::kMustMatch}}, beta1);
+//     }
+//   };
+//
+// The same visit declares flags, reads TOML, prints --help and docs/cli.md, writes the resolved
+// configuration beside the checkpoint, and is compared on resume. A TOML key is the flag without
+// its dashes; tables in a file only group ("[optimizer]\nlr = 1e-3" equals "lr = 1e-3").
+//
+// Types of a value: bool (flag; `negation` names the flag that clears it), int, std::int64_t,
+// std::uint64_t, double, std::string, std::vector<std::string>, std::vector<int>,
+// std::vector<std::int64_t>, std::vector<double>, std::optional of a scalar, and an enum through
+// Choice<E>.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace piton {
+
+// What a resume does when the stored value and today's differ.
+enum class Resume {
+  kFree,       // may differ: paths, intervals, threads
+  kMustMatch,  // changes the experiment: an error that names the flag and both values
+};
+
+struct OptionRules {
+  std::vector<std::string> aliases = {};  // other spellings of the flag, without dashes
+  std::string negation = {};              // bool only: the flag that sets it to false
+  Resume resume = Resume::kFree;
+  std::vector<std::string> choices = {};  // strings only: the values it takes
+  std::string placeholder = {};           // what help shows for the value ("N", "DIR"); derived if empty
+};
+
+struct Option {
+  std::string name;  // the flag without "--"
+  std::string help;  // one line, no full stop
+  OptionRules rules = {};
+};
+
+// A value of an enum, spelt as one of `names`: v(Option{...}, Choice(schedule, {{"1f1b", Schedule::k1F1B}, ...})).
+template <typename E>
+class Choice {
+ public:
+  Choice(E& value, std::vector<std::pair<std::string, E>> names)
+      : value_(&value), names_(std::move(names)) {}
+  E& value() const { return *value_; }
+  const std::vector<std::pair<std::string, E>>& names() const { return names_; }
+
+ private:
+  E* value_;
+  std::vector<std::pair<std::string, E>> names_;
+};
+
+// One option bound to its variable, with its type erased.
+struct BoundOption {
+  Option option;
+  bool is_flag = false;   // bool: takes no value on the command line ("--x", or "--x=true|false")
+  bool is_list = false;   // takes one or more values
+  std::function<void(const std::vector<std::string>& words)> set;  // throws Error(kUsage) with got/wanted
+  std::function<std::string()> toml;   // today's value as a TOML literal; "" for an unset optional
+  std::function<std::string()> type;   // "integer", "number", "text", "one of a|b|c", ...
+  bool given = false;                  // set by a flag or a file (not a default)
+};
+
+class OptionSet {
+ public:
+  // Declares every option of `options`, which must outlive the set. `group` heads them in --help.
+  // Asserts that no name or alias is declared twice.
+  template <typename Struct>
+  void add(std::string group, Struct& options);
+
+  void add(std::string group, BoundOption option);
+
+  // Parses flags ("--name value", "--name=value", "-h"). Words that are not flags are returned, in
+  // order (positional arguments). Throws Error(kUsage): unknown flag ("did you mean"), missing or
+  // unreadable value, a flag given twice with different values.
+  std::vector<std::string> parse(const std::vector<std::string>& words);
+
+  // Reads a TOML file: unknown keys, wrong types and duplicates are Error(kUsage) naming
+  // file:line. Flags win over files: call before parse().
+  void read_toml(const std::filesystem::path& file);
+
+  // The resolved configuration: every option with its value, grouped, as TOML.
+  std::string to_toml() const;
+
+  // Compares with a stored to_toml(): one message for each kMustMatch option whose value differs.
+  std::vector<std::string> differences(const std::filesystem::path& stored) const;
+
+  // Help text: one block a group.
+  std::string help() const;
+  // The same as a Markdown table a group, for docs/cli.md.
+  std::string markdown() const;
+
+  bool given(std::string_view name) const;
+
+ private:
+  struct Group {
+    std::string title;
+    std::vector<BoundOption> options;
+  };
+  BoundOption* find(std::string_view name, bool* negated);
+  std::vector<Group> groups_;
+};
+
+// Makes the type-erased form; defined in options.cpp for the types listed above.
+BoundOption bind_option(Option option, bool& value);
+BoundOption bind_option(Option option, int& value);
+BoundOption bind_option(Option option, std::int64_t& value);
+BoundOption bind_option(Option option, std::uint64_t& value);
+BoundOption bind_option(Option option, double& value);
+BoundOption bind_option(Option option, std::string& value);
+BoundOption bind_option(Option option, std::vector<std::string>& value);
+BoundOption bind_option(Option option, std::vector<int>& value);
+BoundOption bind_option(Option option, std::vector<std::int64_t>& value);
+BoundOption bind_option(Option option, std::vector<double>& value);
+BoundOption bind_option(Option option, std::optional<std::int64_t>& value);
+BoundOption bind_option(Option option, std::optional<double>& value);
+BoundOption bind_option(Option option, std::optional<std::string>& value);
+// An enum through its names: get returns the index of today's value, set takes one.
+BoundOption bind_choice(Option option, std::vector<std::string> names, std::function<int()> get,
+                        std::function<void(int)> set);
+
+template <typename E>
+BoundOption bind_option(Option option, Choice<E> choice) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : choice.names()) names.push_back(name);
+  auto get = [choice] {
+    int index = 0;
+    for (const auto& [name, value] : choice.names()) {
+      if (value == choice.value()) return index;
+      ++index;
+    }
+    return -1;
+  };
+  auto set = [choice](int index) { choice.value() = choice.names()[index].second; };
+  return bind_choice(std::move(option), std::move(names), get, set);
+}
+
+template <typename Struct>
+void OptionSet::add(std::string group, Struct& options) {
+  options.visit([&](Option option, auto&& value) { add(group, bind_option(std::move(option), value)); });
+}
+
+}  // namespace piton
