@@ -1,0 +1,59 @@
+// The commands of `piton`: one file each, listed in commands.cpp.
+//
+// A command declares its options, parses the words, and calls the library. It returns the exit code
+// of success (0 or 75); everything else is thrown as Error and reported by main.cpp, the only
+// `catch`. Results go to stdout, everything else to stderr through `log`.
+#pragma once
+
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/progress.h"
+
+namespace piton::cli {
+
+// Options that every command takes.
+struct GeneralOptions {
+  std::string config;     // --config FILE.toml
+  int threads = 0;        // --threads N; 0: every core this process may use, shared with local ranks
+  std::string kernels = "cpu";  // --kernels reference|cpu|cuda
+  bool quiet = false;     // --quiet
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"config", "read options from this TOML file; flags win", {.placeholder = "FILE"}}, config);
+    v(Option{"threads", "compute threads of this process (0: all its cores)"}, threads);
+    v(Option{"kernels", "implementation of the mathematics", {.choices = {"reference", "cpu", "cuda"}}}, kernels);
+    v(Option{"quiet", "warnings and errors only"}, quiet);
+  }
+};
+
+struct Invocation {
+  std::vector<std::string> words;  // after the command's name
+  Log& log;
+  Progress& progress;
+
+  // Adds the general options to `options`, reads --config, parses the words, and returns the
+  // positional arguments. Prints help and throws HelpShown if --help is among them.
+  // A first positional argument that ends in ".toml" is read as --config where `recipe` is true.
+  std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false);
+};
+
+struct HelpShown {};
+
+struct Command {
+  std::string_view name;
+  std::string_view arguments;  // "[RECIPE.toml] [OPTION ...]"
+  std::string_view summary;    // one line for `piton --help`
+  int (*run)(Invocation&);
+};
+
+// All of them, in the order of the help.
+std::span<const Command> commands();
+
+}  // namespace piton::cli
