@@ -44,8 +44,13 @@ endforeach()
 
 file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*_test.cpp)
 if(ops_sources)
-  piton_test(ops_all ops SOURCES ${ops_sources}
-    LIBS piton_ops piton_kernels_reference piton_kernels_cpu piton_kernels_meta)
+  set(libraries "")
+  foreach(library piton_ops piton_kernels_reference piton_kernels_cpu piton_kernels_meta)
+    if(TARGET ${library})
+      list(APPEND libraries ${library})
+    endif()
+  endforeach()
+  piton_test(ops_all ops SOURCES ${ops_sources} LIBS ${libraries})
 endif()
 
 file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.cpp)

@@ -112,6 +112,8 @@ class OptionSet {
     std::vector<BoundOption> options;
   };
   BoundOption* find(std::string_view name, bool* negated);
+  std::vector<std::string> names() const;                       // aliases and negations included
+  std::string suggestion(std::string_view unknown) const;       // "" when no name is near
   std::vector<Group> groups_;
 };
 

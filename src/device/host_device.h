@@ -1,6 +1,8 @@
 // The processor as a device: aligned memory from the system, streams that run inline.
 #pragma once
 
+#include <atomic>
+
 #include "device/device.h"
 
 namespace piton {
@@ -23,7 +25,7 @@ class HostDevice final : public Device {
  private:
   std::string description_;
   std::int64_t limit_bytes_;
-  std::int64_t allocated_bytes_ = 0;
+  std::atomic<std::int64_t> allocated_bytes_ = 0;
 };
 
 }  // namespace piton

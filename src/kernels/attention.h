@@ -92,7 +92,7 @@ struct AttentionBackward {
     v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
   }
   void check() const;
-  double flops() const;
+  double flops() const;  // four products; recomputing P is not counted
 };
 
 // Appends rows to a cache: cache[b, begin .. begin+s-1] = rows.

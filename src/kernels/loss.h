@@ -2,7 +2,7 @@
 //
 //   statistics  each rank, its columns:  m = max, z = sum exp(x - m), t = the label's logit or 0
 //   combine     from all ranks' [t, n, 3]:  lse = M + log sum z exp(m - M);  loss = lse - sum of t
-//   backward    dlogits = (exp(x - lse) - onehot) * mask * scale
+//   backward    dlogits = (exp(x - lse) - onehot) * mask * scale; 0 where the label is below 0
 // Columns from `valid` on are padding: invisible, and their gradient is 0.
 #pragma once
 

@@ -32,6 +32,7 @@ struct CacheView {
   Tensor values;
   std::int64_t begin = 0;  // rows already in the cache
 };
-Value cached_attention(Context& context, const Value& qkv, const AttentionSettings& settings, CacheView cache);
+Value cached_attention(Context& context, const Value& qkv, const AttentionSettings& settings,
+                       const CacheView& cache);
 
 }  // namespace piton

@@ -11,7 +11,7 @@ namespace piton {
 Value token_embedding(Context& context, const Tensor& ids, Parameter& table, std::int64_t vocabulary_begin,
                       Communicator& group, bool sequence_parallel);
 
-// x + table[ids], ids int32 [rows of x].
+// x + table[ids], ids int32 [rows of x]. Takes the memory of x over.
 Value add_position_embedding(Context& context, const Value& x, const Tensor& ids, Parameter& table);
 
 }  // namespace piton

@@ -29,20 +29,26 @@ struct Value {
 
 class Tape;
 
-// What a node's backward function may use.
+// What a node's backward function may use. Values are named by id: a node must not keep the tensors
+// of its outputs alive.
 class Backward {
  public:
   Backward(Context& context, Tape& tape) : context_(context), tape_(tape) {}
   Context& context() const { return context_; }  // its tape is null
+  bool runs_jobs_at_once() const;                // Mode::kWhole
 
-  // The gradient of an output of this node; empty if none came (the node was not reached).
-  // The caller owns it: it may overwrite it.
-  Tensor take(const Value& output);
-  // Adds `gradient` to that of an input. Keeps the handle if it is the first: the caller must not
-  // write to it afterwards. Ignored for values that want none.
-  void give(const Value& input, Tensor gradient);
+  // The gradient given so far to a value, waited for; empty if none came. It is taken: who gives
+  // again gives the first. Nodes take those of their outputs; a norm also takes its input's, to add
+  // it in its own kernel. The tensor may be shared: it is not to be written to.
+  Tensor take(std::int64_t id);
+  // Adds `gradient` to that of a value. The first handle is kept as it is: the caller must not write
+  // to it afterwards. `ready`: compute waits for it before the gradient is used (a collective that
+  // is under way). Ignored for id -1.
+  void give(std::int64_t id, Tensor gradient, Event ready = {});
   // Queues a weight job; it runs after this node's function, or when the schedule says so.
   void defer(std::function<void(Context&)> job);
+  // Takes over the jobs that a replayed segment's tape has queued.
+  void adopt_jobs(Tape& replayed);
 
  private:
   Context& context_;
@@ -55,7 +61,7 @@ class Tape {
 
   // A value that gradients flow to but that no node made: a stage's input.
   Value leaf(Tensor tensor);
-  // Makes `tensor` the output of the node that is recorded next with record().
+  // A value made by the node that is recorded next.
   Value output(Tensor tensor);
   void record(std::function<void(Backward&)> node);
 
@@ -65,19 +71,22 @@ class Tape {
   void backward(Context context, Mode mode);
   // Runs and drops the queued weight jobs, in order.
   void run_weight_jobs(Context context);
-  // After backward: the gradient of a leaf; empty if none.
-  Tensor take_gradient(const Value& value);
+  // After backward: the gradient of a leaf, waited for on the context's stream; empty if none.
+  Tensor take_gradient(const Value& value, const Context& context);
 
   bool empty() const { return nodes_.empty() && jobs_.empty(); }
   std::size_t queued_weight_jobs() const { return jobs_.size(); }
-  // Moves the queued weight jobs of `other` (a replayed segment) behind this tape's own.
-  void adopt_jobs(Tape& other);
 
  private:
   friend class Backward;
-  std::vector<Tensor> gradients_;  // by value id
+  struct Gradient {
+    Tensor tensor;
+    Event ready;
+  };
+  std::vector<Gradient> gradients_;  // by value id
   std::vector<std::function<void(Backward&)>> nodes_;
   std::vector<std::function<void(Context&)>> jobs_;
+  Mode mode_ = Mode::kWhole;
 };
 
 }  // namespace piton

@@ -1,0 +1,192 @@
+// Reading options from TOML files, and comparing with a stored one.
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/options.h"
+
+namespace piton {
+namespace {
+
+// A configuration is written by hand; a longer file is another kind of file.
+constexpr std::int64_t kLongestBytes = 16 << 20;
+
+toml::table parse_file(const std::filesystem::path& file) {
+  const std::string text = read_text_file(file, kLongestBytes);
+  try {
+    return toml::parse(text, file.string());
+  } catch (const toml::parse_error& error) {
+    throw Error(Fault::kUsage, "{}:{}: not TOML: {}", file.string(), error.source().begin.line,
+                error.description());
+  }
+}
+
+// One `key = value`, whatever table it stands in.
+struct Entry {
+  std::string key;
+  const toml::node* node;
+};
+
+void collect(const toml::table& table, std::vector<Entry>& entries) {
+  for (const auto& [key, node] : table) {
+    if (const toml::table* inner = node.as_table()) {
+      collect(*inner, entries);
+    } else {
+      entries.push_back({std::string(key.str()), &node});
+    }
+  }
+}
+
+std::string kind_of(const toml::node& node) {
+  switch (node.type()) {
+    case toml::node_type::string: return "text";
+    case toml::node_type::integer: return "an integer";
+    case toml::node_type::floating_point: return "a number";
+    case toml::node_type::boolean: return "true or false";
+    case toml::node_type::array: return "a list";
+    case toml::node_type::table: return "a table";
+    default: return "a date or time";
+  }
+}
+
+// The word that would be written on the command line; nullopt for a kind `type` does not take.
+std::optional<std::string> word_of(const toml::node& node, bool is_flag, std::string_view type) {
+  const bool integer = type.find("integer") != std::string_view::npos;
+  const bool number = type.ends_with("number");
+  if (const auto* value = node.as_boolean()) {
+    if (is_flag) return value->get() ? "true" : "false";
+  } else if (const auto* value = node.as_integer()) {
+    if (integer || number) return fmt::format("{}", value->get());
+  } else if (const auto* value = node.as_floating_point()) {
+    if (number) return fmt::format("{}", value->get());
+  } else if (const auto* value = node.as_string()) {
+    // Integers of 64 bits without a sign are stored as text where TOML's own are too short.
+    if (!is_flag && !number && (!integer || type.find("non-negative") != std::string_view::npos)) {
+      return value->get();
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> words_of(const toml::node& node, const BoundOption& bound) {
+  const std::string type = bound.type();
+  const toml::array* array = node.as_array();
+  const auto refuse = [&](const toml::node& bad) {
+    throw Error(Fault::kUsage, "{}: got {}, wanted {}", bound.option.name, kind_of(bad), type);
+  };
+  if (array == nullptr || !bound.is_list) {
+    const auto word = word_of(node, bound.is_flag, type);
+    if (!word) refuse(node);
+    return {*word};
+  }
+  std::vector<std::string> words;
+  for (const toml::node& element : *array) {
+    const auto word = word_of(element, false, type);
+    if (!word) refuse(element);
+    words.push_back(*word);
+  }
+  return words;
+}
+
+bool same(const toml::node& a, const toml::node& b) {
+  if (a.is_number() && b.is_number()) {
+    if (a.is_integer() && b.is_integer()) return a.ref<std::int64_t>() == b.ref<std::int64_t>();
+    return a.value<double>() == b.value<double>();
+  }
+  if (a.is_string() && b.is_string()) return a.ref<std::string>() == b.ref<std::string>();
+  if (a.is_boolean() && b.is_boolean()) return a.ref<bool>() == b.ref<bool>();
+  const toml::array* list_a = a.as_array();
+  const toml::array* list_b = b.as_array();
+  if (list_a == nullptr || list_b == nullptr || list_a->size() != list_b->size()) return false;
+  for (std::size_t i = 0; i < list_a->size(); ++i) {
+    if (!same((*list_a)[i], (*list_b)[i])) return false;
+  }
+  return true;
+}
+
+std::string literal_of(const toml::node& node) {
+  std::ostringstream text;
+  text << toml::toml_formatter{toml::table{{"x", node}}};
+  const std::string line = text.str();
+  return line.substr(line.find('=') + 2);
+}
+
+}  // namespace
+
+void OptionSet::read_toml(const std::filesystem::path& file) {
+  const toml::table table = parse_file(file);
+  std::vector<Entry> entries;
+  collect(table, entries);
+  // In the order of the file, so that the first mistake is reported first.
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.node->source().begin.line, a.node->source().begin.column) <
+           std::pair(b.node->source().begin.line, b.node->source().begin.column);
+  });
+  std::map<const BoundOption*, std::uint32_t> lines;
+  for (const auto& [key, node] : entries) {
+    const std::uint32_t line = node->source().begin.line;
+    const std::string where = fmt::format("{}:{}", file.string(), line);
+    bool negated = false;
+    BoundOption* bound = find(key, &negated);
+    if (bound == nullptr) {
+      const std::string near = suggestion(key);
+      throw Error(Fault::kUsage, "{}: unknown option \"{}\"{}", where, key,
+                  near.empty() ? "; --help lists all"
+                               : fmt::format(", did you mean \"{}\"?", near));
+    }
+    const auto [earlier, first] = lines.try_emplace(bound, line);
+    if (!first) {
+      throw Error(Fault::kUsage, "{}: {} is given twice; line {} sets {} too", where, key,
+                  earlier->second, bound->option.name);
+    }
+    try {
+      std::vector<std::string> words = words_of(*node, *bound);
+      if (negated) words = {words.front() == "true" ? "false" : "true"};
+      bound->set(words);
+    } catch (const Error& error) {
+      throw Error(error.fault(), fmt::format("{}: {}", where, error.what()));
+    }
+    bound->given = true;
+  }
+}
+
+std::vector<std::string> OptionSet::differences(const std::filesystem::path& stored) const {
+  const toml::table table = parse_file(stored);
+  std::vector<Entry> entries;
+  collect(table, entries);
+  const auto stored_value = [&](const Option& option) -> const toml::node* {
+    for (const auto& [key, node] : entries) {
+      if (key == option.name) return node;
+      for (const std::string& alias : option.rules.aliases) {
+        if (key == alias) return node;
+      }
+    }
+    return nullptr;
+  };
+  std::vector<std::string> messages;
+  for (const Group& group : groups_) {
+    for (const BoundOption& bound : group.options) {
+      const Option& option = bound.option;
+      if (option.rules.resume != Resume::kMustMatch) continue;
+      const toml::node* then = stored_value(option);
+      const std::string now = bound.toml();
+      // An option that is younger than the file counts as different only if somebody asks for it.
+      if (then == nullptr && (now.empty() || !bound.given)) continue;
+      if (then != nullptr && !now.empty()) {
+        const toml::table today = toml::parse("x = " + now);
+        if (same(*then, *today.get("x"))) continue;
+      }
+      messages.push_back(fmt::format("--{}: {} has {}, this run has {}", option.name,
+                                     stored.string(), then == nullptr ? "none" : literal_of(*then),
+                                     now.empty() ? "none" : now));
+    }
+  }
+  return messages;
+}
+
+}  // namespace piton

@@ -1,0 +1,241 @@
+#include "base/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+// Which place in a pool this thread has, and whether it is inside a part. A thread belongs to one
+// pool at most, so this is a property of the thread, not shared state.
+thread_local int t_index = 0;         // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+thread_local bool t_in_part = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+// A pause is 40-140 cycles, so this is a few microseconds: about what a futex wake-up costs.
+constexpr int kSpins = 100;
+
+// Returns once `value` differs from `old`.
+void wait_for_change(const std::atomic<int>& value, int old) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    __builtin_ia32_pause();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+// The processors of a thread, as the system keeps them: sized for what the machine may have.
+class CoreMask {
+ public:
+  CoreMask() : cores_(kCores), mask_(CPU_ALLOC(kCores)) {
+    if (mask_ == nullptr) throw std::bad_alloc();
+    CPU_ZERO_S(size(), mask_);
+  }
+  ~CoreMask() { CPU_FREE(mask_); }
+  CoreMask(const CoreMask&) = delete;
+  CoreMask& operator=(const CoreMask&) = delete;
+
+  std::size_t size() const { return CPU_ALLOC_SIZE(cores_); }
+  cpu_set_t* get() const { return mask_; }
+  void add(int core) { CPU_SET_S(core, size(), mask_); }
+  bool has(int core) const { return CPU_ISSET_S(core, size(), mask_); }
+  int cores() const { return cores_; }
+
+ private:
+  static constexpr int kCores = 8192;  // the most that Linux is built for on x86-64
+  int cores_;
+  cpu_set_t* mask_;
+};
+
+void pin(pthread_t thread, int core) {
+  CoreMask mask;
+  const bool known = core >= 0 && core < mask.cores();
+  if (known) mask.add(core);
+  const int code = known ? pthread_setaffinity_np(thread, mask.size(), mask.get()) : EINVAL;
+  if (code != 0) {
+    throw Error(Fault::kUsage,
+                "threads: cannot pin a thread to processor {}: {}; is it among the processors that "
+                "this process may use?",
+                core, system_message(code));
+  }
+}
+
+}  // namespace
+
+struct ThreadPool::State {
+  // One a worker, each on its own cache line: a waiting worker reads nobody else's.
+  struct alignas(64) Worker {
+    std::atomic<int> ticket{0};  // changes when a job is there
+    std::thread thread;
+  };
+  // The lowest part that threw on one thread.
+  struct alignas(64) Failure {
+    std::int64_t part = 0;
+    std::exception_ptr exception;
+  };
+
+  explicit State(int count) : threads(count), workers(count - 1), failures(count) {}
+  ~State() {
+    stopping = true;  // published by the tickets
+    for (Worker& worker : workers) {
+      worker.ticket.fetch_add(1, std::memory_order_release);
+      worker.ticket.notify_one();
+    }
+    for (Worker& worker : workers) {
+      if (worker.thread.joinable()) worker.thread.join();
+    }
+    if (caller_mask) {
+      pthread_setaffinity_np(caller, caller_mask->size(), caller_mask->get());
+    }
+  }
+
+  void work(int thread, std::int64_t total, PartFunction function) {
+    t_in_part = true;
+    for (std::int64_t part = thread; part < total; part += threads) {
+      try {
+        function(part);
+      } catch (...) {
+        if (!failures[thread].exception) failures[thread] = {part, std::current_exception()};
+      }
+    }
+    t_in_part = false;
+  }
+
+  void worker_loop(int thread) {
+    t_index = thread;
+    Worker& self = workers[thread - 1];
+    for (int seen = 0;;) {
+      wait_for_change(self.ticket, seen);
+      seen = self.ticket.load(std::memory_order_acquire);
+      if (stopping) return;
+      work(thread, parts, *job);
+      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
+    }
+  }
+
+  const int threads;
+  std::vector<Worker> workers;    // thread i is workers[i - 1]
+  std::vector<Failure> failures;  // by thread
+  std::mutex one_job;             // two outside threads may share a pool: one after the other
+
+  // The job: written before the tickets change, read after.
+  std::optional<PartFunction> job;
+  std::int64_t parts = 0;
+  bool stopping = false;
+  alignas(64) std::atomic<int> running{0};  // workers that have not finished
+
+  pthread_t caller{};
+  std::unique_ptr<CoreMask> caller_mask;  // what to give back to the caller, where it was pinned
+};
+
+ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()> on_start) {
+  if (threads < 1) throw Error(Fault::kUsage, "threads: got {}, wanted at least 1", threads);
+  PITON_ASSERT(cores.empty() || cores.size() >= static_cast<std::size_t>(threads),
+               "{} processors for {} threads", cores.size(), threads);
+  state_ = std::make_unique<State>(threads);
+  State* state = state_.get();
+  for (int thread = 1; thread < threads; ++thread) {
+    try {
+      state->workers[thread - 1].thread = std::thread([=] { state->worker_loop(thread); });
+    } catch (const std::system_error& error) {
+      throw Error(Fault::kUsage,
+                  "threads: the system refused thread {} of {}: {}; use fewer (--threads) or raise "
+                  "the limit on processes",
+                  thread + 1, threads, error.code().message());
+    }
+  }
+  if (!cores.empty()) {
+    // The caller last: threads started by it from now on would inherit its one processor.
+    for (int thread = 1; thread < threads; ++thread) {
+      pin(state->workers[thread - 1].thread.native_handle(), cores[thread]);
+    }
+    auto before = std::make_unique<CoreMask>();
+    state->caller = pthread_self();
+    const int code = pthread_getaffinity_np(state->caller, before->size(), before->get());
+    pin(state->caller, cores[0]);
+    if (code == 0) state->caller_mask = std::move(before);
+  }
+  if (on_start) run(threads, [&](std::int64_t) { on_start(); });  // part i runs on thread i
+}
+
+ThreadPool::~ThreadPool() = default;
+
+int ThreadPool::threads() const { return state_->threads; }
+
+void ThreadPool::run(std::int64_t parts, PartFunction part) {
+  if (parts <= 0) return;
+  State& state = *state_;
+  if (t_in_part) {
+    // Inside a part: this thread does all of it. A failure must not keep later parts from running.
+    std::exception_ptr first;
+    for (std::int64_t i = 0; i < parts; ++i) {
+      try {
+        part(i);
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+    return;
+  }
+  const std::lock_guard lock(state.one_job);
+  const int helpers = static_cast<int>(std::min<std::int64_t>(state.threads, parts)) - 1;
+  if (helpers > 0) {
+    state.job = part;
+    state.parts = parts;
+    state.running.store(helpers, std::memory_order_relaxed);
+    for (int i = 0; i < helpers; ++i) {
+      state.workers[i].ticket.fetch_add(1, std::memory_order_release);
+      state.workers[i].ticket.notify_one();
+    }
+  }
+  state.work(0, parts, part);
+  for (int left; helpers > 0 && (left = state.running.load(std::memory_order_acquire)) != 0;) {
+    wait_for_change(state.running, left);
+  }
+  State::Failure* first = nullptr;
+  for (State::Failure& failure : state.failures) {
+    if (failure.exception && (first == nullptr || failure.part < first->part)) first = &failure;
+  }
+  if (first != nullptr) {
+    const std::exception_ptr exception = first->exception;
+    for (State::Failure& failure : state.failures) failure.exception = nullptr;
+    std::rethrow_exception(exception);
+  }
+}
+
+int ThreadPool::thread_index() { return t_index; }
+
+std::vector<int> available_cores() {
+  CoreMask mask;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, mask.size(), mask.get()) == 0) {
+    for (int core = 0; core < mask.cores(); ++core) {
+      if (mask.has(core)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+std::vector<int> cores_of_rank(const std::vector<int>& cores, int rank, int ranks) {
+  PITON_ASSERT(!cores.empty() && ranks > 0 && rank >= 0 && rank < ranks,
+               "{} processors, rank {} of {}", cores.size(), rank, ranks);
+  const auto count = static_cast<std::int64_t>(cores.size());
+  if (ranks >= count) return {cores[static_cast<std::size_t>(rank % count)]};
+  const std::int64_t begin = count * rank / ranks;
+  const std::int64_t end = count * (rank + std::int64_t{1}) / ranks;
+  return {cores.begin() + begin, cores.begin() + end};
+}
+
+}  // namespace piton

@@ -1,0 +1,110 @@
+// Text to token ids and back.
+//
+// A tokenizer maps bytes (UTF-8 by convention, any bytes by right) to ids 0 .. vocabulary_size()-1.
+// encode() never fails on text: bytes that are not UTF-8 stand as themselves where the vocabulary
+// knows bytes, and as U+FFFD (one for each maximal ill-formed part) where it knows only characters.
+//
+// Every method is const and may be called from many threads at once; results depend on nothing but
+// the arguments. Readers of files throw Error(kData) on malformed ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace piton {
+
+struct EncodeOptions {
+  // Adds what the tokenizer's files put around a text (<s>, [CLS] .. [SEP], ...).
+  bool add_special_tokens = false;
+  // Special tokens that stand in the text become their ids. By default they are plain text, so that
+  // a document cannot forge them. Added tokens that are not special are matched in both cases.
+  bool parse_special_tokens = false;
+};
+
+struct DecodeOptions {
+  // Leaves out special tokens; by default they are written as their names.
+  bool skip_special_tokens = false;
+};
+
+// Ids of the tokens with a role; unset where the tokenizer has none.
+struct SpecialIds {
+  std::optional<std::int32_t> bos;
+  std::optional<std::int32_t> eos;
+  std::optional<std::int32_t> eod;  // what ends a document in a corpus: <|endoftext|>, else eos
+  std::optional<std::int32_t> pad;
+  std::optional<std::int32_t> unk;
+  std::optional<std::int32_t> cls;
+  std::optional<std::int32_t> sep;
+  std::optional<std::int32_t> mask;
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // APPENDS the ids of `text` to `out`.
+  virtual void encode(std::string_view text, EncodeOptions options,
+                      std::vector<std::int32_t>& out) const = 0;
+  std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
+
+  // The bytes that `ids` stand for; not always UTF-8, since an id may be part of a character.
+  // Ids outside the vocabulary (padded rows of the model) stand for nothing.
+  virtual std::string decode(std::span<const std::int32_t> ids, DecodeOptions options = {}) const = 0;
+
+  // The entry of `id` as the vocabulary spells it ("Ġthe", "▁the", "<0x0A>"); "" if it has none.
+  virtual std::string piece(std::int32_t id) const = 0;
+  // The id of an entry or added token, spelt as piece() does.
+  virtual std::optional<std::int32_t> id_of(std::string_view piece) const = 0;
+
+  // One more than the largest id; holes in the vocabulary count.
+  virtual std::int64_t vocabulary_size() const = 0;
+
+  virtual bool is_special(std::int32_t id) const = 0;
+
+  // True if what `id` stands for may change with the ids that follow: a byte of a fallback run,
+  // which is U+FFFD unless the whole run is UTF-8. StreamDecoder waits for the end of such runs.
+  virtual bool open_ended(std::int32_t) const { return false; }
+
+  const SpecialIds& special() const { return special_; }
+
+  // What stands in manifests: the kind ("byte", "byte-level BPE", ...) and 32 hex digits over the
+  // contents of the files that decide ids. Two tokenizers with one hash give the same ids.
+  const std::string& name() const { return name_; }
+  const std::string& content_hash() const { return content_hash_; }
+
+ protected:
+  SpecialIds special_;
+  std::string name_;
+  std::string content_hash_;
+};
+
+// Decodes one id after another. The parts that push() and finish() return, one after the other, are
+// decode() of all ids; a part never ends inside a UTF-8 character.
+class StreamDecoder {
+ public:
+  // `tokenizer` must outlive the decoder.
+  explicit StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options = {})
+      : tokenizer_(&tokenizer), options_(options) {}
+
+  // The text that became certain with `id`; often "".
+  std::string push(std::int32_t id);
+  // What is still withheld: bytes of an unfinished character.
+  std::string finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  DecodeOptions options_;
+  std::vector<std::int32_t> window_;  // ids from the last safe place on
+  std::size_t shown_ = 0;             // bytes of decode(window_) that were given out
+};
+
+// Length of the longest prefix of `text` that does not end inside a UTF-8 character. Bytes that can
+// never become a character are not waited for.
+std::size_t complete_utf8_prefix(std::string_view text);
+
+}  // namespace piton

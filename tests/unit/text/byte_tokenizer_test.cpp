@@ -1,0 +1,73 @@
+#include "text/byte_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "text/tokenizer_options.h"
+
+namespace piton {
+namespace {
+
+TEST(ByteTokenizer, MapsEveryByteToItself) {
+  const ByteTokenizer tokenizer;
+  std::string text;
+  for (int byte = 0; byte < 256; ++byte) text.push_back(static_cast<char>(byte));
+  const std::vector<std::int32_t> ids = tokenizer.encode(text);
+  ASSERT_EQ(ids.size(), 256U);
+  for (int byte = 0; byte < 256; ++byte) EXPECT_EQ(ids[byte], byte);
+  EXPECT_EQ(tokenizer.decode(ids), text);
+  EXPECT_EQ(tokenizer.vocabulary_size(), 257);
+  EXPECT_EQ(tokenizer.special().eod, 256);
+}
+
+TEST(ByteTokenizer, ParsesTheEndOfADocumentOnlyWhenAsked) {
+  const ByteTokenizer tokenizer;
+  EXPECT_EQ(tokenizer.encode("a<|endoftext|>b").size(), 15U);
+  EXPECT_EQ(tokenizer.encode("a<|endoftext|>b", {.parse_special_tokens = true}),
+            (std::vector<std::int32_t>{'a', 256, 'b'}));
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{'a', 256, 300, -1}), "a<|endoftext|>");
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{'a', 256}, {.skip_special_tokens = true}),
+            "a");
+}
+
+TEST(ByteTokenizer, PiecesAndIdsAreInverse) {
+  const ByteTokenizer tokenizer;
+  for (std::int32_t id = 0; id < 257; ++id) EXPECT_EQ(tokenizer.id_of(tokenizer.piece(id)), id);
+  EXPECT_EQ(tokenizer.id_of("<0x4>"), std::nullopt);
+  EXPECT_EQ(tokenizer.id_of("<0x4g>"), std::nullopt);
+  EXPECT_EQ(tokenizer.id_of("<0x4a>"), std::nullopt);  // spelt <0x4A>
+  EXPECT_EQ(tokenizer.piece(257), "");
+}
+
+TEST(StreamDecoder, NeverEndsInsideACharacter) {
+  const ByteTokenizer tokenizer;
+  StreamDecoder decoder(tokenizer);
+  const std::string text = "a\xE4\xB8\xAD\xF0\x9F\xA6\x99!\xE4\xB8";
+  std::vector<std::string> parts;
+  for (const char byte : text) parts.push_back(decoder.push(static_cast<unsigned char>(byte)));
+  EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "\xE4\xB8\xAD", "", "", "",
+                                             "\xF0\x9F\xA6\x99", "!", "", ""}));
+  EXPECT_EQ(decoder.finish(), "\xE4\xB8");
+}
+
+TEST(StreamDecoder, DoesNotWaitForBytesThatCannotBecomeACharacter) {
+  const ByteTokenizer tokenizer;
+  StreamDecoder decoder(tokenizer);
+  EXPECT_EQ(decoder.push(0xFF), "\xFF");
+  EXPECT_EQ(decoder.push(0xED), "");
+  EXPECT_EQ(decoder.push(0xA0), "\xED\xA0");  // the start of a surrogate
+}
+
+TEST(PaddedVocabulary, IsTheNextMultipleForEachTensorRank) {
+  TokenizerOptions options;
+  EXPECT_EQ(padded_vocabulary_size(50257, options), 50304);
+  EXPECT_EQ(padded_vocabulary_size(32000, options), 32000);
+  EXPECT_EQ(padded_vocabulary_size(32000, options, 8), 32768);
+  options.pad_vocab_size_to = 151936;
+  EXPECT_EQ(padded_vocabulary_size(151646, options, 2), 151936);
+  EXPECT_THROW(padded_vocabulary_size(151937, options), Error);
+  EXPECT_THROW(padded_vocabulary_size(151646, options, 5), Error);
+}
+
+}  // namespace
+}  // namespace piton
