@@ -57,6 +57,9 @@ file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.c
 if(repo_sources)
   piton_test(repo_all repo SOURCES ${repo_sources} LIBS piton_base)
 endif()
+if(NOT PITON_SANITIZE)
+  include(cmake/headers_alone.cmake)
+endif()
 
 # A rank test names its process counts in its first line:  // ranks: 2 4
 file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
