@@ -79,7 +79,7 @@ void dropout_add(void* y, const void* x, const void* bias, const void* residual,
         if (bias != nullptr) value += load(static_cast<const T*>(bias) + at, count);
         if (mask != nullptr) {
           const F factor = load(kept + i);
-          value = factor == splat(0.0F) ? splat(0.0F) : value * factor;
+          value *= factor;
         }
         if (residual != nullptr) value += load(static_cast<const T*>(residual) + at, count);
         store(static_cast<T*>(y) + at, value, count);
@@ -96,7 +96,7 @@ void mask(float* x, const MaskRow& row, std::int64_t first, int columns) {
     for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
       const F factor = load(kept + i);
       const F value = load(x + begin + i, count);
-      store(x + begin + i, factor == splat(0.0F) ? splat(0.0F) : value * factor, count);
+      store(x + begin + i, value * factor, count);
     });
   }
 }

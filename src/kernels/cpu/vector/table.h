@@ -139,7 +139,7 @@ struct VectorTable {
                        std::int64_t out_stride, int d);
   // Scores become exp(s - lse), 0 where invisible.
   void (*softmax_again)(const ScoreArguments& a, const float* lse);
-  // x[i] = kept ? x[i] * scale : 0 for columns first .. first + columns - 1; first is a multiple of 4.
+  // x[i] *= scale where kept, 0 where not, for columns first .. first + columns - 1; first is a multiple of 4.
   void (*mask)(float* x, const MaskRow& mask, std::int64_t first, int columns);
   // ds = p * (dp - delta) * scale, row by row.
   void (*score_gradient)(float* dp, const float* p, std::int64_t stride, int rows, int columns,
