@@ -54,9 +54,9 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
 
 void refuse_more_arguments(const std::vector<std::string>& arguments, std::size_t most) {
   if (arguments.size() <= most) return;
-  throw Error(Fault::kUsage, "got \"{}\", wanted {} here; --help shows how it is used",
-              arguments[most],
-              most == 0 ? "no argument" : fmt::format("at most {} argument{}", most, most == 1 ? "" : "s"));
+  throw Error(
+      Fault::kUsage, "got \"{}\", wanted {} here; --help shows how it is used", arguments[most],
+      most == 0 ? "no argument" : fmt::format("at most {} argument{}", most, most == 1 ? "" : "s"));
 }
 
 const Command& find_command(std::string_view name) {
@@ -78,7 +78,8 @@ std::string overview() {
     text += fmt::format("  {:<12} {}\n", command.name, command.summary);
   }
   text +=
-      "\npiton COMMAND --help shows the options of a command; piton --version what this binary is.\n"
+      "\npiton COMMAND --help shows the options of a command; piton --version what this binary "
+      "is.\n"
       "Exit codes: 0 done; 2 usage; 3 data or checkpoint invalid; 4 out of memory; 5 diverged;\n"
       "6 a peer lost; 75 saved after a signal, start again.\n";
   return text;

@@ -59,9 +59,9 @@ std::vector<std::string> layering_faults(const SourceTree& tree,
       if (theirs == floors.end()) {
         faults.push_back(at_line(path, i, target + " is in no folder of src/LAYERS"));
       } else if (other != folder && theirs->second >= own->second) {
-        faults.push_back(at_line(path, i, folder + " (floor " + std::to_string(own->second) +
-                                              ") includes " + target + " (floor " +
-                                              std::to_string(theirs->second) + ")"));
+        faults.push_back(at_line(path, i,
+                                 folder + " (floor " + std::to_string(own->second) + ") includes " +
+                                     target + " (floor " + std::to_string(theirs->second) + ")"));
       } else if (other != folder && theirs->second == kSealedFloor && folder != "api") {
         faults.push_back(at_line(path, i, folder + " names " + other + "; only api may"));
       }
@@ -90,10 +90,11 @@ TEST(Layering, CatchesAnIncludeOfAHigherFloor) {
 }
 
 TEST(Layering, CatchesAnIncludeOfASibling) {
-  EXPECT_THAT(faults_of({{"tensor/a.h", "#include \"text/x.h\"\n"},
-                         {"kernels/cpu/a.h", "#include \"kernels/meta/x.h\"\n"}}),
-              ElementsAre("kernels/cpu/a.h:1: kernels/cpu (floor 4) includes kernels/meta/x.h (floor 4)",
-                          "tensor/a.h:1: tensor (floor 1) includes text/x.h (floor 1)"));
+  EXPECT_THAT(
+      faults_of({{"tensor/a.h", "#include \"text/x.h\"\n"},
+                 {"kernels/cpu/a.h", "#include \"kernels/meta/x.h\"\n"}}),
+      ElementsAre("kernels/cpu/a.h:1: kernels/cpu (floor 4) includes kernels/meta/x.h (floor 4)",
+                  "tensor/a.h:1: tensor (floor 1) includes text/x.h (floor 1)"));
 }
 
 TEST(Layering, KeepsTheSealedFoldersForTheApi) {
