@@ -1,5 +1,5 @@
 # tests/unit/<folder>/*_test.cpp   one executable a folder, label "unit"
-# tests/ops/*_test.cpp             one executable, label "ops"
+# tests/ops/*.cpp                  one executable, label "ops"
 # tests/repo/*_test.cpp            one executable, label "repo"
 # tests/ranks/*_test.cpp           one executable a file, run under mpirun, label "ranks"
 # tests/commands/*.cmake           the binary from outside, label "commands"
@@ -42,7 +42,7 @@ foreach(folder IN LISTS unit_folders)
   piton_test(unit_${name} unit SOURCES ${sources} LIBS ${libraries})
 endforeach()
 
-file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*_test.cpp)
+file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*.cpp)
 if(ops_sources)
   set(libraries "")
   foreach(library piton_ops piton_kernels_reference piton_kernels_cpu piton_kernels_meta)
@@ -56,6 +56,9 @@ endif()
 file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.cpp)
 if(repo_sources)
   piton_test(repo_all repo SOURCES ${repo_sources} LIBS piton_base)
+endif()
+if(NOT PITON_SANITIZE)
+  include(cmake/headers_alone.cmake)
 endif()
 
 # A rank test names its process counts in its first line:  // ranks: 2 4

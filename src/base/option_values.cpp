@@ -180,7 +180,7 @@ BoundOption bind_list(Option option, std::vector<T>& values) {
   bound.toml = [&values] {
     std::vector<std::string> literals;
     for (const T& value : values) literals.push_back(toml_of(value));
-    return "[" + join(literals, ", ") + "]";
+    return fmt::format("[{}]", join(literals, ", "));
   };
   bound.type = [option] { return "list of " + type_of<T>(option); };
   return bound;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -109,11 +108,20 @@ bool same(const toml::node& a, const toml::node& b) {
   return true;
 }
 
+// For a message: the value as the file has it, doubles in their shortest form.
 std::string literal_of(const toml::node& node) {
-  std::ostringstream text;
-  text << toml::toml_formatter{toml::table{{"x", node}}};
-  const std::string line = text.str();
-  return line.substr(line.find('=') + 2);
+  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+  if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
+  if (const auto* value = node.as_floating_point()) {
+    const std::string digits = fmt::format("{}", value->get());
+    return digits.find_first_of(".en") == std::string::npos ? fmt::format("{}.0", digits) : digits;
+  }
+  if (const auto* value = node.as_string()) return fmt::format("\"{}\"", value->get());
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return kind_of(node);
+  std::vector<std::string> literals;
+  for (const toml::node& element : *array) literals.push_back(literal_of(element));
+  return fmt::format("[{}]", fmt::join(literals, ", "));
 }
 
 }  // namespace

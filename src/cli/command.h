@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "cli/terminal.h"
 
 namespace piton::cli {
 
@@ -33,18 +34,28 @@ struct GeneralOptions {
   }
 };
 
+struct Command;
+
 struct Invocation {
+  const Command& command;
   std::vector<std::string> words;  // after the command's name
-  Log& log;
-  Progress& progress;
+  Terminal& terminal;
+  Log& log = terminal;
+  Progress& progress = terminal;
 
   // Adds the general options to `options`, reads --config, parses the words, and returns the
   // positional arguments. Prints help and throws HelpShown if --help is among them.
-  // A first positional argument that ends in ".toml" is read as --config where `recipe` is true.
+  // A first positional argument that ends in ".toml" is read as --config where `recipe` is true,
+  // and is not returned; with --config too, the recipe is read first and --config wins.
+  // --quiet takes effect at once.
   std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false);
 };
 
 struct HelpShown {};
+
+// For commands that take at most `most` positional arguments: throws Error(kUsage) naming the first
+// one too many.
+void refuse_more_arguments(const std::vector<std::string>& arguments, std::size_t most = 0);
 
 struct Command {
   std::string_view name;
@@ -55,5 +66,11 @@ struct Command {
 
 // All of them, in the order of the help.
 std::span<const Command> commands();
+
+// The command called `name`; throws Error(kUsage) with the nearest name if there is none.
+const Command& find_command(std::string_view name);
+
+// The text of `piton --help`.
+std::string overview();
 
 }  // namespace piton::cli

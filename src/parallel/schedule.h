@@ -30,6 +30,9 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
+std::string_view name(Pass pass);         // "forward", "backward", "input backward", "weight backward"
+std::string to_string(const Step& step);  // "forward of micro-batch 2 in chunk 1", for messages
+
 struct Schedule {
   std::string name;
   int stages = 1;
@@ -47,8 +50,10 @@ struct Schedule {
 // micro-batches of activations, and idles (p - 1) / M of the ideal time if all stages are equal.
 Schedule one_forward_one_backward(int stages, int micro_batches);
 
-// ZB-H1 (Qi et al. 2023, arXiv:2401.10241, section 2.2): 1F1B with backward split, weight jobs moved
-// into the bubble; peak activations as 1F1B, bubble (p - 1) (F + B - W) instead of (p - 1) (F + B + W).
+// ZB-H1 (Qi et al. 2023, arXiv:2401.10241, section 2.2): 1F1B with backward split; on stage r the
+// weight jobs trail by r micro-batches and fill the end of the pipe. With M >= p and W not above F and B
+// the bubble is (p - 1) (F + B - W) instead of (p - 1) (F + B + W). Every stage holds at most min(p, M)
+// tapes, what stage 0 holds under 1F1B (some of them with their weight jobs only).
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
 enum class ScheduleKind : std::uint8_t { kOneForwardOneBackward, kZeroBubbleH1 };

@@ -1,0 +1,49 @@
+// Dropout with bias and residual: rows are divided among threads.
+#include "kernels/dropout.h"
+
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+namespace {
+
+std::byte* row_of(const Tensor& tensor, std::int64_t row) {
+  if (!tensor.defined()) return nullptr;
+  return tensor.raw() + row * tensor.stride(0) * size_bytes(tensor.dtype());
+}
+
+}  // namespace
+
+void execute(Context& context, const DropoutAddForward& call) {
+  const Masks masks(call.dropout);
+  const std::int64_t h = call.x.dim(1);
+  const Type type = type_of(call.x.dtype());
+  context.ranges(call.x.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const MaskRow mask = masks.given() ? masks.hidden(row) : MaskRow{};
+      context.vector.dropout_add(row_of(call.y, row), row_of(call.x, row),
+                                 call.bias.defined() ? call.bias.raw() : nullptr,
+                                 row_of(call.residual, row), type, masks.given() ? &mask : nullptr, h);
+    }
+  });
+}
+
+void execute(Context& context, const DropoutAddBackward& call) {
+  const Masks masks(call.dropout);
+  const std::int64_t n = call.dy.dim(0);
+  const std::int64_t h = call.dy.dim(1);
+  const Type type = type_of(call.dy.dtype());
+  context.ranges(n, grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const MaskRow mask = masks.given() ? masks.hidden(row) : MaskRow{};
+      context.vector.dropout_add(row_of(call.dx, row), row_of(call.dy, row), nullptr, nullptr, type,
+                                 masks.given() ? &mask : nullptr, h);
+    }
+  });
+  if (!call.dbias.defined()) return;
+  context.ranges(h, 128, [&](std::int64_t begin, std::int64_t end) {
+    const Matrix columns{call.dx.raw() + begin * size_bytes(call.dx.dtype()), type, call.dx.stride(0)};
+    context.vector.column_sums(call.dbias.data<float>() + begin, columns, n, end - begin);
+  });
+}
+
+}  // namespace piton::cpu
