@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -16,12 +15,11 @@ namespace {
 // A configuration is written by hand; a longer file is another kind of file.
 constexpr std::int64_t kLongestBytes = 16 << 20;
 
-toml::table parse_file(const std::filesystem::path& file) {
-  const std::string text = read_text_file(file, kLongestBytes);
+toml::table parse_text(std::string_view text, const std::string& name) {
   try {
-    return toml::parse(text, file.string());
+    return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    throw Error(Fault::kUsage, "{}:{}: not TOML: {}", file.string(), error.source().begin.line,
+    throw Error(Fault::kUsage, "{}:{}: not TOML: {}", name, error.source().begin.line,
                 error.description());
   }
 }
@@ -44,13 +42,20 @@ void collect(const toml::table& table, std::vector<Entry>& entries) {
 
 std::string kind_of(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::string: return "text";
-    case toml::node_type::integer: return "an integer";
-    case toml::node_type::floating_point: return "a number";
-    case toml::node_type::boolean: return "true or false";
-    case toml::node_type::array: return "a list";
-    case toml::node_type::table: return "a table";
-    default: return "a date or time";
+    case toml::node_type::string:
+      return "text";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "true or false";
+    case toml::node_type::array:
+      return "a list";
+    case toml::node_type::table:
+      return "a table";
+    default:
+      return "a date or time";
   }
 }
 
@@ -109,17 +114,30 @@ bool same(const toml::node& a, const toml::node& b) {
   return true;
 }
 
+// For a message: the value as the file has it, doubles in their shortest form.
 std::string literal_of(const toml::node& node) {
-  std::ostringstream text;
-  text << toml::toml_formatter{toml::table{{"x", node}}};
-  const std::string line = text.str();
-  return line.substr(line.find('=') + 2);
+  if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
+  if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
+  if (const auto* value = node.as_floating_point()) {
+    const std::string digits = fmt::format("{}", value->get());
+    return digits.find_first_of(".en") == std::string::npos ? fmt::format("{}.0", digits) : digits;
+  }
+  if (const auto* value = node.as_string()) return fmt::format("\"{}\"", value->get());
+  const toml::array* array = node.as_array();
+  if (array == nullptr) return kind_of(node);
+  std::vector<std::string> literals;
+  for (const toml::node& element : *array) literals.push_back(literal_of(element));
+  return fmt::format("[{}]", fmt::join(literals, ", "));
 }
 
 }  // namespace
 
 void OptionSet::read_toml(const std::filesystem::path& file) {
-  const toml::table table = parse_file(file);
+  read_toml_text(read_text_file(file, kLongestBytes), file.string());
+}
+
+void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
+  const toml::table table = parse_text(text, name);
   std::vector<Entry> entries;
   collect(table, entries);
   // In the order of the file, so that the first mistake is reported first.
@@ -130,14 +148,14 @@ void OptionSet::read_toml(const std::filesystem::path& file) {
   std::map<const BoundOption*, std::uint32_t> lines;
   for (const auto& [key, node] : entries) {
     const std::uint32_t line = node->source().begin.line;
-    const std::string where = fmt::format("{}:{}", file.string(), line);
+    const std::string where = fmt::format("{}:{}", name, line);
     bool negated = false;
     BoundOption* bound = find(key, &negated);
     if (bound == nullptr) {
       const std::string near = suggestion(key);
-      throw Error(Fault::kUsage, "{}: unknown option \"{}\"{}", where, key,
-                  near.empty() ? "; --help lists all"
-                               : fmt::format(", did you mean \"{}\"?", near));
+      throw Error(
+          Fault::kUsage, "{}: unknown option \"{}\"{}", where, key,
+          near.empty() ? "; --help lists all" : fmt::format(", did you mean \"{}\"?", near));
     }
     const auto [earlier, first] = lines.try_emplace(bound, line);
     if (!first) {
@@ -156,7 +174,7 @@ void OptionSet::read_toml(const std::filesystem::path& file) {
 }
 
 std::vector<std::string> OptionSet::differences(const std::filesystem::path& stored) const {
-  const toml::table table = parse_file(stored);
+  const toml::table table = parse_text(read_text_file(stored, kLongestBytes), stored.string());
   std::vector<Entry> entries;
   collect(table, entries);
   const auto stored_value = [&](const Option& option) -> const toml::node* {

@@ -189,18 +189,18 @@ void ThreadPool::run(std::int64_t parts, PartFunction part) {
     return;
   }
   const std::lock_guard lock(state.one_job);
-  const int helpers = static_cast<int>(std::min<std::int64_t>(state.threads, parts)) - 1;
-  if (helpers > 0) {
+  const int woken = static_cast<int>(std::min<std::int64_t>(state.threads, parts)) - 1;
+  if (woken > 0) {
     state.job = part;
     state.parts = parts;
-    state.running.store(helpers, std::memory_order_relaxed);
-    for (int i = 0; i < helpers; ++i) {
+    state.running.store(woken, std::memory_order_relaxed);
+    for (int i = 0; i < woken; ++i) {
       state.workers[i].ticket.fetch_add(1, std::memory_order_release);
       state.workers[i].ticket.notify_one();
     }
   }
   state.work(0, parts, part);
-  for (int left; helpers > 0 && (left = state.running.load(std::memory_order_acquire)) != 0;) {
+  for (int left; woken > 0 && (left = state.running.load(std::memory_order_acquire)) != 0;) {
     wait_for_change(state.running, left);
   }
   State::Failure* first = nullptr;

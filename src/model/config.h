@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernels.h"
 #include "base/options.h"
+#include "kernels/kernels.h"
+#include "nn/norm.h"
 
 namespace piton {
 
-enum class NormKind : std::uint8_t { kLayer, kRms };
 enum class PositionKind : std::uint8_t { kLearned, kRotary };
 
 struct ModelConfig {

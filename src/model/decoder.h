@@ -22,17 +22,20 @@ struct ChunkRange {
 
 class Decoder : public Chunk {
  public:
-  // logits of the last positions, without a loss: generation. tokens int32 [b*s] behind `cache`.
-  virtual Tensor logits(Context& context, const ModelInput& input, KvCache* cache) = 0;
+  // fp32 (fp64) logits [rows, padded vocabulary / t] without a loss. With a cache, `input` holds the
+  // tokens after those in it, and the cache advances; with `last_only` only each sample's last row is
+  // computed ([b, ...]). First and last chunk in one.
+  virtual Tensor logits(Context& context, const ModelInput& input, KvCache* cache, bool last_only) = 0;
+  virtual KvCache make_cache(Arena& arena, std::int64_t batch, std::int64_t capacity) const = 0;
   virtual const ModelConfig& config() const = 0;
 };
 
-// Declares the parameters (no memory yet) and the layers. `stages_of_ends`: the stages of the first and
-// of the last chunk, which share a tied embedding.
+// Declares the parameters (without memory) and the layers, and makes the rotary tables in `arena`.
+// `layout` and its mesh must outlive the decoder.
 std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const ModelLayout& layout,
-                                      const ChunkRange& range, Device& device, Stream& stream);
+                                      const ChunkRange& range, Device& device, Arena& arena, Stream& stream);
 
-// Layers of chunk `chunk` of `chunks`, as equal as they come.
+// Layers of chunk `chunk` of `chunks`: as equal as they come, the first ones larger.
 ChunkRange chunk_range(const ModelConfig& config, int chunk, int chunks);
 
 }  // namespace piton

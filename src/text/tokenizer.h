@@ -35,7 +35,7 @@ struct DecodeOptions {
 struct SpecialIds {
   std::optional<std::int32_t> bos;
   std::optional<std::int32_t> eos;
-  std::optional<std::int32_t> eod;  // what ends a document in a corpus: <|endoftext|>, else eos
+  std::optional<std::int32_t> eod;  // what ends a document in a corpus: eos, else <|endoftext|>
   std::optional<std::int32_t> pad;
   std::optional<std::int32_t> unk;
   std::optional<std::int32_t> cls;

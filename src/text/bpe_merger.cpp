@@ -1,0 +1,179 @@
+#include "text/bpe_merger.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+constexpr std::uint32_t kEnd = 0xFFFFFFFFU;
+
+}  // namespace
+
+MergeTable::MergeTable(std::span<const MergeRule> rules) {
+  const std::uint64_t size = std::bit_ceil(std::max<std::uint64_t>(16, rules.size() * 2));
+  slots_.resize(size);
+  mask_ = size - 1;
+  shift_ = 64 - std::countr_zero(size);
+  for (const MergeRule& rule : rules) {
+    PITON_ASSERT(rule.left >= 0 && rule.right >= 0 && rule.order != kNone);
+    const std::uint64_t key = key_of(rule.left, rule.right);
+    std::uint64_t slot = place(key);
+    while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = (slot + 1) & mask_;
+    slots_[slot] = {key, rule.order, rule.result};
+    orders_ = std::max(orders_, rule.order + 1);
+  }
+}
+
+std::size_t BpeMerger::merge(std::int32_t* symbols, std::size_t count) {
+  if (count < 2) return count;
+  return count <= kShort ? merge_short(symbols, count) : merge_long(symbols, count);
+}
+
+std::size_t BpeMerger::merge_short(std::int32_t* symbols, std::size_t count) {
+  std::uint32_t order[kShort];
+  std::int32_t result[kShort];
+  std::size_t pairs = count - 1;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const MergeTable::Found found = table_->find(symbols[i], symbols[i + 1]);
+    order[i] = found.order;
+    result[i] = found.result;
+  }
+  while (pairs > 0) {
+    std::uint32_t lowest = order[0];
+    for (std::size_t i = 1; i < pairs; ++i) lowest = std::min(lowest, order[i]);
+    if (lowest == MergeTable::kNone) break;
+    std::size_t at = 0;
+    while (order[at] != lowest) ++at;
+    symbols[at] = result[at];
+    --pairs;
+    const std::size_t behind = pairs - at;  // symbols after the merged pair
+    std::memmove(symbols + at + 1, symbols + at + 2, behind * sizeof(symbols[0]));
+    std::memmove(order + at, order + at + 1, behind * sizeof(order[0]));
+    std::memmove(result + at, result + at + 1, behind * sizeof(result[0]));
+    if (at > 0) {
+      const MergeTable::Found found = table_->find(symbols[at - 1], symbols[at]);
+      order[at - 1] = found.order;
+      result[at - 1] = found.result;
+    }
+    if (behind > 0) {
+      const MergeTable::Found found = table_->find(symbols[at], symbols[at + 1]);
+      order[at] = found.order;
+      result[at] = found.result;
+    }
+  }
+  return pairs + 1;
+}
+
+void BpeMerger::mark(std::uint32_t order) {
+  for (std::vector<std::uint64_t>& level : marks_) {
+    const std::uint64_t bit = std::uint64_t{1} << (order % 64);
+    order /= 64;
+    const bool was_empty = level[order] == 0;
+    level[order] |= bit;
+    if (!was_empty) return;
+  }
+}
+
+void BpeMerger::clear(std::uint32_t order) {
+  for (std::vector<std::uint64_t>& level : marks_) {
+    level[order / 64] &= ~(std::uint64_t{1} << (order % 64));
+    order /= 64;
+    if (level[order] != 0) return;
+  }
+}
+
+std::uint32_t BpeMerger::lowest_order() const {
+  if (marks_.back()[0] == 0) return kEnd;
+  std::uint32_t place = 0;
+  for (auto level = marks_.rbegin(); level != marks_.rend(); ++level) {
+    place = place * 64 + static_cast<std::uint32_t>(std::countr_zero((*level)[place]));
+  }
+  return place;
+}
+
+void BpeMerger::push(std::uint32_t at, std::int32_t left, std::int32_t right) {
+  const MergeTable::Found found = table_->find(left, right);
+  if (found.order == MergeTable::kNone) return;
+  std::uint32_t item = 0;
+  if (free_items_.empty()) {
+    item = static_cast<std::uint32_t>(items_.size());
+    items_.emplace_back();
+  } else {
+    item = free_items_.back();
+    free_items_.pop_back();
+  }
+  std::uint32_t& first = bucket_[found.order];
+  if (first == kEnd) mark(found.order);
+  items_[item] = {at, first, left, right, found.result};
+  first = item;
+}
+
+std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
+  constexpr std::int32_t kDead = -1;
+  PITON_ASSERT(count < kEnd);
+  if (bucket_.empty()) {
+    bucket_.assign(std::max<std::uint32_t>(table_->orders(), 1), kEnd);
+    for (std::size_t size = bucket_.size(); ; size = marks_.back().size()) {
+      marks_.emplace_back((size + 63) / 64, 0);
+      if (marks_.back().size() == 1) break;
+    }
+  }
+  const auto n = static_cast<std::uint32_t>(count);
+  previous_.resize(count);
+  following_.resize(count);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    previous_[i] = i == 0 ? kEnd : i - 1;
+    following_[i] = i + 1 == n ? kEnd : i + 1;
+  }
+  items_.clear();
+  free_items_.clear();
+  for (std::uint32_t i = 0; i + 1 < n; ++i) push(i, symbols[i], symbols[i + 1]);
+
+  for (std::uint32_t order = lowest_order(); order != kEnd; order = lowest_order()) {
+    batch_.clear();
+    for (std::uint32_t item = bucket_[order]; item != kEnd; item = items_[item].next) {
+      batch_.push_back(items_[item]);
+      free_items_.push_back(item);
+    }
+    bucket_[order] = kEnd;
+    clear(order);
+    std::reverse(batch_.begin(), batch_.end());
+    const auto leftmost_first = [](const Item& a, const Item& b) { return a.at < b.at; };
+    if (!std::is_sorted(batch_.begin(), batch_.end(), leftmost_first)) {
+      std::sort(batch_.begin(), batch_.end(), leftmost_first);
+    }
+    for (std::size_t i = 0; i < batch_.size(); ++i) {
+      const Item item = batch_[i];
+      const std::uint32_t right = following_[item.at];
+      if (symbols[item.at] != item.left || right == kEnd || symbols[right] != item.right) continue;
+      symbols[item.at] = item.result;
+      symbols[right] = kDead;
+      const std::uint32_t next = following_[right];
+      following_[item.at] = next;
+      if (next != kEnd) {
+        previous_[next] = item.at;
+        push(item.at, item.result, symbols[next]);
+      }
+      const std::uint32_t before = previous_[item.at];
+      if (before != kEnd) push(before, symbols[before], item.result);
+      if (lowest_order() > order) continue;
+      // The merge enabled one that goes before the rest of this bucket (or among it): put the rest
+      // back and look again.
+      for (std::size_t rest = i + 1; rest < batch_.size(); ++rest) {
+        push(batch_[rest].at, batch_[rest].left, batch_[rest].right);
+      }
+      break;
+    }
+  }
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (symbols[i] != kDead) symbols[left++] = symbols[i];
+  }
+  return left;
+}
+
+}  // namespace piton
