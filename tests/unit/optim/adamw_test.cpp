@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -207,10 +208,13 @@ TEST(AdamwOptions, RefuseWhatCannotBe) {
   EXPECT_THAT(refused([](auto& o) { o.clip_grad = -1; }), HasSubstr("--clip-grad"));
 }
 
-// The gradient of element i of a parameter: wide in size, so that every order of a sum rounds apart.
-float gradient_of(const std::string& name, std::int64_t i) {
-  std::mt19937_64 random(std::hash<std::string>()(name) + static_cast<std::uint64_t>(i) * 7919);
-  return static_cast<float>(std::exp(std::normal_distribution<double>(0, 3)(random)));
+// Gradients wide in size, so that every order of a sum rounds apart.
+std::vector<float> gradient_of(const std::string& name, std::int64_t elements) {
+  std::mt19937_64 random(std::hash<std::string>()(name));
+  std::normal_distribution<double> draw(0, 3);
+  std::vector<float> gradient;
+  for (std::int64_t i = 0; i < elements; ++i) gradient.push_back(static_cast<float>(std::exp(draw(random))));
+  return gradient;
 }
 
 // The norm of a model of three parameters (6, 1 and 3 blocks) over `ranks` data-parallel ranks.
@@ -241,9 +245,10 @@ std::vector<double> norms(int zero_stage, int ranks) {
     sharded->begin_step(1, *stream);
     for (Parameter* parameter : list.all()) {
       const Tensor gradient = sharded->gradient(*parameter, *stream).flatten();
-      for (std::int64_t i = 0; i < gradient.elements(); ++i) {
-        // Whole on rank 0, nothing on the others: the sum over ranks is exact.
-        gradient.data<float>()[i] = world.rank() == 0 ? gradient_of(parameter->name, i) : 0;
+      // Whole on rank 0, nothing on the others: the sum over ranks is exact.
+      if (world.rank() == 0) {
+        const std::vector<float> whole = gradient_of(parameter->name, gradient.elements());
+        std::copy(whole.begin(), whole.end(), gradient.data<float>());
       }
       sharded->contribute(*parameter, *stream);
     }
@@ -259,9 +264,7 @@ TEST(GradientNorm, HasTheSameBitsOverAnyNumberOfRanksAndEveryZeroStage) {
   double plain = 0;
   for (const auto& [name, elements] :
        {std::pair<std::string, std::int64_t>{"z", 5 * 130 * 130}, {"a", 77}, {"m", 3 * (kNormBlock - 1)}}) {
-    for (std::int64_t i = 0; i < elements; ++i) {
-      plain += double{gradient_of(name, i)} * double{gradient_of(name, i)};
-    }
+    for (const float g : gradient_of(name, elements)) plain += double{g} * double{g};
   }
   EXPECT_NEAR(alone, std::sqrt(plain), 1e-12 * alone);
   for (const int stage : {0, 1, 2, 3}) {
