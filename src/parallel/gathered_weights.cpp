@@ -18,9 +18,13 @@ GatheredWeights::GatheredWeights(std::vector<const FlatLayout*> layouts,
 }
 
 void GatheredWeights::begin_step() {
-  if (recording_ == Recording::kNow) recording_ = Recording::kDone;
   if (recording_ == Recording::kNotYet) recording_ = Recording::kNow;
   next_ = 0;
+}
+
+void GatheredWeights::end_step() {
+  if (recording_ == Recording::kNow) recording_ = Recording::kDone;
+  next_ = record_.size();
 }
 
 Tensor GatheredWeights::start_gather(Parameter& parameter, Event& ready, Stream& stream) {
@@ -53,10 +57,8 @@ GatheredWeights::Gathered& GatheredWeights::gathered(Parameter& parameter, Strea
 }
 
 void GatheredWeights::follow_record(Parameter& parameter) {
-  if (recording_ == Recording::kNow) {
-    record_.push_back(&parameter);
-    return;
-  }
+  if (recording_ == Recording::kNow) record_.push_back(&parameter);
+  if (recording_ != Recording::kDone) return;
   const auto from = record_.begin() + static_cast<std::ptrdiff_t>(next_);
   const auto found = std::find(from, record_.end(), &parameter);
   if (found != record_.end()) next_ = static_cast<std::size_t>(found - record_.begin()) + 1;

@@ -33,6 +33,7 @@ class GatheredWeights {
                   Communicator& data, Kernels& kernels, Arena& arena);
 
   void begin_step();
+  void end_step();  // what follows is neither recorded nor prefetched
   WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream);
   // Whole rows apart from the cache; `stream` has waited for them.
   Tensor gather_now(Parameter& parameter, Stream& stream);

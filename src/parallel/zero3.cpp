@@ -49,7 +49,10 @@ class ValueShards final : public ShardedParameters {
     gradients_.begin_step(stream);
     weights_.begin_step();
   }
-  void finish_gradients(Stream& stream) override { gradients_.finish(stream); }
+  void finish_gradients(Stream& stream) override {
+    gradients_.finish(stream);
+    weights_.end_step();
+  }
 
   void publish_values(Stream& /*stream*/) override {
     weights_.invalidate();

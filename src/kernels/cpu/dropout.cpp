@@ -1,10 +1,15 @@
 // Dropout with bias and residual: rows are divided among threads.
 #include "kernels/dropout.h"
 
+#include <cstring>
+
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
 namespace {
+
+// Rows that share one partial sum of the bias's gradient.
+constexpr std::int64_t kRowBlock = 64;
 
 std::byte* row_of(const Tensor& tensor, std::int64_t row) {
   if (!tensor.defined()) return nullptr;
@@ -22,7 +27,8 @@ void execute(Context& context, const DropoutAddForward& call) {
       const MaskRow mask = masks.given() ? masks.hidden(row) : MaskRow{};
       context.vector.dropout_add(row_of(call.y, row), row_of(call.x, row),
                                  call.bias.defined() ? call.bias.raw() : nullptr,
-                                 row_of(call.residual, row), type, masks.given() ? &mask : nullptr, h);
+                                 row_of(call.residual, row), type, masks.given() ? &mask : nullptr,
+                                 nullptr, h);
     }
   });
 }
@@ -31,18 +37,24 @@ void execute(Context& context, const DropoutAddBackward& call) {
   const Masks masks(call.dropout);
   const std::int64_t n = call.dy.dim(0);
   const std::int64_t h = call.dy.dim(1);
+  if (n == 0) return;
   const Type type = type_of(call.dy.dtype());
-  context.ranges(n, grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t blocks = (n + kRowBlock - 1) / kRowBlock;
+  const bool bias = call.dbias.defined();
+  auto* sums = reinterpret_cast<float*>(bias ? context.scratch.shared(blocks * h * 4) : nullptr);
+  context.ranges(n, kRowBlock, [&](std::int64_t begin, std::int64_t end) {
+    float* own = bias ? sums + begin / kRowBlock * h : nullptr;
+    if (bias) std::memset(own, 0, static_cast<std::size_t>(h) * 4);
     for (std::int64_t row = begin; row < end; ++row) {
       const MaskRow mask = masks.given() ? masks.hidden(row) : MaskRow{};
       context.vector.dropout_add(row_of(call.dx, row), row_of(call.dy, row), nullptr, nullptr, type,
-                                 masks.given() ? &mask : nullptr, h);
+                                 masks.given() ? &mask : nullptr, own, h);
     }
   });
-  if (!call.dbias.defined()) return;
-  context.ranges(h, 128, [&](std::int64_t begin, std::int64_t end) {
-    const Matrix columns{call.dx.raw() + begin * size_bytes(call.dx.dtype()), type, call.dx.stride(0)};
-    context.vector.column_sums(call.dbias.data<float>() + begin, columns, n, end - begin);
+  if (!bias) return;
+  context.ranges(h, 256, [&](std::int64_t begin, std::int64_t end) {
+    const Matrix columns{sums + begin, Type::kF32, h};
+    context.vector.column_sums(call.dbias.data<float>() + begin, columns, blocks, end - begin);
   });
 }
 

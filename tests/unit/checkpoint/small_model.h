@@ -13,7 +13,7 @@
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
 #include "support/tensors.h"
-#include "support/thread_world.h"
+#include "support/lockstep_ranks.h"
 
 namespace piton::test {
 

@@ -14,7 +14,7 @@
 #include "parallel/data_parallel.h"
 #include "support/errors.h"
 #include "support/tensors.h"
-#include "support/thread_world.h"
+#include "support/lockstep_ranks.h"
 
 namespace piton {
 namespace {

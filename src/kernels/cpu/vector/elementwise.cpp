@@ -66,7 +66,7 @@ void column_sums(float* sums, const Matrix& x, std::int64_t rows, std::int64_t c
 }
 
 void dropout_add(void* y, const void* x, const void* bias, const void* residual, Type type,
-                 const MaskRow* mask, std::int64_t columns) {
+                 const MaskRow* mask, float* sums, std::int64_t columns) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
     float kept[kMaskBlock];
@@ -83,6 +83,7 @@ void dropout_add(void* y, const void* x, const void* bias, const void* residual,
         }
         if (residual != nullptr) value += load(static_cast<const T*>(residual) + at, count);
         store(static_cast<T*>(y) + at, value, count);
+        if (sums != nullptr) store(sums + at, load(sums + at, count) + value, count);
       });
     }
   });

@@ -107,9 +107,10 @@ struct VectorTable {
   void (*activation_forward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
   void (*activation_backward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
 
-  // One row: y = residual + mask * (x + bias); bias and residual may be null, mask null keeps all.
+  // One row: y = residual + mask * (x + bias), and sums += the same before rounding; bias, residual
+  // and sums may be null, mask null keeps all.
   void (*dropout_add)(void* y, const void* x, const void* bias, const void* residual, Type type,
-                      const MaskRow* mask, std::int64_t columns);
+                      const MaskRow* mask, float* sums, std::int64_t columns);
   // One head of one token, in place: sign -1 rotates back.
   void (*rotary)(void* x, Type type, const float* cosine, const float* sine, std::int64_t d,
                  bool pairs, float sign);
