@@ -1,4 +1,4 @@
-// A model of two blocks as it lies on one rank of any layout, its optimiser state, and what every
+// A model of a block or two as it lies on one rank of any layout, its optimiser state, and what every
 // element of it must be. Written from the pieces alone, apart from the code under test.
 #pragma once
 
@@ -44,6 +44,7 @@ struct ModelVariant {
   DType dtype = DType::kF32;
   std::int64_t ffn = kFfn;
   bool biases = true;
+  int blocks = 2;
 };
 
 // Parameters of the rank at the mesh's coordinates.
@@ -55,8 +56,8 @@ class SmallModel {
     const int stages = mesh.size(Axis::kPipeline);
     const int stage = mesh.coordinate(Axis::kPipeline);
     if (stage == 0 || stage == stages - 1) add_embedding(t, i, stages);
-    for (int block = 0; block < 2; ++block) {
-      if (block * stages / 2 != stage) continue;
+    for (int block = 0; block < variant.blocks; ++block) {
+      if (block * stages / variant.blocks != stage) continue;
       const std::string name = "layers." + std::to_string(block) + ".";
       add_rows(name + "qkv.weight",
                {{name + "query.weight", kHidden}, {name + "key.weight", kKeys}, {name + "value.weight", kKeys}},
@@ -141,8 +142,9 @@ class SmallModel {
 
 // The number that stands at `index` of a canonical tensor; exact in bf16, different for every `salt`.
 inline double element(const std::string& name, std::int64_t index, int salt) {
-  const std::uint64_t bits = hash64(name + "/" + std::to_string(index), static_cast<std::uint64_t>(salt));
-  return (static_cast<double>(bits % 255) - 127) / 32;
+  std::uint64_t bits = hash64(name, static_cast<std::uint64_t>(salt)) + static_cast<std::uint64_t>(index);
+  bits = (bits ^ (bits >> 29)) * 0xBF58476D1CE4E5B9ULL;
+  return (static_cast<double>((bits >> 33) % 255) - 127) / 32;
 }
 
 // visit(local element, canonical name, canonical index) for every element that pieces cover.
