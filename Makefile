@@ -1,10 +1,11 @@
 # make build   build/piton and the tests        make demo     from text to a model that talks, minutes
 # make test    what must hold before a merge    make nightly  the same, longer and under more eyes
-# make format  the sources as .clang-format has them          make tidy   clang-tidy
+# make format  the sources as .clang-format has them          make tidy     clang-tidy
+# make docs    docs/cli.md from the options
 #
 # The work is CMake's (CMakePresets.json: cpu, debug, tsan, cuda); this file only names the steps.
 .NOTPARALLEL:
-.PHONY: build test test-cpu test-debug demo nightly test-tsan fuzz format tidy dependencies clean
+.PHONY: build test test-cpu test-debug demo nightly test-tsan fuzz docs format tidy dependencies clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 300
@@ -47,6 +48,10 @@ fuzz: dependencies
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS) --target fuzzers
 	tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+# docs/cli.md, from the options themselves; a test compares.
+docs: build
+	build/piton help --markdown > docs/cli.md
 
 format:
 	git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' \

@@ -76,10 +76,12 @@ foreach(file IN LISTS rank_sources)
     target_link_libraries(ranks_${name} PRIVATE piton_ops piton_comm_mpi piton_kernels_cpu piton_kernels_reference)
   endif()
   set_target_properties(ranks_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  file(STRINGS ${file} head LIMIT_COUNT 1)
-  string(REGEX REPLACE "nightly.*" "" daily "${head}")
+  file(STRINGS ${file} head LIMIT_COUNT 2)
+  list(GET head 0 first)
+  list(GET head 1 second)
+  string(REGEX REPLACE "nightly.*" "" daily "${first}")
   string(REGEX MATCHALL "[0-9]+" daily "${daily}")
-  string(REGEX MATCHALL "[0-9]+" counts "${head}")
+  string(REGEX MATCHALL "[0-9]+" counts "${first}")
   foreach(count IN LISTS counts)
     add_test(NAME ranks${count}/${name}
       COMMAND ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} $<TARGET_FILE:ranks_${name}>)
@@ -87,7 +89,14 @@ foreach(file IN LISTS rank_sources)
     if(NOT count IN_LIST daily)
       list(APPEND labels nightly)
     endif()
-    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS "${labels}" PROCESSORS 2 TIMEOUT 300)
+    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS "${labels}" PROCESSORS 2 TIMEOUT 300
+      ENVIRONMENT PITON_GRACE_SECONDS=1)
+    # A test of failures says on its second line what the survivors must print, and how soon:
+    #   // within 15 s: REGULAR EXPRESSION
+    if(second MATCHES "^// within ([0-9]+) s: (.*)")
+      set_tests_properties(ranks${count}/${name} PROPERTIES TIMEOUT ${CMAKE_MATCH_1}
+        PASS_REGULAR_EXPRESSION "${CMAKE_MATCH_2}" FAIL_REGULAR_EXPRESSION "NOT AS IT SHOULD BE")
+    endif()
   endforeach()
 endforeach()
 

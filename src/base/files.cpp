@@ -52,7 +52,7 @@ class Descriptor {
 };
 
 int open_retrying(const char* path, int flags, mode_t mode = 0) {
-  int descriptor;
+  int descriptor = -1;
   do {
     descriptor = ::open(path, flags | O_CLOEXEC, mode);
   } while (descriptor < 0 && errno == EINTR);

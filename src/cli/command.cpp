@@ -22,10 +22,23 @@ std::string help_of(const Command& command, const OptionSet& options) {
                      options.help());
 }
 
+// The same for docs/cli.md, without the general options, which stand there once.
+std::string page_of(const Command& command, const OptionSet& options) {
+  const std::string table = options.markdown();
+  return fmt::format("## piton {}\n\n{}.\n\n    piton {}{}{}\n{}{}\n", command.name,
+                     command.summary, command.name, command.arguments.empty() ? "" : " ",
+                     command.arguments, table.empty() ? "" : "\n", table);
+}
+
 }  // namespace
 
 std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& general,
                                            bool recipe) {
+  if (words == std::vector<std::string>{kMarkdownHelp}) {
+    const std::string text = page_of(command, options);
+    std::fputs(text.c_str(), stdout);
+    throw HelpShown{};
+  }
   options.add("General", general);
   if (asks_for_help(words)) {
     const std::string text = help_of(command, options);

@@ -57,6 +57,9 @@ struct Invocation {
 
 struct HelpShown {};
 
+// The only word of a command that is asked for its part of docs/cli.md; see help.cpp.
+inline constexpr const char* kMarkdownHelp = "--help=markdown";
+
 // For commands that take at most `most` positional arguments: throws Error(kUsage) naming the first
 // one too many.
 void refuse_more_arguments(const std::vector<std::string>& arguments, std::size_t most = 0);

@@ -72,7 +72,7 @@ inline double tolerance(DType dtype, int n) {
   switch (dtype) {
     case DType::kF64: return n * std::ldexp(1.0, -53);
     case DType::kF32: return sum;
-    case DType::kBF16: return sum + std::ldexp(1.0, -9);
+    case DType::kBF16: return sum + std::ldexp(1.0, -8);
     case DType::kF16: return sum + std::ldexp(1.0, -11);
     default: return 0;
   }

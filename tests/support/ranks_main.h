@@ -41,16 +41,19 @@ inline Communicator& everyone() { return *setting().everyone; }  // all ranks
 class FailuresOfRank final : public testing::EmptyTestEventListener {
  public:
   explicit FailuresOfRank(int rank) : rank_(rank) {}
+  void OnTestStart(const testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s.%s %s:%d\n%s\n", rank_, test ? test->test_suite_name() : "",
-                 test ? test->name() : "", result.file_name() ? result.file_name() : "",
-                 result.line_number(), result.message());
+    std::fprintf(stderr, "[rank %d] %s %s:%d\n%s\n", rank_, test_.c_str(),
+                 result.file_name() ? result.file_name() : "", result.line_number(),
+                 result.message());
   }
 
  private:
   int rank_;
+  std::string test_;  // may not be asked of GoogleTest while it reports a failure
 };
 
 }  // namespace piton::ranks

@@ -50,7 +50,7 @@ std::optional<std::string> Mailbox::overdue(Clock::time_point now) {
     if (late(*mail)) found = mail;
   }
   if (found == nullptr) return std::nullopt;
-  return fmt::format("comm: {} has waited {:.0f} s; see the messages of that rank, or allow more time "
+  return fmt::format("comm: {} has waited {:.3g} s; see the messages of that rank, or allow more time "
                      "if it is only slow",
                      found->text, std::chrono::duration<double>(now - found->asked).count());
 }

@@ -281,7 +281,7 @@ void SharedRunner::take(std::int64_t round) {
     case CollectiveKind::kGather:
       for (int m = 0; m < size(); ++m) {
         std::byte* to = now_.target + (now_.begins[m] + begin) * size_of;
-        if (to == now_.source + begin * size_of) continue;  // already in its place
+        if (m == rank_ && to == now_.source + begin * size_of) continue;  // already in its place
         copy(to, slot(m, round), std::min(per_round_, now_.part_elements(m) - begin));
       }
       break;

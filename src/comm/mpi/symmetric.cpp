@@ -70,7 +70,7 @@ void WindowSymmetricMemory::wait(int slot, std::uint64_t value) {
     const double waited = std::chrono::duration<double>(Clock::now() - start).count();
     if (waited > engine_->timeout_seconds()) {
       throw Error(Fault::kPeer,
-                  "comm: group {}: has waited {:.0f} s for a signal: counter {} is {}, wanted {}",
+                  "comm: group {}: has waited {:.3g} s for a signal: counter {} is {}, wanted {}",
                   group_, waited, slot, now, value);
     }
   }
