@@ -9,7 +9,8 @@
 namespace piton {
 
 ScatteredGradients::ScatteredGradients(const FlatLayout& layout, const ReductionGroups& groups,
-                                       Kernels& kernels, Device& device, Arena& arena, Stream& stream)
+                                       Kernels& kernels, Device& device, Arena& arena,
+                                       Stream& stream)
     : layout_(layout),
       groups_(groups),
       kernels_(&kernels),
@@ -18,7 +19,8 @@ ScatteredGradients::ScatteredGradients(const FlatLayout& layout, const Reduction
       dtype_(gradient_dtype(layout)),
       collecting_(layout.entries.size()) {
   const int rank = groups.data->rank();
-  shard_ = arena.allocate(dtype_, {layout.shards[rank + 1] - layout.shards[rank]}, MemoryKind::kGradients);
+  shard_ = arena.allocate(dtype_, {layout.shards[rank + 1] - layout.shards[rank]},
+                          MemoryKind::kGradients);
   device.zero(shard_, stream);
   for (std::size_t i = 0; i < layout.entries.size(); ++i) {
     entry_of_[layout.entries[i].parameter] = i;
