@@ -5,7 +5,6 @@
 #include "api/model.h"
 #include "checkpoint/store.h"
 #include "cli/command.h"
-#include "api/planning.h"
 #include "text/tokenizer.h"
 #include "train/run_plan.h"
 
@@ -44,7 +43,7 @@ void print_checkpoint(const std::filesystem::path& folder, bool json) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   std::string lines;
   for (const StoredTensor& stored : manifest.tensors) {
-    if (stored.kind != TensorKind::kWeight) continue;
+    if (stored.tensor.kind != TensorKind::kWeight) continue;
     std::int64_t elements = 1;
     std::vector<std::int64_t> shape;
     for (const std::int64_t size : stored.tensor.shape.sizes()) {
@@ -94,10 +93,8 @@ void print_layout(const PretrainOptions& options, int world_size) {
   const MeshSizes sizes = options.parallel.check(ranks);
   std::string text = "rank  tensor  context  expert  data  pipeline\n";
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::unique_ptr<World> world = make_virtual_world(rank, ranks);
-    const Mesh mesh(*world, sizes);
-    text += fmt::format("{:4}  {:6}  {:7}  {:6}  {:4}  {:8}\n", rank, mesh.coordinate(Axis::kTensor), mesh.coordinate(Axis::kContext),
-                        mesh.coordinate(Axis::kExpert), mesh.coordinate(Axis::kData), mesh.coordinate(Axis::kPipeline));
+    const std::array<int, kAxes> at = coordinates_of(rank, sizes);
+    text += fmt::format("{:4}  {:6}  {:7}  {:6}  {:4}  {:8}\n", rank, at[0], at[1], at[2], at[3], at[4]);
   }
   print(text);
 }

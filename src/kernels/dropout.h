@@ -27,7 +27,7 @@ struct DropoutAddForward {
   double flops() const { return 0; }
 };
 
-// dx = mask * dy / (1 - p);  dbias += sum over rows of dx as it is stored, rounded. The residual's
+// dx = mask * dy / (1 - p);  dbias += sum over rows of dx before it is rounded. The residual's
 // gradient is dy itself.
 struct DropoutAddBackward {
   static constexpr std::string_view kName = "dropout add backward";

@@ -42,11 +42,12 @@ struct Context {
   ThreadPool& threads;
   Isa isa;
   const VectorTable& vector;
+  const DotTable* dot;  // null: no bf16 dot products
   Matmul matmul;
   Scratch scratch;
 
   // bf16 products without conversion to fp32.
-  bool has_bf16_products() const { return isa == Isa::kV4Bf16; }
+  bool has_bf16_products() const { return dot != nullptr; }
 
   // Calls body(begin, end) for the ranges of `grain` items that cover [0, n).
   template <typename Body>

@@ -92,4 +92,8 @@ const VectorTable& vector_table(Isa isa) {
   return v4_bf16::table();
 }
 
+const DotTable* dot_table(Isa isa) {
+  return isa == Isa::kV4Bf16 ? &v4_bf16::dot_table() : nullptr;
+}
+
 }  // namespace piton::cpu

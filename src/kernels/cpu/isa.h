@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "kernels/cpu/dot/table.h"
 #include "kernels/cpu/vector/table.h"
 
 namespace piton::cpu {
@@ -20,5 +21,8 @@ Isa best_isa();
 Isa find_isa(std::string_view name);
 
 const VectorTable& vector_table(Isa isa);
+
+// Null where the set has no bf16 dot product.
+const DotTable* dot_table(Isa isa);
 
 }  // namespace piton::cpu

@@ -11,7 +11,7 @@ namespace {
 class CpuKernels final : public Kernels {
  public:
   CpuKernels(ThreadPool& threads, cpu::Isa isa)
-      : context_{threads, isa, cpu::vector_table(isa), {}, cpu::Scratch(threads.threads())} {}
+      : context_{threads, isa, cpu::vector_table(isa), cpu::dot_table(isa), {}, cpu::Scratch(threads.threads())} {}
 
   std::string name() const override {
     return fmt::format("cpu: {}, {}", cpu::description(context_.isa), context_.matmul.version());

@@ -31,14 +31,11 @@ void execute(const DropoutAddBackward& call) {
   for (std::int64_t row = 0; row < call.dy.dim(0); ++row) {
     for (std::int64_t i = 0; i < h; ++i) {
       dx(row, i) = dy(row, i) * draws.row_factor(row, i);
+      sum(i) += dx(row, i);
     }
   }
   dx.write(call.dx);
   if (!call.dbias.defined()) return;
-  const Values stored = Values::read(call.dx);
-  for (std::int64_t row = 0; row < call.dy.dim(0); ++row) {
-    for (std::int64_t i = 0; i < h; ++i) sum(i) += stored(row, i);
-  }
   Values dbias = Values::read(call.dbias);
   for (std::int64_t i = 0; i < h; ++i) dbias(i) += sum(i);
   dbias.write(call.dbias);

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/elementwise.h"
+#include "kernels/cpu/vector/peak.h"
 #include "kernels/cpu/vector/rows.h"
 
 namespace piton::cpu::PITON_ISA {
@@ -31,6 +32,7 @@ const VectorTable& table() {
       .mask = mask,
       .score_gradient = score_gradient,
       .dot = dot,
+      .fma_loop = fma_loop,
   };
   return kTable;
 }

@@ -147,6 +147,9 @@ struct VectorTable {
                          const float* delta, float scale);
   // sum over d of a * b.
   float (*dot)(const void* a, Type a_type, const void* b, Type b_type, std::int64_t d);
+
+  // Multiply-adds on registers alone; returns floating-point operations.
+  double (*fma_loop)(std::int64_t rounds);
 };
 
 namespace v2 { const VectorTable& table(); }

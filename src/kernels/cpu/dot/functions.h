@@ -1,0 +1,18 @@
+// Functions of this folder's files; contracts stand in table.h.
+#pragma once
+
+#include "kernels/cpu/dot/table.h"
+
+namespace piton::cpu::v4_bf16 {
+
+void product(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
+             std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,
+             const DotOutput& c);
+void product_packed(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
+                    std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first, const DotOutput& c);
+void pack_rows(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
+void pack_columns(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
+void pack_left(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);
+double loop(std::int64_t rounds);
+
+}  // namespace piton::cpu::v4_bf16

@@ -1,0 +1,147 @@
+// Products of pairs: tiles of 6 rows by 64 columns in registers.
+//
+// 6 x 4 vectors of sums and 4 of the right side are 28 of 32 registers; the left side is broadcast
+// from memory. A step of one pair is 24 dot products for 10 loads: two loads a cycle leave room.
+#include <immintrin.h>
+
+#include "kernels/cpu/dot/table.h"
+#include "kernels/cpu/dot/functions.h"
+
+#define PITON_INLINE static inline __attribute__((always_inline))
+
+namespace piton::cpu::v4_bf16 {
+namespace {
+
+PITON_INLINE __m512 dot(__m512 sum, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
+}
+
+PITON_INLINE int word(const std::uint16_t* at) {
+  int value;
+  __builtin_memcpy(&value, at, sizeof value);
+  return value;
+}
+
+template <int rows, int wide>
+PITON_INLINE void finish(__m512 (&sum)[rows][wide], const DotOutput& c, std::int64_t row,
+                         std::int64_t column, __mmask16 last) {
+  for (int r = 0; r < rows; ++r) {
+    for (int w = 0; w < wide; ++w) {
+      const __mmask16 mask = w == wide - 1 ? last : static_cast<__mmask16>(0xFFFF);
+      __m512 value = sum[r][w];
+      const std::int64_t at = column + w * 16;
+      if (c.addend != nullptr) {
+        const float* addend = c.addend + (row + r) * c.addend_stride + at;
+        value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, addend));
+      }
+      if (c.bias != nullptr) {
+        value = _mm512_add_ps(value, _mm512_maskz_loadu_ps(mask, c.bias + at));
+      }
+      if (c.type == Type::kBF16) {
+        auto* to = static_cast<std::uint16_t*>(c.data) + (row + r) * c.stride + at;
+        _mm256_mask_storeu_epi16(to, mask, (__m256i)_mm512_cvtneps_pbh(value));
+      } else {
+        auto* to = static_cast<float*>(c.data) + (row + r) * c.stride + at;
+        _mm512_mask_storeu_ps(to, mask, value);
+      }
+    }
+  }
+}
+
+template <int rows, int wide>
+void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::int64_t a_pair, const Pair* b,
+          const DotOutput& c, std::int64_t row, std::int64_t column, __mmask16 last) {
+  __m512 sum[rows][wide];
+  for (int r = 0; r < rows; ++r) {
+    for (int w = 0; w < wide; ++w) sum[r][w] = _mm512_setzero_ps();
+  }
+  for (std::int64_t p = 0; p < pairs; ++p) {
+    __m512i right[wide];
+    for (int w = 0; w < wide; ++w) right[w] = _mm512_loadu_si512(b + w * 16);
+    for (int r = 0; r < rows; ++r) {
+      const __m512i left = _mm512_set1_epi32(word(a + r * a_row));
+      for (int w = 0; w < wide; ++w) sum[r][w] = dot(sum[r][w], left, right[w]);
+    }
+    a += a_pair;
+    b += wide * 16;
+  }
+  finish(sum, c, row, column, last);
+}
+
+// Rows of one panel of `wide` vectors.
+template <int wide>
+void panel(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
+           std::int64_t a_pair, std::int64_t a_group, const Pair* b, const DotOutput& c,
+           std::int64_t column, __mmask16 last) {
+  std::int64_t row = 0;
+  for (; row + 6 <= m; row += 6, a += a_group) {
+    tile<6, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+  }
+  switch (m - row) {
+    case 5: return tile<5, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+    case 4: return tile<4, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+    case 3: return tile<3, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+    case 2: return tile<2, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+    case 1: return tile<1, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+    default: return;
+  }
+}
+
+PITON_INLINE void panels(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
+                         std::int64_t a_row, std::int64_t a_pair, std::int64_t a_group,
+                         const Pair* b, std::int64_t b_panel, std::int64_t first, const DotOutput& c) {
+  for (std::int64_t column = 0; column < n; column += kPanel, b += b_panel) {
+    const std::int64_t width = n - column < kPanel ? n - column : kPanel;
+    const auto last = static_cast<__mmask16>(width % 16 == 0 ? 0xFFFF : (1 << (width % 16)) - 1);
+    switch ((width + 15) / 16) {
+      case 4: panel<4>(m, pairs, a, a_row, a_pair, a_group, b + first * 64, c, column, last); break;
+      case 3: panel<3>(m, pairs, a, a_row, a_pair, a_group, b + first * 48, c, column, last); break;
+      case 2: panel<2>(m, pairs, a, a_row, a_pair, a_group, b + first * 32, c, column, last); break;
+      default: panel<1>(m, pairs, a, a_row, a_pair, a_group, b + first * 16, c, column, last); break;
+    }
+  }
+}
+
+}  // namespace
+
+void product(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
+             std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,
+             const DotOutput& c) {
+  panels(m, n, pairs, a, a_row, a_pair, 6 * a_row, b, b_panel, first, c);
+}
+
+void product_packed(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
+                    std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first, const DotOutput& c) {
+  panels(m, n, pairs, reinterpret_cast<const std::uint16_t*>(a), 2, 2 * kLeftPanel,
+         2 * a_pairs * kLeftPanel, b, b_panel, first, c);
+}
+
+// Twelve independent sums, named so that they stay in registers.
+double loop(std::int64_t rounds) {
+  __m512i a = _mm512_set1_epi32(0x3F803F80);
+  __m512i b = _mm512_set1_epi32(0x3C003C00);
+  asm volatile("" : "+v"(a), "+v"(b));  // unknown to the compiler
+  const __m512 zero = _mm512_setzero_ps();
+  __m512 s0 = zero, s1 = zero, s2 = zero, s3 = zero, s4 = zero, s5 = zero, s6 = zero, s7 = zero, s8 = zero, s9 = zero, s10 = zero, s11 = zero;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    s0 = dot(s0, a, b);
+    s1 = dot(s1, a, b);
+    s2 = dot(s2, a, b);
+    s3 = dot(s3, a, b);
+    s4 = dot(s4, a, b);
+    s5 = dot(s5, a, b);
+    s6 = dot(s6, a, b);
+    s7 = dot(s7, a, b);
+    s8 = dot(s8, a, b);
+    s9 = dot(s9, a, b);
+    s10 = dot(s10, a, b);
+    s11 = dot(s11, a, b);
+    asm volatile("" : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5),
+                      "+v"(s6), "+v"(s7), "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));
+  }
+  const float total = _mm512_cvtss_f32(s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9 + s10 + s11);
+  // The sums are used in a way that never changes the answer.
+  return 2.0 * 32 * 12 * static_cast<double>(rounds) + (total != total ? 1.0 : 0.0);
+}
+
+}  // namespace piton::cpu::v4_bf16

@@ -1,0 +1,64 @@
+// Micro-kernels on the bf16 dot product (vdpbf16ps): two products of neighbours in k at once, summed
+// in fp32. The instruction treats subnormal inputs as 0 and rounds each step to nearest even.
+//
+// Operands come as PAIRS: a 32-bit word holds two bf16 that are neighbours in k. An odd k is padded
+// with zeros by whoever packs.
+//   left    pair (i, p) at a + i * a_row + p * a_pair, in bf16: rows as they lie (a_pair 2), or
+//           interleaved rows (a_row 2)
+//   right   panels of 64 columns: word (p, j) of panel s at b[s * b_panel + p * width + j % 64],
+//           where width is 64, or for the last panel what is left of n, padded to 16
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/vector/table.h"
+
+namespace piton::cpu {
+
+using Pair = std::uint32_t;
+
+inline constexpr int kPanel = 64;
+
+// Words of a packed right side.
+inline std::int64_t panel_words(std::int64_t n, std::int64_t k) {
+  return (k + 1) / 2 * ((n + 15) / 16 * 16);
+}
+
+// Where sums go: (sum + addend + bias) as fp32 or bf16. The addend may be c itself.
+struct DotOutput {
+  void* data = nullptr;
+  Type type = Type::kF32;
+  std::int64_t stride = 0;
+  const float* addend = nullptr;  // [m, n], or none
+  std::int64_t addend_stride = 0;
+  const float* bias = nullptr;  // [n], or none
+};
+
+struct DotTable {
+  // c[m, n] = a b over `pairs` pairs, from pair `first` of b on; `b` and b_panel are those of whole
+  // panels. Columns of c beyond n are not touched.
+  void (*product)(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
+                  std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,
+                  const DotOutput& c);
+  // The same for a left side packed by pack_left from `a_pairs` pairs; `a` points at its first pair.
+  void (*product_packed)(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
+                         std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first,
+                         const DotOutput& c);
+
+  // Right panels of b[k, n] from rows of bf16 or fp32 [k, n].
+  void (*pack_rows)(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
+  // Right panels of b[k, n] from its transpose, bf16 [n, k].
+  void (*pack_columns)(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
+  // Left panels of a[m, k] from its transpose [k, m], bf16 or fp32: panels of 6 rows, word (i, p) at
+  // panel * pairs * 6 + p * 6 + i. `m` padded to 6 with zeros.
+  void (*pack_left)(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);
+
+  // Multiply-adds on registers alone; returns floating-point operations.
+  double (*loop)(std::int64_t rounds);
+};
+
+inline constexpr int kLeftPanel = 6;
+
+namespace v4_bf16 { const DotTable& dot_table(); }
+
+}  // namespace piton::cpu

@@ -1,0 +1,57 @@
+// The two ways to compute y = a b + bias, tile by tile: through the library in fp32, and by the
+// bf16 dot product.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+
+inline constexpr std::int64_t kRowTile = 128;
+
+inline std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+inline std::int64_t tiles(std::int64_t n, std::int64_t tile) { return (n + tile - 1) / tile; }
+inline std::int64_t width_of(Type type) { return type == Type::kF32 ? 4 : 2; }
+
+inline std::byte* at(const Tensor& tensor, std::int64_t row, std::int64_t column) {
+  return tensor.raw() + (row * tensor.stride(0) + column) * size_bytes(tensor.dtype());
+}
+
+// b of y = a b: W^T forward, W backward.
+struct Right {
+  const WeightView& weight;
+  bool backward;
+  std::int64_t n() const { return backward ? weight.in : weight.out; }
+  std::int64_t k() const { return backward ? weight.out : weight.in; }
+};
+
+// `rows` x `columns` of `from` into `to`, rows `stride` elements apart.
+inline void convert_rows(const Context& context, void* to, Type type, std::int64_t stride,
+                         const Tensor& from, std::int64_t row, std::int64_t column,
+                         std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    context.vector.convert(static_cast<std::byte*>(to) + r * stride * width_of(type), type,
+                           at(from, row + r, column), type_of(from.dtype()), columns);
+  }
+}
+
+// True where products of weights of this dtype go through the bf16 dot product.
+inline bool uses_dot(const Context& context, DType dtype) {
+  return dtype == DType::kBF16 && context.dot != nullptr;
+}
+
+// linear_library.cpp: fp32 sums of fp32 products.
+std::int64_t library_packed_bytes(Context& context, std::int64_t n, std::int64_t k);
+void library_pack(Context& context, const PackWeight& call);
+void library_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
+                     const Tensor& bias);
+
+// linear_dot.cpp: fp32 sums of bf16 products.
+std::int64_t dot_packed_bytes(std::int64_t n, std::int64_t k);
+void dot_pack(Context& context, const PackWeight& call);
+void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
+                 const Tensor& bias);
+
+}  // namespace piton::cpu

@@ -1,0 +1,10 @@
+// Loops of peak.cpp; contracts stand in table.h.
+#pragma once
+
+#include <cstdint>
+
+namespace piton::cpu::PITON_ISA {
+
+double fma_loop(std::int64_t rounds);
+
+}  // namespace piton::cpu::PITON_ISA
