@@ -101,6 +101,7 @@ TEST(DataParallel, EveryStageTrainsAsOneProcess) {
   const Outcome one = whole(2 * ranks);
   std::vector<Outcome> split;
   for (const int zero_stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(testing::Message() << "stage " << zero_stage);
     split.push_back(trained(world(), {.schedule = one_forward_one_backward(1, 2), .data = ranks,
                                       .zero_stage = zero_stage}));
     expect_near(split.back().values, one.values);
