@@ -28,6 +28,7 @@ foreach(file IN LISTS folder_marks)
   list(APPEND unit_folders ${folder})
 endforeach()
 list(REMOVE_DUPLICATES unit_folders)
+add_custom_target(unit_tests)
 foreach(folder IN LISTS unit_folders)
   file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/tests/unit ${folder})
   string(REPLACE "/" "_" name ${name})
@@ -40,6 +41,7 @@ foreach(folder IN LISTS unit_folders)
     include(${folder}/libraries.cmake)  # may append to `libraries`
   endif()
   piton_test(unit_${name} unit SOURCES ${sources} LIBS ${libraries})
+  add_dependencies(unit_tests unit_${name})
 endforeach()
 
 file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*.cpp)
@@ -62,6 +64,7 @@ if(NOT PITON_SANITIZE)
 endif()
 
 # A rank test names its process counts in its first line:  // ranks: 2 4
+# Counts after the word "nightly" run in `make nightly` only:  // ranks: 2 4 nightly 8
 file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
 foreach(file IN LISTS rank_sources)
   get_filename_component(name ${file} NAME_WE)
@@ -73,12 +76,27 @@ foreach(file IN LISTS rank_sources)
     target_link_libraries(ranks_${name} PRIVATE piton_ops piton_comm_mpi piton_kernels_cpu piton_kernels_reference)
   endif()
   set_target_properties(ranks_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  file(STRINGS ${file} head LIMIT_COUNT 1)
-  string(REGEX MATCHALL "[0-9]+" counts "${head}")
+  file(STRINGS ${file} head LIMIT_COUNT 2)
+  list(GET head 0 first)
+  list(GET head 1 second)
+  string(REGEX REPLACE "nightly.*" "" daily "${first}")
+  string(REGEX MATCHALL "[0-9]+" daily "${daily}")
+  string(REGEX MATCHALL "[0-9]+" counts "${first}")
   foreach(count IN LISTS counts)
     add_test(NAME ranks${count}/${name}
       COMMAND ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} $<TARGET_FILE:ranks_${name}>)
-    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS ranks PROCESSORS 2 TIMEOUT 300)
+    set(labels ranks)
+    if(NOT count IN_LIST daily)
+      list(APPEND labels nightly)
+    endif()
+    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS "${labels}" PROCESSORS 2 TIMEOUT 300
+      ENVIRONMENT PITON_GRACE_SECONDS=1)
+    # A test of failures says on its second line what the survivors must print, and how soon:
+    #   // within 15 s: REGULAR EXPRESSION
+    if(second MATCHES "^// within ([0-9]+) s: (.*)")
+      set_tests_properties(ranks${count}/${name} PROPERTIES TIMEOUT ${CMAKE_MATCH_1}
+        PASS_REGULAR_EXPRESSION "${CMAKE_MATCH_2}" FAIL_REGULAR_EXPRESSION "NOT AS IT SHOULD BE")
+    endif()
   endforeach()
 endforeach()
 

@@ -200,8 +200,11 @@ void ThreadPool::run(std::int64_t parts, PartFunction part) {
     }
   }
   state.work(0, parts, part);
-  for (int left; woken > 0 && (left = state.running.load(std::memory_order_acquire)) != 0;) {
-    wait_for_change(state.running, left);
+  if (woken > 0) {
+    for (int left = state.running.load(std::memory_order_acquire); left != 0;
+         left = state.running.load(std::memory_order_acquire)) {
+      wait_for_change(state.running, left);
+    }
   }
   State::Failure* first = nullptr;
   for (State::Failure& failure : state.failures) {

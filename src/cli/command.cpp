@@ -22,10 +22,23 @@ std::string help_of(const Command& command, const OptionSet& options) {
                      options.help());
 }
 
+// The same for docs/cli.md, without the general options, which stand there once.
+std::string page_of(const Command& command, const OptionSet& options) {
+  const std::string table = options.markdown();
+  return fmt::format("## piton {}\n\n{}.\n\n    piton {}{}{}\n{}{}\n", command.name,
+                     command.summary, command.name, command.arguments.empty() ? "" : " ",
+                     command.arguments, table.empty() ? "" : "\n", table);
+}
+
 }  // namespace
 
 std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& general,
                                            bool recipe) {
+  if (words == std::vector<std::string>{kMarkdownHelp}) {
+    const std::string text = page_of(command, options);
+    std::fputs(text.c_str(), stdout);
+    throw HelpShown{};
+  }
   options.add("General", general);
   if (asks_for_help(words)) {
     const std::string text = help_of(command, options);
@@ -54,9 +67,9 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
 
 void refuse_more_arguments(const std::vector<std::string>& arguments, std::size_t most) {
   if (arguments.size() <= most) return;
-  throw Error(Fault::kUsage, "got \"{}\", wanted {} here; --help shows how it is used",
-              arguments[most],
-              most == 0 ? "no argument" : fmt::format("at most {} argument{}", most, most == 1 ? "" : "s"));
+  throw Error(
+      Fault::kUsage, "got \"{}\", wanted {} here; --help shows how it is used", arguments[most],
+      most == 0 ? "no argument" : fmt::format("at most {} argument{}", most, most == 1 ? "" : "s"));
 }
 
 const Command& find_command(std::string_view name) {
@@ -78,7 +91,8 @@ std::string overview() {
     text += fmt::format("  {:<12} {}\n", command.name, command.summary);
   }
   text +=
-      "\npiton COMMAND --help shows the options of a command; piton --version what this binary is.\n"
+      "\npiton COMMAND --help shows the options of a command; piton --version what this binary "
+      "is.\n"
       "Exit codes: 0 done; 2 usage; 3 data or checkpoint invalid; 4 out of memory; 5 diverged;\n"
       "6 a peer lost; 75 saved after a signal, start again.\n";
   return text;

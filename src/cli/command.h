@@ -20,16 +20,20 @@ namespace piton::cli {
 
 // Options that every command takes.
 struct GeneralOptions {
-  std::string config;     // --config FILE.toml
-  int threads = 0;        // --threads N; 0: every core this process may use, shared with local ranks
+  std::string config;  // --config FILE.toml
+  int threads = 0;     // --threads N; 0: every core this process may use, shared with local ranks
   std::string kernels = "cpu";  // --kernels reference|cpu|cuda
-  bool quiet = false;     // --quiet
+  bool quiet = false;           // --quiet
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"config", "read options from this TOML file; flags win", {.placeholder = "FILE"}}, config);
+    v(Option{"config", "read options from this TOML file; flags win", {.placeholder = "FILE"}},
+      config);
     v(Option{"threads", "compute threads of this process (0: all its cores)"}, threads);
-    v(Option{"kernels", "implementation of the mathematics", {.choices = {"reference", "cpu", "cuda"}}}, kernels);
+    v(Option{"kernels",
+             "implementation of the mathematics",
+             {.choices = {"reference", "cpu", "cuda"}}},
+      kernels);
     v(Option{"quiet", "warnings and errors only"}, quiet);
   }
 };
@@ -52,6 +56,9 @@ struct Invocation {
 };
 
 struct HelpShown {};
+
+// The only word of a command that is asked for its part of docs/cli.md; see help.cpp.
+inline constexpr const char* kMarkdownHelp = "--help=markdown";
 
 // For commands that take at most `most` positional arguments: throws Error(kUsage) naming the first
 // one too many.

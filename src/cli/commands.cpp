@@ -1,13 +1,22 @@
 // The table of commands. A new command is one file and two lines here.
-
 #include "cli/command.h"
 
 namespace piton::cli {
 
+int run_generate(Invocation& invocation);
 int run_help(Invocation& invocation);
+int run_inspect(Invocation& invocation);
+int run_plan(Invocation& invocation);
+int run_pretrain(Invocation& invocation);
+int run_score(Invocation& invocation);
 
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
+      {"pretrain", "[RECIPE.toml] [OPTION ...]", "trains a model on token files", run_pretrain},
+      {"generate", "--load DIR --prompt TEXT", "continues a prompt", run_generate},
+      {"score", "--load DIR FILE", "how likely a model finds a text", run_score},
+      {"plan", "[RECIPE.toml] [OPTION ...]", "memory and traffic of a layout, before it runs", run_plan},
+      {"inspect", "PATH | layout", "a checkpoint, recipe or layout in words", run_inspect},
       {"help", "[COMMAND]", "how a command is used", run_help},
   };
   return kCommands;

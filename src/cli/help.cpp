@@ -1,14 +1,53 @@
-// piton help [COMMAND]: the overview, or what COMMAND --help prints.
+// piton help [COMMAND]: the overview, or what COMMAND --help prints; --markdown: docs/cli.md.
 
 #include "cli/command.h"
 
 namespace piton::cli {
+namespace {
+
+struct HelpOptions {
+  bool markdown = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"markdown", "print docs/cli.md, the options of all commands"}, markdown);
+  }
+};
+
+void print_page(Terminal& terminal) {
+  OptionSet options;
+  GeneralOptions general;
+  options.add("General", general);
+  const std::string head =
+      "# Commands and options\n\n"
+      "Written by `piton help --markdown` (`make docs`); a test compares. A TOML key is the flag\n"
+      "without its dashes; tables in a file only group. Flags win over files.\n\n"
+      "Every command takes these:\n\n" +
+      options.markdown() + "\n";
+  std::fputs(head.c_str(), stdout);
+  for (const Command& command : commands()) {
+    Invocation invocation{command, {kMarkdownHelp}, terminal};
+    try {
+      command.run(invocation);
+    } catch (const HelpShown&) {
+      // Each command ends so when it has printed its part.
+    }
+  }
+}
+
+}  // namespace
 
 int run_help(Invocation& invocation) {
   OptionSet options;
   GeneralOptions general;
+  HelpOptions help;
+  options.add("Help", help);
   const std::vector<std::string> names = invocation.parse(options, general);
   refuse_more_arguments(names, 1);
+  if (help.markdown) {
+    print_page(invocation.terminal);
+    return 0;
+  }
   if (names.empty()) {
     std::fputs(overview().c_str(), stdout);
     return 0;

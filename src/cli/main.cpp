@@ -14,9 +14,8 @@ namespace {
 
 void print_version() {
   const BuildInfo info = build_info();
-  const std::string text =
-      fmt::format("piton {}\ncommit: {}\nback ends: {}\nbuild: {}\n", info.version, info.commit,
-                  info.back_ends, info.build);
+  const std::string text = fmt::format("piton {}\ncommit: {}\nback ends: {}\nbuild: {}\n",
+                                       info.version, info.commit, info.back_ends, info.build);
   std::fputs(text.c_str(), stdout);
 }
 
@@ -55,8 +54,7 @@ int run(int count, char** arguments) {
   Terminal terminal;
   try {
     try {
-      const int code =
-          dispatch(name, {all.begin() + std::min(count, 2), all.end()}, terminal);
+      const int code = dispatch(name, {all.begin() + std::min(count, 2), all.end()}, terminal);
       flush_results();
       return code;
     } catch (const HelpShown&) {
@@ -73,8 +71,8 @@ int run(int count, char** arguments) {
     return report(terminal, name, "out of memory; a smaller batch or more memory would do",
                   static_cast<int>(Fault::kMemory));
   } catch (const std::exception& error) {
-    return report(terminal, name, fmt::format("internal error: {}; please report this", error.what()),
-                  1);
+    return report(terminal, name,
+                  fmt::format("internal error: {}; please report this", error.what()), 1);
   }
 }
 

@@ -38,10 +38,14 @@ std::string clock_text(double seconds) {
 
 spdlog::level::level_enum level_of(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
   }
   PITON_ASSERT(false, "log level {}", static_cast<int>(level));
 }
@@ -55,9 +59,9 @@ std::string progress_line(const ProgressState& state, int width) {
         std::min(1.0, static_cast<double>(state.done) / static_cast<double>(state.total));
     constexpr int kBar = 20;
     const int filled = static_cast<int>(share * kBar);
-    const std::string bar = std::string(static_cast<std::size_t>(filled), '=') +
-                            (filled < kBar ? ">" : "") +
-                            std::string(static_cast<std::size_t>(std::max(0, kBar - filled - 1)), ' ');
+    const std::string bar =
+        std::string(static_cast<std::size_t>(filled), '=') + (filled < kBar ? ">" : "") +
+        std::string(static_cast<std::size_t>(std::max(0, kBar - filled - 1)), ' ');
     text = fmt::format("[{}] {:3}%  {}/{}", bar, static_cast<int>(share * 100), state.done,
                        state.total);
   } else {
@@ -71,7 +75,8 @@ std::string progress_line(const ProgressState& state, int width) {
   } else {
     text += fmt::format("  {}", clock_text(state.seconds));
   }
-  if (static_cast<int>(text.size()) > width) text.resize(static_cast<std::size_t>(std::max(0, width)));
+  if (static_cast<int>(text.size()) > width)
+    text.resize(static_cast<std::size_t>(std::max(0, width)));
   return text;
 }
 
@@ -140,7 +145,8 @@ void Terminal::update(const ProgressState& progress) {
   if (state.next == Clock::time_point{} && !state.live) state.next = now + kLineInterval;
   if (now < state.next) return;
   state.draw(progress);
-  state.next = now + (state.live ? Clock::duration(kRedrawInterval) : Clock::duration(kLineInterval));
+  state.next =
+      now + (state.live ? Clock::duration(kRedrawInterval) : Clock::duration(kLineInterval));
 }
 
 void Terminal::finish() {

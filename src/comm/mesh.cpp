@@ -29,15 +29,6 @@ std::string group_name(AxisSet set) {
   return names.empty() ? "self" : fmt::format("{}", fmt::join(names, "+"));
 }
 
-std::array<int, kAxes> coordinates_of(int rank, const MeshSizes& sizes) {
-  std::array<int, kAxes> coordinates{};
-  for (int a = 0; a < kAxes; ++a) {
-    coordinates[a] = rank % sizes.size[a];
-    rank /= sizes.size[a];
-  }
-  return coordinates;
-}
-
 }  // namespace
 
 std::string_view name(Axis axis) {
@@ -56,6 +47,15 @@ int MeshSizes::ranks() const {
   int product = 1;
   for (int s : size) product *= s;
   return product;
+}
+
+std::array<int, kAxes> coordinates_of(int rank, const MeshSizes& sizes) {
+  std::array<int, kAxes> coordinates{};
+  for (int a = 0; a < kAxes; ++a) {
+    coordinates[a] = rank % sizes.size[a];
+    rank /= sizes.size[a];
+  }
+  return coordinates;
 }
 
 Mesh::Mesh(World& world, MeshSizes sizes) : world_(&world), sizes_(sizes) {

@@ -45,6 +45,9 @@ struct MeshSizes {
   int ranks() const;
 };
 
+// Where rank `rank` sits in a mesh of these sizes, by axis.
+std::array<int, kAxes> coordinates_of(int rank, const MeshSizes& sizes);
+
 class Mesh {
  public:
   // Throws Error(kUsage) if `sizes` does not have world.size() ranks, saying what would.

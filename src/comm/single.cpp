@@ -1,5 +1,6 @@
 // A world of one process, and the group of one.
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>

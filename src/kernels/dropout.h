@@ -27,7 +27,8 @@ struct DropoutAddForward {
   double flops() const { return 0; }
 };
 
-// dx = mask * dy / (1 - p);  dbias += sum of dx over rows. The residual's gradient is dy itself.
+// dx = mask * dy / (1 - p);  dbias += sum over rows of dx before it is rounded. The residual's
+// gradient is dy itself.
 struct DropoutAddBackward {
   static constexpr std::string_view kName = "dropout add backward";
   Tensor dx;     // [n, h]  written; may be the same memory as dy

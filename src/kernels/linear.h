@@ -31,7 +31,8 @@ struct LinearForward {
 struct LinearBackwardInput {
   static constexpr std::string_view kName = "linear backward input";
   Tensor dx;          // [n, in]   written; dtype of dy, or of x where dy is fp32
-  Tensor dy;          // [n, out]  rows may be strided; may be fp32 beside a bf16 weight (logits)
+  Tensor dy;          // [n, out]  rows may be strided; may be fp32 beside a bf16 weight (logits):
+                      //   it may be rounded to bf16 before it is multiplied
   WeightView weight;  // kRows or kBackward
 
   template <typename Self, typename Visitor>
@@ -49,7 +50,7 @@ struct LinearBackwardWeight {
   static constexpr std::string_view kName = "linear backward weight";
   Tensor dweight;  // [out, in]  fp32 (fp64 for fp64), ADDED TO
   Tensor dbias;    // [out] or empty, as dweight, ADDED TO
-  Tensor dy;       // [n, out]   rows may be strided; may be fp32 beside a bf16 x
+  Tensor dy;       // [n, out]   rows may be strided; may be fp32 beside a bf16 x, and rounded first
   Tensor x;        // [n, in]    rows may be strided
 
   template <typename Self, typename Visitor>

@@ -8,7 +8,13 @@
 //   3      own shard; gathered around each use (WeightProvider), as 2
 //
 // All sums a gradient needs follow from the placement: Placement::partial_axes() and tied_stages.
-// Order: sums over tensor (split tokens) and over tied stages, then over data and context.
+// Order: over tensor (split tokens), then over data and context, then over tied stages. The last comes
+// last because the other stage may be waiting for this one's backward: nothing of the backward pass
+// may wait for it. Gradients are sums, never means: the loss scale carries 1 / tokens.
+//
+// Stages 0 and 1 collect a step's contributions and then sum over ranks, 2 and 3 sum over ranks for
+// each micro-batch and collect the sums: with one micro-batch all four give the same bits, with
+// several 0 = 1 and 2 = 3.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +44,7 @@ class ShardedParameters : public WeightProvider {
   virtual const FlatLayout& layout() const = 0;
   virtual std::vector<OwnedSpan> owned() = 0;
 
-  // Zeroes gradients; `micro_batches`: how many contributions x micro-batches the step brings.
+  // Zeroes gradients. The step brings Parameter::contributions x `micro_batches` contributions.
   virtual void begin_step(int micro_batches, Stream& stream) = 0;
   // Starts what contribute() has not, waits for all reductions (the compute stream does).
   virtual void finish_gradients(Stream& stream) = 0;

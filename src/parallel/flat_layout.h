@@ -28,7 +28,7 @@ struct FlatLayout {
   std::vector<std::int64_t> shards;  // [ranks + 1]: rank r owns [shards[r], shards[r+1])
 };
 
-// Cuts as near to equal as block edges allow.
+// Cuts as near to equal as block edges allow; a shard is empty where there are more ranks than blocks.
 FlatLayout make_flat_layout(const std::vector<Parameter*>& parameters, int ranks);
 
 // A run of one parameter inside one shard: what the optimiser updates and the norm sums.
@@ -39,5 +39,9 @@ struct FlatSpan {
   std::int64_t size = 0;
 };
 std::vector<FlatSpan> spans_of_shard(const FlatLayout& layout, int rank);
+
+// The shards' cuts inside [begin, begin + size) of the buffer, counted from `begin`, [ranks + 1]: rank r
+// owns [cuts[r], cuts[r+1]) of that range. What Communicator's _parts collectives take.
+std::vector<std::int64_t> cuts_within(const FlatLayout& layout, std::int64_t begin, std::int64_t size);
 
 }  // namespace piton

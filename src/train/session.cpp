@@ -1,5 +1,7 @@
 #include "train/session.h"
 
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include "model/initialize.h"
@@ -75,12 +77,13 @@ ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
 double Session::summed_over_ranks(double value, AxisSet axes) {
   Communicator& group = mesh_->group(axes);
   if (group.size() == 1) return value;
-  const Tensor sum = machine_.arena.allocate(DType::kF64, {1}, MemoryKind::kCommunication);
-  machine_.device.upload(&value, sum, machine_.stream);
-  const Event ready = group.all_reduce(sum, Reduction::kSum, machine_.stream);
-  machine_.stream.wait(ready);
-  machine_.device.download(sum, &value, machine_.stream);
-  return value;
+  double sum = 0;
+  for (const std::string& bytes : group.gather_bytes(std::string(reinterpret_cast<const char*>(&value), sizeof(value)))) {
+    double one = 0;
+    std::memcpy(&one, bytes.data(), sizeof(one));
+    sum += one;
+  }
+  return sum;
 }
 
 double Session::total_tokens(const std::vector<MicroBatch>& batches) {

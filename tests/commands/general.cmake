@@ -27,3 +27,13 @@ if(EXISTS /dev/full)
     message(FATAL_ERROR "on a full disk: exit ${code}, ${err}")
   endif()
 endif()
+
+# docs/cli.md is what the program says of itself.
+expect(RUN help --markdown CODE 0 OUT "^# Commands and options\n" "\n## piton help\n" "`--threads`")
+if(EXISTS ${SOURCE}/docs/cli.md)
+  execute_process(COMMAND ${PITON} help --markdown OUTPUT_VARIABLE page)
+  file(READ ${SOURCE}/docs/cli.md stored)
+  if(NOT page STREQUAL stored)
+    message(FATAL_ERROR "docs/cli.md differs from `piton help --markdown`; run make docs")
+  endif()
+endif()

@@ -224,11 +224,13 @@ class CaseList {
 
  private:
   template <typename Call>
-  void add(const std::string& detail, std::int64_t terms, Call call, DType narrowest = DType::kF64) {
+  void add(const std::string& detail, std::int64_t terms, Call call, DType narrowest = DType::kF64,
+           std::int64_t rounded_terms = 1) {
     cases_.push_back({.name = fmt::format("{}, {}, {}", Call::kName, name(dtype_), detail),
                       .call = std::move(call),
                       .terms = terms,
-                      .narrowest = narrowest});
+                      .narrowest = narrowest,
+                      .rounded_terms = rounded_terms});
   }
 
   // Around the edges of the back end's tiles; few unless `many`.
@@ -258,13 +260,13 @@ class CaseList {
         LinearBackwardInput{.dx = source_.unwritten(dtype_, {n, in}),
                             .dy = source_.normal_rows(outside, {n, out}),
                             .weight = weight(out, in)},
-        dtype_);
+        dtype_, outside == dtype_ ? 1 : out);
     add(detail, n,
         LinearBackwardWeight{.dweight = source_.normal(sums_, {out, in}),
                              .dbias = with_bias ? source_.normal(sums_, {out}) : Tensor(),
                              .dy = source_.normal_rows(outside, {n, out}),
                              .x = source_.normal_rows(dtype_, {n, in})},
-        outside == dtype_ ? DType::kF64 : dtype_);
+        outside == dtype_ ? DType::kF64 : dtype_, n);
   }
 
   void add_norm(std::int64_t n, std::int64_t h, bool layer, bool full) {
@@ -480,7 +482,8 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
 
 Tolerance tolerance_of(const CallCase& call_case, const Tensor& output) {
   const bool narrower = unit_roundoff(call_case.narrowest) > unit_roundoff(output.dtype());
-  return tolerance(narrower ? call_case.narrowest : output.dtype(), call_case.terms);
+  return tolerance(narrower ? call_case.narrowest : output.dtype(), call_case.terms,
+                   call_case.rounded_terms);
 }
 
 }  // namespace piton::test

@@ -68,7 +68,7 @@ WeightView* weight_of(KernelCall& call, WeightForm* form) {
 
 bool CallRunner::packs(const KernelCall& call) const {
   KernelCall copy = call;
-  WeightForm form;
+  WeightForm form = WeightForm::kRows;
   const WeightView* weight = weight_of(copy, &form);
   return weight != nullptr &&
          kernels_.packed_bytes(form, weight->out, weight->in, weight->dtype) > 0;
@@ -88,7 +88,7 @@ KernelCall CallRunner::run(const KernelCall& call, WeightUse use) {
   KernelCall moved = call;
   redirect(moved, on_device);
   Tensor packed;
-  WeightForm form;
+  WeightForm form = WeightForm::kRows;
   if (use == WeightUse::kPacked && packs(call)) {
     WeightView* weight = weight_of(moved, &form);
     const std::int64_t size = kernels_.packed_bytes(form, weight->out, weight->in, weight->dtype);

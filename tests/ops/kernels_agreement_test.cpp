@@ -2,6 +2,8 @@
 // threads and slices.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/threads.h"
 #include "call_cases.h"
 #include "call_runner.h"
@@ -93,6 +95,34 @@ INSTANTIATE_TEST_SUITE_P(DTypes, CpuKernels,
                          ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
                                             ::testing::Bool()),
                          parameter_name);
+
+// The sets that this machine has; the others are skipped by name.
+class CpuInstructionSet : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(CpuInstructionSet, AgreesWithTheReferenceOnEveryCall) {
+  ThreadPool threads(1);
+  std::unique_ptr<Kernels> kernels;
+  try {
+    kernels = make_cpu_kernels(threads, GetParam());
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  HostDevice device;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    expect_agreement(*kernels, device,
+                     call_cases({.dtype = dtype, .awkward = true, .row_tile = kernels->row_tile()}));
+  }
+}
+
+std::string set_name(const ::testing::TestParamInfo<const char*>& info) {
+  std::string text = info.param;
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, CpuInstructionSet,
+                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"),
+                         set_name);
 
 TEST(CpuKernelsPacking, ThatIsOffByOnePercentIsSeen) {
   ThreadPool threads(1);

@@ -29,9 +29,14 @@ std::map<std::string, int> read_floors(const std::string& text) {
   return floors;
 }
 
-std::string folder_of(const std::string& path) {
+// The folder of a file, as src/LAYERS knows it: a folder inside a sealed one belongs to it.
+std::string folder_of(const std::string& path, const std::map<std::string, int>& floors) {
   const std::size_t slash = path.rfind('/');
-  return slash == path.npos ? "" : path.substr(0, slash);
+  const std::string folder = slash == path.npos ? "" : path.substr(0, slash);
+  for (const auto& [name, floor] : floors) {
+    if (floor == kSealedFloor && folder.starts_with(name + "/")) return name;
+  }
+  return folder;
 }
 
 // One message for each broken rule.
@@ -41,7 +46,7 @@ std::vector<std::string> layering_faults(const SourceTree& tree,
   const std::regex include("^\\s*#\\s*include\\s*\"([^\"]+)\"");
   std::set<std::string> unlisted;
   for (const auto& [path, text] : tree) {
-    const std::string folder = folder_of(path);
+    const std::string folder = folder_of(path, floors);
     const auto own = floors.find(folder);
     if (own == floors.end()) {
       if (unlisted.insert(folder).second) {
@@ -54,14 +59,14 @@ std::vector<std::string> layering_faults(const SourceTree& tree,
       std::smatch match;
       if (!std::regex_search(lines[i], match, include)) continue;
       const std::string target = match[1];
-      const std::string other = folder_of(target);
+      const std::string other = folder_of(target, floors);
       const auto theirs = floors.find(other);
       if (theirs == floors.end()) {
         faults.push_back(at_line(path, i, target + " is in no folder of src/LAYERS"));
       } else if (other != folder && theirs->second >= own->second) {
-        faults.push_back(at_line(path, i, folder + " (floor " + std::to_string(own->second) +
-                                              ") includes " + target + " (floor " +
-                                              std::to_string(theirs->second) + ")"));
+        faults.push_back(at_line(path, i,
+                                 folder + " (floor " + std::to_string(own->second) + ") includes " +
+                                     target + " (floor " + std::to_string(theirs->second) + ")"));
       } else if (other != folder && theirs->second == kSealedFloor && folder != "api") {
         faults.push_back(at_line(path, i, folder + " names " + other + "; only api may"));
       }
@@ -90,15 +95,24 @@ TEST(Layering, CatchesAnIncludeOfAHigherFloor) {
 }
 
 TEST(Layering, CatchesAnIncludeOfASibling) {
-  EXPECT_THAT(faults_of({{"tensor/a.h", "#include \"text/x.h\"\n"},
-                         {"kernels/cpu/a.h", "#include \"kernels/meta/x.h\"\n"}}),
-              ElementsAre("kernels/cpu/a.h:1: kernels/cpu (floor 4) includes kernels/meta/x.h (floor 4)",
-                          "tensor/a.h:1: tensor (floor 1) includes text/x.h (floor 1)"));
+  EXPECT_THAT(
+      faults_of({{"tensor/a.h", "#include \"text/x.h\"\n"},
+                 {"kernels/cpu/a.h", "#include \"kernels/meta/x.h\"\n"}}),
+      ElementsAre("kernels/cpu/a.h:1: kernels/cpu (floor 4) includes kernels/meta/x.h (floor 4)",
+                  "tensor/a.h:1: tensor (floor 1) includes text/x.h (floor 1)"));
 }
 
 TEST(Layering, KeepsTheSealedFoldersForTheApi) {
   EXPECT_THAT(faults_of({{"ops/a.cpp", "#include \"kernels/cpu/x.h\"\n"}}),
               ElementsAre("ops/a.cpp:1: ops names kernels/cpu; only api may"));
+}
+
+TEST(Layering, CountsFoldersInsideASealedOneAsPartOfIt) {
+  EXPECT_THAT(faults_of({{"kernels/cpu/a.cpp", "#include \"kernels/cpu/vector/x.h\"\n"},
+                         {"kernels/cpu/vector/x.cpp", "#include \"kernels/k.h\"\n"},
+                         {"kernels/meta/a.cpp", "#include \"kernels/cpu/vector/x.h\"\n"}}),
+              ElementsAre("kernels/meta/a.cpp:1: kernels/meta (floor 4) includes "
+                          "kernels/cpu/vector/x.h (floor 4)"));
 }
 
 TEST(Layering, CatchesFoldersAndFilesOutsideTheList) {

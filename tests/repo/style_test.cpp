@@ -17,8 +17,9 @@ using testing::IsEmpty;
 using Faults = std::vector<std::string>;
 
 // Calls `look` with each line of each file's code, comments and literals blanked.
-void for_each_code_line(const SourceTree& tree,
-                        const std::function<void(const std::string&, std::size_t, const std::string&)>& look) {
+void for_each_code_line(
+    const SourceTree& tree,
+    const std::function<void(const std::string&, std::size_t, const std::string&)>& look) {
   for (const auto& [path, text] : tree) {
     const std::vector<std::string> lines = lines_of(code_only(text));
     for (std::size_t i = 0; i < lines.size(); ++i) look(path, i, lines[i]);
@@ -30,7 +31,8 @@ Faults header_faults(const SourceTree& tree) {
   for (const auto& [path, text] : tree) {
     if (!is_header(path)) continue;
     if (!text.starts_with("// ")) faults.push_back(path + ": does not open with a comment");
-    if (text.find("\n#pragma once\n") == text.npos) faults.push_back(path + ": has no #pragma once");
+    if (text.find("\n#pragma once\n") == text.npos)
+      faults.push_back(path + ": has no #pragma once");
   }
   return faults;
 }
@@ -63,7 +65,8 @@ TEST(PreprocessorConditions, StandInOneHeader) {
               ElementsAre("a/b.cpp:2: preprocessor condition outside base/platform.h"));
 }
 
-// base/error.cpp is where an assertion prints and aborts.
+// base/error.cpp is where an assertion prints and aborts; Communicator::abort ends this process,
+// and by that all ranks.
 Faults output_faults(const SourceTree& tree) {
   Faults faults;
   const std::regex call(
@@ -71,7 +74,10 @@ Faults output_faults(const SourceTree& tree) {
       "(^|[^A-Za-z0-9_.>])(printf|fprintf|puts|fputs|perror|exit|_exit|quick_exit|_Exit|"
       "getenv|secure_getenv|setenv)\\s*\\(");
   for_each_code_line(tree, [&](const std::string& path, std::size_t i, const std::string& line) {
-    if (path.starts_with("cli/") || path == "base/error.cpp") return;
+    if (path.starts_with("cli/") || path == "base/error.cpp" || path == "comm/single.cpp" ||
+        path == "comm/mpi/engine.cpp") {
+      return;
+    }
     std::smatch match;
     if (std::regex_search(line, match, call)) {
       faults.push_back(at_line(path, i, "prints, exits or reads the environment outside cli"));
@@ -81,14 +87,16 @@ Faults output_faults(const SourceTree& tree) {
 }
 
 TEST(Libraries, NeitherPrintNorExitNorReadTheEnvironment) {
-  EXPECT_THAT(output_faults({{"cli/main.cpp", "std::printf(\"x\");\n"},
-                             {"a/good.cpp", "snprintf(x); fmt::print_to(y); pool.exit(); // exit(1)\n"},
-                             {"a/b.cpp", "std::cout << 1;\nstd::exit(1);\n\n::getenv(\"HOME\");\n"
-                                         "  printf(\"\");\n"}}),
-              ElementsAre("a/b.cpp:1: prints, exits or reads the environment outside cli",
-                          "a/b.cpp:2: prints, exits or reads the environment outside cli",
-                          "a/b.cpp:4: prints, exits or reads the environment outside cli",
-                          "a/b.cpp:5: prints, exits or reads the environment outside cli"));
+  EXPECT_THAT(
+      output_faults({{"cli/main.cpp", "std::printf(\"x\");\n"},
+                     {"a/good.cpp", "snprintf(x); fmt::print_to(y); pool.exit(); // exit(1)\n"},
+                     {"a/b.cpp",
+                      "std::cout << 1;\nstd::exit(1);\n\n::getenv(\"HOME\");\n"
+                      "  printf(\"\");\n"}}),
+      ElementsAre("a/b.cpp:1: prints, exits or reads the environment outside cli",
+                  "a/b.cpp:2: prints, exits or reads the environment outside cli",
+                  "a/b.cpp:4: prints, exits or reads the environment outside cli",
+                  "a/b.cpp:5: prints, exits or reads the environment outside cli"));
 }
 
 // Names that say nothing are the second place to look for everything.
@@ -102,8 +110,9 @@ Faults name_faults(const SourceTree& tree) {
 }
 
 TEST(Names, SayWhatIsInside) {
-  EXPECT_THAT(name_faults({{"a/commonest.h", ""}, {"utils/a.h", ""}, {"a/string_util.cpp", ""}}),
-              ElementsAre("a/string_util.cpp: the name says nothing", "utils/a.h: the name says nothing"));
+  EXPECT_THAT(
+      name_faults({{"a/commonest.h", ""}, {"utils/a.h", ""}, {"a/string_util.cpp", ""}}),
+      ElementsAre("a/string_util.cpp: the name says nothing", "utils/a.h: the name says nothing"));
 }
 
 Faults length_faults(const SourceTree& tree, std::size_t limit) {
@@ -151,7 +160,9 @@ class ThisRepository : public testing::Test {
   const SourceTree src_ = read_tree(root() / "src");
 };
 
-TEST_F(ThisRepository, HasHeadersThatSayWhatTheyAre) { EXPECT_THAT(header_faults(src_), IsEmpty()); }
+TEST_F(ThisRepository, HasHeadersThatSayWhatTheyAre) {
+  EXPECT_THAT(header_faults(src_), IsEmpty());
+}
 TEST_F(ThisRepository, HasConditionsInOneHeader) { EXPECT_THAT(condition_faults(src_), IsEmpty()); }
 TEST_F(ThisRepository, PrintsAndExitsInCliAlone) { EXPECT_THAT(output_faults(src_), IsEmpty()); }
 TEST_F(ThisRepository, HasTellingNames) { EXPECT_THAT(name_faults(src_), IsEmpty()); }

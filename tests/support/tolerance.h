@@ -10,14 +10,16 @@
 // absolute    A sum of n products of unit-variance numbers wanders to about sqrt(n); each of its n
 //             additions is wrong by up to u(sums) sqrt(n), and independent errors grow by another
 //             sqrt(n): n u(sums), with a factor 4 for the worst of some ten thousand elements.
-//             Where operands inside are rounded to 16 bits (probabilities and score gradients in
-//             attention), n terms of size 1/sqrt(n) are each wrong by u(storage): u(storage) in all,
-//             times 2 for the worst element.
+//             Where operands inside are rounded to 16 bits, each of k terms of size 1 is wrong by up
+//             to u(storage), together by sqrt(k) u(storage) / 2 on average: times 4 for the worst.
+//             k is n for a product whose wide operand is rounded first (gradients of logits); for
+//             probabilities in attention, n terms of size 1/sqrt(n), it is 1.
 //
 // An error of 1% in fp32 is at least a hundred times beyond this for n up to a few thousand:
 // tests/ops/kernels_mutation_test.cpp shows it call by call.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "tensor/dtype.h"
@@ -45,13 +47,14 @@ inline double unit_roundoff(DType dtype) {
 }
 
 // `storage`: the narrowest type that a value on the way to the result is stored in. `terms`: the
-// longest sum. `magnitude`: the size of one term (1 where inputs are drawn with unit variance).
-inline Tolerance tolerance(DType storage, std::int64_t terms, double magnitude = 1) {
+// longest sum, of terms of size 1. `rounded_terms`: k above.
+inline Tolerance tolerance(DType storage, std::int64_t terms, std::int64_t rounded_terms = 1) {
   const double u_storage = unit_roundoff(storage);
   if (u_storage == 0) return {};
   const double u_sums = storage == DType::kF64 ? 0x1p-53 : 0x1p-24;
   const bool narrow = u_storage > u_sums;
-  return {.absolute = magnitude * (4 * static_cast<double>(terms) * u_sums + (narrow ? 2 * u_storage : 0)),
+  const double rounded = 2 * std::sqrt(static_cast<double>(rounded_terms)) * u_storage;
+  return {.absolute = 4 * static_cast<double>(terms) * u_sums + (narrow ? rounded : 0),
           .relative = 2 * u_storage + 16 * u_sums};
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -54,7 +55,8 @@ class Activity {
   virtual bool progress() = 0;        // true if anything moved; never blocks
   virtual bool pending() const = 0;   // something was asked for and is not complete
   virtual bool polls() const = 0;     // pending in MPI, which cannot ring the doorbell
-  virtual void expire(Clock::time_point now) = 0;   // fails what has waited too long
+  // What has waited too long, if anything, in words.
+  virtual std::optional<std::string> overdue(Clock::time_point now) = 0;
   virtual void fail(const std::string& why) = 0;    // fails all that is pending, and all that comes
 };
 

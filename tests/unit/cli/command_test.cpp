@@ -95,14 +95,20 @@ TEST(Invocation, ShowsHelpBeforeItLooksAtAnythingElse) {
 
 TEST(Invocation, RefusesNegativeThreads) {
   Fixture f;
-  EXPECT_EQ(message_of(Fault::kUsage, [&] { f.parse({"--threads", "-2"}); }),
+  EXPECT_EQ(message_of(Fault::kUsage,
+                       [&] {
+                         f.parse({"--threads", "-2"});
+                       }),
             "--threads: got -2, wanted 0 or more");
 }
 
 TEST(Invocation, RefusesArgumentsTooMany) {
   refuse_more_arguments({});
   refuse_more_arguments({"a"}, 1);
-  EXPECT_EQ(message_of(Fault::kUsage, [&] { refuse_more_arguments({"a", "b"}, 1); }),
+  EXPECT_EQ(message_of(Fault::kUsage,
+                       [&] {
+                         refuse_more_arguments({"a", "b"}, 1);
+                       }),
             "got \"b\", wanted at most 1 argument here; --help shows how it is used");
 }
 

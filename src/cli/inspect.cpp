@@ -1,0 +1,131 @@
+// piton inspect: a checkpoint, a recipe or a layout, in words.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "api/model.h"
+#include "checkpoint/store.h"
+#include "cli/command.h"
+#include "text/tokenizer.h"
+#include "train/run_plan.h"
+
+namespace piton::cli {
+namespace {
+
+struct InspectOptions {
+  bool hash = false;
+  bool json = false;
+  int world_size = 0;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"hash", "of a checkpoint's weights and optimiser state, the same for every layout"}, hash);
+    v(Option{"json", "print one JSON object"}, json);
+    v(Option{"world-size", "ranks of the layout to show (default: tensor x pipeline)"}, world_size);
+  }
+};
+
+void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+void print_hash(const std::filesystem::path& folder, bool json) {
+  const std::string weights = weights_hash(folder);
+  const std::string optimizer = optimizer_hash(folder);
+  if (json) {
+    print(nlohmann::ordered_json{{"weights", weights}, {"optimizer", optimizer}}.dump() + "\n");
+  } else {
+    print(fmt::format("weights   {}\noptimizer {}\n", weights, optimizer.empty() ? "none" : optimizer));
+  }
+}
+
+void print_checkpoint(const std::filesystem::path& folder, bool json) {
+  const Manifest manifest = read_manifest(folder);
+  const TrainState state = read_state(folder, manifest);
+  std::int64_t weights = 0;
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  std::string lines;
+  for (const StoredTensor& stored : manifest.tensors) {
+    if (stored.tensor.kind != TensorKind::kWeight) continue;
+    std::int64_t elements = 1;
+    std::vector<std::int64_t> shape;
+    for (const std::int64_t size : stored.tensor.shape.sizes()) {
+      shape.push_back(size);
+      elements *= size;
+    }
+    weights += elements;
+    tensors.push_back({{"name", stored.tensor.name}, {"dtype", std::string(name(stored.tensor.dtype))}, {"shape", shape}});
+    lines += fmt::format("  {:44} {:5} {}\n", stored.tensor.name, name(stored.tensor.dtype), to_string(stored.tensor.shape));
+  }
+  if (json) {
+    print(nlohmann::ordered_json{{"iteration", state.iteration}, {"consumed_samples", state.consumed_samples},
+                                 {"consumed_tokens", state.consumed_tokens}, {"parameters", weights},
+                                 {"optimizer", manifest.has_optimizer()}, {"tensors", tensors}}.dump() + "\n");
+    return;
+  }
+  print(fmt::format("{}: iteration {}, {} samples, {} tokens, loss {:.6f}\n{} parameters{}\n{}", folder.string(), state.iteration,
+                    state.consumed_samples, state.consumed_tokens, state.lm_loss, weights,
+                    manifest.has_optimizer() ? ", with optimiser state" : "", lines));
+}
+
+void print_recipe(const PretrainOptions& options, bool json) {
+  std::int64_t vocabulary = 0;
+  if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
+  const ModelConfig model = options.model.resolve(vocabulary > 0 ? std::optional(vocabulary) : std::nullopt);
+  const std::int64_t sequence = options.loop.sequence > 0 ? options.loop.sequence : model.max_positions;
+  const std::int64_t parameters = model.parameters();
+  const std::int64_t weight_bytes = parameters * size_bytes(model.dtype);
+  // Main copies exist beside 16-bit weights only.
+  const std::int64_t optimizer_bytes = parameters * (model.dtype == DType::kF32 ? 8 : 12);
+  const double flops = 3 * model.forward_flops_per_token(sequence);
+  if (json) {
+    print(nlohmann::ordered_json{{"parameters", parameters},
+                                 {"bytes", {{"weights", weight_bytes}, {"gradients", 4 * parameters}, {"optimizer", optimizer_bytes}}},
+                                 {"flops_per_token", flops}}.dump() + "\n");
+    return;
+  }
+  print(fmt::format("{} parameters, {} layers of width {}, {} heads ({} groups) of {}, vocabulary {}\n"
+                    "weights {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB; {:.3f} GFLOP a token of {} (forward and backward)\n",
+                    parameters, model.layers, model.hidden, model.heads, model.groups, model.head_size, model.vocabulary,
+                    static_cast<double>(weight_bytes) / (1 << 20), static_cast<double>(4 * parameters) / (1 << 20),
+                    static_cast<double>(optimizer_bytes) / (1 << 20), flops * 1e-9, sequence));
+}
+
+void print_layout(const PretrainOptions& options, int world_size) {
+  const int ranks = world_size > 0 ? world_size : options.parallel.tensor * options.parallel.pipeline;
+  const MeshSizes sizes = options.parallel.check(ranks);
+  std::string text = "rank  tensor  context  expert  data  pipeline\n";
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::array<int, kAxes> at = coordinates_of(rank, sizes);
+    text += fmt::format("{:4}  {:6}  {:7}  {:6}  {:4}  {:8}\n", rank, at[0], at[1], at[2], at[3], at[4]);
+  }
+  print(text);
+}
+
+}  // namespace
+
+int run_inspect(Invocation& invocation) {
+  GeneralOptions general;
+  InspectOptions inspect;
+  PretrainOptions options;
+  OptionSet set;
+  set.add("Inspect", inspect);
+  options.add_to(set);
+  const std::vector<std::string> arguments = invocation.parse(set, general, true);
+  refuse_more_arguments(arguments, 1);
+  if (arguments.empty()) {
+    if (general.config.empty()) throw Error(Fault::kUsage, "inspect: nothing is named; wanted a checkpoint, a RECIPE.toml, or layout");
+    print_recipe(options, inspect.json);
+    return 0;
+  }
+  if (arguments[0] == "layout") {
+    print_layout(options, inspect.world_size);
+    return 0;
+  }
+  const std::filesystem::path folder = find_checkpoint(arguments[0]);
+  if (inspect.hash) {
+    print_hash(folder, inspect.json);
+  } else {
+    print_checkpoint(folder, inspect.json);
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

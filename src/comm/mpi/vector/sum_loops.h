@@ -1,0 +1,25 @@
+// The inner loops of sum.h for one instruction set: namespace sum_v2, sum_v3 or sum_v4.
+#pragma once
+
+#include <cstdint>
+
+#include "comm/communicator.h"
+
+namespace piton {
+
+// As reduce() of sum.h, with plain arrays.
+struct SumCall {
+  DType dtype;
+  Reduction reduction;
+  const std::byte* const* sources;
+  int num_sources;
+  std::byte* const* targets;
+  int num_targets;
+  std::int64_t elements;
+};
+
+namespace sum_v2 { bool reduce(const SumCall& call); }  // false: no such dtype
+namespace sum_v3 { bool reduce(const SumCall& call); }
+namespace sum_v4 { bool reduce(const SumCall& call); }
+
+}  // namespace piton

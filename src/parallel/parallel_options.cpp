@@ -1,0 +1,36 @@
+#include "parallel/parallel_options.h"
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+void expect_positive(const char* flag, int value) {
+  if (value >= 1) return;
+  throw Error(Fault::kUsage, "parallel: --{} is {}, wanted at least 1", flag, value);
+}
+
+}  // namespace
+
+MeshSizes ParallelOptions::check(int world_size) const {
+  expect_positive("tensor-model-parallel-size", tensor);
+  expect_positive("pipeline-model-parallel-size", pipeline);
+  expect_positive("num-slices", linear_slices);
+  if (zero_stage < 0 || zero_stage > 3) {
+    throw Error(Fault::kUsage, "parallel: --zero-stage is {}, wanted 0, 1, 2 or 3", zero_stage);
+  }
+  const std::int64_t replica = std::int64_t{tensor} * pipeline;
+  if (world_size % replica != 0) {
+    throw Error(Fault::kUsage,
+                "mesh: {} {} cannot form tensor {} x pipeline {}; start a multiple of {}, or change "
+                "--tensor-model-parallel-size or --pipeline-model-parallel-size",
+                world_size, world_size == 1 ? "process" : "processes", tensor, pipeline, replica);
+  }
+  MeshSizes sizes;
+  sizes[Axis::kTensor] = tensor;
+  sizes[Axis::kPipeline] = pipeline;
+  sizes[Axis::kData] = static_cast<int>(world_size / replica);
+  return sizes;
+}
+
+}  // namespace piton

@@ -1,0 +1,55 @@
+// How the ranks of a run share a model and its batch: the flags, and the mesh that follows from them.
+// Data parallelism takes the ranks that tensor and pipeline leave.
+#pragma once
+
+#include <cstdint>
+
+#include "base/options.h"
+#include "comm/mesh.h"
+#include "parallel/schedule.h"
+
+namespace piton {
+
+enum class RecomputeGranularity : std::uint8_t { kNone, kFull };
+
+struct ParallelOptions {
+  int tensor = 1;
+  int pipeline = 1;
+  bool sequence_parallel = false;
+  bool use_distributed_optimizer = false;
+  int zero_stage = 0;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  RecomputeGranularity recompute = RecomputeGranularity::kNone;
+  int linear_slices = 1;
+
+  // 0 to 3; the distributed optimizer is stage 1 where no higher one is asked for.
+  int effective_zero_stage() const { return use_distributed_optimizer && zero_stage == 0 ? 1 : zero_stage; }
+
+  // Throws Error(kUsage) naming the flag: a value out of its range, or a number of processes that does
+  // not divide. Sequence parallelism on one tensor rank is what it is without: no error.
+  MeshSizes check(int world_size) const;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
+    v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
+    v(Option{"sequence-parallel", "split activations between the matrices along the sequence, too"},
+      sequence_parallel);
+    v(Option{"use-distributed-optimizer", "shard the optimizer's state over data-parallel ranks (--zero-stage 1)"},
+      use_distributed_optimizer);
+    v(Option{"zero-stage",
+             "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 and gradients, 3 and weights"},
+      zero_stage);
+    v(Option{"pipeline-schedule", "order of passes on the stages"},
+      Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
+                                      {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
+    v(Option{"recompute-granularity", "full: keep each layer's input only and run it again in backward"},
+      Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
+                                               {"full", RecomputeGranularity::kFull}}));
+    v(Option{"num-slices", "parts that a split linear is cut into, to overlap its communication",
+             {.aliases = {"coc-parallel-num"}}},
+      linear_slices);
+  }
+};
+
+}  // namespace piton

@@ -1,0 +1,336 @@
+// Kernel calls against numbers from outside: worked by hand, published, or from the definition written
+// down once more. The reference back end is the oracle of the others, so it needs one itself.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "base/threads.h"
+#include "device/host_device.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/kernels.h"
+#include "kernels/reference/kernels.h"
+#include "support/compare.h"
+
+namespace piton::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Runs at once, in fp32, on the reference and on the processor's back end.
+class KernelValues : public ::testing::TestWithParam<bool> {
+ protected:
+  KernelValues()
+      : threads_(1),
+        kernels_(GetParam() ? make_cpu_kernels(threads_) : make_reference_kernels()),
+        stream_(device_.make_stream()) {}
+
+  void run(const KernelCall& call) { kernels_->run(call, *stream_); }
+
+  static Tensor fp32(const Shape& shape, std::vector<double> contents) {
+    return tensor_of(DType::kF32, shape, contents);
+  }
+  static Tensor int32(const Shape& shape, std::vector<double> contents) {
+    return tensor_of(DType::kI32, shape, contents);
+  }
+  static void expect_values(const Tensor& tensor, std::vector<double> wanted, std::int64_t terms = 4) {
+    EXPECT_TRUE(close(tensor, tensor_of(DType::kF64, tensor.shape(), wanted),
+                      tolerance(tensor.dtype(), terms)));
+  }
+
+  ThreadPool threads_;
+  HostDevice device_;
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Stream> stream_;
+};
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, KernelValues, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "cpu" : "reference"; });
+
+TEST_P(KernelValues, OfALinearAreRowsTimesWeightRowsPlusBias) {
+  const Tensor y = host_tensor(DType::kF32, {2, 2});
+  const WeightView weight{
+      .tensor = fp32({2, 3}, {1, 2, 3, -1, 0, 4}), .out = 2, .in = 3, .dtype = DType::kF32};
+  run(LinearForward{
+      .y = y, .x = fp32({2, 3}, {1, 0, 2, 3, 1, -1}), .weight = weight, .bias = fp32({2}, {10, 20})});
+  expect_values(y, {1 + 6 + 10, -1 + 8 + 20, 3 + 2 - 3 + 10, -3 - 4 + 20});
+}
+
+TEST_P(KernelValues, OfNormsFollowTheirDefinitions) {
+  const Tensor x = fp32({1, 4}, {1, 2, 3, 6});
+  const Tensor y = host_tensor(DType::kF32, {1, 4});
+  const Tensor mean = host_tensor(DType::kF32, {1});
+  const Tensor rstd = host_tensor(DType::kF32, {1});
+  const Tensor gain = fp32({4}, {1, 2, 1, 1});
+  // Mean 3, biased variance (4 + 1 + 0 + 9) / 4 = 3.5; with eps 0.5 the root is 2.
+  run(NormForward{.y = y,
+                  .mean = mean,
+                  .rstd = rstd,
+                  .x = x,
+                  .gain = gain,
+                  .bias = fp32({4}, {0, 0, 0.5, 0}),
+                  .eps = 0.5});
+  expect_values(mean, {3});
+  expect_values(rstd, {0.5});
+  expect_values(y, {-1, -1, 0.5, 1.5});
+  // Mean square (1 + 4 + 9 + 36) / 4 = 12.5; with eps 3.5 the root is 4.
+  run(NormForward{.y = y, .rstd = rstd, .x = x, .gain = gain, .eps = 3.5});
+  expect_values(rstd, {0.25});
+  expect_values(y, {0.25, 1, 0.75, 1.5});
+}
+
+TEST_P(KernelValues, OfRotaryTurnPairsByAQuarter) {
+  // Position 1 turns by 90 degrees: (a, b) becomes (-b, a). Position 0 does not turn.
+  const Tensor cosine = fp32({2, 2}, {1, 1, 0, 0});
+  const Tensor sine = fp32({2, 2}, {0, 0, 1, 1});
+  const Tensor halves = fp32({2, 1, 4}, {1, 2, 3, 4, 1, 2, 3, 4});
+  const Tensor pairs = fp32({2, 1, 4}, {1, 2, 3, 4, 1, 2, 3, 4});
+  const Tensor positions = int32({2}, {0, 1});
+  run(Rotary{.x = halves, .positions = positions, .cosine = cosine, .sine = sine});
+  run(Rotary{.x = pairs,
+             .positions = positions,
+             .cosine = cosine,
+             .sine = sine,
+             .convention = Rotary::Convention::kPairs});
+  expect_values(halves, {1, 2, 3, 4, -3, -4, 1, 2});
+  expect_values(pairs, {1, 2, 3, 4, -2, 1, -4, 3});
+}
+
+TEST_P(KernelValues, OfAttentionWithEqualScoresAreMeansOfWhatIsVisible) {
+  const Tensor q = host_tensor(DType::kF32, {1, 4, 2, 2});  // zeros: every score is 0
+  const Tensor k = fp32({1, 4, 1, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const Tensor v = fp32({1, 4, 1, 2}, {1, 10, 2, 20, 6, 60, 3, 30});
+  const Tensor out = host_tensor(DType::kF32, q.shape());
+  const Tensor lse = host_tensor(DType::kF32, {1, 2, 4});
+  AttentionForward call{.out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = 1};
+  run(call);
+  const double log2 = std::log(2.0), log3 = std::log(3.0), log4 = std::log(4.0);
+  expect_values(lse, {0, log2, log3, log4, 0, log2, log3, log4});
+  expect_values(out, {1, 10, 1, 10, 1.5, 15, 1.5, 15, 3, 30, 3, 30, 3, 30, 3, 30});
+  call.mask.window_before = 0;  // each query sees its own key
+  run(call);
+  expect_values(out, {1, 10, 1, 10, 2, 20, 2, 20, 6, 60, 6, 60, 3, 30, 3, 30});
+  call.mask = {.causal = false};
+  call.mask.key_lengths = int32({1}, {0});
+  run(call);
+  expect_values(out, std::vector<double>(16, 0));
+  expect_values(lse, std::vector<double>(8, -kInfinity));
+  // Head 0 has slope log 2: each key counts twice as much as the one before it.
+  call.mask = {};
+  call.mask.slopes = fp32({2}, {log2, 0});
+  run(call);
+  expect_values(out.select(1, 2), {(1 + 2 * 2 + 4 * 6) / 7.0, (1 + 2 * 2 + 4 * 6) / 0.7, 3, 30});
+}
+
+TEST_P(KernelValues, OfActivationsAreTheirFormulasToTenDigits) {
+  // The formulas of kernels/activation.h by Python 3.11 (math.erf, math.tanh, math.exp), ten digits.
+  const Tensor x = fp32({1, 6}, {-2, -1, 0, 0.5, 1, 3});
+  const Tensor y = host_tensor(DType::kF32, {1, 6});
+  run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kGeluErf});
+  expect_values(y, {-0.0455002639, -0.1586552539, 0, 0.3457312306, 0.8413447461, 2.9959503059});
+  run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kGeluTanh});
+  expect_values(y, {-0.0454023059, -0.1588080094, 0, 0.3457140098, 0.8411919906, 2.9963626079});
+  run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kSilu});
+  expect_values(y, {-0.2384058440, -0.2689414214, 0, 0.3112296656, 0.7310585786, 2.8577223805});
+  run(ActivationForward{
+      .y = y, .x = x, .up = fp32({1, 6}, {2, 2, 2, 2, 2, -1}), .kind = ActivationKind::kSilu});
+  expect_values(y, {-0.4768116880, -0.5378828428, 0, 0.6224593312, 1.4621171573, -2.8577223805});
+}
+
+TEST_P(KernelValues, OfDropoutKeepTheRightShareAndScaleIt) {
+  const std::int64_t n = 128, h = 64;
+  Dropout dropout{.probability = 0.25, .key = site_key(1, "site")};
+  dropout.rows = {.consumed_samples = tensor_of(DType::kI64, {1}, std::vector<double>{0}),
+                  .sequence = 32};
+  const Tensor x = fp32({n, h}, std::vector<double>(n * h, 3));
+  const Tensor y = host_tensor(DType::kF32, {n, h});
+  run(DropoutAddForward{.y = y, .x = x, .dropout = dropout});
+  int kept = 0;
+  for (const double value : values(y)) {
+    ASSERT_TRUE(value == 0 || value == 4) << value;  // 3 / (1 - 0.25)
+    kept += value == 4;
+  }
+  // 8192 draws: 6144 expected, standard deviation 39; five of them.
+  EXPECT_NEAR(kept, 6144, 196);
+
+  // Rows 40 .. 71 alone, told where they stand, draw what they drew in the whole.
+  Dropout part = dropout;
+  part.rows.first_row = 40;
+  const Tensor slice = host_tensor(DType::kF32, {32, h});
+  run(DropoutAddForward{.y = slice, .x = x.slice(0, 0, 32), .dropout = part});
+  EXPECT_TRUE(bit_equal(slice, y.slice(0, 40, 32)));
+
+  // Sample 2 of this batch is the first sample of a batch that follows two others.
+  Dropout later = dropout;
+  later.rows.consumed_samples = tensor_of(DType::kI64, {1}, std::vector<double>{2});
+  run(DropoutAddForward{.y = slice, .x = x.slice(0, 0, 32), .dropout = later});
+  EXPECT_TRUE(bit_equal(slice, y.slice(0, 64, 32)));
+}
+
+TEST_P(KernelValues, OfAttentionDropoutDependOnTheGlobalHeadAndPosition) {
+  const std::int64_t s = 12, a = 4;
+  const Tensor q = host_tensor(DType::kF32, {1, s, a, 4});
+  const Tensor k = host_tensor(DType::kF32, {1, s, a, 4});
+  const Tensor v = fp32({1, s, a, 4}, std::vector<double>(static_cast<std::size_t>(s * a * 4), 1));
+  const Tensor whole = host_tensor(DType::kF32, q.shape());
+  Dropout dropout{.probability = 0.5, .key = site_key(1, "site")};
+  dropout.rows.consumed_samples = tensor_of(DType::kI64, {1}, std::vector<double>{0});
+  AttentionForward call{.out = whole,
+                        .lse = host_tensor(DType::kF32, {1, a, s}),
+                        .q = q,
+                        .k = k,
+                        .v = v,
+                        .scale = 1,
+                        .dropout = dropout};
+  run(call);
+  // Heads 2 and 3 on another rank, and queries 7 .. 11 behind a cache.
+  AttentionForward part = call;
+  part.q = q.slice(2, 2, 2).slice(1, 7, 5);
+  part.k = k.slice(2, 2, 2);
+  part.v = v.slice(2, 2, 2);
+  part.out = host_tensor(DType::kF32, {1, 5, 2, 4});
+  part.lse = host_tensor(DType::kF32, {1, 2, 5});
+  part.mask.query_begin = 7;
+  part.head_begin = 2;
+  run(part);
+  EXPECT_TRUE(close(part.out, whole.slice(2, 2, 2).slice(1, 7, 5), tolerance(DType::kF32, s)));
+}
+
+TEST_P(KernelValues, OfTheLossAreMinusLogSoftmaxWhateverTheSplit) {
+  const std::int64_t n = 3, vocabulary = 7;
+  TensorSource source(12);
+  const Tensor logits = source.normal(DType::kF32, {n, vocabulary}, 0, 3);
+  const std::vector<double> labels{6, 2, -1};
+  const std::vector<double> mask{1, 0.5, 1};
+  std::vector<double> expected;
+  double expected_sum = 100;  // what was there
+  for (std::int64_t row = 0; row < n; ++row) {
+    double sum = 0;
+    for (const double x : values(logits.select(0, row))) sum += std::exp(x);
+    const double label = labels[static_cast<std::size_t>(row)];
+    const double loss =
+        label < 0 ? 0 : std::log(sum) - value_at(logits.select(0, row), static_cast<std::int64_t>(label));
+    expected.push_back(loss);
+    expected_sum += mask[static_cast<std::size_t>(row)] * loss;
+  }
+  for (const std::int64_t first : {7, 4, 0}) {  // columns of the first of two ranks
+    const std::int64_t columns[2] = {first, vocabulary - first};
+    const Tensor statistics = host_tensor(DType::kF32, {2, n, 3});
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      // One column of padding each, with a value that must not be seen.
+      const Tensor part = fp32({n, columns[rank] + 1},
+                               std::vector<double>(static_cast<std::size_t>(n * (columns[rank] + 1)), 50));
+      const std::int64_t begin = rank * first;
+      assign(part.slice(1, 0, columns[rank]), values(logits.slice(1, begin, columns[rank])));
+      run(LossStatistics{.statistics = statistics.select(0, rank),
+                         .logits = part,
+                         .labels = int32({n}, labels),
+                         .vocabulary_begin = begin,
+                         .valid = columns[rank]});
+    }
+    const Tensor loss = host_tensor(DType::kF32, {n});
+    const Tensor sum = tensor_of(DType::kF64, {1}, std::vector<double>{100});
+    run(LossCombine{.loss = loss,
+                    .lse = host_tensor(DType::kF32, {n}),
+                    .sum = sum,
+                    .statistics = statistics,
+                    .labels = int32({n}, labels),
+                    .mask = fp32({n}, mask)});
+    expect_values(loss, expected, vocabulary);
+    EXPECT_NEAR(value_at(sum, 0), expected_sum, n * tolerance(DType::kF32, vocabulary).absolute);
+  }
+}
+
+TEST_P(KernelValues, OfEmbeddingsAreRowsOfTheTablePart) {
+  const Tensor table = fp32({2, 2}, {1, 2, 3, 4});  // ids 5 and 6
+  const Tensor ids = int32({4}, {6, 4, 5, 7});
+  const Tensor y = fp32({4, 2}, {9, 9, 9, 9, 9, 9, 9, 9});
+  run(EmbeddingForward{.y = y, .table = table, .ids = ids, .vocabulary_begin = 5});
+  expect_values(y, {3, 4, 0, 0, 1, 2, 0, 0});
+  run(EmbeddingForward{.y = y, .table = table, .ids = ids, .vocabulary_begin = 5, .add = true});
+  expect_values(y, {6, 8, 0, 0, 2, 4, 0, 0});
+  const Tensor dtable = fp32({2, 2}, {10, 20, 30, 40});
+  run(EmbeddingBackward{.dtable = dtable,
+                        .dy = fp32({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}),
+                        .ids = int32({4}, {6, 4, 6, 7}),
+                        .vocabulary_begin = 5});
+  expect_values(dtable, {10, 20, 36, 48});
+}
+
+TEST_P(KernelValues, OfCacheAppendLandBehindWhatIsThere) {
+  const Tensor cache = fp32({2, 3, 1, 1}, {1, 2, 3, 4, 5, 6});
+  run(CacheAppend{.cache = cache, .rows = fp32({2, 1, 1, 1}, {7, 8}), .begin = 1});
+  expect_values(cache, {1, 7, 3, 4, 8, 6});
+}
+
+TEST_P(KernelValues, OfCopiesAndSumsAreRoundedToNearestEvenOnce) {
+  // bf16 has 8 bits: 257 lies between 256 and 258, 259 between 258 and 260, both ties.
+  const Tensor wide = fp32({5}, {257, 259, 257.5, -1e39, 3});
+  const Tensor narrow = host_tensor(DType::kBF16, {5});
+  run(Copy{.dst = narrow, .src = wide});
+  EXPECT_EQ(values(narrow), (std::vector<double>{256, 260, 258, -kInfinity, 3}));
+  const Tensor half = host_tensor(DType::kF16, {4});  // 11 bits; the largest is 65504
+  run(Copy{.dst = half, .src = fp32({4}, {2049, 2051, 65519, 65520})});
+  EXPECT_EQ(values(half), (std::vector<double>{2048, 2052, 65504, kInfinity}));
+  const Tensor sum = host_tensor(DType::kBF16, {2});
+  run(Add{.y = sum,
+          .a = tensor_of(DType::kBF16, {2}, std::vector<double>{256, 256}),
+          .b = tensor_of(DType::kBF16, {2}, std::vector<double>{1, 3})});
+  EXPECT_EQ(values(sum), (std::vector<double>{256, 260}));
+}
+
+TEST_P(KernelValues, OfAdamwFollowTheScalarRecursionForTwentySteps) {
+  const double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1, rate = 0.01, multiplier = 2;
+  const Tensor main = fp32({2}, {1, -0.5});
+  const Tensor first = host_tensor(DType::kF32, {2});
+  const Tensor second = host_tensor(DType::kF32, {2});
+  const Tensor copy = host_tensor(DType::kBF16, {2});
+  std::vector<double> w{1, -0.5}, m{0, 0}, v{0, 0};
+  for (int t = 1; t <= 20; ++t) {
+    const double correction1 = 1 - std::pow(beta1, t), correction2 = 1 - std::pow(beta2, t);
+    const std::vector<double> raw{std::sin(t), 4 + std::cos(3 * t)};
+    run(AdamwUpdate{.main = main,
+                    .first = first,
+                    .second = second,
+                    .copy = copy,
+                    .gradient = fp32({2}, raw),
+                    .scalars = fp32({kStepScalars}, {rate, correction1, correction2, 0.25, 1}),
+                    .beta1 = beta1,
+                    .beta2 = beta2,
+                    .eps = eps,
+                    .weight_decay = decay,
+                    .lr_multiplier = multiplier});
+    for (std::size_t i = 0; i < 2; ++i) {
+      const double g = 0.25 * raw[i];
+      w[i] *= 1 - rate * multiplier * decay;
+      m[i] = beta1 * m[i] + (1 - beta1) * g;
+      v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+      w[i] -= rate * multiplier * (m[i] / correction1) / (std::sqrt(v[i] / correction2) + eps);
+    }
+  }
+  expect_values(main, w, 20 * 4);
+  expect_values(first, m, 20 * 4);
+  expect_values(second, v, 20 * 4);
+  EXPECT_EQ(value_at(copy, 0), to_float(to_bfloat16(main.data<float>()[0])));
+  const auto before = values(main);
+  run(AdamwUpdate{.main = main,
+                  .first = first,
+                  .second = second,
+                  .gradient = fp32({2}, {std::nan(""), kInfinity}),
+                  .scalars = fp32({kStepScalars}, {rate, 1, 1, 1, 0})});
+  EXPECT_EQ(values(main), before) << "kApply 0 leaves everything as it is";
+}
+
+TEST_P(KernelValues, OfSquareSumsAreThoseOfEachBlock) {
+  const Tensor sums = host_tensor(DType::kF64, {3});
+  run(SquareSums{.sums = sums, .x = fp32({5}, {1, 2, 3, 4, 0.5}), .block = 2});
+  EXPECT_EQ(values(sums), (std::vector<double>{5, 25, 0.25}));
+  // 1e8 squared plus small ones: fp32 would lose them.
+  const Tensor one = host_tensor(DType::kF64, {1});
+  run(SquareSums{.sums = one, .x = fp32({4}, {1e4, 0.5, 0.5, 0.5}), .block = 4});
+  EXPECT_EQ(value_at(one, 0), 1e8 + 0.75);
+}
+
+}  // namespace
+}  // namespace piton::test

@@ -1,0 +1,309 @@
+// Ranks as threads of one process, for tests of what is built on communicators.
+//
+// A collective is carried out by the member that comes last, so its event stays incomplete until then:
+// work that forgot to wait sees old data. Members match by the order of their calls in a group;
+// calls that do not fit together (another kind or size) fail the test with Error(kPeer), and so does a
+// member that does not come within ten seconds. Host memory only.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+
+namespace piton::test {
+
+struct ThreadWorldState {
+  // Collectives for which this is true leave their data as it is: a lost reduction.
+  std::function<bool(const std::string& group, const std::string& kind)> drop;
+
+  struct Call {
+    std::string kind;
+    Tensor out;
+    Tensor in;
+    std::vector<std::int64_t> begins;
+    std::string bytes;
+    std::vector<std::string>* all_bytes = nullptr;
+    int root = 0;
+    bool done = false;
+
+    // An arena keeps fences with the tensor's slot: a fence must not keep the tensor.
+    void finish() {
+      std::atomic_ref(done).store(true);
+      out = in = {};
+    }
+  };
+  using Round = std::vector<std::shared_ptr<Call>>;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::pair<std::vector<int>, std::int64_t>, Round> rounds;  // by group and number of call
+  struct Message {
+    std::shared_ptr<Call> send;
+    std::shared_ptr<Call> receive;
+  };
+  // By group, source, target, tag.
+  std::map<std::tuple<std::vector<int>, int, int, int>, std::deque<Message>> mail;
+};
+
+class ThreadFence final : public Fence {
+ public:
+  ThreadFence(ThreadWorldState& state, std::shared_ptr<ThreadWorldState::Call> call, std::string what)
+      : state_(state), call_(std::move(call)), what_(std::move(what)) {}
+  // Without the lock: arenas ask while they hold theirs.
+  bool complete() const override { return std::atomic_ref(call_->done).load(); }
+  void wait() override {
+    std::unique_lock lock(state_.mutex);
+    if (!state_.changed.wait_for(lock, std::chrono::seconds(10), [&] { return complete(); })) {
+      throw Error(Fault::kPeer, "{}: a member did not come", what_);
+    }
+  }
+
+ private:
+  ThreadWorldState& state_;
+  std::shared_ptr<ThreadWorldState::Call> call_;
+  std::string what_;
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(ThreadWorldState& state, std::vector<int> ranks, int rank, std::string name)
+      : state_(state), ranks_(std::move(ranks)), name_(std::move(name)) {
+    rank_ = static_cast<int>(std::ranges::find(ranks_, rank) - ranks_.begin());
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(ranks_.size()); }
+  std::string name() const override { return name_; }
+
+  Event all_reduce(const Tensor& data, Reduction reduction, Stream&) override {
+    PITON_ASSERT(reduction == Reduction::kSum);
+    counts_.all_reduce_bytes += 2 * data.bytes() * (size() - 1) / size();
+    return start({.kind = "all-reduce", .out = data, .in = data});
+  }
+  Event all_gather(const Tensor& out, const Tensor& mine, Stream&) override {
+    counts_.all_gather_bytes += mine.bytes() * (size() - 1);
+    return start({.kind = "all-gather", .out = out, .in = mine, .begins = equal_parts(out)});
+  }
+  Event reduce_scatter(const Tensor& mine, const Tensor& all, Stream&) override {
+    counts_.reduce_scatter_bytes += mine.bytes() * (size() - 1);
+    return start({.kind = "reduce-scatter", .out = mine, .in = all, .begins = equal_parts(all)});
+  }
+  Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins, Stream&) override {
+    counts_.all_gather_bytes += (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype()) * (size() - 1);
+    return start({.kind = "all-gather parts", .out = flat, .in = flat, .begins = {begins.begin(), begins.end()}});
+  }
+  Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins, Stream&) override {
+    counts_.reduce_scatter_bytes += flat.bytes() - (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
+    return start({.kind = "reduce-scatter parts", .out = flat, .in = flat,
+                  .begins = {begins.begin(), begins.end()}});
+  }
+  Event broadcast(const Tensor& data, int root, Stream&) override {
+    return start({.kind = "broadcast", .out = data, .in = data, .root = root});
+  }
+  Event send(const Tensor& data, int member, int tag, Stream&) override {
+    counts_.point_to_point_bytes += data.bytes();
+    return post({ranks_, rank_, member, tag}, data, &ThreadWorldState::Message::send);
+  }
+  Event receive(const Tensor& data, int member, int tag, Stream&) override {
+    return post({ranks_, member, rank_, tag}, data, &ThreadWorldState::Message::receive);
+  }
+  std::vector<std::string> gather_bytes(const std::string& mine) override {
+    std::vector<std::string> all;
+    start({.kind = "gather bytes", .bytes = mine, .all_bytes = &all}).wait();
+    return all;
+  }
+  void barrier() override { gather_bytes(""); }
+  std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t) override { return nullptr; }
+  TrafficCounts traffic() const override { return counts_; }
+
+ private:
+  using Call = ThreadWorldState::Call;
+
+  std::vector<std::int64_t> equal_parts(const Tensor& all) const {
+    std::vector<std::int64_t> begins;
+    for (int r = 0; r <= size(); ++r) begins.push_back(all.elements() / size() * r);
+    return begins;
+  }
+
+  Event event_of(const std::shared_ptr<Call>& call) {
+    return Event(std::make_shared<ThreadFence>(state_, call, name_ + " " + call->kind));
+  }
+
+  Event start(Call description) {
+    auto call = std::make_shared<Call>(std::move(description));
+    ++counts_.collectives;
+    const std::scoped_lock lock(state_.mutex);
+    ThreadWorldState::Round& round = state_.rounds[{ranks_, number_}];
+    round.resize(ranks_.size());
+    round[rank_] = call;
+    const bool last = std::ranges::all_of(round, [](const auto& one) { return one != nullptr; });
+    if (last) {
+      carry_out(round);
+      for (const auto& one : round) one->finish();
+      state_.rounds.erase({ranks_, number_});
+      state_.changed.notify_all();
+    }
+    ++number_;
+    return event_of(call);
+  }
+
+  Event post(const std::tuple<std::vector<int>, int, int, int>& key, const Tensor& data,
+             std::shared_ptr<Call> ThreadWorldState::Message::*side) {
+    auto call = std::make_shared<Call>(Call{.kind = "message", .out = data});
+    const std::scoped_lock lock(state_.mutex);
+    auto& box = state_.mail[key];
+    auto found = std::ranges::find_if(box, [&](const auto& one) { return one.*side == nullptr; });
+    if (found == box.end()) found = box.emplace(box.end());
+    (*found).*side = call;
+    if (found->send && found->receive) {
+      if (found->send->out.bytes() != found->receive->out.bytes()) {
+        throw Error(Fault::kPeer, "{}: a message of {} bytes for {}", name_, found->send->out.bytes(),
+                    found->receive->out.bytes());
+      }
+      std::memcpy(found->receive->out.raw(), found->send->out.raw(), found->send->out.bytes());
+      found->send->finish();
+      found->receive->finish();
+      box.erase(found);
+      state_.changed.notify_all();
+    }
+    return event_of(call);
+  }
+
+  template <typename T>
+  static void sum(const ThreadWorldState::Round& round, std::int64_t begin, std::int64_t end, T* out) {
+    std::vector<T> total(end - begin, T(0));
+    for (const auto& one : round) {
+      for (std::int64_t i = begin; i < end; ++i) total[i - begin] += one->in.data<T>()[i];
+    }
+    std::ranges::copy(total, out);
+  }
+
+  void carry_out(const ThreadWorldState::Round& round) {
+    for (const auto& one : round) {
+      const bool same = one->kind == round[0]->kind && one->begins == round[0]->begins &&
+                        (!one->in.defined() || one->kind == "all-gather" ||
+                         one->in.elements() == round[0]->in.elements());
+      if (!same) throw Error(Fault::kPeer, "{}: {} met {}", name_, one->kind, round[0]->kind);
+    }
+    const std::string& kind = round[0]->kind;
+    if (kind == "gather bytes") {
+      for (const auto& one : round) {
+        for (const auto& other : round) one->all_bytes->push_back(other->bytes);
+      }
+      return;
+    }
+    if (state_.drop && state_.drop(name_, kind)) return;
+    if (round[0]->in.dtype() == DType::kF64) move<double>(round);
+    else if (round[0]->in.dtype() == DType::kF32) move<float>(round);
+    else move<void>(round);
+  }
+
+  template <typename T>
+  void move(const ThreadWorldState::Round& round) {
+    const std::string& kind = round[0]->kind;
+    const std::int64_t width = size_bytes(round[0]->in.dtype());
+    const std::vector<std::int64_t>& begins = round[0]->begins;
+    if (kind == "all-reduce" || kind == "reduce-scatter" || kind == "reduce-scatter parts") {
+      if constexpr (std::is_void_v<T>) {
+        PITON_ASSERT(false, "sums of {}", piton::name(round[0]->in.dtype()));
+      } else {
+        std::vector<std::vector<T>> results(round.size());
+        for (std::size_t r = 0; r < round.size(); ++r) {
+          const std::int64_t begin = begins.empty() ? 0 : begins[r];
+          const std::int64_t end = begins.empty() ? round[r]->in.elements() : begins[r + 1];
+          results[r].resize(end - begin);
+          sum<T>(round, begin, end, results[r].data());
+        }
+        for (std::size_t r = 0; r < round.size(); ++r) {
+          const std::int64_t begin = kind == "reduce-scatter parts" ? begins[r] : 0;
+          std::ranges::copy(results[r], round[r]->out.data<T>() + begin);
+          // What is not the own part is nobody's: a test that reads it shall see it.
+          if (kind != "reduce-scatter parts") continue;
+          for (std::int64_t i = 0; i < begins.back(); ++i) {
+            if (i < begins[r] || i >= begins[r + 1]) round[r]->out.data<T>()[i] = T(-987654321);
+          }
+        }
+      }
+      return;
+    }
+    for (const auto& to : round) {
+      if (kind == "broadcast") {
+        if (to != round[round[0]->root]) std::memcpy(to->out.raw(), round[round[0]->root]->in.raw(), to->out.bytes());
+        continue;
+      }
+      for (std::size_t r = 0; r < round.size(); ++r) {
+        const std::int64_t offset = begins[r] * width;
+        const bool parts = kind == "all-gather parts";
+        if (parts && to == round[r]) continue;
+        std::memmove(to->out.raw() + offset, round[r]->in.raw() + (parts ? offset : 0),
+                     (begins[r + 1] - begins[r]) * width);
+      }
+    }
+  }
+
+  ThreadWorldState& state_;
+  std::vector<int> ranks_;
+  int rank_ = 0;
+  std::string name_;
+  std::int64_t number_ = 0;
+  TrafficCounts counts_;
+};
+
+class ThreadWorld final : public World {
+ public:
+  ThreadWorld(ThreadWorldState& state, int rank, int size) : state_(state), rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int host_rank() const override { return rank_; }
+  int host_size() const override { return size_; }
+  std::unique_ptr<Communicator> make_group(std::span<const int> ranks, const std::string& name) override {
+    return std::make_unique<ThreadCommunicator>(state_, std::vector<int>(ranks.begin(), ranks.end()), rank_,
+                                                name);
+  }
+  void abort(int) override { std::terminate(); }
+  TrafficCounts traffic() const override { return {}; }
+
+ private:
+  ThreadWorldState& state_;
+  int rank_;
+  int size_;
+};
+
+// Calls body(world) on `ranks` threads; rethrows the first rank's exception.
+inline void run_ranks(int ranks, const std::function<void(World&)>& body, ThreadWorldState* state = nullptr) {
+  ThreadWorldState own;
+  ThreadWorldState& shared = state != nullptr ? *state : own;
+  std::vector<std::exception_ptr> failures(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        ThreadWorld world(shared, rank, ranks);
+        body(world);
+      } catch (...) {
+        failures[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace piton::test

@@ -1,0 +1,326 @@
+// Saves that are cut off at every call that changes the disk, and files that were changed since.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "base/files.h"
+#include "checkpoint/store.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "unit/checkpoint/small_model.h"
+
+namespace piton {
+namespace {
+
+using test::run_ranks;
+using test::SmallRun;
+using test::state_of;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+// As few tensors as there are kinds: each is a call at which a save can be cut off.
+const test::ModelVariant kVariant{.biases = false, .blocks = 1};
+
+// A folder in memory where there is one: hundreds of saves that wait for a disk take minutes.
+class FastDir {
+ public:
+  FastDir() {
+    std::error_code ignored;
+    if (!fs::is_directory("/dev/shm", ignored)) return;
+    path_ = fs::path("/dev/shm") / fs::path(disk_.path()).filename();
+    if (!fs::create_directory(path_, ignored)) path_.clear();
+  }
+  ~FastDir() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  FastDir(const FastDir&) = delete;
+  FastDir& operator=(const FastDir&) = delete;
+  const fs::path& path() const { return path_.empty() ? disk_.path() : path_; }
+
+ private:
+  TempFolder disk_;
+  fs::path path_;
+};
+
+void save(const fs::path& dir, int iteration, int salt, const SaveOptions& options = {}) {
+  run_ranks(1, [&](World& world) {
+    SmallRun run(world, {}, kVariant);
+    run.fill(salt);
+    save_checkpoint(dir, run.stored(), run.context(), state_of(iteration), "", options);
+  });
+}
+
+// Which salt the loadable checkpoint was filled with: one of `candidates`, whole, or -1.
+int loaded_salt(const fs::path& dir, const std::vector<int>& candidates) {
+  int result = -1;
+  run_ranks(1, [&](World& world) {
+    SmallRun run(world, {}, kVariant);
+    load_checkpoint(find_checkpoint(dir), run.stored(), run.context());
+    for (const int salt : candidates) {
+      if (run.differences(salt) == 0) result = salt;
+    }
+  });
+  return result;
+}
+
+std::vector<std::string> leftovers(const fs::path& dir) {
+  std::vector<std::string> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find(".tmp") != name.npos || name.find(".replaced") != name.npos) found.push_back(name);
+  }
+  return found;
+}
+
+// Saves in a process of its own that dies, as by SIGKILL, before its call number `fatal`. True if it
+// died, false if the save came to its end first. This process has one thread only.
+bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int calls = 0;
+    try {
+      HostDevice device;
+      const auto world = make_single_world(device);
+      SmallRun run(*world, {}, kVariant);
+      run.fill(salt);
+      save_checkpoint(dir, run.stored(), run.context(), state_of(iteration), "",
+                      {.keep = keep, .hook = [&](std::string_view, const fs::path&) {
+                         if (calls++ == fatal) ::kill(::getpid(), SIGKILL);
+                       }});
+    } catch (...) {
+      ::_exit(2);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFSIGNALED(status)) return true;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  return false;
+}
+
+TEST(Save, KilledBeforeAnyOfItsCallsLeavesTheOldCheckpointOrTheNewOneWhole) {
+  // {iteration of the second save, checkpoints kept}: beside the first, in its place, and instead of it.
+  for (const auto& [iteration, keep] : {std::pair(2, 0), {1, 0}, {2, 1}}) {
+    std::set<int> seen;
+    int fatal = 0;
+    for (bool died = true; died; ++fatal) {
+      ASSERT_LT(fatal, 200);
+      const FastDir dir;
+      save(dir.path(), 1, 10);
+      died = killed_at(fatal, dir.path(), iteration, 20, keep);
+      const int salt = loaded_salt(dir.path(), {10, 20});
+      EXPECT_THAT(salt, AnyOf(10, 20)) << "killed before call " << fatal;
+      seen.insert(salt);
+      if (!died) {
+        EXPECT_EQ(salt, 20);
+      }
+      // What was left behind is in nobody's way, and goes.
+      save(dir.path(), 3, 30);
+      EXPECT_EQ(loaded_salt(dir.path(), {30}), 30) << "after a kill before call " << fatal;
+      EXPECT_THAT(leftovers(dir.path()), testing::IsEmpty()) << "killed before call " << fatal;
+    }
+    EXPECT_EQ(seen.size(), 2U) << "both outcomes must occur";
+    EXPECT_GT(fatal, 15) << "a save makes more calls than that";
+  }
+}
+
+TEST(Save, FailingAtAnyOfItsCallsSaysSoAndLeavesACheckpointThatLoads) {
+  bool failed = true;
+  for (int fatal = 0; failed; ++fatal) {
+    ASSERT_LT(fatal, 200);
+    const FastDir dir;
+    save(dir.path(), 1, 10);
+    int calls = 0;
+    failed = false;
+    try {
+      save(dir.path(), 2, 20, {.hook = [&](std::string_view call, const fs::path& path) {
+             if (calls++ == fatal) {
+               throw Error(Fault::kData, "checkpoint: {}: cannot {}: Input/output error", path.string(), call);
+             }
+           }});
+    } catch (const Error& error) {
+      failed = true;
+      EXPECT_THAT(error.what(), HasSubstr("Input/output error"));
+    }
+    const int salt = loaded_salt(dir.path(), {10, 20});
+    EXPECT_THAT(salt, AnyOf(10, 20)) << "failed at call " << fatal;
+    if (!failed) {
+      EXPECT_EQ(salt, 20);
+    }
+  }
+}
+
+TEST(Save, FailingOnOneRankFailsOnAllAndNamesTheRank) {
+  const TempFolder dir;
+  const test::TestLayout layout{.tensor = 2, .data = 2};
+  std::vector<std::string> messages(4);
+  run_ranks(4, [&](World& world) {
+    SmallRun run(world, layout);
+    run.fill(1);
+    SaveOptions options;
+    if (world.rank() == 2) {
+      options.hook = [](std::string_view call, const fs::path& path) {
+        if (call == "write") {
+          throw Error(Fault::kData, "checkpoint: {}: cannot write: the disk is full", path.string());
+        }
+      };
+    }
+    messages[static_cast<std::size_t>(world.rank())] = message_of(Fault::kData, [&] {
+      save_checkpoint(dir.path(), run.stored(), run.context(), state_of(1), "", options);
+    });
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string& message = messages[static_cast<std::size_t>(rank)];
+    EXPECT_THAT(message, HasSubstr("cannot write: the disk is full"));
+    EXPECT_EQ(message.starts_with("[rank 2] "), rank != 2) << message;
+  }
+  EXPECT_EQ(latest_iteration(dir.path()), std::nullopt);
+  EXPECT_THAT(leftovers(dir.path()), testing::IsEmpty()) << "the space must come back at once";
+}
+
+TEST(Save, RefusesBeforeTheFirstByteWhereTheDiskIsTooSmall) {
+  const TempFolder dir;
+  run_ranks(1, [&](World& world) {
+    SmallRun run(world, {}, kVariant);
+    Parameter huge;  // 4 PB, without memory: the check comes first
+    huge.name = "huge";
+    huge.shape = {1 << 20, std::int64_t{1} << 30};
+    huge.pieces = {{.name = "huge",
+                    .global = huge.shape,
+                    .start = {0, 0},
+                    .extent = huge.shape,
+                    .local_row = 0,
+                    .initialization = {},
+                    .decays = true}};
+    const std::string message = message_of(Fault::kData, [&] {
+      save_checkpoint(dir.path(), {{&huge}, nullptr, nullptr}, run.context(), state_of(1), "");
+    });
+    EXPECT_THAT(message, HasSubstr("not enough disk space: got "));
+    EXPECT_THAT(message, HasSubstr("wanted 4503599"));
+  });
+  EXPECT_TRUE(fs::is_empty(dir.path()));
+}
+
+TEST(Save, ThatTheSystemStopsInTheMiddleLeavesTheCheckpointBefore) {
+  const TempFolder dir;
+  save(dir.path(), 1, 10);
+  // Files above 20 000 bytes are refused: those of the weights.
+  struct rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit small = before;
+  small.rlim_cur = 20000;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message = message_of(Fault::kData, [&] { save(dir.path(), 2, 20); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_THAT(message, HasSubstr("model-00001.safetensors: cannot "));
+  EXPECT_EQ(loaded_salt(dir.path(), {10, 20}), 10);
+  EXPECT_THAT(leftovers(dir.path()), testing::IsEmpty());
+}
+
+void flip(const fs::path& file, std::int64_t position) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(position);
+  const int byte = stream.get();
+  stream.seekp(position);
+  stream.put(static_cast<char>(byte ^ (1 << (position % 8))));
+}
+
+std::string load_fault(const fs::path& folder, int ranks) {
+  std::string message;
+  run_ranks(ranks, [&](World& world) {
+    SmallRun run(world, {.tensor = ranks}, kVariant);
+    run.fill(40);
+    const std::string mine =
+        message_of(Fault::kData, [&] { load_checkpoint(folder, run.stored(), run.context()); });
+    EXPECT_EQ(run.differences(40), 0) << "nothing may be loaded";
+    if (world.rank() == 0) message = mine;
+  });
+  return message;
+}
+
+TEST(Load, NamesTheFileAndTheTensorOfAFlippedByte) {
+  const TempFolder dir;
+  save(dir.path(), 1, 10);
+  const fs::path folder = dir / "iter_0000001";
+  const Manifest manifest = read_manifest(folder);
+  std::mt19937 random(5);
+  for (const StoredTensor& one : manifest.tensors) {
+    const std::int64_t position = one.offset + static_cast<std::int64_t>(random()) % one.bytes;
+    flip(folder / one.file, position);
+    const std::string message = load_fault(folder, 2);
+    EXPECT_THAT(message, HasSubstr(one.file + ": " + one.tensor.name + ": its bytes were changed"));
+    flip(folder / one.file, position);
+  }
+  EXPECT_EQ(loaded_salt(dir.path(), {10}), 10);
+}
+
+TEST(Load, FindsAnyFlippedByteOfAnyFile) {
+  const TempFolder dir;
+  save(dir.path(), 1, 10);
+  const fs::path folder = dir / "iter_0000001";
+  run_ranks(1, [&](World& world) {
+    SmallRun run(world, {}, kVariant);
+    std::mt19937 random(6);
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      const auto bytes = static_cast<std::int64_t>(entry.file_size());
+      for (int round = 0; round < 250 && bytes > 0; ++round) {
+        // The first bytes, where headers are, as often as all others.
+        const std::int64_t limit = round % 2 == 0 ? std::min<std::int64_t>(bytes, 4096) : bytes;
+        const std::int64_t position = static_cast<std::int64_t>(random()) % limit;
+        flip(entry.path(), position);
+        EXPECT_THAT(message_of(Fault::kData,
+                               [&] {
+                                 const StoredModel model = run.stored();
+                                 load_checkpoint(folder, model, run.context());
+                                 read_config(folder, read_manifest(folder));
+                               }),
+                    HasSubstr(name))
+            << name << " byte " << position;
+        flip(entry.path(), position);
+      }
+    }
+    load_checkpoint(folder, run.stored(), run.context());
+    EXPECT_EQ(run.differences(10), 0);
+  });
+}
+
+TEST(Load, RefusesFilesThatWereCutOrAreGone) {
+  const TempFolder dir;
+  save(dir.path(), 1, 10);
+  const fs::path folder = dir / "iter_0000001";
+  for (const char* name : {"model-00001.safetensors", "optimizer-00001.safetensors", "manifest.json", "state.json"}) {
+    const std::string whole = read_text_file(folder / name);
+    for (const double share : {0.0, 0.01, 0.5, 0.999}) {
+      fs::resize_file(folder / name, static_cast<std::uintmax_t>(static_cast<double>(whole.size()) * share));
+      EXPECT_THAT(load_fault(folder, 1), HasSubstr(name));
+    }
+    fs::remove(folder / name);
+    EXPECT_THAT(load_fault(folder, 2), HasSubstr(name));
+    std::ofstream(folder / name, std::ios::binary) << whole;
+  }
+  EXPECT_EQ(loaded_salt(dir.path(), {10}), 10);
+}
+
+TEST(Load, DoesNotFollowAManifestOutOfItsFolder) {
+  Manifest manifest;
+  manifest.files.push_back({"../x", 1, 1, "0"});
+  EXPECT_THAT(message_of(Fault::kData, [&] { parse_manifest(to_json(manifest), "m"); }),
+              HasSubstr("\"name\" is no plain file name"));
+}
+
+}  // namespace
+}  // namespace piton

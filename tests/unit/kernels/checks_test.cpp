@@ -1,0 +1,128 @@
+// A wrong argument is named before any back end sees it.
+#include <gtest/gtest.h>
+
+#include "device/host_device.h"
+#include "device/meta_device.h"
+#include "kernels/meta/kernels.h"
+
+namespace piton {
+namespace {
+
+Tensor fp32(const Shape& shape) { return host_tensor(DType::kF32, shape); }
+Tensor bf16(const Shape& shape) { return host_tensor(DType::kBF16, shape); }
+Tensor int32(const Shape& shape) { return host_tensor(DType::kI32, shape); }
+
+LinearForward linear(const Tensor& y, const Tensor& x, const Tensor& w) {
+  return {.y = y,
+          .x = x,
+          .weight = {.tensor = w, .out = w.dim(0), .in = w.dim(1), .dtype = w.dtype()}};
+}
+
+TEST(KernelChecksDeathTest, NameTheCallTheTensorAndWhatWasWanted) {
+  check(linear(fp32({2, 3}), fp32({2, 4}), fp32({3, 4})));
+  EXPECT_DEATH(check(linear(fp32({2, 2}), fp32({2, 4}), fp32({3, 4}))),
+               "linear forward: y is fp32 \\[2, 2\\], wanted \\[2, 3\\]");
+  EXPECT_DEATH(check(linear(fp32({2, 3}), fp32({2, 4}), bf16({3, 4}))),
+               "linear forward: the weight is bf16, wanted fp32");
+  EXPECT_DEATH(check(linear(Tensor(), fp32({2, 4}), fp32({3, 4}))), "linear forward: y is missing");
+  EXPECT_DEATH(check(linear(fp32({2, 3}), int32({2, 4}), fp32({3, 4}))), "wanted a floating type");
+  LinearForward packed = linear(fp32({2, 3}), fp32({2, 4}), fp32({3, 4}));
+  packed.weight.form = WeightForm::kBackward;
+  EXPECT_DEATH(check(packed), "packed for the other direction");
+}
+
+TEST(KernelChecksDeathTest, RefuseMixedDevices) {
+  MetaDevice device;
+  Arena arena(device);
+  const Tensor elsewhere = arena.allocate(DType::kF32, {2, 3}, MemoryKind::kWorkspace);
+  EXPECT_DEATH(check(Copy{.dst = fp32({2, 3}), .src = elsewhere}), "copy: src is on another device");
+}
+
+TEST(KernelChecksDeathTest, RefuseLayoutsThatNoBackEndReads) {
+  const Tensor wide = fp32({2, 8});
+  check(linear(fp32({2, 3}), wide.slice(1, 0, 4), fp32({3, 4})));  // strided rows are fine
+  EXPECT_DEATH(check(Add{.y = fp32({2, 4}), .a = wide.slice(1, 0, 4), .b = fp32({2, 4})}),
+               "add: a fp32 \\[2, 4\\] has gaps");
+  const Tensor columns = fp32({4, 2, 8}).select(2, 0);
+  EXPECT_DEATH(check(linear(fp32({4, 3}), columns, fp32({3, 2}))), "not next to each other");
+}
+
+TEST(KernelChecksDeathTest, RefuseAccumulatorsThatAreTooNarrow) {
+  EXPECT_DEATH(check(LinearBackwardWeight{
+                   .dweight = bf16({3, 4}), .dy = bf16({2, 3}), .x = bf16({2, 4})}),
+               "dweight is bf16 \\[3, 4\\], wanted fp32");
+}
+
+TEST(KernelChecksDeathTest, RefuseImpossibleAttention) {
+  AttentionForward call{.out = fp32({1, 2, 4, 8}),
+                        .lse = fp32({1, 4, 2}),
+                        .q = fp32({1, 2, 4, 8}),
+                        .k = fp32({1, 2, 3, 8}),
+                        .v = fp32({1, 2, 3, 8})};
+  EXPECT_DEATH(check(call), "4 query heads on 3 key heads");
+  call.k = call.v = fp32({1, 2, 2, 8});
+  check(call);
+  call.mask.query_segments = int32({1, 2});
+  EXPECT_DEATH(check(call), "segments of queries without segments of keys");
+  call.mask = {};
+  call.dropout.probability = 1;
+  EXPECT_DEATH(check(call), "probability 1");
+  call.dropout.probability = 0.5;
+  EXPECT_DEATH(check(call), "consumed_samples is missing");
+}
+
+TEST(KernelChecksDeathTest, RefuseRowsBeyondACache) {
+  EXPECT_DEATH(check(CacheAppend{.cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 2, 1, 1}), .begin = 3}),
+               "rows 3 \\+ 2 of 4");
+}
+
+TEST(KernelCalls, CountMultiplyAddsAsTwo) {
+  const auto forward = linear(fp32({5, 3}), fp32({5, 4}), fp32({3, 4}));
+  EXPECT_EQ(flops(forward), 2 * 5 * 3 * 4);
+  EXPECT_EQ(flops(LinearBackwardWeight{.dweight = fp32({3, 4}), .dy = fp32({5, 3}), .x = fp32({5, 4})}),
+            2 * 5 * 3 * 4);
+  AttentionForward attention{.q = fp32({2, 6, 4, 8}), .k = fp32({2, 6, 2, 8})};
+  const double square = 2.0 * 2 * 4 * 8 * 6 * 6;  // one product of all pairs
+  EXPECT_EQ(flops(attention), 2 * square / 2);    // causal: half
+  attention.mask.causal = false;
+  EXPECT_EQ(flops(attention), 2 * square);
+  attention.mask.window_before = attention.mask.window_after = 0;  // the diagonal
+  EXPECT_EQ(flops(attention), 2 * square / 6);
+  AttentionForward cached{.q = fp32({1, 1, 1, 1}), .k = fp32({1, 10, 1, 1})};
+  cached.mask.query_begin = 6;  // sees keys 0 .. 6
+  EXPECT_EQ(flops(cached), 2 * 2 * 7);
+  EXPECT_EQ(flops(AttentionBackward{.q = cached.q, .k = cached.k, .mask = cached.mask}), 4 * 2 * 7);
+}
+
+TEST(KernelCalls, MoveUpdatedBytesTwice) {
+  EXPECT_EQ(bytes_moved(Copy{.dst = bf16({8}), .src = fp32({8})}), 16 + 32);
+  EXPECT_EQ(bytes_moved(EmbeddingBackward{
+                .dtable = fp32({4, 2}), .dy = bf16({3, 2}), .ids = int32({3})}),
+            2 * 32 + 12 + 12);
+}
+
+TEST(MetaKernels, CountWhatTheyDoNotCompute) {
+  MetaDevice device;
+  Arena arena(device);
+  const auto stream = device.make_stream();
+  const auto make = [&](const Shape& shape) {
+    return arena.allocate(DType::kBF16, shape, MemoryKind::kActivations);
+  };
+  MetaKernels kernels;
+  const auto call = linear(make({1000, 3000}), make({1000, 2000}), make({3000, 2000}));
+  kernels.run(call, *stream);
+  kernels.run(call, *stream);
+  kernels.run(Add{.y = call.y, .a = call.y, .b = call.y}, *stream);
+  EXPECT_EQ(kernels.counts().of("linear forward").calls, 2);
+  EXPECT_EQ(kernels.counts().of("linear forward").flops, 2 * 2.0 * 1000 * 2000 * 3000);
+  EXPECT_EQ(kernels.counts().of("add").bytes_moved, 3 * 2 * 1000 * 3000);
+  EXPECT_EQ(kernels.counts().of("norm forward").calls, 0);
+  EXPECT_EQ(kernels.counts().total().calls, 3);
+  EXPECT_EQ(kernels.packed_bytes(WeightForm::kForward, 8, 8, DType::kF32), 0);
+  EXPECT_EQ(kernels.row_tile(), 1);
+  kernels.counts().clear();
+  EXPECT_EQ(kernels.counts().total().calls, 0);
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,314 @@
+// The update against the recursion in double, and the norm over simulated ranks.
+#include "optim/adamw.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "device/host_device.h"
+#include "kernels/reference/kernels.h"
+#include "parallel/data_parallel.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+#include "support/lockstep_ranks.h"
+
+namespace piton {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+Parameter matrix(const std::string& name, std::int64_t rows, std::int64_t columns,
+                 DType dtype = DType::kF32) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.dtype = dtype;
+  parameter.shape = {rows, columns};
+  parameter.pieces = {{.name = name,
+                       .global = {rows, columns},
+                       .start = {0, 0},
+                       .extent = {rows, columns},
+                       .local_row = 0,
+                       .initialization = {},
+                       .decays = true}};
+  return parameter;
+}
+
+Parameter vector(const std::string& name, std::int64_t size, DType dtype = DType::kF32) {
+  Parameter parameter;
+  parameter.name = name;
+  parameter.dtype = dtype;
+  parameter.shape = {size};
+  parameter.pieces = {{.name = name,
+                       .global = {size},
+                       .start = {0},
+                       .extent = {size},
+                       .local_row = 0,
+                       .initialization = {},
+                       .decays = false}};
+  return parameter;
+}
+
+// One process with all that an optimiser needs.
+struct Alone {
+  HostDevice device;
+  Arena arena{device};
+  std::unique_ptr<Stream> stream = device.make_stream();
+  std::unique_ptr<World> world = make_single_world(device);
+  Mesh mesh{*world, MeshSizes()};
+  std::unique_ptr<Kernels> kernels = make_reference_kernels();
+};
+
+// The recursion of one element in double.
+struct Scalar {
+  double p = 0, m = 0, v = 0;
+  void step(const AdamwOptions& o, double lr, double g, bool decays, int t) {
+    if (decays) p *= 1 - lr * o.weight_decay;
+    m = o.beta1 * m + (1 - o.beta1) * g;
+    v = o.beta2 * v + (1 - o.beta2) * g * g;
+    p -= lr * (m / (1 - std::pow(o.beta1, t))) / (std::sqrt(v / (1 - std::pow(o.beta2, t))) + o.eps);
+  }
+};
+
+// Ten steps of fp32 roundings of main, m and v: each at most 2^-24 relative, and the update itself is
+// at most about lr a step; so 10 x 2^-24 of the value and as much of ten updates.
+constexpr double kTenRoundings = 10 * 0x1p-23;
+
+TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Alone alone;
+    Parameter weight = matrix("w", 6, 5, dtype);
+    Parameter bias = vector("b", 7, dtype);
+    AdamwOptions options;
+    options.weight_decay = 0.1;
+    options.clip_grad = 1.5;
+    test::TensorSource source(7);
+    std::vector<UpdateSpan> spans = {
+        {&weight, 0, host_tensor(DType::kF32, {30}), source.normal(dtype, {30})},
+        {&bias, 0, host_tensor(DType::kF32, {7}), source.normal(dtype, {7})}};
+    std::vector<std::vector<Scalar>> expected;
+    for (const UpdateSpan& span : spans) {
+      expected.emplace_back();
+      for (const double p : test::values(span.value)) expected.back().push_back({.p = p});
+    }
+    AdamW optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena, *alone.stream);
+    std::mt19937_64 random(3);
+    std::normal_distribution<double> draw(0, 0.4);
+    for (int t = 1; t <= 10; ++t) {
+      const double lr = static_cast<float>(1e-2 / t);
+      double squares = 0;
+      for (const UpdateSpan& span : spans) {
+        for (std::int64_t i = 0; i < span.gradient.elements(); ++i) {
+          const auto g = static_cast<float>(draw(random));
+          span.gradient.data<float>()[i] = g;
+          squares += double{g} * g;
+        }
+      }
+      const StepResult result = optimizer.step(lr, *alone.stream);
+      EXPECT_NEAR(result.grad_norm, std::sqrt(squares), 1e-14 * std::sqrt(squares));
+      EXPECT_FALSE(result.skipped);
+      const double scale = std::min(1.0, 1.5 / (std::sqrt(squares) + 1e-6));
+      if (t == 1) {
+        EXPECT_LT(scale, 1) << "the case is meant to clip";
+      }
+      for (std::size_t s = 0; s < spans.size(); ++s) {
+        for (std::size_t i = 0; i < expected[s].size(); ++i) {
+          expected[s][i].step(options, lr, spans[s].gradient.data<float>()[i] * scale, s == 0, t);
+        }
+      }
+    }
+    EXPECT_EQ(optimizer.steps(), 10);
+    for (std::size_t s = 0; s < spans.size(); ++s) {
+      const AdamwState& state = optimizer.state()[s];
+      for (std::size_t i = 0; i < expected[s].size(); ++i) {
+        const double p = expected[s][i].p;
+        EXPECT_NEAR(state.main.data<float>()[i], p, kTenRoundings * (std::fabs(p) + 0.03));
+        EXPECT_NEAR(state.first.data<float>()[i], expected[s][i].m, kTenRoundings);
+        EXPECT_NEAR(state.second.data<float>()[i], expected[s][i].v, kTenRoundings);
+        if (dtype == DType::kBF16) {
+          EXPECT_EQ(spans[s].value.data<BFloat16>()[i].bits, to_bfloat16(state.main.data<float>()[i]).bits);
+        }
+      }
+    }
+  }
+}
+
+TEST(AdamW, KeepsFp32WeightsAsTheirOwnMainCopy) {
+  Alone alone;
+  Parameter weight = matrix("w", 2, 2);
+  const Tensor value = host_tensor(DType::kF32, {4});
+  AdamW optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, 16, alone.mesh, *alone.kernels,
+                  alone.device, alone.arena, *alone.stream);
+  EXPECT_TRUE(optimizer.state()[0].main_is_value);
+  EXPECT_EQ(optimizer.state()[0].main.raw(), value.raw());
+}
+
+TEST(AdamW, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+    Alone alone;
+    Parameter weight = matrix("w", 2, 3, DType::kBF16);
+    test::TensorSource source(1);
+    const Tensor gradient = source.normal(DType::kF32, {6});
+    const Tensor value = source.normal(DType::kBF16, {6});
+    AdamW optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels, alone.device,
+                    alone.arena, *alone.stream);
+    optimizer.step(0.01, *alone.stream);
+    const auto before = test::values(value);
+    const auto first = test::values(optimizer.state()[0].first);
+    test::set_value(gradient, 4, bad);
+    const StepResult result = optimizer.step(0.01, *alone.stream);
+    EXPECT_TRUE(result.skipped);
+    EXPECT_FALSE(std::isfinite(result.grad_norm));
+    EXPECT_EQ(test::values(value), before);
+    EXPECT_EQ(test::values(optimizer.state()[0].first), first);
+    EXPECT_EQ(optimizer.steps(), 1);
+    EXPECT_EQ(optimizer.skipped(), 1);
+    test::set_value(gradient, 4, 0.5);
+    EXPECT_FALSE(optimizer.step(0.01, *alone.stream).skipped);
+    EXPECT_EQ(optimizer.steps(), 2);
+  }
+}
+
+TEST(DecayRuns, FollowThePiecesRowsAndTakePaddingWithThePartBefore) {
+  Parameter fused;
+  fused.name = "fused";
+  fused.shape = {10, 4};
+  const auto piece = [](std::int64_t row, std::int64_t rows, bool decays) {
+    return Piece{.name = "p" + std::to_string(row),
+                 .global = {rows, 4},
+                 .start = {0, 0},
+                 .extent = {rows, 4},
+                 .local_row = row,
+                 .initialization = {},
+                 .decays = decays};
+  };
+  fused.pieces = {piece(6, 2, false), piece(0, 3, true), piece(3, 3, true)};  // rows 8, 9: padding
+  EXPECT_THAT(decay_runs(fused, 0, 40), ElementsAre(Pair(24, true), Pair(16, false)));
+  EXPECT_THAT(decay_runs(fused, 20, 10), ElementsAre(Pair(4, true), Pair(6, false)));
+  EXPECT_THAT(decay_runs(fused, 33, 7), ElementsAre(Pair(7, false)));
+  EXPECT_THAT(decay_runs(fused, 0, 0), ElementsAre());
+}
+
+TEST(AdamwOptions, RefuseWhatCannotBe) {
+  const auto refused = [](auto&& change) {
+    AdamwOptions options;
+    change(options);
+    return message_of(Fault::kUsage, [&] { options.check(); });
+  };
+  EXPECT_EQ(refused([](auto& o) { o.beta1 = 1; }),
+            "optimizer: --adam-beta1: got 1, wanted at least 0 and below 1");
+  EXPECT_THAT(refused([](auto& o) { o.beta2 = -0.1; }), HasSubstr("--adam-beta2"));
+  EXPECT_THAT(refused([](auto& o) { o.eps = 0; }), HasSubstr("--adam-eps"));
+  EXPECT_THAT(refused([](auto& o) { o.weight_decay = -1; }), HasSubstr("--weight-decay"));
+  EXPECT_THAT(refused([](auto& o) { o.clip_grad = -1; }), HasSubstr("--clip-grad"));
+}
+
+// Gradients wide in size, so that every order of a sum rounds apart.
+std::vector<float> gradient_of(const std::string& name, std::int64_t elements) {
+  std::mt19937_64 random(std::hash<std::string>()(name));
+  std::normal_distribution<double> draw(0, 3);
+  std::vector<float> gradient;
+  for (std::int64_t i = 0; i < elements; ++i) gradient.push_back(static_cast<float>(std::exp(draw(random))));
+  return gradient;
+}
+
+// The norm of a model of three parameters (6, 1 and 3 blocks) over `ranks` data-parallel ranks.
+std::vector<double> norms(int zero_stage, int ranks) {
+  std::vector<double> result(static_cast<std::size_t>(ranks));
+  test::run_ranks(ranks, [&](World& world) {
+    HostDevice device;
+    Arena arena(device);
+    const auto stream = device.make_stream();
+    const auto kernels = make_reference_kernels();
+    MeshSizes sizes;
+    sizes[Axis::kData] = ranks;
+    Mesh mesh(world, sizes);
+    ParameterList list;
+    for (Parameter parameter : {matrix("z", 5 * 130, 130), vector("a", 77), matrix("m", 3, kNormBlock - 1)}) {
+      parameter.contributions = 1;
+      parameter.placement[Axis::kData].gradient_is_partial = true;
+      list.add(std::move(parameter));
+    }
+    auto sharded = ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
+    for (Parameter* parameter : list.all()) {
+      sharded->set_value(*parameter, host_tensor(DType::kF32, parameter->shape), *stream);
+    }
+    sharded->publish_values(*stream);
+    AdamwOptions options;
+    AdamW optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device, arena,
+                    *stream);
+    sharded->begin_step(1, *stream);
+    for (Parameter* parameter : list.all()) {
+      const Tensor gradient = sharded->gradient(*parameter, *stream).flatten();
+      // Whole on rank 0, nothing on the others: the sum over ranks is exact.
+      if (world.rank() == 0) {
+        const std::vector<float> whole = gradient_of(parameter->name, gradient.elements());
+        std::copy(whole.begin(), whole.end(), gradient.data<float>());
+      }
+      sharded->contribute(*parameter, *stream);
+    }
+    sharded->finish_gradients(*stream);
+    result[static_cast<std::size_t>(world.rank())] = optimizer.step(1e-3, *stream).grad_norm;
+    sharded->publish_values(*stream);
+  });
+  return result;
+}
+
+TEST(GradientNorm, HasTheSameBitsOverAnyNumberOfRanksAndEveryZeroStage) {
+  const double alone = norms(0, 1)[0];
+  double plain = 0;
+  for (const auto& [name, elements] :
+       {std::pair<std::string, std::int64_t>{"z", 5 * 130 * 130}, {"a", 77}, {"m", 3 * (kNormBlock - 1)}}) {
+    for (const float g : gradient_of(name, elements)) plain += double{g} * double{g};
+  }
+  EXPECT_NEAR(alone, std::sqrt(plain), 1e-12 * alone);
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const double norm : norms(stage, ranks)) {
+        EXPECT_EQ(norm, alone) << "ZeRO stage " << stage << " on " << ranks << " ranks";
+      }
+    }
+  }
+}
+
+TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
+  // 2 tensor x 2 pipeline ranks. "split" is split over tensor, on stage 0; "norm" is replicated over
+  // tensor, on stage 1; "tied" is split over tensor and on both stages.
+  MeshSizes sizes;
+  sizes[Axis::kTensor] = 2;
+  sizes[Axis::kPipeline] = 2;
+  test::run_ranks(4, [&](World& world) {
+    Alone alone;
+    Mesh mesh(world, sizes);
+    const int tensor = mesh.coordinate(Axis::kTensor);
+    Parameter split = matrix("split", 2, 2);
+    split.placement[Axis::kTensor] = {AxisPlacement::Kind::kSplit, 0, false};
+    Parameter norm = vector("norm", 4);
+    Parameter tied = matrix("tied", 2, 2);
+    tied.placement[Axis::kTensor] = {AxisPlacement::Kind::kSplit, 0, false};
+    tied.tied_stages = {0, 1};
+    std::vector<UpdateSpan> spans;
+    const auto add = [&](Parameter& parameter, double value) {
+      const std::vector<double> gradient(4, value);
+      spans.push_back({&parameter, 0, test::tensor_of(DType::kF32, {4}, gradient),
+                       host_tensor(DType::kF32, {4})});
+    };
+    if (mesh.coordinate(Axis::kPipeline) == 0) {
+      add(split, 1 + tensor);  // 4 x 1 + 4 x 4
+    } else {
+      add(norm, 3);            // 4 x 9, once
+    }
+    add(tied, 5 + tensor);     // 4 x 25 + 4 x 36, once
+    AdamwOptions options;
+    AdamW optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena, *alone.stream);
+    EXPECT_DOUBLE_EQ(optimizer.step(1e-3, *alone.stream).grad_norm, std::sqrt(20.0 + 36.0 + 244.0));
+  });
+}
+
+}  // namespace
+}  // namespace piton

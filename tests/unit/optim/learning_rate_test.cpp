@@ -1,0 +1,118 @@
+// The schedule at its corners; numbers are worked out by hand from the formulas of Megatron-LM's
+// OptimizerParamScheduler.get_lr.
+#include "optim/learning_rate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/errors.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+
+LearningRateOptions options(DecayStyle style) {
+  LearningRateOptions options;
+  options.lr = 1e-3;
+  options.min_lr = 1e-4;
+  options.decay_style = style;
+  options.decay_iters = 110;
+  options.warmup_iters = 10;
+  return options;
+}
+
+TEST(LearningRate, RisesFromZeroToItsHighestInTheWarmUp) {
+  for (const DecayStyle style : {DecayStyle::kConstant, DecayStyle::kLinear, DecayStyle::kCosine,
+                                 DecayStyle::kInverseSquareRoot}) {
+    const LearningRate rate(options(style), 1000);
+    EXPECT_EQ(rate.at(0), 0);
+    EXPECT_DOUBLE_EQ(rate.at(5), 5e-4);
+    EXPECT_DOUBLE_EQ(rate.at(10), 1e-3);
+  }
+}
+
+TEST(LearningRate, IsConstantBehindTheWarmUpAndBeyondTheDecay) {
+  const LearningRate rate(options(DecayStyle::kConstant), 1000);
+  EXPECT_EQ(rate.at(11), 1e-3);
+  EXPECT_EQ(rate.at(110), 1e-3);
+  EXPECT_EQ(rate.at(111), 1e-3);
+}
+
+TEST(LearningRate, FallsLinearlyToItsLowestAtTheEndOfTheDecay) {
+  const LearningRate rate(options(DecayStyle::kLinear), 1000);
+  EXPECT_DOUBLE_EQ(rate.at(11), 1e-4 + 0.99 * 9e-4);
+  EXPECT_DOUBLE_EQ(rate.at(60), 1e-4 + 0.5 * 9e-4);
+  EXPECT_DOUBLE_EQ(rate.at(109), 1e-4 + 0.01 * 9e-4);
+  EXPECT_DOUBLE_EQ(rate.at(110), 1e-4);
+  EXPECT_EQ(rate.at(111), 1e-4);
+}
+
+TEST(LearningRate, FallsAsHalfACosine) {
+  const LearningRate rate(options(DecayStyle::kCosine), 1000);
+  // cos(pi / 100) = 0.99950656036573155700, cos(pi / 3) = 1 / 2
+  EXPECT_DOUBLE_EQ(rate.at(11), 1e-4 + 0.5 * 1.99950656036573155700 * 9e-4);
+  EXPECT_DOUBLE_EQ(rate.at(60), 1e-4 + 0.5 * 9e-4);
+  EXPECT_NEAR(rate.at(110), 1e-4, 1e-18);
+  EXPECT_EQ(rate.at(111), 1e-4);
+}
+
+TEST(LearningRate, FallsAsTheInverseSquareRootAndNotBelowItsLowest) {
+  LearningRateOptions wanted = options(DecayStyle::kInverseSquareRoot);
+  wanted.decay_iters = 100000;
+  const LearningRate rate(wanted, 1000);
+  EXPECT_DOUBLE_EQ(rate.at(40), 5e-4);  // sqrt(10 / 40)
+  EXPECT_DOUBLE_EQ(rate.at(90), 1e-3 / 3);
+  EXPECT_EQ(rate.at(99999), 1e-4);
+  wanted.warmup_iters = 0;
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000).at(0), 1e-3);
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000).at(4), 5e-4);
+}
+
+TEST(LearningRate, DecaysOverTheTrainingStepsUnlessTold) {
+  LearningRateOptions wanted = options(DecayStyle::kLinear);
+  wanted.decay_iters.reset();
+  const LearningRate rate(wanted, 50);
+  EXPECT_EQ(rate.decay_steps(), 50);
+  EXPECT_DOUBLE_EQ(rate.at(30), 1e-4 + 0.5 * 9e-4);
+}
+
+TEST(LearningRate, TakesTheWarmUpAsAFractionOfTheDecay) {
+  LearningRateOptions wanted = options(DecayStyle::kLinear);
+  wanted.warmup_iters = 0;
+  wanted.warmup_fraction = 0.25;
+  const LearningRate rate(wanted, 1000);
+  EXPECT_DOUBLE_EQ(rate.warmup_steps(), 27.5);
+  EXPECT_DOUBLE_EQ(rate.at(11), 4e-4);
+  EXPECT_DOUBLE_EQ(rate.at(28), 1e-4 + (1 - 0.5 / 82.5) * 9e-4);
+}
+
+TEST(LearningRate, WithoutWarmUpStartsAtItsHighest) {
+  LearningRateOptions wanted = options(DecayStyle::kCosine);
+  wanted.warmup_iters = 0;
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000).at(0), 1e-3);
+}
+
+TEST(LearningRate, RefusesWhatCannotBe) {
+  const auto refused = [](auto&& change) {
+    LearningRateOptions wanted = options(DecayStyle::kLinear);
+    change(wanted);
+    return message_of(Fault::kUsage, [&] { LearningRate(wanted, 100); });
+  };
+  EXPECT_EQ(refused([](auto& o) { o.lr = 0; }), "learning rate: --lr: got 0, wanted a number above 0");
+  EXPECT_THAT(refused([](auto& o) { o.min_lr = 2e-3; }), HasSubstr("--min-lr: got 0.002"));
+  EXPECT_THAT(refused([](auto& o) { o.decay_iters = 0; }), HasSubstr("--lr-decay-iters"));
+  EXPECT_THAT(refused([](auto& o) { o.warmup_iters = 110; }),
+              HasSubstr("a warm-up of 110 steps does not end before the decay of 110"));
+  EXPECT_THAT(refused([](auto& o) { o.warmup_fraction = 0.5; }), HasSubstr("exclude each other"));
+  EXPECT_THAT(refused([](auto& o) {
+                o.warmup_iters = 0;
+                o.warmup_fraction = 1.0;
+              }),
+              HasSubstr("--lr-warmup-fraction"));
+}
+
+}  // namespace
+}  // namespace piton

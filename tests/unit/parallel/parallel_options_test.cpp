@@ -1,0 +1,67 @@
+#include "parallel/parallel_options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+std::string refusal(const std::vector<std::string>& words, int world_size) {
+  ParallelOptions options;
+  OptionSet set;
+  set.add("parallel", options);
+  try {
+    set.parse(words);
+    options.check(world_size);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::kUsage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ParallelOptions, GiveTheRanksThatAreLeftToData) {
+  ParallelOptions options;
+  OptionSet set;
+  set.add("parallel", options);
+  set.parse({"--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "3"});
+  const MeshSizes sizes = options.check(24);
+  EXPECT_EQ(sizes[Axis::kTensor], 2);
+  EXPECT_EQ(sizes[Axis::kPipeline], 3);
+  EXPECT_EQ(sizes[Axis::kData], 4);
+  EXPECT_EQ(sizes.ranks(), 24);
+}
+
+TEST(ParallelOptions, NameTheFlagsThatDoNotFitTheProcesses) {
+  EXPECT_EQ(refusal({"--tensor-model-parallel-size=4", "--pipeline-model-parallel-size=2"}, 12),
+            "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8, or change "
+            "--tensor-model-parallel-size or --pipeline-model-parallel-size");
+  EXPECT_EQ(refusal({"--tensor-model-parallel-size=2"}, 1),
+            "mesh: 1 process cannot form tensor 2 x pipeline 1; start a multiple of 2, or change "
+            "--tensor-model-parallel-size or --pipeline-model-parallel-size");
+}
+
+TEST(ParallelOptions, RefuseValuesOutOfRange) {
+  EXPECT_EQ(refusal({"--zero-stage=4"}, 1), "parallel: --zero-stage is 4, wanted 0, 1, 2 or 3");
+  EXPECT_EQ(refusal({"--zero-stage=-1"}, 1), "parallel: --zero-stage is -1, wanted 0, 1, 2 or 3");
+  EXPECT_EQ(refusal({"--tensor-model-parallel-size=0"}, 1),
+            "parallel: --tensor-model-parallel-size is 0, wanted at least 1");
+  EXPECT_EQ(refusal({"--coc-parallel-num=0"}, 1), "parallel: --num-slices is 0, wanted at least 1");
+  EXPECT_NE(refusal({"--pipeline-schedule=gpipe"}, 1), "accepted");
+  EXPECT_NE(refusal({"--recompute-granularity=selective"}, 1), "accepted");
+}
+
+TEST(ParallelOptions, DistributedOptimizerIsStageOneUnlessMoreIsAskedFor) {
+  ParallelOptions options;
+  EXPECT_EQ(options.effective_zero_stage(), 0);
+  options.use_distributed_optimizer = true;
+  EXPECT_EQ(options.effective_zero_stage(), 1);
+  options.zero_stage = 3;
+  EXPECT_EQ(options.effective_zero_stage(), 3);
+}
+
+}  // namespace
+}  // namespace piton
