@@ -1,5 +1,5 @@
 # tests/unit/<folder>/*_test.cpp   one executable a folder, label "unit"
-# tests/ops/*_test.cpp             one executable, label "ops"
+# tests/ops/*.cpp                  one executable, label "ops"
 # tests/repo/*_test.cpp            one executable, label "repo"
 # tests/ranks/*_test.cpp           one executable a file, run under mpirun, label "ranks"
 # tests/commands/*.cmake           the binary from outside, label "commands"
@@ -28,6 +28,7 @@ foreach(file IN LISTS folder_marks)
   list(APPEND unit_folders ${folder})
 endforeach()
 list(REMOVE_DUPLICATES unit_folders)
+add_custom_target(unit_tests)
 foreach(folder IN LISTS unit_folders)
   file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR}/tests/unit ${folder})
   string(REPLACE "/" "_" name ${name})
@@ -40,20 +41,30 @@ foreach(folder IN LISTS unit_folders)
     include(${folder}/libraries.cmake)  # may append to `libraries`
   endif()
   piton_test(unit_${name} unit SOURCES ${sources} LIBS ${libraries})
+  add_dependencies(unit_tests unit_${name})
 endforeach()
 
-file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*_test.cpp)
+file(GLOB ops_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ops/*.cpp)
 if(ops_sources)
-  piton_test(ops_all ops SOURCES ${ops_sources}
-    LIBS piton_ops piton_kernels_reference piton_kernels_cpu piton_kernels_meta)
+  set(libraries "")
+  foreach(library piton_ops piton_kernels_reference piton_kernels_cpu piton_kernels_meta)
+    if(TARGET ${library})
+      list(APPEND libraries ${library})
+    endif()
+  endforeach()
+  piton_test(ops_all ops SOURCES ${ops_sources} LIBS ${libraries})
 endif()
 
 file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.cpp)
 if(repo_sources)
   piton_test(repo_all repo SOURCES ${repo_sources} LIBS piton_base)
 endif()
+if(NOT PITON_SANITIZE)
+  include(cmake/headers_alone.cmake)
+endif()
 
 # A rank test names its process counts in its first line:  // ranks: 2 4
+# Counts after the word "nightly" run in `make nightly` only:  // ranks: 2 4 nightly 8
 file(GLOB rank_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/ranks/*_test.cpp)
 foreach(file IN LISTS rank_sources)
   get_filename_component(name ${file} NAME_WE)
@@ -66,11 +77,17 @@ foreach(file IN LISTS rank_sources)
   endif()
   set_target_properties(ranks_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   file(STRINGS ${file} head LIMIT_COUNT 1)
+  string(REGEX REPLACE "nightly.*" "" daily "${head}")
+  string(REGEX MATCHALL "[0-9]+" daily "${daily}")
   string(REGEX MATCHALL "[0-9]+" counts "${head}")
   foreach(count IN LISTS counts)
     add_test(NAME ranks${count}/${name}
       COMMAND ${CMAKE_SOURCE_DIR}/tools/launch.sh ${count} $<TARGET_FILE:ranks_${name}>)
-    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS ranks PROCESSORS 2 TIMEOUT 300)
+    set(labels ranks)
+    if(NOT count IN_LIST daily)
+      list(APPEND labels nightly)
+    endif()
+    set_tests_properties(ranks${count}/${name} PROPERTIES LABELS "${labels}" PROCESSORS 2 TIMEOUT 300)
   endforeach()
 endforeach()
 

@@ -11,12 +11,18 @@ namespace piton {
 
 std::string_view name(Fault fault) {
   switch (fault) {
-    case Fault::kUsage: return "usage";
-    case Fault::kData: return "data";
-    case Fault::kMemory: return "memory";
-    case Fault::kDiverged: return "diverged";
-    case Fault::kPeer: return "peer";
-    case Fault::kSaved: return "saved";
+    case Fault::kUsage:
+      return "usage";
+    case Fault::kData:
+      return "data";
+    case Fault::kMemory:
+      return "memory";
+    case Fault::kDiverged:
+      return "diverged";
+    case Fault::kPeer:
+      return "peer";
+    case Fault::kSaved:
+      return "saved";
   }
   PITON_ASSERT(false, "fault {}", static_cast<int>(fault));
 }
@@ -65,11 +71,10 @@ std::string nearest_name(std::string_view given, std::span<const std::string> kn
   return nearest;
 }
 
-void assertion_failed(const char* condition, const std::string& message,
-                      std::source_location where) {
-  std::fprintf(stderr, "piton: internal error at %s:%u (%s): %s is false%s%s; please report this\n",
-               where.file_name(), static_cast<unsigned>(where.line()), where.function_name(),
-               condition, message.empty() ? "" : ": ", message.c_str());
+void assertion_failed(const char* condition, const std::string& message, const char* file, int line,
+                      const char* function) {
+  std::fprintf(stderr, "piton: internal error at %s:%d (%s): %s is false%s%s; please report this\n",
+               file, line, function, condition, message.empty() ? "" : ": ", message.c_str());
   std::abort();
 }
 

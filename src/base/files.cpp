@@ -18,15 +18,16 @@ namespace {
 
 constexpr mode_t kFileMode = 0640;
 constexpr mode_t kFolderMode = 0750;
-// Writes below this are gathered: a system call costs about 1 us, which is what copying 16 KB costs,
-// and tensor-sized writes pass by.
+// Writes below this are gathered: a system call costs about 1 us, which is what copying 16 KB
+// costs, and tensor-sized writes pass by.
 constexpr std::size_t kBufferBytes = 256 * 1024;
 // Linux moves at most 2^31 - 4096 bytes a call; a smaller piece keeps a signal's latency short.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
   if (code == ENOSPC || code == EDQUOT) {
-    throw Error(Fault::kData, "{}: cannot {}: the disk is full ({}); free some space or write elsewhere",
+    throw Error(Fault::kData,
+                "{}: cannot {}: the disk is full ({}); free some space or write elsewhere",
                 path.string(), doing, system_message(code));
   }
   throw Error(Fault::kData, "{}: cannot {}: {}", path.string(), doing, system_message(code));

@@ -1,5 +1,5 @@
-// Where the library's messages go. Nothing below cli prints: it hands lines to a Log that the caller
-// gave it. Lines are whole sentences about the run ("kernels: cpu, x86-64-v4 with bf16").
+// Where the library's messages go. Nothing below cli prints: it hands lines to a Log that the
+// caller gave it. Lines are whole sentences about the run ("kernels: cpu, x86-64-v4 with bf16").
 #pragma once
 
 #include <string>

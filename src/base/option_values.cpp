@@ -35,11 +35,11 @@ constexpr std::string_view kTypeName<double> = "number";
 bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80            ? 1
-                               : (lead >> 5) == 0x06  ? 2
-                               : (lead >> 4) == 0x0E  ? 3
-                               : (lead >> 3) == 0x1E  ? 4
-                                                      : 0;
+    const std::size_t length = lead < 0x80           ? 1
+                               : (lead >> 5) == 0x06 ? 2
+                               : (lead >> 4) == 0x0E ? 3
+                               : (lead >> 3) == 0x1E ? 4
+                                                     : 0;
     if (length == 0 || i + length > text.size()) return false;
     std::uint32_t code = length == 1 ? lead : lead & (0x7FU >> length);
     for (std::size_t k = 1; k < length; ++k) {
@@ -91,11 +91,21 @@ std::string toml_of(const std::string& text) {
   std::string literal = "\"";
   for (const char c : text) {
     switch (c) {
-      case '"': literal += "\\\""; break;
-      case '\\': literal += "\\\\"; break;
-      case '\n': literal += "\\n"; break;
-      case '\t': literal += "\\t"; break;
-      case '\r': literal += "\\r"; break;
+      case '"':
+        literal += "\\\"";
+        break;
+      case '\\':
+        literal += "\\\\";
+        break;
+      case '\n':
+        literal += "\\n";
+        break;
+      case '\t':
+        literal += "\\t";
+        break;
+      case '\r':
+        literal += "\\r";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
           literal += fmt::format("\\u{:04X}", static_cast<unsigned>(c));

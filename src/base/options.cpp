@@ -242,8 +242,9 @@ std::string OptionSet::help() const {
 std::string OptionSet::markdown() const {
   std::string text;
   for (const Group& group : groups_) {
-    text += fmt::format("{}#### {}\n\n| option | value | default | meaning |\n| --- | --- | --- | --- |\n",
-                        text.empty() ? "" : "\n", group.title);
+    text += fmt::format(
+        "{}#### {}\n\n| option | value | default | meaning |\n| --- | --- | --- | --- |\n",
+        text.empty() ? "" : "\n", group.title);
     for (const BoundOption& bound : group.options) {
       std::string names = fmt::format("`{}`", dashed(bound.option.name));
       for (const std::string& alias : bound.option.rules.aliases) {

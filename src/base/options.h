@@ -4,7 +4,8 @@
 //     double beta1 = 0.9;
 //     template <typename Visitor>
 //     void visit(Visitor&& v) {
-//       v(Option{"adam-beta1", "decay of the first moment", {.resume = Resume::kMustMatch}}, beta1);
+//       v(Option{"adam-beta1", "decay of the first moment", {.resume = Resume::kMustMatch}},
+//       beta1);
 //     }
 //   };
 //
@@ -41,7 +42,7 @@ struct OptionRules {
   std::string negation = {};              // bool only: the flag that sets it to false
   Resume resume = Resume::kFree;
   std::vector<std::string> choices = {};  // strings only: the values it takes
-  std::string placeholder = {};           // what help shows for the value ("N", "DIR"); derived if empty
+  std::string placeholder = {};  // what help shows for the value ("N", "DIR"); derived if empty
 };
 
 struct Option {
@@ -50,7 +51,8 @@ struct Option {
   OptionRules rules = {};
 };
 
-// A value of an enum, spelt as one of `names`: v(Option{...}, Choice(schedule, {{"1f1b", Schedule::k1F1B}, ...})).
+// A value of an enum, spelt as one of `names`: v(Option{...}, Choice(schedule, {{"1f1b",
+// Schedule::k1F1B}, ...})).
 template <typename E>
 class Choice {
  public:
@@ -67,12 +69,13 @@ class Choice {
 // One option bound to its variable, with its type erased.
 struct BoundOption {
   Option option;
-  bool is_flag = false;   // bool: takes no value on the command line ("--x", or "--x=true|false")
-  bool is_list = false;   // takes one or more values
-  std::function<void(const std::vector<std::string>& words)> set;  // throws Error(kUsage) with got/wanted
-  std::function<std::string()> toml;   // today's value as a TOML literal; "" for an unset optional
-  std::function<std::string()> type;   // "integer", "number", "text", "one of a|b|c", ...
-  bool given = false;                  // set by a flag or a file (not a default)
+  bool is_flag = false;  // bool: takes no value on the command line ("--x", or "--x=true|false")
+  bool is_list = false;  // takes one or more values
+  std::function<void(const std::vector<std::string>& words)>
+      set;                            // throws Error(kUsage) with got/wanted
+  std::function<std::string()> toml;  // today's value as a TOML literal; "" for an unset optional
+  std::function<std::string()> type;  // "integer", "number", "text", "one of a|b|c", ...
+  bool given = false;                 // set by a flag or a file (not a default)
 };
 
 class OptionSet {
@@ -92,6 +95,8 @@ class OptionSet {
   // Reads a TOML file: unknown keys, wrong types and duplicates are Error(kUsage) naming
   // file:line. Flags win over files: call before parse().
   void read_toml(const std::filesystem::path& file);
+  // The same of text that is at hand; `name` stands for the file in messages.
+  void read_toml_text(std::string_view text, const std::string& name);
 
   // The resolved configuration: every option with its value, grouped, as TOML.
   std::string to_toml() const;
@@ -112,8 +117,8 @@ class OptionSet {
     std::vector<BoundOption> options;
   };
   BoundOption* find(std::string_view name, bool* negated);
-  std::vector<std::string> names() const;                       // aliases and negations included
-  std::string suggestion(std::string_view unknown) const;       // "" when no name is near
+  std::vector<std::string> names() const;                  // aliases and negations included
+  std::string suggestion(std::string_view unknown) const;  // "" when no name is near
   std::vector<Group> groups_;
 };
 
@@ -153,7 +158,8 @@ BoundOption bind_option(Option option, Choice<E> choice) {
 
 template <typename Struct>
 void OptionSet::add(std::string group, Struct& options) {
-  options.visit([&](Option option, auto&& value) { add(group, bind_option(std::move(option), value)); });
+  options.visit(
+      [&](Option option, auto&& value) { add(group, bind_option(std::move(option), value)); });
 }
 
 }  // namespace piton

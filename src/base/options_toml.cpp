@@ -15,12 +15,11 @@ namespace {
 // A configuration is written by hand; a longer file is another kind of file.
 constexpr std::int64_t kLongestBytes = 16 << 20;
 
-toml::table parse_file(const std::filesystem::path& file) {
-  const std::string text = read_text_file(file, kLongestBytes);
+toml::table parse_text(std::string_view text, const std::string& name) {
   try {
-    return toml::parse(text, file.string());
+    return toml::parse(text, name);
   } catch (const toml::parse_error& error) {
-    throw Error(Fault::kUsage, "{}:{}: not TOML: {}", file.string(), error.source().begin.line,
+    throw Error(Fault::kUsage, "{}:{}: not TOML: {}", name, error.source().begin.line,
                 error.description());
   }
 }
@@ -43,13 +42,20 @@ void collect(const toml::table& table, std::vector<Entry>& entries) {
 
 std::string kind_of(const toml::node& node) {
   switch (node.type()) {
-    case toml::node_type::string: return "text";
-    case toml::node_type::integer: return "an integer";
-    case toml::node_type::floating_point: return "a number";
-    case toml::node_type::boolean: return "true or false";
-    case toml::node_type::array: return "a list";
-    case toml::node_type::table: return "a table";
-    default: return "a date or time";
+    case toml::node_type::string:
+      return "text";
+    case toml::node_type::integer:
+      return "an integer";
+    case toml::node_type::floating_point:
+      return "a number";
+    case toml::node_type::boolean:
+      return "true or false";
+    case toml::node_type::array:
+      return "a list";
+    case toml::node_type::table:
+      return "a table";
+    default:
+      return "a date or time";
   }
 }
 
@@ -127,7 +133,11 @@ std::string literal_of(const toml::node& node) {
 }  // namespace
 
 void OptionSet::read_toml(const std::filesystem::path& file) {
-  const toml::table table = parse_file(file);
+  read_toml_text(read_text_file(file, kLongestBytes), file.string());
+}
+
+void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
+  const toml::table table = parse_text(text, name);
   std::vector<Entry> entries;
   collect(table, entries);
   // In the order of the file, so that the first mistake is reported first.
@@ -138,14 +148,14 @@ void OptionSet::read_toml(const std::filesystem::path& file) {
   std::map<const BoundOption*, std::uint32_t> lines;
   for (const auto& [key, node] : entries) {
     const std::uint32_t line = node->source().begin.line;
-    const std::string where = fmt::format("{}:{}", file.string(), line);
+    const std::string where = fmt::format("{}:{}", name, line);
     bool negated = false;
     BoundOption* bound = find(key, &negated);
     if (bound == nullptr) {
       const std::string near = suggestion(key);
-      throw Error(Fault::kUsage, "{}: unknown option \"{}\"{}", where, key,
-                  near.empty() ? "; --help lists all"
-                               : fmt::format(", did you mean \"{}\"?", near));
+      throw Error(
+          Fault::kUsage, "{}: unknown option \"{}\"{}", where, key,
+          near.empty() ? "; --help lists all" : fmt::format(", did you mean \"{}\"?", near));
     }
     const auto [earlier, first] = lines.try_emplace(bound, line);
     if (!first) {
@@ -164,7 +174,7 @@ void OptionSet::read_toml(const std::filesystem::path& file) {
 }
 
 std::vector<std::string> OptionSet::differences(const std::filesystem::path& stored) const {
-  const toml::table table = parse_file(stored);
+  const toml::table table = parse_text(read_text_file(stored, kLongestBytes), stored.string());
   std::vector<Entry> entries;
   collect(table, entries);
   const auto stored_value = [&](const Option& option) -> const toml::node* {

@@ -53,10 +53,14 @@ SineAndCosine sine_and_cosine_of_turns(double turns) {
   double cosine = 1.0;
   for (int n = 15; n >= 1; n -= 2) cosine = 1.0 - z / (n * (n + 1.0)) * cosine;
   switch (quadrant & 3) {
-    case 0: return {sine, cosine};
-    case 1: return {cosine, -sine};
-    case 2: return {-sine, -cosine};
-    default: return {-cosine, sine};
+    case 0:
+      return {sine, cosine};
+    case 1:
+      return {cosine, -sine};
+    case 2:
+      return {-sine, -cosine};
+    default:
+      return {-cosine, sine};
   }
 }
 
@@ -69,8 +73,8 @@ void normal_pair(std::uint32_t radius_word, std::uint32_t angle_word, double* pa
 }
 
 PhiloxBlock weight_block(PhiloxKey key, std::uint64_t block) {
-  return philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                      0, 1});
+  return philox(key,
+                {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 1});
 }
 
 }  // namespace

@@ -28,10 +28,9 @@ inline PhiloxBlock philox(PhiloxKey key, PhiloxBlock counter) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter[0];
     const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter[2];
-    counter = {static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key.low,
-               static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key.high,
-               static_cast<std::uint32_t>(a)};
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter[1] ^ key.low, static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter[3] ^ key.high, static_cast<std::uint32_t>(a)};
     key.low += 0x9E3779B9U;
     key.high += 0xBB67AE85U;
   }
@@ -44,7 +43,8 @@ PhiloxKey site_key(std::uint64_t seed, std::string_view site);
 inline PhiloxBlock mask_counter(std::uint64_t sample, std::uint32_t head, std::uint32_t position,
                                 std::uint32_t column) {
   return {static_cast<std::uint32_t>(sample),
-          (static_cast<std::uint32_t>(sample >> 32) << 16) | (head & 0xFFFFU), position, column / 4};
+          (static_cast<std::uint32_t>(sample >> 32) << 16) | (head & 0xFFFFU), position,
+          column / 4};
 }
 
 // A mask word keeps its element when word >= threshold: P(drop) = threshold / 2^32.

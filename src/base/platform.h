@@ -2,7 +2,8 @@
 #pragma once
 
 #if !defined(__x86_64__)
-#error "Piton is built for x86-64 (GNU or Clang, little-endian); other processors are not supported yet"
+#error \
+    "Piton is built for x86-64 (GNU or Clang, little-endian); other processors are not supported yet"
 #endif
 
 namespace piton {

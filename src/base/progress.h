@@ -10,7 +10,7 @@ struct ProgressState {
   std::int64_t done = 0;
   std::int64_t total = 0;  // 0: unknown
   double seconds = 0;
-  std::string note;        // "12.4 MB/s, 1024 documents"
+  std::string note;  // "12.4 MB/s, 1024 documents"
 };
 
 class Progress {

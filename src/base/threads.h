@@ -30,18 +30,20 @@ class PartFunction {
 
 class ThreadPool {
  public:
-  // `cores`: the processors to pin to, one a thread (cores[0] is for the caller); empty = not pinned.
-  // `on_start` runs once on every thread, the caller's included (libraries with thread-local settings).
-  explicit ThreadPool(int threads, std::vector<int> cores = {}, std::function<void()> on_start = {});
+  // `cores`: the processors to pin to, one a thread (cores[0] is for the caller); empty = not
+  // pinned. `on_start` runs once on every thread, the caller's included (libraries with
+  // thread-local settings).
+  explicit ThreadPool(int threads, std::vector<int> cores = {},
+                      std::function<void()> on_start = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const;
 
-  // Calls part(0) ... part(parts-1), each once, and returns when all are done. If a part throws, the
-  // first exception (lowest part) is rethrown here after all parts have ended. Not reentrant: a part
-  // that calls run() executes its parts by itself, in order.
+  // Calls part(0) ... part(parts-1), each once, and returns when all are done. If a part throws,
+  // the first exception (lowest part) is rethrown here after all parts have ended. Not reentrant: a
+  // part that calls run() executes its parts by itself, in order.
   void run(std::int64_t parts, PartFunction part);
 
   // Index of the calling thread in the pool, 0 .. threads()-1; 0 for threads that are not of it.

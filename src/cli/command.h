@@ -14,37 +14,52 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "cli/terminal.h"
 
 namespace piton::cli {
 
 // Options that every command takes.
 struct GeneralOptions {
-  std::string config;     // --config FILE.toml
-  int threads = 0;        // --threads N; 0: every core this process may use, shared with local ranks
+  std::string config;  // --config FILE.toml
+  int threads = 0;     // --threads N; 0: every core this process may use, shared with local ranks
   std::string kernels = "cpu";  // --kernels reference|cpu|cuda
-  bool quiet = false;     // --quiet
+  bool quiet = false;           // --quiet
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"config", "read options from this TOML file; flags win", {.placeholder = "FILE"}}, config);
+    v(Option{"config", "read options from this TOML file; flags win", {.placeholder = "FILE"}},
+      config);
     v(Option{"threads", "compute threads of this process (0: all its cores)"}, threads);
-    v(Option{"kernels", "implementation of the mathematics", {.choices = {"reference", "cpu", "cuda"}}}, kernels);
+    v(Option{"kernels",
+             "implementation of the mathematics",
+             {.choices = {"reference", "cpu", "cuda"}}},
+      kernels);
     v(Option{"quiet", "warnings and errors only"}, quiet);
   }
 };
 
+struct Command;
+
 struct Invocation {
+  const Command& command;
   std::vector<std::string> words;  // after the command's name
-  Log& log;
-  Progress& progress;
+  Terminal& terminal;
+  Log& log = terminal;
+  Progress& progress = terminal;
 
   // Adds the general options to `options`, reads --config, parses the words, and returns the
   // positional arguments. Prints help and throws HelpShown if --help is among them.
-  // A first positional argument that ends in ".toml" is read as --config where `recipe` is true.
+  // A first positional argument that ends in ".toml" is read as --config where `recipe` is true,
+  // and is not returned; with --config too, the recipe is read first and --config wins.
+  // --quiet takes effect at once.
   std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false);
 };
 
 struct HelpShown {};
+
+// For commands that take at most `most` positional arguments: throws Error(kUsage) naming the first
+// one too many.
+void refuse_more_arguments(const std::vector<std::string>& arguments, std::size_t most = 0);
 
 struct Command {
   std::string_view name;
@@ -55,5 +70,11 @@ struct Command {
 
 // All of them, in the order of the help.
 std::span<const Command> commands();
+
+// The command called `name`; throws Error(kUsage) with the nearest name if there is none.
+const Command& find_command(std::string_view name);
+
+// The text of `piton --help`.
+std::string overview();
 
 }  // namespace piton::cli

@@ -8,7 +8,8 @@
 namespace piton {
 namespace {
 
-const std::vector<std::string> kFlags = {"learning-rate", "lr", "micro-batch-size", "global-batch-size"};
+const std::vector<std::string> kFlags = {"learning-rate", "lr", "micro-batch-size",
+                                         "global-batch-size"};
 
 TEST(Error, FormatsItsMessageAndKeepsItsFault) {
   const Error error(Fault::kData, "{}: got {}, wanted {}", "corpus.idx", 3, 4);

@@ -74,7 +74,8 @@ TEST(AtomicFile, WritesLargeAndSmallPiecesInOrderAndOverEarlierOnes) {
     expected += piece;
     EXPECT_EQ(file.size_bytes(), static_cast<std::int64_t>(expected.size()));
   }
-  for (const std::int64_t offset : {std::int64_t{0}, std::int64_t{262'140}, file.size_bytes() - 4}) {
+  for (const std::int64_t offset :
+       {std::int64_t{0}, std::int64_t{262'140}, file.size_bytes() - 4}) {
     file.write_at(offset, bytes_of("HEAD"));
     expected.replace(static_cast<std::size_t>(offset), 4, "HEAD");
   }
@@ -112,7 +113,7 @@ TEST(AtomicFile, ThatCannotGrowSaysSoAndLeavesTheOldFile) {
   struct rlimit before {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit small {1000, before.rlim_max};
+  const struct rlimit small { 1000, before.rlim_max };
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const std::string text(2000, 'x');
   const std::string message =

@@ -37,9 +37,12 @@ struct AllOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"sequence-parallel", "split norms too"}, sequence_parallel);
-    v(Option{"tie-embeddings", "one table for both ends",
-             {.negation = "untie-embeddings", .resume = Resume::kMustMatch}}, tied);
-    v(Option{"num-layers", "blocks", {.aliases = {"layers", "L"}, .resume = Resume::kMustMatch}}, layers);
+    v(Option{"tie-embeddings",
+             "one table for both ends",
+             {.negation = "untie-embeddings", .resume = Resume::kMustMatch}},
+      tied);
+    v(Option{"num-layers", "blocks", {.aliases = {"layers", "L"}, .resume = Resume::kMustMatch}},
+      layers);
     v(Option{"train-samples", "samples"}, samples);
     v(Option{"seed", "seed", {.resume = Resume::kMustMatch}}, seed);
     v(Option{"lr", "learning rate", {.resume = Resume::kMustMatch}}, lr);
@@ -70,12 +73,40 @@ struct Fixture {
 
 TEST(OptionSet, ReadsEveryTypeFromWords) {
   Fixture f;
-  const auto rest = f.parse({"recipe.toml", "--sequence-parallel", "--untie-embeddings", "-L", "24",
-                             "--train-samples=9000000000", "--seed", "18446744073709551615", "--lr",
-                             "1e-5", "--save", "out", "--dtype", "fp32", "--data-path", "a", "b",
-                             "--prompt-ids", "1,2", "-3", "--counts=5,6", "--split", ".9", "0.1",
-                             "--window", "-1", "--scale", "0.5", "--name", "-", "--pipeline-schedule",
-                             "interleaved", "--", "--last"});
+  const auto rest = f.parse({"recipe.toml",
+                             "--sequence-parallel",
+                             "--untie-embeddings",
+                             "-L",
+                             "24",
+                             "--train-samples=9000000000",
+                             "--seed",
+                             "18446744073709551615",
+                             "--lr",
+                             "1e-5",
+                             "--save",
+                             "out",
+                             "--dtype",
+                             "fp32",
+                             "--data-path",
+                             "a",
+                             "b",
+                             "--prompt-ids",
+                             "1,2",
+                             "-3",
+                             "--counts=5,6",
+                             "--split",
+                             ".9",
+                             "0.1",
+                             "--window",
+                             "-1",
+                             "--scale",
+                             "0.5",
+                             "--name",
+                             "-",
+                             "--pipeline-schedule",
+                             "interleaved",
+                             "--",
+                             "--last"});
   EXPECT_THAT(rest, ElementsAre("recipe.toml", "--last"));
   const AllOptions& v = f.values;
   EXPECT_TRUE(v.sequence_parallel);
@@ -148,8 +179,9 @@ TEST(OptionSet, RefusesAMissingValue) {
   EXPECT_EQ(f.failure({"--num-layers"}), "--num-layers: got no value, wanted integer");
   EXPECT_EQ(f.failure({"--save", "--lr", "1"}),
             "--save: got no value, wanted text (--save=--lr if that is the value)");
-  EXPECT_EQ(f.failure({"--data-path", "--lr", "1"}),
-            "--data-path: got no value, wanted list of text (--data-path=--lr if that is the value)");
+  EXPECT_EQ(
+      f.failure({"--data-path", "--lr", "1"}),
+      "--data-path: got no value, wanted list of text (--data-path=--lr if that is the value)");
 }
 
 TEST(OptionSet, RefusesAFlagGivenTwiceWithDifferentValues) {
@@ -178,7 +210,9 @@ TEST(OptionSet, HelpShowsFlagsAliasesValuesAndDefaults) {
 TEST(OptionSet, MarkdownIsATableAGroup) {
   Fixture f;
   const std::string text = f.set.markdown();
-  EXPECT_THAT(text, HasSubstr("| `--dtype` | one of bf16\\|fp16\\|fp32 | `\"bf16\"` | type of parameters |\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("| `--dtype` | one of bf16\\|fp16\\|fp32 | `\"bf16\"` | type of parameters |\n"));
 }
 
 TEST(OptionSet, WithTheSameTitleTwiceMakesOneGroup) {

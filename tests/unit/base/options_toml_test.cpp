@@ -31,7 +31,8 @@ struct Values {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"tied", "one table", {.negation = "untied", .resume = Resume::kMustMatch}}, tied);
-    v(Option{"num-layers", "blocks", {.aliases = {"layers"}, .resume = Resume::kMustMatch}}, layers);
+    v(Option{"num-layers", "blocks", {.aliases = {"layers"}, .resume = Resume::kMustMatch}},
+      layers);
     v(Option{"seed", "seed", {.resume = Resume::kMustMatch}}, seed);
     v(Option{"lr", "rate", {.resume = Resume::kMustMatch}}, lr);
     v(Option{"save", "where"}, save);
@@ -64,7 +65,8 @@ TEST(ReadToml, ReadsEveryTypeInAnyTable) {
   Fixture f;
   f.read(
       "tied = false\nlayers = 24\n[optimizer]\nlr = 1\n[optimizer.deep]\nsave = 'C:\\x'\n"
-      "data-path = ['a', \"b\"]\n[data]\nsplit = [1, 0.5]\ncounts = 7\nwindow = 1_000\nscale = 1e-5\n"
+      "data-path = ['a', \"b\"]\n[data]\nsplit = [1, 0.5]\ncounts = 7\nwindow = 1_000\nscale = "
+      "1e-5\n"
       "seed = \"18446744073709551615\"\n");
   EXPECT_FALSE(f.values.tied);
   EXPECT_EQ(f.values.layers, 24);
@@ -103,8 +105,7 @@ TEST(ReadToml, NamesTheLineOfAMistake) {
   EXPECT_EQ(f.failure("num-layers = 2.5"), "x.toml:1: num-layers: got a number, wanted integer");
   EXPECT_EQ(f.failure("num-layers = '2'"), "x.toml:1: num-layers: got text, wanted integer");
   EXPECT_EQ(f.failure("num-layers = [2]"), "x.toml:1: num-layers: got a list, wanted integer");
-  EXPECT_EQ(f.failure("seed = -1"),
-            "x.toml:1: --seed: got \"-1\", wanted non-negative integer");
+  EXPECT_EQ(f.failure("seed = -1"), "x.toml:1: --seed: got \"-1\", wanted non-negative integer");
   EXPECT_EQ(f.failure("save = 1979-05-27"), "x.toml:1: save: got a date or time, wanted text");
   EXPECT_EQ(f.failure("save = 5"), "x.toml:1: save: got an integer, wanted text");
   EXPECT_EQ(f.failure("tied = 1"), "x.toml:1: tied: got an integer, wanted true or false");
@@ -184,17 +185,18 @@ TEST(Differences, NameTheFlagAndBothValuesOfWhatMustMatch) {
   now.values.tied = false;
   now.values.split = {1};
   now.set.parse({"--window", "128"});
-  EXPECT_THAT(now.set.differences(path),
-              ElementsAre("--tied: " + path.string() + " has true, this run has false",
-                          "--lr: " + path.string() + " has 0.0003, this run has 1e-05",
-                          "--split: " + path.string() +
-                              " has [969.0, 30.0, 1.0], this run has [1.0]",
-                          "--window: " + path.string() + " has none, this run has 128"));
+  EXPECT_THAT(
+      now.set.differences(path),
+      ElementsAre("--tied: " + path.string() + " has true, this run has false",
+                  "--lr: " + path.string() + " has 0.0003, this run has 1e-05",
+                  "--split: " + path.string() + " has [969.0, 30.0, 1.0], this run has [1.0]",
+                  "--window: " + path.string() + " has none, this run has 128"));
 }
 
 TEST(Differences, SeeAValueThatIsNoLongerSet) {
   Fixture now;
-  write_text_file(now.folder / "config.toml", "[x]\nwindow = 64\nlayers = 12\nsplit = [969, 30, 1]\n");
+  write_text_file(now.folder / "config.toml",
+                  "[x]\nwindow = 64\nlayers = 12\nsplit = [969, 30, 1]\n");
   const auto path = now.folder / "config.toml";
   EXPECT_THAT(now.set.differences(path),
               ElementsAre("--window: " + path.string() + " has 64, this run has none"));

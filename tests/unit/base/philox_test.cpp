@@ -60,11 +60,12 @@ TEST(PhiloxNormal, EqualsBoxMullerByTheCLibrary) {
   double worst = 0;
   for (std::uint64_t index = 0; index < 200000; ++index) {
     const std::uint64_t block = index / 4;
-    const PhiloxBlock words =
-        philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 1});
+    const PhiloxBlock words = philox(
+        key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 1});
     const std::size_t first = index % 4 < 2 ? 0 : 2;
     const long double u = (words[first] + 0.5L) / 4294967296.0L;
-    const long double turns = (words[first + 1] + 0.5L) / 4294967296.0L + (index % 2 == 0 ? 0.25L : 0);
+    const long double turns =
+        (words[first + 1] + 0.5L) / 4294967296.0L + (index % 2 == 0 ? 0.25L : 0);
     const long double radius = std::sqrt(-2 * std::log(u));
     const long double expected = radius * sine_of_turns(turns);
     const double error =

@@ -1,0 +1,62 @@
+# make build   build/piton and the tests        make demo     from text to a model that talks, minutes
+# make test    what must hold before a merge    make nightly  the same, longer and under more eyes
+# make format  the sources as .clang-format has them          make tidy   clang-tidy
+#
+# The work is CMake's (CMakePresets.json: cpu, debug, tsan, cuda); this file only names the steps.
+.NOTPARALLEL:
+.PHONY: build test test-cpu test-debug demo nightly test-tsan fuzz format tidy dependencies clean
+
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 300
+CTEST = ctest --output-on-failure -j $(JOBS)
+# Open MPI's and dlopen'ed libraries' own leaks are not ours; sanitizers say where an error is.
+SANITIZER_OPTIONS = UBSAN_OPTIONS=print_stacktrace=1 \
+  LSAN_OPTIONS=suppressions=$(CURDIR)/tools/leaks.supp:print_suppressions=0 \
+  TSAN_OPTIONS=suppressions=$(CURDIR)/tools/races.supp:history_size=4
+
+build: dependencies
+	cmake --preset cpu
+	cmake --build --preset cpu -j $(JOBS)
+
+test: test-debug test-cpu
+
+# Everything, in the build that users run.
+test-cpu: build
+	$(CTEST) --preset cpu -LE nightly
+
+# Unit tests with every access and every undefined operation checked.
+test-debug: dependencies
+	cmake --preset debug
+	cmake --build --preset debug -j $(JOBS) --target unit_tests
+	$(SANITIZER_OPTIONS) $(CTEST) --preset debug -L unit
+
+demo: build
+	tools/demo.sh
+
+# Tests that have a larger matrix run it where PITON_NIGHTLY is set.
+nightly: test-debug test-tsan fuzz build
+	PITON_NIGHTLY=1 $(CTEST) --preset cpu
+
+test-tsan: dependencies
+	cmake --preset tsan
+	cmake --build --preset tsan -j $(JOBS) --target unit_tests
+	$(SANITIZER_OPTIONS) $(CTEST) --preset tsan -L unit
+
+# Needs clang. Findings stay as crash-* beside the fuzzers.
+fuzz: dependencies
+	cmake --preset fuzz
+	cmake --build --preset fuzz -j $(JOBS) --target fuzzers
+	tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+format:
+	git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' \
+	  | xargs clang-format -i
+
+tidy: build
+	git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build --quiet
+
+dependencies:
+	tools/install-dependencies.sh
+
+clean:
+	rm -rf build build-debug build-tsan build-fuzz

@@ -1,0 +1,21 @@
+# tests/fuzz/<format>_fuzz.cpp   one libFuzzer program a file, for the preset "fuzz" (clang).
+# tests/fuzz/<format>_fuzz.cmake beside it may set `libraries`; piton_base is always there.
+# tests/fuzz/corpus/<format>_fuzz/   examples to start from.
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  message(FATAL_ERROR "fuzzers need clang: cmake --preset fuzz")
+endif()
+add_custom_target(fuzzers)
+file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp)
+foreach(file IN LISTS fuzz_sources)
+  get_filename_component(name ${file} NAME_WE)
+  set(libraries piton_base)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cmake)
+    include(${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cmake)
+  endif()
+  add_executable(${name} EXCLUDE_FROM_ALL ${file})
+  target_link_libraries(${name} PRIVATE ${libraries})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests ${CMAKE_SOURCE_DIR}/src)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+  add_dependencies(fuzzers ${name})
+endforeach()

@@ -1,0 +1,39 @@
+// The only place that chooses back ends: device, kernels, ranks and threads of this process.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "train/machine.h"
+
+namespace piton {
+
+struct EngineOptions {
+  std::string kernels = "cpu";  // reference, cpu or cuda
+  std::string isa;              // instruction set to force ("x86-64-v3"); empty: the best there is
+  int threads = 0;              // 0: every core of this process, shared with the ranks of the host
+  bool launched = false;        // started by mpirun: join the other ranks
+  double timeout_seconds = 600;
+};
+
+class Engine {
+ public:
+  // Collective over all ranks of an mpirun. Throws Error(kUsage) for kernels that this build lacks.
+  Engine(const EngineOptions& options, Log& log);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  Machine& machine();
+  World& world();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// True where this build can run `kernels`.
+bool has_kernels(const std::string& kernels);
+
+}  // namespace piton

@@ -1,0 +1,65 @@
+// What saving and loading share: faults that all ranks learn of, and bytes of tensors on the host.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/store.h"
+
+namespace piton {
+
+inline constexpr AxisSet kEveryAxis = (1U << kAxes) - 1;
+
+// The first fault of this rank in a phase; later ones are consequences.
+class FirstFault {
+ public:
+  // Runs `work`, unless a fault came before; keeps an Error it throws.
+  template <typename F>
+  void run(F&& work) {
+    if (error_) return;
+    try {
+      work();
+    } catch (const Error& error) {
+      error_ = error;
+    } catch (const std::filesystem::filesystem_error& error) {
+      error_ = Error(Fault::kData, fmt::format("checkpoint: {}", error.what()));
+    } catch (const std::bad_alloc&) {
+      error_ = Error(Fault::kMemory, std::string("checkpoint: out of memory on the host"));
+    }
+  }
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  std::optional<Error> error_;
+};
+
+// Collective: returns when all ranks have come here without a fault, or throws the fault of the lowest
+// rank that had one, on every rank.
+void agree(Communicator& ranks, const FirstFault& fault);
+
+// One phase done by this rank (or, with `only` set, by that rank), and its end awaited by all.
+template <typename F>
+void phase(Communicator& ranks, std::optional<int> only, F&& work) {
+  FirstFault fault;
+  if (!only || *only == ranks.rank()) fault.run(work);
+  agree(ranks, fault);
+}
+
+// The bytes of a contiguous tensor where the host can read them: its own, or a copy.
+class HostBytes {
+ public:
+  HostBytes(const Tensor& tensor, Device& device, Stream& stream);
+  const std::byte* data() const { return data_; }
+
+ private:
+  Tensor tensor_;  // kept alive
+  std::vector<std::byte> copy_;
+  const std::byte* data_ = nullptr;
+};
+
+}  // namespace piton

@@ -1,0 +1,105 @@
+// What is in a checkpoint: manifest.json and state.json, and the names of files and folders.
+//
+//   DIR/latest_checkpointed_iteration.txt   "1000\n": the checkpoint to load; written last
+//   DIR/iter_0001000/
+//     model-00001.safetensors ...           weights in their own type, under canonical names
+//     optimizer-00001.safetensors ...       "exp_avg.NAME", "exp_avg_sq.NAME", fp32; and "main.NAME",
+//                                           the fp32 weights, where the model's are 16-bit
+//     state.json                            TrainState
+//     config.toml                           the run's resolved options
+//     manifest.json                         everything above with sizes and hashes
+//
+// Tensors are canonical: q, k, v, gate and up apart, [out, in], no padding rows, tied weights once. So
+// nothing in the files depends on the layout that wrote them. Every byte is under a hash (XXH3-128):
+// tensors each by its own, the headers and the small files, and the manifest by one in its own last
+// line.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/regions.h"
+#include "checkpoint/safetensors.h"
+
+namespace piton {
+
+inline constexpr int kCheckpointVersion = 1;
+inline constexpr const char* kTrackerName = "latest_checkpointed_iteration.txt";
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kStateName = "state.json";
+inline constexpr const char* kConfigName = "config.toml";
+inline constexpr const char* kMainPrefix = "main.";
+inline constexpr const char* kFirstPrefix = "exp_avg.";
+inline constexpr const char* kSecondPrefix = "exp_avg_sq.";
+
+// "iter_0001000"; seven digits at least.
+std::string iteration_folder(std::int64_t iteration);
+// The number in such a name; nullopt for any other.
+std::optional<std::int64_t> iteration_of(const std::string& folder);
+
+// Where a run stands. What follows from it (data order, masks, learning rate) is not stored.
+struct TrainState {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t consumed_tokens = 0;
+  std::int64_t optimizer_steps = 0;  // successful updates
+  std::int64_t skipped_steps = 0;
+  std::uint64_t seed = 0;
+  double learning_rate = 0;  // of the last step, for the log
+  double lm_loss = 0;        // of the last step, for the log; may be NaN
+  // Anything else that has to be remembered or compared on resume, e.g. sizes and hashes of data files.
+  std::map<std::string, std::string> facts;
+
+  bool operator==(const TrainState&) const = default;
+};
+
+std::string to_json(const TrainState& state);
+// Throws Error(kData) naming `where` and the field.
+TrainState parse_train_state(const std::string& text, const std::string& where);
+
+struct StoredTensor {
+  CanonicalTensor tensor;
+  std::string file;
+  std::int64_t offset = 0;  // of its first byte in the file
+  std::int64_t bytes = 0;
+  std::string hash;         // XXH3-128 of its bytes, 32 hex digits
+};
+
+struct StoredFile {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::int64_t hashed_bytes = 0;  // how many from its start `hash` covers: all, or a tensor file's header
+  std::string hash;
+};
+
+struct Manifest {
+  std::int64_t iteration = 0;
+  std::vector<StoredTensor> tensors;  // by file and offset
+  std::vector<StoredFile> files;
+
+  bool has_optimizer() const;
+};
+
+std::string to_json(const Manifest& manifest);
+// Checks the hash, the version and every field. Throws Error(kData) naming `where`.
+Manifest parse_manifest(const std::string& text, const std::string& where);
+
+// Of `folder`: reads and parses. A folder without a manifest is no checkpoint, or one that was never
+// finished: Error(kData).
+Manifest read_manifest(const std::filesystem::path& folder);
+// Checked against the manifest.
+TrainState read_state(const std::filesystem::path& folder, const Manifest& manifest);
+std::string read_config(const std::filesystem::path& folder, const Manifest& manifest);
+
+// Hash over (name, type, shape, hash) of the tensors of one kind, by name: the same for every layout
+// and every division into files.
+std::string hash_of(const Manifest& manifest, TensorKind kind);
+
+// XXH3-128 as 32 hex digits.
+std::string hash_bytes(std::span<const std::byte> bytes);
+
+}  // namespace piton

@@ -1,0 +1,101 @@
+// Who holds which part of which canonical tensor, and who writes it.
+//
+// A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), and of a region perhaps
+// only a run of its elements (a shard of optimiser state). Within a region elements are counted row by
+// row; in the canonical tensor a region of all columns is one stretch of bytes, one of some columns a
+// stretch a row:
+//
+//   canonical [4, 6], region start [1, 2], extent [2, 3]     . . . . . .
+//                                                            . . 0 1 2 .
+//                                                            . . 3 4 5 .
+//                                                            . . . . . .
+//
+// Several ranks may hold the same elements (data-parallel copies, replicated and tied parameters);
+// each is written by one of them, so that the bytes are spread evenly.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "ops/parameter.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace piton {
+
+enum class TensorKind : std::uint8_t { kWeight, kOptimizer };
+
+// A tensor of the checkpoint, as every rank knows it.
+struct CanonicalTensor {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape shape;
+  TensorKind kind = TensorKind::kWeight;
+};
+
+// Elements [begin, end) of a region, held by this rank.
+struct Holding {
+  CanonicalTensor tensor;
+  Shape start;
+  Shape extent;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  // Where element `begin` lies: source `source` of the caller's, element `source_offset` in it.
+  std::size_t source = 0;
+  std::int64_t source_offset = 0;
+};
+
+// The pieces of elements [begin, begin + size) of the parameter's local tensor. Source offsets count
+// from `begin`; tensors are named `prefix` + canonical name, of type `dtype`. No prefix: weights.
+std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin, std::int64_t size,
+                                 const std::string& prefix, DType dtype, std::size_t source);
+
+// Calls f(offset in the canonical tensor, offset in the region, count), in elements, for each stretch
+// of elements [begin, end) of the region.
+template <typename F>
+void for_each_stretch(const Shape& global, const Shape& start, const Shape& extent, std::int64_t begin,
+                      std::int64_t end, F&& f) {
+  std::int64_t inner = 1;  // dims from the third on are never split
+  for (int dim = 2; dim < global.ndim(); ++dim) inner *= global[dim];
+  const std::int64_t global_row = global.ndim() > 1 ? global[1] * inner : 1;
+  const std::int64_t row = extent.ndim() > 1 ? extent[1] * inner : 1;
+  const std::int64_t first_column = start.ndim() > 1 ? start[1] * inner : 0;
+  if (begin >= end) return;
+  if (row == global_row) {
+    f(start[0] * global_row + begin, begin, end - begin);
+    return;
+  }
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t line = at / row;
+    const std::int64_t column = at % row;
+    const std::int64_t count = std::min(row - column, end - at);
+    f((start[0] + line) * global_row + first_column + column, at, count);
+    at += count;
+  }
+}
+
+struct WriteJob {
+  std::size_t holding = 0;  // of this rank
+  std::int64_t begin = 0;   // elements of its region
+  std::int64_t end = 0;
+};
+
+struct WritePlan {
+  std::vector<CanonicalTensor> tensors;  // of all ranks, by name; the same on every rank
+  std::vector<WriteJob> jobs;            // of this rank, in the order of its holdings
+};
+
+// Collective. Asserts that the ranks agree about every tensor and that together they hold all of it.
+WritePlan plan_writes(const std::vector<Holding>& holdings, Communicator& ranks);
+
+// Collective: what all ranks hold, by name.
+std::vector<CanonicalTensor> all_tensors(const std::vector<Holding>& holdings, Communicator& ranks);
+
+// For each of `sizes` the one of `workers` that takes it: largest first, always the least loaded one.
+std::vector<int> spread(const std::vector<std::int64_t>& sizes, int workers);
+
+}  // namespace piton

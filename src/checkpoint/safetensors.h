@@ -1,0 +1,116 @@
+// Tensors in a file, in the Hugging Face safetensors format.
+//
+//   bytes        content
+//   0..7         u64  N, length of the header, little-endian; at most 100 MB
+//   8..8+N-1     JSON object, begins with '{', may end with spaces:
+//                  "NAME": {"dtype": "F32", "shape": [4, 1024], "data_offsets": [BEGIN, END]}
+//                  "__metadata__": {"key": "text", ...}                           optional
+//   8+N..        the tensors' bytes, row-major, little-endian; offsets count from here
+//
+// Files come from anywhere, so nothing of one is trusted: a header that is too long, is not JSON, names
+// a key twice, has unknown fields, types or negative numbers; a shape whose product overflows; offsets
+// that are out of order, out of the file, or not the size of the tensor; holes and overlaps; bytes
+// after the last tensor: each is Error(kData) that names the file and the tensor. Reading takes
+// memory in proportion to the header only; tensors are mapped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files.h"
+#include "tensor/tensor.h"
+
+namespace piton {
+
+struct SafetensorsEntry {
+  std::string name;
+  std::string dtype;                // as the format spells it: "F32", "BF16", "I64", "F8_E4M3", ...
+  std::vector<std::int64_t> shape;  // any number of dims; none for a single number
+  std::int64_t begin = 0;           // bytes from the start of the data
+  std::int64_t end = 0;
+
+  std::int64_t bytes() const { return end - begin; }
+};
+
+// "F32" for kF32, and back; nullopt where Piton has no such type (the format has more).
+std::string_view safetensors_name(DType dtype);
+std::optional<DType> dtype_of_safetensors(std::string_view name);
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  // in the order of their bytes
+  std::map<std::string, std::string> metadata;
+  std::int64_t data_begin = 0;  // of the data in the file
+};
+
+// Checks and reads the header of a file of which `bytes` is all. `where` names the file in messages.
+SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std::string& where);
+
+// The first bytes of a file with these tensors, everything before the data. Offsets are assigned to
+// `entries`, which must stand in the order wanted. Spaces pad it to a multiple of 64 bytes, so that
+// tensors lie as they are aligned within the data.
+std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
+                                    const std::map<std::string, std::string>& metadata);
+
+// Wide types first, then by name: every tensor is aligned to its type.
+void sort_for_alignment(std::vector<SafetensorsEntry>& entries);
+
+// A mapped file.
+class SafetensorsFile {
+ public:
+  // Throws Error(kData) as said above.
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return file_.path(); }
+  const SafetensorsHeader& header() const { return header_; }
+  const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
+  const SafetensorsEntry* find(const std::string& name) const;
+
+  std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
+  // The whole header, length included.
+  std::span<const std::byte> header_bytes() const;
+
+  // A copy in host memory. Throws Error(kData) if there is no such tensor, or if its type or number
+  // of dims is none of Piton's.
+  Tensor tensor(const std::string& name) const;
+
+ private:
+  MappedFile file_;
+  SafetensorsHeader header_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+// Writes a file tensor by tensor; it appears under its name at commit().
+class SafetensorsWriter {
+ public:
+  // The order of `entries` is kept; begin and end need not be set. Metadata: {"format", "pt"} is what
+  // readers of the ecosystem look for.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
+                    const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+
+  // The next bytes of the data, in the order of the entries; parts of a tensor are fine.
+  void append(std::span<const std::byte> bytes);
+
+  // Asserts that every byte was given.
+  void commit();
+
+ private:
+  AtomicFile file_;
+  std::vector<SafetensorsEntry> entries_;
+  std::int64_t expected_bytes_ = 0;
+};
+
+// Whole host tensors, contiguous, in one call; sorted for alignment.
+void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+}  // namespace piton

@@ -1,0 +1,364 @@
+// One function a phase of a save; between phases all ranks wait for each other.
+#include <algorithm>
+#include <map>
+#include <system_error>
+
+#include "base/files.h"
+#include "base/hash.h"
+#include "checkpoint/collective.h"
+#include "checkpoint/store.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUnfinished = ".tmp";
+constexpr const char* kReplaced = ".replaced";
+
+// Text files, headers, folders and a manifest, none of which is known before: small beside the weights.
+constexpr std::int64_t kSpareBytes = std::int64_t{1} << 20;
+
+struct TensorFile {
+  std::string name;
+  std::string header;
+  std::int64_t bytes = 0;
+};
+
+// Where everything will lie: the same on every rank.
+struct FilePlan {
+  std::vector<TensorFile> files;
+  std::vector<StoredTensor> tensors;          // hashes still empty
+  std::map<std::string, std::size_t> index;   // of a tensor, by name
+};
+
+void add_files(FilePlan& plan, const std::vector<CanonicalTensor>& tensors,
+               const std::string& stem, std::int64_t file_bytes) {
+  std::vector<SafetensorsEntry> entries;
+  std::map<std::string, CanonicalTensor> by_name;
+  for (const CanonicalTensor& tensor : tensors) {
+    const auto sizes = tensor.shape.sizes();
+    entries.push_back({.name = tensor.name,
+                       .dtype = std::string(safetensors_name(tensor.dtype)),
+                       .shape = {sizes.begin(), sizes.end()}});
+    by_name[tensor.name] = tensor;
+  }
+  sort_for_alignment(entries);
+  const auto bytes_of_entry = [&](const SafetensorsEntry& entry) {
+    const CanonicalTensor& tensor = by_name.at(entry.name);
+    return tensor.shape.elements() * size_bytes(tensor.dtype);
+  };
+  int number = 0;
+  for (std::size_t first = 0; first < entries.size();) {
+    std::size_t last = first;
+    std::int64_t bytes = 0;
+    while (last < entries.size() &&
+           (last == first || bytes + bytes_of_entry(entries[last]) <= file_bytes)) {
+      bytes += bytes_of_entry(entries[last]);
+      ++last;
+    }
+    std::vector<SafetensorsEntry> part(entries.begin() + static_cast<std::ptrdiff_t>(first),
+                                       entries.begin() + static_cast<std::ptrdiff_t>(last));
+    TensorFile file;
+    file.name = fmt::format("{}-{:05}.safetensors", stem, ++number);
+    file.header = make_safetensors_header(part, {{"format", "pt"}});
+    file.bytes = static_cast<std::int64_t>(file.header.size()) + bytes;
+    for (const SafetensorsEntry& entry : part) {
+      plan.index[entry.name] = plan.tensors.size();
+      plan.tensors.push_back({.tensor = by_name.at(entry.name),
+                              .file = file.name,
+                              .offset = static_cast<std::int64_t>(file.header.size()) + entry.begin,
+                              .bytes = entry.bytes(),
+                              .hash = {}});
+    }
+    plan.files.push_back(std::move(file));
+    first = last;
+  }
+}
+
+// What crashed saves left: unfinished folders, and one that a save was about to replace.
+void remove_leftovers(const fs::path& dir, const Disk& disk) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) found.push_back(entry.path());
+  for (const fs::path& path : found) {
+    const std::string stem = path.stem().string();
+    if (!iteration_of(stem)) continue;
+    if (path.extension() == kReplaced && !fs::exists(dir / stem)) {
+      disk.rename(path, dir / stem);
+    } else if (path.extension() == kUnfinished || path.extension() == kReplaced) {
+      disk.remove_tree(path);
+    }
+  }
+}
+
+void check_space(const fs::path& dir, const FilePlan& plan) {
+  std::int64_t needed = kSpareBytes;
+  for (const TensorFile& file : plan.files) needed += file.bytes;
+  const std::int64_t free = Disk::free_bytes(dir);
+  if (free < needed) {
+    throw Error(Fault::kData,
+                "checkpoint: {}: not enough disk space: got {:.3f} GB, wanted {:.3f} GB; free some, save "
+                "elsewhere, or keep fewer checkpoints",
+                dir.string(), static_cast<double>(free) * 1e-9, static_cast<double>(needed) * 1e-9);
+  }
+}
+
+void create_files(const fs::path& folder, const FilePlan& plan, const Disk& disk) {
+  disk.remove_tree(folder);
+  disk.make_folder(folder);
+  for (const TensorFile& file : plan.files) {
+    disk.create(folder / file.name, file.bytes);
+    DiskFile out(disk, folder / file.name);
+    out.write_at(0, std::as_bytes(std::span(file.header)));
+    out.sync();
+  }
+}
+
+// The files that this rank writes into, opened at the first write.
+class OpenFiles {
+ public:
+  OpenFiles(const fs::path& folder, const Disk& disk) : folder_(folder), disk_(disk) {}
+
+  DiskFile& get(const std::string& name) {
+    const auto found = files_.find(name);
+    if (found != files_.end()) return found->second;
+    return files_.emplace(name, DiskFile(disk_, folder_ / name)).first->second;
+  }
+  void sync() {
+    for (auto& [name, file] : files_) file.sync();
+  }
+
+ private:
+  fs::path folder_;
+  const Disk& disk_;
+  std::map<std::string, DiskFile> files_;
+};
+
+// Writes one job; `data` is the first element of the holding.
+void write_job(const WriteJob& job, const Holding& holding, const std::byte* data, const FilePlan& plan,
+               OpenFiles& files) {
+  const StoredTensor& stored = plan.tensors[plan.index.at(holding.tensor.name)];
+  const std::int64_t width = size_bytes(holding.tensor.dtype);
+  DiskFile& file = files.get(stored.file);
+  for_each_stretch(holding.tensor.shape, holding.start, holding.extent, job.begin, job.end,
+                   [&](std::int64_t at, std::int64_t element, std::int64_t count) {
+                     file.write_at(stored.offset + at * width,
+                                   {data + (element - holding.begin) * width,
+                                    static_cast<std::size_t>(count * width)});
+                   });
+}
+
+// Where the sources of holdings stand in one list: first parameters, then three tensors a span.
+struct Sources {
+  std::vector<Parameter*> parameters;
+  std::vector<Tensor> state;
+};
+
+std::vector<Holding> collect(const StoredModel& model, Sources& sources) {
+  std::vector<Holding> holdings;
+  const auto add = [&](std::vector<Holding> more) {
+    holdings.insert(holdings.end(), more.begin(), more.end());
+  };
+  sources.parameters = model.parameters;
+  for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+    const Parameter& parameter = *model.parameters[i];
+    add(holdings_of(parameter, 0, parameter.elements(), "", parameter.dtype, i));
+  }
+  if (model.optimizer == nullptr) return holdings;
+  const auto add_state = [&](const AdamwState& state, const char* prefix, const Tensor& tensor) {
+    add(holdings_of(*state.parameter, state.offset, state.size(), prefix, DType::kF32,
+                    sources.parameters.size() + sources.state.size()));
+    sources.state.push_back(tensor);
+  };
+  for (const AdamwState& state : model.optimizer->state()) {
+    if (!state.main_is_value) add_state(state, kMainPrefix, state.main);
+    add_state(state, kFirstPrefix, state.first);
+    add_state(state, kSecondPrefix, state.second);
+  }
+  return holdings;
+}
+
+void write_tensors(const fs::path& folder, const StoredModel& model, const StoreContext& context,
+                   const Sources& sources, const std::vector<Holding>& holdings, const WritePlan& writes,
+                   const FilePlan& plan, const Disk& disk, FirstFault& fault) {
+  OpenFiles files(folder, disk);
+  std::size_t next = 0;
+  const auto write_source = [&](std::size_t source, const Tensor& tensor) {
+    fault.run([&] {
+      std::optional<HostBytes> bytes;  // of a source that this rank has to write
+      while (next < writes.jobs.size() && holdings[writes.jobs[next].holding].source == source) {
+        const WriteJob& job = writes.jobs[next++];
+        const Holding& holding = holdings[job.holding];
+        if (!bytes) bytes.emplace(tensor.flatten(), context.device, context.stream);
+        write_job(job, holding,
+                  bytes->data() + holding.source_offset * size_bytes(holding.tensor.dtype), plan, files);
+      }
+    });
+  };
+  for (std::size_t i = 0; i < sources.parameters.size(); ++i) {
+    // Gathering a value takes all ranks that share it: those with a fault come too.
+    Parameter& parameter = *sources.parameters[i];
+    write_source(i, model.sharded == nullptr ? parameter.value
+                                             : model.sharded->whole_value(parameter, context.stream));
+  }
+  for (std::size_t i = 0; i < sources.state.size(); ++i) {
+    write_source(sources.parameters.size() + i, sources.state[i]);
+  }
+  fault.run([&] {
+    PITON_ASSERT(next == writes.jobs.size());
+    files.sync();
+  });
+}
+
+// Every tensor hashed by one rank, from what the disk will give back.
+void hash_tensors(const fs::path& folder, FilePlan& plan, Communicator& ranks) {
+  std::vector<std::int64_t> sizes;
+  for (const StoredTensor& one : plan.tensors) sizes.push_back(one.bytes);
+  const std::vector<int> workers = spread(sizes, ranks.size());
+  std::string mine;
+  FirstFault fault;
+  fault.run([&] {
+    std::map<std::string, MappedFile> files;
+    for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+      if (workers[i] != ranks.rank()) continue;
+      const StoredTensor& one = plan.tensors[i];
+      const auto file = files.try_emplace(one.file, folder / one.file).first;
+      mine += hash_bytes(file->second.bytes().subspan(static_cast<std::size_t>(one.offset),
+                                                      static_cast<std::size_t>(one.bytes)));
+    }
+  });
+  agree(ranks, fault);
+  const std::vector<std::string> all = ranks.gather_bytes(mine);
+  std::vector<std::size_t> at(all.size(), 0);
+  for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
+    std::size_t& position = at[workers[i]];
+    plan.tensors[i].hash = all[workers[i]].substr(position, 32);
+    position += 32;
+  }
+}
+
+void write_texts(const fs::path& folder, const FilePlan& plan, const TrainState& state,
+                 const std::string& config, const Disk& disk) {
+  Manifest manifest;
+  manifest.iteration = state.iteration;
+  manifest.tensors = plan.tensors;
+  for (const TensorFile& file : plan.files) {
+    manifest.files.push_back({file.name, file.bytes, static_cast<std::int64_t>(file.header.size()),
+                              hash_bytes(std::as_bytes(std::span(file.header)))});
+  }
+  const auto write = [&](const char* name, const std::string& text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    disk.write_file(folder / name, bytes);
+    manifest.files.push_back({name, static_cast<std::int64_t>(text.size()),
+                              static_cast<std::int64_t>(text.size()), hash_bytes(bytes)});
+  };
+  write(kStateName, to_json(state));
+  write(kConfigName, config);
+  const std::string text = to_json(manifest);
+  disk.write_file(folder / kManifestName, std::as_bytes(std::span(text)));
+  disk.sync_folder(folder);
+}
+
+// Gives the finished folder its name, then points the tracker at it.
+void publish(const fs::path& dir, const fs::path& unfinished, const fs::path& folder,
+             std::int64_t iteration, const Disk& disk) {
+  if (!fs::exists(folder)) {
+    disk.rename(unfinished, folder);
+  } else if (!disk.exchange(unfinished, folder)) {
+    // Between these two renames a load finds the old one under its .replaced name.
+    fs::path aside = folder;
+    aside += kReplaced;
+    disk.remove_tree(aside);
+    disk.rename(folder, aside);
+    disk.rename(unfinished, folder);
+  }
+  disk.sync_folder(dir);
+  const std::string text = fmt::format("{}\n", iteration);
+  const fs::path draft = dir / (std::string(kTrackerName) + kUnfinished);
+  disk.write_file(draft, std::as_bytes(std::span(text)));
+  disk.rename(draft, dir / kTrackerName);
+  disk.sync_folder(dir);
+}
+
+void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& disk) {
+  std::vector<std::int64_t> iterations;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
+    const std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
+    if (iteration && *iteration < newest) iterations.push_back(*iteration);
+  }
+  std::sort(iterations.rbegin(), iterations.rend());
+  for (std::size_t i = static_cast<std::size_t>(keep) - 1; i < iterations.size(); ++i) {
+    // Renamed first: half a checkpoint must not look like a whole one.
+    const fs::path folder = dir / iteration_folder(iterations[i]);
+    fs::path doomed = folder;
+    doomed += kUnfinished;
+    disk.rename(folder, doomed);
+    disk.remove_tree(doomed);
+  }
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const StoreContext& context,
+                         TrainState state, const std::string& config, const SaveOptions& options) {
+  PITON_ASSERT(state.iteration >= 0 && options.keep >= 0 && options.file_bytes > 0);
+  Communicator& ranks = context.mesh.group(kEveryAxis);
+  const Disk disk(options.hook);
+  if (model.optimizer != nullptr) {
+    state.optimizer_steps = model.optimizer->steps();
+    state.skipped_steps = model.optimizer->skipped();
+  }
+  Sources sources;
+  const std::vector<Holding> holdings = collect(model, sources);
+  const WritePlan writes = plan_writes(holdings, ranks);
+
+  FilePlan plan;
+  std::vector<CanonicalTensor> weights, moments;
+  for (const CanonicalTensor& tensor : writes.tensors) {
+    (tensor.kind == TensorKind::kWeight ? weights : moments).push_back(tensor);
+  }
+  add_files(plan, weights, "model", options.file_bytes);
+  add_files(plan, moments, "optimizer", options.file_bytes);
+
+  const fs::path folder = dir / iteration_folder(state.iteration);
+  fs::path unfinished = folder;
+  unfinished += kUnfinished;
+  bool laid_out = false;
+  try {
+    phase(ranks, 0, [&] {
+      if (!fs::exists(dir)) {
+        disk.make_folder(dir);
+        disk.sync_folder(dir.has_parent_path() ? dir.parent_path() : ".");
+      }
+      remove_leftovers(dir, disk);
+      check_space(dir, plan);
+      laid_out = true;
+      create_files(unfinished, plan, disk);
+    });
+    FirstFault fault;
+    write_tensors(unfinished, model, context, sources, holdings, writes, plan, disk, fault);
+    agree(ranks, fault);
+    hash_tensors(unfinished, plan, ranks);
+    phase(ranks, 0, [&] {
+      write_texts(unfinished, plan, state, config, disk);
+      publish(dir, unfinished, folder, state.iteration, disk);
+    });
+  } catch (const Error&) {
+    // The space goes back at once; should this fail too, the next save tries again.
+    std::error_code ignored;
+    if (laid_out) fs::remove_all(unfinished, ignored);
+    throw;
+  }
+  // The new checkpoint stands: what it replaced, and what is too old, may go.
+  phase(ranks, 0, [&] {
+    disk.remove_tree(unfinished);
+    fs::path aside = folder;
+    aside += kReplaced;
+    disk.remove_tree(aside);
+    if (options.keep > 0) remove_old(dir, state.iteration, options.keep, disk);
+  });
+  return folder;
+}
+
+}  // namespace piton

@@ -1,0 +1,121 @@
+// piton generate: continues a prompt.
+#include <nlohmann/json.hpp>
+
+#include "api/model.h"
+#include "base/files.h"
+#include "cli/command.h"
+#include "cli/launch.h"
+
+namespace piton::cli {
+namespace {
+
+struct GenerateOptions {
+  std::string load;
+  std::string prompt;
+  std::string prompt_ids_text;
+  std::string prompt_file;
+  bool stream = false;
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"load", "run or checkpoint of the model", {.placeholder = "DIR"}}, load);
+    v(Option{"prompt", "text to continue", {.placeholder = "TEXT"}}, prompt);
+    v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}}, prompt_ids_text);
+    v(Option{"prompt-file", "file whose text is continued", {.placeholder = "FILE"}}, prompt_file);
+    v(Option{"stream", "print each piece of text as it is made"}, stream);
+    v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
+  }
+};
+
+std::vector<std::int32_t> parse_ids(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, comma - at);
+    std::size_t used = 0;
+    long id = -1;
+    try {
+      id = std::stol(word, &used);
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (used == 0 || used != word.size() || id < 0 || id > INT32_MAX) {
+      throw Error(Fault::kUsage, "--prompt-ids: got \"{}\", wanted ids separated by commas", word);
+    }
+    ids.push_back(static_cast<std::int32_t>(id));
+    at = comma + 1;
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> prompt_of(const GenerateOptions& options, const Model& model) {
+  const int given = static_cast<int>(!options.prompt.empty()) + static_cast<int>(!options.prompt_ids_text.empty()) +
+                    static_cast<int>(!options.prompt_file.empty());
+  if (given != 1) throw Error(Fault::kUsage, "--prompt, --prompt-ids, --prompt-file: got {} of them, wanted exactly one", given);
+  if (!options.prompt_ids_text.empty()) return parse_ids(options.prompt_ids_text);
+  const std::string text = options.prompt.empty() ? read_text_file(options.prompt_file) : options.prompt;
+  return model.require_tokenizer().encode(text, {.add_special_tokens = true});
+}
+
+}  // namespace
+
+int run_generate(Invocation& invocation) {
+  GeneralOptions general;
+  GenerateOptions options;
+  SamplingOptions sampling;
+  TokenizerOptions tokenizer;
+  OptionSet set;
+  set.add("Generation", options);
+  set.add("Sampling", sampling);
+  set.add("Tokenizer", tokenizer);
+  refuse_more_arguments(invocation.parse(set, general));
+  if (options.load.empty()) throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
+  Engine engine(engine_options(general), invocation.log);
+  const auto model = Model::load(engine.machine(), options.load, tokenizer);
+  const std::vector<std::int32_t> prompt = prompt_of(options, *model);
+
+  const Tokenizer* words = model->tokenizer();
+  std::optional<StreamDecoder> decoder;
+  if (words != nullptr) decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
+  const bool prints = options.stream && !options.json && words != nullptr;
+  const auto show = [](const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  std::string text;
+  const std::vector<GeneratedToken> tokens = model->generate(prompt, sampling, [&](const GeneratedToken& token) {
+    if (decoder) {
+      const std::string piece = decoder->push(token.id);
+      if (prints) show(piece);
+      text += piece;
+    }
+    return true;
+  });
+  if (decoder) {
+    const std::string rest = decoder->finish();
+    if (prints) show(rest);
+    text += rest;
+  }
+  if (options.json) {
+    nlohmann::ordered_json out;
+    out["text"] = text;
+    out["prompt_ids"] = prompt;
+    for (const GeneratedToken& token : tokens) {
+      out["ids"].push_back(token.id);
+      out["log_probabilities"].push_back(token.log_probability);
+    }
+    const std::string line = out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    show(line);
+  } else if (words != nullptr) {
+    show(prints ? "\n" : text + "\n");
+  } else {
+    std::string line;
+    for (const GeneratedToken& token : tokens) line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
+    show(line + "\n");
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,82 @@
+// The entry: finds the command, runs it, and reports what it throws. The only `catch`.
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <new>
+
+#include "base/error.h"
+#include "cli/build_info.h"
+#include "cli/command.h"
+
+namespace piton::cli {
+namespace {
+
+void print_version() {
+  const BuildInfo info = build_info();
+  const std::string text = fmt::format("piton {}\ncommit: {}\nback ends: {}\nbuild: {}\n",
+                                       info.version, info.commit, info.back_ends, info.build);
+  std::fputs(text.c_str(), stdout);
+}
+
+int dispatch(const std::string& name, std::vector<std::string> words, Terminal& terminal) {
+  if (name == "--version") {
+    print_version();
+    return 0;
+  }
+  if (name.empty() || name == "--help" || name == "-h") {
+    std::fputs(overview().c_str(), name.empty() ? stderr : stdout);
+    return name.empty() ? static_cast<int>(Fault::kUsage) : 0;
+  }
+  const Command& command = find_command(name);
+  Invocation invocation{command, std::move(words), terminal};
+  return command.run(invocation);
+}
+
+// Results that did not reach their reader (a full disk behind >) are a failure.
+void flush_results() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw Error(Fault::kData, "standard output: cannot write: {}", system_message(errno));
+  }
+}
+
+int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
+  terminal.finish();
+  std::fflush(stdout);
+  const std::string line = fmt::format("piton{}{}: {}\n", name.empty() ? "" : " ", name, message);
+  std::fputs(line.c_str(), stderr);
+  return code;
+}
+
+int run(int count, char** arguments) {
+  const std::vector<std::string> all(arguments, arguments + count);
+  const std::string name = count > 1 ? all[1] : "";
+  Terminal terminal;
+  try {
+    try {
+      const int code = dispatch(name, {all.begin() + std::min(count, 2), all.end()}, terminal);
+      flush_results();
+      return code;
+    } catch (const HelpShown&) {
+      flush_results();
+      return 0;
+    }
+  } catch (const Error& error) {
+    return report(terminal, name, error.what(), static_cast<int>(error.fault()));
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(terminal, name,
+                  fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                  static_cast<int>(Fault::kData));
+  } catch (const std::bad_alloc&) {
+    return report(terminal, name, "out of memory; a smaller batch or more memory would do",
+                  static_cast<int>(Fault::kMemory));
+  } catch (const std::exception& error) {
+    return report(terminal, name,
+                  fmt::format("internal error: {}; please report this", error.what()), 1);
+  }
+}
+
+}  // namespace
+}  // namespace piton::cli
+
+int main(int count, char** arguments) { return piton::cli::run(count, arguments); }

@@ -1,0 +1,22 @@
+// piton pretrain: trains a model from a recipe and flags.
+#include "train/pretrain.h"
+
+#include "cli/command.h"
+#include "cli/launch.h"
+
+namespace piton::cli {
+
+int run_pretrain(Invocation& invocation) {
+  GeneralOptions general;
+  PretrainOptions options;
+  OptionSet set;
+  options.add_to(set);
+  refuse_more_arguments(invocation.parse(set, general, true));
+  Engine engine(engine_options(general), invocation.log);
+  const StopSignals signals;
+  const PretrainResult result = pretrain(engine.machine(), options, set, [&] { return signals.requested(); },
+                                         invocation.progress);
+  return result.stopped_by_signal ? static_cast<int>(Fault::kSaved) : 0;
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,79 @@
+// Where one process sits in the grid of all processes.
+//
+// An AXIS is a direction of this grid; a DIM is a dimension of a tensor. The two words are never
+// exchanged. Tensor is the fastest axis, so that its ranks, which talk most, share a host; then
+// context, expert, data, pipeline:
+//
+//   rank = tensor + T * (context + C * (expert + E * (data + D * pipeline)))
+//
+// With T = 2, D = 2, P = 2:    rank  0 1 2 3 4 5 6 7
+//                            tensor  0 1 0 1 0 1 0 1
+//                              data  0 0 1 1 0 0 1 1
+//                          pipeline  0 0 0 0 1 1 1 1
+//
+// A group is named by a set of axes: the ranks that differ from this one only along them. Size 1 is
+// legal everywhere.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace piton {
+
+enum class Axis : std::uint8_t { kTensor, kContext, kExpert, kData, kPipeline };
+inline constexpr int kAxes = 5;
+
+std::string_view name(Axis axis);
+
+using AxisSet = std::uint8_t;  // bits 1 << axis
+constexpr AxisSet axes(Axis axis) { return static_cast<AxisSet>(1U << static_cast<int>(axis)); }
+template <typename... More>
+constexpr AxisSet axes(Axis first, More... more) {
+  return static_cast<AxisSet>(axes(first) | axes(more...));
+}
+
+struct MeshSizes {
+  std::array<int, kAxes> size{1, 1, 1, 1, 1};
+  int& operator[](Axis axis) { return size[static_cast<int>(axis)]; }
+  int operator[](Axis axis) const { return size[static_cast<int>(axis)]; }
+  int ranks() const;
+};
+
+class Mesh {
+ public:
+  // Throws Error(kUsage) if `sizes` does not have world.size() ranks, saying what would.
+  Mesh(World& world, MeshSizes sizes);
+
+  int size(Axis axis) const { return sizes_[axis]; }
+  int coordinate(Axis axis) const { return coordinates_[static_cast<int>(axis)]; }
+  int rank_at(const std::array<int, kAxes>& coordinates) const;
+  const MeshSizes& sizes() const { return sizes_; }
+  World& world() const { return *world_; }
+
+  // The group along `set` through this rank; made on first use, which is collective over the group
+  // (every rank asks for its groups in the same order). Members stand in order of world rank.
+  Communicator& group(AxisSet set);
+  Communicator& group(Axis axis) { return group(axes(axis)); }
+
+  // Ranks of the pipeline group through this rank, at `stages` (ascending, containing this stage):
+  // tied embeddings live on two of them. Collective over those ranks.
+  Communicator& stages(const std::vector<int>& stages);
+
+  // World ranks of the group along `set`, ascending.
+  std::vector<int> members(AxisSet set) const;
+
+ private:
+  World* world_;
+  MeshSizes sizes_;
+  std::array<int, kAxes> coordinates_{};
+  std::map<AxisSet, std::unique_ptr<Communicator>> groups_;
+  std::map<std::vector<int>, std::unique_ptr<Communicator>> stage_groups_;
+};
+
+}  // namespace piton

@@ -1,0 +1,57 @@
+// A collective as data, and how one is carried out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/mpi/job.h"
+
+namespace piton {
+
+enum class CollectiveKind : std::uint8_t { kAllReduce, kGather, kScatter, kBroadcast, kBarrier };
+std::string_view name(CollectiveKind kind);
+
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  DType dtype = DType::kU8;
+  Reduction reduction = Reduction::kSum;
+  int root = 0;
+  std::int64_t elements = 0;         // of the whole
+  std::vector<std::int64_t> begins;  // gather, scatter: part m is [begins[m], begins[m + 1])
+  //            source             target
+  // all-reduce the whole          the same
+  // gather     the own part       the whole
+  // scatter    the whole          the own part
+  // broadcast  the whole          the same
+  const std::byte* source = nullptr;
+  std::byte* target = nullptr;
+
+  std::int64_t number = 0;  // of the collectives of its group, from 0
+  std::shared_ptr<Job> job;
+
+  std::int64_t part_elements(int member) const { return begins[member + 1] - begins[member]; }
+  std::int64_t element_bytes() const { return size_bytes(dtype); }
+  std::string text() const;  // "all-reduce number 12 of fp32 [1000]"
+};
+
+// Carries out one collective after the other for one member of a group.
+class CollectiveRunner {
+ public:
+  virtual ~CollectiveRunner() = default;
+  virtual void start(const Collective& collective) = 0;  // the one before has finished
+  virtual bool step() = 0;                               // true if anything moved; never blocks
+  virtual bool finished() const = 0;
+  virtual bool polls() const = 0;
+  // Members that the running collective waits for, in words.
+  virtual std::vector<std::string> missing() const = 0;
+};
+
+// Cuts `elements` into one slice a member; slices begin at multiples of 16 elements, so that no two
+// members write one cache line.
+std::int64_t slice_begin(std::int64_t elements, int members, int member);
+
+}  // namespace piton

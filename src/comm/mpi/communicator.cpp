@@ -1,0 +1,302 @@
+#include "comm/mpi/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/mpi/message_runner.h"
+#include "comm/mpi/mpi_call.h"
+#include "comm/mpi/symmetric.h"
+
+namespace piton {
+
+MpiCommunicator::MpiCommunicator(Engine& engine, Device& device, std::vector<int> world_ranks,
+                                 std::string name, std::uint64_t number,
+                                 std::shared_ptr<TrafficTotal> total)
+    : engine_(&engine),
+      device_(&device),
+      world_ranks_(std::move(world_ranks)),
+      name_(std::move(name)),
+      number_(number),
+      total_(std::move(total)) {
+  const auto own = std::find(world_ranks_.begin(), world_ranks_.end(), engine.world_rank());
+  PITON_ASSERT(own != world_ranks_.end(), "rank {} makes a group without itself",
+               engine.world_rank());
+  rank_ = static_cast<int>(own - world_ranks_.begin());
+  one_host_ = true;
+  for (int world_rank : world_ranks_) {
+    host_ranks_.push_back(engine.board().host_rank(world_rank));
+    one_host_ = one_host_ && host_ranks_.back() >= 0;
+  }
+  engine.call(fmt::format("making group {} of {} ranks", name_, world_ranks_.size()),
+              [this] { create(); });
+}
+
+// On the communication thread.
+void MpiCommunicator::create() {
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  check_mpi(MPI_Group_incl(world, size(), world_ranks_.data(), &group), "MPI_Group_incl");
+  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, group, 0, &comm_), "MPI_Comm_create_group");
+  MPI_Group_free(&group);
+  MPI_Group_free(&world);
+  std::unique_ptr<CollectiveRunner> runner;
+  if (one_host_) {
+    auto shared = std::make_unique<SharedRunner>(comm_, engine_->board(), host_ranks_);
+    shared_ = shared.get();
+    runner = std::move(shared);
+  } else {
+    check_mpi(MPI_Comm_dup(comm_, &mail_comm_), "MPI_Comm_dup");
+    mail_ = std::make_shared<MessageMail>(mail_comm_, engine_->timeout_seconds());
+    engine_->add(mail_);
+    runner = std::make_unique<MessageRunner>(comm_, world_ranks_);
+  }
+  queue_ = std::make_shared<GroupQueue>(name_, std::move(runner), engine_->timeout_seconds());
+  engine_->add(queue_);
+  engine_->at_end([queue = queue_, shared = shared_] {
+    if (shared != nullptr) shared->free();
+  });
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  // The windows stay until the world ends, since giving them back is collective. Work that is still
+  // open is carried on; only an idle group is forgotten.
+  try {
+    engine_->call("leaving group " + name_, [this] {
+      if (!queue_->pending()) engine_->remove(queue_.get());
+      if (mail_ && !mail_->pending()) engine_->remove(mail_.get());
+    });
+  } catch (const Error&) {  // the run has failed; nothing is left to take down in order
+  }
+}
+
+std::byte* MpiCommunicator::address_of(const Tensor& tensor) const {
+  PITON_ASSERT(tensor.contiguous(), "collectives take contiguous tensors, not {}", to_string(tensor));
+  std::byte* address = device_->host_address(tensor);
+  PITON_ASSERT(address != nullptr || tensor.bytes() == 0,
+               "MPI moves memory that the host can touch, not {}", to_string(tensor));
+  return address;
+}
+
+std::vector<std::int64_t> MpiCommunicator::even_parts(std::int64_t elements) const {
+  PITON_ASSERT(elements % size() == 0, "{} elements over {} ranks", elements, size());
+  std::vector<std::int64_t> begins;
+  for (int m = 0; m <= size(); ++m) begins.push_back(elements / size() * m);
+  return begins;
+}
+
+void MpiCommunicator::make_ready(const std::shared_ptr<Job>& job, Stream* after) {
+  if (after == nullptr) {
+    job->make_ready();
+    engine_->wake();
+    return;
+  }
+  after->enqueue([job, engine = engine_] {
+    job->make_ready();
+    engine->wake();
+  });
+}
+
+Event MpiCommunicator::ask(Collective collective, Stream* after) {
+  auto job = std::make_shared<Job>();
+  collective.job = job;
+  queue_->add(std::move(collective));
+  make_ready(job, after);
+  return Event(std::move(job));
+}
+
+void MpiCommunicator::count(std::int64_t TrafficCounts::*kind, std::int64_t bytes, bool collective) {
+  {
+    const std::lock_guard lock(mutex_);
+    traffic_.*kind += bytes;
+    if (collective) ++traffic_.collectives;
+  }
+  const std::lock_guard lock(total_->mutex);
+  total_->counts.*kind += bytes;
+  if (collective) ++total_->counts.collectives;
+}
+
+Event MpiCommunicator::all_reduce(const Tensor& data, Reduction reduction, Stream& after) {
+  PITON_ASSERT(data.dtype() != DType::kI32 && data.dtype() != DType::kU8, "all-reduce of {}",
+               to_string(data));
+  std::byte* address = address_of(data);
+  // Its slices to their owners, then its own sum to the others: together 2 (n-1)/n of all bytes.
+  const std::int64_t own =
+      data.elements() * (rank_ + 1) / size() - data.elements() * rank_ / size();
+  count(&TrafficCounts::all_reduce_bytes,
+        (data.elements() - own + own * (size() - 1)) * size_bytes(data.dtype()), true);
+  return ask({.kind = CollectiveKind::kAllReduce,
+              .dtype = data.dtype(),
+              .reduction = reduction,
+              .elements = data.elements(),
+              .source = address,
+              .target = address},
+             &after);
+}
+
+Event MpiCommunicator::all_gather(const Tensor& out, const Tensor& mine, Stream& after) {
+  PITON_ASSERT(out.dtype() == mine.dtype() && out.elements() == mine.elements() * size(),
+               "all-gather of {} over {} ranks into {}", to_string(mine), size(), to_string(out));
+  count(&TrafficCounts::all_gather_bytes, mine.bytes() * (size() - 1), true);
+  return ask({.kind = CollectiveKind::kGather,
+              .dtype = out.dtype(),
+              .elements = out.elements(),
+              .begins = even_parts(out.elements()),
+              .source = address_of(mine),
+              .target = address_of(out)},
+             &after);
+}
+
+Event MpiCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, Stream& after) {
+  PITON_ASSERT(all.dtype() == mine.dtype() && all.elements() == mine.elements() * size(),
+               "reduce-scatter of {} over {} ranks into {}", to_string(all), size(),
+               to_string(mine));
+  count(&TrafficCounts::reduce_scatter_bytes, all.bytes() - mine.bytes(), true);
+  return ask({.kind = CollectiveKind::kScatter,
+              .dtype = all.dtype(),
+              .elements = all.elements(),
+              .begins = even_parts(all.elements()),
+              .source = address_of(all),
+              .target = address_of(mine)},
+             &after);
+}
+
+Event MpiCommunicator::all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
+                                        Stream& after) {
+  PITON_ASSERT(std::ssize(begins) == size() + 1 && begins[0] == 0 &&
+                   begins[size()] == flat.elements(),
+               "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
+  const std::int64_t own = (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
+  count(&TrafficCounts::all_gather_bytes, own * (size() - 1), true);
+  std::byte* address = address_of(flat);
+  return ask({.kind = CollectiveKind::kGather,
+              .dtype = flat.dtype(),
+              .elements = flat.elements(),
+              .begins = {begins.begin(), begins.end()},
+              .source = address + begins[rank_] * size_bytes(flat.dtype()),
+              .target = address},
+             &after);
+}
+
+Event MpiCommunicator::reduce_scatter_parts(const Tensor& flat,
+                                            std::span<const std::int64_t> begins, Stream& after) {
+  PITON_ASSERT(std::ssize(begins) == size() + 1 && begins[0] == 0 &&
+                   begins[size()] == flat.elements(),
+               "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
+  const std::int64_t own = (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
+  count(&TrafficCounts::reduce_scatter_bytes, flat.bytes() - own, true);
+  std::byte* address = address_of(flat);
+  return ask({.kind = CollectiveKind::kScatter,
+              .dtype = flat.dtype(),
+              .elements = flat.elements(),
+              .begins = {begins.begin(), begins.end()},
+              .source = address,
+              .target = address + begins[rank_] * size_bytes(flat.dtype())},
+             &after);
+}
+
+Event MpiCommunicator::broadcast(const Tensor& data, int root, Stream& after) {
+  PITON_ASSERT(root >= 0 && root < size(), "root {} of {}", root, size());
+  count(&TrafficCounts::broadcast_bytes, root == rank_ ? data.bytes() * (size() - 1) : 0, true);
+  std::byte* address = address_of(data);
+  return ask({.kind = CollectiveKind::kBroadcast,
+              .dtype = data.dtype(),
+              .root = root,
+              .elements = data.elements(),
+              .source = address,
+              .target = address},
+             &after);
+}
+
+Event MpiCommunicator::post(bool send, const Tensor& data, int member, int tag, Stream& after) {
+  PITON_ASSERT(member >= 0 && member < size() && tag >= 0, "member {} of {}, tag {}", member, size(),
+               tag);
+  auto job = std::make_shared<Job>();
+  Mail mail{.send = send,
+            .peer = one_host_ ? host_ranks_[member] : member,
+            .group = number_,
+            .tag = tag,
+            .data = address_of(data),
+            .bytes = data.bytes(),
+            .text = fmt::format("group {}: {} rank {} of {} bytes, tag {}", name_,
+                                send ? "send to" : "receive from", world_ranks_[member],
+                                data.bytes(), tag),
+            .job = job};
+  if (one_host_) {
+    engine_->host_mail().add(std::move(mail));
+  } else {
+    mail_->add(std::move(mail));
+  }
+  make_ready(job, &after);
+  return Event(std::move(job));
+}
+
+Event MpiCommunicator::send(const Tensor& data, int member, int tag, Stream& after) {
+  count(&TrafficCounts::point_to_point_bytes, member == rank_ ? 0 : data.bytes(), false);
+  return post(true, data, member, tag, after);
+}
+
+Event MpiCommunicator::receive(const Tensor& data, int member, int tag, Stream& after) {
+  return post(false, data, member, tag, after);
+}
+
+void MpiCommunicator::gather_host(std::byte* whole, std::vector<std::int64_t> begins) {
+  const std::int64_t own = begins[rank_];
+  ask({.kind = CollectiveKind::kGather,
+       .dtype = DType::kU8,
+       .elements = begins.back(),
+       .begins = std::move(begins),
+       .source = whole + own,
+       .target = whole},
+      nullptr)
+      .wait();
+}
+
+std::vector<std::string> MpiCommunicator::gather_bytes(const std::string& mine) {
+  std::vector<std::int64_t> sizes(size());
+  sizes[rank_] = std::ssize(mine);
+  gather_host(reinterpret_cast<std::byte*>(sizes.data()),
+              even_parts(size() * static_cast<std::int64_t>(sizeof(std::int64_t))));
+  std::vector<std::int64_t> begins{0};
+  for (std::int64_t bytes : sizes) begins.push_back(begins.back() + bytes);
+  std::string all(begins.back(), '\0');
+  std::copy(mine.begin(), mine.end(), all.begin() + begins[rank_]);
+  gather_host(reinterpret_cast<std::byte*>(all.data()), begins);
+  std::vector<std::string> result;
+  for (int m = 0; m < size(); ++m) result.push_back(all.substr(begins[m], sizes[m]));
+  return result;
+}
+
+void MpiCommunicator::barrier() { ask({.kind = CollectiveKind::kBarrier}, nullptr).wait(); }
+
+std::unique_ptr<SymmetricMemory> MpiCommunicator::allocate_symmetric(std::int64_t bytes) {
+  if (!one_host_) return std::make_unique<PrivateSymmetricMemory>(*device_, rank_, bytes);
+  std::shared_ptr<SharedWindow> window;
+  engine_->call(fmt::format("allocating {} bytes of symmetric memory in group {}", bytes, name_), [&] {
+    window = std::make_shared<SharedWindow>(comm_, WindowSymmetricMemory::segment_bytes(bytes));
+    WindowSymmetricMemory::make_counters(window->segment(rank_), bytes);
+    check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
+    shared_->add_symmetric(window);
+    engine_->at_end([window] { window->free(); });
+  });
+  // The pages go back at once, the window when the world ends. By then the group may be gone, so the
+  // queue keeps its runner alive.
+  auto on_drop = [engine = engine_, queue = queue_, shared = shared_, window, rank = rank_] {
+    try {
+      engine->call("releasing symmetric memory", [&] {
+        shared->remove_symmetric(window.get());
+        window->drop_pages(rank);
+      });
+    } catch (const Error&) {  // the run has failed
+    }
+  };
+  return std::make_unique<WindowSymmetricMemory>(*engine_, window, host_ranks_, rank_, bytes,
+                                                 device_->place(), name_, std::move(on_drop));
+}
+
+TrafficCounts MpiCommunicator::traffic() const {
+  const std::lock_guard lock(mutex_);
+  return traffic_;
+}
+
+}  // namespace piton

@@ -1,0 +1,76 @@
+// A group of ranks of the MPI world.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mpi/engine.h"
+#include "comm/mpi/group_queue.h"
+#include "comm/mpi/mail.h"
+#include "comm/mpi/shared_runner.h"
+
+namespace piton {
+
+// What all groups of a rank have sent; outlives them.
+struct TrafficTotal {
+  std::mutex mutex;
+  TrafficCounts counts;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  // Collective over `world_ranks`. `number`: the same on all of them, of no other group of theirs.
+  MpiCommunicator(Engine& engine, Device& device, std::vector<int> world_ranks, std::string name,
+                  std::uint64_t number, std::shared_ptr<TrafficTotal> total);
+  ~MpiCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(world_ranks_.size()); }
+  std::string name() const override { return name_; }
+
+  Event all_reduce(const Tensor& data, Reduction reduction, Stream& after) override;
+  Event all_gather(const Tensor& out, const Tensor& mine, Stream& after) override;
+  Event reduce_scatter(const Tensor& mine, const Tensor& all, Stream& after) override;
+  Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
+                         Stream& after) override;
+  Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins,
+                             Stream& after) override;
+  Event broadcast(const Tensor& data, int root, Stream& after) override;
+  Event send(const Tensor& data, int member, int tag, Stream& after) override;
+  Event receive(const Tensor& data, int member, int tag, Stream& after) override;
+  std::vector<std::string> gather_bytes(const std::string& mine) override;
+  void barrier() override;
+  std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) override;
+  TrafficCounts traffic() const override;
+
+ private:
+  void create();
+  std::byte* address_of(const Tensor& tensor) const;
+  std::vector<std::int64_t> even_parts(std::int64_t elements) const;
+  // `after` null: at once.
+  Event ask(Collective collective, Stream* after);
+  Event post(bool send, const Tensor& data, int member, int tag, Stream& after);
+  void make_ready(const std::shared_ptr<Job>& job, Stream* after);
+  void count(std::int64_t TrafficCounts::*kind, std::int64_t bytes, bool collective);
+  void gather_host(std::byte* whole, std::vector<std::int64_t> begins);
+
+  Engine* engine_;
+  Device* device_;
+  std::vector<int> world_ranks_;
+  std::string name_;
+  std::uint64_t number_;
+  int rank_ = 0;
+  bool one_host_ = false;
+  std::vector<int> host_ranks_;  // of the members, if one_host_
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm mail_comm_ = MPI_COMM_NULL;  // not one_host_
+  SharedRunner* shared_ = nullptr;      // one_host_; owned by queue_
+  std::shared_ptr<GroupQueue> queue_;
+  std::shared_ptr<MessageMail> mail_;   // not one_host_
+  std::shared_ptr<TrafficTotal> total_;
+  mutable std::mutex mutex_;  // guards traffic_
+  TrafficCounts traffic_;
+};
+
+}  // namespace piton

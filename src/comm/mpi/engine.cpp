@@ -1,0 +1,262 @@
+#include "comm/mpi/engine.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+#include "comm/mpi/mpi_call.h"
+
+namespace piton {
+
+namespace {
+
+using std::chrono::duration;
+
+// How often a waiting rank looks whether the others live and whether time is up.
+constexpr double kWatchSeconds = 0.1;
+// MPI cannot wake us: the pause between two looks at it. Messages of other hosts take some 20 us.
+constexpr double kPollSeconds = 20e-6;
+// How long a rank that ends the run lets the others say what they know.
+constexpr double kGraceSeconds = 0.5;
+// After this a communication thread that does not answer is taken to hang in MPI.
+constexpr double kAnswerSeconds = 2;
+
+bool ends_within(const Job& job, double seconds) {
+  const auto end = Clock::now() + duration<double>(seconds);
+  while (!job.complete()) {
+    if (Clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+}  // namespace
+
+Engine::Engine(const MpiOptions& options) : options_(options) {
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "piton-comm");
+  try {
+    started_.wait();
+  } catch (...) {
+    thread_.join();
+    throw;
+  }
+}
+
+void Engine::run() {
+  // Signals are for the program's own threads; those that MPI starts inherit this.
+  sigset_t all;
+  sigfillset(&all);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fault);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  try {
+    initialise();
+  } catch (const std::exception& error) {
+    started_.fail(error.what());
+    return;
+  }
+  started_.finish();
+  loop();
+  bool orderly = false;
+  {
+    const std::lock_guard lock(mutex_);
+    orderly = stop_ == Stop::kOrderly && !failure_;
+  }
+  if (orderly) {
+    try {
+      finalise();
+    } catch (const std::exception& error) {
+      ended_.fail(error.what());
+      return;
+    }
+  } else {
+    board_->announce_abort(static_cast<int>(Fault::kPeer));
+  }
+  ended_.finish();
+}
+
+void Engine::initialise() {
+  int given = 0;
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "MPI_Init_thread");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &world_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &world_size_), "MPI_Comm_size");
+  MPI_Comm machine = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank_, MPI_INFO_NULL,
+                                &machine),
+            "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_rank(machine, &machine_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(machine, &machine_size_), "MPI_Comm_size");
+  MPI_Comm host = machine;
+  if (options_.force_messages) {
+    check_mpi(MPI_Comm_split(machine, machine_rank_, 0, &host), "MPI_Comm_split");
+  }
+  int host_size = 0;
+  check_mpi(MPI_Comm_size(host, &host_size), "MPI_Comm_size");
+  std::vector<int> world_ranks(host_size);
+  check_mpi(MPI_Allgather(&world_rank_, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, host),
+            "MPI_Allgather");
+  board_ = std::make_unique<HostBoard>(host, std::move(world_ranks));
+  host_mail_ = std::make_shared<HostMail>(*board_, options_.timeout_seconds);
+  activities_.push_back(host_mail_);
+  // Where every rank has a core to spare, an answer often comes within a few microseconds; where
+  // ranks share cores, whoever spins keeps the answer from coming.
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  spin_us_ = cores >= 2L * machine_size_ ? 20 : 0;
+}
+
+void Engine::loop() {
+  for (;;) {
+    const std::uint32_t seen = board_->bell(board_->rank()).seen();
+    bool moved = run_calls();
+    bool pending = false;
+    bool polls = false;
+    for (std::size_t i = 0; i < activities_.size(); ++i) {
+      Activity& activity = *activities_[i];
+      try {
+        moved |= activity.progress();
+      } catch (const Error& error) {
+        fail_all(error.what());
+      }
+      pending |= activity.pending();
+      polls |= activity.polls();
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (abort_code_) MPI_Abort(MPI_COMM_WORLD, *abort_code_);
+      if (stop_ == Stop::kNow || (stop_ == Stop::kOrderly && (!pending || failure_))) return;
+    }
+    if (watch(pending) || moved) continue;
+    const double seconds = polls ? kPollSeconds : pending ? kWatchSeconds : -1;
+    board_->bell(board_->rank()).wait(seen, seconds, pending ? spin_us_ : 0);
+  }
+}
+
+bool Engine::watch(bool pending) {
+  const auto now = Clock::now();
+  if (!pending || duration<double>(now - watched_).count() < kWatchSeconds) return false;
+  watched_ = now;
+  if (failure()) return false;
+  if (const auto lost = board_->lost()) {
+    fail_all(fmt::format("comm: {}", *lost));
+    return true;
+  }
+  for (const auto& activity : activities_) {
+    if (const auto late = activity->overdue(now)) {
+      fail_all(*late);
+      return true;
+    }
+  }
+  return false;
+}
+
+void Engine::fail_all(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = why;
+  }
+  for (const auto& activity : activities_) activity->fail(why);
+}
+
+bool Engine::run_calls() {
+  std::deque<std::shared_ptr<Call>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    calls.swap(calls_);
+  }
+  for (const auto& call : calls) {
+    try {
+      call->work();
+    } catch (...) {
+      call->error = std::current_exception();
+    }
+    call->job->finish();
+  }
+  return !calls.empty();
+}
+
+void Engine::call(const std::string& what, std::function<void()> work) {
+  auto call = std::make_shared<Call>();
+  call->work = std::move(work);
+  call->job = std::make_shared<Job>();
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) throw Error(Fault::kPeer, *failure_);
+    calls_.push_back(call);
+  }
+  wake();
+  // Inside MPI nothing tells the thread that a rank is gone: this one looks.
+  const auto start = Clock::now();
+  while (!ends_within(*call->job, kWatchSeconds)) {
+    if (const auto lost = board_->lost()) throw Error(Fault::kPeer, "comm: {}: {}", what, *lost);
+    if (duration<double>(Clock::now() - start).count() > options_.timeout_seconds) {
+      throw Error(Fault::kPeer, "comm: {}: not all of its ranks came within {:.0f} s", what,
+                  options_.timeout_seconds);
+    }
+  }
+  if (call->error) std::rethrow_exception(call->error);
+}
+
+void Engine::remove(const Activity* activity) {
+  std::erase_if(activities_, [&](const auto& a) { return a.get() == activity; });
+}
+
+void Engine::wake() { board_->bell(board_->rank()).ring(); }
+
+std::optional<std::string> Engine::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Engine::stop(bool orderly) {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = orderly ? Stop::kOrderly : Stop::kNow;
+  }
+  wake();
+  if (!orderly && !ends_within(ended_, kAnswerSeconds)) {
+    thread_.detach();
+    return;
+  }
+  thread_.join();
+}
+
+void Engine::finalise() {
+  // No rank takes down what another still uses; and none waits for ever for one that is gone.
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
+  const auto start = Clock::now();
+  for (int done = 0; !done;) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done) break;
+    if (const auto lost = board_->lost()) throw Error(Fault::kPeer, *lost);
+    if (duration<double>(Clock::now() - start).count() > options_.timeout_seconds) {
+      throw Error(Fault::kPeer, "comm: not all ranks came to the end");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  board_->announce_end();
+  for (const auto& release : releases_) release();
+  board_->free();
+  check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+void Engine::abort(int code) {
+  board_->announce_abort(code);
+  std::this_thread::sleep_for(duration<double>(kGraceSeconds));
+  {
+    const std::lock_guard lock(mutex_);
+    abort_code_ = code;
+  }
+  wake();
+  // MPI_Abort ends this process. If the thread hangs in MPI, a process that leaves without
+  // MPI_Finalize makes mpirun end the others just as well.
+  std::this_thread::sleep_for(duration<double>(kAnswerSeconds));
+  std::_Exit(code);
+}
+
+}  // namespace piton

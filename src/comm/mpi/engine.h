@@ -1,0 +1,99 @@
+// The communication thread: the only one that calls MPI.
+//
+// It moves every activity forward in turn (collectives of each group, messages) and, when none can
+// move, sleeps on this rank's doorbell, which other ranks of the host and this rank's own threads
+// ring. Only while something waits for MPI itself, which cannot ring, does it look again after a
+// short sleep.
+#pragma once
+
+#include <mpi.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/mpi/host_board.h"
+#include "comm/mpi/mail.h"
+#include "comm/mpi/world.h"
+
+namespace piton {
+
+class SharedRunner;
+
+class Engine {
+ public:
+  // Initialises MPI on a new thread; collective over all ranks.
+  explicit Engine(const MpiOptions& options);
+  // Ends the thread. `orderly`: after all ranks have come here, and with MPI_Finalize; else the
+  // thread is left alone if it does not end by itself.
+  void stop(bool orderly);
+
+  int world_rank() const { return world_rank_; }
+  int world_size() const { return world_size_; }
+  int machine_rank() const { return machine_rank_; }  // among the ranks of this machine, whatever
+  int machine_size() const { return machine_size_; }  // force_messages says
+  HostBoard& board() { return *board_; }
+  HostMail& host_mail() { return *host_mail_; }
+  double timeout_seconds() const { return options_.timeout_seconds; }
+
+  // Runs `work` on the communication thread between two rounds of progress; returns when it has run,
+  // and throws what it threw. `what` names it in a timeout.
+  void call(const std::string& what, std::function<void()> work);
+
+  // On the communication thread.
+  void add(std::shared_ptr<Activity> activity) { activities_.push_back(std::move(activity)); }
+  void remove(const Activity* activity);
+  // Run in this order before MPI_Finalize: collective releases (windows, groups).
+  void at_end(std::function<void()> release) { releases_.push_back(std::move(release)); }
+
+  // Something was added: look.
+  void wake();
+
+  // Why this rank cannot go on, if so. Any thread.
+  std::optional<std::string> failure() const;
+
+  [[noreturn]] void abort(int code);
+
+ private:
+  struct Call {
+    std::function<void()> work;
+    std::shared_ptr<Job> job;
+    std::exception_ptr error;
+  };
+  void run();
+  void initialise();
+  void loop();
+  void finalise();
+  bool run_calls();
+  bool watch(bool pending);
+  void fail_all(const std::string& why);
+
+  MpiOptions options_;
+  int world_rank_ = 0;
+  int world_size_ = 1;
+  int machine_rank_ = 0;
+  int machine_size_ = 1;
+  double spin_us_ = 0;
+  std::unique_ptr<HostBoard> board_;
+  std::shared_ptr<HostMail> host_mail_;
+  std::vector<std::shared_ptr<Activity>> activities_;
+  std::vector<std::function<void()>> releases_;
+
+  mutable std::mutex mutex_;  // guards the next four
+  std::deque<std::shared_ptr<Call>> calls_;
+  std::optional<std::string> failure_;
+  enum class Stop { kNo, kOrderly, kNow } stop_ = Stop::kNo;
+  std::optional<int> abort_code_;
+
+  Clock::time_point watched_{};
+  Job started_;
+  Job ended_;
+  std::thread thread_;
+};
+
+}  // namespace piton

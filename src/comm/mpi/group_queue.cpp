@@ -1,0 +1,68 @@
+#include "comm/mpi/group_queue.h"
+
+#include <fmt/ranges.h>
+
+namespace piton {
+
+GroupQueue::GroupQueue(std::string group, std::unique_ptr<CollectiveRunner> runner,
+                       double timeout_seconds)
+    : group_(std::move(group)), runner_(std::move(runner)), timeout_seconds_(timeout_seconds) {}
+
+void GroupQueue::add(Collective collective) {
+  const std::lock_guard lock(mutex_);
+  collective.number = asked_++;
+  if (failure_) {
+    collective.job->fail(*failure_);
+    return;
+  }
+  queue_.push_back(std::move(collective));
+}
+
+bool GroupQueue::pending() const {
+  if (running_) return true;
+  const std::lock_guard lock(mutex_);
+  return !queue_.empty();
+}
+
+bool GroupQueue::progress() {
+  bool moved = false;
+  if (!running_) {
+    const std::lock_guard lock(mutex_);
+    if (queue_.empty() || !queue_.front().job->ready()) return false;
+    running_ = std::move(queue_.front());
+    queue_.pop_front();
+    started_ = Clock::now();
+    moved = true;
+  }
+  if (moved) runner_->start(*running_);
+  moved |= runner_->step();
+  if (runner_->finished()) {
+    running_->job->finish();
+    running_.reset();
+  }
+  return moved;
+}
+
+std::optional<std::string> GroupQueue::overdue(Clock::time_point now) {
+  if (!running_) return std::nullopt;
+  const double waited = std::chrono::duration<double>(now - started_).count();
+  if (waited < timeout_seconds_) return std::nullopt;
+  return fmt::format("comm: group {}: {} has waited {:.0f} s for {}; see the messages of those ranks, "
+                     "or allow more time if they are only slow",
+                     group_, running_->text(), waited, fmt::join(runner_->missing(), ", "));
+}
+
+void GroupQueue::fail(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = why;
+  if (running_) {
+    running_->job->fail(why.find(running_->text()) != std::string::npos
+                            ? why
+                            : fmt::format("{}; group {} was in {}", why, group_, running_->text()));
+  }
+  running_.reset();
+  for (Collective& collective : queue_) collective.job->fail(*failure_);
+  queue_.clear();
+}
+
+}  // namespace piton

@@ -1,0 +1,128 @@
+#include "comm/mpi/host_board.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+#include "comm/mpi/mpi_call.h"
+
+namespace piton {
+
+namespace {
+
+constexpr std::int64_t kPage = 4096;  // the line of a rank, and the two positions of a ring
+
+// All rings of a host together take at most 64 MiB, and one at most 512 KiB: a message moves in
+// pieces of half a ring, and half a ring is to lie in the second-level cache of either side.
+std::int64_t ring_capacity(int ranks) {
+  const std::int64_t share = (std::int64_t{64} << 20) / (std::int64_t{ranks} * ranks);
+  const std::int64_t capped = std::clamp<std::int64_t>(share, 16 << 10, 512 << 10);
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(capped)));
+}
+
+}  // namespace
+
+std::int64_t ByteRing::readable() const {
+  return static_cast<std::int64_t>(written->load(std::memory_order_acquire) -
+                                   read->load(std::memory_order_relaxed));
+}
+
+std::int64_t ByteRing::writable() const {
+  return capacity - static_cast<std::int64_t>(written->load(std::memory_order_relaxed) -
+                                              read->load(std::memory_order_acquire));
+}
+
+void ByteRing::write(const std::byte* from, std::int64_t bytes) {
+  const std::uint64_t position = written->load(std::memory_order_relaxed);
+  const auto offset = static_cast<std::int64_t>(position & (capacity - 1));
+  const std::int64_t first = std::min(bytes, capacity - offset);
+  std::memcpy(data + offset, from, first);
+  if (bytes > first) std::memcpy(data, from + first, bytes - first);
+  written->store(position + bytes, std::memory_order_seq_cst);
+}
+
+void ByteRing::take(std::byte* to, std::int64_t bytes) {
+  const std::uint64_t position = read->load(std::memory_order_relaxed);
+  const auto offset = static_cast<std::int64_t>(position & (capacity - 1));
+  const std::int64_t first = std::min(bytes, capacity - offset);
+  std::memcpy(to, data + offset, first);
+  if (bytes > first) std::memcpy(to + first, data, bytes - first);
+  read->store(position + bytes, std::memory_order_seq_cst);
+}
+
+HostBoard::HostBoard(MPI_Comm host, std::vector<int> world_ranks)
+    : world_ranks_(std::move(world_ranks)), ring_bytes_(ring_capacity(size())) {
+  check_mpi(MPI_Comm_rank(host, &rank_), "MPI_Comm_rank");
+  // A rank's segment: its line, then the rings that come to it, so that it touches them first.
+  window_ = std::make_unique<SharedWindow>(host, kPage + size() * (kPage + ring_bytes_));
+  static_assert(sizeof(Line) <= kPage);
+  Line* mine = new (window_->segment(rank_)) Line;
+  mine->process = getpid();
+  mine->state = kAlive;
+  for (int from = 0; from < size(); ++from) {
+    const ByteRing incoming = ring(from, rank_);
+    new (incoming.written) std::atomic<std::uint64_t>(0);
+    new (incoming.read) std::atomic<std::uint64_t>(0);
+    new (incoming.wants_room) SharedWord(0);
+  }
+  check_mpi(MPI_Barrier(host), "MPI_Barrier");
+  // Where each rank has process numbers of its own (a container a rank), they say nothing here.
+  for (int other = 0; other < size(); ++other) {
+    if (kill(line(other).process, 0) != 0 && errno == ESRCH) processes_visible_ = false;
+  }
+  check_mpi(MPI_Barrier(host), "MPI_Barrier");
+}
+
+int HostBoard::host_rank(int world_rank) const {
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  return found == world_ranks_.end() ? -1 : static_cast<int>(found - world_ranks_.begin());
+}
+
+ByteRing HostBoard::ring(int from, int to) const {
+  std::byte* base = window_->segment(to) + kPage + from * (kPage + ring_bytes_);
+  return {.written = reinterpret_cast<std::atomic<std::uint64_t>*>(base),
+          .read = reinterpret_cast<std::atomic<std::uint64_t>*>(base + 128),
+          .wants_room = reinterpret_cast<SharedWord*>(base + 256),
+          .data = base + kPage,
+          .capacity = ring_bytes_};
+}
+
+void HostBoard::announce(State state) {
+  line(rank_).state.store(state, std::memory_order_seq_cst);
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank_) bell(other).ring();
+  }
+}
+
+void HostBoard::announce_abort(int code) {
+  line(rank_).code = code;
+  announce(kAborted);
+}
+
+void HostBoard::announce_end() { announce(kEnded); }
+
+std::optional<std::string> HostBoard::lost() const {
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank_) continue;
+    const Line& its = line(other);
+    const std::uint32_t state = its.state.load(std::memory_order_acquire);
+    if (state == kAborted) {
+      return fmt::format("rank {} ended the run with code {}; its message says why",
+                         world_rank(other), its.code.load());
+    }
+    if (state == kAlive && processes_visible_ && kill(its.process, 0) != 0 && errno == ESRCH) {
+      return fmt::format("rank {} (process {}) is gone without a word: killed, or out of memory",
+                         world_rank(other), its.process.load());
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace piton

@@ -1,0 +1,76 @@
+// What the ranks of one host share for the whole run: a doorbell and a sign of life for each rank,
+// and one ring of bytes for each ordered pair of them.
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/mpi/futex.h"
+#include "comm/mpi/shared_window.h"
+
+namespace piton {
+
+// Bytes from one rank to another, first in, first out. One writer, one reader.
+struct ByteRing {
+  std::atomic<std::uint64_t>* written;  // by the writer
+  std::atomic<std::uint64_t>* read;     // by the reader
+  SharedWord* wants_room;               // set by a writer that waits, cleared by the reader
+  std::byte* data;
+  std::int64_t capacity;  // a power of two
+
+  std::int64_t readable() const;
+  std::int64_t writable() const;
+  // Exactly `bytes`, which must fit.
+  void write(const std::byte* from, std::int64_t bytes);
+  void take(std::byte* to, std::int64_t bytes);
+};
+
+class HostBoard {
+ public:
+  // Collective over `host`, the ranks that share this machine; on the communication thread.
+  // `world_ranks` are their ranks in the world.
+  HostBoard(MPI_Comm host, std::vector<int> world_ranks);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  int world_rank(int host_rank) const { return world_ranks_[host_rank]; }
+  // Rank on this host of a rank of the world; -1: it is on another host.
+  int host_rank(int world_rank) const;
+
+  Doorbell& bell(int host_rank) const { return line(host_rank).bell; }
+  ByteRing ring(int from, int to) const;
+
+  // Says to the others that this rank ends the run, or has finished, and wakes them.
+  void announce_abort(int code);
+  void announce_end();
+
+  // A rank that ended before its time, in words ("rank 3 (process 4711) is gone"). Any thread.
+  std::optional<std::string> lost() const;
+
+  void free() { window_->free(); }
+
+ private:
+  enum State : std::uint32_t { kStarting, kAlive, kEnded, kAborted };
+  struct Line {
+    Doorbell bell;
+    alignas(64) SharedWord state{0};
+    std::atomic<std::int32_t> process{0};
+    std::atomic<std::int32_t> code{0};
+  };
+  Line& line(int host_rank) const {
+    return *reinterpret_cast<Line*>(window_->segment(host_rank));
+  }
+  void announce(State state);
+
+  int rank_ = 0;
+  std::vector<int> world_ranks_;
+  std::int64_t ring_bytes_ = 0;
+  bool processes_visible_ = true;
+  std::unique_ptr<SharedWindow> window_;
+};
+
+}  // namespace piton

@@ -1,0 +1,63 @@
+// One operation that was asked of the communication thread, as the fence that its asker waits for.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "tensor/arena.h"
+
+namespace piton {
+
+using Clock = std::chrono::steady_clock;
+
+class Job final : public Fence {
+ public:
+  // A failed job is complete too.
+  bool complete() const override { return state_.load(std::memory_order_acquire) != kOpen; }
+
+  // Throws the Error(kPeer) it failed with, every time it is waited for.
+  void wait() override {
+    state_.wait(kOpen, std::memory_order_acquire);
+    if (state_.load(std::memory_order_acquire) == kFailed) throw Error(Fault::kPeer, failure_);
+  }
+
+  // Ready: what stands before it on its stream is done, so its memory may be touched.
+  bool ready() const { return ready_.load(std::memory_order_acquire); }
+  void make_ready() { ready_.store(true, std::memory_order_release); }
+
+  void finish() { end(kDone); }
+  void fail(const std::string& why) {
+    failure_ = why;
+    end(kFailed);
+  }
+
+ private:
+  enum State : std::uint32_t { kOpen, kDone, kFailed };
+  void end(State state) {
+    state_.store(state, std::memory_order_release);
+    state_.notify_all();
+  }
+
+  std::atomic<std::uint32_t> state_{kOpen};
+  std::atomic<bool> ready_{false};
+  std::string failure_;  // written before kFailed
+};
+
+// Something that the communication thread moves forward, bit by bit, beside others. All functions
+// are called on that thread.
+class Activity {
+ public:
+  virtual ~Activity() = default;
+  virtual bool progress() = 0;        // true if anything moved; never blocks
+  virtual bool pending() const = 0;   // something was asked for and is not complete
+  virtual bool polls() const = 0;     // pending in MPI, which cannot ring the doorbell
+  // What has waited too long, if anything, in words.
+  virtual std::optional<std::string> overdue(Clock::time_point now) = 0;
+  virtual void fail(const std::string& why) = 0;    // fails all that is pending, and all that comes
+};
+
+}  // namespace piton

@@ -1,0 +1,119 @@
+// Messages between two ranks, matched by (rank, group, tag), in order within a tag.
+//
+// Within a host a message is written into the ring of its pair of ranks as soon as there is room, and
+// the reader empties its rings at once, whether the receive has been asked for or not: a message
+// without a receive waits in a buffer. So neither side ever holds up the other's collectives, nor
+// messages of other tags. A sender runs ahead of its receiver only as far as its schedule lets it.
+// Between hosts MPI does the same.
+#pragma once
+
+#include <mpi.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "comm/mpi/host_board.h"
+#include "comm/mpi/job.h"
+
+namespace piton {
+
+struct Mail {
+  bool send = false;
+  int peer = 0;              // host rank (HostMail) or member of the group (MessageMail)
+  std::uint64_t group = 0;   // the same number on every member of a group
+  int tag = 0;
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+  std::string text;          // for error messages: "group pipeline: receive of 4096 bytes, tag 3, from rank 2"
+  Clock::time_point asked;
+  std::shared_ptr<Job> job;
+};
+
+// Where both kinds take their work from.
+class Mailbox : public Activity {
+ public:
+  explicit Mailbox(double timeout_seconds) : timeout_seconds_(timeout_seconds) {}
+  void add(Mail mail);  // any thread
+  std::optional<std::string> overdue(Clock::time_point now) override;
+  void fail(const std::string& why) override;
+  bool pending() const override;
+
+ protected:
+  using Key = std::tuple<bool, int, std::uint64_t, int>;  // send, peer, group, tag
+  static Key key(const Mail& mail) { return {mail.send, mail.peer, mail.group, mail.tag}; }
+  void take_new();  // moves what was added to `asked_`
+  // Drops what is under way; its jobs have been failed.
+  virtual void drop() = 0;
+  virtual std::vector<Mail*> under_way() = 0;
+
+  std::map<Key, std::deque<Mail>> asked_;  // not begun; in order within a key
+
+ private:
+  double timeout_seconds_;
+  mutable std::mutex mutex_;  // guards the next two
+  std::vector<Mail> added_;
+  std::optional<std::string> failure_;
+};
+
+class HostMail final : public Mailbox {
+ public:
+  HostMail(HostBoard& board, double timeout_seconds);
+  bool progress() override;
+  bool pending() const override;
+  bool polls() const override { return false; }
+
+ private:
+  struct Header {
+    std::uint64_t group;
+    std::int64_t tag;
+    std::int64_t bytes;
+  };
+  struct Sending {
+    Mail mail;
+    std::int64_t written = -1;  // bytes of the message; -1: not even its header
+  };
+  struct Arriving {
+    Header header{};
+    bool active = false;
+    std::int64_t taken = 0;
+    std::optional<Mail> mail;         // straight into its memory, or
+    std::vector<std::byte> buffer;    // kept until a receive comes
+  };
+  void drop() override;
+  std::vector<Mail*> under_way() override;
+  bool start_ready();
+  bool write(int peer);
+  bool read(int peer);
+
+  HostBoard* board_;
+  std::vector<std::deque<Sending>> sending_;  // for each host rank
+  std::vector<Arriving> arriving_;            // from each host rank
+  std::map<Key, std::deque<std::vector<std::byte>>> kept_;  // whole messages without a receive
+};
+
+class MessageMail final : public Mailbox {
+ public:
+  // `comm` is used by this mailbox alone.
+  MessageMail(MPI_Comm comm, double timeout_seconds) : Mailbox(timeout_seconds), comm_(comm) {}
+  bool progress() override;
+  bool pending() const override;
+  bool polls() const override { return !moving_.empty(); }
+
+ private:
+  struct Moving {
+    Mail mail;
+    std::vector<MPI_Request> requests;
+  };
+  void drop() override { moving_.clear(); }
+  std::vector<Mail*> under_way() override;
+
+  MPI_Comm comm_;
+  std::vector<Moving> moving_;
+};
+
+}  // namespace piton

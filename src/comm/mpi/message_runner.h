@@ -1,0 +1,64 @@
+// Collectives between ranks of several hosts, by MPI messages. MPI moves the bytes and nothing else;
+// the sums are the same as in shared memory, bit for bit.
+//
+//   all-reduce   in chunks: every member gets its slice of all members, sums it, and sends the sum to all
+//   scatter      in chunks: every member gets its part of all members and sums it
+//   gather       every member sends its part to all
+//   broadcast    the root sends to all
+//
+// A rank sends as many bytes as on a ring.
+#pragma once
+
+#include <mpi.h>
+
+#include <vector>
+
+#include "comm/mpi/collective.h"
+
+namespace piton {
+
+class MessageRunner final : public CollectiveRunner {
+ public:
+  // `comm` is used by this runner alone; `world_ranks` are its members, for messages.
+  MessageRunner(MPI_Comm comm, std::vector<int> world_ranks);
+
+  void start(const Collective& collective) override;
+  bool step() override;
+  bool finished() const override { return finished_; }
+  bool polls() const override { return !finished_; }
+  std::vector<std::string> missing() const override;
+
+ private:
+  void next_phase();
+  void exchange_pieces(std::int64_t round);
+  void sum_pieces(std::int64_t round);
+  void share_sums(std::int64_t round);
+  void gather();
+  void broadcast();
+  void send(const std::byte* data, std::int64_t elements, int member);
+  void receive(std::byte* data, std::int64_t elements, int member);
+  // Where member `owner`'s piece of `round` lies in the whole: [begin, end).
+  struct Piece {
+    std::int64_t begin;
+    std::int64_t end;
+  };
+  Piece piece(std::int64_t round, int owner) const;
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+
+  MPI_Comm comm_;
+  std::vector<int> world_ranks_;
+  int rank_ = 0;
+
+  Collective now_;
+  bool finished_ = true;
+  std::int64_t rounds_ = 0;
+  std::int64_t per_round_ = 0;  // elements: of the whole (all-reduce) or of each part (scatter)
+  std::int64_t round_ = 0;
+  enum class Phase { kStart, kPieces, kSums, kLast } phase_ = Phase::kStart;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> waits_for_;          // the member behind each request
+  std::vector<std::byte> staging_;      // the other members' pieces
+  std::int64_t staging_stride_ = 0;     // bytes of one member's
+};
+
+}  // namespace piton

@@ -1,0 +1,64 @@
+// SymmetricMemory over a shared window; between hosts, memory of one's own.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/mpi/engine.h"
+#include "comm/mpi/shared_window.h"
+
+namespace piton {
+
+inline constexpr int kSymmetricCounters = 64;
+
+class WindowSymmetricMemory final : public SymmetricMemory {
+ public:
+  // A segment of `window` is `bytes` of data, then the counters. `members` are host ranks; `on_drop`
+  // runs when this object and all its tensors are gone.
+  WindowSymmetricMemory(Engine& engine, std::shared_ptr<SharedWindow> window, std::vector<int> members,
+                        int rank, std::int64_t bytes, Place place, std::string group,
+                        std::function<void()> on_drop);
+
+  // Bytes of a segment that holds `bytes` of data.
+  static std::int64_t segment_bytes(std::int64_t bytes);
+  // Called once by the segment's owner before others use it.
+  static void make_counters(std::byte* segment, std::int64_t bytes);
+
+  Tensor mine() const override { return peers_[rank_]; }
+  Tensor peer(int member) const override { return peers_[member]; }
+  void signal(int member, int slot) override;
+  void wait(int slot, std::uint64_t value) override;
+
+ private:
+  struct Counters {
+    Doorbell bell;
+    std::atomic<std::uint64_t> value[kSymmetricCounters];
+  };
+  Counters& counters(int member) const;
+
+  Engine* engine_;
+  std::shared_ptr<SharedWindow> window_;
+  int rank_;
+  std::int64_t bytes_;
+  std::string group_;
+  std::vector<Tensor> peers_;
+};
+
+// For a group of several hosts: peer() is empty but for the own part, and only the own counters can
+// be signalled.
+class PrivateSymmetricMemory final : public SymmetricMemory {
+ public:
+  PrivateSymmetricMemory(Device& device, int rank, std::int64_t bytes);
+  Tensor mine() const override { return memory_->mine(); }
+  Tensor peer(int member) const override;
+  void signal(int member, int slot) override;
+  void wait(int slot, std::uint64_t value) override { memory_->wait(slot, value); }
+
+ private:
+  std::unique_ptr<Communicator> self_;  // a group of one has just this
+  std::unique_ptr<SymmetricMemory> memory_;
+  int rank_;
+};
+
+}  // namespace piton

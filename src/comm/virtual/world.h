@@ -1,0 +1,14 @@
+// Ranks that do not exist: one process stands for rank `rank` of `size`, every collective completes at
+// once and moves nothing, and what it would have sent is counted. With kernels/meta it runs real model
+// code for any layout (`plan`).
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.h"
+
+namespace piton {
+
+std::unique_ptr<World> make_virtual_world(int rank, int size);
+
+}  // namespace piton

@@ -1,0 +1,19 @@
+// Samples by number: rows of s + 1 token ids, of which the first s are read and the last s are
+// predicted. What a split of a corpus, or a blend of several, looks like to the batches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace piton {
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  virtual std::int64_t size() const = 0;      // samples
+  virtual std::int64_t sequence() const = 0;  // s
+  // Fills `ids` ([s + 1]) with sample `index`, 0 <= index < size(). May be called from any thread.
+  virtual void sample(std::int64_t index, std::span<std::int32_t> ids) const = 0;
+};
+
+}  // namespace piton

@@ -1,0 +1,83 @@
+// Memory from the system's allocator; work runs where it is enqueued.
+#include "device/host_device.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+// What is put on it is done before the call returns, so every event is complete.
+class InlineStream final : public Stream {
+ public:
+  Event record() override { return {}; }
+  void wait(const Event& event) override { event.wait(); }
+  void enqueue(std::function<void()> work) override { work(); }
+};
+
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
+std::int64_t machine_memory_bytes() {
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+HostDevice::HostDevice(std::string description, std::int64_t limit_bytes)
+    : description_(std::move(description)),
+      limit_bytes_(limit_bytes > 0 ? limit_bytes : machine_memory_bytes()) {}
+
+std::byte* HostDevice::allocate(std::int64_t bytes) {
+  // Whole pages of 2 MiB where it is worth it: fewer misses of the address translation.
+  const std::int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
+  const std::int64_t size = std::max<std::int64_t>(bytes + alignment - 1, 1) / alignment * alignment;
+  void* data = nullptr;
+  if (allocated_bytes_.fetch_add(bytes) + bytes <= limit_bytes_) {
+    data = std::aligned_alloc(static_cast<std::size_t>(alignment),
+                              static_cast<std::size_t>(std::max(size, alignment)));
+  }
+  if (data == nullptr) {
+    const std::int64_t before = allocated_bytes_.fetch_sub(bytes) - bytes;
+    throw Error(Fault::kMemory,
+                "host: out of memory: {} bytes asked, {} of {} in use; use smaller micro-batches, "
+                "recomputation, or more ranks",
+                bytes, before, limit_bytes_);
+  }
+  if (alignment == kHugePage) madvise(data, static_cast<std::size_t>(size), MADV_HUGEPAGE);
+  return static_cast<std::byte*>(data);
+}
+
+void HostDevice::release(std::byte* data, std::int64_t bytes) {
+  allocated_bytes_.fetch_sub(bytes);
+  std::free(data);
+}
+
+std::unique_ptr<Stream> HostDevice::make_stream() { return std::make_unique<InlineStream>(); }
+
+void HostDevice::upload(const void* host, const Tensor& dst, Stream& stream) {
+  PITON_ASSERT(dst.contiguous(), "upload to {}", to_string(dst));
+  stream.enqueue([&] {
+    if (dst.bytes() > 0) std::memcpy(dst.raw(), host, static_cast<std::size_t>(dst.bytes()));
+  });
+}
+
+void HostDevice::download(const Tensor& src, void* host, Stream& stream) {
+  PITON_ASSERT(src.contiguous(), "download of {}", to_string(src));
+  stream.enqueue([&] {
+    if (src.bytes() > 0) std::memcpy(host, src.raw(), static_cast<std::size_t>(src.bytes()));
+  });
+  stream.synchronize();
+}
+
+void HostDevice::zero(const Tensor& dst, Stream& stream) {
+  PITON_ASSERT(dst.contiguous(), "zero of {}", to_string(dst));
+  stream.enqueue([&] { std::memset(dst.raw(), 0, static_cast<std::size_t>(dst.bytes())); });
+}
+
+}  // namespace piton

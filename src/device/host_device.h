@@ -1,0 +1,31 @@
+// The processor as a device: aligned memory from the system, streams that run inline.
+#pragma once
+
+#include <atomic>
+
+#include "device/device.h"
+
+namespace piton {
+
+class HostDevice final : public Device {
+ public:
+  // Refuses allocations beyond `limit_bytes` with Error(kMemory); 0: the machine's own limit.
+  explicit HostDevice(std::string description = "host", std::int64_t limit_bytes = 0);
+
+  std::byte* allocate(std::int64_t bytes) override;
+  void release(std::byte* data, std::int64_t bytes) override;
+  Place place() const override { return {DeviceKind::kHost, 0}; }
+  std::string name() const override { return description_; }
+  std::unique_ptr<Stream> make_stream() override;
+  void upload(const void* host, const Tensor& dst, Stream& stream) override;
+  void download(const Tensor& src, void* host, Stream& stream) override;
+  void zero(const Tensor& dst, Stream& stream) override;
+  std::byte* host_address(const Tensor& tensor) const override { return tensor.raw(); }
+
+ private:
+  std::string description_;
+  std::int64_t limit_bytes_;
+  std::atomic<std::int64_t> allocated_bytes_ = 0;
+};
+
+}  // namespace piton

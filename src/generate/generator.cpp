@@ -1,0 +1,125 @@
+#include "generate/generator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/philox.h"
+
+namespace piton {
+namespace {
+
+double log_sum_exp(std::span<const float> logits) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return largest + std::log(sum);
+}
+
+// In [0, 1), 53 bits of Philox word pair `index`.
+double uniform(std::uint64_t seed, std::int64_t index) {
+  const auto low = static_cast<std::uint32_t>(index);
+  const auto high = static_cast<std::uint32_t>(static_cast<std::uint64_t>(index) >> 32);
+  const PhiloxBlock block = philox(site_key(seed, "generate"), {low, high, 0, 2});
+  const std::uint64_t bits = (std::uint64_t{block[0]} << 32 | block[1]) >> 11;
+  return static_cast<double>(bits) * 0x1p-53;
+}
+
+Tensor upload_ids(Context& context, const std::vector<std::int32_t>& ids) {
+  Tensor tensor = context.activation(DType::kI32, {static_cast<std::int64_t>(ids.size())});
+  context.device.upload(ids.data(), tensor, context.stream);
+  return tensor;
+}
+
+// The last row's logits on the host.
+std::vector<float> last_logits(Context& context, Decoder& decoder, std::span<const std::int32_t> ids,
+                               KvCache& cache) {
+  std::vector<std::int32_t> positions(ids.size());
+  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(cache.length()));
+  const ModelInput input{.samples = 1,
+                         .sequence = static_cast<std::int64_t>(ids.size()),
+                         .tokens = upload_ids(context, {ids.begin(), ids.end()}),
+                         .positions = upload_ids(context, positions)};
+  const Tensor logits = decoder.logits(context, input, &cache, true);
+  std::vector<float> host(logits.elements());
+  context.device.download(logits, host.data(), context.stream);
+  host.resize(decoder.config().vocabulary);  // padded rows are never drawn
+  return host;
+}
+
+}  // namespace
+
+void SamplingOptions::check(std::int64_t vocabulary) const {
+  if (max_new_tokens < 1) throw Error(Fault::kUsage, "--max-new-tokens: got {}, wanted 1 or more", max_new_tokens);
+  if (!(temperature > 0)) throw Error(Fault::kUsage, "--temperature: got {}, wanted more than 0 (for the most likely token: --greedy)", temperature);
+  if (top_k < 0 || top_k > vocabulary) throw Error(Fault::kUsage, "--top-k: got {}, wanted 0 to {} (the vocabulary)", top_k, vocabulary);
+  if (!(top_p > 0 && top_p <= 1)) throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
+}
+
+GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options, std::int64_t index) {
+  PITON_ASSERT(!logits.empty());
+  const double total = log_sum_exp(logits);
+  const auto result = [&](std::int64_t id) {
+    return GeneratedToken{static_cast<std::int32_t>(id), static_cast<double>(logits[id]) - total};
+  };
+  const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+  if (options.greedy || options.top_k == 1) return result(best);
+
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  std::size_t kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : order.size();
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), likelier);
+  std::vector<double> weights(kept);
+  for (std::size_t i = 0; i < kept; ++i) {
+    weights[i] = std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / options.temperature);
+  }
+  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (options.top_p < 1) {
+    double reached = 0;
+    std::size_t count = 0;
+    while (count < kept && reached < options.top_p * sum) reached += weights[count++];
+    kept = count;
+    sum = reached;
+  }
+  double mark = uniform(options.seed, index) * sum;
+  for (std::size_t i = 0; i + 1 < kept; ++i) {
+    mark -= weights[i];
+    if (mark < 0) return result(order[i]);
+  }
+  return result(order[kept - 1]);
+}
+
+std::vector<GeneratedToken> generate(Context context, Decoder& decoder, std::span<const std::int32_t> prompt,
+                                     const SamplingOptions& options, std::optional<std::int32_t> end,
+                                     const std::function<bool(const GeneratedToken&)>& each) {
+  const ModelConfig& config = decoder.config();
+  options.check(config.vocabulary);
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  if (length == 0) throw Error(Fault::kUsage, "generate: the prompt is empty; wanted at least one token");
+  if (length >= config.max_positions) {
+    throw Error(Fault::kUsage, "generate: the prompt has {} tokens and the model takes {}; shorten the prompt", length, config.max_positions);
+  }
+  for (const std::int32_t id : prompt) {
+    if (id < 0 || id >= config.vocabulary) {
+      throw Error(Fault::kUsage, "generate: the prompt holds id {}, wanted 0 to {}", id, config.vocabulary - 1);
+    }
+  }
+  const std::int64_t room = std::min(config.max_positions, length + options.max_new_tokens);
+  KvCache cache = decoder.make_cache(context.arena, 1, room);
+  std::vector<GeneratedToken> tokens;
+  std::vector<float> logits = last_logits(context, decoder, prompt, cache);
+  while (true) {
+    tokens.push_back(draw_token(logits, options, static_cast<std::int64_t>(tokens.size())));
+    const GeneratedToken& token = tokens.back();
+    if (!each(token) || (end && token.id == *end)) break;
+    const auto written = static_cast<std::int64_t>(tokens.size());
+    if (written == options.max_new_tokens || length + written >= config.max_positions) break;
+    logits = last_logits(context, decoder, std::span(&token.id, 1), cache);
+  }
+  return tokens;
+}
+
+}  // namespace piton

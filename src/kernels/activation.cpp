@@ -1,0 +1,31 @@
+// Checks of activations.
+#include "kernels/activation.h"
+
+#include "kernels/expect.h"
+
+namespace piton {
+
+void ActivationForward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "x", x}.floating().rows();
+  const Shape shape{x.dim(0), x.dim(-1)};
+  Operand{kName, "x", x}.shape(shape);
+  Operand{kName, "y", y}.shape(shape).dtype(x.dtype()).rows();
+  if (up.defined()) Operand{kName, "up", up}.shape(shape).dtype(x.dtype()).rows();
+}
+
+void ActivationBackward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "x", x}.floating().rows();
+  const Shape shape{x.dim(0), x.dim(-1)};
+  Operand{kName, "x", x}.shape(shape);
+  Operand{kName, "dx", dx}.shape(shape).dtype(x.dtype()).rows();
+  Operand{kName, "dy", dy}.shape(shape).dtype(x.dtype()).rows();
+  PITON_ASSERT(up.defined() == dup.defined(), "{}: up without dup, or the reverse", kName);
+  if (up.defined()) {
+    Operand{kName, "up", up}.shape(shape).dtype(x.dtype()).rows();
+    Operand{kName, "dup", dup}.shape(shape).dtype(x.dtype()).rows();
+  }
+}
+
+}  // namespace piton

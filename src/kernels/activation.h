@@ -1,0 +1,53 @@
+// Pointwise activations on [n, f], computed in fp32 (fp64 for fp64).
+//
+//   gelu tanh  0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))      (Hendrycks & Gimpel 2016)
+//   gelu erf   0.5 x (1 + erf(x / sqrt(2)))
+//   silu       x / (1 + exp(-x))
+//   gated      y = act(gate) * up                                    (Shazeer 2020, arXiv:2002.05202)
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+enum class ActivationKind : std::uint8_t { kGeluTanh, kGeluErf, kSilu };
+
+struct ActivationForward {
+  static constexpr std::string_view kName = "activation forward";
+  Tensor y;  // [n, f]  written
+  Tensor x;  // [n, f]  rows may be strided; the call is gated if `up` is given
+  Tensor up; // [n, f] or empty; rows may be strided
+  ActivationKind kind = ActivationKind::kGeluTanh;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("x", self.x, Access::kRead);
+    v("up", self.up, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+struct ActivationBackward {
+  static constexpr std::string_view kName = "activation backward";
+  Tensor dx;   // [n, f]  written; rows may be strided
+  Tensor dup;  // [n, f] or empty: given exactly if `up` is
+  Tensor dy;   // [n, f]
+  Tensor x;    // [n, f]  rows may be strided
+  Tensor up;   // [n, f] or empty
+  ActivationKind kind = ActivationKind::kGeluTanh;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dx", self.dx, Access::kWrite);
+    v("dup", self.dup, Access::kWrite);
+    v("dy", self.dy, Access::kRead);
+    v("x", self.x, Access::kRead);
+    v("up", self.up, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+}  // namespace piton

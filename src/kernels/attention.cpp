@@ -1,0 +1,118 @@
+// Checks and operation counts of attention.
+#include "kernels/attention.h"
+
+#include <algorithm>
+
+#include "kernels/expect.h"
+
+namespace piton {
+namespace {
+
+struct Sizes {
+  std::int64_t b, sq, sk, a, g, d;
+};
+
+Sizes expect_inputs(std::string_view call, const Tensor& q, const Tensor& k, const Tensor& v) {
+  Operand{call, "q", q}.floating().rows();
+  Operand{call, "k", k}.given();
+  PITON_ASSERT(q.ndim() == 4 && k.ndim() == 4, "{}: q is {}, k is {}", call, to_string(q),
+               to_string(k));
+  const Sizes sizes{q.dim(0), q.dim(1), k.dim(1), q.dim(2), k.dim(2), q.dim(3)};
+  const Shape keys{sizes.b, sizes.sk, sizes.g, sizes.d};
+  Operand{call, "k", k}.shape(keys).dtype(q.dtype()).rows();
+  Operand{call, "v", v}.shape(keys).dtype(q.dtype()).rows();
+  PITON_ASSERT(sizes.g > 0 && sizes.a % sizes.g == 0, "{}: {} query heads on {} key heads", call,
+               sizes.a, sizes.g);
+  return sizes;
+}
+
+void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& sizes) {
+  const Shape queries{sizes.b, sizes.sq};
+  if (mask.query_positions.defined()) {
+    Operand{call, "query_positions", mask.query_positions}.shape(queries).dtype(DType::kI32).contiguous();
+  }
+  if (mask.key_lengths.defined()) {
+    Operand{call, "key_lengths", mask.key_lengths}.shape({sizes.b}).dtype(DType::kI32).contiguous();
+  }
+  PITON_ASSERT(mask.query_segments.defined() == mask.key_segments.defined(),
+               "{}: segments of queries without segments of keys, or the reverse", call);
+  if (mask.query_segments.defined()) {
+    Operand{call, "query_segments", mask.query_segments}.shape(queries).dtype(DType::kI32).contiguous();
+    Operand{call, "key_segments", mask.key_segments}
+        .shape({sizes.b, sizes.sk})
+        .dtype(DType::kI32)
+        .contiguous();
+  }
+  if (mask.slopes.defined()) {
+    Operand{call, "slopes", mask.slopes}.shape({sizes.a}).dtype(DType::kF32).contiguous();
+  }
+}
+
+// Query-key pairs that the mask leaves, as far as host values tell: segments, lengths and positions
+// on the device are not looked at.
+double visible_pairs(const AttentionMask& mask, std::int64_t sq, std::int64_t sk) {
+  const auto all = static_cast<double>(sq) * static_cast<double>(sk);
+  if (mask.query_positions.defined()) return mask.causal ? all / 2 : all;
+  const bool window = mask.window_before >= 0 || mask.window_after >= 0;
+  if (mask.causal && !window && mask.query_begin == 0 && sq == sk) return all / 2;
+  double pairs = 0;
+  for (std::int64_t row = 0; row < sq; ++row) {
+    const std::int64_t i = mask.query_begin + row;
+    std::int64_t first = 0;
+    std::int64_t last = sk - 1;
+    if (mask.causal) last = std::min(last, i);
+    if (mask.window_before >= 0) first = std::max(first, i - mask.window_before);
+    if (mask.window_after >= 0) last = std::min(last, i + mask.window_after);
+    pairs += static_cast<double>(std::max<std::int64_t>(last - first + 1, 0));
+  }
+  return pairs;
+}
+
+double heads_flops(const Tensor& q, const Tensor& k, const AttentionMask& mask, int products) {
+  const double one = 2.0 * static_cast<double>(q.dim(0) * q.dim(2) * q.dim(3));
+  return products * one * visible_pairs(mask, q.dim(1), k.dim(1));
+}
+
+}  // namespace
+
+void AttentionForward::check() const {
+  expect_one_place(*this);
+  const Sizes sizes = expect_inputs(kName, q, k, v);
+  Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
+  Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(q.dtype())).contiguous();
+  expect_mask(kName, mask, sizes);
+  expect_dropout(kName, dropout);
+}
+
+double AttentionForward::flops() const { return heads_flops(q, k, mask, 2); }
+
+void AttentionBackward::check() const {
+  expect_one_place(*this);
+  const Sizes sizes = expect_inputs(kName, q, k, v);
+  const DType dtype = q.dtype();
+  Operand{kName, "dq", dq}.shape(q.shape()).dtype(dtype).rows();
+  Operand{kName, "dk", dk}.shape(k.shape()).dtype(dtype).rows();
+  Operand{kName, "dv", dv}.shape(k.shape()).dtype(dtype).rows();
+  Operand{kName, "dout", dout}.shape(q.shape()).dtype(dtype).rows();
+  Operand{kName, "out", out}.shape(q.shape()).dtype(dtype).rows();
+  Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(dtype)).contiguous();
+  expect_mask(kName, mask, sizes);
+  expect_dropout(kName, dropout);
+}
+
+double AttentionBackward::flops() const { return heads_flops(q, k, mask, 4); }
+
+void CacheAppend::check() const {
+  expect_one_place(*this);
+  Operand{kName, "rows", rows}.given().rows();
+  Operand{kName, "cache", cache}.given().rows();
+  PITON_ASSERT(cache.ndim() == 4 && rows.ndim() == 4, "{}: cache is {}, rows are {}", kName,
+               to_string(cache), to_string(rows));
+  Operand{kName, "rows", rows}
+      .shape({cache.dim(0), rows.dim(1), cache.dim(2), cache.dim(3)})
+      .dtype(cache.dtype());
+  PITON_ASSERT(begin >= 0 && begin + rows.dim(1) <= cache.dim(1), "{}: rows {} + {} of {}", kName,
+               begin, rows.dim(1), cache.dim(1));
+}
+
+}  // namespace piton

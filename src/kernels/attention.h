@@ -1,0 +1,114 @@
+// Scaled dot-product attention, one call for every use: training, cache, packed documents, windows,
+// bias slopes, dropout. Plain, tiled and triangle forms are strategies inside a back end.
+//
+//   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i))
+//   out_i   = sum over j of dropout(P)[i, j] * v_j
+//
+// Head A of q reads head A / (a / g) of k and v (grouped queries). Sums and softmax run in fp32
+// (fp64 for fp64). A row that sees nothing gives 0 and lse = -infinity.
+// Query i stands at position query_begin + i (or query_positions), key j at position j.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+struct AttentionMask {
+  bool causal = true;                // j <= i, by positions
+  std::int64_t window_before = -1;   // j >= i - window_before; -1: no bound
+  std::int64_t window_after = -1;    // j <= i + window_after; -1: no bound
+  std::int64_t query_begin = 0;      // position of query 0: > 0 behind a cache
+  Tensor query_positions;            // int32 [b, sq] or empty: instead of query_begin + i
+  Tensor key_lengths;                // int32 [b] or empty: keys from there on are invisible
+  Tensor query_segments;             // int32 [b, sq] and [b, sk], or both empty: only keys of the
+  Tensor key_segments;               //   query's own segment are visible (packed documents)
+  Tensor slopes;                     // fp32 [a] or empty: ALiBi
+};
+
+struct AttentionForward {
+  static constexpr std::string_view kName = "attention forward";
+  Tensor out;  // [b, sq, a, d]  written; dtype of q
+  Tensor lse;  // [b, a, sq]     written, fp32 (fp64): log of the sum of exponentials, before dropout
+  Tensor q;    // [b, sq, a, d]  q, k, v: last dim contiguous, the others any strides
+  Tensor k;    // [b, sk, g, d]
+  Tensor v;    // [b, sk, g, d]
+  AttentionMask mask;
+  double scale = 0;              // usually 1 / sqrt(d)
+  Dropout dropout;               // rows.first_row 0; the position is the query's, the column the key
+  std::int64_t head_begin = 0;   // global number of head 0: mask draws count heads of the unsplit model
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("out", self.out, Access::kWrite);
+    v("lse", self.lse, Access::kWrite);
+    v("q", self.q, Access::kRead);
+    v("k", self.k, Access::kRead);
+    v("v", self.v, Access::kRead);
+    v("query_positions", self.mask.query_positions, Access::kRead);
+    v("key_lengths", self.mask.key_lengths, Access::kRead);
+    v("query_segments", self.mask.query_segments, Access::kRead);
+    v("key_segments", self.mask.key_segments, Access::kRead);
+    v("slopes", self.mask.slopes, Access::kRead);
+    v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
+  }
+  void check() const;
+  double flops() const;  // visible pairs of a causal square count half
+};
+
+// Recomputes P from q, k and lse. `lse` and `out` may come from outside (context parallelism: those
+// of the whole row, while k and v are a part of the keys).
+struct AttentionBackward {
+  static constexpr std::string_view kName = "attention backward";
+  Tensor dq;  // [b, sq, a, d]  written
+  Tensor dk;  // [b, sk, g, d]  written
+  Tensor dv;  // [b, sk, g, d]  written
+  Tensor dout;  // [b, sq, a, d]
+  Tensor out;   // [b, sq, a, d]
+  Tensor lse;   // [b, a, sq]
+  Tensor q;
+  Tensor k;
+  Tensor v;
+  AttentionMask mask;
+  double scale = 0;
+  Dropout dropout;
+  std::int64_t head_begin = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dq", self.dq, Access::kWrite);
+    v("dk", self.dk, Access::kWrite);
+    v("dv", self.dv, Access::kWrite);
+    v("dout", self.dout, Access::kRead);
+    v("out", self.out, Access::kRead);
+    v("lse", self.lse, Access::kRead);
+    v("q", self.q, Access::kRead);
+    v("k", self.k, Access::kRead);
+    v("v", self.v, Access::kRead);
+    v("query_positions", self.mask.query_positions, Access::kRead);
+    v("key_lengths", self.mask.key_lengths, Access::kRead);
+    v("query_segments", self.mask.query_segments, Access::kRead);
+    v("key_segments", self.mask.key_segments, Access::kRead);
+    v("slopes", self.mask.slopes, Access::kRead);
+    v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
+  }
+  void check() const;
+  double flops() const;  // four products; recomputing P is not counted
+};
+
+// Appends rows to a cache: cache[b, begin .. begin+s-1] = rows.
+struct CacheAppend {
+  static constexpr std::string_view kName = "cache append";
+  Tensor cache;  // [b, capacity, g, d]  updated
+  Tensor rows;   // [b, s, g, d]
+  std::int64_t begin = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("cache", self.cache, Access::kUpdate);
+    v("rows", self.rows, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+}  // namespace piton

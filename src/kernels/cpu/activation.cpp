@@ -1,0 +1,44 @@
+// Activations: rows are divided among threads; a row longer than a part is not cut.
+#include "kernels/activation.h"
+
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+namespace {
+
+Activation kind_of(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kGeluTanh: return Activation::kGeluTanh;
+    case ActivationKind::kGeluErf: return Activation::kGeluErf;
+    case ActivationKind::kSilu: break;
+  }
+  return Activation::kSilu;
+}
+
+}  // namespace
+
+void execute(Context& context, const ActivationForward& call) {
+  const ActivationArguments arguments{.y = matrix_of(call.y),
+                                      .x = matrix_of(call.x),
+                                      .up = matrix_of(call.up),
+                                      .columns = call.x.dim(1),
+                                      .kind = kind_of(call.kind)};
+  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4), [&](std::int64_t begin, std::int64_t end) {
+    context.vector.activation_forward(arguments, begin, end);
+  });
+}
+
+void execute(Context& context, const ActivationBackward& call) {
+  const ActivationArguments arguments{.y = matrix_of(call.dx),
+                                      .dup = matrix_of(call.dup),
+                                      .dy = matrix_of(call.dy),
+                                      .x = matrix_of(call.x),
+                                      .up = matrix_of(call.up),
+                                      .columns = call.x.dim(1),
+                                      .kind = kind_of(call.kind)};
+  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4), [&](std::int64_t begin, std::int64_t end) {
+    context.vector.activation_backward(arguments, begin, end);
+  });
+}
+
+}  // namespace piton::cpu

@@ -1,0 +1,99 @@
+// Visibility by rows and tiles, and the loads of tiles.
+#include "kernels/cpu/attention_tiles.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace piton::cpu {
+
+std::int64_t Sight::bytes(std::int64_t queries, std::int64_t keys) {
+  return padded(3 * queries * 8 + padded(keys, kKeyBlock) * 4, 64);
+}
+
+Sight::Sight(const AttentionMask& mask, std::int64_t batch, std::int64_t queries, std::int64_t keys,
+             std::byte* memory)
+    : keys_(keys),
+      low_(reinterpret_cast<std::int64_t*>(memory)),
+      high_(low_ + queries),
+      positions_(high_ + queries) {
+  if (mask.key_lengths.defined()) {
+    keys_ = std::clamp<std::int64_t>(mask.key_lengths.data<std::int32_t>()[batch], 0, keys);
+  }
+  const std::int32_t* given =
+      mask.query_positions.defined() ? mask.query_positions.data<std::int32_t>() + batch * queries : nullptr;
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const std::int64_t position = given != nullptr ? given[i] : mask.query_begin + i;
+    std::int64_t low = 0;
+    std::int64_t high = keys_;
+    if (mask.causal) high = std::min(high, position + 1);
+    if (mask.window_before >= 0) low = std::max(low, position - mask.window_before);
+    if (mask.window_after >= 0 && mask.window_after < keys) {
+      high = std::min(high, position + mask.window_after + 1);
+    }
+    const bool sees = low < high;
+    low_[i] = sees ? low : 0;
+    high_[i] = sees ? high : 0;
+    positions_[i] = position;
+  }
+  if (mask.query_segments.defined()) {
+    query_segments_ = mask.query_segments.data<std::int32_t>() + batch * queries;
+    key_segments_ = reinterpret_cast<std::int32_t*>(positions_ + queries);
+    const std::int32_t* from = mask.key_segments.data<std::int32_t>() + batch * keys;
+    std::copy_n(from, keys, key_segments_);
+    std::fill_n(key_segments_ + keys, padded(keys, kKeyBlock) - keys, 0);
+  }
+}
+
+Sight::Range Sight::range(std::int64_t begin, std::int64_t end) const {
+  Range range{keys_, 0};
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (low_[i] >= high_[i]) continue;
+    range.first = std::min(range.first, low_[i]);
+    range.last = std::max(range.last, high_[i]);
+  }
+  if (range.first >= range.last) return {0, 0};
+  return range;
+}
+
+bool Sight::visible(std::int64_t query, std::int64_t queries, std::int64_t key) const {
+  const Range seen = range(query, query + queries);
+  const std::int64_t last = std::min(key + kKeyBlock, keys_);
+  if (seen.first >= last || seen.last <= key) return false;
+  if (query_segments_ == nullptr) return true;
+  // Segments whose ranges of numbers do not meet share none.
+  const auto [low_q, high_q] = std::minmax_element(query_segments_ + query, query_segments_ + query + queries);
+  const auto [low_k, high_k] = std::minmax_element(key_segments_ + key, key_segments_ + last);
+  return *low_q <= *high_k && *low_k <= *high_q;
+}
+
+bool Sight::masked(std::int64_t query, std::int64_t queries, std::int64_t key) const {
+  if (query_segments_ != nullptr) return true;
+  for (std::int64_t i = query; i < query + queries; ++i) {
+    if (low_[i] > key || high_[i] < key + kKeyBlock) return true;
+  }
+  return false;
+}
+
+void load_rows(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
+               std::int64_t valid, std::int64_t d, float* to, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* row = to + r * stride;
+    if (begin + r >= valid) {
+      std::fill_n(row, stride, 0.0F);
+      continue;
+    }
+    context.vector.convert(row, Type::kF32, head.row(begin + r), head.type, d);
+    std::fill_n(row + d, stride - d, 0.0F);
+  }
+}
+
+void load_columns(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
+                  std::int64_t valid, std::int64_t d, float* to) {
+  const std::int64_t real = std::clamp<std::int64_t>(valid - begin, 0, rows);
+  if (real < rows) std::fill_n(to, d * rows, 0.0F);
+  if (real == 0) return;
+  const Matrix from{head.row(begin), head.type, head.stride};
+  context.vector.transpose(to, rows, from, static_cast<int>(real), static_cast<int>(d));
+}
+
+}  // namespace piton::cpu

@@ -1,0 +1,94 @@
+// What forward and backward attention share: views of heads, and which keys each query sees.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+
+// Queries and keys of one tile. Scores (16 KiB) and the tiles of q, k and v for heads of 64 stay in
+// the first-level cache.
+inline constexpr std::int64_t kQueryBlock = 64;
+inline constexpr std::int64_t kKeyBlock = 64;
+
+// One head of one sample: row r is at data + r * stride elements.
+struct Head {
+  std::byte* data;
+  Type type;
+  std::int64_t stride;
+  std::int64_t width;
+
+  Head(const Tensor& tensor, std::int64_t batch, std::int64_t head)
+      : data(tensor.raw() + (batch * tensor.stride(0) + head * tensor.stride(2)) * size_bytes(tensor.dtype())),
+        type(type_of(tensor.dtype())),
+        stride(tensor.stride(1)),
+        width(size_bytes(tensor.dtype())) {}
+  std::byte* row(std::int64_t r) const { return data + r * stride * width; }
+};
+
+// The keys of each query of one sample: positions low .. high - 1, of its own segment.
+class Sight {
+ public:
+  // Arrays of `queries` and `keys` entries live in `memory`, bytes() long.
+  static std::int64_t bytes(std::int64_t queries, std::int64_t keys);
+  Sight(const AttentionMask& mask, std::int64_t batch, std::int64_t queries, std::int64_t keys,
+        std::byte* memory);
+
+  // Keys that any query of rows [begin, end) may see; first == last: none.
+  struct Range {
+    std::int64_t first;
+    std::int64_t last;
+  };
+  Range range(std::int64_t begin, std::int64_t end) const;
+  // False where no pair of the tile is visible.
+  bool visible(std::int64_t query, std::int64_t queries, std::int64_t key) const;
+  // True where the tile has an invisible pair (columns past the last key count).
+  bool masked(std::int64_t query, std::int64_t queries, std::int64_t key) const;
+
+  std::int64_t keys() const { return keys_; }  // without those past the sample's length
+  const std::int64_t* low() const { return low_; }
+  const std::int64_t* high() const { return high_; }
+  const std::int64_t* positions() const { return positions_; }
+  const std::int32_t* query_segments() const { return query_segments_; }
+  const std::int32_t* key_segments() const { return key_segments_; }  // padded to whole blocks
+
+ private:
+  std::int64_t keys_;
+  std::int64_t* low_;
+  std::int64_t* high_;
+  std::int64_t* positions_;
+  const std::int32_t* query_segments_ = nullptr;
+  std::int32_t* key_segments_ = nullptr;
+};
+
+// What one tile of scores is made from.
+inline ScoreArguments scores_of(const Sight& sight, std::int64_t query, std::int64_t queries,
+                                std::int64_t key, float* scores, float scale, float slope) {
+  return {.scores = scores,
+          .stride = kKeyBlock,
+          .rows = static_cast<int>(queries),
+          .columns = static_cast<int>(kKeyBlock),
+          .first_key = key,
+          .low = sight.low() + query,
+          .high = sight.high() + query,
+          .query_segments = sight.query_segments() != nullptr ? sight.query_segments() + query : nullptr,
+          .key_segments = sight.key_segments() != nullptr ? sight.key_segments() + key : nullptr,
+          .masked = sight.masked(query, queries, key),
+          .scale = scale,
+          .slope = slope,
+          .positions = sight.positions() + query};
+}
+
+inline std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// Rows [begin, begin + rows) of a head as fp32 [rows, stride]; rows from `valid` on and columns from
+// d on are 0.
+void load_rows(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
+               std::int64_t valid, std::int64_t d, float* to, std::int64_t stride);
+// The same, transposed: fp32 [d, rows].
+void load_columns(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
+                  std::int64_t valid, std::int64_t d, float* to);
+
+}  // namespace piton::cpu

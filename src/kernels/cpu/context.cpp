@@ -1,0 +1,71 @@
+// Scratch memory, views of tensors for the loops, mask rows.
+#include "kernels/cpu/context.h"
+
+#include <new>
+
+namespace piton::cpu {
+
+void Scratch::Release::operator()(std::byte* data) const {
+  ::operator delete(data, std::align_val_t{64});
+}
+
+std::byte* Scratch::grown(Buffer& buffer, std::int64_t bytes) {
+  if (bytes > buffer.bytes) {
+    buffer.data.reset();
+    buffer.bytes = 0;
+    auto* data = ::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64}, std::nothrow);
+    if (data == nullptr) {
+      throw Error(Fault::kMemory,
+                  "cpu kernels: out of memory: wanted {} bytes of workspace; use a smaller "
+                  "micro-batch",
+                  bytes);
+    }
+    buffer.data.reset(static_cast<std::byte*>(data));
+    buffer.bytes = bytes;
+  }
+  return buffer.data.get();
+}
+
+Type type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return Type::kF32;
+    case DType::kBF16: return Type::kBF16;
+    case DType::kF16: return Type::kF16;
+    default: break;
+  }
+  PITON_ASSERT(false, "cpu kernels: no arithmetic in {}; fp64 is the reference's", piton::name(dtype));
+  return Type::kF32;
+}
+
+Matrix matrix_of(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  return {tensor.raw(), type_of(tensor.dtype()), tensor.stride(0)};
+}
+
+Masks::Masks(const Dropout& dropout) : dropout_(dropout), given_(dropout.probability > 0) {
+  if (given_) {
+    first_sample_ = *dropout.rows.consumed_samples.data<std::int64_t>() + dropout.rows.sample_index;
+  }
+}
+
+MaskRow Masks::make(std::int64_t sample, std::int64_t head, std::int64_t position) const {
+  const PhiloxBlock counter = mask_counter(static_cast<std::uint64_t>(sample),
+                                           static_cast<std::uint32_t>(head),
+                                           static_cast<std::uint32_t>(position), 0);
+  return {.key_low = dropout_.key.low,
+          .key_high = dropout_.key.high,
+          .counter = {counter[0], counter[1], counter[2]},
+          .threshold = drop_threshold(dropout_.probability),
+          .scale = static_cast<float>(1.0 / (1.0 - dropout_.probability))};
+}
+
+MaskRow Masks::hidden(std::int64_t row) const {
+  const std::int64_t unsplit = dropout_.rows.first_row + row;
+  return make(first_sample_ + unsplit / dropout_.rows.sequence, 0, unsplit % dropout_.rows.sequence);
+}
+
+MaskRow Masks::query(std::int64_t batch, std::int64_t head, std::int64_t position) const {
+  return make(first_sample_ + batch, head, position);
+}
+
+}  // namespace piton::cpu

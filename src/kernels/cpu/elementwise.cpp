@@ -1,0 +1,102 @@
+// Copies and sums. A copy walks the rows of its last dim; where both sides lie whole, it is one row.
+#include "kernels/elementwise.h"
+
+#include <cstring>
+
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+namespace {
+
+bool is_narrow_float(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
+double read(const std::byte* at, DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return *reinterpret_cast<const double*>(at);
+    case DType::kBF16: return to_float(*reinterpret_cast<const BFloat16*>(at));
+    case DType::kF16: return to_float(*reinterpret_cast<const Float16*>(at));
+    default: return *reinterpret_cast<const float*>(at);
+  }
+}
+
+void write(std::byte* at, DType dtype, double value) {
+  switch (dtype) {
+    case DType::kF64: *reinterpret_cast<double*>(at) = value; return;
+    case DType::kBF16: *reinterpret_cast<BFloat16*>(at) = to_bfloat16(static_cast<float>(value)); return;
+    case DType::kF16: *reinterpret_cast<Float16*>(at) = to_float16(static_cast<float>(value)); return;
+    default: *reinterpret_cast<float*>(at) = static_cast<float>(value); return;
+  }
+}
+
+// `n` elements, each side at its own step (1: neighbours).
+void copy_span(const Context& context, std::byte* dst, DType dst_type, std::int64_t dst_step,
+               const std::byte* src, DType src_type, std::int64_t src_step, std::int64_t n) {
+  const std::int64_t dst_width = size_bytes(dst_type);
+  const std::int64_t src_width = size_bytes(src_type);
+  if (dst_step == 1 && src_step == 1) {
+    if (dst_type == src_type) {
+      std::memmove(dst, src, static_cast<std::size_t>(n * dst_width));
+      return;
+    }
+    if (is_narrow_float(dst_type) && is_narrow_float(src_type)) {
+      context.vector.convert(dst, type_of(dst_type), src, type_of(src_type), n);
+      return;
+    }
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::byte* to = dst + i * dst_step * dst_width;
+    const std::byte* from = src + i * src_step * src_width;
+    if (dst_type == src_type) {
+      std::memcpy(to, from, static_cast<std::size_t>(dst_width));
+    } else {
+      write(to, dst_type, read(from, src_type));
+    }
+  }
+}
+
+// Elements before the tensor's row `row`, rows counted over all dims but the last.
+std::int64_t row_offset(const Tensor& tensor, std::int64_t row) {
+  std::int64_t offset = 0;
+  for (int dim = tensor.ndim() - 2; dim >= 0; --dim) {
+    offset += row % tensor.dim(dim) * tensor.stride(dim);
+    row /= tensor.dim(dim);
+  }
+  return offset;
+}
+
+}  // namespace
+
+void execute(Context& context, const Copy& call) {
+  const DType to = call.dst.dtype();
+  const DType from = call.src.dtype();
+  if (call.src.elements() == 0) return;
+  if (call.src.contiguous() && call.dst.contiguous()) {
+    context.ranges(call.src.elements(), 32768, [&](std::int64_t begin, std::int64_t end) {
+      copy_span(context, call.dst.raw() + begin * size_bytes(to), to, 1,
+                call.src.raw() + begin * size_bytes(from), from, 1, end - begin);
+    });
+    return;
+  }
+  const std::int64_t columns = call.src.dim(-1);
+  context.ranges(call.src.elements() / columns, grain_of(columns * 4),
+                 [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      copy_span(context, call.dst.raw() + row_offset(call.dst, row) * size_bytes(to), to,
+                call.dst.stride(call.dst.ndim() - 1),
+                call.src.raw() + row_offset(call.src, row) * size_bytes(from), from,
+                call.src.stride(call.src.ndim() - 1), columns);
+    }
+  });
+}
+
+void execute(Context& context, const Add& call) {
+  const std::int64_t width = size_bytes(call.y.dtype());
+  context.ranges(call.y.elements(), 32768, [&](std::int64_t begin, std::int64_t end) {
+    context.vector.add(call.y.raw() + begin * width, call.a.raw() + begin * width,
+                       call.b.raw() + begin * width, type_of(call.y.dtype()), end - begin);
+  });
+}
+
+}  // namespace piton::cpu

@@ -1,0 +1,16 @@
+# The loops under vector/ are compiled once for each instruction set, each in a namespace of its own,
+# and chosen at run time (isa.cpp). Their floating-point rules: fused multiply-adds may be formed,
+# nothing is reordered, infinities and NaN keep their meaning.
+file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/vector/*.cpp)
+set(vector_options -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math -fopenmp-simd)
+function(piton_vector_set isa bytes)
+  add_library(${target}_${isa} OBJECT ${vector_sources})
+  target_include_directories(${target}_${isa} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_compile_definitions(${target}_${isa} PRIVATE PITON_ISA=${isa} PITON_VECTOR_BYTES=${bytes})
+  target_compile_options(${target}_${isa} PRIVATE ${vector_options} ${ARGN})
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
+endfunction()
+piton_vector_set(v2 16 -march=x86-64-v2)
+piton_vector_set(v3 32 -march=x86-64-v3)
+piton_vector_set(v4 64 -march=x86-64-v4 -mprefer-vector-width=512)
+piton_vector_set(v4_bf16 64 -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512)

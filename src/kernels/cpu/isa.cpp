@@ -1,0 +1,95 @@
+// Detection of the instruction set, by the compiler's own cpuid table (which asks the system too).
+#include "kernels/cpu/isa.h"
+
+#include <array>
+
+#include "base/error.h"
+
+namespace piton::cpu {
+namespace {
+
+struct Entry {
+  Isa isa;
+  std::string_view name;
+  std::string_view description;
+};
+
+constexpr std::array<Entry, 4> kEntries{{
+    {Isa::kV2, "x86-64-v2", "x86-64-v2"},
+    {Isa::kV3, "x86-64-v3", "x86-64-v3"},
+    {Isa::kV4, "x86-64-v4", "x86-64-v4"},
+    {Isa::kV4Bf16, "x86-64-v4-bf16", "x86-64-v4 with bf16"},
+}};
+
+bool has_v2() {
+  return __builtin_cpu_supports("sse3") && __builtin_cpu_supports("ssse3") &&
+         __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("sse4.2") &&
+         __builtin_cpu_supports("popcnt");
+}
+
+bool has_v3() {
+  return has_v2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+bool has_v4() {
+  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+bool has(Isa isa) {
+  __builtin_cpu_init();
+  switch (isa) {
+    case Isa::kV2: return has_v2();
+    case Isa::kV3: return has_v3();
+    case Isa::kV4: return has_v4();
+    case Isa::kV4Bf16: return has_v4() && __builtin_cpu_supports("avx512bf16");
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view name(Isa isa) { return kEntries[static_cast<std::size_t>(isa)].name; }
+
+std::string_view description(Isa isa) { return kEntries[static_cast<std::size_t>(isa)].description; }
+
+Isa best_isa() {
+  for (auto entry = kEntries.rbegin(); entry != kEntries.rend(); ++entry) {
+    if (has(entry->isa)) return entry->isa;
+  }
+  throw Error(Fault::kUsage,
+              "cpu kernels: this processor is older than x86-64-v2, wanted SSE4.2; use "
+              "--kernels reference or another machine");
+}
+
+Isa find_isa(std::string_view name) {
+  if (name.empty()) return best_isa();
+  for (const Entry& entry : kEntries) {
+    if (entry.name != name) continue;
+    if (!has(entry.isa)) {
+      throw Error(Fault::kUsage,
+                  "cpu kernels: this machine lacks the instruction set: got {}, has {}; leave it "
+                  "out to use the best",
+                  name, cpu::name(best_isa()));
+    }
+    return entry.isa;
+  }
+  throw Error(Fault::kUsage,
+              "cpu kernels: unknown instruction set: got \"{}\", wanted x86-64-v2, x86-64-v3, "
+              "x86-64-v4 or x86-64-v4-bf16",
+              name);
+}
+
+const VectorTable& vector_table(Isa isa) {
+  switch (isa) {
+    case Isa::kV2: return v2::table();
+    case Isa::kV3: return v3::table();
+    case Isa::kV4: return v4::table();
+    case Isa::kV4Bf16: break;
+  }
+  return v4_bf16::table();
+}
+
+}  // namespace piton::cpu

@@ -1,0 +1,24 @@
+// Instruction sets: which this machine has, and the table of loops compiled for each.
+#pragma once
+
+#include <string_view>
+
+#include "kernels/cpu/vector/table.h"
+
+namespace piton::cpu {
+
+// Level of the x86-64 psABI; the last adds bf16 dot products (AVX512_BF16).
+enum class Isa { kV2, kV3, kV4, kV4Bf16 };
+
+std::string_view name(Isa isa);         // "x86-64-v4-bf16", as flags spell it
+std::string_view description(Isa isa);  // "x86-64-v4 with bf16", as logs say it
+
+// The best that this machine (processor and system) can run. Throws Error(kUsage) below v2.
+Isa best_isa();
+
+// By its name; "" is best_isa(). Throws Error(kUsage) if unknown or not on this machine.
+Isa find_isa(std::string_view name);
+
+const VectorTable& vector_table(Isa isa);
+
+}  // namespace piton::cpu

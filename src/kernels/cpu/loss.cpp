@@ -1,0 +1,82 @@
+// Cross entropy: rows of logits are divided among threads; the sum over rows is one thread's.
+#include "kernels/loss.h"
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+namespace {
+
+void put(std::byte* at, DType dtype, float value) {
+  switch (dtype) {
+    case DType::kBF16: *reinterpret_cast<BFloat16*>(at) = to_bfloat16(value); return;
+    case DType::kF16: *reinterpret_cast<Float16*>(at) = to_float16(value); return;
+    default: *reinterpret_cast<float*>(at) = value; return;
+  }
+}
+
+}  // namespace
+
+void execute(Context& context, const LossStatistics& call) {
+  const auto* labels = call.labels.data<std::int32_t>();
+  context.ranges(call.logits.dim(0), 1, [&](std::int64_t row, std::int64_t) {
+    const float* logits = call.logits.data<float>() + row * call.logits.stride(0);
+    float* statistics = call.statistics.data<float>() + row * call.statistics.stride(0);
+    context.vector.loss_statistics(logits, call.valid, &statistics[0], &statistics[1]);
+    const std::int64_t label = labels[row] - call.vocabulary_begin;
+    statistics[2] = labels[row] >= 0 && label >= 0 && label < call.valid ? logits[label] : 0.0F;
+  });
+}
+
+void execute(Context&, const LossCombine& call) {
+  const std::int64_t ranks = call.statistics.dim(0);
+  const auto* labels = call.labels.data<std::int32_t>();
+  const auto* mask = call.mask.data<float>();
+  const auto* statistics = call.statistics.data<float>();
+  double total = 0;
+  for (std::int64_t row = 0; row < call.loss.dim(0); ++row) {
+    const float* first = statistics + row * call.statistics.stride(1);
+    double maximum = -std::numeric_limits<double>::infinity();
+    double target = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const float* one = first + rank * call.statistics.stride(0);
+      if (one[0] > maximum) maximum = one[0];
+      target += one[2];
+    }
+    double sum = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const float* one = first + rank * call.statistics.stride(0);
+      if (one[1] != 0) sum += one[1] * std::exp(one[0] - maximum);  // a rank without columns has 0
+    }
+    const double lse = maximum + std::log(sum);
+    const auto loss = static_cast<float>(labels[row] < 0 ? 0 : lse - target);
+    call.lse.data<float>()[row] = static_cast<float>(lse);
+    call.loss.data<float>()[row] = loss;
+    total += static_cast<double>(mask[row]) * loss;
+  }
+  *call.sum.data<double>() += total;
+}
+
+void execute(Context& context, const LossBackward& call) {
+  const auto* labels = call.labels.data<std::int32_t>();
+  const float scale = *call.scale.data<float>();
+  const DType dtype = call.dlogits.dtype();
+  const std::int64_t width = size_bytes(dtype);
+  context.ranges(call.logits.dim(0), 1, [&](std::int64_t row, std::int64_t) {
+    const float* logits = call.logits.data<float>() + row * call.logits.stride(0);
+    std::byte* dlogits = call.dlogits.raw() + row * call.dlogits.stride(0) * width;
+    const float lse = call.lse.data<float>()[row];
+    const bool labelled = labels[row] >= 0;
+    const std::int64_t label = labels[row] - call.vocabulary_begin;
+    const bool here = labelled && label >= 0 && label < call.valid;
+    const float factor = labelled ? call.mask.data<float>()[row] * scale : 0.0F;
+    const float target = here ? logits[label] : 0.0F;  // dlogits may lie on logits
+    context.vector.loss_gradient(dlogits, type_of(dtype), logits, call.logits.dim(1), call.valid, lse,
+                                 factor);
+    if (here) put(dlogits + label * width, dtype, (std::exp(target - lse) - 1.0F) * factor);
+  });
+}
+
+}  // namespace piton::cpu

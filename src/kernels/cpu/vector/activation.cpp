@@ -1,0 +1,98 @@
+// GELU in both forms and SiLU, plain and gated.
+#include "kernels/cpu/vector/math.h"
+#include "kernels/cpu/vector/rows.h"
+#include "kernels/cpu/vector/simd.h"
+
+namespace piton::cpu::PITON_ISA {
+namespace {
+
+struct Value {
+  F y;
+  F slope;
+};
+
+// 0.5 x (1 + tanh u) = x sigmoid(2 u),  u = sqrt(2/pi) (x + 0.044715 x^3)
+struct GeluTanh {
+  PITON_INLINE Value at(F x) {
+    const F square = x * x;
+    const F c = splat(1.5957691216F);  // 2 sqrt(2/pi)
+    const Sigmoid s = sigmoid(c * x * (splat(1.0F) + splat(0.044715F) * square));
+    const F du = c * (splat(1.0F) + splat(3 * 0.044715F) * square);
+    return {x * s.s, s.s + x * s.s * s.rest * du};
+  }
+};
+
+struct GeluErf {
+  PITON_INLINE Value at(F x) {
+    const F phi = normal_distribution(x);
+    return {x * phi, phi + x * normal_density(x)};
+  }
+};
+
+struct Silu {
+  PITON_INLINE Value at(F x) {
+    const Sigmoid s = sigmoid(x);
+    return {x * s.s, s.s + x * s.s * s.rest};
+  }
+};
+
+template <typename T, typename Kind>
+void forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    const T* up = static_cast<const T*>(a.up.data) + row * a.up.stride;
+    T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
+    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      F value = Kind::at(load(x + i, count)).y;
+      if (a.up.data != nullptr) value *= load(up + i, count);
+      store(y + i, value, count);
+    });
+  }
+}
+
+template <typename T, typename Kind>
+void backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    const T* up = static_cast<const T*>(a.up.data) + row * a.up.stride;
+    const T* dy = static_cast<const T*>(a.dy.data) + row * a.dy.stride;
+    T* dx = static_cast<T*>(a.y.data) + row * a.y.stride;
+    T* dup = static_cast<T*>(a.dup.data) + row * a.dup.stride;
+    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      const Value value = Kind::at(load(x + i, count));
+      const F g = load(dy + i, count);
+      if (a.up.data != nullptr) {
+        const F scale = load(up + i, count);
+        store(dx + i, g * scale * value.slope, count);
+        store(dup + i, g * value.y, count);
+      } else {
+        store(dx + i, g * value.slope, count);
+      }
+    });
+  }
+}
+
+template <typename Call>
+PITON_INLINE void with_kind(Activation kind, Call call) {
+  switch (kind) {
+    case Activation::kGeluTanh: return call(GeluTanh{});
+    case Activation::kGeluErf: return call(GeluErf{});
+    case Activation::kSilu: return call(Silu{});
+  }
+}
+
+}  // namespace
+
+void activation_forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
+  with_type(a.x.type, [&](auto tag) {
+    with_kind(a.kind, [&](auto kind) { forward<decltype(tag), decltype(kind)>(a, begin, end); });
+  });
+}
+
+void activation_backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
+  with_type(a.x.type, [&](auto tag) {
+    with_kind(a.kind, [&](auto kind) { backward<decltype(tag), decltype(kind)>(a, begin, end); });
+  });
+}
+
+}  // namespace piton::cpu::PITON_ISA

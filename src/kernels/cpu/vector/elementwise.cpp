@@ -1,0 +1,157 @@
+// Conversion, sums, dropout with a residual, and updates: one pass over memory each.
+#include "kernels/cpu/vector/elementwise.h"
+
+#include "kernels/cpu/vector/philox.h"
+#include "kernels/cpu/vector/simd.h"
+
+namespace piton::cpu::PITON_ISA {
+
+void convert(void* y, Type y_type, const void* x, Type x_type, std::int64_t n) {
+  with_type(y_type, [&](auto out) {
+    with_type(x_type, [&](auto in) {
+      auto* to = static_cast<decltype(out)*>(y);
+      const auto* from = static_cast<const decltype(in)*>(x);
+      for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+        store(to + i, load(from + i, count), count);
+      });
+    });
+  });
+}
+
+void add(void* y, const void* a, const void* b, Type type, std::int64_t n) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      const F sum = load(static_cast<const T*>(a) + i, count) + load(static_cast<const T*>(b) + i, count);
+      store(static_cast<T*>(y) + i, sum, count);
+    });
+  });
+}
+
+void accumulate(float* y, const void* x, Type type, std::int64_t n) {
+  with_type(type, [&](auto tag) {
+    const auto* from = static_cast<const decltype(tag)*>(x);
+    for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      store(y + i, load(y + i, count) + load(from + i, count), count);
+    });
+  });
+}
+
+void column_sums(float* sums, const Matrix& x, std::int64_t rows, std::int64_t columns) {
+  with_type(x.type, [&](auto tag) {
+    const auto* from = static_cast<const decltype(tag)*>(x.data);
+    constexpr int kWide = 4 * kLanes;
+    std::int64_t c = 0;
+    for (; c + kWide <= columns; c += kWide) {
+      F s0 = load(sums + c), s1 = load(sums + c + kLanes);
+      F s2 = load(sums + c + 2 * kLanes), s3 = load(sums + c + 3 * kLanes);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const auto* row = from + r * x.stride + c;
+        s0 += load(row);
+        s1 += load(row + kLanes);
+        s2 += load(row + 2 * kLanes);
+        s3 += load(row + 3 * kLanes);
+      }
+      store(sums + c, s0);
+      store(sums + c + kLanes, s1);
+      store(sums + c + 2 * kLanes, s2);
+      store(sums + c + 3 * kLanes, s3);
+    }
+    for_vectors(columns - c, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      F s = load(sums + c + i, count);
+      for (std::int64_t r = 0; r < rows; ++r) s += load(from + r * x.stride + c + i, count);
+      store(sums + c + i, s, count);
+    });
+  });
+}
+
+void dropout_add(void* y, const void* x, const void* bias, const void* residual, Type type,
+                 const MaskRow* mask, float* sums, std::int64_t columns) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    float kept[kMaskBlock];
+    for (std::int64_t first = 0; first < columns; first += kMaskBlock) {
+      const std::int64_t n = columns - first < kMaskBlock ? columns - first : kMaskBlock;
+      if (mask != nullptr) mask_factors(*mask, static_cast<std::uint32_t>(first), kept);
+      for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+        const std::int64_t at = first + i;
+        F value = load(static_cast<const T*>(x) + at, count);
+        if (bias != nullptr) value += load(static_cast<const T*>(bias) + at, count);
+        if (mask != nullptr) {
+          const F factor = load(kept + i);
+          value *= factor;
+        }
+        if (residual != nullptr) value += load(static_cast<const T*>(residual) + at, count);
+        store(static_cast<T*>(y) + at, value, count);
+        if (sums != nullptr) store(sums + at, load(sums + at, count) + value, count);
+      });
+    }
+  });
+}
+
+void mask(float* x, const MaskRow& row, std::int64_t first, int columns) {
+  float kept[kMaskBlock];
+  for (int begin = 0; begin < columns; begin += kMaskBlock) {
+    const int n = columns - begin < kMaskBlock ? columns - begin : kMaskBlock;
+    mask_factors(row, static_cast<std::uint32_t>(first + begin), kept);
+    for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      const F factor = load(kept + i);
+      const F value = load(x + begin + i, count);
+      store(x + begin + i, value * factor, count);
+    });
+  }
+}
+
+void adamw(const AdamwArguments& a, std::int64_t begin, std::int64_t end) {
+  const F scale = splat(a.gradient_scale), keep = splat(a.keep), rate = splat(a.learning_rate);
+  const F beta1 = splat(a.beta1), beta2 = splat(a.beta2), eps = splat(a.eps);
+  const F rest1 = splat(a.rest1), rest2 = splat(a.rest2);
+  const F inverse1 = splat(1.0F / a.correction1), inverse2 = splat(1.0F / a.correction2);
+  with_type(a.copy_type, [&](auto tag) {
+    using T = decltype(tag);
+    T* copy = static_cast<T*>(a.copy);
+    for_vectors(end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
+      const std::int64_t i = begin + offset;
+      const F g = load(a.gradient + i, count) * scale;
+      const F m = beta1 * load(a.first + i, count) + rest1 * g;
+      const F v = beta2 * load(a.second + i, count) + rest2 * g * g;
+      F root;
+      const F corrected = v * inverse2;
+      for (int lane = 0; lane < kLanes; ++lane) root[lane] = __builtin_sqrtf(corrected[lane]);
+      const F moved = load(a.main + i, count) * keep - rate * (m * inverse1) / (root + eps);
+      store(a.first + i, m, count);
+      store(a.second + i, v, count);
+      store(a.main + i, moved, count);
+      if (copy != nullptr) store(copy + i, moved, count);
+    });
+  });
+}
+
+// Eight blocks at a time: each sum keeps the order of its elements, and the additions of one wait
+// for nothing of the others.
+void square_sums(double* sums, const float* x, std::int64_t n, std::int64_t block,
+                 std::int64_t begin, std::int64_t end) {
+  std::int64_t i = begin;
+  for (; i + 8 <= end && (i + 8) * block <= n; i += 8) {
+    double s[8] = {};
+    const float* p = x + i * block;
+    for (std::int64_t e = 0; e < block; ++e) {
+      for (int b = 0; b < 8; ++b) {
+        const double value = p[b * block + e];
+        s[b] += value * value;
+      }
+    }
+    for (int b = 0; b < 8; ++b) sums[i + b] = s[b];
+  }
+  for (; i < end; ++i) {
+    const std::int64_t last = (i + 1) * block < n ? (i + 1) * block : n;
+    double s = 0;
+    for (std::int64_t e = i * block; e < last; ++e) {
+      const double value = x[e];
+      s += value * value;
+    }
+    sums[i] = s;
+  }
+}
+
+}  // namespace piton::cpu::PITON_ISA

@@ -1,0 +1,87 @@
+// Layer norm and root-mean-square norm, forward and backward, row by row.
+#include "kernels/cpu/vector/rows.h"
+#include "kernels/cpu/vector/simd.h"
+
+namespace piton::cpu::PITON_ISA {
+namespace {
+
+template <typename T>
+void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
+  const std::int64_t h = a.columns;
+  const T* gain = static_cast<const T*>(a.gain);
+  const T* bias = static_cast<const T*>(a.bias);
+  const float inverse = 1.0F / static_cast<float>(h);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
+    float mean = 0;
+    if (a.mean != nullptr) {
+      F sum = splat(0);
+      for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+        sum += load(x + i, count);
+      });
+      mean = sum_lanes(sum) * inverse;
+      a.mean[row] = mean;
+    }
+    F squares = splat(0);
+    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      const F centred = first_lanes(load(x + i, count) - mean, count, 0);
+      squares += centred * centred;
+    });
+    const float r = 1.0F / __builtin_sqrtf(sum_lanes(squares) * inverse + a.eps);
+    a.rstd[row] = r;
+    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      F value = (load(x + i, count) - mean) * r * load(gain + i, count);
+      if (bias != nullptr) value += load(bias + i, count);
+      store(y + i, value, count);
+    });
+  }
+}
+
+// With e = x^ = (x - mean) r and w = gain * dy:  dx = r (w - mean(w) - e mean(w e)); an RMS norm has
+// no mean(w).
+template <typename T>
+void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
+  const std::int64_t h = a.columns;
+  const T* gain = static_cast<const T*>(a.gain);
+  const float inverse = 1.0F / static_cast<float>(h);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
+    const T* dy = static_cast<const T*>(a.dy.data) + row * a.dy.stride;
+    const T* dresidual = static_cast<const T*>(a.dresidual.data) + row * a.dresidual.stride;
+    T* dx = static_cast<T*>(a.y.data) + row * a.y.stride;
+    const float mean = a.mean != nullptr ? a.mean[row] : 0;
+    const float r = a.rstd[row];
+    F sum_w = splat(0), sum_we = splat(0);
+    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      const F g = load(dy + i, count);
+      const F e = (load(x + i, count) - mean) * r;
+      const F w = g * load(gain + i, count);
+      sum_w += w;
+      sum_we += w * e;
+      if (a.dgain != nullptr) store(a.dgain + i, load(a.dgain + i, count) + g * e, count);
+      if (a.dbias != nullptr) store(a.dbias + i, load(a.dbias + i, count) + g, count);
+    });
+    const float mean_w = a.mean != nullptr ? sum_lanes(sum_w) * inverse : 0;
+    const float mean_we = sum_lanes(sum_we) * inverse;
+    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      const F e = (load(x + i, count) - mean) * r;
+      const F w = load(dy + i, count) * load(gain + i, count);
+      F value = (w - mean_w - e * mean_we) * r;
+      if (a.dresidual.data != nullptr) value += load(dresidual + i, count);
+      store(dx + i, value, count);
+    });
+  }
+}
+
+}  // namespace
+
+void norm_forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
+  with_type(a.x.type, [&](auto tag) { forward<decltype(tag)>(a, begin, end); });
+}
+
+void norm_backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
+  with_type(a.x.type, [&](auto tag) { backward<decltype(tag)>(a, begin, end); });
+}
+
+}  // namespace piton::cpu::PITON_ISA

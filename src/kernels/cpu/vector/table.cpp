@@ -1,0 +1,38 @@
+// The table of one instruction set.
+#include "kernels/cpu/vector/table.h"
+
+#include "kernels/cpu/vector/attention.h"
+#include "kernels/cpu/vector/elementwise.h"
+#include "kernels/cpu/vector/rows.h"
+
+namespace piton::cpu::PITON_ISA {
+
+const VectorTable& table() {
+  static constexpr VectorTable kTable{
+      .lanes = PITON_VECTOR_BYTES / 4,
+      .convert = convert,
+      .add = add,
+      .accumulate = accumulate,
+      .column_sums = column_sums,
+      .norm_forward = norm_forward,
+      .norm_backward = norm_backward,
+      .activation_forward = activation_forward,
+      .activation_backward = activation_backward,
+      .dropout_add = dropout_add,
+      .rotary = rotary,
+      .loss_statistics = loss_statistics,
+      .loss_gradient = loss_gradient,
+      .adamw = adamw,
+      .square_sums = square_sums,
+      .product = product,
+      .transpose = transpose,
+      .softmax_step = softmax_step,
+      .softmax_again = softmax_again,
+      .mask = mask,
+      .score_gradient = score_gradient,
+      .dot = dot,
+  };
+  return kTable;
+}
+
+}  // namespace piton::cpu::PITON_ISA

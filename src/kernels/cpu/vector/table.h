@@ -1,0 +1,157 @@
+// What the loops of one instruction set offer: plain functions over pointers and sizes. The files
+// above this folder divide the work and call them; one table is chosen when the back end is made.
+//
+// Strides and sizes are in elements. A range "begin, end" is of rows. Matrices are [rows, columns]
+// with contiguous columns. Nothing here allocates.
+#pragma once
+
+#include <cstdint>
+
+namespace piton::cpu {
+
+enum class Type : std::uint8_t { kF32, kBF16, kF16 };
+
+struct Matrix {
+  void* data = nullptr;  // null: not given
+  Type type = Type::kF32;
+  std::int64_t stride = 0;  // from row to row
+};
+
+// Mask draws of one row: key, the first three words of the counter, what to keep and how to scale.
+struct MaskRow {
+  std::uint32_t key_low = 0;
+  std::uint32_t key_high = 0;
+  std::uint32_t counter[3] = {0, 0, 0};
+  std::uint32_t threshold = 0;
+  float scale = 1;
+};
+
+enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kSilu };
+
+struct NormArguments {
+  Matrix y;          // forward: y; backward: dx
+  Matrix x;
+  Matrix dy;         // backward
+  Matrix dresidual;  // backward, or not given
+  const void* gain = nullptr;  // [columns], type of x
+  const void* bias = nullptr;  // forward, or not given
+  float* mean = nullptr;       // not given: root mean square
+  float* rstd = nullptr;
+  float* dgain = nullptr;  // backward: [columns] each, added to
+  float* dbias = nullptr;
+  std::int64_t columns = 0;
+  float eps = 0;
+};
+
+struct ActivationArguments {
+  Matrix y;   // forward: y; backward: dx
+  Matrix dup; // backward of gated
+  Matrix dy;  // backward
+  Matrix x;
+  Matrix up;  // gated, or not given
+  std::int64_t columns = 0;
+  Activation kind = Activation::kGeluTanh;
+};
+
+struct AdamwArguments {
+  float* main = nullptr;
+  float* first = nullptr;
+  float* second = nullptr;
+  void* copy = nullptr;
+  Type copy_type = Type::kF32;
+  const float* gradient = nullptr;
+  float learning_rate = 0;
+  float keep = 1;  // 1 - learning rate * decay
+  float beta1 = 0;
+  float beta2 = 0;
+  float rest1 = 0;  // 1 - beta1
+  float rest2 = 0;
+  float correction1 = 1;
+  float correction2 = 1;
+  float eps = 0;
+  float gradient_scale = 1;
+};
+
+// One block of attention scores: rows are queries, columns are keys. Row i sees the columns
+// low[i] <= j < high[i] and, where segments are given, those with the row's own segment.
+struct ScoreArguments {
+  float* scores = nullptr;  // [rows, stride]
+  std::int64_t stride = 0;
+  int rows = 0;
+  int columns = 0;                              // a multiple of the vector
+  std::int64_t first_key = 0;                   // position of column 0
+  const std::int64_t* low = nullptr;            // [rows]
+  const std::int64_t* high = nullptr;           // [rows]
+  const std::int32_t* query_segments = nullptr; // [rows] or not given
+  const std::int32_t* key_segments = nullptr;   // [columns], padded
+  bool masked = false;                          // false: every pair of the block is visible
+  float scale = 1;
+  float slope = 0;                              // 0: none
+  const std::int64_t* positions = nullptr;      // [rows]
+};
+
+struct VectorTable {
+  int lanes = 0;
+
+  // y = x, converted.
+  void (*convert)(void* y, Type y_type, const void* x, Type x_type, std::int64_t n);
+  // y = a + b, all of one type.
+  void (*add)(void* y, const void* a, const void* b, Type type, std::int64_t n);
+  // y += x, fp32; y += x of another type.
+  void (*accumulate)(float* y, const void* x, Type type, std::int64_t n);
+  // sums[c] += sum over rows of x[r, c], rows in order.
+  void (*column_sums)(float* sums, const Matrix& x, std::int64_t rows, std::int64_t columns);
+
+  void (*norm_forward)(const NormArguments& a, std::int64_t begin, std::int64_t end);
+  void (*norm_backward)(const NormArguments& a, std::int64_t begin, std::int64_t end);
+  void (*activation_forward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
+  void (*activation_backward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
+
+  // One row: y = residual + mask * (x + bias), and sums += the same before rounding; bias, residual
+  // and sums may be null, mask null keeps all.
+  void (*dropout_add)(void* y, const void* x, const void* bias, const void* residual, Type type,
+                      const MaskRow* mask, float* sums, std::int64_t columns);
+  // One head of one token, in place: sign -1 rotates back.
+  void (*rotary)(void* x, Type type, const float* cosine, const float* sine, std::int64_t d,
+                 bool pairs, float sign);
+
+  // One row of logits: max, sum of exp(x - max).
+  void (*loss_statistics)(const float* logits, std::int64_t valid, float* maximum, float* sum);
+  // One row: y = exp(x - lse) * factor for columns below valid, 0 for the rest up to columns.
+  void (*loss_gradient)(void* y, Type type, const float* logits, std::int64_t columns,
+                        std::int64_t valid, float lse, float factor);
+
+  void (*adamw)(const AdamwArguments& a, std::int64_t begin, std::int64_t end);
+  // sums[i] of blocks begin .. end-1 of `block` elements of x[n].
+  void (*square_sums)(double* sums, const float* x, std::int64_t n, std::int64_t block,
+                      std::int64_t begin, std::int64_t end);
+
+  // c[m, n] (+)= a[m, k] b[k, n] in fp32: a by any strides, b and c with contiguous rows; n is a
+  // multiple of the vector.
+  void (*product)(int m, int n, int k, const float* a, std::int64_t a_row, std::int64_t a_column,
+                  const float* b, std::int64_t b_stride, float* c, std::int64_t c_stride,
+                  bool accumulate);
+  // y[n, m] fp32 = transpose of x[m, n].
+  void (*transpose)(float* y, std::int64_t y_stride, const Matrix& x, int m, int n);
+
+  // Scores become weights exp(s - new maximum), 0 where invisible; running maxima and sums of rows
+  // move on, and row i of `out` [rows, d] is scaled by factor exp(old maximum - new).
+  void (*softmax_step)(const ScoreArguments& a, float* maxima, float* sums, float* out,
+                       std::int64_t out_stride, int d);
+  // Scores become exp(s - lse), 0 where invisible.
+  void (*softmax_again)(const ScoreArguments& a, const float* lse);
+  // x[i] *= scale where kept, 0 where not, for columns first .. first + columns - 1; first is a multiple of 4.
+  void (*mask)(float* x, const MaskRow& mask, std::int64_t first, int columns);
+  // ds = p * (dp - delta) * scale, row by row.
+  void (*score_gradient)(float* dp, const float* p, std::int64_t stride, int rows, int columns,
+                         const float* delta, float scale);
+  // sum over d of a * b.
+  float (*dot)(const void* a, Type a_type, const void* b, Type b_type, std::int64_t d);
+};
+
+namespace v2 { const VectorTable& table(); }
+namespace v3 { const VectorTable& table(); }
+namespace v4 { const VectorTable& table(); }
+namespace v4_bf16 { const VectorTable& table(); }
+
+}  // namespace piton::cpu

@@ -1,0 +1,49 @@
+// y = residual + dropout(x + bias), the end of every residual branch; each part but x is optional.
+// The mask is drawn from the global coordinates of each element (base/philox.h), head 0, column =
+// channel, so it never depends on the layout and backward draws it again.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+struct DropoutAddForward {
+  static constexpr std::string_view kName = "dropout add forward";
+  Tensor y;         // [n, h]  written; may be the same memory as x or residual
+  Tensor x;         // [n, h]
+  Tensor bias;      // [h] or empty
+  Tensor residual;  // [n, h] or empty
+  Dropout dropout;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("x", self.x, Access::kRead);
+    v("bias", self.bias, Access::kRead);
+    v("residual", self.residual, Access::kRead);
+    v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// dx = mask * dy / (1 - p);  dbias += sum of dx over rows. The residual's gradient is dy itself.
+struct DropoutAddBackward {
+  static constexpr std::string_view kName = "dropout add backward";
+  Tensor dx;     // [n, h]  written; may be the same memory as dy
+  Tensor dbias;  // [h] or empty, fp32 (fp64), ADDED TO
+  Tensor dy;     // [n, h]
+  Dropout dropout;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dx", self.dx, Access::kWrite);
+    v("dbias", self.dbias, Access::kUpdate);
+    v("dy", self.dy, Access::kRead);
+    v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+}  // namespace piton

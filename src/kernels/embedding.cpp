@@ -1,0 +1,27 @@
+// Checks of embeddings.
+#include "kernels/embedding.h"
+
+#include "kernels/expect.h"
+
+namespace piton {
+
+void EmbeddingForward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "table", table}.floating().contiguous();
+  Operand{kName, "ids", ids}.given();
+  Operand{kName, "ids", ids}.shape({ids.dim(0)}).dtype(DType::kI32).contiguous();
+  Operand{kName, "table", table}.shape({table.dim(0), table.dim(-1)});
+  Operand{kName, "y", y}.shape({ids.dim(0), table.dim(1)}).dtype(table.dtype()).contiguous();
+}
+
+void EmbeddingBackward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "dy", dy}.floating().contiguous();
+  Operand{kName, "ids", ids}.given();
+  Operand{kName, "ids", ids}.shape({ids.dim(0)}).dtype(DType::kI32).contiguous();
+  Operand{kName, "dy", dy}.shape({ids.dim(0), dy.dim(-1)});
+  Operand{kName, "dtable", dtable}.dtype(sum_dtype(dy.dtype())).contiguous();
+  Operand{kName, "dtable", dtable}.shape({dtable.dim(0), dy.dim(1)});
+}
+
+}  // namespace piton

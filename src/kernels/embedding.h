@@ -1,0 +1,45 @@
+// Rows of tables by id. A table split over the vocabulary holds ids vocabulary_begin ..
+// vocabulary_begin + rows - 1; other ids give (and take) nothing.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+struct EmbeddingForward {
+  static constexpr std::string_view kName = "embedding forward";
+  Tensor y;       // [n, h]  written; zero rows for ids outside
+  Tensor table;   // [rows, h]
+  Tensor ids;     // int32 [n]
+  std::int64_t vocabulary_begin = 0;
+  bool add = false;  // y += instead of y = (the second table: positions)
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, self.add ? Access::kUpdate : Access::kWrite);
+    v("table", self.table, Access::kRead);
+    v("ids", self.ids, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// dtable[id] += dy, rows in order: the sum does not depend on threads.
+struct EmbeddingBackward {
+  static constexpr std::string_view kName = "embedding backward";
+  Tensor dtable;  // [rows, h]  fp32 (fp64), ADDED TO
+  Tensor dy;      // [n, h]
+  Tensor ids;     // int32 [n]
+  std::int64_t vocabulary_begin = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dtable", self.dtable, Access::kUpdate);
+    v("dy", self.dy, Access::kRead);
+    v("ids", self.ids, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+}  // namespace piton

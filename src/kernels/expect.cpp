@@ -1,0 +1,58 @@
+// The assertions behind every check().
+#include "kernels/expect.h"
+
+namespace piton {
+
+const Operand& Operand::given() const {
+  PITON_ASSERT(tensor.defined(), "{}: {} is missing", call, name);
+  return *this;
+}
+
+const Operand& Operand::shape(const Shape& wanted) const {
+  given();
+  PITON_ASSERT(tensor.shape() == wanted, "{}: {} is {}, wanted {}", call, name, to_string(tensor),
+               to_string(wanted));
+  return *this;
+}
+
+const Operand& Operand::dtype(DType wanted) const {
+  given();
+  PITON_ASSERT(tensor.dtype() == wanted, "{}: {} is {}, wanted {}", call, name, to_string(tensor),
+               piton::name(wanted));
+  return *this;
+}
+
+const Operand& Operand::floating() const {
+  given();
+  const DType dtype = tensor.dtype();
+  PITON_ASSERT(dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 ||
+                   dtype == DType::kF16,
+               "{}: {} is {}, wanted a floating type", call, name, to_string(tensor));
+  return *this;
+}
+
+const Operand& Operand::contiguous() const {
+  given();
+  PITON_ASSERT(tensor.contiguous(), "{}: {} {} has gaps", call, name, to_string(tensor));
+  return *this;
+}
+
+const Operand& Operand::rows() const {
+  given();
+  PITON_ASSERT(tensor.ndim() > 0 && (tensor.elements() == 0 || tensor.dim(-1) == 1 ||
+                                     tensor.stride(tensor.ndim() - 1) == 1),
+               "{}: columns of {} {} are not next to each other", call, name, to_string(tensor));
+  return *this;
+}
+
+DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+void expect_dropout(std::string_view call, const Dropout& dropout) {
+  PITON_ASSERT(dropout.probability >= 0 && dropout.probability < 1, "{}: probability {}", call,
+               dropout.probability);
+  if (dropout.probability == 0) return;
+  Operand{call, "consumed_samples", dropout.rows.consumed_samples}.shape({1}).dtype(DType::kI64);
+  PITON_ASSERT(dropout.rows.sequence > 0, "{}: {} rows a sample", call, dropout.rows.sequence);
+}
+
+}  // namespace piton

@@ -1,0 +1,41 @@
+// What check() of every call asserts, in words that name the call and the tensor.
+//
+// All of these are PITON_ASSERTs: a wrong shape at the seam is a mistake of this program.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+// One tensor of a call, for messages.
+struct Operand {
+  std::string_view call;
+  std::string_view name;
+  const Tensor& tensor;
+
+  const Operand& given() const;
+  const Operand& shape(const Shape& wanted) const;  // and given
+  const Operand& dtype(DType wanted) const;
+  const Operand& floating() const;    // fp64, fp32, bf16 or fp16
+  const Operand& contiguous() const;
+  const Operand& rows() const;        // the last dim is contiguous
+};
+
+// The type in which sums, statistics and gradients of `dtype` are kept: fp64 for fp64, else fp32.
+DType sum_dtype(DType dtype);
+
+// Asserts what a mask draw reads: a probability in [0, 1), and the sample counter where it is not 0.
+void expect_dropout(std::string_view call, const Dropout& dropout);
+
+// Asserts that all tensors of a call are at one place.
+template <typename Call>
+void expect_one_place(const Call& call) {
+  const Tensor* first = nullptr;
+  call.tensors(call, [&](std::string_view name, const Tensor& tensor, Access) {
+    if (!tensor.defined()) return;
+    if (first == nullptr) first = &tensor;
+    PITON_ASSERT(tensor.place() == first->place(), "{}: {} is on another device", Call::kName, name);
+  });
+}
+
+}  // namespace piton

@@ -1,0 +1,84 @@
+// Checks and operation counts of linear maps.
+#include "kernels/linear.h"
+
+#include "kernels/expect.h"
+
+namespace piton {
+namespace {
+
+void expect_weight(std::string_view call, const WeightView& weight, WeightForm packed, DType dtype) {
+  PITON_ASSERT(weight.form == WeightForm::kRows || weight.form == packed,
+               "{}: the weight is packed for the other direction", call);
+  PITON_ASSERT(weight.dtype == dtype, "{}: the weight is {}, wanted {}", call, name(weight.dtype),
+               name(dtype));
+  const Operand operand{call, "weight", weight.tensor};
+  if (weight.form == WeightForm::kRows) {
+    operand.shape({weight.out, weight.in}).dtype(dtype).rows();
+  } else {
+    operand.dtype(DType::kU8).contiguous();
+  }
+}
+
+double matrix_flops(std::int64_t rows, std::int64_t out, std::int64_t in) {
+  return 2.0 * static_cast<double>(rows) * static_cast<double>(out) * static_cast<double>(in);
+}
+
+}  // namespace
+
+void LinearForward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "x", x}.floating().rows();
+  const std::int64_t n = x.dim(0);
+  Operand{kName, "x", x}.shape({n, weight.in});
+  Operand{kName, "y", y}.shape({n, weight.out}).rows();
+  PITON_ASSERT(y.dtype() == x.dtype() || y.dtype() == DType::kF32, "{}: y is {} for x {}", kName,
+               to_string(y), to_string(x));
+  expect_weight(kName, weight, WeightForm::kForward, x.dtype());
+  if (bias.defined()) Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
+}
+
+double LinearForward::flops() const { return matrix_flops(x.dim(0), weight.out, weight.in); }
+
+void LinearBackwardInput::check() const {
+  expect_one_place(*this);
+  Operand{kName, "dy", dy}.floating().rows();
+  Operand{kName, "dx", dx}.floating().rows();
+  const std::int64_t n = dy.dim(0);
+  Operand{kName, "dy", dy}.shape({n, weight.out});
+  Operand{kName, "dx", dx}.shape({n, weight.in});
+  PITON_ASSERT(dy.dtype() == weight.dtype || dy.dtype() == DType::kF32, "{}: dy {} beside a {} weight",
+               kName, to_string(dy), name(weight.dtype));
+  PITON_ASSERT(dx.dtype() == dy.dtype() || dx.dtype() == weight.dtype, "{}: dx is {}", kName,
+               to_string(dx));
+  expect_weight(kName, weight, WeightForm::kBackward, weight.dtype);
+}
+
+double LinearBackwardInput::flops() const { return matrix_flops(dy.dim(0), weight.out, weight.in); }
+
+void LinearBackwardWeight::check() const {
+  expect_one_place(*this);
+  Operand{kName, "dy", dy}.floating().rows();
+  Operand{kName, "x", x}.floating().rows();
+  const std::int64_t n = x.dim(0);
+  const std::int64_t out = dy.dim(-1);
+  const std::int64_t in = x.dim(-1);
+  Operand{kName, "x", x}.shape({n, in});
+  Operand{kName, "dy", dy}.shape({n, out});
+  PITON_ASSERT(dy.dtype() == x.dtype() || dy.dtype() == DType::kF32, "{}: dy {} beside x {}", kName,
+               to_string(dy), to_string(x));
+  const DType sums = sum_dtype(x.dtype());
+  Operand{kName, "dweight", dweight}.shape({out, in}).dtype(sums).contiguous();
+  if (dbias.defined()) Operand{kName, "dbias", dbias}.shape({out}).dtype(sums).contiguous();
+}
+
+double LinearBackwardWeight::flops() const { return matrix_flops(x.dim(0), dy.dim(-1), x.dim(-1)); }
+
+void PackWeight::check() const {
+  expect_one_place(*this);
+  PITON_ASSERT(form != WeightForm::kRows, "{}: rows are not a packed form", kName);
+  Operand{kName, "rows", rows}.floating().rows().shape({rows.dim(0), rows.dim(-1)});
+  Operand{kName, "packed", packed}.dtype(DType::kU8).contiguous();
+  PITON_ASSERT(packed.ndim() == 1, "{}: packed is {}", kName, to_string(packed));
+}
+
+}  // namespace piton

@@ -1,0 +1,82 @@
+// Linear maps: y = x W^T + bias, W stored [out, in]. Shapes: x [n, in], y [n, out].
+//
+// Sums run in fp32 for bf16, fp16 and fp32 (in fp64 for fp64). Rows are computed in fixed tiles of
+// Kernels::row_tile() rows, so that a call on rows cut at tile edges gives the same bits as the call
+// on all of them. n may be 0.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+struct LinearForward {
+  static constexpr std::string_view kName = "linear forward";
+  Tensor y;           // [n, out]  written; dtype of x, or fp32
+  Tensor x;           // [n, in]   rows may be strided, columns are contiguous
+  WeightView weight;  // kRows or kForward; dtype of x
+  Tensor bias;        // [out] or empty; dtype of x
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("x", self.x, Access::kRead);
+    v("weight", self.weight.tensor, Access::kRead);
+    v("bias", self.bias, Access::kRead);
+  }
+  void check() const;
+  double flops() const;
+};
+
+// dx = dy W
+struct LinearBackwardInput {
+  static constexpr std::string_view kName = "linear backward input";
+  Tensor dx;          // [n, in]   written; dtype of dy, or of x where dy is fp32
+  Tensor dy;          // [n, out]  rows may be strided; may be fp32 beside a bf16 weight (logits)
+  WeightView weight;  // kRows or kBackward
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dx", self.dx, Access::kWrite);
+    v("dy", self.dy, Access::kRead);
+    v("weight", self.weight.tensor, Access::kRead);
+  }
+  void check() const;
+  double flops() const;
+};
+
+// dW += dy^T x,  dbias += sum of dy over rows. The sum over rows runs in an order fixed by n alone.
+struct LinearBackwardWeight {
+  static constexpr std::string_view kName = "linear backward weight";
+  Tensor dweight;  // [out, in]  fp32 (fp64 for fp64), ADDED TO
+  Tensor dbias;    // [out] or empty, as dweight, ADDED TO
+  Tensor dy;       // [n, out]   rows may be strided; may be fp32 beside a bf16 x
+  Tensor x;        // [n, in]    rows may be strided
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dweight", self.dweight, Access::kUpdate);
+    v("dbias", self.dbias, Access::kUpdate);
+    v("dy", self.dy, Access::kRead);
+    v("x", self.x, Access::kRead);
+  }
+  void check() const;
+  double flops() const;
+};
+
+// Plain rows into the back end's own layout. Run only where Kernels::packed_bytes() is not 0.
+struct PackWeight {
+  static constexpr std::string_view kName = "pack weight";
+  Tensor packed;    // u8 [packed_bytes]  written
+  Tensor rows;      // [out, in]
+  WeightForm form = WeightForm::kForward;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("packed", self.packed, Access::kWrite);
+    v("rows", self.rows, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+}  // namespace piton

@@ -1,0 +1,56 @@
+// Checks of the three calls of cross entropy.
+#include "kernels/loss.h"
+
+#include "kernels/expect.h"
+
+namespace piton {
+namespace {
+
+void expect_logits(std::string_view call, const Tensor& logits, const Tensor& labels,
+                   std::int64_t valid) {
+  const Operand operand{call, "logits", logits};
+  operand.floating().contiguous().dtype(sum_dtype(logits.dtype()));
+  operand.shape({logits.dim(0), logits.dim(-1)});
+  Operand{call, "labels", labels}.shape({logits.dim(0)}).dtype(DType::kI32).contiguous();
+  PITON_ASSERT(valid >= 0 && valid <= logits.dim(1), "{}: {} valid columns of {}", call, valid,
+               logits.dim(1));
+}
+
+}  // namespace
+
+void LossStatistics::check() const {
+  expect_one_place(*this);
+  Operand{kName, "logits", logits}.given();
+  expect_logits(kName, logits, labels, valid);
+  Operand{kName, "statistics", statistics}.shape({logits.dim(0), 3}).dtype(logits.dtype()).contiguous();
+}
+
+void LossCombine::check() const {
+  expect_one_place(*this);
+  Operand{kName, "statistics", statistics}.floating().contiguous();
+  const DType sums = statistics.dtype();
+  PITON_ASSERT(statistics.ndim() == 3 && statistics.dim(2) == 3 && statistics.dim(0) > 0 &&
+                   sums == sum_dtype(sums),
+               "{}: statistics are {}", kName, to_string(statistics));
+  const Shape rows{statistics.dim(1)};
+  Operand{kName, "loss", loss}.shape(rows).dtype(sums).contiguous();
+  Operand{kName, "lse", lse}.shape(rows).dtype(sums).contiguous();
+  Operand{kName, "sum", sum}.shape({1}).dtype(DType::kF64);
+  Operand{kName, "labels", labels}.shape(rows).dtype(DType::kI32).contiguous();
+  Operand{kName, "mask", mask}.shape(rows).dtype(DType::kF32).contiguous();
+}
+
+void LossBackward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "logits", logits}.given();
+  expect_logits(kName, logits, labels, valid);
+  const Shape rows{logits.dim(0)};
+  Operand{kName, "dlogits", dlogits}.shape(logits.shape()).floating().contiguous();
+  PITON_ASSERT(!dlogits.overlaps(logits) || dlogits.dtype() == logits.dtype(),
+               "{}: dlogits {} over logits {}", kName, to_string(dlogits), to_string(logits));
+  Operand{kName, "lse", lse}.shape(rows).dtype(logits.dtype()).contiguous();
+  Operand{kName, "mask", mask}.shape(rows).dtype(DType::kF32).contiguous();
+  Operand{kName, "scale", scale}.shape({1}).dtype(logits.dtype());
+}
+
+}  // namespace piton

@@ -1,0 +1,17 @@
+// Counting in place of computing.
+#include "kernels/meta/kernels.h"
+
+namespace piton {
+
+std::string MetaKernels::name() const { return like_ ? "meta, as " + like_->name() : "meta"; }
+
+std::int64_t MetaKernels::packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
+                                       DType dtype) const {
+  return like_ ? like_->packed_bytes(form, out, in, dtype) : 0;
+}
+
+std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }
+
+void MetaKernels::submit(const KernelCall& call, Stream&) { counts_.add(call); }
+
+}  // namespace piton

@@ -1,0 +1,30 @@
+// Kernels that compute nothing and count: with MetaDevice they run real model code to find
+// parameters, bytes and FLOPs without memory or time (`plan`, `inspect`).
+#pragma once
+
+#include "kernels/call_counts.h"
+
+namespace piton {
+
+class MetaKernels final : public Kernels {
+ public:
+  // Answers packed_bytes() and row_tile() as `like` does, so that the memory counted is that of a run
+  // on it; `like` must outlive this. Without it: plain rows, tiles of one row.
+  explicit MetaKernels(const Kernels* like = nullptr) : like_(like) {}
+
+  std::string name() const override;
+  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
+                            DType dtype) const override;
+  std::int64_t row_tile() const override;
+
+  CallCounts& counts() { return counts_; }
+  const CallCounts& counts() const { return counts_; }
+
+ private:
+  void submit(const KernelCall& call, Stream& stream) override;
+
+  const Kernels* like_;
+  CallCounts counts_;
+};
+
+}  // namespace piton

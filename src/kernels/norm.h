@@ -1,0 +1,65 @@
+// Layer norm (Ba et al. 2016, arXiv:1607.06450) and root-mean-square norm (Zhang & Sennrich 2019,
+// arXiv:1910.07467), over the last dim of [n, h].
+//
+//   layer  y = (x - mean) * r * gain + bias,   r = 1 / sqrt(variance + eps), biased variance
+//   RMS    y = x * r * gain,                   r = 1 / sqrt(mean(x^2) + eps)
+// A call with `mean` is a layer norm, one without is an RMS norm. Sums run in fp32 (fp64 for fp64);
+// y is rounded once.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+struct NormForward {
+  static constexpr std::string_view kName = "norm forward";
+  Tensor y;     // [n, h]  written; dtype of x
+  Tensor mean;  // [n]     written, fp32 (fp64 for fp64); empty: RMS norm
+  Tensor rstd;  // [n]     written, as mean
+  Tensor x;     // [n, h]
+  Tensor gain;  // [h]     dtype of x
+  Tensor bias;  // [h] or empty
+  double eps = 1e-5;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("mean", self.mean, Access::kWrite);
+    v("rstd", self.rstd, Access::kWrite);
+    v("x", self.x, Access::kRead);
+    v("gain", self.gain, Access::kRead);
+    v("bias", self.bias, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+struct NormBackward {
+  static constexpr std::string_view kName = "norm backward";
+  Tensor dx;         // [n, h]  written; dtype of x
+  Tensor dgain;      // [h] or empty, fp32 (fp64), ADDED TO; sum over rows in an order fixed by n
+  Tensor dbias;      // [h] or empty, fp32 (fp64), ADDED TO
+  Tensor dy;         // [n, h]
+  Tensor dresidual;  // [n, h] or empty: added to dx (the gradient that flows past the norm)
+  Tensor x;          // [n, h]
+  Tensor gain;       // [h]
+  Tensor mean;       // [n] or empty
+  Tensor rstd;       // [n]
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dx", self.dx, Access::kWrite);
+    v("dgain", self.dgain, Access::kUpdate);
+    v("dbias", self.dbias, Access::kUpdate);
+    v("dy", self.dy, Access::kRead);
+    v("dresidual", self.dresidual, Access::kRead);
+    v("x", self.x, Access::kRead);
+    v("gain", self.gain, Access::kRead);
+    v("mean", self.mean, Access::kRead);
+    v("rstd", self.rstd, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+}  // namespace piton

@@ -1,0 +1,69 @@
+// Updates and norms over flat spans.
+//
+// AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101), Megatron's order of operations:
+//   g = gradient * gradient_scale
+//   main = main * (1 - lr * decay)
+//   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
+//   main = main - lr * (m / correction1) / (sqrt(v / correction2) + eps)
+// with correctionK = 1 - betaK^t. All in fp32.
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton {
+
+// Indices into the fp32 [kStepScalars] tensor that carries what changes from step to step.
+enum StepScalar : int {
+  kLearningRate,   // today's, before a group's multiplier
+  kCorrection1,    // 1 - beta1^t
+  kCorrection2,    // 1 - beta2^t
+  kGradientScale,  // clip factor / loss scale
+  kApply,          // 0: leave everything as it is (non-finite gradients)
+  kStepScalars
+};
+
+struct AdamwUpdate {
+  static constexpr std::string_view kName = "adamw";
+  Tensor main;      // fp32 [n]  updated
+  Tensor first;     // fp32 [n]  m, updated
+  Tensor second;    // fp32 [n]  v, updated
+  Tensor copy;      // [n] or empty: main rounded to the weights' dtype, written (kept where kApply is 0)
+  Tensor gradient;  // fp32 [n]
+  Tensor scalars;   // fp32 [kStepScalars]
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double lr_multiplier = 1;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("main", self.main, Access::kUpdate);
+    v("first", self.first, Access::kUpdate);
+    v("second", self.second, Access::kUpdate);
+    v("copy", self.copy, Access::kUpdate);
+    v("gradient", self.gradient, Access::kRead);
+    v("scalars", self.scalars, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in order of elements. Blocks
+// are counted from a parameter's start, so a shard cut at block edges gives the same sums.
+struct SquareSums {
+  static constexpr std::string_view kName = "square sums";
+  Tensor sums;  // fp64 [ceil(n / block)]  written
+  Tensor x;     // fp32 [n]
+  std::int64_t block = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("sums", self.sums, Access::kWrite);
+    v("x", self.x, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+}  // namespace piton

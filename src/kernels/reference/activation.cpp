@@ -1,0 +1,77 @@
+// GELU in both forms and SiLU, plain and gated.
+#include "kernels/activation.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/reference/calls.h"
+#include "kernels/reference/values.h"
+
+namespace piton::reference {
+namespace {
+
+constexpr double kRootTwoOverPi = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr double kCubic = 0.044715;
+
+double value(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kGeluTanh:
+      return 0.5 * x * (1 + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x)));
+    case ActivationKind::kGeluErf:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case ActivationKind::kSilu:
+      return x / (1 + std::exp(-x));
+  }
+  return 0;
+}
+
+double slope(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kGeluTanh: {
+      const double t = std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x));
+      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRootTwoOverPi * (1 + 3 * kCubic * x * x);
+    }
+    case ActivationKind::kGeluErf: {
+      // The normal density: 1 / sqrt(2 pi) is half of sqrt(2 / pi).
+      const double density = 0.5 * kRootTwoOverPi * std::exp(-0.5 * x * x);
+      return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) + x * density;
+    }
+    case ActivationKind::kSilu: {
+      const double s = 1 / (1 + std::exp(-x));
+      return s * (1 + x * (1 - s));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void execute(const ActivationForward& call) {
+  const Values x = Values::read(call.x);
+  const Values up = Values::read(call.up);
+  Values y(call.y.shape());
+  for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
+    for (std::int64_t i = 0; i < call.x.dim(1); ++i) {
+      y(row, i) = value(call.kind, x(row, i)) * (up.given() ? up(row, i) : 1);
+    }
+  }
+  y.write(call.y);
+}
+
+void execute(const ActivationBackward& call) {
+  const Values dy = Values::read(call.dy);
+  const Values x = Values::read(call.x);
+  const Values up = Values::read(call.up);
+  Values dx(call.dx.shape());
+  Values dup(call.dx.shape());
+  for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
+    for (std::int64_t i = 0; i < call.x.dim(1); ++i) {
+      dx(row, i) = dy(row, i) * slope(call.kind, x(row, i)) * (up.given() ? up(row, i) : 1);
+      dup(row, i) = dy(row, i) * value(call.kind, x(row, i));
+    }
+  }
+  dx.write(call.dx);
+  if (call.dup.defined()) dup.write(call.dup);
+}
+
+}  // namespace piton::reference

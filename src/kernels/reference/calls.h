@@ -1,0 +1,32 @@
+// One function a call; each runs at once, on host tensors that check() has accepted.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace piton::reference {
+
+void execute(const LinearForward& call);
+void execute(const LinearBackwardInput& call);
+void execute(const LinearBackwardWeight& call);
+void execute(const PackWeight& call);
+void execute(const NormForward& call);
+void execute(const NormBackward& call);
+void execute(const Rotary& call);
+void execute(const AttentionForward& call);
+void execute(const AttentionBackward& call);
+void execute(const CacheAppend& call);
+void execute(const ActivationForward& call);
+void execute(const ActivationBackward& call);
+void execute(const DropoutAddForward& call);
+void execute(const DropoutAddBackward& call);
+void execute(const EmbeddingForward& call);
+void execute(const EmbeddingBackward& call);
+void execute(const LossStatistics& call);
+void execute(const LossCombine& call);
+void execute(const LossBackward& call);
+void execute(const Copy& call);
+void execute(const Add& call);
+void execute(const AdamwUpdate& call);
+void execute(const SquareSums& call);
+
+}  // namespace piton::reference

@@ -1,0 +1,33 @@
+// Rows of tables by id.
+#include "kernels/embedding.h"
+
+#include "kernels/reference/calls.h"
+#include "kernels/reference/values.h"
+
+namespace piton::reference {
+
+void execute(const EmbeddingForward& call) {
+  const Values table = Values::read(call.table);
+  const Values ids = Values::read(call.ids);
+  Values y = call.add ? Values::read(call.y) : Values(call.y.shape());
+  for (std::int64_t row = 0; row < call.ids.dim(0); ++row) {
+    const std::int64_t id = static_cast<std::int64_t>(ids(row)) - call.vocabulary_begin;
+    if (id < 0 || id >= call.table.dim(0)) continue;
+    for (std::int64_t i = 0; i < call.table.dim(1); ++i) y(row, i) += table(id, i);
+  }
+  y.write(call.y);
+}
+
+void execute(const EmbeddingBackward& call) {
+  const Values dy = Values::read(call.dy);
+  const Values ids = Values::read(call.ids);
+  Values dtable = Values::read(call.dtable);
+  for (std::int64_t row = 0; row < call.ids.dim(0); ++row) {
+    const std::int64_t id = static_cast<std::int64_t>(ids(row)) - call.vocabulary_begin;
+    if (id < 0 || id >= call.dtable.dim(0)) continue;
+    for (std::int64_t i = 0; i < call.dy.dim(1); ++i) dtable(id, i) += dy(row, i);
+  }
+  dtable.write(call.dtable);
+}
+
+}  // namespace piton::reference

@@ -1,0 +1,26 @@
+// Dropout masks from the global coordinates of each element (base/philox.h).
+#pragma once
+
+#include "kernels/call.h"
+
+namespace piton::reference {
+
+// Draws for one site.
+class MaskDraws {
+ public:
+  explicit MaskDraws(const Dropout& dropout);
+
+  // What an element is multiplied by: 0, or 1 / (1 - probability).
+  // `sample` counts from the micro-batch's first; `position` is that of the unsplit row.
+  double factor(std::int64_t sample, std::int64_t head, std::int64_t position,
+                std::int64_t column) const;
+
+  // The same for row `row` of a matrix [rows, channels] of this micro-batch: head 0.
+  double row_factor(std::int64_t row, std::int64_t channel) const;
+
+ private:
+  Dropout dropout_;
+  std::int64_t first_sample_ = 0;
+};
+
+}  // namespace piton::reference

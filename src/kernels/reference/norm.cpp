@@ -1,0 +1,85 @@
+// Layer norm and RMS norm, row by row.
+#include "kernels/norm.h"
+
+#include <cmath>
+
+#include "kernels/reference/calls.h"
+#include "kernels/reference/values.h"
+
+namespace piton::reference {
+
+void execute(const NormForward& call) {
+  const Values x = Values::read(call.x);
+  const Values gain = Values::read(call.gain);
+  const Values bias = Values::read(call.bias);
+  const bool layer = call.mean.defined();
+  const std::int64_t n = call.x.dim(0);
+  const std::int64_t h = call.x.dim(1);
+  Values y(call.y.shape());
+  Values mean(Shape{n});
+  Values rstd(Shape{n});
+  for (std::int64_t row = 0; row < n; ++row) {
+    if (layer) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < h; ++i) sum += x(row, i);
+      mean(row) = sum / static_cast<double>(h);
+    }
+    double squares = 0;
+    for (std::int64_t i = 0; i < h; ++i) {
+      squares += (x(row, i) - mean(row)) * (x(row, i) - mean(row));
+    }
+    rstd(row) = 1 / std::sqrt(squares / static_cast<double>(h) + call.eps);
+    for (std::int64_t i = 0; i < h; ++i) {
+      y(row, i) = (x(row, i) - mean(row)) * rstd(row) * gain(i) + (bias.given() ? bias(i) : 0);
+    }
+  }
+  y.write(call.y);
+  if (layer) mean.write(call.mean);
+  rstd.write(call.rstd);
+}
+
+// With g = dy * gain and the normalised input n = (x - mean) r:
+//   layer  dx = r (g - mean(g) - n mean(g n)),   RMS  dx = r (g - n mean(g n))
+void execute(const NormBackward& call) {
+  const Values dy = Values::read(call.dy);
+  const Values dresidual = Values::read(call.dresidual);
+  const Values x = Values::read(call.x);
+  const Values gain = Values::read(call.gain);
+  const Values mean = Values::read(call.mean);
+  const Values rstd = Values::read(call.rstd);
+  const std::int64_t n = call.x.dim(0);
+  const std::int64_t h = call.x.dim(1);
+  Values dx(call.dx.shape());
+  Values dgain_sum(Shape{h});
+  Values dbias_sum(Shape{h});
+  for (std::int64_t row = 0; row < n; ++row) {
+    const double center = mean.given() ? mean(row) : 0;
+    double sum_g = 0;
+    double sum_gn = 0;
+    for (std::int64_t i = 0; i < h; ++i) {
+      const double normalised = (x(row, i) - center) * rstd(row);
+      sum_g += dy(row, i) * gain(i);
+      sum_gn += dy(row, i) * gain(i) * normalised;
+      dgain_sum(i) += dy(row, i) * normalised;
+      dbias_sum(i) += dy(row, i);
+    }
+    const double mean_g = mean.given() ? sum_g / static_cast<double>(h) : 0;
+    const double mean_gn = sum_gn / static_cast<double>(h);
+    for (std::int64_t i = 0; i < h; ++i) {
+      const double normalised = (x(row, i) - center) * rstd(row);
+      dx(row, i) = rstd(row) * (dy(row, i) * gain(i) - mean_g - normalised * mean_gn) +
+                   (dresidual.given() ? dresidual(row, i) : 0);
+    }
+  }
+  dx.write(call.dx);
+  const auto add_to = [&](const Tensor& tensor, const Values& sum) {
+    if (!tensor.defined()) return;
+    Values total = Values::read(tensor);
+    for (std::int64_t i = 0; i < h; ++i) total(i) += sum(i);
+    total.write(tensor);
+  };
+  add_to(call.dgain, dgain_sum);
+  add_to(call.dbias, dbias_sum);
+}
+
+}  // namespace piton::reference

@@ -1,0 +1,41 @@
+// AdamW and sums of squares over flat spans.
+#include "kernels/optimizer.h"
+
+#include <cmath>
+
+#include "kernels/reference/calls.h"
+#include "kernels/reference/values.h"
+
+namespace piton::reference {
+
+void execute(const AdamwUpdate& call) {
+  const Values scalars = Values::read(call.scalars);
+  if (scalars(kApply) == 0) return;
+  const Values gradient = Values::read(call.gradient);
+  Values main = Values::read(call.main);
+  Values m = Values::read(call.first);
+  Values v = Values::read(call.second);
+  const double lr = scalars(kLearningRate) * call.lr_multiplier;
+  for (std::int64_t i = 0; i < call.main.dim(0); ++i) {
+    const double g = gradient(i) * scalars(kGradientScale);
+    main(i) *= 1 - lr * call.weight_decay;
+    m(i) = call.beta1 * m(i) + (1 - call.beta1) * g;
+    v(i) = call.beta2 * v(i) + (1 - call.beta2) * g * g;
+    main(i) -= lr * (m(i) / scalars(kCorrection1)) /
+               (std::sqrt(v(i) / scalars(kCorrection2)) + call.eps);
+  }
+  main.write(call.main);
+  m.write(call.first);
+  v.write(call.second);
+  // The copy is the rounded fp32 value, not the double before it.
+  if (call.copy.defined()) Values::read(call.main).write(call.copy);
+}
+
+void execute(const SquareSums& call) {
+  const Values x = Values::read(call.x);
+  Values sums(call.sums.shape());
+  for (std::int64_t i = 0; i < call.x.dim(0); ++i) sums(i / call.block) += x(i) * x(i);
+  sums.write(call.sums);
+}
+
+}  // namespace piton::reference

@@ -1,0 +1,26 @@
+// One transformer block: x + attention(norm(x)), then x + mlp(norm(x)).
+#pragma once
+
+#include <string>
+
+#include "model/config.h"
+#include "nn/attention.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+
+namespace piton {
+
+class Block {
+ public:
+  // `index` counts the layers of the whole model.
+  Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config, std::int64_t index);
+  Value forward(Context& context, const Value& x, const AttentionInput& input) const;
+
+ private:
+  Norm attention_norm_;
+  Attention attention_;
+  Norm mlp_norm_;
+  Mlp mlp_;
+};
+
+}  // namespace piton

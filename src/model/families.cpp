@@ -1,0 +1,41 @@
+#include "model/families.h"
+
+namespace piton {
+namespace {
+
+std::vector<Preset> all_presets() {
+  std::vector<Preset> all = gpt2_presets();
+  for (Preset& one : llama_presets()) all.push_back(std::move(one));
+  return all;
+}
+
+std::string suggestion(const std::string& given, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_name(given, known);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
+}
+
+}  // namespace
+
+ModelConfig family_facts(const std::string& family) {
+  if (family == "gpt2") return gpt2_facts();
+  if (family == "llama") return llama_facts();
+  throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted gpt2 or llama{}", family,
+              suggestion(family, {"gpt2", "llama"}));
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& one : all_presets()) names.push_back(one.name);
+  return names;
+}
+
+ModelConfig preset(const std::string& name) {
+  for (const Preset& one : all_presets()) {
+    if (one.name == name) return one.config;
+  }
+  const std::vector<std::string> names = preset_names();
+  throw Error(Fault::kUsage, "--model: got \"{}\", wanted one of {}{}", name, fmt::join(names, ", "),
+              suggestion(name, names));
+}
+
+}  // namespace piton

@@ -1,0 +1,30 @@
+// The model families: one small file of facts each, and the named sizes. No code depends on a family's
+// name; everything follows from the ModelConfig.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+
+namespace piton {
+
+// Facts of a family, sizes left at 0. families/gpt2.cpp, llama.cpp.
+ModelConfig gpt2_facts();
+ModelConfig llama_facts();
+
+struct Preset {
+  std::string name;
+  ModelConfig config;
+};
+std::vector<Preset> gpt2_presets();
+std::vector<Preset> llama_presets();
+
+// Throws Error(kUsage), with the nearest name, for one that is not there.
+ModelConfig family_facts(const std::string& family);
+ModelConfig preset(const std::string& name);
+std::vector<std::string> preset_names();
+
+}  // namespace piton

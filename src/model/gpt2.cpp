@@ -1,0 +1,45 @@
+#include "model/families.h"
+
+// GPT-2 (Radford et al. 2019): learned positions, layer norm before each branch, tanh GELU, biases
+// everywhere, head tied to the token embedding, dropout 0.1.
+namespace piton {
+
+ModelConfig gpt2_facts() {
+  ModelConfig config;
+  config.family = "gpt2";
+  config.norm = NormKind::kLayer;
+  config.norm_eps = 1e-5;
+  config.positions = PositionKind::kLearned;
+  config.activation = ActivationKind::kGeluTanh;
+  config.gated = false;
+  config.biases = true;
+  config.tied = true;
+  config.hidden_dropout = 0.1;
+  config.attention_dropout = 0.1;
+  return config;
+}
+
+namespace {
+
+Preset sized(std::string name, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
+             std::int64_t vocabulary, std::int64_t max_positions) {
+  ModelConfig config = gpt2_facts();
+  config.layers = layers;
+  config.hidden = hidden;
+  config.ffn_hidden = 4 * hidden;
+  config.heads = heads;
+  config.groups = heads;
+  config.head_size = hidden / heads;
+  config.vocabulary = vocabulary;
+  config.max_positions = max_positions;
+  return {std::move(name), config};
+}
+
+}  // namespace
+
+std::vector<Preset> gpt2_presets() {
+  return {sized("gpt2-124m", 12, 768, 12, 50257, 1024), sized("gpt2-355m", 24, 1024, 16, 50257, 1024),
+          sized("gpt2-tiny", 4, 64, 4, 257, 128)};
+}
+
+}  // namespace piton

@@ -1,0 +1,55 @@
+#include "model/families.h"
+
+// LLaMA and its successors (Touvron et al. 2023, arXiv:2302.13971, 2307.09288): rotary positions, RMS
+// norm before each branch, SwiGLU, no biases, untied head, grouped queries, no dropout.
+namespace piton {
+
+ModelConfig llama_facts() {
+  ModelConfig config;
+  config.family = "llama";
+  config.norm = NormKind::kRms;
+  config.norm_eps = 1e-5;
+  config.positions = PositionKind::kRotary;
+  config.rotary_base = 10000;
+  config.activation = ActivationKind::kSilu;
+  config.gated = true;
+  config.biases = false;
+  config.tied = false;
+  return config;
+}
+
+namespace {
+
+struct Sizes {
+  std::int64_t layers;
+  std::int64_t hidden;
+  std::int64_t ffn_hidden;
+  std::int64_t heads;
+  std::int64_t groups;
+  std::int64_t vocabulary;
+  std::int64_t max_positions;
+};
+
+Preset sized(std::string name, const Sizes& sizes) {
+  ModelConfig config = llama_facts();
+  config.layers = sizes.layers;
+  config.hidden = sizes.hidden;
+  config.ffn_hidden = sizes.ffn_hidden;
+  config.heads = sizes.heads;
+  config.groups = sizes.groups;
+  config.head_size = sizes.hidden / sizes.heads;
+  config.vocabulary = sizes.vocabulary;
+  config.max_positions = sizes.max_positions;
+  return {std::move(name), config};
+}
+
+}  // namespace
+
+std::vector<Preset> llama_presets() {
+  return {sized("llama-134m", {12, 768, 2048, 12, 12, 32000, 2048}),
+          sized("llama-1.1b", {22, 2048, 5632, 32, 4, 32000, 2048}),
+          sized("llama2-7b", {32, 4096, 11008, 32, 32, 32000, 4096}),
+          sized("llama-tiny", {4, 64, 176, 4, 2, 257, 128})};
+}
+
+}  // namespace piton

@@ -1,0 +1,49 @@
+#include "nn/attention.h"
+
+#include <cmath>
+
+#include "ops/dropout.h"
+
+namespace piton {
+
+Attention::Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
+                     const AttentionShape& shape, Initialization input, Initialization output,
+                     double attention_dropout, double hidden_dropout)
+    : shard_(shard),
+      shape_(shape),
+      attention_site_(name + ".dropout"),
+      output_site_(name + ".output.dropout"),
+      attention_dropout_(attention_dropout),
+      hidden_dropout_(hidden_dropout),
+      qkv_(parameters, shard, name + ".qkv",
+           {{name + ".query", shape.heads * shape.head_size},
+            {name + ".key", shape.groups * shape.head_size},
+            {name + ".value", shape.groups * shape.head_size}},
+           shape.hidden, shape.biases, input),
+      output_(parameters, shard, name + ".output", shape.hidden, shape.heads * shape.head_size,
+              shape.biases, output) {}
+
+Value Attention::forward(Context& context, const Value& x, const Value& residual,
+                         const AttentionInput& input) const {
+  const Value qkv = qkv_.forward(context, x);
+  AttentionSettings settings{.heads = shape_.heads / shard_.size(),
+                             .groups = shape_.groups / shard_.size(),
+                             .head_size = shape_.head_size,
+                             .head_begin = shard_.rank() * (shape_.heads / shard_.size()),
+                             .batch = input.batch,
+                             .scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_size)),
+                             .cosine = input.cosine,
+                             .sine = input.sine,
+                             .positions = input.positions};
+  settings.mask.query_segments = input.segments;
+  settings.mask.key_segments = input.segments;
+  settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};
+  const Value mixed = input.cache != nullptr ? cached_attention(context, qkv, settings, *input.cache)
+                                             : self_attention(context, qkv, settings);
+  const Value y = output_.forward(context, mixed);
+  return dropout_add(context, y, output_.bias(), &residual,
+                     {hidden_dropout_, site_key(context.seed, output_site_),
+                      shard_.residual_rows(context.rows, y.tensor.dim(0))});
+}
+
+}  // namespace piton

@@ -1,0 +1,51 @@
+// Multi-head attention with grouped queries (Ainslie et al. 2023, arXiv:2305.13245), split by heads over
+// the tensor ranks: a fused query-key-value projection, attention, the output projection, and the end
+// of the residual branch.
+#pragma once
+
+#include <string>
+
+#include "nn/kv_cache.h"
+#include "nn/linear.h"
+#include "ops/attention.h"
+
+namespace piton {
+
+struct AttentionShape {
+  std::int64_t hidden = 0;     // h
+  std::int64_t heads = 0;      // a
+  std::int64_t groups = 0;     // key-value heads
+  std::int64_t head_size = 0;  // d
+  bool biases = false;
+};
+
+// What attention knows of the micro-batch: its rows are whole, whatever the residual stream is.
+struct AttentionInput {
+  std::int64_t batch = 1;
+  Tensor positions;  // int32 [n]
+  Tensor segments;   // int32 [b, s] or empty
+  Tensor cosine;     // rotary tables or empty
+  Tensor sine;
+  const CacheView* cache = nullptr;
+};
+
+class Attention {
+ public:
+  Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
+            const AttentionShape& shape, Initialization input, Initialization output,
+            double attention_dropout, double hidden_dropout);
+  // residual + dropout(attention(x) + bias).
+  Value forward(Context& context, const Value& x, const Value& residual, const AttentionInput& input) const;
+
+ private:
+  Shard shard_;
+  AttentionShape shape_;
+  std::string attention_site_;
+  std::string output_site_;
+  double attention_dropout_;
+  double hidden_dropout_;
+  ColumnLinear qkv_;
+  RowLinear output_;
+};
+
+}  // namespace piton

@@ -1,0 +1,62 @@
+#include "nn/embedding.h"
+
+#include <algorithm>
+
+#include "ops/dropout.h"
+#include "ops/embedding.h"
+
+namespace piton {
+namespace {
+
+constexpr const char* kDropoutSite = "embedding.dropout";
+
+}  // namespace
+
+std::int64_t Vocabulary::valid(const Shard& shard) const {
+  return std::clamp<std::int64_t>(size - begin(shard), 0, padded / shard.size());
+}
+
+Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
+                     const Vocabulary& vocabulary, std::int64_t hidden, std::int64_t max_positions,
+                     Initialization initialization, double hidden_dropout)
+    : shard_(shard), vocabulary_(vocabulary), tokens_(&tokens), hidden_dropout_(hidden_dropout) {
+  tokens_->contributions += 1;
+  if (max_positions > 0) {
+    positions_ = &parameters.add(
+        replicated_parameter(shard, "embedding.position.weight", max_positions, hidden, initialization));
+    positions_->contributions += 1;
+  }
+}
+
+Value Embedding::forward(Context& context, const ModelInput& input) const {
+  Value x = token_embedding(context, input.tokens, *tokens_, vocabulary_.begin(shard_), *shard_.group,
+                            shard_.strategy.sequence_parallel);
+  const std::int64_t rows = x.tensor.dim(0);
+  if (positions_ != nullptr) {
+    const std::int64_t first = shard_.splits_sequence() ? shard_.rank() * rows : 0;
+    x = add_position_embedding(context, x, input.positions.slice(0, first, rows), *positions_);
+  }
+  if (hidden_dropout_ == 0 || !context.training) return x;
+  return dropout_add(context, x, nullptr, nullptr,
+                     {hidden_dropout_, site_key(context.seed, kDropoutSite),
+                      shard_.residual_rows(context.rows, rows)});
+}
+
+Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary)
+    : shard_(shard), vocabulary_(vocabulary), table_(&table) {
+  table_->contributions += 1;
+}
+
+Value Head::logits(Context& context, const Value& x) const {
+  const DType output = shard_.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  return column_linear(context, x, *table_, nullptr, *shard_.group, shard_.strategy, output);
+}
+
+LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs) const {
+  LossInputs local = inputs;
+  local.vocabulary_begin = vocabulary_.begin(shard_);
+  local.valid = vocabulary_.valid(shard_);
+  return cross_entropy(context, logits(context, x), local, *shard_.group, shard_.dtype);
+}
+
+}  // namespace piton

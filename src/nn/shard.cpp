@@ -1,0 +1,83 @@
+#include "nn/shard.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace piton {
+namespace {
+
+Shape sizes(std::int64_t rows, std::int64_t columns) {
+  return columns > 0 ? Shape{rows, columns} : Shape{rows};
+}
+
+Parameter base_parameter(const Shard& shard, std::string name, Shape shape) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.dtype = shard.dtype;
+  parameter.shape = shape;
+  // Ranks of these axes see different tokens.
+  parameter.placement[Axis::kData].gradient_is_partial = true;
+  parameter.placement[Axis::kContext].gradient_is_partial = true;
+  return parameter;
+}
+
+}  // namespace
+
+Parameter row_split_parameter(const Shard& shard, std::string name, const std::vector<RowPart>& parts,
+                              std::int64_t in, Initialization initialization) {
+  const int t = shard.size();
+  std::int64_t rows = 0;
+  std::vector<Piece> pieces;
+  for (const RowPart& part : parts) {
+    PITON_ASSERT(part.out % t == 0, "{}: {} rows over {} ranks", part.name, part.out, t);
+    const std::int64_t share = part.out / t;
+    Shape start = sizes(0, in);
+    start[0] = shard.rank() * share;
+    if (in > 0) start[1] = 0;
+    pieces.push_back({.name = part.name, .global = sizes(part.out, in), .start = start,
+                      .extent = sizes(share, in), .local_row = rows, .initialization = initialization,
+                      .decays = in > 0});
+    rows += share;
+  }
+  Parameter parameter = base_parameter(shard, std::move(name), sizes(rows, in));
+  parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
+  parameter.pieces = std::move(pieces);
+  return parameter;
+}
+
+Parameter column_split_parameter(const Shard& shard, std::string name, std::int64_t out, std::int64_t in,
+                                 Initialization initialization) {
+  PITON_ASSERT(in % shard.size() == 0, "{}: {} columns over {} ranks", name, in, shard.size());
+  const std::int64_t share = in / shard.size();
+  Parameter parameter = base_parameter(shard, name, {out, share});
+  parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 1};
+  parameter.pieces.push_back({.name = std::move(name), .global = {out, in}, .start = {0, shard.rank() * share},
+                              .extent = {out, share}, .initialization = initialization, .decays = true});
+  return parameter;
+}
+
+Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size, std::int64_t in,
+                               Initialization initialization) {
+  Parameter parameter = base_parameter(shard, name, sizes(size, in));
+  parameter.placement[Axis::kTensor].gradient_is_partial = shard.splits_sequence();
+  Shape start = sizes(0, in);
+  for (int dim = 0; dim < start.ndim(); ++dim) start[dim] = 0;
+  parameter.pieces.push_back({.name = std::move(name), .global = sizes(size, in), .start = start,
+                              .extent = sizes(size, in), .initialization = initialization, .decays = in > 0});
+  return parameter;
+}
+
+Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_t vocabulary,
+                               std::int64_t padded, std::int64_t in, Initialization initialization) {
+  PITON_ASSERT(padded % shard.size() == 0 && padded >= vocabulary, "{}: {} padded rows", name, padded);
+  const std::int64_t share = padded / shard.size();
+  const std::int64_t begin = std::min(vocabulary, shard.rank() * share);
+  const std::int64_t end = std::min(vocabulary, (shard.rank() + 1) * share);
+  Parameter parameter = base_parameter(shard, name, {share, in});
+  parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
+  parameter.pieces.push_back({.name = std::move(name), .global = {vocabulary, in}, .start = {begin, 0},
+                              .extent = {end - begin, in}, .initialization = initialization, .decays = true});
+  return parameter;
+}
+
+}  // namespace piton

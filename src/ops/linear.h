@@ -1,0 +1,34 @@
+// A linear layer and its collective, as one op (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
+//
+// Two ops could not interleave slices, so the collective belongs to the product:
+//
+//                 W on one rank  x            y            forward sends   backward sends
+//   column        [f/t, h]       [n, h]       [n, f/t]     nothing         all-reduce dx
+//   row           [f, h/t]       [n, h/t]     [n, f]       all-reduce y    nothing
+// Under sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198) the whole-width side holds
+// n/t rows: column gathers x and reduce-scatters dx; row reduce-scatters y and gathers dy.
+//
+// The tape keeps the rank's own rows of x, and column gathers them again in backward. The collective
+// of dx is started before dW is computed and waited for after it.
+#pragma once
+
+#include "comm/communicator.h"
+#include "ops/tape.h"
+
+namespace piton {
+
+struct LinearStrategy {
+  int slices = 1;                // rows cut into this many parts at row-tile edges, to overlap
+  bool sequence_parallel = false;
+};
+
+// y = x W^T + bias. `bias` may be null. `output` kF32 for logits. Slices whose edges do not fall on
+// row tiles are rounded to them; with fewer tiles than slices there are as many slices as tiles.
+Value column_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
+                    Communicator& group, const LinearStrategy& strategy, DType output);
+
+// y = sum over the group of x W^T, without bias: it is added once, after the sum (ops/dropout.h).
+Value row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
+                 const LinearStrategy& strategy);
+
+}  // namespace piton

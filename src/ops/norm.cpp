@@ -1,0 +1,59 @@
+#include "ops/norm.h"
+
+#include <utility>
+
+namespace piton {
+namespace {
+
+DType sum_type(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+// dgain and dbias are by-products of the same sweep as dx, so they are not queued as weight jobs.
+Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, double eps) {
+  const std::int64_t rows = x.tensor.dim(0);
+  const DType sums = sum_type(x.tensor.dtype());
+  Tensor y = context.activation(x.tensor.dtype(), x.tensor.shape());
+  Tensor mean = bias != nullptr ? context.activation(sums, {rows}) : Tensor();
+  Tensor rstd = context.activation(sums, {rows});
+  {
+    const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
+    WeightUse bias_use;
+    if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    context.kernels.run(NormForward{.y = y, .mean = mean, .rstd = rstd, .x = x.tensor,
+                                    .gain = gain_use.rows(), .bias = bias_use.rows(), .eps = eps},
+                        context.stream);
+  }
+  if (context.tape == nullptr) return {y};
+  Value result = context.tape->output(y);
+  context.tape->record([x, id = result.id, mean, rstd, &gain, bias](Backward& backward) {
+    Context& context = backward.context();
+    Tensor dy = backward.take(id);
+    if (!dy.defined()) return;
+    Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
+    Tensor dgain = context.weights.gradient(gain, context.stream);
+    Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
+    {
+      const WeightUse use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
+      // What flows past the norm has arrived already: the kernel adds it.
+      context.kernels.run(NormBackward{.dx = dx, .dgain = dgain, .dbias = dbias, .dy = dy,
+                                       .dresidual = backward.take(x.id), .x = x.tensor,
+                                       .gain = use.rows(), .mean = mean, .rstd = rstd},
+                          context.stream);
+    }
+    if (dgain.defined()) context.weights.contribute(gain, context.stream);
+    if (dbias.defined()) context.weights.contribute(*bias, context.stream);
+    backward.give(x.id, std::move(dx));
+  });
+  return result;
+}
+
+}  // namespace
+
+Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps) {
+  return norm(context, x, gain, &bias, eps);
+}
+
+Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps) {
+  return norm(context, x, gain, nullptr, eps);
+}
+
+}  // namespace piton

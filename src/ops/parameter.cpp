@@ -1,0 +1,32 @@
+#include "ops/parameter.h"
+
+#include <utility>
+
+namespace piton {
+
+Parameter& ParameterList::add(Parameter parameter) {
+  PITON_ASSERT(find(parameter.name) == nullptr, "parameter {} is declared twice", parameter.name);
+  parameters_.push_back(std::make_unique<Parameter>(std::move(parameter)));
+  return *parameters_.back();
+}
+
+Parameter* ParameterList::find(const std::string& name) const {
+  for (const auto& parameter : parameters_) {
+    if (parameter->name == name) return parameter.get();
+  }
+  return nullptr;
+}
+
+std::vector<Parameter*> ParameterList::all() const {
+  std::vector<Parameter*> all;
+  for (const auto& parameter : parameters_) all.push_back(parameter.get());
+  return all;
+}
+
+std::int64_t ParameterList::elements() const {
+  std::int64_t sum = 0;
+  for (const auto& parameter : parameters_) sum += parameter->elements();
+  return sum;
+}
+
+}  // namespace piton

@@ -1,0 +1,47 @@
+#include "ops/recompute.h"
+
+#include <memory>
+#include <utility>
+
+namespace piton {
+
+std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs, Segment segment) {
+  Tape* tape = context.tape;
+  Context plain = context.with_tape(nullptr);
+  std::vector<Value> outputs = segment(plain, inputs);
+  if (tape == nullptr) return outputs;
+
+  std::vector<std::int64_t> output_ids;
+  for (Value& output : outputs) {
+    output = tape->output(output.tensor);
+    output_ids.push_back(output.id);
+  }
+  // What the segment saw besides its inputs (the micro-batch's rows, training) is kept with it.
+  tape->record([inputs, output_ids, segment = std::move(segment), training = context.training,
+                rows = context.rows](Backward& backward) {
+    Tape replay;
+    Context again = backward.context().with_tape(&replay);
+    again.training = training;
+    again.rows = rows;
+    std::vector<Value> leaves;
+    for (const Value& input : inputs) {
+      leaves.push_back(input.wants_gradient() ? replay.leaf(input.tensor) : Value{input.tensor});
+    }
+    std::vector<Value> results = segment(again, leaves);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Tensor gradient = backward.take(output_ids[i]);
+      if (gradient.defined()) replay.seed(results[i], std::move(gradient));
+      results[i].tensor = {};
+    }
+    replay.backward(again, backward.runs_jobs_at_once() ? Tape::Mode::kWhole : Tape::Mode::kInputOnly);
+    backward.adopt_jobs(replay);
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (!leaves[i].wants_gradient()) continue;
+      Tensor gradient = replay.take_gradient(leaves[i], again);
+      if (gradient.defined()) backward.give(inputs[i].id, std::move(gradient));
+    }
+  });
+  return outputs;
+}
+
+}  // namespace piton

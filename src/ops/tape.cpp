@@ -1,0 +1,83 @@
+#include "ops/tape.h"
+
+#include <utility>
+
+namespace piton {
+
+bool Backward::runs_jobs_at_once() const { return tape_.mode_ == Tape::Mode::kWhole; }
+
+Tensor Backward::take(std::int64_t id) {
+  if (id < 0) return {};
+  Tape::Gradient gradient = std::exchange(tape_.gradients_[id], {});
+  context_.stream.wait(gradient.ready);
+  return gradient.tensor;
+}
+
+void Backward::give(std::int64_t id, Tensor gradient, Event ready) {
+  if (id < 0) return;
+  Tape::Gradient& known = tape_.gradients_[id];
+  if (!known.tensor.defined()) {
+    known = {std::move(gradient), std::move(ready)};
+    return;
+  }
+  context_.stream.wait(known.ready);
+  context_.stream.wait(ready);
+  // In place only where nobody else (a sibling value, a queued weight job) reads the same memory.
+  const bool own = known.tensor.storage().use_count() == 1;
+  Tensor sum = own ? known.tensor : context_.activation(gradient.dtype(), gradient.shape());
+  context_.kernels.run(Add{.y = sum, .a = known.tensor, .b = gradient}, context_.stream);
+  known = {std::move(sum), {}};
+}
+
+void Backward::defer(std::function<void(Context&)> job) { tape_.jobs_.push_back(std::move(job)); }
+
+void Backward::adopt_jobs(Tape& replayed) {
+  for (auto& job : replayed.jobs_) tape_.jobs_.push_back(std::move(job));
+  replayed.jobs_.clear();
+}
+
+Value Tape::leaf(Tensor tensor) { return output(std::move(tensor)); }
+
+Value Tape::output(Tensor tensor) {
+  gradients_.emplace_back();
+  return {std::move(tensor), static_cast<std::int64_t>(gradients_.size()) - 1};
+}
+
+void Tape::record(std::function<void(Backward&)> node) { nodes_.push_back(std::move(node)); }
+
+void Tape::seed(const Value& value, Tensor gradient) {
+  PITON_ASSERT(value.wants_gradient(), "the value is not on this tape");
+  gradients_[value.id] = {std::move(gradient), {}};
+}
+
+void Tape::backward(Context context, Mode mode) {
+  context.tape = nullptr;
+  mode_ = mode;
+  while (!nodes_.empty()) {
+    std::function<void(Backward&)> node = std::move(nodes_.back());
+    nodes_.pop_back();
+    Backward backward(context, *this);
+    node(backward);
+    node = nullptr;  // what the node kept goes before its weight jobs ask for workspace
+    if (mode == Mode::kWhole) run_weight_jobs(context);
+  }
+}
+
+void Tape::run_weight_jobs(Context context) {
+  context.tape = nullptr;
+  auto jobs = std::move(jobs_);
+  jobs_.clear();
+  for (auto& job : jobs) {
+    job(context);
+    job = nullptr;
+  }
+}
+
+Tensor Tape::take_gradient(const Value& value, const Context& context) {
+  PITON_ASSERT(value.wants_gradient(), "the value is not on this tape");
+  Gradient gradient = std::exchange(gradients_[value.id], {});
+  context.stream.wait(gradient.ready);
+  return gradient.tensor;
+}
+
+}  // namespace piton

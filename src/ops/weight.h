@@ -1,0 +1,80 @@
+// The bracket around every use of a parameter: acquire ... release.
+//
+// Forward, replay, input-gradient job and weight-gradient job each take their own use. All of
+// ZeRO-3's gather and prefetch, repacking after an update, freezing and quantised weights happen
+// inside this bracket; no layer and no op knows of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+
+#include "device/device.h"
+#include "kernels/kernels.h"
+#include "ops/parameter.h"
+
+namespace piton {
+
+// A weight that may be read by work put on the stream it was acquired for. Releasing it (the
+// destructor) says that all such work is on the stream by now.
+class WeightUse {
+ public:
+  WeightUse() = default;
+  WeightUse(WeightView view, std::shared_ptr<void> lease) : view_(std::move(view)), lease_(std::move(lease)) {}
+  const WeightView& view() const { return view_; }
+  const Tensor& rows() const { return view_.tensor; }  // of a kRows use
+
+ private:
+  WeightView view_;
+  std::shared_ptr<void> lease_;
+};
+
+class WeightProvider {
+ public:
+  virtual ~WeightProvider() = default;
+
+  // `form` kForward or kBackward may come back as kRows where the back end wants plain rows.
+  // One-dim parameters and tables are acquired as kRows.
+  virtual WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) = 0;
+
+  // Where a weight-gradient job adds to: fp32 (fp64), local shape. Empty if the parameter is frozen:
+  // then the job is not to be done.
+  virtual Tensor gradient(Parameter& parameter, Stream& stream) = 0;
+
+  // One contribution to the gradient stands on `stream`. The last one that is expected of a step
+  // starts the parameter's reduction.
+  virtual void contribute(Parameter& parameter, Stream& stream) = 0;
+};
+
+// Packed forms of resident weights, by (form, version). One form a kind is kept for each parameter;
+// a newer version repacks into the same memory.
+class PackedForms {
+ public:
+  PackedForms(Kernels& kernels, Arena& arena) : kernels_(&kernels), arena_(&arena) {}
+  // `rows`: the parameter's plain local rows.
+  WeightView get(Parameter& parameter, const Tensor& rows, WeightForm form, Stream& stream);
+
+ private:
+  struct Packed {
+    Tensor tensor;
+    std::uint64_t version = 0;
+  };
+  Kernels* kernels_;
+  Arena* arena_;
+  std::map<std::pair<const Parameter*, WeightForm>, Packed> packed_;
+};
+
+// Weights that stay where they are: Parameter::value and ::gradient. contribute() does nothing.
+class ResidentWeights : public WeightProvider {
+ public:
+  ResidentWeights(Kernels& kernels, Arena& arena) : forms_(kernels, arena) {}
+  WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) override;
+  Tensor gradient(Parameter& parameter, Stream& stream) override;
+  void contribute(Parameter& parameter, Stream& stream) override;
+
+ private:
+  PackedForms forms_;
+};
+
+}  // namespace piton

@@ -1,0 +1,60 @@
+// Parameters, gradients and optimiser state over the data-parallel ranks: plain replication and the
+// three ZeRO stages (Rajbhandari et al. 2019, arXiv:1910.02054), behind one interface.
+//
+//   stage  values              gradients                          optimiser state
+//   0      whole               whole, all-reduced                 whole
+//   1      whole               whole, reduce-scattered            own shard; new values gathered
+//   2      whole               own shard; each micro-batch's contribution is reduce-scattered
+//   3      own shard; gathered around each use (WeightProvider), as 2
+//
+// All sums a gradient needs follow from the placement: Placement::partial_axes() and tied_stages.
+// Order: over tensor (split tokens), then over data and context, then over tied stages. The last comes
+// last because the other stage may be waiting for this one's backward: nothing of the backward pass
+// may wait for it. Gradients are sums, never means: the loss scale carries 1 / tokens.
+//
+// Stages 0 and 1 collect a step's contributions and then sum over ranks, 2 and 3 sum over ranks for
+// each micro-batch and collect the sums: with one micro-batch all four give the same bits, with
+// several 0 = 1 and 2 = 3.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "ops/weight.h"
+#include "parallel/flat_layout.h"
+
+namespace piton {
+
+// What the optimiser works on: this rank's spans with their fp32 gradient and main copy.
+struct OwnedSpan {
+  FlatSpan span;
+  Tensor gradient;  // fp32 [size], summed over all ranks when finish_gradients() has returned
+  Tensor value;     // [size] weights' dtype: written by the update
+};
+
+class ShardedParameters : public WeightProvider {
+ public:
+  // Sets value and gradient of each parameter. Nothing is initialised. Frozen parameters get no gradient.
+  static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
+                                                 Mesh& mesh, Kernels& kernels, Device& device,
+                                                 Arena& arena, Stream& stream);
+
+  virtual const FlatLayout& layout() const = 0;
+  virtual std::vector<OwnedSpan> owned() = 0;
+
+  // Zeroes gradients. The step brings Parameter::contributions x `micro_batches` contributions.
+  virtual void begin_step(int micro_batches, Stream& stream) = 0;
+  // Starts what contribute() has not, waits for all reductions (the compute stream does).
+  virtual void finish_gradients(Stream& stream) = 0;
+  // The owned spans have new values: gathers them where values are whole, raises versions.
+  virtual void publish_values(Stream& stream) = 0;
+
+  // Whole local rows of a parameter, on every rank (gathers under stage 3): saving, checking, hashing.
+  virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
+  // Writes this rank's part of local rows (initialisation, loading), then publish_values().
+  virtual void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) = 0;
+};
+
+}  // namespace piton

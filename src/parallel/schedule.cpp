@@ -1,0 +1,168 @@
+#include "parallel/schedule.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace piton {
+
+std::string_view name(Pass pass) {
+  switch (pass) {
+    case Pass::kForward: return "forward";
+    case Pass::kBackward: return "backward";
+    case Pass::kBackwardInput: return "input backward";
+    case Pass::kBackwardWeight: return "weight backward";
+  }
+  return "?";
+}
+
+std::string to_string(const Step& step) {
+  return fmt::format("{} of micro-batch {} in chunk {}", name(step.pass), step.micro_batch, step.chunk);
+}
+
+std::vector<int> Schedule::chunks_of_stage(int stage) const {
+  std::vector<int> found;
+  for (int chunk = 0; chunk < chunks(); ++chunk) {
+    if (stage_of_chunk[chunk] == stage) found.push_back(chunk);
+  }
+  return found;
+}
+
+namespace {
+
+// One chunk a stage, no steps yet.
+Schedule straight_pipeline(std::string name, int stages, int micro_batches) {
+  if (stages < 1 || micro_batches < 1) {
+    throw Error(Fault::kUsage,
+                "pipeline: {} needs at least one stage and one micro-batch: got {} and {}", name,
+                stages, micro_batches);
+  }
+  Schedule schedule;
+  schedule.name = std::move(name);
+  schedule.stages = stages;
+  schedule.micro_batches = micro_batches;
+  for (int stage = 0; stage < stages; ++stage) schedule.stage_of_chunk.push_back(stage);
+  schedule.steps.resize(stages);
+  return schedule;
+}
+
+}  // namespace
+
+Schedule one_forward_one_backward(int stages, int micro_batches) {
+  Schedule schedule = straight_pipeline("1f1b", stages, micro_batches);
+  for (int stage = 0; stage < stages; ++stage) {
+    std::vector<Step>& steps = schedule.steps[stage];
+    const int warm_up = std::min(stages - stage - 1, micro_batches);
+    for (int m = 0; m < warm_up; ++m) steps.push_back({Pass::kForward, m, stage});
+    for (int m = 0; m < micro_batches; ++m) {
+      if (warm_up + m < micro_batches) steps.push_back({Pass::kForward, warm_up + m, stage});
+      steps.push_back({Pass::kBackward, m, stage});
+    }
+  }
+  return schedule;
+}
+
+Schedule zero_bubble_h1(int stages, int micro_batches) {
+  Schedule schedule = straight_pipeline("zb-h1", stages, micro_batches);
+  for (int stage = 0; stage < stages; ++stage) {
+    std::vector<Step>& steps = schedule.steps[stage];
+    const int warm_up = std::min(stages - stage - 1, micro_batches);
+    // Stage r lets its weight jobs trail by r micro-batches: it warmed up with r forwards less than
+    // stage 0, so with the r tapes kept longer it holds as many as stage 0 does, and no more.
+    const int trail = stage;
+    for (int m = 0; m < warm_up; ++m) steps.push_back({Pass::kForward, m, stage});
+    for (int m = 0; m < micro_batches; ++m) {
+      if (warm_up + m < micro_batches) steps.push_back({Pass::kForward, warm_up + m, stage});
+      steps.push_back({Pass::kBackwardInput, m, stage});
+      if (m >= trail) steps.push_back({Pass::kBackwardWeight, m - trail, stage});
+    }
+    for (int m = std::max(0, micro_batches - trail); m < micro_batches; ++m) {
+      steps.push_back({Pass::kBackwardWeight, m, stage});
+    }
+  }
+  return schedule;
+}
+
+Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
+  switch (kind) {
+    case ScheduleKind::kOneForwardOneBackward: return one_forward_one_backward(stages, micro_batches);
+    case ScheduleKind::kZeroBubbleH1: return zero_bubble_h1(stages, micro_batches);
+  }
+  PITON_ASSERT(false, "unknown schedule");
+  return {};
+}
+
+namespace {
+
+// What one (chunk, micro-batch) has gone through.
+struct Progress {
+  bool forward = false;
+  bool backward_input = false;
+  bool backward_weight = false;
+};
+
+[[noreturn]] void refuse(const Schedule& schedule, const std::string& what) {
+  throw Error(Fault::kUsage, "pipeline: schedule \"{}\" is not valid: {}", schedule.name, what);
+}
+
+}  // namespace
+
+void check(const Schedule& schedule) {
+  const int chunks = schedule.chunks();
+  if (schedule.stages < 1 || schedule.micro_batches < 1 || chunks < 1) {
+    refuse(schedule, fmt::format("it has {} stages, {} micro-batches and {} chunks", schedule.stages,
+                                 schedule.micro_batches, chunks));
+  }
+  if (static_cast<int>(schedule.steps.size()) != schedule.stages) {
+    refuse(schedule, fmt::format("it lists steps for {} stages, wanted {}", schedule.steps.size(),
+                                 schedule.stages));
+  }
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const int stage = schedule.stage_of_chunk[chunk];
+    if (stage < 0 || stage >= schedule.stages) {
+      refuse(schedule, fmt::format("chunk {} stands on stage {} of {}", chunk, stage, schedule.stages));
+    }
+  }
+  std::vector<Progress> progress(static_cast<std::size_t>(chunks) * schedule.micro_batches);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    for (const Step& step : schedule.steps[stage]) {
+      if (step.chunk < 0 || step.chunk >= chunks || step.micro_batch < 0 ||
+          step.micro_batch >= schedule.micro_batches) {
+        refuse(schedule, fmt::format("stage {} has the {}: there are {} chunks and {} micro-batches",
+                                     stage, to_string(step), chunks, schedule.micro_batches));
+      }
+      if (schedule.stage_of_chunk[step.chunk] != stage) {
+        refuse(schedule, fmt::format("stage {} has the {}, which stands on stage {}", stage,
+                                     to_string(step), schedule.stage_of_chunk[step.chunk]));
+      }
+      Progress& one = progress[static_cast<std::size_t>(step.chunk) * schedule.micro_batches + step.micro_batch];
+      const bool input = step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput;
+      const bool weight = step.pass == Pass::kBackward || step.pass == Pass::kBackwardWeight;
+      const bool again = (step.pass == Pass::kForward && one.forward) ||
+                         (input && one.backward_input) || (weight && one.backward_weight);
+      if (again) refuse(schedule, fmt::format("stage {} has the {} twice", stage, to_string(step)));
+      if (input && !one.forward) {
+        refuse(schedule, fmt::format("stage {} has the {} before its forward", stage, to_string(step)));
+      }
+      if (step.pass == Pass::kBackwardWeight && !one.backward_input) {
+        refuse(schedule,
+               fmt::format("stage {} has the {} before its input backward", stage, to_string(step)));
+      }
+      one.forward |= step.pass == Pass::kForward;
+      one.backward_input |= input;
+      one.backward_weight |= weight;
+    }
+  }
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (int m = 0; m < schedule.micro_batches; ++m) {
+      const Progress& one = progress[static_cast<std::size_t>(chunk) * schedule.micro_batches + m];
+      if (one.forward && one.backward_input && one.backward_weight) continue;
+      const Pass missing = !one.forward          ? Pass::kForward
+                           : !one.backward_input ? Pass::kBackwardInput
+                                                 : Pass::kBackwardWeight;
+      refuse(schedule, fmt::format("the {} is missing", to_string(Step{missing, m, chunk})));
+    }
+  }
+}
+
+}  // namespace piton

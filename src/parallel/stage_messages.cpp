@@ -1,0 +1,158 @@
+#include "parallel/stage_messages.h"
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace piton {
+
+StageMessages::StageMessages(const Schedule& schedule, Communicator& group, const Context& context,
+                             BoundaryOf boundary_of)
+    : schedule_(schedule), group_(group), context_(context), boundary_of_(std::move(boundary_of)) {}
+
+int StageMessages::source_stage(const Name& name) const {
+  const auto& [direction, chunk, micro_batch] = name;
+  return schedule_.stage_of_chunk[direction == Direction::kForward ? chunk : chunk + 1];
+}
+
+int StageMessages::target_stage(const Name& name) const {
+  const auto& [direction, chunk, micro_batch] = name;
+  return schedule_.stage_of_chunk[direction == Direction::kForward ? chunk + 1 : chunk];
+}
+
+int StageMessages::tag(const Name& name, int tensor) const {
+  const auto& [direction, chunk, micro_batch] = name;
+  // Unique for each boundary, direction, micro-batch and tensor, whatever the order of sends.
+  const std::int64_t tag =
+      ((std::int64_t{micro_batch} * schedule_.chunks() + chunk) * 2 + static_cast<int>(direction)) *
+          kMaxTensors +
+      tensor;
+  PITON_ASSERT(tag <= std::numeric_limits<int>::max(), "tag {}", tag);
+  return static_cast<int>(tag);
+}
+
+void StageMessages::expect(const std::vector<Step>& steps) {
+  for (const Step& step : steps) {
+    const bool back = step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput;
+    Name name;
+    if (step.pass == Pass::kForward && step.chunk > 0) {
+      name = {Direction::kForward, step.chunk - 1, step.micro_batch};
+    } else if (back && step.chunk + 1 < schedule_.chunks()) {
+      name = {Direction::kBackward, step.chunk, step.micro_batch};
+    } else {
+      continue;
+    }
+    if (source_stage(name) != group_.rank()) expected_.push_back(name);
+  }
+}
+
+void StageMessages::post_receives() {
+  while (!expected_.empty() && incoming_.size() < kAhead) {
+    post(expected_.front());
+    expected_.pop_front();
+  }
+}
+
+void StageMessages::post(const Name& name) {
+  const auto& [direction, chunk, micro_batch] = name;
+  Incoming& message = incoming_[name];
+  int index = 0;
+  for (const BoundaryTensor& shape : boundary_of_(chunk, micro_batch)) {
+    Tensor tensor = context_.activation(shape.dtype, shape.shape);
+    const Event event = group_.receive(tensor, source_stage(name), tag(name, index++), context_.stream);
+    context_.arena.hold(tensor, event.fence());
+    message.tensors.push_back(std::move(tensor));
+    message.events.push_back(event);
+  }
+}
+
+std::vector<Tensor> StageMessages::take(Direction direction, int chunk, int micro_batch) {
+  const Name name{direction, chunk, micro_batch};
+  if (source_stage(name) == target_stage(name)) {
+    const auto found = local_.find(name);
+    PITON_ASSERT(found != local_.end(), "no message of chunk {}, micro-batch {}", chunk, micro_batch);
+    std::vector<Tensor> tensors = std::move(found->second);
+    local_.erase(found);
+    return tensors;
+  }
+  const auto found = incoming_.find(name);
+  PITON_ASSERT(found != incoming_.end(), "chunk {}, micro-batch {}: not posted", chunk, micro_batch);
+  Incoming message = std::move(found->second);
+  incoming_.erase(found);
+  for (const Event& event : message.events) context_.stream.wait(event);
+  return std::move(message.tensors);
+}
+
+void StageMessages::give(Direction direction, int chunk, int micro_batch, const std::vector<Value>& values) {
+  const Name name{direction, chunk, micro_batch};
+  const std::vector<BoundaryTensor> shapes = boundary_of_(chunk, micro_batch);
+  PITON_ASSERT(values.size() == shapes.size() && values.size() <= kMaxTensors,
+               "a boundary of {} tensors, declared with {}", values.size(), shapes.size());
+  const int target = target_stage(name);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Tensor& tensor = values[i].tensor;
+    PITON_ASSERT(tensor.dtype() == shapes[i].dtype && tensor.shape() == shapes[i].shape,
+                 "boundary of chunk {}: {}, declared {} {}", chunk, to_string(tensor),
+                 piton::name(shapes[i].dtype), to_string(shapes[i].shape));
+    if (target == group_.rank()) {
+      local_[name].push_back(tensor);
+      continue;
+    }
+    const Event sent = group_.send(tensor, target, tag(name, static_cast<int>(i)), context_.stream);
+    context_.arena.hold(tensor, sent.fence());
+  }
+}
+
+namespace {
+
+void append(std::string& bytes, std::int64_t value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::int64_t read(const std::string& bytes, std::size_t& position) {
+  std::int64_t value = 0;
+  PITON_ASSERT(position + sizeof value <= bytes.size(), "a boundary's shape of {} bytes", bytes.size());
+  std::memcpy(&value, bytes.data() + position, sizeof value);
+  position += sizeof value;
+  return value;
+}
+
+}  // namespace
+
+std::vector<std::vector<BoundaryTensor>> exchange_boundaries(const Schedule& schedule,
+                                                             const std::vector<Chunk*>& own,
+                                                             const ModelInput& input,
+                                                             Communicator& group) {
+  // For each chunk in turn: number of tensors; of each: dtype, dims, sizes.
+  std::string mine;
+  for (Chunk* chunk : own) {
+    const std::vector<BoundaryTensor> tensors =
+        chunk->last() ? std::vector<BoundaryTensor>() : chunk->boundary(input.samples, input.sequence);
+    append(mine, static_cast<std::int64_t>(tensors.size()));
+    for (const BoundaryTensor& tensor : tensors) {
+      append(mine, static_cast<std::int64_t>(tensor.dtype));
+      append(mine, tensor.shape.ndim());
+      for (const std::int64_t size : tensor.shape.sizes()) append(mine, size);
+    }
+  }
+  const std::vector<std::string> all = group.gather_bytes(mine);
+  std::vector<std::vector<BoundaryTensor>> boundaries(schedule.chunks());
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    std::size_t position = 0;
+    for (const int chunk : schedule.chunks_of_stage(stage)) {
+      const std::int64_t tensors = read(all[stage], position);
+      for (std::int64_t i = 0; i < tensors; ++i) {
+        BoundaryTensor tensor{.dtype = static_cast<DType>(read(all[stage], position))};
+        const std::int64_t dims = read(all[stage], position);
+        for (std::int64_t d = 0; d < dims; ++d) tensor.shape.append(read(all[stage], position));
+        boundaries[chunk].push_back(tensor);
+      }
+    }
+  }
+  return boundaries;
+}
+
+}  // namespace piton

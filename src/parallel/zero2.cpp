@@ -1,0 +1,44 @@
+// Stage 2: values are whole; of the gradients each rank keeps its shard, to which every micro-batch's
+// contributions are reduce-scattered.
+#include "parallel/scattered_gradients.h"
+#include "parallel/zero_stages.h"
+
+namespace piton {
+namespace {
+
+class GradientShards final : public ResidentValues {
+ public:
+  GradientShards(ShardingSetup setup, int ranks, Stream& stream)
+      : ResidentValues(std::move(setup), ranks, stream),
+        gradients_(layout_, setup_.groups, setup_.kernels, setup_.device, setup_.arena, stream) {}
+
+  Tensor gradient(Parameter& parameter, Stream& stream) override {
+    return parameter.trainable ? gradients_.gradient(parameter, stream) : Tensor();
+  }
+  void contribute(Parameter& parameter, Stream& stream) override {
+    gradients_.contribute(parameter, stream);
+  }
+
+  std::vector<OwnedSpan> owned() override {
+    std::vector<OwnedSpan> owned;
+    for (const FlatSpan& span : spans_of_shard(layout_, setup_.groups.data->rank())) {
+      owned.push_back({span, gradients_.part(span), values_.part(span)});
+    }
+    return owned;
+  }
+
+  void begin_step(int /*micro_batches*/, Stream& stream) override { gradients_.begin_step(stream); }
+  void finish_gradients(Stream& stream) override { gradients_.finish(stream); }
+
+ private:
+  ScatteredGradients gradients_;
+};
+
+}  // namespace
+
+std::unique_ptr<ShardedParameters> make_zero2(ShardingSetup setup, Stream& stream) {
+  const int ranks = setup.groups.data->size();
+  return std::make_unique<GradientShards>(std::move(setup), ranks, stream);
+}
+
+}  // namespace piton

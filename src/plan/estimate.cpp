@@ -1,0 +1,48 @@
+#include "plan/estimate.h"
+
+#include <numeric>
+#include <vector>
+
+namespace piton {
+namespace {
+
+// Content does not matter on meta; sizes do.
+MicroBatch empty_batch(std::int64_t samples, std::int64_t sequence) {
+  const std::int64_t rows = samples * sequence;
+  MicroBatch batch{.samples = samples, .sequence = sequence};
+  batch.tokens.assign(rows, 0);
+  batch.labels.assign(rows, 0);
+  batch.loss_mask.assign(rows, 1.0F);
+  batch.positions.assign(rows, 0);
+  return batch;
+}
+
+TrafficCounts difference(TrafficCounts a, const TrafficCounts& b) {
+  a.all_reduce_bytes -= b.all_reduce_bytes;
+  a.all_gather_bytes -= b.all_gather_bytes;
+  a.reduce_scatter_bytes -= b.reduce_scatter_bytes;
+  a.broadcast_bytes -= b.broadcast_bytes;
+  a.point_to_point_bytes -= b.point_to_point_bytes;
+  a.collectives -= b.collectives;
+  return a;
+}
+
+}  // namespace
+
+RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int64_t micro_batch) {
+  Mesh mesh(machine.world, plan.mesh);
+  Session session(machine, mesh, plan.session);
+  session.publish_values();
+  const std::vector<MicroBatch> batches(static_cast<std::size_t>(plan.micro_batches),
+                                        empty_batch(micro_batch, plan.sequence));
+  // The second step shows what the first one only warms up: packed forms that are made again.
+  session.train_step(batches, 0, 0);
+  const TrafficCounts before = machine.world.traffic();
+  session.train_step(batches, plan.global_batch, 0);
+  RankEstimate estimate{.memory = machine.arena.counts(),
+                        .traffic = difference(machine.world.traffic(), before)};
+  for (const Parameter* parameter : session.parameters()) estimate.parameters += parameter->elements();
+  return estimate;
+}
+
+}  // namespace piton

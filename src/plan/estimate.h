@@ -1,0 +1,20 @@
+// What a layout costs each rank, found by running the model's own code on a device without memory: the
+// parameters, buffers and activations of two steps, the bytes sent, the multiply-adds.
+#pragma once
+
+#include <cstdint>
+
+#include "train/run_plan.h"
+
+namespace piton {
+
+struct RankEstimate {
+  MemoryCounts memory;            // high-water mark by kind and in all
+  TrafficCounts traffic;          // sent by this rank in one step
+  std::int64_t parameters = 0;    // local elements, padding included
+};
+
+// `machine` stands on the meta device and on a virtual world of the plan's size.
+RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int64_t micro_batch);
+
+}  // namespace piton

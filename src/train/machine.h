@@ -1,0 +1,24 @@
+// What a run stands on, chosen by api: ranks, device, kernels, memory, compute stream, threads, log.
+#pragma once
+
+#include "base/log.h"
+#include "base/threads.h"
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "kernels/kernels.h"
+
+namespace piton {
+
+struct Machine {
+  World& world;
+  Device& device;
+  Kernels& kernels;
+  Arena& arena;
+  Stream& stream;
+  ThreadPool& threads;
+  Log& log;
+  // Of this rank's threads, by the widest multiply-add loop of the weights' dtype; 0: not measured.
+  double peak_flops = 0;
+};
+
+}  // namespace piton

@@ -1,0 +1,50 @@
+// DIR/metrics.jsonl: one JSON object a step, written by one rank. A resume cuts it back to the step it
+// continues from, so that no step stands twice.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "tensor/arena.h"
+
+namespace piton {
+
+struct StepMetrics {
+  std::int64_t iteration = 0;
+  std::int64_t consumed_samples = 0;
+  std::int64_t consumed_tokens = 0;
+  double lm_loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  double loss_scale = 1;
+  double tokens_per_second = 0;  // of all ranks
+  double model_tflops = 0;       // of all ranks
+  double share_of_peak = 0;      // 0: the peak was not measured
+  double elapsed_ms = 0;
+  std::int64_t skipped = 0;      // steps skipped since the start of the run
+  MemoryCounts memory;           // of the writing rank
+  TrafficCounts traffic;         // of the writing rank, since its start
+  std::optional<double> validation_loss;
+};
+
+std::string to_json(const StepMetrics& metrics);
+
+class MetricsFile {
+ public:
+  // Keeps the lines of an existing file up to `iteration`. Throws Error(kData) if a line of it is not
+  // a JSON object with an "iteration".
+  MetricsFile(const std::filesystem::path& path, std::int64_t iteration);
+  // One line, handed to the system at once.
+  void write(const StepMetrics& metrics);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+}  // namespace piton

@@ -1,0 +1,301 @@
+#include "train/pretrain.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/files.h"
+#include "checkpoint/store.h"
+#include "data/batch_source.h"
+#include "data/data_sets.h"
+#include "text/tokenizer.h"
+#include "train/metrics.h"
+#include "train/run_plan.h"
+#include "train/session.h"
+
+namespace piton {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+class Run {
+ public:
+  Run(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
+      const std::function<bool()>& stop, Progress& progress)
+      : machine_(machine), options_(options), resolved_(resolved), stop_(stop), progress_(progress),
+        leads_(machine.world.rank() == 0) {}
+
+  PretrainResult operator()() {
+    open();
+    const LoopOptions& loop = options_.loop;
+    PretrainResult result{.iteration = state_.iteration, .loss = state_.lm_loss};
+    while (state_.iteration < loop.train_iters) {
+      step(result);
+      const bool stopped = agreed_stop();
+      const bool last = state_.iteration == loop.train_iters;
+      const bool leaves = loop.exit_interval && state_.iteration % *loop.exit_interval == 0;
+      const bool due = loop.save_interval > 0 && state_.iteration % loop.save_interval == 0;
+      if (!loop.save.empty() && (last || leaves || due || stopped)) save();
+      if (stopped && !last) result.stopped_by_signal = true;
+      if (stopped || leaves) break;
+    }
+    progress_.finish();
+    return result;
+  }
+
+ private:
+  void say(const std::string& line) {
+    if (leads_) machine_.log.info(line);
+  }
+
+  void open() {
+    std::unique_ptr<Tokenizer> tokenizer;
+    if (!options_.tokenizer.empty()) tokenizer = open_tokenizer(options_.tokenizer);
+    plan_ = make_run_plan(options_, machine_.world.size(), tokenizer ? tokenizer->vocabulary_size() : 0);
+    rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
+    options_.adamw.check();
+    state_.seed = options_.loop.seed;
+    if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
+    open_data(tokenizer.get());
+
+    const std::filesystem::path checkpoint = checkpoint_to_load();
+    mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
+    session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
+    std::int64_t unpadded = plan_.session.model.parameters();
+    say(fmt::format("model: {} parameters, {} layers, {}; {} tokens an update ({} samples of {}, {} micro-batch{} a rank)",
+                    unpadded, plan_.session.model.layers, name(plan_.session.model.dtype),
+                    plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence, plan_.micro_batches,
+                    plan_.micro_batches > 1 ? "es" : ""));
+    if (checkpoint.empty()) {
+      session_->initialize();
+    } else {
+      resume(checkpoint);
+    }
+    if (!options_.loop.save.empty() && leads_) {
+      create_folders(options_.loop.save);
+      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml", resolved_.to_toml());
+      metrics_ = std::make_unique<MetricsFile>(std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
+    }
+    started_at_ = state_.iteration;
+    started_ = Clock::now();
+  }
+
+  void open_data(const Tokenizer* tokenizer) {
+    const LoopOptions& loop = options_.loop;
+    SampleCounts counts = sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, plan_.global_batch);
+    DataSets sets = open_data_sets(options_.data, plan_.sequence, static_cast<std::uint32_t>(loop.seed), counts, machine_.log);
+    if (!sets.train) throw Error(Fault::kUsage, "--data-path: no training data is named; give the prefix of a corpus (piton preprocess makes one)");
+    std::optional<std::int32_t> eod;
+    std::optional<std::int32_t> pad;
+    if (tokenizer != nullptr) {
+      eod = tokenizer->special().eod;
+      if (tokenizer->special().pad != eod) pad = tokenizer->special().pad;
+    }
+    const BatchRules rules = BatchRules::from(options_.data, eod, pad, plan_.session.model.vocabulary);
+    for (std::size_t i = 0; i < sets.fingerprints.size(); ++i) {
+      state_.facts[fmt::format("corpus.{}", i)] = sets.fingerprints[i];
+    }
+    train_ = std::make_unique<BatchSource>(sets.train, rules);
+    if (loop.eval_iters > 0) {
+      if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
+        throw Error(Fault::kData, "--eval-iters: the validation split has no samples; change --split, or set --eval-iters 0");
+      }
+      BatchRules in_order = rules;
+      in_order.order = DataloaderType::kSingle;
+      valid_ = std::make_unique<BatchSource>(sets.valid[0].source, in_order);
+    }
+  }
+
+  // The folder to load, or empty for a new run. --load that names --save's own folder before anything
+  // was saved is the first start of a run that is meant to be started again.
+  std::filesystem::path checkpoint_to_load() {
+    const LoopOptions& loop = options_.loop;
+    if (loop.load.empty()) {
+      if (!loop.save.empty() && latest_iteration(loop.save)) {
+        throw Error(Fault::kUsage, "--save: {} already holds a run; give --load {} to continue it, or another folder", loop.save, loop.save);
+      }
+      return {};
+    }
+    if (loop.load == loop.save && !latest_iteration(loop.load)) {
+      say(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
+      return {};
+    }
+    return find_checkpoint(loop.load);
+  }
+
+  void resume(const std::filesystem::path& checkpoint) {
+    const std::vector<std::string> differences = resolved_.differences(checkpoint / "config.toml");
+    if (!differences.empty()) {
+      throw Error(Fault::kUsage, "--load: {} is another experiment: {}; use its values, or start anew with another --save",
+                  checkpoint.string(), fmt::join(differences, "; "));
+    }
+    const std::map<std::string, std::string> facts = state_.facts;
+    StoredModel model = stored_model();
+    if (options_.loop.no_load_optim) model.optimizer = nullptr;
+    state_ = load_checkpoint(checkpoint, model, store_context());
+    for (const auto& [key, value] : facts) {
+      const auto stored = state_.facts.find(key);
+      if (stored != state_.facts.end() && stored->second != value) {
+        throw Error(Fault::kData, "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
+                    checkpoint.string(), key, value, stored->second);
+      }
+    }
+    if (options_.loop.no_load_optim) session_->publish_values();
+    consecutive_skips_ = 0;
+    say(fmt::format("resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
+                    checkpoint.string(), state_.iteration, state_.consumed_samples, state_.consumed_tokens,
+                    state_.learning_rate, state_.lm_loss));
+  }
+
+  StoredModel stored_model() {
+    return {.parameters = session_->parameters(), .sharded = &session_->sharded(), .optimizer = &session_->optimizer()};
+  }
+
+  StoreContext store_context() {
+    return {.mesh = *mesh_, .device = machine_.device, .arena = machine_.arena, .stream = machine_.stream};
+  }
+
+  std::vector<MicroBatch> batch(BatchSource& source, std::int64_t consumed) {
+    return source.batch({.consumed_samples = consumed, .global_batch = plan_.global_batch,
+                         .micro_batch = options_.loop.micro_batch_size, .rank = mesh_->coordinate(Axis::kData),
+                         .ranks = mesh_->size(Axis::kData)});
+  }
+
+  void step(PretrainResult& result) {
+    const Clock::time_point start = Clock::now();
+    const double lr = rate_->at(session_->optimizer().steps());
+    const StepReport report = session_->train_step(batch(*train_, state_.consumed_samples), state_.consumed_samples, lr);
+    const double elapsed = seconds_since(start);
+    state_.iteration += 1;
+    state_.consumed_samples += plan_.global_batch;
+    state_.consumed_tokens += plan_.global_batch * plan_.sequence;
+    state_.learning_rate = lr;
+    state_.lm_loss = report.loss;
+    result.iteration = state_.iteration;
+    result.loss = report.loss;
+    count_skips(report);
+
+    StepMetrics metrics{.iteration = state_.iteration, .consumed_samples = state_.consumed_samples,
+                        .consumed_tokens = state_.consumed_tokens, .lm_loss = report.loss,
+                        .grad_norm = report.grad_norm, .learning_rate = lr, .elapsed_ms = 1e3 * elapsed,
+                        .skipped = session_->optimizer().skipped(), .memory = machine_.arena.counts(),
+                        .traffic = machine_.world.traffic()};
+    const double tokens = static_cast<double>(plan_.global_batch * plan_.sequence);
+    metrics.tokens_per_second = tokens / elapsed;
+    const double flops = 3.0 * plan_.session.model.forward_flops_per_token(plan_.sequence) * tokens / elapsed;
+    metrics.model_tflops = flops * 1e-12;
+    if (machine_.peak_flops > 0) metrics.share_of_peak = flops / (machine_.peak_flops * machine_.world.size());
+    if (valid_ && (state_.iteration % options_.loop.eval_interval == 0 || state_.iteration == options_.loop.train_iters)) {
+      metrics.validation_loss = evaluate();
+      result.validation_loss = metrics.validation_loss;
+    }
+    if (metrics_) metrics_->write(metrics);
+    log(metrics);
+  }
+
+  void count_skips(const StepReport& report) {
+    consecutive_skips_ = report.skipped ? consecutive_skips_ + 1 : 0;
+    if (report.skipped) say(fmt::format("iteration {}: gradients are not finite; the update is skipped", state_.iteration));
+    if (consecutive_skips_ >= options_.loop.max_consecutive_skips) {
+      throw Error(Fault::kDiverged, "iteration {}: {} updates in a row had no finite gradients; lower --lr, or continue from an earlier checkpoint",
+                  state_.iteration, consecutive_skips_);
+    }
+  }
+
+  double evaluate() {
+    Session::Evaluation sum;
+    const std::int64_t round = (state_.iteration - 1) / options_.loop.eval_interval;
+    for (std::int64_t i = 0; i < options_.loop.eval_iters; ++i) {
+      const std::int64_t consumed = (round * options_.loop.eval_iters + i) * plan_.global_batch;
+      const Session::Evaluation one = session_->evaluate(batch(*valid_, consumed));
+      sum.loss_sum += one.loss_sum;
+      sum.loss_tokens += one.loss_tokens;
+    }
+    const double loss = sum.loss_sum / sum.loss_tokens;
+    say(fmt::format("validation loss at iteration {}: {:.6f} nats a token, perplexity {:.4f}", state_.iteration, loss, std::exp(loss)));
+    return loss;
+  }
+
+  void log(const StepMetrics& metrics) {
+    const LoopOptions& loop = options_.loop;
+    if (leads_) {
+      progress_.update({.done = state_.iteration, .total = loop.train_iters, .seconds = seconds_since(started_),
+                        .note = fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss, metrics.tokens_per_second)});
+    }
+    if (state_.iteration % loop.log_interval != 0 && state_.iteration != loop.train_iters) return;
+    const double mean = seconds_since(started_) / static_cast<double>(state_.iteration - started_at_);
+    const auto left = static_cast<std::int64_t>(mean * static_cast<double>(loop.train_iters - state_.iteration));
+    std::string line = fmt::format(
+        "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: 1.0 | grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | TFLOP/s: {:.3f} | time left: {}:{:02}:{:02} |",
+        state_.iteration, loop.train_iters, state_.consumed_samples, metrics.elapsed_ms, metrics.learning_rate,
+        plan_.global_batch, metrics.lm_loss, metrics.grad_norm, metrics.skipped, metrics.tokens_per_second,
+        metrics.model_tflops, left / 3600, left / 60 % 60, left % 60);
+    say(line);
+  }
+
+  // One rank's signal stops all of them at the same step.
+  bool agreed_stop() {
+    const std::string mine = stop_() ? "1" : "0";
+    if (machine_.world.size() == 1) return mine == "1";
+    for (const std::string& one : mesh_->group(axes(Axis::kTensor, Axis::kContext, Axis::kExpert, Axis::kData, Axis::kPipeline)).gather_bytes(mine)) {
+      if (one == "1") return true;
+    }
+    return false;
+  }
+
+  void save() {
+    const Clock::time_point start = Clock::now();
+    const std::filesystem::path folder =
+        save_checkpoint(options_.loop.save, stored_model(), store_context(), state_, resolved_.to_toml());
+    say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
+  }
+
+  Machine machine_;
+  const PretrainOptions& options_;
+  const OptionSet& resolved_;
+  const std::function<bool()>& stop_;
+  Progress& progress_;
+  bool leads_;
+  RunPlan plan_;
+  TrainState state_;
+  std::unique_ptr<LearningRate> rate_;
+  std::unique_ptr<BatchSource> train_;
+  std::unique_ptr<BatchSource> valid_;
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<MetricsFile> metrics_;
+  std::int64_t consecutive_skips_ = 0;
+  std::int64_t started_at_ = 0;
+  Clock::time_point started_;
+};
+
+void write_failure(const std::string& folder, int rank, const Error& error) {
+  const nlohmann::ordered_json failure{{"rank", rank}, {"fault", std::string(name(error.fault()))},
+                                       {"exit_code", static_cast<int>(error.fault())}, {"message", error.what()}};
+  write_text_file(std::filesystem::path(folder) / "failure.json", failure.dump(2) + "\n");
+}
+
+}  // namespace
+
+PretrainResult pretrain(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
+                        const std::function<bool()>& stop, Progress& progress) {
+  try {
+    return Run(machine, options, resolved, stop, progress)();
+  } catch (const Error& error) {
+    const std::string& folder = options.loop.save;
+    if (!folder.empty() && std::filesystem::is_directory(folder)) {
+      try {
+        write_failure(folder, machine.world.rank(), error);
+      } catch (const Error&) {
+        // The first failure is the one to report.
+      }
+    }
+    throw;
+  }
+}
+
+}  // namespace piton

@@ -1,0 +1,74 @@
+// Everything that `pretrain` can be told. Each struct stands where it is used; this file only puts them
+// together and holds the options of the loop itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/options.h"
+#include "data/data_options.h"
+#include "model/config.h"
+#include "optim/adamw.h"
+#include "optim/learning_rate.h"
+#include "parallel/parallel_options.h"
+#include "text/tokenizer_options.h"
+
+namespace piton {
+
+struct LoopOptions {
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> global_batch_size;  // default: micro batch x data-parallel ranks
+  std::int64_t sequence = 0;
+  std::int64_t train_iters = 0;
+  std::optional<std::int64_t> exit_interval;
+  std::uint64_t seed = 1234;
+  std::string save;
+  std::string load;
+  std::int64_t save_interval = 0;  // 0: at the end only
+  bool no_load_optim = false;
+  std::int64_t log_interval = 1;
+  std::int64_t eval_interval = 1000;
+  std::int64_t eval_iters = 0;     // 0: no evaluation
+  std::int64_t max_consecutive_skips = 10;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"micro-batch-size", "samples of one forward pass on one rank"}, micro_batch_size);
+    v(Option{"global-batch-size", "samples of one update over all ranks (default: micro batch x data-parallel ranks)", same}, global_batch_size);
+    v(Option{"seq-length", "tokens of one sample (default: --max-position-embeddings)", {.aliases = {"encoder-seq-length"}, .resume = Resume::kMustMatch}}, sequence);
+    v(Option{"train-iters", "updates of the whole run", same}, train_iters);
+    v(Option{"exit-interval", "save and stop after an iteration that this divides"}, exit_interval);
+    v(Option{"seed", "of initial weights, dropout and the order of samples", same}, seed);
+    v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}}, save);
+    v(Option{"load", "continue from the newest checkpoint of this folder", {.placeholder = "DIR"}}, load);
+    v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"}, save_interval);
+    v(Option{"no-load-optim", "start the optimiser anew from the loaded weights"}, no_load_optim);
+    v(Option{"log-interval", "iterations between lines of the log"}, log_interval);
+    v(Option{"eval-interval", "iterations between evaluations", same}, eval_interval);
+    v(Option{"eval-iters", "batches of an evaluation (0: none)", same}, eval_iters);
+    v(Option{"max-consecutive-skips", "stop (exit code 5) after so many updates in a row without finite gradients"}, max_consecutive_skips);
+  }
+};
+
+struct PretrainOptions {
+  ModelOptions model;
+  LoopOptions loop;
+  ParallelOptions parallel;
+  LearningRateOptions learning_rate;
+  AdamwOptions adamw;
+  DataOptions data;
+  TokenizerOptions tokenizer;
+
+  void add_to(OptionSet& options) {
+    options.add("Model", model);
+    options.add("Training", loop);
+    options.add("Parallelism", parallel);
+    options.add("Learning rate", learning_rate);
+    options.add("Optimizer", adamw);
+    options.add("Data", data);
+    options.add("Tokenizer", tokenizer);
+  }
+};
+
+}  // namespace piton

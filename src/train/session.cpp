@@ -1,0 +1,144 @@
+#include "train/session.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "model/initialize.h"
+
+namespace piton {
+
+Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
+    : machine_(machine), mesh_(&mesh), settings_(settings) {
+  layout_ = {.mesh = mesh_, .sequence_parallel = settings.sequence_parallel,
+             .linear_slices = settings.linear_slices, .recompute = settings.recompute,
+             .vocabulary_multiple = settings.vocabulary_multiple};
+  consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);
+  machine.device.zero(consumed_samples_, machine.stream);
+
+  Schedule schedule = make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
+  std::vector<Chunk*> chunks;
+  for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
+    chunks_.push_back(make_decoder(settings.model, layout_, chunk_range(settings.model, chunk, schedule.chunks()),
+                                   machine.device, machine.arena, machine.stream));
+    chunks.push_back(chunks_.back().get());
+    for (Parameter* parameter : chunks_.back()->parameters().all()) parameters_.push_back(parameter);
+  }
+  sharded_ = ShardedParameters::make(settings.zero_stage, parameters_, mesh, machine.kernels, machine.device,
+                                     machine.arena, machine.stream);
+  if (settings.optimizer) {
+    optimizer_ = std::make_unique<AdamW>(settings.adamw, update_spans(sharded_->owned()), kNormBlock, mesh,
+                                         machine.kernels, machine.device, machine.arena, machine.stream);
+  }
+  pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks), mesh.group(Axis::kPipeline));
+}
+
+Session::~Session() { machine_.stream.synchronize(); }
+
+void Session::initialize() {
+  for (Parameter* parameter : parameters_) {
+    sharded_->set_value(*parameter, initial_rows(*parameter, settings_.seed, machine_.threads), machine_.stream);
+  }
+  publish_values();
+}
+
+void Session::publish_values() {
+  sharded_->publish_values(machine_.stream);
+  if (optimizer_) optimizer_->reset_main(machine_.stream);
+}
+
+Context Session::context(bool training) {
+  return {.kernels = machine_.kernels, .stream = machine_.stream, .device = machine_.device,
+          .arena = machine_.arena, .weights = *sharded_, .training = training, .seed = settings_.seed};
+}
+
+ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
+  const auto put = [&](DType dtype, const Shape& shape, const void* host) {
+    Tensor tensor = machine_.arena.allocate(dtype, shape, MemoryKind::kActivations);
+    machine_.device.upload(host, tensor, machine_.stream);
+    return tensor;
+  };
+  const std::int64_t rows = batch.samples * batch.sequence;
+  ModelInput input{.samples = batch.samples,
+                   .sequence = batch.sequence,
+                   .tokens = put(DType::kI32, {rows}, batch.tokens.data()),
+                   .positions = put(DType::kI32, {rows}, batch.positions.data()),
+                   .loss = {.labels = put(DType::kI32, {rows}, batch.labels.data()),
+                            .mask = put(DType::kF32, {rows}, batch.loss_mask.data()),
+                            .scale = scale},
+                   .rows = {.consumed_samples = consumed_samples_, .sample_index = batch.sample_index,
+                            .sequence = batch.sequence}};
+  if (!batch.segments.empty()) {
+    input.segments = put(DType::kI32, {batch.samples, batch.sequence}, batch.segments.data());
+  }
+  return input;
+}
+
+double Session::summed_over_ranks(double value, AxisSet axes) {
+  Communicator& group = mesh_->group(axes);
+  if (group.size() == 1) return value;
+  double sum = 0;
+  for (const std::string& bytes : group.gather_bytes(std::string(reinterpret_cast<const char*>(&value), sizeof(value)))) {
+    double one = 0;
+    std::memcpy(&one, bytes.data(), sizeof(one));
+    sum += one;
+  }
+  return sum;
+}
+
+double Session::total_tokens(const std::vector<MicroBatch>& batches) {
+  double tokens = 0;
+  for (const MicroBatch& batch : batches) tokens += batch.loss_tokens();
+  return summed_over_ranks(tokens, axes(Axis::kData, Axis::kContext));
+}
+
+StepReport Session::backward(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples) {
+  StepReport report{.loss_tokens = total_tokens(batches)};
+  if (report.loss_tokens == 0) {
+    throw Error(Fault::kData, "batch at sample {}: no token of the global batch has a loss; check the loss mask of the corpus", consumed_samples);
+  }
+  machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
+  const bool wide = settings_.model.dtype == DType::kF64;
+  const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1}, MemoryKind::kWorkspace);
+  const double inverse = 1.0 / report.loss_tokens;
+  const auto narrow = static_cast<float>(inverse);
+  machine_.device.upload(wide ? static_cast<const void*>(&inverse) : &narrow, scale, machine_.stream);
+
+  std::vector<ModelInput> inputs;
+  inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
+  sharded_->begin_step(settings_.micro_batches, machine_.stream);
+  const PipelineResult result = pipeline_->train(context(true), inputs);
+  sharded_->finish_gradients(machine_.stream);
+
+  double loss_sum = 0;
+  machine_.device.download(result.loss_sum, &loss_sum, machine_.stream);
+  report.loss = summed_over_ranks(loss_sum, axes(Axis::kData, Axis::kContext, Axis::kPipeline)) / report.loss_tokens;
+  return report;
+}
+
+StepReport Session::train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples, double lr) {
+  StepReport report = backward(batches, consumed_samples);
+  const StepResult step = optimizer_->step(lr, machine_.stream);
+  sharded_->publish_values(machine_.stream);
+  report.grad_norm = step.grad_norm;
+  report.skipped = step.skipped;
+  return report;
+}
+
+StepReport Session::gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples) {
+  return backward(batches, consumed_samples);
+}
+
+Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
+  std::vector<ModelInput> inputs;
+  inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
+  const PipelineResult result = pipeline_->evaluate(context(false), inputs);
+  double loss_sum = 0;
+  machine_.device.download(result.loss_sum, &loss_sum, machine_.stream);
+  return {.loss_sum = summed_over_ranks(loss_sum, axes(Axis::kData, Axis::kContext, Axis::kPipeline)),
+          .loss_tokens = total_tokens(batches)};
+}
+
+}  // namespace piton

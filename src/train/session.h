@@ -1,0 +1,93 @@
+// A model in training on this rank: its chunks, parameters, optimiser and schedule, and one step of all
+// of them. It knows nothing of files, data sets or options: pretrain, score, plan and tests drive it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/batch.h"
+#include "model/decoder.h"
+#include "optim/adamw.h"
+#include "parallel/data_parallel.h"
+#include "parallel/pipeline.h"
+#include "train/machine.h"
+
+namespace piton {
+
+struct SessionSettings {
+  ModelConfig model;
+  bool sequence_parallel = false;
+  int linear_slices = 1;
+  bool recompute = false;                  // full: each block keeps its input only
+  std::int64_t vocabulary_multiple = 128;
+  int zero_stage = 0;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  int micro_batches = 1;                   // a step
+  std::uint64_t seed = 1234;
+  AdamwOptions adamw;
+  bool optimizer = true;                   // false: gradients and losses only, no moments
+};
+
+struct StepReport {
+  double loss = 0;       // mean over the tokens of the whole global batch
+  double grad_norm = 0;  // before clipping
+  bool skipped = false;  // gradients were not finite: nothing was updated
+  double loss_tokens = 0;
+};
+
+class Session {
+ public:
+  // Collective over all ranks. The mesh outlives the session. Memory is taken, nothing is set.
+  Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings);
+  ~Session();
+
+  // Weights drawn from the seed.
+  void initialize();
+  // After values were set from outside (a checkpoint): gathers them and makes the main copies.
+  void publish_values();
+
+  // One update from this data-parallel rank's micro-batches. `consumed_samples`: of the run, before
+  // this batch; mask draws count from it.
+  StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples, double lr);
+
+  // Forward and backward of one batch without an update: gradients stay in the parameters.
+  StepReport gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples);
+
+  // Mean loss, forward only and without dropout; sum and tokens are over all ranks.
+  struct Evaluation {
+    double loss_sum = 0;
+    double loss_tokens = 0;
+  };
+  Evaluation evaluate(const std::vector<MicroBatch>& batches);
+
+  const SessionSettings& settings() const { return settings_; }
+  Mesh& mesh() { return *mesh_; }
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  ShardedParameters& sharded() { return *sharded_; }
+  AdamW& optimizer() { return *optimizer_; }
+  Pipeline& pipeline() { return *pipeline_; }
+  Decoder& chunk(std::size_t index) { return *chunks_[index]; }
+  // For forward passes outside of a step.
+  Context context(bool training);
+  // The micro-batch on the device. `scale`: gradient of its loss sum, or empty.
+  ModelInput upload(const MicroBatch& batch, const Tensor& scale);
+
+ private:
+  double total_tokens(const std::vector<MicroBatch>& batches);
+  double summed_over_ranks(double value, AxisSet axes);
+  StepReport backward(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples);
+
+  Machine machine_;
+  Mesh* mesh_;
+  SessionSettings settings_;
+  ModelLayout layout_;
+  Tensor consumed_samples_;  // int64 [1]
+  std::vector<std::unique_ptr<Decoder>> chunks_;
+  std::vector<Parameter*> parameters_;
+  std::unique_ptr<ShardedParameters> sharded_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+}  // namespace piton

@@ -1,0 +1,486 @@
+// The list of cases, family by family.
+#include "call_cases.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/tensors.h"
+
+namespace piton::test {
+namespace {
+
+class CaseList {
+ public:
+  explicit CaseList(const CaseOptions& options)
+      : dtype_(options.dtype),
+        sums_(options.dtype == DType::kF64 ? DType::kF64 : DType::kF32),
+        tile_(options.row_tile),
+        source_(0x5EED, options.awkward) {}
+
+  std::vector<CallCase> take() { return std::move(cases_); }
+
+  void add_linears() {
+    struct Size {
+      std::int64_t out, in;
+    };
+    for (const Size size : {Size{1, 1}, Size{7, 5}, Size{33, 65}, Size{48, 130}}) {
+      for (const std::int64_t n : row_counts(size.out == 33)) {
+        add_linear(n, size.out, size.in, /*with_bias=*/n % 2 == 1, dtype_);
+      }
+    }
+    if (dtype_ != sums_) add_linear(11, 33, 48, /*with_bias=*/false, sums_);  // logits: y and dy wide
+  }
+
+  void add_norms() {
+    for (const std::int64_t n : {0, 1, 5, 67}) {
+      for (const std::int64_t h : {1, 7, 64, 130}) {
+        add_norm(n, h, /*layer=*/true, n != 5);
+        add_norm(n, h, /*layer=*/false, n == 5);
+      }
+    }
+  }
+
+  void add_rotaries() {
+    for (const std::int64_t n : {0, 1, 13}) {
+      for (const std::int64_t d : {2, 10, 64}) {
+        for (const bool inverse : {false, true}) {
+          for (const auto convention : {Rotary::Convention::kHalves, Rotary::Convention::kPairs}) {
+            // Rows have gaps where a fused projection holds other heads beside these.
+            const std::int64_t heads = 3;
+            const Tensor x = source_.normal_rows(dtype_, {n, heads * d}).split_dim(1, d);
+            const std::int64_t limit = 40;
+            Tensor cosine = source_.normal(sums_, {limit, d / 2});
+            Tensor sine = source_.normal(sums_, {limit, d / 2});
+            for (std::int64_t i = 0; i < cosine.elements(); ++i) {
+              const double angle = value_at(cosine, i);
+              set_value(cosine, i, std::cos(angle));
+              set_value(sine, i, std::sin(angle));
+            }
+            add(fmt::format("n {} d {} inverse {}", n, d, inverse), 2,
+                Rotary{.x = x,
+                       .positions = source_.integers({n}, 0, limit - 1),
+                       .cosine = cosine,
+                       .sine = sine,
+                       .convention = convention,
+                       .inverse = inverse});
+          }
+        }
+      }
+    }
+  }
+
+  struct AttentionSizes {
+    std::int64_t b, sq, sk, a, g, d;
+  };
+
+  void add_attentions() {
+    const AttentionSizes square{2, 13, 13, 4, 4, 8};
+    const AttentionSizes grouped{2, 21, 21, 6, 2, 10};
+    const AttentionSizes cached{3, 5, 19, 4, 1, 16};
+    add_attention("causal", square, {}, 0);
+    add_attention("full", square, {.causal = false}, 0);
+    add_attention("one row", {1, 1, 1, 1, 1, 1}, {}, 0);
+    add_attention("long", {1, 150, 150, 2, 1, 32}, {}, 0);
+    add_attention("wide heads", {1, 70, 70, 2, 2, 128}, {}, 0);
+    add_attention("no rows", {2, 0, 7, 2, 2, 4}, {.causal = false}, 0);
+    add_attention("grouped", grouped, {}, 0);
+    add_attention("window", grouped, {.window_before = 4}, 0);
+    add_attention("two-sided window", grouped, {.causal = false, .window_before = 3, .window_after = 2}, 0);
+    add_attention("behind a cache", cached, {.query_begin = 14}, 0);
+    AttentionMask lengths{.causal = false};
+    lengths.key_lengths = tensor_of(DType::kI32, {3}, std::vector<double>{19, 7, 0});
+    add_attention("key lengths, one of them 0", cached, lengths, 0);
+    AttentionMask positions{};
+    positions.query_positions = source_.integers({cached.b, cached.sq}, 0, 18);
+    add_attention("query positions", cached, positions, 0);
+    AttentionMask hidden{.window_before = 1};
+    hidden.query_positions = source_.integers({cached.b, cached.sq}, 15, 60);
+    add_attention("queries beyond the window", cached, hidden, 0);
+    AttentionMask segments{};
+    segments.query_segments = source_.integers({grouped.b, grouped.sq}, 0, 2);
+    for (std::int64_t row = 0; row < grouped.b; ++row) {  // documents one after the other
+      const Tensor one = segments.query_segments.select(0, row);
+      std::sort(one.data<std::int32_t>(), one.data<std::int32_t>() + grouped.sq);
+    }
+    segments.key_segments = segments.query_segments;
+    add_attention("segments", grouped, segments, 0);
+    AttentionMask slopes{};
+    slopes.slopes = tensor_of(DType::kF32, {6}, std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3});
+    add_attention("slopes", grouped, slopes, 0);
+    add_attention("dropout", grouped, {}, 0.3);
+    add_attention("dropout behind a cache", cached, {.query_begin = 14}, 0.1);
+  }
+
+  void add_cache_appends() {
+    for (const std::int64_t s : {0, 1, 4}) {
+      add(fmt::format("{} rows", s), 1,
+          CacheAppend{.cache = source_.normal(dtype_, {2, 9, 3, 5}),
+                      .rows = source_.normal_rows(dtype_, {2, s, 3, 5}),
+                      .begin = 5});
+    }
+  }
+
+  void add_activations() {
+    for (const auto kind :
+         {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu}) {
+      for (const std::int64_t n : {0, 1, 9}) {
+        for (const std::int64_t f : {1, 33, 100}) {
+          for (const bool gated : {false, true}) add_activation(kind, n, f, gated);
+        }
+      }
+    }
+  }
+
+  void add_dropouts() {
+    for (const double probability : {0.0, 0.25}) {
+      for (const std::int64_t n : {0, 1, 23}) {
+        for (const std::int64_t h : {1, 6, 67}) {
+          for (const bool full : {false, true}) add_dropout(n, h, probability, full);
+        }
+      }
+    }
+  }
+
+  void add_embeddings() {
+    for (const std::int64_t n : {0, 1, 40}) {
+      for (const bool add_to : {false, true}) {
+        const std::int64_t begin = 10;
+        add(fmt::format("n {}", n), 1,
+            EmbeddingForward{
+                .y = add_to ? source_.normal(dtype_, {n, 19}) : source_.unwritten(dtype_, {n, 19}),
+                .table = source_.normal(dtype_, {12, 19}),
+                .ids = source_.integers({n}, 7, 24),
+                .vocabulary_begin = begin,
+                .add = add_to});
+        add(fmt::format("n {}", n), n,
+            EmbeddingBackward{.dtable = source_.normal(sums_, {12, 19}),
+                              .dy = source_.normal(dtype_, {n, 19}),
+                              .ids = source_.integers({n}, 7, 24),
+                              .vocabulary_begin = begin});
+      }
+    }
+  }
+
+  void add_losses() {
+    struct Part {
+      std::int64_t columns, valid, begin;
+    };
+    for (const std::int64_t n : {0, 1, 17}) {
+      for (const Part part : {Part{37, 37, 0}, Part{40, 35, 20}, Part{16, 0, 100}, Part{300, 300, 0}}) {
+        add_loss(n, part.columns, part.valid, part.begin, sums_);
+        if (dtype_ != sums_) add_loss(n, part.columns, part.valid, part.begin, dtype_);
+      }
+    }
+  }
+
+  void add_elementwise() {
+    for (const std::int64_t n : {0, 1, 77}) {
+      for (const DType to : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
+        add(fmt::format("{} to {}, {} rows", name(dtype_), name(to), n), 1,
+            Copy{.dst = source_.unwritten_rows(to, {n, 3, 5}),
+                 .src = source_.normal_rows(dtype_, {n, 3, 5})});
+      }
+      add(fmt::format("{}", n), 2,
+          Add{.y = source_.unwritten(dtype_, {n, 3}),
+              .a = source_.normal(dtype_, {n, 3}),
+              .b = source_.normal(dtype_, {n, 3})});
+      const Tensor in_place = source_.normal(dtype_, {n, 3});
+      add(fmt::format("in place, {}", n), 2,
+          Add{.y = in_place, .a = in_place, .b = source_.normal(dtype_, {n, 3})});
+    }
+    add("integers", 1,
+        Copy{.dst = source_.integers({9, 4}, 0, 0), .src = source_.integers({9, 4}, -5, 1 << 30)});
+  }
+
+  void add_updates() {
+    for (const std::int64_t n : {0, 1, 1000}) {
+      for (const double apply : {1.0, 0.0}) {
+        for (const bool copied : {false, true}) {
+          const std::vector<double> scalars{0.01, 0.271, 0.002997, 0.5, apply};
+          Tensor second = source_.normal(DType::kF32, {n});
+          for (std::int64_t i = 0; i < n; ++i) set_value(second, i, std::fabs(value_at(second, i)));
+          add(fmt::format("n {} apply {}", n, apply), 4,
+              AdamwUpdate{.main = source_.normal(DType::kF32, {n}),
+                          .first = source_.normal(DType::kF32, {n}),
+                          .second = second,
+                          .copy = copied ? source_.normal(dtype_, {n}) : Tensor(),
+                          .gradient = source_.normal(DType::kF32, {n}),
+                          .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                          .beta1 = 0.9,
+                          .beta2 = 0.999,
+                          .eps = 1e-8,
+                          .weight_decay = 0.1,
+                          .lr_multiplier = 0.5});
+        }
+      }
+      for (const std::int64_t block : {1, 64, 300}) {
+        add(fmt::format("n {} block {}", n, block), block,
+            SquareSums{.sums = source_.unwritten(DType::kF64, {(n + block - 1) / block}),
+                       .x = source_.normal(DType::kF32, {n}),
+                       .block = block});
+      }
+    }
+  }
+
+ private:
+  template <typename Call>
+  void add(const std::string& detail, std::int64_t terms, Call call, DType narrowest = DType::kF64) {
+    cases_.push_back({.name = fmt::format("{}, {}, {}", Call::kName, name(dtype_), detail),
+                      .call = std::move(call),
+                      .terms = terms,
+                      .narrowest = narrowest});
+  }
+
+  // Around the edges of the back end's tiles; few unless `many`.
+  std::vector<std::int64_t> row_counts(bool many) const {
+    std::vector<std::int64_t> counts{0, 1, 5};
+    if (many) counts.insert(counts.end(), {tile_ - 1, tile_, tile_ + 1, 2 * tile_ + 5});
+    std::erase_if(counts, [](std::int64_t n) { return n < 0; });
+    return counts;
+  }
+
+  WeightView weight(std::int64_t out, std::int64_t in) {
+    return {.form = WeightForm::kRows,
+            .tensor = source_.normal(dtype_, {out, in}),
+            .out = out,
+            .in = in,
+            .dtype = dtype_};
+  }
+
+  void add_linear(std::int64_t n, std::int64_t out, std::int64_t in, bool with_bias, DType outside) {
+    const std::string detail = fmt::format("n {} out {} in {}", n, out, in);
+    add(detail, in,
+        LinearForward{.y = source_.unwritten(outside, {n, out}),
+                      .x = source_.normal_rows(dtype_, {n, in}),
+                      .weight = weight(out, in),
+                      .bias = with_bias ? source_.normal(dtype_, {out}) : Tensor()});
+    add(detail, out,
+        LinearBackwardInput{.dx = source_.unwritten(dtype_, {n, in}),
+                            .dy = source_.normal_rows(outside, {n, out}),
+                            .weight = weight(out, in)},
+        dtype_);
+    add(detail, n,
+        LinearBackwardWeight{.dweight = source_.normal(sums_, {out, in}),
+                             .dbias = with_bias ? source_.normal(sums_, {out}) : Tensor(),
+                             .dy = source_.normal_rows(outside, {n, out}),
+                             .x = source_.normal_rows(dtype_, {n, in})},
+        outside == dtype_ ? DType::kF64 : dtype_);
+  }
+
+  void add_norm(std::int64_t n, std::int64_t h, bool layer, bool full) {
+    const std::string detail = fmt::format("{} n {} h {}", layer ? "layer" : "rms", n, h);
+    const double eps = 1e-2;  // a row of one element has no variance: eps keeps rstd moderate
+    add(detail, h,
+        NormForward{.y = source_.unwritten(dtype_, {n, h}),
+                    .mean = layer ? source_.unwritten(sums_, {n}) : Tensor(),
+                    .rstd = source_.unwritten(sums_, {n}),
+                    .x = source_.normal(dtype_, {n, h}),
+                    .gain = source_.normal(dtype_, {h}, 1, 0.2),
+                    .bias = full ? source_.normal(dtype_, {h}) : Tensor(),
+                    .eps = eps});
+    Tensor rstd = source_.normal(sums_, {n}, 1, 0.1);
+    add(detail, std::max(h, n),
+        NormBackward{.dx = source_.unwritten(dtype_, {n, h}),
+                     .dgain = full ? source_.normal(sums_, {h}) : Tensor(),
+                     .dbias = full ? source_.normal(sums_, {h}) : Tensor(),
+                     .dy = source_.normal(dtype_, {n, h}),
+                     .dresidual = full ? source_.normal(dtype_, {n, h}) : Tensor(),
+                     .x = source_.normal(dtype_, {n, h}),
+                     .gain = source_.normal(dtype_, {h}, 1, 0.2),
+                     .mean = layer ? source_.normal(sums_, {n}, 0, 0.1) : Tensor(),
+                     .rstd = rstd});
+  }
+
+  Tensor consumed() { return tensor_of(DType::kI64, {1}, std::vector<double>{70000}); }
+
+  void add_attention(const std::string& detail, const AttentionSizes& s, const AttentionMask& mask,
+                     double probability) {
+    Dropout dropout{.probability = probability, .key = site_key(1234, "layers.0.attention.dropout")};
+    dropout.rows = {.consumed_samples = consumed(), .sample_index = 6, .sequence = s.sq, .first_row = 0};
+    const auto q = [&] { return source_.normal_rows(dtype_, {s.b, s.sq, s.a, s.d}); };
+    const auto k = [&] { return source_.normal_rows(dtype_, {s.b, s.sk, s.g, s.d}); };
+    AttentionForward forward{.out = source_.unwritten(dtype_, {s.b, s.sq, s.a, s.d}),
+                             .lse = source_.unwritten(sums_, {s.b, s.a, s.sq}),
+                             .q = q(),
+                             .k = k(),
+                             .v = k(),
+                             .mask = mask,
+                             .scale = 1 / std::sqrt(static_cast<double>(s.d)),
+                             .dropout = dropout,
+                             .head_begin = 8};
+    add(detail, s.d + s.sk, forward, dtype_);
+    // Backward takes the log-sum-exp of its own scores, in double, so that P sums to at most one.
+    const Tensor lse = source_.normal(sums_, {s.b, s.a, s.sq});
+    fill_lse(forward, lse);
+    add(detail, s.d + s.sk + s.sq,
+        AttentionBackward{.dq = source_.unwritten(dtype_, {s.b, s.sq, s.a, s.d}),
+                          .dk = source_.unwritten(dtype_, {s.b, s.sk, s.g, s.d}),
+                          .dv = source_.unwritten(dtype_, {s.b, s.sk, s.g, s.d}),
+                          .dout = q(),
+                          .out = q(),
+                          .lse = lse,
+                          .q = forward.q,
+                          .k = forward.k,
+                          .v = forward.v,
+                          .mask = mask,
+                          .scale = forward.scale,
+                          .dropout = dropout,
+                          .head_begin = 8},
+        dtype_);
+  }
+
+  // Over visible keys, from the definition of the mask.
+  static void fill_lse(const AttentionForward& call, const Tensor& lse) {
+    const auto q = values(call.q);
+    const auto k = values(call.k);
+    const AttentionMask& mask = call.mask;
+    const std::int64_t b = call.q.dim(0), sq = call.q.dim(1), a = call.q.dim(2), d = call.q.dim(3);
+    const std::int64_t sk = call.k.dim(1), g = call.k.dim(2);
+    const auto element = [](const Tensor& tensor, std::int64_t i) { return static_cast<std::int64_t>(value_at(tensor, i)); };
+    for (std::int64_t batch = 0; batch < b; ++batch) {
+      for (std::int64_t head = 0; head < a; ++head) {
+        for (std::int64_t row = 0; row < sq; ++row) {
+          const std::int64_t i = mask.query_positions.defined()
+                                     ? element(mask.query_positions, batch * sq + row)
+                                     : mask.query_begin + row;
+          double sum = 0;
+          for (std::int64_t j = 0; j < sk; ++j) {
+            bool visible = !(mask.causal && j > i);
+            if (mask.window_before >= 0) visible &= j >= i - mask.window_before;
+            if (mask.window_after >= 0) visible &= j <= i + mask.window_after;
+            if (mask.key_lengths.defined()) visible &= j < element(mask.key_lengths, batch);
+            if (mask.query_segments.defined()) {
+              visible &= element(mask.query_segments, batch * sq + row) ==
+                         element(mask.key_segments, batch * sk + j);
+            }
+            if (!visible) continue;
+            double score = 0;
+            for (std::int64_t c = 0; c < d; ++c) {
+              score += q[static_cast<std::size_t>(((batch * sq + row) * a + head) * d + c)] *
+                       k[static_cast<std::size_t>(((batch * sk + j) * g + head / (a / g)) * d + c)];
+            }
+            score *= call.scale;
+            if (mask.slopes.defined()) score += value_at(mask.slopes, head) * static_cast<double>(j - i);
+            sum += std::exp(score);
+          }
+          set_value(lse, (batch * a + head) * sq + row, std::log(sum));
+        }
+      }
+    }
+  }
+
+  void add_activation(ActivationKind kind, std::int64_t n, std::int64_t f, bool gated) {
+    const std::string detail =
+        fmt::format("kind {} n {} f {} gated {}", static_cast<int>(kind), n, f, gated);
+    // Gate and up as one projection leaves them: two halves of each row.
+    const Tensor both = source_.normal_rows(dtype_, {n, 2 * f});
+    const Tensor dboth = source_.unwritten_rows(dtype_, {n, 2 * f});
+    const Tensor x = both.slice(1, 0, f);
+    const Tensor up = gated ? both.slice(1, f, f) : Tensor();
+    add(detail, 1,
+        ActivationForward{
+            .y = source_.unwritten(dtype_, {n, f}), .x = x, .up = up, .kind = kind});
+    add(detail, 1,
+        ActivationBackward{.dx = dboth.slice(1, 0, f),
+                           .dup = gated ? dboth.slice(1, f, f) : Tensor(),
+                           .dy = source_.normal(dtype_, {n, f}),
+                           .x = x,
+                           .up = up,
+                           .kind = kind});
+  }
+
+  void add_dropout(std::int64_t n, std::int64_t h, double probability, bool full) {
+    const std::string detail = fmt::format("n {} h {} p {} full {}", n, h, probability, full);
+    Dropout dropout{.probability = probability, .key = site_key(99, "layers.1.mlp.dropout")};
+    dropout.rows = {
+        .consumed_samples = consumed(), .sample_index = 3, .sequence = 8, .first_row = full ? 20 : 0};
+    add(detail, 2,
+        DropoutAddForward{.y = source_.unwritten(dtype_, {n, h}),
+                          .x = source_.normal(dtype_, {n, h}),
+                          .bias = full ? source_.normal(dtype_, {h}) : Tensor(),
+                          .residual = full ? source_.normal(dtype_, {n, h}) : Tensor(),
+                          .dropout = dropout});
+    const Tensor in_place = source_.normal(dtype_, {n, h});
+    add(detail + " over the residual", 2,
+        DropoutAddForward{.y = in_place,
+                          .x = source_.normal(dtype_, {n, h}),
+                          .residual = in_place,
+                          .dropout = dropout});
+    add(detail, n,
+        DropoutAddBackward{.dx = source_.unwritten(dtype_, {n, h}),
+                           .dbias = full ? source_.normal(sums_, {h}) : Tensor(),
+                           .dy = source_.normal(dtype_, {n, h}),
+                           .dropout = dropout});
+  }
+
+  void add_loss(std::int64_t n, std::int64_t columns, std::int64_t valid, std::int64_t begin,
+                DType gradient) {
+    const std::string detail = fmt::format("n {} columns {} valid {}", n, columns, valid);
+    const Tensor labels = source_.integers({n}, -2, begin + columns + 5);
+    const auto logits = [&] { return source_.normal(sums_, {n, columns}, 0, 2); };
+    add(detail, columns,
+        LossStatistics{.statistics = source_.unwritten(sums_, {n, 3}),
+                       .logits = logits(),
+                       .labels = labels,
+                       .vocabulary_begin = begin,
+                       .valid = valid});
+    // Three ranks; the last has only padding.
+    Tensor statistics = source_.normal(sums_, {3, n, 3});
+    for (std::int64_t row = 0; row < n; ++row) {
+      for (std::int64_t rank = 0; rank < 3; ++rank) {
+        const Tensor one = statistics.select(0, rank).select(0, row);
+        set_value(one, 1, rank == 2 ? 0 : 1 + std::fabs(value_at(one, 1)));
+        if (rank == 2) set_value(one, 0, -std::numeric_limits<double>::infinity());
+        if (rank == 2) set_value(one, 2, 0);
+      }
+    }
+    add(detail, n + 3,
+        LossCombine{.loss = source_.unwritten(sums_, {n}),
+                    .lse = source_.unwritten(sums_, {n}),
+                    .sum = source_.normal(DType::kF64, {1}),
+                    .statistics = statistics,
+                    .labels = labels,
+                    .mask = source_.normal(DType::kF32, {n})},
+        sums_);
+    add(detail, 1,
+        LossBackward{.dlogits = source_.unwritten(gradient, {n, columns}),
+                     .logits = logits(),
+                     .lse = source_.normal(sums_, {n}, 4, 0.1),
+                     .labels = labels,
+                     .mask = source_.normal(DType::kF32, {n}),
+                     .scale = source_.normal(sums_, {1}, 1, 0.1),
+                     .vocabulary_begin = begin,
+                     .valid = valid});
+  }
+
+  DType dtype_;
+  DType sums_;
+  std::int64_t tile_;
+  TensorSource source_;
+  std::vector<CallCase> cases_;
+};
+
+}  // namespace
+
+std::vector<CallCase> call_cases(const CaseOptions& options) {
+  CaseList list(options);
+  list.add_linears();
+  list.add_norms();
+  list.add_rotaries();
+  list.add_attentions();
+  list.add_cache_appends();
+  list.add_activations();
+  list.add_dropouts();
+  list.add_embeddings();
+  list.add_losses();
+  list.add_elementwise();
+  list.add_updates();
+  return list.take();
+}
+
+Tolerance tolerance_of(const CallCase& call_case, const Tensor& output) {
+  const bool narrower = unit_roundoff(call_case.narrowest) > unit_roundoff(output.dtype());
+  return tolerance(narrower ? call_case.narrowest : output.dtype(), call_case.terms);
+}
+
+}  // namespace piton::test

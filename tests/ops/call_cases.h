@@ -1,0 +1,31 @@
+// Every kernel call with inputs worth trying: the one list that all back ends are run on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "support/tolerance.h"
+
+namespace piton::test {
+
+struct CallCase {
+  std::string name;
+  KernelCall call;            // host tensors; outputs are NaN, updated tensors hold numbers
+  std::int64_t terms = 1;     // the longest sum, for the tolerance
+  DType narrowest = DType::kF64;  // what operands may be rounded to on the way, if narrower than the output
+};
+
+struct CaseOptions {
+  DType dtype = DType::kF32;  // of activations and weights
+  bool awkward = false;       // unaligned addresses, gaps between rows
+  std::int64_t row_tile = 1;  // of the back end: row counts around its edges are tried
+};
+
+// All but PackWeight, whose result only its own back end can read; its linears cover it.
+std::vector<CallCase> call_cases(const CaseOptions& options);
+
+// The tolerance for one output of a case.
+Tolerance tolerance_of(const CallCase& call_case, const Tensor& output);
+
+}  // namespace piton::test

@@ -1,0 +1,393 @@
+// One function a family; each makes its inputs, runs backward once and forward twice an element.
+#include "gradient_checks.h"
+
+#include <cmath>
+
+#include "device/host_device.h"
+#include "support/compare.h"
+#include "support/tensors.h"
+
+namespace piton::test {
+namespace {
+
+constexpr DType kDType = DType::kF64;
+
+// Runs calls at once on host tensors.
+class Runner {
+ public:
+  explicit Runner(Kernels& kernels) : kernels_(kernels), stream_(device_.make_stream()) {}
+  void operator()(const KernelCall& call) { kernels_.run(call, *stream_); }
+
+ private:
+  Kernels& kernels_;
+  HostDevice device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+struct Gradient {
+  std::string name;
+  Tensor input;
+  Tensor gradient;
+};
+
+double weighted_sum(const Tensor& y, const Tensor& weights) {
+  const auto a = values(y);
+  const auto b = values(weights);
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+::testing::AssertionResult slopes_agree(const std::function<double()>& loss,
+                                        const std::vector<Gradient>& gradients) {
+  for (const auto& [name, input, gradient] : gradients) {
+    const Tensor slopes = host_tensor(kDType, input.shape());
+    std::int64_t i = 0;
+    for (const std::int64_t offset : offsets(input)) {
+      const double middle = value_at(input, offset);
+      set_value(input, offset, middle + kDifferenceStep);
+      const double above = loss();
+      set_value(input, offset, middle - kDifferenceStep);
+      const double below = loss();
+      set_value(input, offset, middle);
+      set_value(slopes, i++, (above - below) / (2 * kDifferenceStep));
+    }
+    const auto result = close(gradient, slopes, difference_tolerance());
+    if (!result) return ::testing::AssertionFailure() << "d" << name << ": " << result.message();
+  }
+  return ::testing::AssertionSuccess();
+}
+
+// A gradient that is added to: starts at numbers of its own, which take() takes off again.
+class Accumulated {
+ public:
+  Accumulated(TensorSource& source, const Shape& shape)
+      : start_(source.normal(kDType, shape)), tensor_(tensor_of(kDType, shape, values(start_))) {}
+  const Tensor& tensor() const { return tensor_; }
+  Tensor take() const {
+    auto sum = values(tensor_);
+    const auto start = values(start_);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] -= start[i];
+    return tensor_of(kDType, tensor_.shape(), sum);
+  }
+
+ private:
+  Tensor start_;
+  Tensor tensor_;
+};
+
+::testing::AssertionResult check_linear(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(1, /*awkward=*/true);
+  const std::int64_t n = 5, in = 4, out = 3;
+  const Tensor x = source.normal_rows(kDType, {n, in});
+  const Tensor w = source.normal(kDType, {out, in});
+  const Tensor bias = source.normal(kDType, {out});
+  const Tensor y = source.unwritten(kDType, {n, out});
+  const Tensor dy = source.normal_rows(kDType, {n, out});
+  const WeightView weight{.tensor = w, .out = out, .in = in, .dtype = kDType};
+  const Tensor dx = source.unwritten(kDType, {n, in});
+  const Accumulated dw(source, {out, in});
+  const Accumulated dbias(source, {out});
+  run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = weight});
+  run(LinearBackwardWeight{.dweight = dw.tensor(), .dbias = dbias.tensor(), .dy = dy, .x = x});
+  const auto loss = [&] {
+    run(LinearForward{.y = y, .x = x, .weight = weight, .bias = bias});
+    return weighted_sum(y, dy);
+  };
+  return slopes_agree(loss, {{"x", x, dx}, {"w", w, dw.take()}, {"bias", bias, dbias.take()}});
+}
+
+::testing::AssertionResult check_norm(Kernels& kernels, bool layer, bool with_residual) {
+  Runner run(kernels);
+  TensorSource source(2);
+  const std::int64_t n = 3, h = 7;
+  NormForward forward{.y = source.unwritten(kDType, {n, h}),
+                      .mean = layer ? source.unwritten(kDType, {n}) : Tensor(),
+                      .rstd = source.unwritten(kDType, {n}),
+                      .x = source.normal(kDType, {n, h}, 0.5),
+                      .gain = source.normal(kDType, {h}, 1, 0.3),
+                      .bias = layer ? source.normal(kDType, {h}) : Tensor(),
+                      .eps = 0.01};
+  run(forward);
+  const Tensor dy = source.normal(kDType, {n, h});
+  const Tensor dresidual = with_residual ? source.normal(kDType, {n, h}) : Tensor();
+  const Tensor dx = source.unwritten(kDType, {n, h});
+  const Accumulated dgain(source, {h});
+  const Accumulated dbias(source, {h});
+  run(NormBackward{.dx = dx,
+                   .dgain = dgain.tensor(),
+                   .dbias = dbias.tensor(),
+                   .dy = dy,
+                   .dresidual = dresidual,
+                   .x = forward.x,
+                   .gain = forward.gain,
+                   .mean = forward.mean,
+                   .rstd = forward.rstd});
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy) + (with_residual ? weighted_sum(forward.x, dresidual) : 0);
+  };
+  std::vector<Gradient> gradients{{"x", forward.x, dx}, {"gain", forward.gain, dgain.take()}};
+  if (layer) gradients.push_back({"bias", forward.bias, dbias.take()});
+  return slopes_agree(loss, gradients);
+}
+
+::testing::AssertionResult check_rotary(Kernels& kernels, Rotary::Convention convention) {
+  Runner run(kernels);
+  TensorSource source(3);
+  const std::int64_t n = 4, heads = 2, d = 6;
+  const Tensor x = source.normal(kDType, {n, heads, d});
+  const Tensor dy = source.normal(kDType, {n, heads, d});
+  const Tensor cosine = host_tensor(kDType, {9, d / 2});
+  const Tensor sine = host_tensor(kDType, {9, d / 2});
+  for (std::int64_t i = 0; i < cosine.elements(); ++i) {
+    set_value(cosine, i, std::cos(0.3 * static_cast<double>(i)));
+    set_value(sine, i, std::sin(0.3 * static_cast<double>(i)));
+  }
+  Rotary call{.positions = source.integers({n}, 1, 8),
+              .cosine = cosine,
+              .sine = sine,
+              .convention = convention};
+  const Tensor dx = tensor_of(kDType, dy.shape(), values(dy));
+  call.x = dx;
+  call.inverse = true;
+  run(call);
+  call.inverse = false;
+  const auto loss = [&] {
+    call.x = tensor_of(kDType, x.shape(), values(x));
+    run(call);
+    return weighted_sum(call.x, dy);
+  };
+  return slopes_agree(loss, {{"x", x, dx}});
+}
+
+struct AttentionSetting {
+  std::int64_t b = 1, sq = 4, sk = 4, a = 2, g = 1, d = 3;
+  AttentionMask mask;
+  double probability = 0;
+};
+
+::testing::AssertionResult check_attention(Kernels& kernels, const AttentionSetting& s) {
+  Runner run(kernels);
+  TensorSource source(4, /*awkward=*/true);
+  const Shape queries{s.b, s.sq, s.a, s.d};
+  const Shape keys{s.b, s.sk, s.g, s.d};
+  Dropout dropout{.probability = s.probability, .key = site_key(5, "attention")};
+  dropout.rows.consumed_samples = tensor_of(DType::kI64, {1}, std::vector<double>{11});
+  dropout.rows.sequence = s.sq;
+  const AttentionForward forward{.out = source.unwritten_rows(kDType, queries),
+                                 .lse = source.unwritten(kDType, {s.b, s.a, s.sq}),
+                                 .q = source.normal_rows(kDType, queries),
+                                 .k = source.normal_rows(kDType, keys),
+                                 .v = source.normal_rows(kDType, keys),
+                                 .mask = s.mask,
+                                 .scale = 0.7,
+                                 .dropout = dropout,
+                                 .head_begin = 2};
+  run(forward);
+  const AttentionBackward backward{.dq = source.unwritten_rows(kDType, queries),
+                                   .dk = source.unwritten_rows(kDType, keys),
+                                   .dv = source.unwritten_rows(kDType, keys),
+                                   .dout = source.normal_rows(kDType, queries),
+                                   .out = forward.out,
+                                   .lse = forward.lse,
+                                   .q = forward.q,
+                                   .k = forward.k,
+                                   .v = forward.v,
+                                   .mask = s.mask,
+                                   .scale = forward.scale,
+                                   .dropout = dropout,
+                                   .head_begin = 2};
+  run(backward);
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.out, backward.dout);
+  };
+  return slopes_agree(loss, {{"q", forward.q, backward.dq},
+                             {"k", forward.k, backward.dk},
+                             {"v", forward.v, backward.dv}});
+}
+
+::testing::AssertionResult check_activation(Kernels& kernels, ActivationKind kind, bool gated) {
+  Runner run(kernels);
+  TensorSource source(6, /*awkward=*/true);
+  const Shape shape{3, 5};
+  const ActivationForward forward{.y = source.unwritten(kDType, shape),
+                                  .x = source.normal_rows(kDType, shape),
+                                  .up = gated ? source.normal_rows(kDType, shape) : Tensor(),
+                                  .kind = kind};
+  const Tensor dy = source.normal(kDType, shape);
+  const ActivationBackward backward{.dx = source.unwritten_rows(kDType, shape),
+                                    .dup = gated ? source.unwritten_rows(kDType, shape) : Tensor(),
+                                    .dy = dy,
+                                    .x = forward.x,
+                                    .up = forward.up,
+                                    .kind = kind};
+  run(backward);
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  std::vector<Gradient> gradients{{"x", forward.x, backward.dx}};
+  if (gated) gradients.push_back({"up", forward.up, backward.dup});
+  return slopes_agree(loss, gradients);
+}
+
+::testing::AssertionResult check_dropout_add(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(7);
+  const Shape shape{6, 5};
+  Dropout dropout{.probability = 0.4, .key = site_key(5, "residual")};
+  dropout.rows = {.consumed_samples = tensor_of(DType::kI64, {1}, std::vector<double>{3}),
+                  .sample_index = 1,
+                  .sequence = 4,
+                  .first_row = 2};
+  const DropoutAddForward forward{.y = source.unwritten(kDType, shape),
+                                  .x = source.normal(kDType, shape),
+                                  .bias = source.normal(kDType, {shape[1]}),
+                                  .residual = source.normal(kDType, shape),
+                                  .dropout = dropout};
+  const Tensor dy = source.normal(kDType, shape);
+  const Tensor dx = source.unwritten(kDType, shape);
+  const Accumulated dbias(source, {shape[1]});
+  run(DropoutAddBackward{.dx = dx, .dbias = dbias.tensor(), .dy = dy, .dropout = dropout});
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  return slopes_agree(loss, {{"x", forward.x, dx},
+                             {"bias", forward.bias, dbias.take()},
+                             {"residual", forward.residual, dy}});
+}
+
+::testing::AssertionResult check_embedding(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(8);
+  const std::int64_t n = 9, rows = 4, h = 3;
+  const Tensor table = source.normal(kDType, {rows, h});
+  const Tensor ids = source.integers({n}, 4, 11);  // some outside of 6 .. 9
+  const Tensor y = source.unwritten(kDType, {n, h});
+  const Tensor dy = source.normal(kDType, {n, h});
+  const Accumulated dtable(source, {rows, h});
+  run(EmbeddingBackward{
+      .dtable = dtable.tensor(), .dy = dy, .ids = ids, .vocabulary_begin = 6});
+  const auto loss = [&] {
+    run(EmbeddingForward{.y = y, .table = table, .ids = ids, .vocabulary_begin = 6});
+    return weighted_sum(y, dy);
+  };
+  return slopes_agree(loss, {{"table", table, dtable.take()}});
+}
+
+// A vocabulary of 9 on two ranks of 6 and 6 columns, the last three of which are padding.
+::testing::AssertionResult check_loss(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(9);
+  const std::int64_t n = 4, columns = 6;
+  const std::int64_t valid[2] = {6, 3};
+  const Tensor logits[2] = {source.normal(kDType, {n, columns}), source.normal(kDType, {n, columns})};
+  const Tensor labels = tensor_of(DType::kI32, {n}, std::vector<double>{2, 7, -1, 5});
+  const Tensor mask = tensor_of(DType::kF32, {n}, std::vector<double>{1, 0.5, 1, 1});
+  const Tensor scale = tensor_of(kDType, {1}, std::vector<double>{0.25});
+  const Tensor statistics = source.unwritten(kDType, {2, n, 3});
+  const Tensor losses = source.unwritten(kDType, {n});
+  const Tensor lse = source.unwritten(kDType, {n});
+  const Tensor sum = host_tensor(DType::kF64, {1});
+  const auto loss = [&] {
+    for (std::int64_t rank = 0; rank < 2; ++rank) {
+      run(LossStatistics{.statistics = statistics.select(0, rank),
+                         .logits = logits[rank],
+                         .labels = labels,
+                         .vocabulary_begin = rank * columns,
+                         .valid = valid[rank]});
+    }
+    set_value(sum, 0, 0);
+    run(LossCombine{.loss = losses,
+                    .lse = lse,
+                    .sum = sum,
+                    .statistics = statistics,
+                    .labels = labels,
+                    .mask = mask});
+    return value_at(sum, 0) * value_at(scale, 0);
+  };
+  const double whole = loss();
+  const double rows = weighted_sum(losses, mask) * value_at(scale, 0);
+  if (std::fabs(whole - rows) > difference_tolerance().absolute) {
+    return ::testing::AssertionFailure() << "the sum " << whole << " is not that of the rows " << rows;
+  }
+  std::vector<Gradient> gradients;
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    const Tensor dlogits = source.unwritten(kDType, {n, columns});
+    run(LossBackward{.dlogits = dlogits,
+                     .logits = logits[rank],
+                     .lse = lse,
+                     .labels = labels,
+                     .mask = mask,
+                     .scale = scale,
+                     .vocabulary_begin = rank * columns,
+                     .valid = valid[rank]});
+    gradients.push_back({fmt::format("logits of rank {}", rank), logits[rank], dlogits});
+  }
+  return slopes_agree(loss, gradients);
+}
+
+void add_attentions(std::vector<GradientCheck>& checks) {
+  const auto integers = [](const Shape& shape, std::vector<double> contents) {
+    return tensor_of(DType::kI32, shape, contents);
+  };
+  const auto add = [&](std::string name, const AttentionSetting& setting) {
+    checks.push_back({"attention, " + name,
+                      [setting](Kernels& kernels) { return check_attention(kernels, setting); }});
+  };
+  add("causal", {});
+  add("full, grouped queries", {.b = 2, .a = 4, .g = 2, .mask = {.causal = false}});
+  add("window", {.sq = 6, .sk = 6, .mask = {.window_before = 2}});
+  add("two-sided window",
+      {.sq = 6, .sk = 6, .mask = {.causal = false, .window_before = 1, .window_after = 2}});
+  add("behind a cache", {.sq = 2, .sk = 6, .mask = {.query_begin = 4}});
+  AttentionSetting segments{.sq = 5, .sk = 5};
+  segments.mask.query_segments = integers({1, 5}, {0, 0, 1, 1, 1});
+  segments.mask.key_segments = segments.mask.query_segments;
+  add("segments", segments);
+  AttentionSetting lengths{.b = 2, .mask = {.causal = false}};
+  lengths.mask.key_lengths = integers({2}, {3, 0});
+  add("key lengths, a sample without keys", lengths);
+  AttentionSetting slopes{};
+  slopes.mask.slopes = tensor_of(DType::kF32, {2}, std::vector<double>{0.5, 0.25});
+  add("slopes", slopes);
+  add("dropout", {.sq = 6, .sk = 6, .a = 2, .g = 2, .probability = 0.4});
+  AttentionSetting positions{.sq = 3, .sk = 6, .mask = {.window_before = 2}};
+  positions.mask.query_positions = integers({1, 3}, {5, 1, 20});  // the last sees nothing
+  add("query positions, a row that sees nothing", positions);
+}
+
+}  // namespace
+
+std::vector<GradientCheck> gradient_checks() {
+  std::vector<GradientCheck> checks;
+  checks.push_back({"linear", check_linear});
+  for (const bool layer : {true, false}) {
+    for (const bool residual : {true, false}) {
+      checks.push_back({fmt::format("{} norm{}", layer ? "layer" : "rms", residual ? ", residual" : ""),
+                        [=](Kernels& kernels) { return check_norm(kernels, layer, residual); }});
+    }
+  }
+  for (const auto convention : {Rotary::Convention::kHalves, Rotary::Convention::kPairs}) {
+    checks.push_back({fmt::format("rotary {}", static_cast<int>(convention)),
+                      [=](Kernels& kernels) { return check_rotary(kernels, convention); }});
+  }
+  add_attentions(checks);
+  for (const auto kind :
+       {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu}) {
+    for (const bool gated : {false, true}) {
+      checks.push_back({fmt::format("activation {} gated {}", static_cast<int>(kind), gated),
+                        [=](Kernels& kernels) { return check_activation(kernels, kind, gated); }});
+    }
+  }
+  checks.push_back({"dropout add", check_dropout_add});
+  checks.push_back({"embedding", check_embedding});
+  checks.push_back({"loss", check_loss});
+  return checks;
+}
+
+}  // namespace piton::test

@@ -1,0 +1,91 @@
+// The text of a folder of sources, as the repository tests look at it: path -> content, read from
+// the disk or made up by a test.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/files.h"
+
+namespace piton::repo {
+
+// Paths are relative to the root, with forward slashes: "base/files.h".
+using SourceTree = std::map<std::string, std::string>;
+
+inline bool is_header(std::string_view path) {
+  return path.ends_with(".h") || path.ends_with(".cuh");
+}
+
+inline bool is_source(std::string_view path) {
+  return is_header(path) || path.ends_with(".cpp") || path.ends_with(".cu");
+}
+
+// Every C++ and CUDA file below `root`.
+inline SourceTree read_tree(const std::filesystem::path& root) {
+  SourceTree tree;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    const std::string path = entry.path().lexically_relative(root).generic_string();
+    if (entry.is_regular_file() && is_source(path)) tree[path] = read_text_file(entry.path());
+  }
+  return tree;
+}
+
+inline std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+// `text` with comments and the insides of literals blanked, line breaks kept. What stands between
+// the quotes of an #include is blanked too.
+inline std::string code_only(std::string_view text) {
+  std::string code(text);
+  const auto blank = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < std::min(end, code.size()); ++i) {
+      if (code[i] != '\n') code[i] = ' ';
+    }
+  };
+  const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i + 1;
+    if (text.substr(i, 2) == "//") {
+      end = std::min(text.find('\n', i), text.size());
+      blank(i, end);
+    } else if (text.substr(i, 2) == "/*") {
+      end = text.find("*/", i + 2);
+      end = end == text.npos ? text.size() : end + 2;
+      blank(i, end);
+    } else if (text.substr(i, 2) == "R\"" && (i == 0 || !word(text[i - 1]))) {
+      const std::size_t open = std::min(text.find('(', i), text.size());
+      const std::string close = ")" + std::string(text.substr(i + 2, open - i - 2)) + "\"";
+      end = text.find(close, open);
+      end = end == text.npos ? text.size() : end + close.size();
+      blank(i, end);
+    } else if (text[i] == '"' || (text[i] == '\'' && (i == 0 || !word(text[i - 1])))) {
+      // A quote after a letter or digit parts the digits of a number.
+      while (end < text.size() && text[end] != text[i] && text[end] != '\n') {
+        end += text[end] == '\\' ? 2 : 1;
+      }
+      blank(i + 1, end);
+      ++end;
+    }
+    i = end;
+  }
+  return code;
+}
+
+// "src/base/files.h:12: what"
+inline std::string at_line(std::string_view path, std::size_t index, std::string_view what) {
+  return std::string(path) + ":" + std::to_string(index + 1) + ": " + std::string(what);
+}
+
+}  // namespace piton::repo

@@ -1,0 +1,82 @@
+// The main function of a rank test: include it in one file of the program.
+//
+// Every rank runs every test, in the same order, so tests may use collectives. Rank 0 reports like
+// GoogleTest; the others print only what fails, with their rank. All ranks return the same code.
+//
+// The file says which world it wants by defining
+//
+//   piton::MpiOptions piton::ranks::options() { return {.timeout_seconds = 60}; }
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "comm/mpi/world.h"
+#include "device/host_device.h"
+
+namespace piton::ranks {
+
+MpiOptions options();
+
+struct Setting {
+  Device* device = nullptr;
+  World* world = nullptr;
+  Communicator* everyone = nullptr;
+};
+
+// What the tests of this program run in.
+inline Setting& setting() {
+  static Setting setting;
+  return setting;
+}
+inline World& world() { return *setting().world; }
+inline Device& device() { return *setting().device; }
+inline Communicator& everyone() { return *setting().everyone; }  // all ranks
+
+class FailuresOfRank final : public testing::EmptyTestEventListener {
+ public:
+  explicit FailuresOfRank(int rank) : rank_(rank) {}
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    std::fprintf(stderr, "[rank %d] %s.%s %s:%d\n%s\n", rank_, test ? test->test_suite_name() : "",
+                 test ? test->name() : "", result.file_name() ? result.file_name() : "",
+                 result.line_number(), result.message());
+  }
+
+ private:
+  int rank_;
+};
+
+}  // namespace piton::ranks
+
+int main(int argc, char** argv) {
+  using namespace piton;
+  testing::InitGoogleTest(&argc, argv);
+  HostDevice device;
+  auto world = make_mpi_world(device, ranks::options());
+  std::vector<int> all(world->size());
+  std::iota(all.begin(), all.end(), 0);
+  auto everyone = world->make_group(all, "everyone");
+  ranks::setting() = {&device, world.get(), everyone.get()};
+  if (world->rank() != 0) {
+    auto& listeners = testing::UnitTest::GetInstance()->listeners();
+    delete listeners.Release(listeners.default_result_printer());
+    listeners.Append(new ranks::FailuresOfRank(world->rank()));
+  }
+  int code = RUN_ALL_TESTS();
+  try {
+    for (const std::string& its : everyone->gather_bytes(code == 0 ? "" : "failed")) {
+      if (!its.empty()) code = 1;
+    }
+  } catch (const Error& error) {
+    std::fprintf(stderr, "[rank %d] %s\n", world->rank(), error.what());
+    code = 1;
+  }
+  return code;
+}

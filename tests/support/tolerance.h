@@ -1,0 +1,64 @@
+// How far two correct computations may differ. Tests take their tolerances from here and invent none.
+//
+// Let u be the unit roundoff: half the distance from 1 to the next number.
+//
+//   storage   u = 2^-53 fp64, 2^-24 fp32, 2^-11 fp16, 2^-8 bf16
+//   sums      in fp32 (u = 2^-24) for all but fp64
+//
+// relative    Both sides round their result once: 2 u(storage). exp, tanh, sqrt and division on the
+//             way are good to some units in the last place of the sums: 16 u(sums).
+// absolute    A sum of n products of unit-variance numbers wanders to about sqrt(n); each of its n
+//             additions is wrong by up to u(sums) sqrt(n), and independent errors grow by another
+//             sqrt(n): n u(sums), with a factor 4 for the worst of some ten thousand elements.
+//             Where operands inside are rounded to 16 bits (probabilities and score gradients in
+//             attention), n terms of size 1/sqrt(n) are each wrong by u(storage): u(storage) in all,
+//             times 2 for the worst element.
+//
+// An error of 1% in fp32 is at least a hundred times beyond this for n up to a few thousand:
+// tests/ops/kernels_mutation_test.cpp shows it call by call.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace piton::test {
+
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
+};
+
+inline double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kF64:
+      return 0x1p-53;
+    case DType::kF32:
+      return 0x1p-24;
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kBF16:
+      return 0x1p-8;
+    default:
+      return 0;  // integers are exact
+  }
+}
+
+// `storage`: the narrowest type that a value on the way to the result is stored in. `terms`: the
+// longest sum. `magnitude`: the size of one term (1 where inputs are drawn with unit variance).
+inline Tolerance tolerance(DType storage, std::int64_t terms, double magnitude = 1) {
+  const double u_storage = unit_roundoff(storage);
+  if (u_storage == 0) return {};
+  const double u_sums = storage == DType::kF64 ? 0x1p-53 : 0x1p-24;
+  const bool narrow = u_storage > u_sums;
+  return {.absolute = magnitude * (4 * static_cast<double>(terms) * u_sums + (narrow ? 2 * u_storage : 0)),
+          .relative = 2 * u_storage + 16 * u_sums};
+}
+
+// Central differences in fp64 with step h: h^2/6 of the third derivative plus 2^-53 |loss| / h. With
+// h = 1e-5, third derivatives up to 100 and a loss up to 100 that is 2e-9 + 1e-9; the factor 30 is
+// for losses with steeper parts.
+inline constexpr double kDifferenceStep = 1e-5;
+inline Tolerance difference_tolerance() { return {.absolute = 1e-7, .relative = 1e-6}; }
+
+}  // namespace piton::test

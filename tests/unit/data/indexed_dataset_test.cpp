@@ -1,0 +1,185 @@
+#include "data/indexed_dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "temporary_folder.h"
+
+namespace piton {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string bytes_from_hex(std::string_view hex) {
+  std::string bytes;
+  std::string digits;
+  for (const char c : hex) {
+    if (std::isxdigit(static_cast<unsigned char>(c)) == 0) continue;
+    digits += c;
+    if (digits.size() == 2) {
+      bytes += static_cast<char>(std::stoi(digits, nullptr, 16));
+      digits.clear();
+    }
+  }
+  return bytes;
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+std::string error_of(const std::string& prefix) {
+  try {
+    IndexedDataset::open(prefix);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::kData);
+    return error.what();
+  }
+  return "";
+}
+
+// Two documents, {[1, 2, 3], [4]} and {[500]}, written down by hand from the format's table.
+constexpr std::string_view kIndex =
+    "4d4d4944494458 0000  0100000000000000  08  0300000000000000  0300000000000000"
+    "03000000 01000000 01000000"
+    "0000000000000000 0600000000000000 0800000000000000"
+    "0000000000000000 0200000000000000 0300000000000000";
+constexpr std::string_view kIds = "0100 0200 0300 0400 f401";
+
+TEST(IndexedDataset, ReadsAFileWrittenByHand) {
+  TemporaryFolder folder;
+  write_file(folder / "hand.idx", bytes_from_hex(kIndex));
+  write_file(folder / "hand.bin", bytes_from_hex(kIds));
+  const auto corpus = IndexedDataset::open(folder / "hand");
+  EXPECT_EQ(corpus.sequences(), 3);
+  EXPECT_EQ(corpus.documents(), 2);
+  EXPECT_EQ(corpus.tokens(), 5);
+  std::vector<std::int32_t> ids(2);
+  corpus.read(0, 1, ids);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{2, 3}));
+  ids.resize(1);
+  corpus.read(2, 0, ids);
+  EXPECT_EQ(ids[0], 500);
+}
+
+TEST(IndexedWriter, WritesTheFileWrittenByHand) {
+  TemporaryFolder folder;
+  write_corpus(folder / "deep/er/hand", IdType::kUint16, {{{1, 2, 3}, {4}}, {{500}}});
+  EXPECT_EQ(read_text_file(folder / "deep/er/hand.idx"), bytes_from_hex(kIndex));
+  EXPECT_EQ(read_text_file(folder / "deep/er/hand.bin"), bytes_from_hex(kIds));
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder / "deep/er")) ++files;
+  EXPECT_EQ(files, 2);
+}
+
+TEST(IndexedDataset, ReadsTheOlderFormat) {
+  TemporaryFolder folder;
+  std::string index = std::string("TNTIDX\0\0", 8);
+  const auto add = [&](std::initializer_list<std::uint64_t> values) {
+    for (const std::uint64_t value : values) index.append(reinterpret_cast<const char*>(&value), 8);
+  };
+  add({1, 4, 4, 3, 3, 3});  // version, int32, 4 bytes, 3 sequences, 3 sizes, 3 boundaries
+  add({0, 1, 2, 3});        // dim offsets
+  add({0, 3, 4, 5});        // data offsets
+  add({3, 1, 1});           // sizes
+  add({0, 2, 3});           // documents
+  write_file(folder / "old.idx", index);
+  write_file(folder / "old.bin", bytes_from_hex("01000000 02000000 03000000 04000000 f4010000"));
+  const auto corpus = IndexedDataset::open(folder / "old");
+  EXPECT_EQ(corpus.sequences(), 3);
+  EXPECT_EQ(corpus.documents(), 2);
+  std::vector<std::int32_t> ids(1);
+  corpus.read(2, 0, ids);
+  EXPECT_EQ(ids[0], 500);
+  for (std::size_t cut = 0; cut < index.size(); ++cut) {
+    write_file(folder / "old.idx", index.substr(0, cut));
+    EXPECT_NE(error_of(folder / "old"), "") << cut;
+  }
+}
+
+TEST(IndexedDataset, RefusesEveryTruncation) {
+  TemporaryFolder folder;
+  const std::string index = bytes_from_hex(kIndex), ids = bytes_from_hex(kIds);
+  for (std::size_t cut = 0; cut < index.size(); ++cut) {
+    write_file(folder / "x.idx", index.substr(0, cut));
+    write_file(folder / "x.bin", ids);
+    EXPECT_NE(error_of(folder / "x"), "") << cut;
+  }
+  write_file(folder / "x.idx", index);
+  for (std::size_t cut = 0; cut < ids.size(); ++cut) {
+    write_file(folder / "x.bin", ids.substr(0, cut));
+    EXPECT_THAT(error_of(folder / "x"), HasSubstr("x.bin: ")) << cut;
+  }
+}
+
+TEST(IndexedDataset, NamesFileOffsetAndWhatWasWanted) {
+  TemporaryFolder folder;
+  const auto with = [&](std::size_t offset, std::string_view hex) {
+    std::string index = bytes_from_hex(kIndex);
+    const std::string bytes = bytes_from_hex(hex);
+    index.replace(offset, bytes.size(), bytes);
+    write_file(folder / "x.idx", index);
+    write_file(folder / "x.bin", bytes_from_hex(kIds));
+    return error_of(folder / "x");
+  };
+  EXPECT_THAT(with(0, "504b0304"), HasSubstr("x.idx: not a token index: starts with \"PK\\x03\\x04IDX\\x00\" (a zip "
+                                             "archive?), wanted \"MMIDIDX"));
+  EXPECT_THAT(with(9, "02"), HasSubstr("byte 9: unknown version of the format: got 2, wanted 1"));
+  EXPECT_THAT(with(17, "06"), HasSubstr("byte 17: ids are floating-point numbers (type 6)"));
+  EXPECT_THAT(with(17, "09"), HasSubstr("byte 17: unknown type of ids: got 9"));
+  EXPECT_THAT(with(18, "ffffffffffffffff"), HasSubstr("byte 18: 18446744073709551615 sequences"));
+  EXPECT_THAT(with(26, "0000000000000080"), HasSubstr("do not fit"));
+  EXPECT_THAT(with(34, "ffffffff"), HasSubstr("byte 34: sequence 0 has a negative length: got -1"));
+  EXPECT_THAT(with(34, "02000000"), HasSubstr("byte 54: sequence 1 starts at byte 6 of the ids, wanted 4"));
+  EXPECT_THAT(with(54, "00000000000000f0"), HasSubstr("byte 54: sequence 1 starts"));
+  EXPECT_THAT(with(70, "01"), HasSubstr("byte 70: document boundary 0 of 3 is 1"));
+  EXPECT_THAT(with(78, "04"), HasSubstr("byte 78: document boundary 1 of 3 is 4"));
+  EXPECT_THAT(with(86, "02"), HasSubstr("byte 86: document boundary 2 of 3 is 2"));
+  EXPECT_EQ(with(34, "03000000"), "");
+}
+
+TEST(IndexedDataset, FingerprintChangesWithAnyOfTheFirstBytes) {
+  TemporaryFolder folder;
+  write_corpus(folder / "x", IdType::kInt32, {{{1, 2, 3}}});
+  const auto before = IndexedDataset::open(folder / "x").fingerprint();
+  const auto time = std::filesystem::last_write_time(folder / "x.bin");
+  std::fstream(folder / "x.bin", std::ios::in | std::ios::out | std::ios::binary).put(9);
+  std::filesystem::last_write_time(folder / "x.bin", time);
+  EXPECT_NE(IndexedDataset::open(folder / "x").fingerprint(), before);
+}
+
+TEST(IndexedWriter, LeavesNothingWhenDroppedAndGoesOnWhereItWasLeft) {
+  TemporaryFolder folder;
+  { IndexedWriter(folder / "x", IdType::kInt32).add_sequence(std::vector<std::int32_t>{1, 2}); }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+
+  const Documents documents = {{{1, 2, 3}, {4}}, {{500}}, {{}, {7, 8}}};
+  write_corpus(folder / "whole", IdType::kInt32, documents);
+  std::optional<IndexedWriter::Position> place;
+  for (std::size_t first = 0; first < documents.size(); ++first) {
+    IndexedWriter writer(folder / "parts", IdType::kInt32, place);
+    writer.keep_partial();
+    for (const auto& ids : documents[first]) writer.add_sequence(ids);
+    writer.end_document();
+    writer.flush();
+    place = writer.position();
+    writer.add_sequence(std::vector<std::int32_t>{9, 9, 9});  // after the flush: lost with the writer
+    writer.end_document();
+  }
+  IndexedWriter(folder / "parts", IdType::kInt32, place).finish();
+  EXPECT_EQ(read_text_file(folder / "parts.bin"), read_text_file(folder / "whole.bin"));
+  EXPECT_EQ(read_text_file(folder / "parts.idx"), read_text_file(folder / "whole.idx"));
+}
+
+TEST(IndexedWriter, Chooses16BitsBelow65500Ids) {
+  EXPECT_EQ(id_type_for(65499), IdType::kUint16);
+  EXPECT_EQ(id_type_for(65500), IdType::kInt32);
+}
+
+}  // namespace
+}  // namespace piton

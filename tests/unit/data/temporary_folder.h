@@ -1,0 +1,43 @@
+// A folder that lives as long as its test, and small corpora inside it.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/indexed_dataset.h"
+
+namespace piton {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    static std::atomic<int> count = 0;
+    path_ = std::filesystem::temp_directory_path() /
+            ("piton-data-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// documents -> sequences -> ids
+using Documents = std::vector<std::vector<std::vector<std::int32_t>>>;
+
+inline void write_corpus(const std::string& prefix, IdType type, const Documents& documents) {
+  IndexedWriter writer(prefix, type);
+  for (const auto& document : documents) {
+    for (const auto& ids : document) writer.add_sequence(ids);
+    writer.end_document();
+  }
+  writer.finish();
+}
+
+}  // namespace piton

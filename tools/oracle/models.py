@@ -1,0 +1,133 @@
+"""Golden losses, logits and gradients of small models, computed by Transformers on PyTorch in float64.
+
+  python tools/oracle/models.py tests/golden        (torch 2.15, transformers 5.23, safetensors)
+
+Writes gpt2.safetensors and llama.safetensors: `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
+names), tokens, labels, mask, `loss` (mean over unmasked tokens), `logits`, and `losses`: five steps of
+torch.optim.AdamW on the same batch (matrices decay, the rest does not), gradients clipped to norm 1.
+"""
+import importlib.metadata as metadata
+import datetime
+import sys
+
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+LAYERS, HIDDEN, HEADS, GROUPS, FFN, VOCABULARY, POSITIONS = 2, 48, 6, 2, 80, 97, 32
+BATCH, SEQUENCE = 3, 20
+
+
+def gpt2():
+    config = GPT2Config(n_layer=LAYERS, n_embd=HIDDEN, n_head=HEADS, n_inner=4 * HIDDEN, vocab_size=VOCABULARY,
+                        n_positions=POSITIONS, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                        activation_function="gelu_new", attn_implementation="eager")
+    model = GPT2LMHeadModel(config).double()
+    names = {"embedding.token.weight": (model.transformer.wte.weight, None),
+             "embedding.position.weight": (model.transformer.wpe.weight, None)}
+
+    def conv(name, module, part=slice(None)):
+        # Conv1D keeps [in, out].
+        names[name + ".weight"] = (module.weight, lambda w: w[:, part].T)
+        names[name + ".bias"] = (module.bias, lambda w: w[part])
+
+    def norm(name, module):
+        names[name + ".weight"] = (module.weight, None)
+        names[name + ".bias"] = (module.bias, None)
+
+    for i, block in enumerate(model.transformer.h):
+        at = f"layers.{i}."
+        norm(at + "attention_norm", block.ln_1)
+        for k, part in enumerate(("query", "key", "value")):
+            conv(at + "attention." + part, block.attn.c_attn, slice(k * HIDDEN, (k + 1) * HIDDEN))
+        conv(at + "attention.output", block.attn.c_proj)
+        norm(at + "mlp_norm", block.ln_2)
+        conv(at + "mlp.up", block.mlp.c_fc)
+        conv(at + "mlp.down", block.mlp.c_proj)
+    norm("final_norm", model.transformer.ln_f)
+    return model, names
+
+
+def llama():
+    config = LlamaConfig(num_hidden_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS,
+                         num_key_value_heads=GROUPS, intermediate_size=FFN, vocab_size=VOCABULARY,
+                         max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                         attn_implementation="eager")
+    model = LlamaForCausalLM(config).double()
+    # Transformers computes the inverse frequencies in fp32; in double they are exact to the formula.
+    half = torch.arange(0, HIDDEN // HEADS, 2, dtype=torch.float64) / (HIDDEN // HEADS)
+    model.model.rotary_emb.inv_freq = 10000.0 ** -half
+
+    def exact_rotary(x, position_ids):
+        angles = position_ids[..., None].double() * model.model.rotary_emb.inv_freq
+        angles = torch.cat((angles, angles), dim=-1)
+        return angles.cos(), angles.sin()
+
+    model.model.rotary_emb.forward = exact_rotary
+    names = {"embedding.token.weight": (model.model.embed_tokens.weight, None),
+             "head.weight": (model.lm_head.weight, None),
+             "final_norm.weight": (model.model.norm.weight, None)}
+    for i, block in enumerate(model.model.layers):
+        at = f"layers.{i}."
+        names[at + "attention_norm.weight"] = (block.input_layernorm.weight, None)
+        names[at + "mlp_norm.weight"] = (block.post_attention_layernorm.weight, None)
+        for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "o_proj")):
+            names[at + f"attention.{ours}.weight"] = (getattr(block.self_attn, theirs).weight, None)
+        for ours, theirs in (("gate", "gate_proj"), ("up", "up_proj"), ("down", "down_proj")):
+            names[at + f"mlp.{ours}.weight"] = (getattr(block.mlp, theirs).weight, None)
+    return model, names
+
+
+def main(folder):
+    for family, build in (("gpt2", gpt2), ("llama", llama)):
+        torch.manual_seed(7)
+        model, names = build()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                noise = torch.randn(parameter.shape, dtype=torch.float64)
+                gain = parameter.ndim == 1 and "bias" not in name
+                # Values that fp32 holds exactly, so that both sides start from the same numbers.
+                parameter.copy_((1 + 0.1 * noise if gain else 0.1 * noise).float().double())
+        tokens = torch.randint(0, VOCABULARY, (BATCH, SEQUENCE + 1))
+        inputs, labels = tokens[:, :-1], tokens[:, 1:].clone()
+        mask = (torch.rand(BATCH, SEQUENCE) > 0.2).double()
+        out = {}
+        for name, (parameter, view) in names.items():
+            value = parameter.detach()
+            out["weight." + name] = (view(value) if view else value).float().contiguous().clone()
+
+        def loss_of():
+            logits = model(inputs).logits
+            each = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), labels.reshape(-1), reduction="none")
+            return (each * mask.reshape(-1)).sum() / mask.sum(), logits
+
+        decay = [p for p in model.parameters() if p.ndim > 1]
+        plain = [p for p in model.parameters() if p.ndim == 1]
+        optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
+                                      lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
+        losses, norms = [], []
+        for step in range(5):
+            optimizer.zero_grad()
+            loss, logits = loss_of()
+            loss.backward()
+            if step == 0:
+                out["loss"] = loss.detach().double().reshape(1)
+                out["logits"] = logits.detach().float().reshape(-1, VOCABULARY).clone()
+                for name, (parameter, view) in names.items():
+                    gradient = parameter.grad
+                    out["gradient." + name] = (view(gradient) if view else gradient).float().contiguous().clone()
+            norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item())
+            losses.append(loss.item())
+            optimizer.step()
+        out["losses"] = torch.tensor(losses, dtype=torch.float64)
+        out["norms"] = torch.tensor(norms, dtype=torch.float64)
+        out["tokens"] = inputs.int().contiguous()
+        out["labels"] = labels.int().contiguous()
+        out["mask"] = mask.float()
+        origin = {"origin": "tools/oracle/models.py", "torch": torch.__version__,
+                  "transformers": metadata.version("transformers"), "date": datetime.date.today().isoformat()}
+        save_file(out, f"{folder}/{family}.safetensors", metadata=origin)
+        print(family, losses, norms)
+
+
+main(sys.argv[1])
