@@ -290,7 +290,7 @@ def trained_families(work):
     unigram.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC()])
     unigram.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
     unigram.decoder = decoders.Metaspace(prepend_scheme="always")
-    train(unigram, trainers.UnigramTrainer(vocab_size=2000, special_tokens=["<unk>", "<s>"],
+    train(unigram, trainers.UnigramTrainer(vocab_size=8000, special_tokens=["<unk>", "<s>"],
                                            unk_token="<unk>", show_progress=False))
     yield from hf("unigram-like", saved(work, "unigram-like", unigram), unigram, ["<s>"], True)
 
@@ -298,16 +298,16 @@ def trained_families(work):
     with open(text, "w", encoding="utf-8") as file:
         file.write("\n".join(lines))
     for name, settings in {
-            "sp-unigram": dict(model_type="unigram", vocab_size=2000),
-            "sp-unigram-bytes": dict(model_type="unigram", vocab_size=2000, byte_fallback=True,
+            "sp-unigram": dict(model_type="unigram", vocab_size=6000),
+            "sp-unigram-bytes": dict(model_type="unigram", vocab_size=6000, byte_fallback=True,
                                      normalization_rule_name="identity", character_coverage=0.98,
                                      user_defined_symbols=["<sep>", "word", "\u4e2d\u6587"]),
-            "sp-bpe": dict(model_type="bpe", vocab_size=3000),
-            "sp-bpe-bytes": dict(model_type="bpe", vocab_size=3000, byte_fallback=True,
+            "sp-bpe": dict(model_type="bpe", vocab_size=6000),
+            "sp-bpe-bytes": dict(model_type="bpe", vocab_size=6000, byte_fallback=True,
                                  normalization_rule_name="nfkc", character_coverage=0.98,
                                  remove_extra_whitespaces=False, add_dummy_prefix=False,
                                  user_defined_symbols=["<sep>", "word", "\u4e2d\u6587"]),
-            "sp-bpe-suffix": dict(model_type="bpe", vocab_size=3000, split_by_whitespace=False,
+            "sp-bpe-suffix": dict(model_type="bpe", vocab_size=6000, split_by_whitespace=False,
                                   treat_whitespace_as_suffix=True,
                                   normalization_rule_name="nmt_nfkc_cf")}.items():
         folder = os.path.join(work, name)
@@ -348,7 +348,9 @@ def run_piton(piton, family, texts, decode=False):
 def compare(arguments):
     failures = 0
     lines = real_lines()
-    families = list(real_families()) + list(trained_families(arguments.work))
+    families = list(real_families()) if arguments.which != "trained" else []
+    if arguments.which != "real":
+        families += list(trained_families(arguments.work))
     for family in families:
         if arguments.only and family.name not in arguments.only:
             continue
@@ -408,6 +410,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=5)
     parser.add_argument("--skip-lines", action="store_true")
+    parser.add_argument("--which", choices=["all", "real", "trained"], default="all")
     parser.add_argument("--only", nargs="*")
     arguments = parser.parse_args()
     if arguments.action == "train":
