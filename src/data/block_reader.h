@@ -24,7 +24,7 @@ struct FileFacts {
 };
 
 // A record that could not be used, and where it begins (bytes of the unpacked file; lines from 1;
-// for parquet, `line` is the row and `byte` the row group).
+// for parquet, `line` is the row, from 0, and `byte` is -1).
 struct BadRecord {
   std::string file;
   std::int64_t line = 0;

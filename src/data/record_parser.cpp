@@ -143,7 +143,7 @@ std::size_t records_of(const Block& block, std::size_t keys) {
 
 BadRecord place_of(const Block& block, std::size_t index, std::size_t keys) {
   if (block.file->format == InputFormat::kParquet) {
-    return {block.file->path, block.first_line + static_cast<std::int64_t>(index), 0, ""};
+    return {block.file->path, block.first_line + static_cast<std::int64_t>(index), -1, ""};
   }
   (void)keys;
   std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
