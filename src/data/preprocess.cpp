@@ -135,6 +135,45 @@ std::string work_of(const PreprocessOptions& options, const std::vector<InputFil
   return hash.hex();
 }
 
+std::vector<std::string> corpus_prefixes(const PreprocessOptions& options) {
+  std::vector<std::string> prefixes;
+  for (const std::string& key : options.json_keys) {
+    prefixes.push_back(fmt::format("{}_{}_{}", options.output_prefix, key,
+                                   options.split_sentences ? "sentence" : "document"));
+  }
+  return prefixes;
+}
+
+// A run that was killed leaves unfinished atomic files and runs of the table of duplicates; their
+// names begin with the output prefix and end as below.
+void remove_leftovers(const std::string& output_prefix) {
+  const std::filesystem::path prefix(output_prefix);
+  const auto folder = prefix.parent_path().empty() ? std::filesystem::path(".") : prefix.parent_path();
+  std::error_code ignored;
+  std::vector<std::filesystem::path> found;
+  for (std::filesystem::directory_iterator it(folder, ignored), end; !ignored && it != end; it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(prefix.filename().string())) continue;
+    if (name.find(".tmp-") != std::string::npos || name.find(".duplicates.run-") != std::string::npos) {
+      found.push_back(it->path());
+    }
+  }
+  for (const auto& path : found) std::filesystem::remove(path, ignored);
+}
+
+// True if what the journal speaks of is still there. It is not where a run was killed between
+// putting the corpora in place and removing the journal.
+bool can_resume(const PreprocessOptions& options, const PreprocessJournal& journal) {
+  const auto prefixes = corpus_prefixes(options);
+  if (journal.positions.size() != prefixes.size()) return false;
+  for (std::size_t i = 0; i < prefixes.size(); ++i) {
+    if (!partial_files_reach(prefixes[i], journal.positions[i])) return false;
+  }
+  std::error_code code;
+  const auto logged = std::filesystem::file_size(options.output_prefix + ".duplicates.log", code);
+  return !options.remove_duplicates || (!code && static_cast<std::int64_t>(logged) >= journal.duplicates_logged * 16);
+}
+
 // Writes blocks in order and remembers how far it came.
 class CorpusWriter {
  public:
@@ -142,12 +181,11 @@ class CorpusWriter {
                bool resumed, bool resumable, CheckpointRule rule)
       : options_(options), journal_(std::move(journal)), resumable_(resumable), rule_(rule) {
     const IdType type = id_type_for(tokenizer.vocabulary_size());
-    for (std::size_t i = 0; i < options.json_keys.size(); ++i) {
-      prefixes_.push_back(fmt::format("{}_{}_{}", options.output_prefix, options.json_keys[i],
-                                      options.split_sentences ? "sentence" : "document"));
+    prefixes_ = corpus_prefixes(options);
+    for (std::size_t i = 0; i < prefixes_.size(); ++i) {
       std::optional<IndexedWriter::Position> from;
       if (resumed) from = journal_.positions[i];
-      writers_.emplace_back(prefixes_.back(), type, from);
+      writers_.emplace_back(prefixes_[i], type, from);
     }
     if (options.remove_duplicates) {
       filter_.emplace(options.output_prefix + ".duplicates", journal_.duplicates_logged);
@@ -296,8 +334,9 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
 
   const std::string work = work_of(options, files, tokenizer, splitter_hash);
   auto stored = PreprocessJournal::load(options.output_prefix);
-  const bool resumed = stored && stored->work == work && stored->positions.size() == names.size();
-  if (stored && !resumed) {
+  remove_leftovers(options.output_prefix);
+  const bool resumed = stored && stored->work == work && can_resume(options, *stored);
+  if (stored && stored->work != work) {
     log.warning(fmt::format("{}: of another run (input, tokenizer or options changed); starting afresh",
                             PreprocessJournal::path(options.output_prefix)));
   }

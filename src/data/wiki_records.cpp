@@ -1,5 +1,6 @@
 #include "data/wiki_records.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
@@ -287,6 +288,7 @@ std::string without_links(std::string_view text, int depth = 0) {
   if (depth == 8) return std::string(text);
   const auto links = links_of(text);
   std::size_t next = 0;
+  std::size_t bracket_end = 0;  // the next "]" or line end, searched once
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     while (next < links.size() && links[next].first < i) ++next;
@@ -313,7 +315,8 @@ std::string without_links(std::string_view text, int depth = 0) {
       }
       i = end;
     } else if (text[i] == '[' && (text.substr(i + 1, 4) == "http" || text.substr(i + 1, 2) == "//")) {
-      const auto end = text.find_first_of("]\n", i);
+      if (bracket_end < i) bracket_end = text.find_first_of("]\n", i);
+      const std::size_t end = bracket_end;
       if (end == std::string_view::npos || text[end] == '\n') {
         out += text[i++];
         continue;
@@ -341,6 +344,18 @@ std::string_view line_content(std::string_view line) {
   while (!line.empty() && std::string_view("*#:;").find(line[0]) != std::string_view::npos) line.remove_prefix(1);
   if (line.starts_with("__") && line.ends_with("__") && line.find(' ') == std::string_view::npos) return {};
   return trimmed(line);
+}
+
+// '' and ''' and ''''' are italics and bold.
+std::string without_quote_runs(std::string_view line) {
+  std::string out;
+  for (std::size_t i = 0; i < line.size();) {
+    std::size_t run = i;
+    while (run < line.size() && line[run] == '\'') ++run;
+    if (run - i < 2) out.append(line.substr(i, std::max<std::size_t>(run - i, 1)));
+    i = std::max(run, i + 1);
+  }
+  return out;
 }
 
 }  // namespace
@@ -404,11 +419,7 @@ std::string plain_text_of_wikitext(std::string_view wikitext) {
     const auto end = rest.find('\n');
     std::string line(line_content(rest.substr(0, end)));
     rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
-    for (std::size_t at = line.find("''"); at != std::string::npos; at = line.find("''", at)) {
-      std::size_t run = at;
-      while (run < line.size() && line[run] == '\'') ++run;
-      line.erase(at, run - at > 5 ? 5 : run - at);
-    }
+    line = without_quote_runs(line);
     if (line.empty()) {
       blank = !out.empty();
       continue;
