@@ -195,7 +195,9 @@ TEST(GoldenModelsInDouble, GiveTheLossAndTheGradientsOfPyTorch) {
     SCOPED_TRACE(family);
     GoldenRun run(family, DType::kF64, true);
     const double loss = numbers(run.golden.tensor("loss"))[0];
-    EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, 1e-12 * loss);
+    // Transformers' RMS norm and softmax go through fp32 even in a float64 model.
+    const double allowed = std::string(family) == "llama" ? 1e-7 : 1e-12;
+    EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, allowed * loss);
     expect_gradients(run, 1e-6);  // the golden gradients are stored in fp32
   }
 }
