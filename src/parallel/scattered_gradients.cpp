@@ -98,9 +98,12 @@ void ScatteredGradients::add(const OnTheWay& one, Stream& stream) {
 
 void ScatteredGradients::advance(std::size_t most, Stream& stream) {
   while (!queue_.empty()) {
+    // Which collective comes next must not depend on what happens to be complete: ranks would differ.
+    // The newest parameter's sum over tensor ranks is given until the next one is submitted.
     for (OnTheWay& one : queue_) {
       if (one.scattering) continue;
-      if (queue_.size() <= most && !one.tensor_sum.complete()) break;
+      const bool newest = &one == &queue_.back();
+      if (newest && one.tensor_sum.fence() && queue_.size() <= most) break;
       scatter(one, stream);
     }
     OnTheWay& oldest = queue_.front();

@@ -12,7 +12,7 @@
 
 #include "support/compare.h"
 #include "support/errors.h"
-#include "support/temp_dir.h"
+#include "support/temp_folder.h"
 #include "support/tensors.h"
 
 namespace piton {
@@ -138,7 +138,7 @@ TEST(Safetensors, SaysWhichTensorIsWrongAndHow) {
 }
 
 TEST(Safetensors, NamesTheNearestTensorWhereOneIsMissingAndTheTypeWhereItIsUnknown) {
-  const test::TempDir folder;
+  const TempFolder folder;
   write_safetensors(folder / "a.safetensors", {{"model.weight", host_tensor(DType::kF32, {2})}});
   const SafetensorsFile file(folder / "a.safetensors");
   EXPECT_THAT(message_of(Fault::kData, [&] { file.tensor("model.wieght"); }),
@@ -151,7 +151,7 @@ TEST(Safetensors, NamesTheNearestTensorWhereOneIsMissingAndTheTypeWhereItIsUnkno
 }
 
 TEST(Safetensors, ReadsBackWhatItWroteAlignedAndWithItsMetadata) {
-  const test::TempDir folder;
+  const TempFolder folder;
   test::TensorSource source(5);
   std::map<std::string, Tensor> tensors = {
       {"b", source.normal(DType::kBF16, {3, 5})},  {"a", source.normal(DType::kF32, {7})},

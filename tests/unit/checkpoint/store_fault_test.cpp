@@ -13,7 +13,7 @@
 #include "base/files.h"
 #include "checkpoint/store.h"
 #include "support/errors.h"
-#include "support/temp_dir.h"
+#include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"
 
 namespace piton {
@@ -48,7 +48,7 @@ class FastDir {
   const fs::path& path() const { return path_.empty() ? disk_.path() : path_; }
 
  private:
-  test::TempDir disk_;
+  TempFolder disk_;
   fs::path path_;
 };
 
@@ -162,7 +162,7 @@ TEST(Save, FailingAtAnyOfItsCallsSaysSoAndLeavesACheckpointThatLoads) {
 }
 
 TEST(Save, FailingOnOneRankFailsOnAllAndNamesTheRank) {
-  const test::TempDir dir;
+  const TempFolder dir;
   const test::TestLayout layout{.tensor = 2, .data = 2};
   std::vector<std::string> messages(4);
   run_ranks(4, [&](World& world) {
@@ -190,7 +190,7 @@ TEST(Save, FailingOnOneRankFailsOnAllAndNamesTheRank) {
 }
 
 TEST(Save, RefusesBeforeTheFirstByteWhereTheDiskIsTooSmall) {
-  const test::TempDir dir;
+  const TempFolder dir;
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {}, kVariant);
     Parameter huge;  // 4 PB, without memory: the check comes first
@@ -213,7 +213,7 @@ TEST(Save, RefusesBeforeTheFirstByteWhereTheDiskIsTooSmall) {
 }
 
 TEST(Save, ThatTheSystemStopsInTheMiddleLeavesTheCheckpointBefore) {
-  const test::TempDir dir;
+  const TempFolder dir;
   save(dir.path(), 1, 10);
   // Files above 20 000 bytes are refused: those of the weights.
   struct rlimit before;
@@ -252,7 +252,7 @@ std::string load_fault(const fs::path& folder, int ranks) {
 }
 
 TEST(Load, NamesTheFileAndTheTensorOfAFlippedByte) {
-  const test::TempDir dir;
+  const TempFolder dir;
   save(dir.path(), 1, 10);
   const fs::path folder = dir / "iter_0000001";
   const Manifest manifest = read_manifest(folder);
@@ -268,7 +268,7 @@ TEST(Load, NamesTheFileAndTheTensorOfAFlippedByte) {
 }
 
 TEST(Load, FindsAnyFlippedByteOfAnyFile) {
-  const test::TempDir dir;
+  const TempFolder dir;
   save(dir.path(), 1, 10);
   const fs::path folder = dir / "iter_0000001";
   run_ranks(1, [&](World& world) {
@@ -299,7 +299,7 @@ TEST(Load, FindsAnyFlippedByteOfAnyFile) {
 }
 
 TEST(Load, RefusesFilesThatWereCutOrAreGone) {
-  const test::TempDir dir;
+  const TempFolder dir;
   save(dir.path(), 1, 10);
   const fs::path folder = dir / "iter_0000001";
   for (const char* name : {"model-00001.safetensors", "optimizer-00001.safetensors", "manifest.json", "state.json"}) {

@@ -10,7 +10,7 @@
 #include "base/files.h"
 #include "checkpoint/safetensors.h"
 #include "support/errors.h"
-#include "support/temp_dir.h"
+#include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"
 
 namespace piton {
@@ -56,7 +56,7 @@ TEST(Store, GivesEveryLayoutTheSameBytesAndEveryLayoutLoadsThem) {
     const test::ModelVariant variant{.dtype = dtype};
     std::string weights, moments, model_bytes;
     for (const TestLayout& saved : kLayouts) {
-      const test::TempDir dir;
+      const TempFolder dir;
       const fs::path folder = save(dir.path(), saved, 100, variant);
       if (weights.empty()) {
         weights = weights_hash(folder);
@@ -79,7 +79,7 @@ TEST(Store, GivesEveryLayoutTheSameBytesAndEveryLayoutLoadsThem) {
 }
 
 TEST(Store, WritesCanonicalTensorsThatTheEcosystemsFormatDescribes) {
-  const test::TempDir dir;
+  const TempFolder dir;
   const fs::path folder = save(dir.path(), {.tensor = 2, .pipeline = 2}, 7, {.dtype = DType::kBF16});
   const SafetensorsFile model(folder / "model-00001.safetensors");
   EXPECT_EQ(model.entries().size(), 1U + 2 * 11U);
@@ -102,7 +102,7 @@ TEST(Store, WritesCanonicalTensorsThatTheEcosystemsFormatDescribes) {
 }
 
 TEST(Store, DividesTensorsIntoFilesOfTheSizeAskedFor) {
-  const test::TempDir dir;
+  const TempFolder dir;
   const fs::path whole = save(dir / "whole", {}, 3);
   const fs::path parts = save(dir / "parts", {.tensor = 2}, 3, {}, {.file_bytes = 9000, .hook = {}});
   EXPECT_TRUE(fs::exists(parts / "model-00002.safetensors"));
@@ -134,7 +134,7 @@ TEST(TrainState, SurvivesTheRoundTripWithEveryField) {
 }
 
 TEST(Store, LoadsWeightsAloneAndConvertsTheirType) {
-  const test::TempDir dir;
+  const TempFolder dir;
   const fs::path folder = save(dir.path(), {}, 5, {.dtype = DType::kBF16});
   run_ranks(2, [&](World& world) {
     SmallRun run(world, {.tensor = 2});  // fp32
@@ -151,7 +151,7 @@ TEST(Store, LoadsWeightsAloneAndConvertsTheirType) {
 }
 
 TEST(Store, SavesWeightsAloneAndSaysSoWhenARunWouldContinueFromThem) {
-  const test::TempDir dir;
+  const TempFolder dir;
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {});
     run.fill(4);
@@ -166,7 +166,7 @@ TEST(Store, SavesWeightsAloneAndSaysSoWhenARunWouldContinueFromThem) {
 }
 
 TEST(Store, ListsTensorsOfAnotherShapeMissingOnesAndUnknownOnes) {
-  const test::TempDir dir;
+  const TempFolder dir;
   const fs::path folder = save(dir.path(), {.tensor = 2}, 1);
   run_ranks(1, [&](World& world) {
     SmallRun wider(world, {}, {.ffn = 28});
@@ -193,7 +193,7 @@ TEST(Store, ListsTensorsOfAnotherShapeMissingOnesAndUnknownOnes) {
 }
 
 TEST(Store, KeepsAsManyCheckpointsAsAskedFor) {
-  const test::TempDir dir;
+  const TempFolder dir;
   for (int salt : {1, 2, 3, 4}) save(dir.path(), {}, salt, {}, {.keep = 2, .hook = {}});
   EXPECT_FALSE(fs::exists(dir / "iter_0000001"));
   EXPECT_FALSE(fs::exists(dir / "iter_0000002"));
@@ -202,7 +202,7 @@ TEST(Store, KeepsAsManyCheckpointsAsAskedFor) {
 }
 
 TEST(Store, ReplacesACheckpointOfTheSameIteration) {
-  const test::TempDir dir;
+  const TempFolder dir;
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {});
     for (int salt : {20, 30}) {
@@ -217,7 +217,7 @@ TEST(Store, ReplacesACheckpointOfTheSameIteration) {
 }
 
 TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
-  const test::TempDir dir;
+  const TempFolder dir;
   EXPECT_EQ(latest_iteration(dir.path()), std::nullopt);
   EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }), HasSubstr("no checkpoint"));
   const fs::path folder = save(dir.path(), {}, 6);
@@ -238,7 +238,7 @@ TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
 }
 
 TEST(Store, MakesPrivateFilesWhateverTheUmask) {
-  const test::TempDir dir;
+  const TempFolder dir;
   const fs::path folder = save(dir / "new/dir", {}, 2);
   EXPECT_EQ(static_cast<int>(fs::status(folder).permissions()), 0750);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
