@@ -50,10 +50,9 @@ struct AdamwOptions {
 // name.
 struct UpdateSpan {
   Parameter* parameter = nullptr;
-  std::int64_t offset =
-      0;            // first element, in the parameter's local tensor; a multiple of the block
-  Tensor gradient;  // fp32 [n]
-  Tensor value;     // [n] in the weights' dtype
+  std::int64_t offset = 0;  // first element, in the local tensor; a multiple of the block
+  Tensor gradient;          // fp32 [n]
+  Tensor value;             // [n] in the weights' dtype
 };
 
 // For anything with the fields of OwnedSpan.
