@@ -13,8 +13,6 @@
 
 namespace piton {
 
-inline constexpr AxisSet kEveryAxis = (1U << kAxes) - 1;
-
 // The first fault of this rank in a phase; later ones are consequences.
 class FirstFault {
  public:

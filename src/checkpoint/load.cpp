@@ -314,7 +314,7 @@ fs::path find_checkpoint(const fs::path& path) {
 
 TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
                            const StoreContext& context) {
-  Communicator& ranks = context.mesh.group(kEveryAxis);
+  Communicator& ranks = context.mesh.group(kAllAxes);
   const bool optimizer = model.optimizer != nullptr;
   const std::vector<CanonicalTensor> weights = all_tensors(weight_holdings(model), ranks);
   const std::vector<CanonicalTensor> moments =

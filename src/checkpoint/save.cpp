@@ -309,7 +309,7 @@ void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& 
 fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const StoreContext& context,
                          TrainState state, const std::string& config, const SaveOptions& options) {
   PITON_ASSERT(state.iteration >= 0 && options.keep >= 0 && options.file_bytes > 0);
-  Communicator& ranks = context.mesh.group(kEveryAxis);
+  Communicator& ranks = context.mesh.group(kAllAxes);
   const Disk disk(options.hook);
   if (model.optimizer != nullptr) {
     state.optimizer_steps = model.optimizer->steps();

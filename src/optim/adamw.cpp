@@ -10,7 +10,6 @@
 namespace piton {
 namespace {
 
-constexpr AxisSet kAllAxes = (1U << kAxes) - 1;
 // State of spans is laid out one after the other, each at a multiple of 16 elements: 64 bytes of
 // fp32.
 constexpr std::int64_t kAlignment = 16;

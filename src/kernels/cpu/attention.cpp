@@ -1,278 +1,28 @@
-// Attention by tiles with a running softmax (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al.
-// 2022, arXiv:2205.14135): no matrix of scores exists, and tiles that see nothing are skipped.
-//
-// Forward divides (sample, head, 256 queries) among threads. Backward divides (sample, key head):
-// the query heads of a key head follow one another in one thread, so their sums into dk and dv have
-// a fixed order.
+// Attention: which way each call goes.
 #include "kernels/attention.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <limits>
-
 #include "kernels/cpu/attention_tiles.h"
-#include "kernels/cpu/context.h"
 
 namespace piton::cpu {
 namespace {
 
-// Queries of one part: tiles of k and v are converted once for all of them.
-constexpr std::int64_t kQueryPart = 256;
-
-// Cuts pieces off a thread's scratch.
-class Pieces {
- public:
-  explicit Pieces(std::byte* memory) : next_(memory) {}
-  float* floats(std::int64_t n) {
-    std::byte* piece = next_;
-    next_ += padded(n * 4, 64);
-    return reinterpret_cast<float*>(piece);
-  }
-  std::byte* bytes(std::int64_t n) {
-    std::byte* piece = next_;
-    next_ += padded(n, 64);
-    return piece;
-  }
-
- private:
-  std::byte* next_;
-};
-
-class Forward {
- public:
-  Forward(Context& context, const AttentionForward& call)
-      : context_(context), call_(call), masks_(call.dropout), d_(call.q.dim(3)),
-        wide_(padded(d_, context.vector.lanes)) {}
-
-  std::int64_t parts() const { return call_.q.dim(0) * call_.q.dim(2) * query_parts(); }
-
-  void operator()(std::int64_t part) const {
-    const std::int64_t begin = part % query_parts() * kQueryPart;
-    const std::int64_t head = part / query_parts() % call_.q.dim(2);
-    const std::int64_t batch = part / query_parts() / call_.q.dim(2);
-    run(batch, head, begin, std::min(begin + kQueryPart, call_.q.dim(1)));
-  }
-
- private:
-  std::int64_t query_parts() const { return (call_.q.dim(1) + kQueryPart - 1) / kQueryPart; }
-
-  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t sq = call_.q.dim(1);
-    const std::int64_t sk = call_.k.dim(1);
-    const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
-    const std::int64_t rows = end - begin;
-    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + 4 * (2 * rows * wide_ + 2 * rows +
-                                       2 * kKeyBlock * wide_ + kQueryBlock * kKeyBlock) + 8 * 64));
-    const Sight sight(call_.mask, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
-    float* q = pieces.floats(rows * wide_);
-    float* out = pieces.floats(rows * wide_);
-    float* maxima = pieces.floats(rows);
-    float* sums = pieces.floats(rows);
-    float* k = pieces.floats(kKeyBlock * wide_);
-    float* v = pieces.floats(kKeyBlock * wide_);
-    float* scores = pieces.floats(kQueryBlock * kKeyBlock);
-    const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
-    load_rows(context_, Head(call_.q, batch, head), begin, rows, sq, d_, q, wide_);
-    std::fill_n(out, rows * wide_, 0.0F);
-    std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
-    std::fill_n(sums, rows, 0.0F);
-
-    const auto seen = sight.range(begin, end);
-    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
-      bool loaded = false;
-      for (std::int64_t query = begin; query < end; query += kQueryBlock) {
-        const std::int64_t queries = std::min(kQueryBlock, end - query);
-        if (!sight.visible(query, queries, key)) continue;
-        if (!loaded) {
-          load_columns(context_, keys, key, kKeyBlock, sight.keys(), d_, k);
-          load_rows(context_, values, key, kKeyBlock, sight.keys(), d_, v, wide_);
-          loaded = true;
-        }
-        const std::int64_t at = query - begin;
-        context_.vector.product(static_cast<int>(queries), kKeyBlock, static_cast<int>(d_),
-                                q + at * wide_, wide_, 1, k, kKeyBlock, scores, kKeyBlock, false);
-        context_.vector.softmax_step(
-            scores_of(sight, query, queries, key, scores, static_cast<float>(call_.scale), slope),
-            maxima + at, sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
-        drop(sight, batch, head, query, queries, key, scores);
-        context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_), kKeyBlock, scores,
-                                kKeyBlock, 1, v, wide_, out + at * wide_, wide_, true);
-      }
-    }
-    finish(Head(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
-  }
-
-  void drop(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
-            std::int64_t queries, std::int64_t key, float* scores) const {
-    if (!masks_.given()) return;
-    for (std::int64_t r = 0; r < queries; ++r) {
-      context_.vector.mask(scores + r * kKeyBlock,
-                           masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]),
-                           key, kKeyBlock);
-    }
-  }
-
-  void finish(const Head& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
-              std::int64_t rows, float* out, const float* maxima, const float* sums) const {
-    float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* row = out + r * wide_;
-      const bool sees = maxima[r] != -std::numeric_limits<float>::infinity() || sums[r] != 0;
-      const float inverse = sees ? 1.0F / sums[r] : 0.0F;
-      for (std::int64_t c = 0; c < d_; ++c) row[c] *= inverse;
-      context_.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d_);
-      lse[r] = sees ? maxima[r] + std::log(sums[r]) : -std::numeric_limits<float>::infinity();
-    }
-  }
-
-  Context& context_;
-  const AttentionForward& call_;
-  Masks masks_;
-  std::int64_t d_;
-  std::int64_t wide_;
-};
-
-// With P from q, k and lse, masks M, and D_i = dout_i . out_i, tile by tile:
-//   dv_j += (M P)^T dout_i     dS = P (M (dout_i v_j^T) - D_i) scale
-//   dq_i += dS k_j             dk_j += dS^T q_i
-class Backward {
- public:
-  Backward(Context& context, const AttentionBackward& call)
-      : context_(context), call_(call), masks_(call.dropout), sq_(call.q.dim(1)), sk_(call.k.dim(1)),
-        d_(call.q.dim(3)), wide_(padded(d_, context.vector.lanes)) {}
-
-  std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
-
-  void operator()(std::int64_t part) const {
-    const std::int64_t batch = part / call_.k.dim(2);
-    const std::int64_t group = part % call_.k.dim(2);
-    const std::int64_t heads = call_.q.dim(2) / call_.k.dim(2);
-    const std::int64_t keys = padded(sk_, kKeyBlock);
-    constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
-    Pieces pieces(context_.scratch.own(
-        Sight::bytes(sq_, sk_) +
-        4 * (3 * sq_ * wide_ + sq_ + 2 * keys * wide_ + 3 * kKeyBlock * wide_ + 3 * kTile) + 16 * 64));
-    const Sight sight(call_.mask, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
-    Tiles tiles{.q = pieces.floats(sq_ * wide_),
-                .dout = pieces.floats(sq_ * wide_),
-                .dq = pieces.floats(sq_ * wide_),
-                .delta = pieces.floats(sq_),
-                .dk = pieces.floats(keys * wide_),
-                .dv = pieces.floats(keys * wide_),
-                .k = pieces.floats(kKeyBlock * wide_),
-                .k_columns = pieces.floats(kKeyBlock * wide_),
-                .v_columns = pieces.floats(kKeyBlock * wide_),
-                .p = pieces.floats(kTile),
-                .dropped = pieces.floats(kTile),
-                .dp = pieces.floats(kTile)};
-    std::fill_n(tiles.dk, keys * wide_, 0.0F);
-    std::fill_n(tiles.dv, keys * wide_, 0.0F);
-    for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
-      run(sight, batch, group, head, tiles);
-    }
-    store(Head(call_.dk, batch, group), tiles.dk, sk_);
-    store(Head(call_.dv, batch, group), tiles.dv, sk_);
-  }
-
- private:
-  struct Tiles {
-    float* q;
-    float* dout;
-    float* dq;
-    float* delta;
-    float* dk;
-    float* dv;
-    float* k;
-    float* k_columns;
-    float* v_columns;
-    float* p;
-    float* dropped;
-    float* dp;
-  };
-
-  void store(const Head& to, const float* from, std::int64_t rows) const {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      context_.vector.convert(to.row(r), to.type, from + r * wide_, Type::kF32, d_);
-    }
-  }
-
-  void run(const Sight& sight, std::int64_t batch, std::int64_t group, std::int64_t head,
-           const Tiles& tiles) const {
-    const Head out(call_.out, batch, head);
-    const Head dout(call_.dout, batch, head);
-    load_rows(context_, Head(call_.q, batch, head), 0, sq_, sq_, d_, tiles.q, wide_);
-    load_rows(context_, dout, 0, sq_, sq_, d_, tiles.dout, wide_);
-    std::fill_n(tiles.dq, sq_ * wide_, 0.0F);
-    for (std::int64_t r = 0; r < sq_; ++r) {
-      tiles.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
-    }
-    const auto seen = sight.range(0, sq_);
-    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
-      load_rows(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k, wide_);
-      load_columns(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k_columns);
-      load_columns(context_, Head(call_.v, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.v_columns);
-      for (std::int64_t query = 0; query < sq_; query += kQueryBlock) {
-        const std::int64_t queries = std::min(kQueryBlock, sq_ - query);
-        if (sight.visible(query, queries, key)) tile(sight, batch, head, query, queries, key, tiles);
-      }
-    }
-    store(Head(call_.dq, batch, head), tiles.dq, sq_);
-  }
-
-  void tile(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
-            std::int64_t queries, std::int64_t key, const Tiles& t) const {
-    const VectorTable& vector = context_.vector;
-    const int m = static_cast<int>(queries);
-    const int d = static_cast<int>(d_);
-    const int wide = static_cast<int>(wide_);
-    const auto scale = static_cast<float>(call_.scale);
-    const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
-    const float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
-    const float* q = t.q + query * wide_;
-    const float* dout = t.dout + query * wide_;
-    vector.product(m, kKeyBlock, d, q, wide_, 1, t.k_columns, kKeyBlock, t.p, kKeyBlock, false);
-    vector.softmax_again(scores_of(sight, query, queries, key, t.p, scale, slope), lse + query);
-    vector.product(m, kKeyBlock, d, dout, wide_, 1, t.v_columns, kKeyBlock, t.dp, kKeyBlock, false);
-    const float* kept = t.p;
-    if (masks_.given()) {
-      std::memcpy(t.dropped, t.p, static_cast<std::size_t>(queries * kKeyBlock) * 4);
-      for (std::int64_t r = 0; r < queries; ++r) {
-        const MaskRow row = masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]);
-        vector.mask(t.dropped + r * kKeyBlock, row, key, kKeyBlock);
-        vector.mask(t.dp + r * kKeyBlock, row, key, kKeyBlock);
-      }
-      kept = t.dropped;
-    }
-    vector.product(kKeyBlock, wide, m, kept, 1, kKeyBlock, dout, wide_, t.dv + key * wide_, wide_, true);
-    vector.score_gradient(t.dp, t.p, kKeyBlock, m, kKeyBlock, t.delta + query, scale);
-    vector.product(kKeyBlock, wide, m, t.dp, 1, kKeyBlock, q, wide_, t.dk + key * wide_, wide_, true);
-    vector.product(m, wide, kKeyBlock, t.dp, kKeyBlock, 1, t.k, wide_, t.dq + query * wide_, wide_, true);
-  }
-
-  Context& context_;
-  const AttentionBackward& call_;
-  Masks masks_;
-  std::int64_t sq_;
-  std::int64_t sk_;
-  std::int64_t d_;
-  std::int64_t wide_;
-};
+// bf16 products read pairs of channels.
+bool uses_dot(const Context& context, const Tensor& q) {
+  return context.dot != nullptr && q.dtype() == DType::kBF16 && q.dim(3) % 2 == 0;
+}
 
 }  // namespace
 
 void execute(Context& context, const AttentionForward& call) {
   if (call.q.elements() == 0) return;
-  const Forward forward(context, call);
-  context.threads.run(forward.parts(), forward);
+  if (uses_dot(context, call.q)) return attention_forward_dot(context, call);
+  attention_forward_fp32(context, call);
 }
 
 void execute(Context& context, const AttentionBackward& call) {
   if (call.k.elements() == 0 && call.q.elements() == 0) return;
-  const Backward backward(context, call);
-  context.threads.run(backward.parts(), backward);
+  if (uses_dot(context, call.q)) return attention_backward_dot(context, call);
+  attention_backward_fp32(context, call);
 }
 
 void execute(Context& context, const CacheAppend& call) {

@@ -13,6 +13,8 @@ namespace piton::cpu {
 inline constexpr std::int64_t kQueryBlock = 64;
 inline constexpr std::int64_t kKeyBlock = 64;
 
+inline std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
 // One head of one sample: row r is at data + r * stride elements.
 struct Head {
   std::byte* data;
@@ -81,7 +83,27 @@ inline ScoreArguments scores_of(const Sight& sight, std::int64_t query, std::int
           .positions = sight.positions() + query};
 }
 
-inline std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+// Queries of one part of forward: tiles of k and v are converted once for all of them.
+inline constexpr std::int64_t kQueryPart = 256;
+
+// Cuts pieces off a thread's scratch.
+class Pieces {
+ public:
+  explicit Pieces(std::byte* memory) : next_(memory) {}
+  float* floats(std::int64_t n) {
+    std::byte* piece = next_;
+    next_ += padded(n * 4, 64);
+    return reinterpret_cast<float*>(piece);
+  }
+  std::byte* bytes(std::int64_t n) {
+    std::byte* piece = next_;
+    next_ += padded(n, 64);
+    return piece;
+  }
+
+ private:
+  std::byte* next_;
+};
 
 // Rows [begin, begin + rows) of a head as fp32 [rows, stride]; rows from `valid` on and columns from
 // d on are 0.
@@ -90,5 +112,13 @@ void load_rows(const Context& context, const Head& head, std::int64_t begin, std
 // The same, transposed: fp32 [d, rows].
 void load_columns(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
                   std::int64_t valid, std::int64_t d, float* to);
+
+// attention_fp32.cpp: any type, products in fp32.
+void attention_forward_fp32(Context& context, const AttentionForward& call);
+void attention_backward_fp32(Context& context, const AttentionBackward& call);
+
+// attention_dot.cpp: bf16 with an even number of channels.
+void attention_forward_dot(Context& context, const AttentionForward& call);
+void attention_backward_dot(Context& context, const AttentionBackward& call);
 
 }  // namespace piton::cpu

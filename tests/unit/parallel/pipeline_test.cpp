@@ -10,20 +10,15 @@
 #include <vector>
 
 #include "device/host_device.h"
-#include "kernels/reference/kernels.h"
-#include "parallel/data_parallel.h"
 #include "parallel/simulate.h"
-#include "support/small_model.h"
+#include "support/small_training.h"
 #include "support/thread_world.h"
 
 namespace piton {
 namespace {
 
 using test::run_ranks;
-using test::small_input;
-using test::SmallChunk;
 using test::SmallModelSizes;
-using test::ThreadWorldState;
 
 struct Result {
   double loss = 0;
@@ -41,58 +36,30 @@ Result train(const Schedule& schedule, const SmallModelSizes& sizes = {}, int st
   std::mutex mutex;
   run_ranks(schedule.stages, [&](World& world) {
     HostDevice device;
-    Arena arena(device, 1 << 20);
-    const auto stream = device.make_stream();
-    const auto kernels = make_reference_kernels();
-    MeshSizes mesh_sizes;
-    mesh_sizes[Axis::kPipeline] = schedule.stages;
-    Mesh mesh(world, mesh_sizes);
-    std::vector<std::unique_ptr<SmallChunk>> chunks;
-    std::vector<Chunk*> list;
-    std::vector<Parameter*> parameters;
-    for (const int chunk : schedule.chunks_of_stage(world.rank())) {
-      chunks.push_back(std::make_unique<SmallChunk>(
-          sizes, chunk, schedule.chunks(), mesh.group(Axis::kTensor),
-          std::pair{schedule.stage_of_chunk.front(), schedule.stage_of_chunk.back()}));
-      list.push_back(chunks.back().get());
-      for (Parameter* parameter : chunks.back()->parameters().all()) parameters.push_back(parameter);
-    }
-    const auto weights = ShardedParameters::make(0, parameters, mesh, *kernels, device, arena, *stream);
-    for (Parameter* parameter : parameters) {
-      weights->set_value(*parameter, SmallChunk::initial_rows(*parameter), *stream);
-    }
-    weights->publish_values(*stream);
-    Pipeline pipeline(schedule, list, mesh.group(Axis::kPipeline));
+    test::SmallTraining training(world, device, {.schedule = schedule, .sizes = sizes});
     std::vector<Step> seen;
-    pipeline.observer = [&](const Step& step) { seen.push_back(step); };
-    Context context{.kernels = *kernels, .stream = *stream, .device = device, .arena = arena, .weights = *weights};
-    std::vector<ModelInput> inputs;
-    for (int m = 0; m < schedule.micro_batches; ++m) inputs.push_back(small_input(sizes, m));
+    training.pipeline->observer = [&](const Step& step) { seen.push_back(step); };
     for (int step = 0; step < steps; ++step) {
       seen.clear();
-      weights->begin_step(schedule.micro_batches, *stream);
-      const PipelineResult trained = pipeline.train(context, inputs);
-      weights->finish_gradients(*stream);
+      const double loss = training.backward(0);
       EXPECT_EQ(seen, schedule.steps[world.rank()]);
-      const PipelineResult evaluated = pipeline.evaluate(context, inputs);
+      const double evaluated = training.evaluate(0);
       const std::scoped_lock lock(mutex);
-      const bool last = schedule.stage_of_chunk.back() == world.rank();
-      if (!last) {
-        EXPECT_EQ(trained.loss_sum.data<double>()[0], 0);
+      if (training.on_last_stage()) {
+        result.loss = loss;
+        result.evaluated = evaluated;
       } else {
-        result.loss = trained.loss_sum.data<double>()[0];
-        result.evaluated = evaluated.loss_sum.data<double>()[0];
+        EXPECT_EQ(loss, 0);
       }
-      for (Parameter* parameter : parameters) {
+      for (const Parameter* parameter : training.parameters) {
         const auto [place, is_new] = result.gradients.insert({parameter->name, to_vector(parameter->gradient)});
         if (is_new) continue;
         EXPECT_EQ(place->second, to_vector(parameter->gradient)) << parameter->name;
       }
     }
     // Sends may be under way until the other stages have taken them.
-    mesh.group(Axis::kPipeline).barrier();
-    EXPECT_EQ(arena.counts().in_use_bytes[static_cast<std::size_t>(MemoryKind::kActivations)], 0)
-        << "activations are left";
+    training.mesh.group(Axis::kPipeline).barrier();
+    EXPECT_EQ(training.in_use_bytes(MemoryKind::kActivations), 0) << "activations are left";
   });
   return result;
 }

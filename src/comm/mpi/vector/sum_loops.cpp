@@ -17,7 +17,14 @@ inline float load(float x) { return x; }
 inline double load(double x) { return x; }
 inline std::uint64_t load(std::int64_t x) { return static_cast<std::uint64_t>(x); }
 inline float load(BFloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
-inline float load(Float16 x) { return static_cast<float>(std::bit_cast<_Float16>(x.bits)); }
+inline float load(Float16 x) {
+  // Exponent and fraction moved to their places are 2^112 times too small, subnormals included.
+  const std::uint32_t size = x.bits & 0x7FFFU;
+  const float scaled = std::bit_cast<float>(size << 13) * 0x1p112F;
+  const std::uint32_t top = size >= 0x7C00U ? 0x7F800000U : 0U;  // infinity, NaN
+  const std::uint32_t sign = std::uint32_t{x.bits & 0x8000U} << 16;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | top | sign);
+}
 
 inline void store(float sum, float& x) { x = sum; }
 inline void store(double sum, double& x) { x = sum; }
@@ -31,7 +38,16 @@ inline void store(float sum, BFloat16& x) {
   x.bits = static_cast<std::uint16_t>(is_nan ? quiet : rounded);
 }
 inline void store(float sum, Float16& x) {
-  x.bits = std::bit_cast<std::uint16_t>(static_cast<_Float16>(sum));
+  // To nearest even, as to_float16(): three cases, all computed, one taken.
+  const auto bits = std::bit_cast<std::uint32_t>(sum);
+  const std::uint32_t size = bits & 0x7FFFFFFFU;
+  const std::uint32_t normal = (size - 0x37FFF001U + ((size >> 13) & 1U)) >> 13;
+  // Adding 1/2 lets the fp32 adder round at 2^-24, the last place of a subnormal.
+  const std::uint32_t small =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + 0.5F) - 0x3F000000U;
+  const std::uint32_t large = size > 0x7F800000U ? 0x7E00U : 0x7C00U;
+  const std::uint32_t half = size >= 0x47800000U ? large : size < 0x38800000U ? small : normal;
+  x.bits = static_cast<std::uint16_t>(half | ((bits >> 16) & 0x8000U));
 }
 
 inline float larger(float a, float b) { return b > a || b != b ? b : a; }

@@ -127,6 +127,8 @@ const DotTable& dot_table() {
                                    .pack_rows = pack_rows,
                                    .pack_columns = pack_columns,
                                    .pack_left = pack_left,
+                                   .softmax = softmax,
+                                   .score_gradients = score_gradients,
                                    .loop = loop};
   return kTable;
 }

@@ -18,6 +18,7 @@ namespace piton::cpu {
 using Pair = std::uint32_t;
 
 inline constexpr int kPanel = 64;
+inline constexpr int kScoreColumns = 64;
 
 // Words of a packed right side.
 inline std::int64_t panel_words(std::int64_t n, std::int64_t k) {
@@ -52,6 +53,20 @@ struct DotTable {
   // Left panels of a[m, k] from its transpose [k, m], bf16 or fp32: panels of 6 rows, word (i, p) at
   // panel * pairs * 6 + p * 6 + i. `m` padded to 6 with zeros.
   void (*pack_left)(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);
+
+  // Attention. Scores are tiles [rows, kScoreColumns] in fp32; `kept` is the same of dropout factors,
+  // or null. Weights and gradients leave as bf16.
+  //
+  // Running softmax in powers of two: weights[rows, kScoreColumns] = 2^(t - maximum) with
+  // t = log2(e) (scale * score + bias), 0 where invisible; sums (before dropout) move on and rows of
+  // `out` [rows, d padded to 16] are rescaled where the maximum grew.
+  void (*softmax)(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
+                  std::int64_t out_stride, std::int64_t d, std::uint16_t* weights);
+  // P = exp(scale * score + bias - lse) kept, dS = P (dp kept - delta) scale; 0 where invisible.
+  // Of rows (2 i, 2 i + 1) as pairs [rows / 2, kScoreColumns], and dS as rows too.
+  void (*score_gradients)(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
+                          const float* delta, Pair* weights, Pair* gradients,
+                          std::uint16_t* gradient_rows);
 
   // Multiply-adds on registers alone; returns floating-point operations.
   double (*loop)(std::int64_t rounds);

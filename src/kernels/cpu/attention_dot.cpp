@@ -1,0 +1,299 @@
+// Attention by tiles with a running softmax, products by the bf16 dot product: weights P and score
+// gradients dS are rounded to bf16 on the way, sums stay in fp32. The division of work is that of
+// attention_fp32.cpp.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/attention_tiles.h"
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+namespace {
+
+static_assert(kScoreColumns == kKeyBlock);
+
+// Queries of one tile: eight groups of the product's six rows.
+constexpr std::int64_t kQueries = 48;
+constexpr std::int64_t kTile = kQueries * kKeyBlock;
+constexpr float kLn2 = 0.69314718F;
+
+std::int64_t panels_of(std::int64_t d) { return panel_words(d, kKeyBlock); }
+
+// Rows of a head as bf16, one behind the other.
+void copy_rows(const Head& head, std::int64_t begin, std::int64_t rows, std::int64_t d,
+               std::uint16_t* to) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::memcpy(to + r * d, head.row(begin + r), static_cast<std::size_t>(d) * 2);
+  }
+}
+
+// Dropout factors of one tile; null where there is no dropout.
+const float* factors(const Context& context, const Masks& masks, const Sight& sight,
+                     std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t queries,
+                     std::int64_t key, float* tile) {
+  if (!masks.given()) return nullptr;
+  std::fill_n(tile, queries * kKeyBlock, 1.0F);
+  for (std::int64_t r = 0; r < queries; ++r) {
+    const MaskRow row = masks.query(batch, head, sight.positions()[query + r]);
+    context.vector.mask(tile + r * kKeyBlock, row, key, kKeyBlock);
+  }
+  return tile;
+}
+
+float slope_of(const AttentionMask& mask, std::int64_t head) {
+  return mask.slopes.defined() ? mask.slopes.data<float>()[head] : 0.0F;
+}
+
+class Forward {
+ public:
+  Forward(Context& context, const AttentionForward& call)
+      : context_(context), call_(call), masks_(call.dropout), d_(call.q.dim(3)), wide_(padded(d_, 16)) {}
+
+  std::int64_t parts() const {
+    return call_.q.dim(0) * call_.q.dim(2) * ((call_.q.dim(1) + kQueryPart - 1) / kQueryPart);
+  }
+
+  // Heads are the inner direction: parts that follow one another cost the same, so threads that
+  // take them in turn end together.
+  void operator()(std::int64_t part) const {
+    const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
+    const std::int64_t begin = part / heads * kQueryPart;
+    run(part % heads / call_.q.dim(2), part % heads % call_.q.dim(2), begin,
+        std::min(begin + kQueryPart, call_.q.dim(1)));
+  }
+
+ private:
+  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t sq = call_.q.dim(1);
+    const std::int64_t sk = call_.k.dim(1);
+    const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
+    const std::int64_t rows = end - begin;
+    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + rows * d_ * 2 + 4 * rows * (wide_ + 2) +
+                                       4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 10 * kTile +
+                                       10 * 64));
+    const Sight sight(call_.mask, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
+    auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows * d_ * 2));
+    float* out = pieces.floats(rows * wide_);
+    float* maxima = pieces.floats(rows);
+    float* sums = pieces.floats(rows);
+    auto* k = reinterpret_cast<Pair*>(pieces.floats(panel_words(kKeyBlock, d_)));
+    auto* v = reinterpret_cast<Pair*>(pieces.floats(panels_of(d_)));
+    float* scores = pieces.floats(kTile);
+    float* kept = pieces.floats(kTile);
+    auto* weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2));
+    const Head keys(call_.k, batch, group);
+    const Head values(call_.v, batch, group);
+    copy_rows(Head(call_.q, batch, head), begin, rows, d_, q);
+    std::fill_n(out, rows * wide_, 0.0F);
+    std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums, rows, 0.0F);
+
+    const auto seen = sight.range(begin, end);
+    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
+      const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+      bool loaded = false;
+      for (std::int64_t query = begin; query < end; query += kQueries) {
+        const std::int64_t queries = std::min(kQueries, end - query);
+        if (!sight.visible(query, queries, key)) continue;
+        if (!loaded) {
+          context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
+          context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
+          loaded = true;
+        }
+        const std::int64_t at = query - begin;
+        context_.dot->product(queries, valid, d_ / 2, q + at * d_, d_, 2, k, 0, 0,
+                              {.data = scores, .stride = kKeyBlock});
+        const float* dropout = factors(context_, masks_, sight, batch, call_.head_begin + head, query,
+                                       queries, key, kept);
+        context_.dot->softmax(scores_of(sight, query, queries, key, scores,
+                                        static_cast<float>(call_.scale), slope_of(call_.mask, head)),
+                              dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_, weights);
+        const std::int64_t pairs = (valid + 1) / 2;
+        float* sum = out + at * wide_;
+        context_.dot->product(queries, d_, pairs, weights, kKeyBlock, 2, v, pairs * kPanel, 0,
+                              {.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_});
+      }
+    }
+    finish(Head(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
+  }
+
+  void finish(const Head& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
+              std::int64_t rows, float* out, const float* maxima, const float* sums) const {
+    const float lowest = -std::numeric_limits<float>::infinity();
+    float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = out + r * wide_;
+      const bool sees = maxima[r] != lowest || sums[r] != 0;
+      const float inverse = sees ? 1.0F / sums[r] : 0.0F;
+      for (std::int64_t c = 0; c < d_; ++c) row[c] *= inverse;
+      context_.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d_);
+      lse[r] = sees ? kLn2 * maxima[r] + std::log(sums[r]) : lowest;
+    }
+  }
+
+  Context& context_;
+  const AttentionForward& call_;
+  Masks masks_;
+  std::int64_t d_;
+  std::int64_t wide_;
+};
+
+class Backward {
+ public:
+  Backward(Context& context, const AttentionBackward& call)
+      : context_(context), call_(call), masks_(call.dropout), sq_(call.q.dim(1)), sk_(call.k.dim(1)),
+        d_(call.q.dim(3)), wide_(padded(d_, 16)) {}
+
+  std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
+
+  void operator()(std::int64_t part) const {
+    const std::int64_t batch = part / call_.k.dim(2);
+    const std::int64_t group = part % call_.k.dim(2);
+    const std::int64_t heads = call_.q.dim(2) / call_.k.dim(2);
+    const std::int64_t keys = padded(sk_, kKeyBlock);
+    const std::int64_t queries = padded(sq_, kQueries);
+    Pieces pieces(context_.scratch.own(
+        Sight::bytes(sq_, sk_) + 2 * sq_ * d_ * 2 + 2 * queries * wide_ * 2 +
+        4 * (sq_ * wide_ + sq_ + 2 * keys * wide_ + 2 * panel_words(kKeyBlock, d_) + panels_of(d_)) +
+        3 * 4 * kTile + 3 * 2 * kTile + 20 * 64));
+    const Sight sight(call_.mask, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
+    const auto pairs = [&](std::int64_t words) { return reinterpret_cast<Pair*>(pieces.floats(words)); };
+    const auto halves = [&](std::int64_t n) { return reinterpret_cast<std::uint16_t*>(pieces.bytes(n * 2)); };
+    const Tiles tiles{.q = halves(sq_ * d_),
+                      .dout = halves(sq_ * d_),
+                      .q_panels = pairs(queries / 2 * wide_),
+                      .dout_panels = pairs(queries / 2 * wide_),
+                      .dq = pieces.floats(sq_ * wide_),
+                      .delta = pieces.floats(sq_),
+                      .dk = pieces.floats(keys * wide_),
+                      .dv = pieces.floats(keys * wide_),
+                      .k_columns = pairs(panel_words(kKeyBlock, d_)),
+                      .v_columns = pairs(panel_words(kKeyBlock, d_)),
+                      .k_rows = pairs(panels_of(d_)),
+                      .scores = pieces.floats(kTile),
+                      .dp = pieces.floats(kTile),
+                      .kept = pieces.floats(kTile),
+                      .weights = pairs(kTile / 2),
+                      .gradients = pairs(kTile / 2),
+                      .gradient_rows = halves(kTile)};
+    std::fill_n(tiles.dk, keys * wide_, 0.0F);
+    std::fill_n(tiles.dv, keys * wide_, 0.0F);
+    for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
+      run(sight, batch, group, head, tiles);
+    }
+    store(Head(call_.dk, batch, group), tiles.dk, sk_);
+    store(Head(call_.dv, batch, group), tiles.dv, sk_);
+  }
+
+ private:
+  struct Tiles {
+    std::uint16_t* q;     // [sq, d]
+    std::uint16_t* dout;  // [sq, d]
+    Pair* q_panels;       // of each block of queries, as right sides
+    Pair* dout_panels;
+    float* dq;     // [sq, wide]
+    float* delta;  // [sq]
+    float* dk;     // [sk, wide]
+    float* dv;
+    Pair* k_columns;  // of one block of keys, as right sides
+    Pair* v_columns;
+    Pair* k_rows;
+    float* scores;  // [queries, keys] of one tile, as what follows
+    float* dp;
+    float* kept;
+    Pair* weights;
+    Pair* gradients;
+    std::uint16_t* gradient_rows;
+  };
+
+  void store(const Head& to, const float* from, std::int64_t rows) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      context_.vector.convert(to.row(r), to.type, from + r * wide_, Type::kF32, d_);
+    }
+  }
+
+  void run(const Sight& sight, std::int64_t batch, std::int64_t group, std::int64_t head,
+           const Tiles& t) const {
+    const DotTable& dot = *context_.dot;
+    const Head out(call_.out, batch, head);
+    const Head dout(call_.dout, batch, head);
+    copy_rows(Head(call_.q, batch, head), 0, sq_, d_, t.q);
+    copy_rows(dout, 0, sq_, d_, t.dout);
+    for (std::int64_t query = 0; query < sq_; query += kQueries) {
+      const std::int64_t queries = std::min(kQueries, sq_ - query);
+      dot.pack_rows(t.q_panels + query / 2 * wide_, {t.q + query * d_, Type::kBF16, d_}, queries, d_);
+      dot.pack_rows(t.dout_panels + query / 2 * wide_, {t.dout + query * d_, Type::kBF16, d_}, queries, d_);
+    }
+    for (std::int64_t r = 0; r < sq_; ++r) {
+      t.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
+    }
+    std::fill_n(t.dq, sq_ * wide_, 0.0F);
+    const Head keys(call_.k, batch, group);
+    const Head values(call_.v, batch, group);
+    const auto seen = sight.range(0, sq_);
+    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
+      const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+      dot.pack_columns(t.k_columns, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
+      dot.pack_columns(t.v_columns, {values.row(key), Type::kBF16, values.stride}, d_, valid);
+      dot.pack_rows(t.k_rows, {keys.row(key), Type::kBF16, keys.stride}, valid, d_);
+      for (std::int64_t query = 0; query < sq_; query += kQueries) {
+        const std::int64_t queries = std::min(kQueries, sq_ - query);
+        if (sight.visible(query, queries, key)) tile(sight, batch, head, query, queries, key, valid, t);
+      }
+    }
+    store(Head(call_.dq, batch, head), t.dq, sq_);
+  }
+
+  void tile(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
+            std::int64_t queries, std::int64_t key, std::int64_t valid, const Tiles& t) const {
+    const DotTable& dot = *context_.dot;
+    const float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
+    dot.product(queries, valid, d_ / 2, t.q + query * d_, d_, 2, t.k_columns, 0, 0,
+                {.data = t.scores, .stride = kKeyBlock});
+    dot.product(queries, valid, d_ / 2, t.dout + query * d_, d_, 2, t.v_columns, 0, 0,
+                {.data = t.dp, .stride = kKeyBlock});
+    const float* kept = factors(context_, masks_, sight, batch, call_.head_begin + head, query, queries,
+                                key, t.kept);
+    dot.score_gradients(scores_of(sight, query, queries, key, t.scores, static_cast<float>(call_.scale),
+                                  slope_of(call_.mask, head)),
+                        kept, lse + query, t.dp, t.delta + query, t.weights, t.gradients,
+                        t.gradient_rows);
+    const std::int64_t query_pairs = (queries + 1) / 2;
+    const std::int64_t key_pairs = (valid + 1) / 2;
+    const auto add = [&](float* sum) {
+      return DotOutput{.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_};
+    };
+    dot.product(valid, d_, query_pairs, reinterpret_cast<const std::uint16_t*>(t.weights), 2,
+                2 * kKeyBlock, t.dout_panels + query / 2 * wide_, query_pairs * kPanel, 0,
+                add(t.dv + key * wide_));
+    dot.product(valid, d_, query_pairs, reinterpret_cast<const std::uint16_t*>(t.gradients), 2,
+                2 * kKeyBlock, t.q_panels + query / 2 * wide_, query_pairs * kPanel, 0,
+                add(t.dk + key * wide_));
+    dot.product(queries, d_, key_pairs, t.gradient_rows, kKeyBlock, 2, t.k_rows, key_pairs * kPanel, 0,
+                add(t.dq + query * wide_));
+  }
+
+  Context& context_;
+  const AttentionBackward& call_;
+  Masks masks_;
+  std::int64_t sq_;
+  std::int64_t sk_;
+  std::int64_t d_;
+  std::int64_t wide_;
+};
+
+}  // namespace
+
+void attention_forward_dot(Context& context, const AttentionForward& call) {
+  const Forward forward(context, call);
+  context.threads.run(forward.parts(), forward);
+}
+
+void attention_backward_dot(Context& context, const AttentionBackward& call) {
+  const Backward backward(context, call);
+  context.threads.run(backward.parts(), backward);
+}
+
+}  // namespace piton::cpu
