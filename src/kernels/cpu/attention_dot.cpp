@@ -43,6 +43,24 @@ const float* factors(const Context& context, const Masks& masks, const Sight& si
   return tile;
 }
 
+// The part of a tile that any query of it sees: rows from `skip` on (a multiple of the product's six
+// rows), columns below `columns`.
+struct Seen {
+  std::int64_t skip = 0;
+  std::int64_t columns = 0;  // a multiple of 16
+  std::int64_t valid = 0;    // of them, keys that exist
+};
+
+Seen seen_of(const Sight& sight, std::int64_t query, std::int64_t queries, std::int64_t key) {
+  Seen seen;
+  while (seen.skip < queries && sight.high()[query + seen.skip] <= key) ++seen.skip;
+  seen.skip = seen.skip / 6 * 6;
+  const std::int64_t last = sight.range(query, query + queries).last - key;
+  seen.columns = padded(std::min(kKeyBlock, last), 16);
+  seen.valid = std::min(seen.columns, sight.keys() - key);
+  return seen;
+}
+
 float slope_of(const AttentionMask& mask, std::int64_t head) {
   return mask.slopes.defined() ? mask.slopes.data<float>()[head] : 0.0F;
 }
@@ -120,17 +138,22 @@ class Forward {
           context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
           loaded = true;
         }
-        const std::int64_t at = query - begin;
-        context_.dot->product(queries, valid, d_ / 2, q + at * d_, d_, 2, k, 0, 0,
-                              {.data = scores, .stride = kKeyBlock});
-        const float* dropout = factors(context_, masks_, sight, batch, call_.head_begin + head, query,
-                                       queries, key, kept);
-        context_.dot->softmax(scores_of(sight, query, queries, key, scores,
-                                        static_cast<float>(call_.scale), slope_of(call_.mask, head)),
-                              dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_, weights);
-        const std::int64_t pairs = (valid + 1) / 2;
+        const Seen part = seen_of(sight, query, queries, key);
+        const std::int64_t first = query + part.skip;
+        const std::int64_t count = queries - part.skip;
+        const std::int64_t at = first - begin;
+        context_.dot->product_columns(count, part.columns, d_ / 2, q + at * d_, d_, 2, k,
+                                      padded(valid, 16), {.data = scores, .stride = kKeyBlock});
+        const float* dropout = factors(context_, masks_, sight, batch, call_.head_begin + head, first,
+                                       count, key, kept);
+        ScoreArguments arguments = scores_of(sight, first, count, key, scores,
+                                             static_cast<float>(call_.scale), slope_of(call_.mask, head));
+        arguments.columns = static_cast<int>(part.columns);
+        context_.dot->softmax(arguments, dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_,
+                              weights);
         float* sum = out + at * wide_;
-        context_.dot->product(queries, d_, pairs, weights, kKeyBlock, 2, v, pairs * kPanel, 0,
+        context_.dot->product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2, v,
+                              (valid + 1) / 2 * kPanel, 0,
                               {.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_});
       }
     }
@@ -333,29 +356,34 @@ class Backward {
             std::int64_t queries, std::int64_t key, std::int64_t valid, const Tiles& t) const {
     const DotTable& dot = *context_.dot;
     const float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
-    dot.product(queries, valid, d_ / 2, t.q + query * d_, d_, 2, t.k_columns, 0, 0,
-                {.data = t.scores, .stride = kKeyBlock});
-    dot.product(queries, valid, d_ / 2, t.dout + query * d_, d_, 2, t.v_columns, 0, 0,
-                {.data = t.dp, .stride = kKeyBlock});
-    const float* kept = factors(context_, masks_, sight, batch, call_.head_begin + head, query, queries,
-                                key, t.kept);
-    dot.score_gradients(scores_of(sight, query, queries, key, t.scores, static_cast<float>(call_.scale),
-                                  slope_of(call_.mask, head)),
-                        kept, lse + query, t.dp, t.delta + query, t.weights, t.gradients,
+    const Seen part = seen_of(sight, query, queries, key);
+    const std::int64_t first = query + part.skip;
+    const std::int64_t count = queries - part.skip;
+    const std::int64_t step = padded(valid, 16);
+    dot.product_columns(count, part.columns, d_ / 2, t.q + first * d_, d_, 2, t.k_columns, step,
+                        {.data = t.scores, .stride = kKeyBlock});
+    dot.product_columns(count, part.columns, d_ / 2, t.dout + first * d_, d_, 2, t.v_columns, step,
+                        {.data = t.dp, .stride = kKeyBlock});
+    const float* kept =
+        factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
+    ScoreArguments arguments = scores_of(sight, first, count, key, t.scores,
+                                         static_cast<float>(call_.scale), slope_of(call_.mask, head));
+    arguments.columns = static_cast<int>(part.columns);
+    dot.score_gradients(arguments, kept, lse + first, t.dp, t.delta + first, t.weights, t.gradients,
                         t.gradient_rows);
-    const std::int64_t query_pairs = (queries + 1) / 2;
-    const std::int64_t key_pairs = (valid + 1) / 2;
+    const std::int64_t panel = (queries + 1) / 2 * kPanel;
+    const std::int64_t pairs = (count + 1) / 2;
     const auto add = [&](float* sum) {
       return DotOutput{.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_};
     };
-    dot.product(valid, d_, query_pairs, reinterpret_cast<const std::uint16_t*>(t.weights), 2,
-                2 * kKeyBlock, t.dout_panels + query / 2 * wide_, query_pairs * kPanel, 0,
+    dot.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(t.weights), 2,
+                2 * kKeyBlock, t.dout_panels + query / 2 * wide_, panel, part.skip / 2,
                 add(t.dv + key * wide_));
-    dot.product(valid, d_, query_pairs, reinterpret_cast<const std::uint16_t*>(t.gradients), 2,
-                2 * kKeyBlock, t.q_panels + query / 2 * wide_, query_pairs * kPanel, 0,
+    dot.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(t.gradients), 2,
+                2 * kKeyBlock, t.q_panels + query / 2 * wide_, panel, part.skip / 2,
                 add(t.dk + key * wide_));
-    dot.product(queries, d_, key_pairs, t.gradient_rows, kKeyBlock, 2, t.k_rows, key_pairs * kPanel, 0,
-                add(t.dq + query * wide_));
+    dot.product(count, d_, (part.valid + 1) / 2, t.gradient_rows, kKeyBlock, 2, t.k_rows,
+                (valid + 1) / 2 * kPanel, 0, add(t.dq + first * wide_));
   }
 
   Context& context_;
