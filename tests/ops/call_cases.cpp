@@ -87,6 +87,12 @@ class CaseList {
     add_attention("window", grouped, {.window_before = 4}, 0);
     add_attention("two-sided window", grouped, {.causal = false, .window_before = 3, .window_after = 2}, 0);
     add_attention("behind a cache", cached, {.query_begin = 14}, 0);
+    const AttentionSizes decoding{2, 1, 150, 6, 2, 64};
+    add_attention("decoding", decoding, {.query_begin = 140}, 0);
+    add_attention("decoding in a window", decoding, {.window_before = 70, .query_begin = 149}, 0);
+    AttentionMask decoding_lengths{.causal = false};
+    decoding_lengths.key_lengths = tensor_of(DType::kI32, {2}, std::vector<double>{131, 0});
+    add_attention("decoding, key lengths", decoding, decoding_lengths, 0);
     AttentionMask lengths{.causal = false};
     lengths.key_lengths = tensor_of(DType::kI32, {3}, std::vector<double>{19, 7, 0});
     add_attention("key lengths, one of them 0", cached, lengths, 0);
@@ -328,7 +334,8 @@ class CaseList {
                           .scale = forward.scale,
                           .dropout = dropout,
                           .head_begin = 8},
-        dtype_);
+        // A key collects rounded score gradients from all query heads on it, some rows of size 1.
+        dtype_, 4 * s.a / s.g);
   }
 
   // Over visible keys, from the definition of the mask.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/context.h"
@@ -42,8 +43,43 @@ const float* factors(const Context& context, const Masks& masks, const Sight& si
   return tile;
 }
 
+// The part of a tile that any query of it sees: rows from `skip` on (a multiple of the product's six
+// rows), columns below `columns`.
+struct Seen {
+  std::int64_t skip = 0;
+  std::int64_t columns = 0;  // a multiple of 16
+  std::int64_t valid = 0;    // of them, keys that exist
+};
+
+Seen seen_of(const Sight& sight, std::int64_t query, std::int64_t queries, std::int64_t key) {
+  Seen seen;
+  while (seen.skip < queries && sight.high()[query + seen.skip] <= key) ++seen.skip;
+  seen.skip = seen.skip / 6 * 6;
+  const std::int64_t last = sight.range(query, query + queries).last - key;
+  seen.columns = padded(std::min(kKeyBlock, last), 16);
+  seen.valid = std::min(seen.columns, sight.keys() - key);
+  return seen;
+}
+
 float slope_of(const AttentionMask& mask, std::int64_t head) {
   return mask.slopes.defined() ? mask.slopes.data<float>()[head] : 0.0F;
+}
+
+// Rows of `out` divided by their sums, and their log-sum-exp.
+void finish(const Context& context, const AttentionForward& call, std::int64_t batch,
+            std::int64_t head, std::int64_t begin, std::int64_t rows, std::int64_t d,
+            std::int64_t wide, float* out, const float* maxima, const float* sums) {
+  const float lowest = -std::numeric_limits<float>::infinity();
+  const Head to(call.out, batch, head);
+  float* lse = call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* row = out + r * wide;
+    const bool sees = maxima[r] != lowest || sums[r] != 0;
+    const float inverse = sees ? 1.0F / sums[r] : 0.0F;
+    for (std::int64_t c = 0; c < d; ++c) row[c] *= inverse;
+    context.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d);
+    lse[r] = sees ? kLn2 * maxima[r] + std::log(sums[r]) : lowest;
+  }
 }
 
 class Forward {
@@ -102,35 +138,26 @@ class Forward {
           context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
           loaded = true;
         }
-        const std::int64_t at = query - begin;
-        context_.dot->product(queries, valid, d_ / 2, q + at * d_, d_, 2, k, 0, 0,
-                              {.data = scores, .stride = kKeyBlock});
-        const float* dropout = factors(context_, masks_, sight, batch, call_.head_begin + head, query,
-                                       queries, key, kept);
-        context_.dot->softmax(scores_of(sight, query, queries, key, scores,
-                                        static_cast<float>(call_.scale), slope_of(call_.mask, head)),
-                              dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_, weights);
-        const std::int64_t pairs = (valid + 1) / 2;
+        const Seen part = seen_of(sight, query, queries, key);
+        const std::int64_t first = query + part.skip;
+        const std::int64_t count = queries - part.skip;
+        const std::int64_t at = first - begin;
+        context_.dot->product_columns(count, part.columns, d_ / 2, q + at * d_, d_, 2, k,
+                                      padded(valid, 16), {.data = scores, .stride = kKeyBlock});
+        const float* dropout = factors(context_, masks_, sight, batch, call_.head_begin + head, first,
+                                       count, key, kept);
+        ScoreArguments arguments = scores_of(sight, first, count, key, scores,
+                                             static_cast<float>(call_.scale), slope_of(call_.mask, head));
+        arguments.columns = static_cast<int>(part.columns);
+        context_.dot->softmax(arguments, dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_,
+                              weights);
         float* sum = out + at * wide_;
-        context_.dot->product(queries, d_, pairs, weights, kKeyBlock, 2, v, pairs * kPanel, 0,
+        context_.dot->product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2, v,
+                              (valid + 1) / 2 * kPanel, 0,
                               {.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_});
       }
     }
-    finish(Head(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
-  }
-
-  void finish(const Head& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
-              std::int64_t rows, float* out, const float* maxima, const float* sums) const {
-    const float lowest = -std::numeric_limits<float>::infinity();
-    float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* row = out + r * wide_;
-      const bool sees = maxima[r] != lowest || sums[r] != 0;
-      const float inverse = sees ? 1.0F / sums[r] : 0.0F;
-      for (std::int64_t c = 0; c < d_; ++c) row[c] *= inverse;
-      context_.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d_);
-      lse[r] = sees ? kLn2 * maxima[r] + std::log(sums[r]) : lowest;
-    }
+    finish(context_, call_, batch, head, begin, rows, d_, wide_, out, maxima, sums);
   }
 
   Context& context_;
@@ -138,6 +165,85 @@ class Forward {
   Masks masks_;
   std::int64_t d_;
   std::int64_t wide_;
+};
+
+// One query a sample (decoding): the query heads of a key head are the rows of a tile, so its keys
+// are read and packed once.
+class Decode {
+ public:
+  Decode(Context& context, const AttentionForward& call)
+      : context_(context), call_(call), d_(call.q.dim(3)), wide_(padded(d_, 16)),
+        rows_(call.q.dim(2) / call.k.dim(2)) {}
+
+  static bool takes(const AttentionForward& call) {
+    return call.q.dim(1) == 1 && call.dropout.probability == 0 && !call.mask.slopes.defined();
+  }
+
+  std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
+
+  void operator()(std::int64_t part) const {
+    const std::int64_t batch = part / call_.k.dim(2);
+    const std::int64_t group = part % call_.k.dim(2);
+    const std::int64_t sk = call_.k.dim(1);
+    Pieces pieces(context_.scratch.own(Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * (wide_ + 2) + 28 + 6 * kKeyBlock) +
+                                       4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
+    const Sight sight(call_.mask, batch, 1, sk, pieces.bytes(Sight::bytes(1, sk)));
+    auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * d_ * 2));
+    float* out = pieces.floats(rows_ * wide_);
+    float* maxima = pieces.floats(rows_);
+    float* sums = pieces.floats(rows_);
+    float* scores = pieces.floats(rows_ * kKeyBlock);
+    auto* weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * kKeyBlock * 2));
+    auto* k = reinterpret_cast<Pair*>(pieces.floats(panel_words(kKeyBlock, d_)));
+    auto* v = reinterpret_cast<Pair*>(pieces.floats(panels_of(d_)));
+    const auto repeated = [&](const auto* one) {  // every row stands at the one query's place
+      using T = std::remove_cvref_t<decltype(*one)>;
+      auto* all = reinterpret_cast<T*>(pieces.bytes(rows_ * static_cast<std::int64_t>(sizeof(T))));
+      std::fill_n(all, rows_, *one);
+      return all;
+    };
+    const std::int64_t* low = repeated(sight.low());
+    const std::int64_t* high = repeated(sight.high());
+    const std::int64_t* positions = repeated(sight.positions());
+    const std::int32_t* segments =
+        sight.query_segments() != nullptr ? repeated(sight.query_segments()) : nullptr;
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      copy_rows(Head(call_.q, batch, group * rows_ + r), 0, 1, d_, q + r * d_);
+    }
+    std::fill_n(out, rows_ * wide_, 0.0F);
+    std::fill_n(maxima, rows_, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums, rows_, 0.0F);
+    const Head keys(call_.k, batch, group);
+    const Head values(call_.v, batch, group);
+    for (std::int64_t key = low[0] / kKeyBlock * kKeyBlock; key < high[0]; key += kKeyBlock) {
+      if (!sight.visible(0, 1, key)) continue;
+      const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+      const std::int64_t pairs = (valid + 1) / 2;
+      context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
+      context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
+      context_.dot->product(rows_, valid, d_ / 2, q, d_, 2, k, 0, 0, {.data = scores, .stride = kKeyBlock});
+      ScoreArguments arguments =
+          scores_of(sight, 0, 1, key, scores, static_cast<float>(call_.scale), 0);
+      arguments.rows = static_cast<int>(rows_);
+      arguments.low = low;
+      arguments.high = high;
+      arguments.positions = positions;
+      arguments.query_segments = segments;
+      context_.dot->softmax(arguments, nullptr, maxima, sums, out, wide_, wide_, weights);
+      context_.dot->product(rows_, d_, pairs, weights, kKeyBlock, 2, v, pairs * kPanel, 0,
+                            {.data = out, .stride = wide_, .addend = out, .addend_stride = wide_});
+    }
+    for (std::int64_t r = 0; r < rows_; ++r) {
+      finish(context_, call_, batch, group * rows_ + r, 0, 1, d_, wide_, out + r * wide_, maxima + r, sums + r);
+    }
+  }
+
+ private:
+  Context& context_;
+  const AttentionForward& call_;
+  std::int64_t d_;
+  std::int64_t wide_;
+  std::int64_t rows_;
 };
 
 class Backward {
@@ -250,29 +356,34 @@ class Backward {
             std::int64_t queries, std::int64_t key, std::int64_t valid, const Tiles& t) const {
     const DotTable& dot = *context_.dot;
     const float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
-    dot.product(queries, valid, d_ / 2, t.q + query * d_, d_, 2, t.k_columns, 0, 0,
-                {.data = t.scores, .stride = kKeyBlock});
-    dot.product(queries, valid, d_ / 2, t.dout + query * d_, d_, 2, t.v_columns, 0, 0,
-                {.data = t.dp, .stride = kKeyBlock});
-    const float* kept = factors(context_, masks_, sight, batch, call_.head_begin + head, query, queries,
-                                key, t.kept);
-    dot.score_gradients(scores_of(sight, query, queries, key, t.scores, static_cast<float>(call_.scale),
-                                  slope_of(call_.mask, head)),
-                        kept, lse + query, t.dp, t.delta + query, t.weights, t.gradients,
+    const Seen part = seen_of(sight, query, queries, key);
+    const std::int64_t first = query + part.skip;
+    const std::int64_t count = queries - part.skip;
+    const std::int64_t step = padded(valid, 16);
+    dot.product_columns(count, part.columns, d_ / 2, t.q + first * d_, d_, 2, t.k_columns, step,
+                        {.data = t.scores, .stride = kKeyBlock});
+    dot.product_columns(count, part.columns, d_ / 2, t.dout + first * d_, d_, 2, t.v_columns, step,
+                        {.data = t.dp, .stride = kKeyBlock});
+    const float* kept =
+        factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
+    ScoreArguments arguments = scores_of(sight, first, count, key, t.scores,
+                                         static_cast<float>(call_.scale), slope_of(call_.mask, head));
+    arguments.columns = static_cast<int>(part.columns);
+    dot.score_gradients(arguments, kept, lse + first, t.dp, t.delta + first, t.weights, t.gradients,
                         t.gradient_rows);
-    const std::int64_t query_pairs = (queries + 1) / 2;
-    const std::int64_t key_pairs = (valid + 1) / 2;
+    const std::int64_t panel = (queries + 1) / 2 * kPanel;
+    const std::int64_t pairs = (count + 1) / 2;
     const auto add = [&](float* sum) {
       return DotOutput{.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_};
     };
-    dot.product(valid, d_, query_pairs, reinterpret_cast<const std::uint16_t*>(t.weights), 2,
-                2 * kKeyBlock, t.dout_panels + query / 2 * wide_, query_pairs * kPanel, 0,
+    dot.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(t.weights), 2,
+                2 * kKeyBlock, t.dout_panels + query / 2 * wide_, panel, part.skip / 2,
                 add(t.dv + key * wide_));
-    dot.product(valid, d_, query_pairs, reinterpret_cast<const std::uint16_t*>(t.gradients), 2,
-                2 * kKeyBlock, t.q_panels + query / 2 * wide_, query_pairs * kPanel, 0,
+    dot.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(t.gradients), 2,
+                2 * kKeyBlock, t.q_panels + query / 2 * wide_, panel, part.skip / 2,
                 add(t.dk + key * wide_));
-    dot.product(queries, d_, key_pairs, t.gradient_rows, kKeyBlock, 2, t.k_rows, key_pairs * kPanel, 0,
-                add(t.dq + query * wide_));
+    dot.product(count, d_, (part.valid + 1) / 2, t.gradient_rows, kKeyBlock, 2, t.k_rows,
+                (valid + 1) / 2 * kPanel, 0, add(t.dq + first * wide_));
   }
 
   Context& context_;
@@ -287,6 +398,10 @@ class Backward {
 }  // namespace
 
 void attention_forward_dot(Context& context, const AttentionForward& call) {
+  if (Decode::takes(call)) {
+    const Decode decode(context, call);
+    return context.threads.run(decode.parts(), decode);
+  }
   const Forward forward(context, call);
   context.threads.run(forward.parts(), forward);
 }

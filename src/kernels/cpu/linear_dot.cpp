@@ -12,6 +12,8 @@ namespace {
 // rows while they pass by.
 constexpr std::int64_t kDepthTile = 1024;
 constexpr std::int64_t kColumnTile = 4 * kPanel;
+// Rows that have to be converted are converted once for as many columns.
+constexpr std::int64_t kConvertedColumnTile = 16 * kPanel;
 
 class DotProduct {
  public:
@@ -26,7 +28,9 @@ class DotProduct {
         packed_(right.weight.form != WeightForm::kRows),
         converts_(a.dtype() != DType::kBF16 || k_ % 2 != 0),
         narrow_(y.dtype() != DType::kF32),
-        column_tile_(a.dim(0) <= kRowTile ? kPanel : kColumnTile) {}
+        column_tile_(converts_              ? kConvertedColumnTile
+                     : a.dim(0) <= kRowTile ? kPanel
+                                            : kColumnTile) {}
 
   std::int64_t parts() const { return tiles(right_.n(), column_tile_) * tiles(a_.dim(0), kRowTile); }
 

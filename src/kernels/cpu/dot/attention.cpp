@@ -11,7 +11,6 @@ namespace piton::cpu::v4_bf16 {
 namespace {
 
 constexpr float kLog2E = 1.44269504F;
-constexpr int kVectors = kScoreColumns / 16;
 
 // 2^x to 7e-6, far below the rounding to bf16 that follows: 2^x = 2^n 2^f, n the nearest integer and
 // |f| <= 1/2; (2^f - 1) / f by the polynomial that meets it at the four Chebyshev nodes.
@@ -28,6 +27,7 @@ PITON_INLINE __m512 exp2(__m512 x) {
 }
 
 // Bits of the columns that row `r` sees.
+template <int kVectors>
 PITON_INLINE std::uint64_t visible_columns(const ScoreArguments& a, int r) {
   if (!a.masked) return ~std::uint64_t{0};
   const std::int64_t low = a.low[r] - a.first_key;
@@ -57,13 +57,12 @@ PITON_INLINE __m512 biased(const ScoreArguments& a, int r, int v) {
 
 PITON_INLINE __mmask16 part(std::uint64_t bits, int v) { return static_cast<__mmask16>(bits >> (16 * v)); }
 
-}  // namespace
-
-void softmax(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
-             std::int64_t out_stride, std::int64_t d, std::uint16_t* weights) {
+template <int kVectors>
+void softmax_of(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
+                std::int64_t out_stride, std::int64_t d, std::uint16_t* weights) {
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
   for (int r = 0; r < a.rows; ++r) {
-    const std::uint64_t visible = visible_columns(a, r);
+    const std::uint64_t visible = visible_columns<kVectors>(a, r);
     std::uint16_t* to = weights + r * kScoreColumns;
     if (visible == 0) {
       for (int v = 0; v < kVectors; ++v) {
@@ -106,8 +105,10 @@ void softmax(const ScoreArguments& a, const float* kept, float* maxima, float* s
   }
 }
 
-void score_gradients(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
-                     const float* delta, Pair* weights, Pair* gradients, std::uint16_t* gradient_rows) {
+template <int kVectors>
+void score_gradients_of(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
+                        const float* delta, Pair* weights, Pair* gradients,
+                        std::uint16_t* gradient_rows) {
   // Words 0..15 of rows r and r + 1, one behind the other, into pairs.
   alignas(64) static constexpr std::uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                                            21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
@@ -121,7 +122,7 @@ void score_gradients(const ScoreArguments& a, const float* kept, const float* ls
     const int rows = a.rows - r < 2 ? 1 : 2;
     for (int i = 0; i < rows; ++i) {
       if (lse[r + i] == -__builtin_inff()) continue;  // saw nothing
-      visible[i] = visible_columns(a, r + i);
+      visible[i] = visible_columns<kVectors>(a, r + i);
       base[i] = _mm512_set1_ps(lse[r + i] * kLog2E);
       mean[i] = _mm512_set1_ps(delta[r + i]);
     }
@@ -154,6 +155,28 @@ void score_gradients(const ScoreArguments& a, const float* kept, const float* ls
                             _mm512_extracti64x4_epi64(ds_rows, 1));
       }
     }
+  }
+}
+
+}  // namespace
+
+void softmax(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
+             std::int64_t out_stride, std::int64_t d, std::uint16_t* weights) {
+  switch (a.columns / 16) {
+    case 4: return softmax_of<4>(a, kept, maxima, sums, out, out_stride, d, weights);
+    case 3: return softmax_of<3>(a, kept, maxima, sums, out, out_stride, d, weights);
+    case 2: return softmax_of<2>(a, kept, maxima, sums, out, out_stride, d, weights);
+    default: return softmax_of<1>(a, kept, maxima, sums, out, out_stride, d, weights);
+  }
+}
+
+void score_gradients(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
+                     const float* delta, Pair* weights, Pair* gradients, std::uint16_t* gradient_rows) {
+  switch (a.columns / 16) {
+    case 4: return score_gradients_of<4>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
+    case 3: return score_gradients_of<3>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
+    case 2: return score_gradients_of<2>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
+    default: return score_gradients_of<1>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
   }
 }
 

@@ -50,7 +50,7 @@ PITON_INLINE void finish(__m512 (&sum)[rows][wide], const DotOutput& c, std::int
 
 template <int rows, int wide>
 void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::int64_t a_pair, const Pair* b,
-          const DotOutput& c, std::int64_t row, std::int64_t column, __mmask16 last) {
+          std::int64_t b_step, const DotOutput& c, std::int64_t row, std::int64_t column, __mmask16 last) {
   __m512 sum[rows][wide];
   for (int r = 0; r < rows; ++r) {
     for (int w = 0; w < wide; ++w) sum[r][w] = _mm512_setzero_ps();
@@ -63,7 +63,7 @@ void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::i
       for (int w = 0; w < wide; ++w) sum[r][w] = dot(sum[r][w], left, right[w]);
     }
     a += a_pair;
-    b += wide * 16;
+    b += b_step;
   }
   finish(sum, c, row, column, last);
 }
@@ -71,18 +71,18 @@ void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::i
 // Rows of one panel of `wide` vectors.
 template <int wide>
 void panel(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
-           std::int64_t a_pair, std::int64_t a_group, const Pair* b, const DotOutput& c,
-           std::int64_t column, __mmask16 last) {
+           std::int64_t a_pair, std::int64_t a_group, const Pair* b, std::int64_t b_step,
+           const DotOutput& c, std::int64_t column, __mmask16 last) {
   std::int64_t row = 0;
   for (; row + 6 <= m; row += 6, a += a_group) {
-    tile<6, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+    tile<6, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
   }
   switch (m - row) {
-    case 5: return tile<5, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
-    case 4: return tile<4, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
-    case 3: return tile<3, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
-    case 2: return tile<2, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
-    case 1: return tile<1, wide>(pairs, a, a_row, a_pair, b, c, row, column, last);
+    case 5: return tile<5, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 4: return tile<4, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 3: return tile<3, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 2: return tile<2, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 1: return tile<1, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
     default: return;
   }
 }
@@ -94,10 +94,10 @@ PITON_INLINE void panels(std::int64_t m, std::int64_t n, std::int64_t pairs, con
     const std::int64_t width = n - column < kPanel ? n - column : kPanel;
     const auto last = static_cast<__mmask16>(width % 16 == 0 ? 0xFFFF : (1 << (width % 16)) - 1);
     switch ((width + 15) / 16) {
-      case 4: panel<4>(m, pairs, a, a_row, a_pair, a_group, b + first * 64, c, column, last); break;
-      case 3: panel<3>(m, pairs, a, a_row, a_pair, a_group, b + first * 48, c, column, last); break;
-      case 2: panel<2>(m, pairs, a, a_row, a_pair, a_group, b + first * 32, c, column, last); break;
-      default: panel<1>(m, pairs, a, a_row, a_pair, a_group, b + first * 16, c, column, last); break;
+      case 4: panel<4>(m, pairs, a, a_row, a_pair, a_group, b + first * 64, 64, c, column, last); break;
+      case 3: panel<3>(m, pairs, a, a_row, a_pair, a_group, b + first * 48, 48, c, column, last); break;
+      case 2: panel<2>(m, pairs, a, a_row, a_pair, a_group, b + first * 32, 32, c, column, last); break;
+      default: panel<1>(m, pairs, a, a_row, a_pair, a_group, b + first * 16, 16, c, column, last); break;
     }
   }
 }
@@ -108,6 +108,18 @@ void product(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint
              std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,
              const DotOutput& c) {
   panels(m, n, pairs, a, a_row, a_pair, 6 * a_row, b, b_panel, first, c);
+}
+
+void product_columns(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
+                     std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_step,
+                     const DotOutput& c) {
+  const auto all = static_cast<__mmask16>(0xFFFF);
+  switch (n / 16) {
+    case 4: return panel<4>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+    case 3: return panel<3>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+    case 2: return panel<2>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+    default: return panel<1>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+  }
 }
 
 void product_packed(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,

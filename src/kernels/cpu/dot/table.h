@@ -41,7 +41,11 @@ struct DotTable {
   void (*product)(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
                   std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,
                   const DotOutput& c);
-  // The same for a left side packed by pack_left from `a_pairs` pairs; `a` points at its first pair.
+  // The same for the first n (16, 32, 48 or 64) columns of one panel whose rows are b_step words apart.
+  void (*product_columns)(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
+                          std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_step,
+                          const DotOutput& c);
+  // The same as product for a left side packed by pack_left from `a_pairs` pairs; `a` points at its first pair.
   void (*product_packed)(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
                          std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first,
                          const DotOutput& c);
@@ -54,7 +58,8 @@ struct DotTable {
   // panel * pairs * 6 + p * 6 + i. `m` padded to 6 with zeros.
   void (*pack_left)(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);
 
-  // Attention. Scores are tiles [rows, kScoreColumns] in fp32; `kept` is the same of dropout factors,
+  // Attention. Scores are tiles [rows, kScoreColumns] in fp32, of which `columns` (a multiple of 16)
+  // count, and the rest of weights and gradients is not written; `kept` is the same of dropout factors,
   // or null. Weights and gradients leave as bf16.
   //
   // Running softmax in powers of two: weights[rows, kScoreColumns] = 2^(t - maximum) with
