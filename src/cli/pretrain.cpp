@@ -12,9 +12,12 @@ int run_pretrain(Invocation& invocation) {
   OptionSet set;
   options.add_to(set);
   refuse_more_arguments(invocation.parse(set, general, true));
+  // What is stored beside the checkpoint is the experiment, not how this process was started.
+  OptionSet experiment;
+  options.add_to(experiment);
   Engine engine(engine_options(general), invocation.log);
   const StopSignals signals;
-  const PretrainResult result = pretrain(engine.machine(), options, set, [&] { return signals.requested(); },
+  const PretrainResult result = pretrain(engine.machine(), options, experiment, [&] { return signals.requested(); },
                                          invocation.progress);
   return result.stopped_by_signal ? static_cast<int>(Fault::kSaved) : 0;
 }

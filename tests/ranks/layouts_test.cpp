@@ -3,6 +3,7 @@
 // under one layout is loaded under another, to the bit.
 #include <filesystem>
 
+#include "api/planning.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
 
@@ -157,6 +158,40 @@ TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
       EXPECT_EQ(again.pieces(), end);
       ranks::everyone().barrier();
     }
+  }
+}
+
+// The plan runs the same code without memory, so the prediction is as good as the counting.
+TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
+  const ModelConfig model = small("llama-tiny");
+  std::vector<RunLayout> planned = layouts(ranks::world().size());
+  planned.push_back({.name = "one process"});
+  for (const RunLayout& layout : planned) {
+    SCOPED_TRACE(layout.name);
+    HostDevice device;
+    const auto alone = make_single_world(device);
+    const bool one = layout.mesh.ranks() == 1;
+    TrainingRun run(one ? *alone : ranks::world(), layout, model);
+    run.losses(3);
+    RunPlan plan{.mesh = layout.mesh, .sequence = test::kSequence, .global_batch = test::kSamples,
+                 .micro_batches = run.session().settings().micro_batches, .session = run.session().settings()};
+    const std::vector<RankEstimate> estimates = estimate_layout(plan, 2, run.machine());
+    const std::int64_t predicted = estimates[one ? 0 : ranks::world().rank()].memory.peak_total_bytes;
+    const std::int64_t counted = run.arena().counts().peak_total_bytes;
+    EXPECT_NEAR(static_cast<double>(predicted), static_cast<double>(counted), 0.05 * static_cast<double>(counted));
+  }
+}
+
+// After the second step no request reaches the system: slots are found again.
+TEST(Memory, IsNotAskedOfTheSystemAfterTheSecondStep) {
+  const ModelConfig model = small("gpt2-tiny");
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    run.losses(2);
+    const std::int64_t taken = run.arena().counts().system_allocations;
+    run.losses(3);
+    EXPECT_EQ(run.arena().counts().system_allocations, taken);
   }
 }
 

@@ -1,0 +1,62 @@
+# From raw text to a scored model, with a resume in between: what a newcomer types.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0)
+set(run pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+        --seq-length 48 --micro-batch-size 2 --global-batch-size 4 --train-iters 12 --lr 1e-3
+        --split 90,10,0 --eval-iters 1 --hidden-dropout 0.1)
+
+# Twelve steps at once, and twelve with a stop after six.
+expect(RUN ${run} --save ${WORK}/whole CODE 0 ERR "validation loss at iteration 12" "saved ")
+expect(RUN ${run} --save ${WORK}/parts --exit-interval 6 CODE 0)
+expect(RUN ${run} --save ${WORK}/parts --load ${WORK}/parts CODE 0 ERR "resumed .*iteration 6,")
+foreach(folder whole parts)
+  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
+endforeach()
+if(NOT hash_whole MATCHES "weights" OR NOT hash_whole STREQUAL hash_parts)
+  message(FATAL_ERROR "a resumed run ends elsewhere: ${hash_whole} ${hash_parts}")
+endif()
+file(STRINGS ${WORK}/parts/metrics.jsonl lines)
+list(LENGTH lines count)
+if(NOT count EQUAL 12)
+  message(FATAL_ERROR "metrics.jsonl has ${count} lines, wanted 12")
+endif()
+
+# Four ranks give the same losses, and the checkpoint of four is read by one.
+execute_process(COMMAND ${LAUNCH} 4 ${PITON} ${run} --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+                        --save ${WORK}/four RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "four ranks: exit ${code}\n${error}")
+endif()
+expect(RUN score --load ${WORK}/four ${WORK}/text.txt CODE 0 OUT "^loss [0-9.]+ nats a token")
+expect(RUN score --load ${WORK}/whole ${WORK}/text.txt --json --logits ${WORK}/logits.safetensors
+           --gradients ${WORK}/gradients.safetensors CODE 0 OUT "\"log_likelihood\"")
+if(NOT EXISTS ${WORK}/logits.safetensors OR NOT EXISTS ${WORK}/gradients.safetensors)
+  message(FATAL_ERROR "score wrote no logits or gradients")
+endif()
+
+expect(RUN generate --load ${WORK}/whole --prompt "To be" --greedy --max-new-tokens 8 CODE 0 OUT ".")
+expect(RUN generate --load ${WORK}/whole --prompt-ids 84,111 --max-new-tokens 4 --json CODE 0 OUT "\"ids\":" "\"log_probabilities\":")
+expect(RUN plan --model gpt2-124m --micro-batch-size 4 --seq-length 256 --json CODE 0 OUT "\"parameters\":124439808")
+expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
+expect(RUN inspect ${WORK}/whole CODE 0 OUT "iteration 12" "embedding.token.weight")
+
+# What can go wrong, in one line each.
+expect(RUN ${run} --save ${WORK}/whole CODE 2 ERR "already holds a run")
+expect(RUN ${run} --load ${WORK}/parts --save ${WORK}/parts --lr 2e-3 CODE 2 ERR "another experiment" "lr")
+expect(RUN pretrain --model lama-tiny CODE 2 ERR "did you mean llama-tiny")
+expect(RUN pretrain --model llama-tiny --train-iters 1 CODE 2 ERR "--data-path")
+expect(RUN ${run} --global-batch-size 3 --save ${WORK}/x CODE 2 ERR "--global-batch-size: got 3, wanted a multiple of 2")
+expect(RUN ${run} --tensor-model-parallel-size 2 --save ${WORK}/x CODE 2 ERR "tensor")
+expect(RUN ${run} --sequence-parallel --save ${WORK}/x CODE 2 ERR "--sequence-parallel")
+expect(RUN ${run} --seq-length 4096 --save ${WORK}/x CODE 2 ERR "--seq-length: got 4096, wanted at most")
+expect(RUN ${run} --kernels cuda --save ${WORK}/x CODE 2 ERR "cuda")
+expect(RUN generate --load ${WORK}/nowhere --prompt x CODE 3 ERR "nowhere")
+expect(RUN generate --load ${WORK}/whole --prompt-ids 999 CODE 2 ERR "id 999")
+expect(RUN generate --load ${WORK}/whole --prompt x --top-p 2 CODE 2 ERR "--top-p")
+expect(RUN score --load ${WORK}/whole CODE 2 ERR "FILE of text")
