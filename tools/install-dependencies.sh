@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Piton builds with, on a Debian-like machine; does nothing where all is there.
 set -eu
-packages=(g++ cmake ninja-build make pkg-config ccache mold
+packages=(g++ cmake ninja-build make pkg-config ccache
   libdnnl-dev libgomp1 libopenmpi-dev openmpi-bin libcli11-dev libtomlplusplus-dev libfmt-dev
   libspdlog-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libicu-dev libzstd-dev zlib1g-dev
   libbz2-dev liblzma-dev libxxhash-dev libcpp-httplib-dev protobuf-compiler libprotobuf-dev

@@ -13,8 +13,6 @@
 
 namespace piton {
 
-inline constexpr AxisSet kEveryAxis = (1U << kAxes) - 1;
-
 // The first fault of this rank in a phase; later ones are consequences.
 class FirstFault {
  public:
@@ -38,8 +36,8 @@ class FirstFault {
   std::optional<Error> error_;
 };
 
-// Collective: returns when all ranks have come here without a fault, or throws the fault of the lowest
-// rank that had one, on every rank.
+// Collective: returns when all ranks have come here without a fault, or throws the fault of the
+// lowest rank that had one, on every rank.
 void agree(Communicator& ranks, const FirstFault& fault);
 
 // One phase done by this rank (or, with `only` set, by that rank), and its end awaited by all.

@@ -106,7 +106,8 @@ std::int64_t Disk::free_bytes(const std::filesystem::path& folder) {
   return static_cast<std::int64_t>(about.f_bavail) * static_cast<std::int64_t>(about.f_frsize);
 }
 
-DiskFile::DiskFile(const Disk& disk, std::filesystem::path path) : disk_(&disk), path_(std::move(path)) {
+DiskFile::DiskFile(const Disk& disk, std::filesystem::path path)
+    : disk_(&disk), path_(std::move(path)) {
   descriptor_ = open_file(path_, O_WRONLY);
   if (descriptor_ < 0) fail(path_, "open", errno);
 }

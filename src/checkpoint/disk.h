@@ -1,8 +1,8 @@
 // The calls by which a save changes the disk, each announced to a hook.
 //
-// A test's hook ends the process, or throws, before any one of them: so every instant at which a save
-// can be cut off is tried. Every failure is Error(kData) with the path and the system's reason; files
-// are created 0640 and folders 0750 whatever the umask.
+// A test's hook ends the process, or throws, before any one of them: so every instant at which a
+// save can be cut off is tried. Every failure is Error(kData) with the path and the system's
+// reason; files are created 0640 and folders 0750 whatever the umask.
 #pragma once
 
 #include <cstddef>

@@ -47,18 +47,21 @@ void check_tensors(const fs::path& folder, const std::vector<CanonicalTensor>& w
     }
     if (found->second->tensor.shape != tensor.shape) {
       shapes.push_back(fmt::format("{} is {}, this model has {}", tensor.name,
-                                   to_string(found->second->tensor.shape), to_string(tensor.shape)));
+                                   to_string(found->second->tensor.shape),
+                                   to_string(tensor.shape)));
     }
     stored.erase(found);
   }
   for (const auto& [name, one] : stored) unknown.push_back(name);
   if (!shapes.empty()) {
-    throw Error(Fault::kData, "checkpoint: {}: {}; is the checkpoint from another size of this model?",
+    throw Error(Fault::kData,
+                "checkpoint: {}: {}; is the checkpoint from another size of this model?",
                 folder.string(), first_of(shapes));
   }
   if (!missing.empty() || !unknown.empty()) {
     std::string what;
-    if (!missing.empty()) what += fmt::format("{} tensors are missing: {}", missing.size(), first_of(missing));
+    if (!missing.empty())
+      what += fmt::format("{} tensors are missing: {}", missing.size(), first_of(missing));
     if (!unknown.empty()) {
       what += fmt::format("{}{} tensors are not of this model: {}", what.empty() ? "" : "; ",
                           unknown.size(), first_of(unknown));
@@ -71,7 +74,8 @@ void check_tensors(const fs::path& folder, const std::vector<CanonicalTensor>& w
 // The tensor files of a checkpoint, mapped when first asked for.
 class StoredFiles {
  public:
-  StoredFiles(fs::path folder, const Manifest& manifest) : folder_(std::move(folder)), manifest_(manifest) {}
+  StoredFiles(fs::path folder, const Manifest& manifest)
+      : folder_(std::move(folder)), manifest_(manifest) {}
 
   // Headers and lengths against the manifest.
   void check_headers(bool optimizer) {
@@ -90,10 +94,11 @@ class StoredFiles {
   void check_hash(const StoredTensor& one) {
     const std::string hash = hash_bytes(bytes(one));
     if (hash == one.hash) return;
-    throw Error(Fault::kData,
-                "checkpoint: {}: {}: its bytes were changed since they were saved: their hash is {}, the "
-                "manifest says {}; load an earlier checkpoint",
-                (folder_ / one.file).string(), one.tensor.name, hash, one.hash);
+    throw Error(
+        Fault::kData,
+        "checkpoint: {}: {}: its bytes were changed since they were saved: their hash is {}, the "
+        "manifest says {}; load an earlier checkpoint",
+        (folder_ / one.file).string(), one.tensor.name, hash, one.hash);
   }
 
  private:
@@ -106,12 +111,13 @@ class StoredFiles {
     const auto stored = std::find_if(manifest_.files.begin(), manifest_.files.end(),
                                      [&](const StoredFile& one) { return one.name == name; });
     if (stored == manifest_.files.end()) {
-      throw Error(Fault::kData, "checkpoint: {}: holds tensors but is not listed in manifest.json", where);
+      throw Error(Fault::kData, "checkpoint: {}: holds tensors but is not listed in manifest.json",
+                  where);
     }
     const std::span<const std::byte> bytes = open(name).bytes();
     if (static_cast<std::int64_t>(bytes.size()) != stored->bytes) {
-      throw Error(Fault::kData, "checkpoint: {}: got {} bytes, wanted {}; is the copy complete?", where,
-                  bytes.size(), stored->bytes);
+      throw Error(Fault::kData, "checkpoint: {}: got {} bytes, wanted {}; is the copy complete?",
+                  where, bytes.size(), stored->bytes);
     }
     if (hash_bytes(bytes.first(static_cast<std::size_t>(stored->hashed_bytes))) != stored->hash) {
       throw Error(Fault::kData, "checkpoint: {}: its header was changed since it was saved", where);
@@ -119,15 +125,15 @@ class StoredFiles {
     const SafetensorsHeader header = parse_safetensors(bytes, where);
     for (const StoredTensor* one : tensors) {
       const auto entry = std::find_if(
-          header.entries.begin(), header.entries.end(),
-          [&](const SafetensorsEntry& other) { return header.data_begin + other.begin == one->offset &&
-                                                      other.name == one->tensor.name; });
+          header.entries.begin(), header.entries.end(), [&](const SafetensorsEntry& other) {
+            return header.data_begin + other.begin == one->offset && other.name == one->tensor.name;
+          });
       const auto sizes = one->tensor.shape.sizes();
       if (entry == header.entries.end() || entry->dtype != safetensors_name(one->tensor.dtype) ||
           !std::equal(sizes.begin(), sizes.end(), entry->shape.begin(), entry->shape.end()) ||
           entry->bytes() != one->bytes) {
-        throw Error(Fault::kData, "checkpoint: {}: {}: file and manifest.json say different things", where,
-                    one->tensor.name);
+        throw Error(Fault::kData, "checkpoint: {}: {}: file and manifest.json say different things",
+                    where, one->tensor.name);
       }
     }
   }
@@ -138,7 +144,8 @@ class StoredFiles {
 };
 
 // Each tensor is read and hashed by one rank.
-void check_hashes(StoredFiles& files, const Manifest& manifest, bool optimizer, int rank, int ranks) {
+void check_hashes(StoredFiles& files, const Manifest& manifest, bool optimizer, int rank,
+                  int ranks) {
   std::vector<const StoredTensor*> tensors;
   std::vector<std::int64_t> sizes;
   for (const StoredTensor& one : manifest.tensors) {
@@ -179,8 +186,8 @@ class Loader {
       const std::byte* src = files_.bytes(stored).data();
       const std::int64_t src_width = size_bytes(stored.tensor.dtype);
       std::byte* dst = result.raw() + holding.source_offset * width;
-      for_each_stretch(holding.tensor.shape, holding.start, holding.extent, holding.begin, holding.end,
-                       [&](std::int64_t at, std::int64_t element, std::int64_t count) {
+      for_each_stretch(holding.tensor.shape, holding.start, holding.extent, holding.begin,
+                       holding.end, [&](std::int64_t at, std::int64_t element, std::int64_t count) {
                          convert_values(src + at * src_width, stored.tensor.dtype,
                                         dst + (element - holding.begin) * width, dtype, count);
                        });
@@ -210,9 +217,9 @@ class Loader {
   void load_state(AdamW& optimizer, const TrainState& state) {
     for (const AdamwState& span : optimizer.state()) {
       const auto load = [&](const char* prefix, const Tensor& dst) {
-        const Tensor host = read(holdings_of(*span.parameter, span.offset, span.size(), prefix,
-                                             DType::kF32, 0),
-                                 DType::kF32, span.size());
+        const Tensor host =
+            read(holdings_of(*span.parameter, span.offset, span.size(), prefix, DType::kF32, 0),
+                 DType::kF32, span.size());
         context_.device.upload(host.raw(), dst, context_.stream);
       };
       if (!span.main_is_value) load(kMainPrefix, span.main);
@@ -250,10 +257,11 @@ void check_types(const fs::path& folder, const std::vector<CanonicalTensor>& wan
   for (const CanonicalTensor& tensor : wanted) {
     const auto found = stored.find(tensor.name);
     if (found == stored.end() || found->second == tensor.dtype) continue;
-    throw Error(Fault::kData,
-                "checkpoint: {}: {} is {}, this model has {}; continue a run in the type it was saved in, "
-                "or load its weights alone",
-                folder.string(), tensor.name, name(found->second), name(tensor.dtype));
+    throw Error(
+        Fault::kData,
+        "checkpoint: {}: {} is {}, this model has {}; continue a run in the type it was saved in, "
+        "or load its weights alone",
+        folder.string(), tensor.name, name(found->second), name(tensor.dtype));
   }
 }
 
@@ -274,7 +282,8 @@ std::optional<std::int64_t> latest_iteration(const fs::path& dir) {
   const fs::path tracker = dir / kTrackerName;
   if (!present(tracker)) return std::nullopt;
   std::string text = read_text_file(tracker, 1024);
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r')) text.pop_back();
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r'))
+    text.pop_back();
   std::int64_t iteration = -1;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), iteration);
   if (error != std::errc() || stop != text.data() + text.size() || iteration < 0) {
@@ -288,8 +297,8 @@ fs::path find_checkpoint(const fs::path& path) {
   if (present(path / kManifestName)) return path;
   const std::optional<std::int64_t> iteration = latest_iteration(path);
   if (!iteration) {
-    throw Error(Fault::kData, "checkpoint: {}: no checkpoint: got neither {} nor {} in it", path.string(),
-                kTrackerName, kManifestName);
+    throw Error(Fault::kData, "checkpoint: {}: no checkpoint: got neither {} nor {} in it",
+                path.string(), kTrackerName, kManifestName);
   }
   const fs::path folder = path / iteration_folder(*iteration);
   // A save that was replacing this very iteration was cut off where names cannot be exchanged.
@@ -297,14 +306,15 @@ fs::path find_checkpoint(const fs::path& path) {
   aside += ".replaced";
   if (!present(folder) && present(aside)) return aside;
   if (!present(folder)) {
-    throw Error(Fault::kData, "checkpoint: {}: {} names iteration {}, but there is no {}", path.string(),
-                kTrackerName, *iteration, folder.filename().string());
+    throw Error(Fault::kData, "checkpoint: {}: {} names iteration {}, but there is no {}",
+                path.string(), kTrackerName, *iteration, folder.filename().string());
   }
   return folder;
 }
 
-TrainState load_checkpoint(const fs::path& folder, const StoredModel& model, const StoreContext& context) {
-  Communicator& ranks = context.mesh.group(kEveryAxis);
+TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
+                           const StoreContext& context) {
+  Communicator& ranks = context.mesh.group(kAllAxes);
   const bool optimizer = model.optimizer != nullptr;
   const std::vector<CanonicalTensor> weights = all_tensors(weight_holdings(model), ranks);
   const std::vector<CanonicalTensor> moments =
@@ -318,8 +328,10 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model, con
     state = read_state(folder, manifest);
     check_tensors(folder, weights, manifest, TensorKind::kWeight);
     if (optimizer && !manifest.has_optimizer()) {
-      throw Error(Fault::kData, "checkpoint: {}: it holds no optimizer state: a run cannot continue from "
-                  "it; load its weights alone", folder.string());
+      throw Error(Fault::kData,
+                  "checkpoint: {}: it holds no optimizer state: a run cannot continue from "
+                  "it; load its weights alone",
+                  folder.string());
     }
     if (optimizer) {
       check_types(folder, weights, manifest);
@@ -337,7 +349,11 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model, con
   return state;
 }
 
-std::string weights_hash(const fs::path& folder) { return checked_hash(folder, TensorKind::kWeight); }
-std::string optimizer_hash(const fs::path& folder) { return checked_hash(folder, TensorKind::kOptimizer); }
+std::string weights_hash(const fs::path& folder) {
+  return checked_hash(folder, TensorKind::kWeight);
+}
+std::string optimizer_hash(const fs::path& folder) {
+  return checked_hash(folder, TensorKind::kOptimizer);
+}
 
 }  // namespace piton

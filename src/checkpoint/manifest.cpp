@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -36,8 +35,10 @@ class Fields {
   std::int64_t count(const char* key) const {
     const Json& value = field(key);
     // Signed or not by the reader's whim; negative or too large is refused.
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() >
-            static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) ||
+    if (!value.is_number_integer() ||
+        (value.is_number_unsigned() &&
+         value.get<std::uint64_t>() >
+             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) ||
         value.get<std::int64_t>() < 0) {
       refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, value.dump()));
     }
@@ -101,9 +102,12 @@ std::string read_checked(const std::filesystem::path& folder, const Manifest& ma
   if (stored == manifest.files.end()) {
     throw Error(Fault::kData, "checkpoint: {}: not listed in manifest.json", where);
   }
-  if (stored->bytes != static_cast<std::int64_t>(text.size()) || stored->hash != hash_bytes(bytes_of(text))) {
-    throw Error(Fault::kData, "checkpoint: {}: changed since it was saved: its hash is {}, the "
-                "manifest says {}", where, hash_bytes(bytes_of(text)), stored->hash);
+  if (stored->bytes != static_cast<std::int64_t>(text.size()) ||
+      stored->hash != hash_bytes(bytes_of(text))) {
+    throw Error(Fault::kData,
+                "checkpoint: {}: changed since it was saved: its hash is {}, the "
+                "manifest says {}",
+                where, hash_bytes(bytes_of(text)), stored->hash);
   }
   return text;
 }
@@ -116,7 +120,9 @@ bool is_plain(const std::string& file) {
 
 }  // namespace
 
-std::string iteration_folder(std::int64_t iteration) { return fmt::format("iter_{:07}", iteration); }
+std::string iteration_folder(std::int64_t iteration) {
+  return fmt::format("iter_{:07}", iteration);
+}
 
 std::optional<std::int64_t> iteration_of(const std::string& folder) {
   if (folder.size() < 12 || !folder.starts_with("iter_")) return std::nullopt;
@@ -172,17 +178,19 @@ TrainState parse_train_state(const std::string& text, const std::string& where) 
 }
 
 bool Manifest::has_optimizer() const {
-  return std::any_of(tensors.begin(), tensors.end(),
-                     [](const StoredTensor& one) { return one.tensor.kind == TensorKind::kOptimizer; });
+  return std::any_of(tensors.begin(), tensors.end(), [](const StoredTensor& one) {
+    return one.tensor.kind == TensorKind::kOptimizer;
+  });
 }
 
 std::string to_json(const Manifest& manifest) {
   // One line a tensor and a file: people look into it.
-  std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"iteration\": {},\n", kFormat,
-                                 kCheckpointVersion, manifest.iteration);
+  std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"iteration\": {},\n",
+                                 kFormat, kCheckpointVersion, manifest.iteration);
   const auto list = [&](const char* key, const std::vector<Json>& items) {
     text += fmt::format("\"{}\": [", key);
-    for (std::size_t i = 0; i < items.size(); ++i) text += (i == 0 ? "\n" : ",\n") + items[i].dump();
+    for (std::size_t i = 0; i < items.size(); ++i)
+      text += (i == 0 ? "\n" : ",\n") + items[i].dump();
     text += "\n]";
   };
   std::vector<Json> files;
@@ -213,7 +221,8 @@ std::string to_json(const Manifest& manifest) {
 Manifest parse_manifest(const std::string& text, const std::string& where) {
   const std::size_t tail = kHashKey.size() + kHashDigits + kHashEnd.size();
   const auto torn = [&](const char* what) {
-    throw Error(Fault::kData, "checkpoint: {}: {}: it was changed or cut since it was saved", where, what);
+    throw Error(Fault::kData, "checkpoint: {}: {}: it was changed or cut since it was saved", where,
+                what);
   };
   if (text.size() < tail) torn("no manifest of a checkpoint");
   const std::size_t body = text.size() - tail;
@@ -225,7 +234,8 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   const Json json = parse_json(text, where);
   const Fields fields(json, where);
   if (fields.text("format") != kFormat) {
-    fields.refuse(fmt::format("\"format\" is \"{}\", wanted \"{}\"", fields.text("format"), kFormat));
+    fields.refuse(
+        fmt::format("\"format\" is \"{}\", wanted \"{}\"", fields.text("format"), kFormat));
   }
   if (fields.count("version") != kCheckpointVersion) {
     fields.refuse(fmt::format("\"version\" is {}, this program reads {}", fields.count("version"),
@@ -235,8 +245,8 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   manifest.iteration = fields.count("iteration");
   for (const Json& item : fields.list("files")) {
     const Fields file(item, where);
-    manifest.files.push_back(
-        {file.text("name"), file.count("bytes"), file.count("hashed_bytes"), file.text("xxh3_128")});
+    manifest.files.push_back({file.text("name"), file.count("bytes"), file.count("hashed_bytes"),
+                              file.text("xxh3_128")});
     if (!is_plain(manifest.files.back().name)) file.refuse("\"name\" is no plain file name");
     if (manifest.files.back().hashed_bytes > manifest.files.back().bytes) {
       file.refuse("\"hashed_bytes\" passes \"bytes\"");
@@ -247,13 +257,15 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
     StoredTensor stored;
     stored.tensor.name = one.text("name");
     const std::string kind = one.text("kind");
-    if (kind != "weight" && kind != "optimizer") one.refuse(fmt::format("\"kind\" is \"{}\"", kind));
+    if (kind != "weight" && kind != "optimizer")
+      one.refuse(fmt::format("\"kind\" is \"{}\"", kind));
     stored.tensor.kind = kind == "weight" ? TensorKind::kWeight : TensorKind::kOptimizer;
     const std::optional<DType> dtype = dtype_of_safetensors(one.text("dtype"));
     if (!dtype) one.refuse(fmt::format("\"dtype\" is \"{}\"", one.text("dtype")));
     stored.tensor.dtype = *dtype;
     const Json& shape = one.list("shape");
-    if (shape.size() > static_cast<std::size_t>(Shape::kMaxDims)) one.refuse("\"shape\" has too many dims");
+    if (shape.size() > static_cast<std::size_t>(Shape::kMaxDims))
+      one.refuse("\"shape\" has too many dims");
     for (const Json& size : shape) {
       if (!size.is_number_unsigned()) one.refuse("\"shape\" holds no whole number");
       stored.tensor.shape.append(size.get<std::int64_t>());
@@ -271,7 +283,8 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
 Manifest read_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kManifestName;
   if (!std::filesystem::exists(file)) {
-    throw Error(Fault::kData, "checkpoint: {}: no {} in it: got no checkpoint, or one whose save never "
+    throw Error(Fault::kData,
+                "checkpoint: {}: no {} in it: got no checkpoint, or one whose save never "
                 "ended, wanted a folder such as DIR/{}",
                 folder.string(), kManifestName, iteration_folder(1000));
   }
@@ -279,7 +292,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
 }
 
 TrainState read_state(const std::filesystem::path& folder, const Manifest& manifest) {
-  return parse_train_state(read_checked(folder, manifest, kStateName), (folder / kStateName).string());
+  return parse_train_state(read_checked(folder, manifest, kStateName),
+                           (folder / kStateName).string());
 }
 
 std::string read_config(const std::filesystem::path& folder, const Manifest& manifest) {

@@ -3,16 +3,16 @@
 //   DIR/latest_checkpointed_iteration.txt   "1000\n": the checkpoint to load; written last
 //   DIR/iter_0001000/
 //     model-00001.safetensors ...           weights in their own type, under canonical names
-//     optimizer-00001.safetensors ...       "exp_avg.NAME", "exp_avg_sq.NAME", fp32; and "main.NAME",
-//                                           the fp32 weights, where the model's are 16-bit
+//     optimizer-00001.safetensors ...       fp32: "exp_avg.NAME", "exp_avg_sq.NAME", and where the
+//                                           model's weights are 16-bit "main.NAME"
 //     state.json                            TrainState
 //     config.toml                           the run's resolved options
 //     manifest.json                         everything above with sizes and hashes
 //
-// Tensors are canonical: q, k, v, gate and up apart, [out, in], no padding rows, tied weights once. So
-// nothing in the files depends on the layout that wrote them. Every byte is under a hash (XXH3-128):
-// tensors each by its own, the headers and the small files, and the manifest by one in its own last
-// line.
+// Tensors are canonical: q, k, v, gate and up apart, [out, in], no padding rows, tied weights once.
+// So nothing in the files depends on the layout that wrote them. Every byte is under a hash
+// (XXH3-128): tensors each by its own, the headers and the small files, and the manifest by one in
+// its own last line.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,8 @@ struct TrainState {
   std::uint64_t seed = 0;
   double learning_rate = 0;  // of the last step, for the log
   double lm_loss = 0;        // of the last step, for the log; may be NaN
-  // Anything else that has to be remembered or compared on resume, e.g. sizes and hashes of data files.
+  // Anything else that has to be remembered or compared on resume, e.g. sizes and hashes of data
+  // files.
   std::map<std::string, std::string> facts;
 
   bool operator==(const TrainState&) const = default;
@@ -66,13 +67,14 @@ struct StoredTensor {
   std::string file;
   std::int64_t offset = 0;  // of its first byte in the file
   std::int64_t bytes = 0;
-  std::string hash;         // XXH3-128 of its bytes, 32 hex digits
+  std::string hash;  // XXH3-128 of its bytes, 32 hex digits
 };
 
 struct StoredFile {
   std::string name;
   std::int64_t bytes = 0;
-  std::int64_t hashed_bytes = 0;  // how many from its start `hash` covers: all, or a tensor file's header
+  // How many from its start `hash` covers: all, or the header of a tensor file.
+  std::int64_t hashed_bytes = 0;
   std::string hash;
 };
 
@@ -88,15 +90,15 @@ std::string to_json(const Manifest& manifest);
 // Checks the hash, the version and every field. Throws Error(kData) naming `where`.
 Manifest parse_manifest(const std::string& text, const std::string& where);
 
-// Of `folder`: reads and parses. A folder without a manifest is no checkpoint, or one that was never
-// finished: Error(kData).
+// Of `folder`: reads and parses. A folder without a manifest is no checkpoint, or one that was
+// never finished: Error(kData).
 Manifest read_manifest(const std::filesystem::path& folder);
 // Checked against the manifest.
 TrainState read_state(const std::filesystem::path& folder, const Manifest& manifest);
 std::string read_config(const std::filesystem::path& folder, const Manifest& manifest);
 
-// Hash over (name, type, shape, hash) of the tensors of one kind, by name: the same for every layout
-// and every division into files.
+// Hash over (name, type, shape, hash) of the tensors of one kind, by name: the same for every
+// layout and every division into files.
 std::string hash_of(const Manifest& manifest, TensorKind kind);
 
 // XXH3-128 as 32 hex digits.

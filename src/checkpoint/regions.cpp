@@ -1,11 +1,10 @@
 #include "checkpoint/regions.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 
@@ -41,8 +40,8 @@ std::vector<Holding> decode(const std::string& text) {
   std::vector<Holding> holdings;
   for (const Json& one : Json::parse(text)) {
     Holding holding;
-    holding.tensor = {one[0].get<std::string>(), static_cast<DType>(one[1].get<int>()), shape_of(one[2]),
-                      static_cast<TensorKind>(one[7].get<int>())};
+    holding.tensor = {one[0].get<std::string>(), static_cast<DType>(one[1].get<int>()),
+                      shape_of(one[2]), static_cast<TensorKind>(one[7].get<int>())};
     holding.start = shape_of(one[3]);
     holding.extent = shape_of(one[4]);
     holding.begin = one[5].get<std::int64_t>();
@@ -81,10 +80,10 @@ std::map<std::string, TensorHolders> gather_holders(const std::vector<Holding>& 
       const auto [place, is_new] = tensors.try_emplace(one.tensor.name);
       TensorHolders& holders = place->second;
       if (is_new) holders.tensor = one.tensor;
-      PITON_ASSERT(holders.tensor.shape == one.tensor.shape && holders.tensor.dtype == one.tensor.dtype,
-                   "{}: {} {} on one rank, {} {} on another", one.tensor.name,
-                   name(holders.tensor.dtype), to_string(holders.tensor.shape), name(one.tensor.dtype),
-                   to_string(one.tensor.shape));
+      PITON_ASSERT(
+          holders.tensor.shape == one.tensor.shape && holders.tensor.dtype == one.tensor.dtype,
+          "{}: {} {} on one rank, {} {} on another", one.tensor.name, name(holders.tensor.dtype),
+          to_string(holders.tensor.shape), name(one.tensor.dtype), to_string(one.tensor.shape));
       holders.regions[{sizes_of(one.start), sizes_of(one.extent)}].push_back(
           {rank, i, one.begin, one.end});
     }
@@ -114,8 +113,8 @@ std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin,
     }
     const std::int64_t elements = piece.extent.elements();
     if (elements == 0) continue;
-    PITON_ASSERT(elements == piece.extent[0] * row_size, "{}: extent {} in a local tensor {}", piece.name,
-                 to_string(piece.extent), to_string(parameter.shape));
+    PITON_ASSERT(elements == piece.extent[0] * row_size, "{}: extent {} in a local tensor {}",
+                 piece.name, to_string(piece.extent), to_string(parameter.shape));
     const std::int64_t piece_begin = piece.local_row * row_size;
     const std::int64_t first = std::max(begin, piece_begin);
     const std::int64_t last = std::min(begin + size, piece_begin + elements);
@@ -155,8 +154,8 @@ WritePlan plan_writes(const std::vector<Holding>& holdings, Communicator& ranks)
           if (holder.begin > begin || holder.end < *end) continue;
           if (writer == nullptr || load[holder.rank] < load[writer->rank]) writer = &holder;
         }
-        PITON_ASSERT(writer != nullptr, "{}: nobody holds elements {} to {} of a region", tensor_name,
-                     begin, *end);
+        PITON_ASSERT(writer != nullptr, "{}: nobody holds elements {} to {} of a region",
+                     tensor_name, begin, *end);
         load[writer->rank] += (*end - begin) * size_bytes(holders.tensor.dtype);
         covered += *end - begin;
         if (writer->rank == ranks.rank()) plan.jobs.push_back({writer->index, begin, *end});
@@ -171,9 +170,11 @@ WritePlan plan_writes(const std::vector<Holding>& holdings, Communicator& ranks)
   return plan;
 }
 
-std::vector<CanonicalTensor> all_tensors(const std::vector<Holding>& holdings, Communicator& ranks) {
+std::vector<CanonicalTensor> all_tensors(const std::vector<Holding>& holdings,
+                                         Communicator& ranks) {
   std::vector<CanonicalTensor> result;
-  for (const auto& [name, holders] : gather_holders(holdings, ranks)) result.push_back(holders.tensor);
+  for (const auto& [name, holders] : gather_holders(holdings, ranks))
+    result.push_back(holders.tensor);
   return result;
 }
 

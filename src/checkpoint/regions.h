@@ -1,9 +1,9 @@
 // Who holds which part of which canonical tensor, and who writes it.
 //
-// A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), and of a region perhaps
-// only a run of its elements (a shard of optimiser state). Within a region elements are counted row by
-// row; in the canonical tensor a region of all columns is one stretch of bytes, one of some columns a
-// stretch a row:
+// A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), and of a region
+// perhaps only a run of its elements (a shard of optimiser state). Within a region elements are
+// counted row by row; in the canonical tensor a region of all columns is one stretch of bytes, one
+// of some columns a stretch a row:
 //
 //   canonical [4, 6], region start [1, 2], extent [2, 3]     . . . . . .
 //                                                            . . 0 1 2 .
@@ -49,16 +49,17 @@ struct Holding {
   std::int64_t source_offset = 0;
 };
 
-// The pieces of elements [begin, begin + size) of the parameter's local tensor. Source offsets count
-// from `begin`; tensors are named `prefix` + canonical name, of type `dtype`. No prefix: weights.
+// The pieces of elements [begin, begin + size) of the parameter's local tensor. Source offsets
+// count from `begin`; tensors are named `prefix` + canonical name, of type `dtype`. No prefix:
+// weights.
 std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin, std::int64_t size,
                                  const std::string& prefix, DType dtype, std::size_t source);
 
-// Calls f(offset in the canonical tensor, offset in the region, count), in elements, for each stretch
-// of elements [begin, end) of the region.
+// Calls f(offset in the canonical tensor, offset in the region, count), in elements, for each
+// stretch of elements [begin, end) of the region.
 template <typename F>
-void for_each_stretch(const Shape& global, const Shape& start, const Shape& extent, std::int64_t begin,
-                      std::int64_t end, F&& f) {
+void for_each_stretch(const Shape& global, const Shape& start, const Shape& extent,
+                      std::int64_t begin, std::int64_t end, F&& f) {
   std::int64_t inner = 1;  // dims from the third on are never split
   for (int dim = 2; dim < global.ndim(); ++dim) inner *= global[dim];
   const std::int64_t global_row = global.ndim() > 1 ? global[1] * inner : 1;
@@ -89,13 +90,15 @@ struct WritePlan {
   std::vector<WriteJob> jobs;            // of this rank, in the order of its holdings
 };
 
-// Collective. Asserts that the ranks agree about every tensor and that together they hold all of it.
+// Collective. Asserts that the ranks agree about every tensor and that together they hold all of
+// it.
 WritePlan plan_writes(const std::vector<Holding>& holdings, Communicator& ranks);
 
 // Collective: what all ranks hold, by name.
 std::vector<CanonicalTensor> all_tensors(const std::vector<Holding>& holdings, Communicator& ranks);
 
-// For each of `sizes` the one of `workers` that takes it: largest first, always the least loaded one.
+// For each of `sizes` the one of `workers` that takes it: largest first, always the least loaded
+// one.
 std::vector<int> spread(const std::vector<std::int64_t>& sizes, int workers);
 
 }  // namespace piton

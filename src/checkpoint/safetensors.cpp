@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <limits>
-
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -20,17 +19,28 @@ struct TypeRow {
 };
 
 constexpr std::array<TypeRow, 22> kTypes{{
-    {"BOOL", 8, std::nullopt},       {"F4", 4, std::nullopt},
-    {"F6_E2M3", 6, std::nullopt},    {"F6_E3M2", 6, std::nullopt},
-    {"U8", 8, DType::kU8},           {"I8", 8, std::nullopt},
-    {"F8_E5M2", 8, std::nullopt},    {"F8_E4M3", 8, std::nullopt},
-    {"F8_E8M0", 8, std::nullopt},    {"F8_E4M3FNUZ", 8, std::nullopt},
-    {"F8_E5M2FNUZ", 8, std::nullopt}, {"I16", 16, std::nullopt},
-    {"U16", 16, std::nullopt},       {"F16", 16, DType::kF16},
-    {"BF16", 16, DType::kBF16},      {"I32", 32, DType::kI32},
-    {"U32", 32, std::nullopt},       {"F32", 32, DType::kF32},
-    {"C64", 64, std::nullopt},       {"F64", 64, DType::kF64},
-    {"I64", 64, DType::kI64},        {"U64", 64, std::nullopt},
+    {"BOOL", 8, std::nullopt},
+    {"F4", 4, std::nullopt},
+    {"F6_E2M3", 6, std::nullopt},
+    {"F6_E3M2", 6, std::nullopt},
+    {"U8", 8, DType::kU8},
+    {"I8", 8, std::nullopt},
+    {"F8_E5M2", 8, std::nullopt},
+    {"F8_E4M3", 8, std::nullopt},
+    {"F8_E8M0", 8, std::nullopt},
+    {"F8_E4M3FNUZ", 8, std::nullopt},
+    {"F8_E5M2FNUZ", 8, std::nullopt},
+    {"I16", 16, std::nullopt},
+    {"U16", 16, std::nullopt},
+    {"F16", 16, DType::kF16},
+    {"BF16", 16, DType::kBF16},
+    {"I32", 32, DType::kI32},
+    {"U32", 32, std::nullopt},
+    {"F32", 32, DType::kF32},
+    {"C64", 64, std::nullopt},
+    {"F64", 64, DType::kF64},
+    {"I64", 64, DType::kI64},
+    {"U64", 64, std::nullopt},
 }};
 
 const TypeRow* find_type(std::string_view name) {
@@ -117,12 +127,13 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std:
                          shape_text(entry.shape), entry.dtype));
     }
     if (entry.begin > entry.end || entry.end > data_bytes) {
-      refuse(fmt::format("tensor \"{}\" has data_offsets [{}, {}], the data has {} bytes", entry.name,
-                         entry.begin, entry.end, data_bytes));
+      refuse(fmt::format("tensor \"{}\" has data_offsets [{}, {}], the data has {} bytes",
+                         entry.name, entry.begin, entry.end, data_bytes));
     }
     if (entry.end - entry.begin != *size) {
-      refuse(fmt::format("tensor \"{}\" is {} {}, {} bytes, but its data_offsets hold {}", entry.name,
-                         entry.dtype, shape_text(entry.shape), *size, entry.end - entry.begin));
+      refuse(fmt::format("tensor \"{}\" is {} {}, {} bytes, but its data_offsets hold {}",
+                         entry.name, entry.dtype, shape_text(entry.shape), *size,
+                         entry.end - entry.begin));
     }
   }
   std::sort(header.entries.begin(), header.entries.end(),
@@ -134,8 +145,8 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std:
   std::int64_t at = 0;
   for (const SafetensorsEntry& entry : header.entries) {
     if (entry.begin != at) {
-      refuse(fmt::format("tensor \"{}\" begins at byte {}, the one before it ends at {}: {}", entry.name,
-                         entry.begin, at, entry.begin > at ? "a hole" : "an overlap"));
+      refuse(fmt::format("tensor \"{}\" begins at byte {}, the one before it ends at {}: {}",
+                         entry.name, entry.begin, at, entry.begin > at ? "a hole" : "an overlap"));
     }
     at = entry.end;
   }
@@ -172,7 +183,8 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
                         entry.end);
   }
   text += '}';
-  const std::size_t whole = (8 + text.size() + kHeaderMultiple - 1) / kHeaderMultiple * kHeaderMultiple;
+  const std::size_t whole =
+      (8 + text.size() + kHeaderMultiple - 1) / kHeaderMultiple * kHeaderMultiple;
   text.resize(whole - 8, ' ');
   PITON_ASSERT(static_cast<std::int64_t>(text.size()) <= kMaxHeaderBytes,
                "a header of {} bytes: write more files", text.size());
@@ -183,14 +195,15 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
 }
 
 void sort_for_alignment(std::vector<SafetensorsEntry>& entries) {
-  std::sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-    const TypeRow* first = find_type(a.dtype);
-    const TypeRow* second = find_type(b.dtype);
-    PITON_ASSERT(first != nullptr && second != nullptr, "{} of {}, {} of {}", a.dtype, a.name, b.dtype,
-                 b.name);
-    if (first->bits != second->bits) return first->bits > second->bits;
-    return a.name < b.name;
-  });
+  std::sort(entries.begin(), entries.end(),
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+              const TypeRow* first = find_type(a.dtype);
+              const TypeRow* second = find_type(b.dtype);
+              PITON_ASSERT(first != nullptr && second != nullptr, "{} of {}, {} of {}", a.dtype,
+                           a.name, b.dtype, b.name);
+              if (first->bits != second->bits) return first->bits > second->bits;
+              return a.name < b.name;
+            });
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
@@ -223,7 +236,8 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   }
   const std::optional<DType> dtype = dtype_of_safetensors(entry->dtype);
   if (!dtype || entry->shape.size() > static_cast<std::size_t>(Shape::kMaxDims)) {
-    throw Error(Fault::kData, "{}: {}: cannot use {} {}, wanted fp64, fp32, bf16, fp16, int64, int32 or "
+    throw Error(Fault::kData,
+                "{}: {}: cannot use {} {}, wanted fp64, fp32, bf16, fp16, int64, int32 or "
                 "uint8 of at most {} dims",
                 path().string(), name, entry->dtype, shape_text(entry->shape), Shape::kMaxDims);
   }
@@ -238,7 +252,8 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      const std::map<std::string, std::string>& metadata)
     : file_(path), entries_(std::move(entries)) {
   const std::string header = make_safetensors_header(entries_, metadata);
-  expected_bytes_ = static_cast<std::int64_t>(header.size()) + (entries_.empty() ? 0 : entries_.back().end);
+  expected_bytes_ =
+      static_cast<std::int64_t>(header.size()) + (entries_.empty() ? 0 : entries_.back().end);
   file_.write(bytes_of(header));
 }
 
@@ -250,7 +265,8 @@ void SafetensorsWriter::commit() {
   file_.commit();
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
+void write_safetensors(const std::filesystem::path& path,
+                       const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsEntry> entries;
   for (const auto& [name, tensor] : tensors) {

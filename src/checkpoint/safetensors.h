@@ -7,11 +7,11 @@
 //                  "__metadata__": {"key": "text", ...}                           optional
 //   8+N..        the tensors' bytes, row-major, little-endian; offsets count from here
 //
-// Files come from anywhere, so nothing of one is trusted: a header that is too long, is not JSON, names
-// a key twice, has unknown fields, types or negative numbers; a shape whose product overflows; offsets
-// that are out of order, out of the file, or not the size of the tensor; holes and overlaps; bytes
-// after the last tensor: each is Error(kData) that names the file and the tensor. Reading takes
-// memory in proportion to the header only; tensors are mapped.
+// Files come from anywhere, so nothing of one is trusted: a header that is too long, is not JSON,
+// names a key twice, has unknown fields, types or negative numbers; a shape whose product
+// overflows; offsets that are out of order, out of the file, or not the size of the tensor; holes
+// and overlaps; bytes after the last tensor: each is Error(kData) that names the file and the
+// tensor. Reading takes memory in proportion to the header only; tensors are mapped.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,8 @@ struct SafetensorsHeader {
   std::int64_t data_begin = 0;  // of the data in the file
 };
 
-// Checks and reads the header of a file of which `bytes` is all. `where` names the file in messages.
+// Checks and reads the header of a file of which `bytes` is all. `where` names the file in
+// messages.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std::string& where);
 
 // The first bytes of a file with these tensors, everything before the data. Offsets are assigned to
@@ -90,8 +91,8 @@ class SafetensorsFile {
 // Writes a file tensor by tensor; it appears under its name at commit().
 class SafetensorsWriter {
  public:
-  // The order of `entries` is kept; begin and end need not be set. Metadata: {"format", "pt"} is what
-  // readers of the ecosystem look for.
+  // The order of `entries` is kept; begin and end need not be set. Metadata: {"format", "pt"} is
+  // what readers of the ecosystem look for.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
@@ -110,7 +111,8 @@ class SafetensorsWriter {
 };
 
 // Whole host tensors, contiguous, in one call; sorted for alignment.
-void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
+void write_safetensors(const std::filesystem::path& path,
+                       const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace piton

@@ -1,10 +1,9 @@
 #include "checkpoint/safetensors_header.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
-
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 
@@ -26,7 +25,8 @@ enum class At {
 
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
-  HeaderReader(SafetensorsHeader& header, const std::string& where) : header_(header), where_(where) {}
+  HeaderReader(SafetensorsHeader& header, const std::string& where)
+      : header_(header), where_(where) {}
 
   bool null() override { return refuse_value("null"); }
   bool boolean(bool) override { return refuse_value("a truth value"); }
@@ -137,7 +137,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
     refuse(fmt::format("its header is not JSON at byte {}", position + 7));
     return false;
   }
@@ -153,14 +154,20 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   bool refuse_value(const std::string& got) const {
     switch (at_) {
-      case At::kStart: refuse(fmt::format("its header is {}, wanted an object", got));
-      case At::kTop: refuse(fmt::format("\"{}\" is {}, wanted an object", key_, got));
-      case At::kMetadata: refuse(fmt::format("__metadata__ \"{}\" is {}, wanted text", key_, got));
-      case At::kEntry: refuse(fmt::format("tensor \"{}\": \"{}\" is {}", entry_.name, key_, got));
-      case At::kShape: refuse(fmt::format("tensor \"{}\": its shape holds {}", entry_.name, got));
+      case At::kStart:
+        refuse(fmt::format("its header is {}, wanted an object", got));
+      case At::kTop:
+        refuse(fmt::format("\"{}\" is {}, wanted an object", key_, got));
+      case At::kMetadata:
+        refuse(fmt::format("__metadata__ \"{}\" is {}, wanted text", key_, got));
+      case At::kEntry:
+        refuse(fmt::format("tensor \"{}\": \"{}\" is {}", entry_.name, key_, got));
+      case At::kShape:
+        refuse(fmt::format("tensor \"{}\": its shape holds {}", entry_.name, got));
       case At::kOffsets:
         refuse(fmt::format("tensor \"{}\": its data_offsets hold {}", entry_.name, got));
-      case At::kEnd: break;
+      case At::kEnd:
+        break;
     }
     refuse(fmt::format("{} follows the header's object", got));
   }

@@ -9,8 +9,8 @@
 
 namespace piton {
 
-// Entries as they are written, in the order of the text; types, shapes and offsets are not yet checked
-// against each other. Throws Error(kData) naming `where`.
+// Entries as they are written, in the order of the text; types, shapes and offsets are not yet
+// checked against each other. Throws Error(kData) naming `where`.
 SafetensorsHeader read_header_json(std::string_view text, const std::string& where);
 
 }  // namespace piton

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 constexpr const char* kUnfinished = ".tmp";
 constexpr const char* kReplaced = ".replaced";
 
-// Text files, headers, folders and a manifest, none of which is known before: small beside the weights.
+// Text files, headers, folders and a manifest, none of which is known before: small beside the
+// weights.
 constexpr std::int64_t kSpareBytes = std::int64_t{1} << 20;
 
 struct TensorFile {
@@ -28,12 +29,12 @@ struct TensorFile {
 // Where everything will lie: the same on every rank.
 struct FilePlan {
   std::vector<TensorFile> files;
-  std::vector<StoredTensor> tensors;          // hashes still empty
-  std::map<std::string, std::size_t> index;   // of a tensor, by name
+  std::vector<StoredTensor> tensors;         // hashes still empty
+  std::map<std::string, std::size_t> index;  // of a tensor, by name
 };
 
-void add_files(FilePlan& plan, const std::vector<CanonicalTensor>& tensors,
-               const std::string& stem, std::int64_t file_bytes) {
+void add_files(FilePlan& plan, const std::vector<CanonicalTensor>& tensors, const std::string& stem,
+               std::int64_t file_bytes) {
   std::vector<SafetensorsEntry> entries;
   std::map<std::string, CanonicalTensor> by_name;
   for (const CanonicalTensor& tensor : tensors) {
@@ -80,7 +81,8 @@ void add_files(FilePlan& plan, const std::vector<CanonicalTensor>& tensors,
 void remove_leftovers(const fs::path& dir, const Disk& disk) {
   std::error_code error;
   std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) found.push_back(entry.path());
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error))
+    found.push_back(entry.path());
   for (const fs::path& path : found) {
     const std::string stem = path.stem().string();
     if (!iteration_of(stem)) continue;
@@ -97,10 +99,11 @@ void check_space(const fs::path& dir, const FilePlan& plan) {
   for (const TensorFile& file : plan.files) needed += file.bytes;
   const std::int64_t free = Disk::free_bytes(dir);
   if (free < needed) {
-    throw Error(Fault::kData,
-                "checkpoint: {}: not enough disk space: got {:.3f} GB, wanted {:.3f} GB; free some, save "
-                "elsewhere, or keep fewer checkpoints",
-                dir.string(), static_cast<double>(free) * 1e-9, static_cast<double>(needed) * 1e-9);
+    throw Error(
+        Fault::kData,
+        "checkpoint: {}: not enough disk space: got {:.3f} GB, wanted {:.3f} GB; free some, save "
+        "elsewhere, or keep fewer checkpoints",
+        dir.string(), static_cast<double>(free) * 1e-9, static_cast<double>(needed) * 1e-9);
   }
 }
 
@@ -136,8 +139,8 @@ class OpenFiles {
 };
 
 // Writes one job; `data` is the first element of the holding.
-void write_job(const WriteJob& job, const Holding& holding, const std::byte* data, const FilePlan& plan,
-               OpenFiles& files) {
+void write_job(const WriteJob& job, const Holding& holding, const std::byte* data,
+               const FilePlan& plan, OpenFiles& files) {
   const StoredTensor& stored = plan.tensors[plan.index.at(holding.tensor.name)];
   const std::int64_t width = size_bytes(holding.tensor.dtype);
   DiskFile& file = files.get(stored.file);
@@ -180,8 +183,9 @@ std::vector<Holding> collect(const StoredModel& model, Sources& sources) {
 }
 
 void write_tensors(const fs::path& folder, const StoredModel& model, const StoreContext& context,
-                   const Sources& sources, const std::vector<Holding>& holdings, const WritePlan& writes,
-                   const FilePlan& plan, const Disk& disk, FirstFault& fault) {
+                   const Sources& sources, const std::vector<Holding>& holdings,
+                   const WritePlan& writes, const FilePlan& plan, const Disk& disk,
+                   FirstFault& fault) {
   OpenFiles files(folder, disk);
   std::size_t next = 0;
   const auto write_source = [&](std::size_t source, const Tensor& tensor) {
@@ -192,15 +196,17 @@ void write_tensors(const fs::path& folder, const StoredModel& model, const Store
         const Holding& holding = holdings[job.holding];
         if (!bytes) bytes.emplace(tensor.flatten(), context.device, context.stream);
         write_job(job, holding,
-                  bytes->data() + holding.source_offset * size_bytes(holding.tensor.dtype), plan, files);
+                  bytes->data() + holding.source_offset * size_bytes(holding.tensor.dtype), plan,
+                  files);
       }
     });
   };
   for (std::size_t i = 0; i < sources.parameters.size(); ++i) {
     // Gathering a value takes all ranks that share it: those with a fault come too.
     Parameter& parameter = *sources.parameters[i];
-    write_source(i, model.sharded == nullptr ? parameter.value
-                                             : model.sharded->whole_value(parameter, context.stream));
+    write_source(i, model.sharded == nullptr
+                        ? parameter.value
+                        : model.sharded->whole_value(parameter, context.stream));
   }
   for (std::size_t i = 0; i < sources.state.size(); ++i) {
     write_source(sources.parameters.size() + i, sources.state[i]);
@@ -303,7 +309,7 @@ void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& 
 fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const StoreContext& context,
                          TrainState state, const std::string& config, const SaveOptions& options) {
   PITON_ASSERT(state.iteration >= 0 && options.keep >= 0 && options.file_bytes > 0);
-  Communicator& ranks = context.mesh.group(kEveryAxis);
+  Communicator& ranks = context.mesh.group(kAllAxes);
   const Disk disk(options.hook);
   if (model.optimizer != nullptr) {
     state.optimizer_steps = model.optimizer->steps();

@@ -1,17 +1,17 @@
-// Saving and loading a run: one global checkpoint, whatever the layout (checkpoint/manifest.h says what
-// lies where).
+// Saving and loading a run: one global checkpoint, whatever the layout (checkpoint/manifest.h says
+// what lies where).
 //
-// A SAVE is atomic. Rank 0 lays out the files in DIR/iter_NNNNNNN.tmp, every rank writes the parts it
-// holds at their canonical places, hashes its share of the tensors, and syncs; then rank 0 renames the
-// folder and, last, replaces the tracker. A crash at any instant leaves the previous checkpoint to be
-// loaded; what it left behind is removed by the next save. Nothing is gathered: memory on top of the
-// run's own is one parameter.
+// A SAVE is atomic. Rank 0 lays out the files in DIR/iter_NNNNNNN.tmp, every rank writes the parts
+// it holds at their canonical places, hashes its share of the tensors, and syncs; then rank 0
+// renames the folder and, last, replaces the tracker. A crash at any instant leaves the previous
+// checkpoint to be loaded; what it left behind is removed by the next save. Nothing is gathered:
+// memory on top of the run's own is one parameter.
 //
 // A LOAD reads regions, so any layout reads any checkpoint. First every tensor's bytes are checked
 // against their hash, each by one rank; nothing is loaded if one is wrong.
 //
-// Both are collective over all ranks of the mesh. A fault on one rank (a full disk, a changed byte) is
-// thrown on all of them, and names the rank.
+// Both are collective over all ranks of the mesh. A fault on one rank (a full disk, a changed byte)
+// is thrown on all of them, and names the rank.
 #pragma once
 
 #include <cstdint>
@@ -46,14 +46,14 @@ struct StoreContext {
 
 struct SaveOptions {
   std::int64_t file_bytes = std::int64_t{4} << 30;  // a tensor file is closed when it reaches this
-  int keep = 0;    // checkpoints to keep in DIR, this one counted; 0: all
-  DiskHook hook;   // for tests
+  int keep = 0;   // checkpoints to keep in DIR, this one counted; 0: all
+  DiskHook hook;  // for tests
 };
 
-// Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`: the
-// resolved options, stored as config.toml. optimizer_steps and skipped_steps of `state` are taken from
-// the optimiser where there is one. Returns the folder. Throws Error(kData): disk full (checked before
-// the first byte), not writable.
+// Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
+// the resolved options, stored as config.toml. optimizer_steps and skipped_steps of `state` are
+// taken from the optimiser where there is one. Returns the folder. Throws Error(kData): disk full
+// (checked before the first byte), not writable.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
                                       const StoreContext& context, TrainState state,
                                       const std::string& config, const SaveOptions& options = {});
@@ -67,8 +67,8 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
 // Loads weights and, where the model has an optimiser, its state and its steps. Throws Error(kData)
 // and lists the tensors: changed bytes, missing, unknown, or of another shape. Weights of another
-// floating type are converted, but not where optimiser state is loaded. Without the optimiser of the
-// model in use, call AdamW::reset_main() afterwards.
+// floating type are converted, but not where optimiser state is loaded. Without the optimiser of
+// the model in use, call AdamW::reset_main() afterwards.
 TrainState load_checkpoint(const std::filesystem::path& folder, const StoredModel& model,
                            const StoreContext& context);
 

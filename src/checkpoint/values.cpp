@@ -21,24 +21,35 @@ void store(std::byte* address, T value) {
 
 double read_value(const std::byte* address, DType dtype) {
   switch (dtype) {
-    case DType::kF64: return load<double>(address);
-    case DType::kF32: return load<float>(address);
-    case DType::kBF16: return to_float(load<BFloat16>(address));
-    case DType::kF16: return to_float(load<Float16>(address));
-    default: break;
+    case DType::kF64:
+      return load<double>(address);
+    case DType::kF32:
+      return load<float>(address);
+    case DType::kBF16:
+      return to_float(load<BFloat16>(address));
+    case DType::kF16:
+      return to_float(load<Float16>(address));
+    default:
+      break;
   }
   PITON_ASSERT(false, "{} is not converted", name(dtype));
   return 0;
 }
 
-// From fp64 to 16 bits it goes through fp32, as in the kernels: fp64 is for checks, not for training.
+// From fp64 to 16 bits it goes through fp32, as in the kernels: fp64 is for checks, not for
+// training.
 void write_value(std::byte* address, DType dtype, double value) {
   switch (dtype) {
-    case DType::kF64: return store(address, value);
-    case DType::kF32: return store(address, static_cast<float>(value));
-    case DType::kBF16: return store(address, to_bfloat16(static_cast<float>(value)));
-    case DType::kF16: return store(address, to_float16(static_cast<float>(value)));
-    default: break;
+    case DType::kF64:
+      return store(address, value);
+    case DType::kF32:
+      return store(address, static_cast<float>(value));
+    case DType::kBF16:
+      return store(address, to_bfloat16(static_cast<float>(value)));
+    case DType::kF16:
+      return store(address, to_float16(static_cast<float>(value)));
+    default:
+      break;
   }
   PITON_ASSERT(false, "{} is not converted", name(dtype));
 }

@@ -8,9 +8,9 @@
 
 namespace piton {
 
-// dst[i] = src[i] for `count` elements; bytes are copied where the types are equal, otherwise both are
-// floating and the value is rounded to nearest even. Neither pointer need be aligned. Asserts that
-// integers are not converted.
+// dst[i] = src[i] for `count` elements; bytes are copied where the types are equal, otherwise both
+// are floating and the value is rounded to nearest even. Neither pointer need be aligned. Asserts
+// that integers are not converted.
 void convert_values(const std::byte* src, DType src_dtype, std::byte* dst, DType dst_dtype,
                     std::int64_t count);
 

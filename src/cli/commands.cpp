@@ -7,11 +7,15 @@ int run_generate(Invocation& invocation);
 int run_help(Invocation& invocation);
 int run_inspect(Invocation& invocation);
 int run_plan(Invocation& invocation);
+int run_preprocess(Invocation& invocation);
 int run_pretrain(Invocation& invocation);
 int run_score(Invocation& invocation);
+int run_tokenize(Invocation& invocation);
 
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
+      {"preprocess", "--input PATH ... --output-prefix PREFIX", "turns raw files into token files", run_preprocess},
+      {"tokenize", "--tokenizer-name-or-path DIR [FILE]", "text to token ids and back", run_tokenize},
       {"pretrain", "[RECIPE.toml] [OPTION ...]", "trains a model on token files", run_pretrain},
       {"generate", "--load DIR --prompt TEXT", "continues a prompt", run_generate},
       {"score", "--load DIR FILE", "how likely a model finds a text", run_score},

@@ -37,6 +37,7 @@ template <typename... More>
 constexpr AxisSet axes(Axis first, More... more) {
   return static_cast<AxisSet>(axes(first) | axes(more...));
 }
+inline constexpr AxisSet kAllAxes = (1U << kAxes) - 1;
 
 struct MeshSizes {
   std::array<int, kAxes> size{1, 1, 1, 1, 1};
@@ -60,7 +61,8 @@ class Mesh {
   World& world() const { return *world_; }
 
   // The group along `set` through this rank; made on first use, which is collective over the group
-  // (every rank asks for its groups in the same order). Members stand in order of world rank.
+  // (every rank asks for its groups in the same order) and waits for all members: ask for groups before
+  // messages are under way. Members stand in order of world rank.
   Communicator& group(AxisSet set);
   Communicator& group(Axis axis) { return group(axes(axis)); }
 

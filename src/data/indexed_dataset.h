@@ -139,7 +139,10 @@ class IndexedWriter {
   std::unique_ptr<State> state_;
 };
 
-// Removes partial files that an interrupted writer kept.
+// True if the partial files reach `position`, so that a writer can go on from it.
+bool partial_files_reach(const std::string& prefix, const IndexedWriter::Position& position);
+
+// Removes partial files that an interrupted writer left.
 void remove_partial_files(const std::string& prefix);
 
 }  // namespace piton

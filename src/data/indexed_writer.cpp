@@ -248,6 +248,17 @@ void IndexedWriter::finish() {
   std::filesystem::remove(s.documents.path(), ignored);
 }
 
+bool partial_files_reach(const std::string& prefix, const IndexedWriter::Position& position) {
+  const auto names = partial_names(prefix);
+  const std::array<std::int64_t, 3> wanted = {position.ids_bytes, position.sequences * 4, position.documents * 8};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::error_code code;
+    const auto size = std::filesystem::file_size(names[i], code);
+    if (code || static_cast<std::int64_t>(size) < wanted[i]) return false;
+  }
+  return true;
+}
+
 void remove_partial_files(const std::string& prefix) {
   std::error_code ignored;
   for (const std::string& name : partial_names(prefix)) std::filesystem::remove(name, ignored);

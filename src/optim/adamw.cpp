@@ -10,11 +10,13 @@
 namespace piton {
 namespace {
 
-constexpr AxisSet kAllAxes = (1U << kAxes) - 1;
-// State of spans is laid out one after the other, each at a multiple of 16 elements: 64 bytes of fp32.
+// State of spans is laid out one after the other, each at a multiple of 16 elements: 64 bytes of
+// fp32.
 constexpr std::int64_t kAlignment = 16;
 
-std::int64_t aligned(std::int64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+std::int64_t aligned(std::int64_t size) {
+  return (size + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // What tells apart the different parts of the model that share a name: the coordinates on the axes
 // that split it. Equal keys are copies of the same numbers.
@@ -81,7 +83,8 @@ std::vector<HeldBlocks> decode(const std::string& text) {
 void AdamwOptions::check() const {
   const auto share = [](const char* flag, double value) {
     if (!(value >= 0 && value < 1)) {
-      throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted at least 0 and below 1", flag, value);
+      throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted at least 0 and below 1", flag,
+                  value);
     }
   };
   share("--adam-beta1", beta1);
@@ -90,7 +93,8 @@ void AdamwOptions::check() const {
     throw Error(Fault::kUsage, "optimizer: --adam-eps: got {}, wanted a number above 0", eps);
   }
   if (!(weight_decay >= 0) || !std::isfinite(weight_decay)) {
-    throw Error(Fault::kUsage, "optimizer: --weight-decay: got {}, wanted at least 0", weight_decay);
+    throw Error(Fault::kUsage, "optimizer: --weight-decay: got {}, wanted at least 0",
+                weight_decay);
   }
   if (!(clip_grad >= 0) || !std::isfinite(clip_grad)) {
     throw Error(Fault::kUsage, "optimizer: --clip-grad: got {}, wanted at least 0 (0: no limit)",
@@ -98,8 +102,8 @@ void AdamwOptions::check() const {
   }
 }
 
-std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter, std::int64_t begin,
-                                                      std::int64_t size) {
+std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter,
+                                                      std::int64_t begin, std::int64_t size) {
   PITON_ASSERT(begin >= 0 && size >= 0 && begin + size <= parameter.elements());
   // The rule of every row: a change at the first row of each piece.
   std::vector<std::pair<std::int64_t, bool>> changes;  // first row, decays
@@ -148,11 +152,11 @@ AdamW::AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::in
                  to_string(span.gradient));
     PITON_ASSERT(span.gradient.dtype() == DType::kF32, "{}: gradient {}", span.parameter->name,
                  to_string(span.gradient));
-    PITON_ASSERT(span.offset % norm_block == 0 &&
-                     ((span.offset + size) % norm_block == 0 ||
-                      span.offset + size == span.parameter->elements()),
-                 "{}: {} elements from {} are not whole blocks of {}", span.parameter->name, size,
-                 span.offset, norm_block);
+    PITON_ASSERT(
+        span.offset % norm_block == 0 && ((span.offset + size) % norm_block == 0 ||
+                                          span.offset + size == span.parameter->elements()),
+        "{}: {} elements from {} are not whole blocks of {}", span.parameter->name, size,
+        span.offset, norm_block);
     moments += aligned(size);
     if (span.value.dtype() != DType::kF32) mains += aligned(size);
   }
@@ -201,8 +205,9 @@ void AdamW::plan_norm(Stream& stream) {
   std::vector<HeldBlocks> mine;
   for (const UpdateSpan& span : spans_) {
     if (span.gradient.elements() == 0) continue;
-    mine.push_back({copy_key(*span.parameter, *mesh_), ceiling(span.parameter->elements(), norm_block_),
-                    span.offset / norm_block_, ceiling(span.gradient.elements(), norm_block_)});
+    mine.push_back({copy_key(*span.parameter, *mesh_),
+                    ceiling(span.parameter->elements(), norm_block_), span.offset / norm_block_,
+                    ceiling(span.gradient.elements(), norm_block_)});
   }
   const std::vector<std::string> all = ranks_->gather_bytes(encode(mine));
   std::map<std::string, NormEntry> entries;  // in the order of names

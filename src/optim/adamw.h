@@ -1,14 +1,15 @@
 // AdamW over the flat spans that this rank owns, and the gradient's norm over all ranks.
 //
-// Precision: main copy, both moments and the gradient are fp32 whatever the weights are; squares are
-// summed in fp64. Formulas: kernels/optimizer.h.
+// Precision: main copy, both moments and the gradient are fp32 whatever the weights are; squares
+// are summed in fp64. Formulas: kernels/optimizer.h.
 //
 // The norm is the L2 norm of the whole model's gradient, each element counted once: copies of a
-// parameter on several ranks (data-parallel, tensor-replicated, tied stages) have one owner a block,
-// the lowest rank that holds it. Sums of squares are taken in blocks counted from the start of each
-// parameter; they travel unsummed, as one array over all blocks of the model in which every entry
-// has one owner and all others add zero, and are then added in the order of names. So the norm has
-// the same bits for every number of data-parallel ranks and every ZeRO stage of one model split.
+// parameter on several ranks (data-parallel, tensor-replicated, tied stages) have one owner a
+// block, the lowest rank that holds it. Sums of squares are taken in blocks counted from the start
+// of each parameter; they travel unsummed, as one array over all blocks of the model in which every
+// entry has one owner and all others add zero, and are then added in the order of names. So the
+// norm has the same bits for every number of data-parallel ranks and every ZeRO stage of one model
+// split.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,8 @@ struct AdamwOptions {
     v(Option{"adam-beta1", "decay of the first moment", same}, beta1);
     v(Option{"adam-beta2", "decay of the second moment", same}, beta2);
     v(Option{"adam-eps", "added to the root of the second moment", same}, eps);
-    v(Option{"weight-decay", "decay of matrices a step, times the learning rate", same}, weight_decay);
+    v(Option{"weight-decay", "decay of matrices a step, times the learning rate", same},
+      weight_decay);
     v(Option{"clip-grad", "largest norm of the gradient; 0 for no limit", same}, clip_grad);
   }
 
@@ -44,10 +46,11 @@ struct AdamwOptions {
   void check() const;
 };
 
-// A run of one parameter that this rank updates: parallel/'s OwnedSpan, which this floor cannot name.
+// A run of one parameter that this rank updates: parallel/'s OwnedSpan, which this floor cannot
+// name.
 struct UpdateSpan {
   Parameter* parameter = nullptr;
-  std::int64_t offset = 0;  // first element, in the parameter's local tensor; a multiple of the block
+  std::int64_t offset = 0;  // first element, in the local tensor; a multiple of the block
   Tensor gradient;          // fp32 [n]
   Tensor value;             // [n] in the weights' dtype
 };
@@ -82,17 +85,18 @@ struct StepResult {
 
 class AdamW {
  public:
-  // Collective over all ranks of `mesh`. Moments start at 0 and main copies at today's values; where
-  // values are set later (initialisation, loading), call reset_main(). `norm_block`: elements of a
-  // block of the norm; spans are cut at multiples of it. The tensors of `spans` are kept.
-  AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block, Mesh& mesh,
-        Kernels& kernels, Device& device, Arena& arena, Stream& stream);
+  // Collective over all ranks of `mesh`. Moments start at 0 and main copies at today's values;
+  // where values are set later (initialisation, loading), call reset_main(). `norm_block`: elements
+  // of a block of the norm; spans are cut at multiples of it. The tensors of `spans` are kept.
+  AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
+        Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 
   // main = value, on the stream; nothing to do where they are one.
   void reset_main(Stream& stream);
 
-  // One update by the finished gradients at learning rate `lr`; collective. Waits for the norm on the
-  // host; the update itself is on the stream when this returns. The caller then publishes the values.
+  // One update by the finished gradients at learning rate `lr`; collective. Waits for the norm on
+  // the host; the update itself is on the stream when this returns. The caller then publishes the
+  // values.
   StepResult step(double lr, Stream& stream);
 
   std::int64_t steps() const { return steps_; }      // successful ones: the t of the corrections
@@ -135,9 +139,10 @@ class AdamW {
   std::int64_t skipped_ = 0;
 };
 
-// Elements [begin, begin + size) of a parameter's local tensor, cut where the decay rule of its pieces
-// changes: {size, decays}, in order. Padding rows follow the part before them: they are 0 and stay 0.
-std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter, std::int64_t begin,
-                                                      std::int64_t size);
+// Elements [begin, begin + size) of a parameter's local tensor, cut where the decay rule of its
+// pieces changes: {size, decays}, in order. Padding rows follow the part before them: they are 0
+// and stay 0.
+std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter,
+                                                      std::int64_t begin, std::int64_t size);
 
 }  // namespace piton

@@ -30,10 +30,11 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
   warmup_ = static_cast<double>(options.warmup_iters);
   if (options.warmup_fraction) {
     if (options.warmup_iters > 0) {
-      throw Error(Fault::kUsage,
-                  "learning rate: --lr-warmup-fraction {} and --lr-warmup-iters {} exclude each other; "
-                  "give one",
-                  *options.warmup_fraction, options.warmup_iters);
+      throw Error(
+          Fault::kUsage,
+          "learning rate: --lr-warmup-fraction {} and --lr-warmup-iters {} exclude each other; "
+          "give one",
+          *options.warmup_fraction, options.warmup_iters);
     }
     if (!(*options.warmup_fraction >= 0) || !(*options.warmup_fraction < 1)) {
       throw Error(Fault::kUsage,
@@ -43,10 +44,11 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
     warmup_ = *options.warmup_fraction * decay_;
   }
   if (decay < 1) {
-    throw Error(Fault::kUsage,
-                "learning rate: nothing to decay over: got {} training steps, wanted at least 1; give "
-                "--train-iters or --lr-decay-iters",
-                train_iters);
+    throw Error(
+        Fault::kUsage,
+        "learning rate: nothing to decay over: got {} training steps, wanted at least 1; give "
+        "--train-iters or --lr-decay-iters",
+        train_iters);
   }
   if (warmup_ >= decay_) {
     throw Error(Fault::kUsage,

@@ -43,7 +43,8 @@ struct LearningRateOptions {
     v(Option{"lr-decay-iters", "steps until min-lr is reached (default: all training steps)", same},
       decay_iters);
     v(Option{"lr-warmup-iters", "steps in which the rate rises from 0 to lr", same}, warmup_iters);
-    v(Option{"lr-warmup-fraction", "the same as a fraction of the decay steps", same}, warmup_fraction);
+    v(Option{"lr-warmup-fraction", "the same as a fraction of the decay steps", same},
+      warmup_fraction);
   }
 };
 

@@ -7,7 +7,9 @@
 namespace piton {
 
 DType gradient_dtype(const FlatLayout& layout) {
-  const auto is_double = [](const FlatEntry& entry) { return entry.parameter->dtype == DType::kF64; };
+  const auto is_double = [](const FlatEntry& entry) {
+    return entry.parameter->dtype == DType::kF64;
+  };
   const auto doubles = std::ranges::count_if(layout.entries, is_double);
   PITON_ASSERT(doubles == 0 || doubles == static_cast<std::ptrdiff_t>(layout.entries.size()),
                "{} of {} parameters are fp64", doubles, layout.entries.size());
@@ -63,8 +65,8 @@ void BucketedGradients::begin_step(int micro_batches, Stream& stream) {
     bucket.tensor_sums.clear();
     bucket.reduced = {};
     for (const std::size_t entry : bucket.entries) {
-      missing_[entry] =
-          static_cast<std::int64_t>(layout_.entries[entry].parameter->contributions) * micro_batches;
+      missing_[entry] = static_cast<std::int64_t>(layout_.entries[entry].parameter->contributions) *
+                        micro_batches;
       // A parameter that does not say what it expects is reduced at the end.
       bucket.incomplete += 1;
     }
@@ -74,7 +76,8 @@ void BucketedGradients::begin_step(int micro_batches, Stream& stream) {
 void BucketedGradients::contribute(Parameter& parameter, Stream& stream) {
   const std::size_t entry = entry_of_.at(&parameter);
   if (parameter.contributions == 0) return;
-  PITON_ASSERT(missing_[entry] > 0, "{}: more contributions than begin_step() was told", parameter.name);
+  PITON_ASSERT(missing_[entry] > 0, "{}: more contributions than begin_step() was told",
+               parameter.name);
   if (--missing_[entry] > 0) return;
   if (--buckets_[bucket_of_[entry]].incomplete == 0) advance(/*finishing=*/false, stream);
 }
@@ -111,7 +114,8 @@ void BucketedGradients::finish(Stream& stream) {
   for (const Bucket& bucket : buckets_) stream.wait(bucket.reduced);
   std::vector<Event> sums;
   for (const auto& [parameter, stages] : groups_.tied) {
-    sums.push_back(stages->all_reduce(gradient_of(entry_of_.at(parameter)), Reduction::kSum, stream));
+    sums.push_back(
+        stages->all_reduce(gradient_of(entry_of_.at(parameter)), Reduction::kSum, stream));
     arena_->hold(flat_, sums.back().fence());
   }
   for (const Event& event : sums) stream.wait(event);

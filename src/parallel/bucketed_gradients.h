@@ -44,7 +44,7 @@ class BucketedGradients {
     std::int64_t size = 0;
     std::vector<std::size_t> entries;
     bool tied = false;
-    int incomplete = 0;               // entries that still expect contributions
+    int incomplete = 0;  // entries that still expect contributions
     std::vector<Event> tensor_sums;
     Event reduced;
   };
@@ -59,12 +59,12 @@ class BucketedGradients {
   Device* device_;
   Arena* arena_;
   Tensor flat_;
-  std::vector<Bucket> buckets_;                       // in the order they start
+  std::vector<Bucket> buckets_;  // in the order they start
   std::map<const Parameter*, std::size_t> entry_of_;
-  std::vector<std::size_t> bucket_of_;                // by entry
-  std::vector<std::int64_t> missing_;                 // contributions, by entry
-  std::size_t next_tensor_ = 0;                       // first bucket whose sums over tensor have not started
-  std::size_t next_data_ = 0;                         // first bucket that is not being reduced
+  std::vector<std::size_t> bucket_of_;  // by entry
+  std::vector<std::int64_t> missing_;   // contributions, by entry
+  std::size_t next_tensor_ = 0;         // first bucket whose sums over tensor have not started
+  std::size_t next_data_ = 0;           // first bucket that is not being reduced
 };
 
 // fp64 if the parameters are fp64, else fp32. Asserts that fp64 is not mixed with others.

@@ -7,18 +7,23 @@ namespace piton {
 
 std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                                                            std::vector<Parameter*> parameters,
-                                                           Mesh& mesh, Kernels& kernels, Device& device,
-                                                           Arena& arena, Stream& stream) {
+                                                           Mesh& mesh, Kernels& kernels,
+                                                           Device& device, Arena& arena,
+                                                           Stream& stream) {
   ShardingSetup setup{.kernels = kernels, .device = device, .arena = arena};
   for (Parameter* parameter : parameters) {
     (parameter->trainable ? setup.trainable : setup.frozen).push_back(parameter);
   }
   setup.groups = make_reduction_groups(setup.trainable, mesh);
   switch (zero_stage) {
-    case 0: return make_replicated(std::move(setup), stream);
-    case 1: return make_zero1(std::move(setup), stream);
-    case 2: return make_zero2(std::move(setup), stream);
-    case 3: return make_zero3(std::move(setup), stream);
+    case 0:
+      return make_replicated(std::move(setup), stream);
+    case 1:
+      return make_zero1(std::move(setup), stream);
+    case 2:
+      return make_zero2(std::move(setup), stream);
+    case 3:
+      return make_zero3(std::move(setup), stream);
   }
   throw Error(Fault::kUsage, "parallel: got ZeRO stage {}, wanted 0 to 3", zero_stage);
 }

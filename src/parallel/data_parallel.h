@@ -8,9 +8,10 @@
 //   3      own shard; gathered around each use (WeightProvider), as 2
 //
 // All sums a gradient needs follow from the placement: Placement::partial_axes() and tied_stages.
-// Order: over tensor (split tokens), then over data and context, then over tied stages. The last comes
-// last because the other stage may be waiting for this one's backward: nothing of the backward pass
-// may wait for it. Gradients are sums, never means: the loss scale carries 1 / tokens.
+// Order: over tensor (split tokens), then over data and context, then over tied stages. The last
+// comes last because the other stage may be waiting for this one's backward: nothing of the
+// backward pass may wait for it. Gradients are sums, never means: the loss scale carries 1 /
+// tokens.
 //
 // Stages 0 and 1 collect a step's contributions and then sum over ranks, 2 and 3 sum over ranks for
 // each micro-batch and collect the sums: with one micro-batch all four give the same bits, with
@@ -36,7 +37,8 @@ struct OwnedSpan {
 
 class ShardedParameters : public WeightProvider {
  public:
-  // Sets value and gradient of each parameter. Nothing is initialised. Frozen parameters get no gradient.
+  // Sets value and gradient of each parameter. Nothing is initialised. Frozen parameters get no
+  // gradient.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, Kernels& kernels, Device& device,
                                                  Arena& arena, Stream& stream);
@@ -51,7 +53,8 @@ class ShardedParameters : public WeightProvider {
   // The owned spans have new values: gathers them where values are whole, raises versions.
   virtual void publish_values(Stream& stream) = 0;
 
-  // Whole local rows of a parameter, on every rank (gathers under stage 3): saving, checking, hashing.
+  // Whole local rows of a parameter, on every rank (gathers under stage 3): saving, checking,
+  // hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
   // Writes this rank's part of local rows (initialisation, loading), then publish_values().
   virtual void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) = 0;

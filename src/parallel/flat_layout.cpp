@@ -43,7 +43,8 @@ FlatLayout make_flat_layout(const std::vector<Parameter*>& parameters, int ranks
   const std::vector<std::int64_t> edges = block_edges(layout);
   layout.shards.push_back(0);
   for (int rank = 1; rank < ranks; ++rank) {
-    const std::int64_t cut = nearest(edges, layout.size / ranks * rank + layout.size % ranks * rank / ranks);
+    const std::int64_t cut =
+        nearest(edges, layout.size / ranks * rank + layout.size % ranks * rank / ranks);
     layout.shards.push_back(std::max(cut, layout.shards.back()));
   }
   layout.shards.push_back(layout.size);
@@ -51,8 +52,8 @@ FlatLayout make_flat_layout(const std::vector<Parameter*>& parameters, int ranks
 }
 
 std::vector<FlatSpan> spans_of_shard(const FlatLayout& layout, int rank) {
-  PITON_ASSERT(rank >= 0 && rank + 1 < static_cast<int>(layout.shards.size()), "shard {} of {}", rank,
-               layout.shards.size() - 1);
+  PITON_ASSERT(rank >= 0 && rank + 1 < static_cast<int>(layout.shards.size()), "shard {} of {}",
+               rank, layout.shards.size() - 1);
   std::vector<FlatSpan> spans;
   for (const FlatEntry& entry : layout.entries) {
     const std::int64_t begin = std::max(entry.begin, layout.shards[rank]);
@@ -62,7 +63,8 @@ std::vector<FlatSpan> spans_of_shard(const FlatLayout& layout, int rank) {
   return spans;
 }
 
-std::vector<std::int64_t> cuts_within(const FlatLayout& layout, std::int64_t begin, std::int64_t size) {
+std::vector<std::int64_t> cuts_within(const FlatLayout& layout, std::int64_t begin,
+                                      std::int64_t size) {
   std::vector<std::int64_t> cuts;
   for (const std::int64_t shard : layout.shards) {
     cuts.push_back(std::clamp(shard, begin, begin + size) - begin);

@@ -1,9 +1,9 @@
 // Where parameters lie in the flat buffers of values, gradients and optimiser state, and where the
 // buffers are cut into shards.
 //
-// Parameters stand in order, each padded to 16 elements (64 bytes of fp32). Norms are summed in blocks
-// of kNormBlock elements counted from each parameter's start; shards are cut at block edges only, so
-// block sums, and so the norm, do not depend on the number of shards.
+// Parameters stand in order, each padded to 16 elements (64 bytes of fp32). Norms are summed in
+// blocks of kNormBlock elements counted from each parameter's start; shards are cut at block edges
+// only, so block sums, and so the norm, do not depend on the number of shards.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace piton {
 
-inline constexpr std::int64_t kNormBlock = 16384;  // 64 KiB of fp32: two fit a level-1 cache with what reads them
+inline constexpr std::int64_t kNormBlock =
+    16384;  // 64 KiB of fp32: two fit a level-1 cache with what reads them
 inline constexpr std::int64_t kFlatAlignment = 16;
 
 struct FlatEntry {
@@ -28,7 +29,8 @@ struct FlatLayout {
   std::vector<std::int64_t> shards;  // [ranks + 1]: rank r owns [shards[r], shards[r+1])
 };
 
-// Cuts as near to equal as block edges allow; a shard is empty where there are more ranks than blocks.
+// Cuts as near to equal as block edges allow; a shard is empty where there are more ranks than
+// blocks.
 FlatLayout make_flat_layout(const std::vector<Parameter*>& parameters, int ranks);
 
 // A run of one parameter inside one shard: what the optimiser updates and the norm sums.
@@ -40,8 +42,9 @@ struct FlatSpan {
 };
 std::vector<FlatSpan> spans_of_shard(const FlatLayout& layout, int rank);
 
-// The shards' cuts inside [begin, begin + size) of the buffer, counted from `begin`, [ranks + 1]: rank r
-// owns [cuts[r], cuts[r+1]) of that range. What Communicator's _parts collectives take.
-std::vector<std::int64_t> cuts_within(const FlatLayout& layout, std::int64_t begin, std::int64_t size);
+// The shards' cuts inside [begin, begin + size) of the buffer, counted from `begin`, [ranks + 1]:
+// rank r owns [cuts[r], cuts[r+1]) of that range. What Communicator's _parts collectives take.
+std::vector<std::int64_t> cuts_within(const FlatLayout& layout, std::int64_t begin,
+                                      std::int64_t size);
 
 }  // namespace piton

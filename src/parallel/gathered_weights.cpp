@@ -35,8 +35,8 @@ Tensor GatheredWeights::start_gather(Parameter& parameter, Event& ready, Stream&
     const std::int64_t offset = place.values->own_offset(parameter);
     kernels_.run(Copy{.dst = rows.slice(0, offset, own.elements()), .src = own}, stream);
   }
-  ready = data_.all_gather_parts(rows, cuts_within(*place.layout, place.entry.begin, place.entry.size),
-                                 stream);
+  ready = data_.all_gather_parts(
+      rows, cuts_within(*place.layout, place.entry.begin, place.entry.size), stream);
   arena_.hold(rows, ready.fence());
   return rows.reshape(parameter.shape);
 }
@@ -78,12 +78,12 @@ void GatheredWeights::prefetch(Stream& stream) {
   const std::size_t end = std::min(record_.size(), next_ + kPrefetchDepth);
   for (std::size_t i = next_; i < end; ++i) gathered(*record_[i], stream);
   // What an unexpected use left behind, and nobody within the window wants.
-  std::erase_if(gathered_, [&](const auto& one) {
-    return one.second.leases == 0 && !in_window(*one.first);
-  });
+  std::erase_if(gathered_,
+                [&](const auto& one) { return one.second.leases == 0 && !in_window(*one.first); });
 }
 
-WeightView GatheredWeights::view(Parameter& parameter, Gathered& one, WeightForm form, Stream& stream) {
+WeightView GatheredWeights::view(Parameter& parameter, Gathered& one, WeightForm form,
+                                 Stream& stream) {
   WeightView view{.form = WeightForm::kRows,
                   .tensor = one.rows,
                   .out = parameter.shape[0],
@@ -118,7 +118,8 @@ WeightUse GatheredWeights::acquire(Parameter& parameter, WeightForm form, Stream
 
 void GatheredWeights::release(Parameter& parameter, Stream& stream) {
   const auto found = gathered_.find(&parameter);
-  PITON_ASSERT(found != gathered_.end() && found->second.leases > 0, "{}: released twice", parameter.name);
+  PITON_ASSERT(found != gathered_.end() && found->second.leases > 0, "{}: released twice",
+               parameter.name);
   Gathered& one = found->second;
   if (--one.leases > 0 || in_window(parameter)) return;
   const Event used = stream.record();

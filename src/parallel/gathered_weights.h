@@ -1,13 +1,13 @@
 // Weights of stage 3: gathered around each use from the ranks' shards, and prefetched.
 //
-// The first step that begin_step() opens is recorded: which parameters are used, in which order. From
-// then on, each use starts the gathers of the kPrefetchDepth uses after it, so that they travel while
-// compute works. Every data rank runs the same program, so all start the same gathers in the same
-// order. A use that is not the recorded one (evaluation, another schedule) finds the record's next
-// such use, or gathers by itself.
+// The first step that begin_step() opens is recorded: which parameters are used, in which order.
+// From then on, each use starts the gathers of the kPrefetchDepth uses after it, so that they
+// travel while compute works. Every data rank runs the same program, so all start the same gathers
+// in the same order. A use that is not the recorded one (evaluation, another schedule) finds the
+// record's next such use, or gathers by itself.
 //
-// Gathered rows and what is packed from them live until the last lease is released and no use within
-// the window wants them.
+// Gathered rows and what is packed from them live until the last lease is released and no use
+// within the window wants them.
 #pragma once
 
 #include <cstdint>

@@ -21,10 +21,11 @@ MeshSizes ParallelOptions::check(int world_size) const {
   }
   const std::int64_t replica = std::int64_t{tensor} * pipeline;
   if (world_size % replica != 0) {
-    throw Error(Fault::kUsage,
-                "mesh: {} {} cannot form tensor {} x pipeline {}; start a multiple of {}, or change "
-                "--tensor-model-parallel-size or --pipeline-model-parallel-size",
-                world_size, world_size == 1 ? "process" : "processes", tensor, pipeline, replica);
+    throw Error(
+        Fault::kUsage,
+        "mesh: {} {} cannot form tensor {} x pipeline {}; start a multiple of {}, or change "
+        "--tensor-model-parallel-size or --pipeline-model-parallel-size",
+        world_size, world_size == 1 ? "process" : "processes", tensor, pipeline, replica);
   }
   MeshSizes sizes;
   sizes[Axis::kTensor] = tensor;

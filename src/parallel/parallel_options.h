@@ -1,5 +1,5 @@
-// How the ranks of a run share a model and its batch: the flags, and the mesh that follows from them.
-// Data parallelism takes the ranks that tensor and pipeline leave.
+// How the ranks of a run share a model and its batch: the flags, and the mesh that follows from
+// them. Data parallelism takes the ranks that tensor and pipeline leave.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,12 @@ struct ParallelOptions {
   int linear_slices = 1;
 
   // 0 to 3; the distributed optimizer is stage 1 where no higher one is asked for.
-  int effective_zero_stage() const { return use_distributed_optimizer && zero_stage == 0 ? 1 : zero_stage; }
+  int effective_zero_stage() const {
+    return use_distributed_optimizer && zero_stage == 0 ? 1 : zero_stage;
+  }
 
-  // Throws Error(kUsage) naming the flag: a value out of its range, or a number of processes that does
-  // not divide. Sequence parallelism on one tensor rank is what it is without: no error.
+  // Throws Error(kUsage) naming the flag: a value out of its range, or a number of processes that
+  // does not divide. Sequence parallelism on one tensor rank is what it is without: no error.
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>
@@ -35,18 +37,22 @@ struct ParallelOptions {
     v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
     v(Option{"sequence-parallel", "split activations between the matrices along the sequence, too"},
       sequence_parallel);
-    v(Option{"use-distributed-optimizer", "shard the optimizer's state over data-parallel ranks (--zero-stage 1)"},
+    v(Option{"use-distributed-optimizer",
+             "shard the optimizer's state over data-parallel ranks (--zero-stage 1)"},
       use_distributed_optimizer);
     v(Option{"zero-stage",
-             "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 and gradients, 3 and weights"},
+             "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
+             "weights"},
       zero_stage);
     v(Option{"pipeline-schedule", "order of passes on the stages"},
       Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
-    v(Option{"recompute-granularity", "full: keep each layer's input only and run it again in backward"},
+    v(Option{"recompute-granularity",
+             "full: keep each layer's input only and run it again in backward"},
       Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
                                                {"full", RecomputeGranularity::kFull}}));
-    v(Option{"num-slices", "parts that a split linear is cut into, to overlap its communication",
+    v(Option{"num-slices",
+             "parts that a split linear is cut into, to overlap its communication",
              {.aliases = {"coc-parallel-num"}}},
       linear_slices);
   }

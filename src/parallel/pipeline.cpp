@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "parallel/stage_messages.h"
 
 namespace piton {
 namespace {
@@ -13,8 +12,8 @@ namespace {
 // A micro-batch in one chunk, between its forward and its last backward part.
 struct Flight {
   Tape tape;
-  std::vector<Value> inputs;   // leaves; the tape's nodes hold what they need of them
-  ChunkOutput output;          // ids only: the tensors are the next chunk's now
+  std::vector<Value> inputs;  // leaves; the tape's nodes hold what they need of them
+  ChunkOutput output;         // ids only: the tensors are the next chunk's now
 };
 
 void forget_tensors(std::vector<Value>& values) {
@@ -36,15 +35,15 @@ void add_loss(const Context& context, const Tensor& total, const LossOutput& los
 Pipeline::Pipeline(Schedule schedule, std::vector<Chunk*> chunks, Communicator& group)
     : schedule_(std::move(schedule)), chunks_(std::move(chunks)), group_(&group) {
   check(schedule_);
-  PITON_ASSERT(schedule_.stages == group.size(), "a schedule of {} stages on {} ranks", schedule_.stages,
-               group.size());
+  PITON_ASSERT(schedule_.stages == group.size(), "a schedule of {} stages on {} ranks",
+               schedule_.stages, group.size());
   const std::vector<int> own = schedule_.chunks_of_stage(group.rank());
-  PITON_ASSERT(own.size() == chunks_.size(), "stage {} has {} chunks, got {}", group.rank(), own.size(),
-               chunks_.size());
+  PITON_ASSERT(own.size() == chunks_.size(), "stage {} has {} chunks, got {}", group.rank(),
+               own.size(), chunks_.size());
   for (std::size_t i = 0; i < own.size(); ++i) {
     PITON_ASSERT(chunks_[i]->first() == (own[i] == 0), "chunk {} and the model's first", own[i]);
-    PITON_ASSERT(chunks_[i]->last() == (own[i] == schedule_.chunks() - 1), "chunk {} and the model's last",
-                 own[i]);
+    PITON_ASSERT(chunks_[i]->last() == (own[i] == schedule_.chunks() - 1),
+                 "chunk {} and the model's last", own[i]);
   }
 }
 
@@ -63,84 +62,124 @@ void Pipeline::learn_boundaries(const std::vector<ModelInput>& inputs) {
   }
 }
 
+StageMessages Pipeline::messages(const Context& context, const std::vector<ModelInput>& inputs,
+                                 const std::vector<Step>& steps) {
+  StageMessages messages(schedule_, *group_, context, [this, &inputs](int chunk, int micro_batch) {
+    const ModelInput& input = inputs[micro_batch];
+    return boundaries_.at({input.samples, input.sequence})[chunk];
+  });
+  messages.expect(steps);
+  return messages;
+}
+
+// One training step under way.
+class Pipeline::Run {
+ public:
+  Run(Pipeline& pipeline, Context& context, const std::vector<ModelInput>& inputs,
+      StageMessages& messages)
+      : pipeline_(pipeline),
+        context_(context),
+        inputs_(inputs),
+        messages_(messages),
+        loss_sum_(zero_sum(context)) {}
+
+  void forward(const Step& step) {
+    Flight& flight = flights_[{step.chunk, step.micro_batch}];
+    if (step.chunk > 0) {
+      for (Tensor& tensor : messages_.take(Direction::kForward, step.chunk - 1, step.micro_batch)) {
+        flight.inputs.push_back(flight.tape.leaf(std::move(tensor)));
+      }
+    }
+    Context on_tape = context_.with_tape(&flight.tape);
+    Chunk& chunk = pipeline_.chunk(step.chunk);
+    flight.output = chunk.forward(on_tape, inputs_[step.micro_batch], flight.inputs);
+    forget_tensors(flight.inputs);
+    if (is_last(step)) {
+      add_loss(context_, loss_sum_, flight.output.loss);
+      flight.output.loss.per_token = {};
+    } else {
+      messages_.give(Direction::kForward, step.chunk, step.micro_batch, flight.output.boundary);
+      forget_tensors(flight.output.boundary);
+    }
+  }
+
+  void backward(const Step& step, Tape::Mode mode) {
+    Flight& flight = flights_.at({step.chunk, step.micro_batch});
+    if (is_last(step)) {
+      // The loss op takes its scale from its inputs; the seed only says that it is wanted.
+      flight.tape.seed(flight.output.loss.sum, flight.output.loss.sum.tensor);
+    } else {
+      std::vector<Tensor> gradients =
+          messages_.take(Direction::kBackward, step.chunk, step.micro_batch);
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        flight.tape.seed(flight.output.boundary[i], std::move(gradients[i]));
+      }
+    }
+    flight.tape.backward(context_, mode);
+    if (step.chunk > 0) give_gradients(step, flight);
+    if (mode == Tape::Mode::kWhole) flights_.erase({step.chunk, step.micro_batch});
+  }
+
+  void run_weight_jobs(const Step& step) {
+    flights_.at({step.chunk, step.micro_batch}).tape.run_weight_jobs(context_);
+    flights_.erase({step.chunk, step.micro_batch});
+  }
+
+  Tensor loss_sum() const { return loss_sum_; }
+
+ private:
+  bool is_last(const Step& step) const { return step.chunk + 1 == pipeline_.schedule_.chunks(); }
+
+  void give_gradients(const Step& step, Flight& flight) {
+    const ModelInput& input = inputs_[step.micro_batch];
+    const auto& shapes = pipeline_.boundaries_.at({input.samples, input.sequence})[step.chunk - 1];
+    std::vector<Value> gradients;
+    for (std::size_t i = 0; i < flight.inputs.size(); ++i) {
+      Tensor gradient = flight.tape.take_gradient(flight.inputs[i], context_);
+      if (!gradient.defined()) {  // the chunk did not use this input
+        gradient = context_.activation(shapes[i].dtype, shapes[i].shape);
+        context_.device.zero(gradient, context_.stream);
+      }
+      gradients.push_back({std::move(gradient)});
+    }
+    messages_.give(Direction::kBackward, step.chunk - 1, step.micro_batch, gradients);
+  }
+
+  Pipeline& pipeline_;
+  Context& context_;
+  const std::vector<ModelInput>& inputs_;
+  StageMessages& messages_;
+  std::map<std::pair<int, int>, Flight> flights_;  // by chunk and micro-batch
+  Tensor loss_sum_;
+};
+
 PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& inputs) {
   PITON_ASSERT(static_cast<int>(inputs.size()) == schedule_.micro_batches,
                "{} micro-batches for a schedule of {}", inputs.size(), schedule_.micro_batches);
   learn_boundaries(inputs);
   const std::vector<Step>& steps = schedule_.steps[group_->rank()];
-  StageMessages messages(schedule_, *group_, context, [&](int chunk, int micro_batch) {
-    const ModelInput& input = inputs[micro_batch];
-    return boundaries_.at({input.samples, input.sequence})[chunk];
-  });
-  messages.expect(steps);
-  std::map<std::pair<int, int>, Flight> flights;
-  Tensor loss_sum = zero_sum(context);
-
+  StageMessages mail = messages(context, inputs, steps);
+  Run run(*this, context, inputs, mail);
   for (const Step& step : steps) {
     if (observer) observer(step);
-    messages.post_receives();
-    const std::pair<int, int> key{step.chunk, step.micro_batch};
-    const ModelInput& input = inputs[step.micro_batch];
-    context.rows = input.rows;
+    mail.post_receives();
+    context.rows = inputs[step.micro_batch].rows;
     switch (step.pass) {
-      case Pass::kForward: {
-        Flight& flight = flights[key];
-        if (step.chunk > 0) {
-          for (Tensor& tensor : messages.take(Direction::kForward, step.chunk - 1, step.micro_batch)) {
-            flight.inputs.push_back(flight.tape.leaf(std::move(tensor)));
-          }
-        }
-        Context on_tape = context.with_tape(&flight.tape);
-        flight.output = chunk(step.chunk).forward(on_tape, input, flight.inputs);
-        forget_tensors(flight.inputs);
-        if (step.chunk + 1 < schedule_.chunks()) {
-          messages.give(Direction::kForward, step.chunk, step.micro_batch, flight.output.boundary);
-          forget_tensors(flight.output.boundary);
-        } else {
-          add_loss(context, loss_sum, flight.output.loss);
-          flight.output.loss.per_token = {};
-        }
+      case Pass::kForward:
+        run.forward(step);
         break;
-      }
       case Pass::kBackward:
-      case Pass::kBackwardInput: {
-        Flight& flight = flights.at(key);
-        if (step.chunk + 1 < schedule_.chunks()) {
-          std::vector<Tensor> gradients =
-              messages.take(Direction::kBackward, step.chunk, step.micro_batch);
-          for (std::size_t i = 0; i < gradients.size(); ++i) {
-            flight.tape.seed(flight.output.boundary[i], std::move(gradients[i]));
-          }
-        } else {
-          flight.tape.seed(flight.output.loss.sum, flight.output.loss.sum.tensor);
-        }
-        const bool whole = step.pass == Pass::kBackward;
-        flight.tape.backward(context, whole ? Tape::Mode::kWhole : Tape::Mode::kInputOnly);
-        if (step.chunk > 0) {
-          std::vector<Value> gradients;
-          const auto& shapes = boundaries_.at({input.samples, input.sequence})[step.chunk - 1];
-          for (std::size_t i = 0; i < flight.inputs.size(); ++i) {
-            Tensor gradient = flight.tape.take_gradient(flight.inputs[i], context);
-            if (!gradient.defined()) {  // the chunk did not use this input
-              gradient = context.activation(shapes[i].dtype, shapes[i].shape);
-              context.device.zero(gradient, context.stream);
-            }
-            gradients.push_back({std::move(gradient)});
-          }
-          messages.give(Direction::kBackward, step.chunk - 1, step.micro_batch, gradients);
-        }
-        if (whole) flights.erase(key);
+        run.backward(step, Tape::Mode::kWhole);
         break;
-      }
-      case Pass::kBackwardWeight: {
-        flights.at(key).tape.run_weight_jobs(context);
-        flights.erase(key);
+      case Pass::kBackwardInput:
+        run.backward(step, Tape::Mode::kInputOnly);
         break;
-      }
+      case Pass::kBackwardWeight:
+        run.run_weight_jobs(step);
+        break;
     }
   }
-  PITON_ASSERT(flights.empty(), "{} micro-batches did not go back", flights.size());
-  return {loss_sum};
+  return {run.loss_sum()};
 }
 
 PipelineResult Pipeline::evaluate(Context context, const std::vector<ModelInput>& inputs) {
@@ -152,26 +191,22 @@ PipelineResult Pipeline::evaluate(Context context, const std::vector<ModelInput>
   for (int m = 0; m < static_cast<int>(inputs.size()); ++m) {
     for (const int chunk : own) steps.push_back({Pass::kForward, m, chunk});
   }
-  StageMessages messages(schedule_, *group_, context, [&](int chunk, int micro_batch) {
-    const ModelInput& input = inputs[micro_batch];
-    return boundaries_.at({input.samples, input.sequence})[chunk];
-  });
-  messages.expect(steps);
+  StageMessages mail = messages(context, inputs, steps);
   Tensor loss_sum = zero_sum(context);
   for (const Step& step : steps) {
     if (observer) observer(step);
-    messages.post_receives();
+    mail.post_receives();
     const ModelInput& input = inputs[step.micro_batch];
     context.rows = input.rows;
     std::vector<Value> values;
     if (step.chunk > 0) {
-      for (Tensor& tensor : messages.take(Direction::kForward, step.chunk - 1, step.micro_batch)) {
+      for (Tensor& tensor : mail.take(Direction::kForward, step.chunk - 1, step.micro_batch)) {
         values.push_back({std::move(tensor)});
       }
     }
     ChunkOutput output = chunk(step.chunk).forward(context, input, values);
     if (step.chunk + 1 < schedule_.chunks()) {
-      messages.give(Direction::kForward, step.chunk, step.micro_batch, output.boundary);
+      mail.give(Direction::kForward, step.chunk, step.micro_batch, output.boundary);
     } else {
       add_loss(context, loss_sum, output.loss);
     }

@@ -25,7 +25,8 @@ ReductionGroups make_reduction_groups(const std::vector<Parameter*>& trainable, 
     if (parameter->tied_stages.size() > 1) tied.push_back(parameter);
   }
   std::ranges::sort(tied, {}, &Parameter::name);
-  for (Parameter* parameter : tied) groups.tied.emplace_back(parameter, &mesh.stages(parameter->tied_stages));
+  for (Parameter* parameter : tied)
+    groups.tied.emplace_back(parameter, &mesh.stages(parameter->tied_stages));
   return groups;
 }
 

@@ -1,4 +1,5 @@
-// The groups over which a rank's gradients are summed, derived from the placements of its parameters.
+// The groups over which a rank's gradients are summed, derived from the placements of its
+// parameters.
 #pragma once
 
 #include <map>

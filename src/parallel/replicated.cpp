@@ -9,8 +9,8 @@ class Replicated final : public ResidentValues {
  public:
   Replicated(ShardingSetup setup, Stream& stream)
       : ResidentValues(std::move(setup), /*shards=*/1, stream),
-        gradients_(layout_, setup_.groups, /*scatter=*/false, setup_.device, setup_.arena,
-                   stream) {}
+        gradients_(layout_, setup_.groups, /*scatter=*/false, setup_.device, setup_.arena, stream) {
+  }
 
   Tensor gradient(Parameter& parameter, Stream& /*stream*/) override {
     return parameter.trainable ? parameter.gradient : Tensor();

@@ -15,7 +15,9 @@ WeightUse ResidentValues::acquire(Parameter& parameter, WeightForm form, Stream&
   return {forms_.get(parameter, parameter.value, form, stream), nullptr};
 }
 
-Tensor ResidentValues::whole_value(Parameter& parameter, Stream& /*stream*/) { return parameter.value; }
+Tensor ResidentValues::whole_value(Parameter& parameter, Stream& /*stream*/) {
+  return parameter.value;
+}
 
 void ResidentValues::set_value(Parameter& parameter, const Tensor& rows, Stream& stream) {
   PITON_ASSERT(rows.shape() == parameter.shape, "{} is {}, got {}", parameter.name,

@@ -9,7 +9,8 @@
 namespace piton {
 
 ScatteredGradients::ScatteredGradients(const FlatLayout& layout, const ReductionGroups& groups,
-                                       Kernels& kernels, Device& device, Arena& arena, Stream& stream)
+                                       Kernels& kernels, Device& device, Arena& arena,
+                                       Stream& stream)
     : layout_(layout),
       groups_(groups),
       kernels_(&kernels),
@@ -18,7 +19,8 @@ ScatteredGradients::ScatteredGradients(const FlatLayout& layout, const Reduction
       dtype_(gradient_dtype(layout)),
       collecting_(layout.entries.size()) {
   const int rank = groups.data->rank();
-  shard_ = arena.allocate(dtype_, {layout.shards[rank + 1] - layout.shards[rank]}, MemoryKind::kGradients);
+  shard_ = arena.allocate(dtype_, {layout.shards[rank + 1] - layout.shards[rank]},
+                          MemoryKind::kGradients);
   device.zero(shard_, stream);
   for (std::size_t i = 0; i < layout.entries.size(); ++i) {
     entry_of_[layout.entries[i].parameter] = i;
@@ -96,9 +98,12 @@ void ScatteredGradients::add(const OnTheWay& one, Stream& stream) {
 
 void ScatteredGradients::advance(std::size_t most, Stream& stream) {
   while (!queue_.empty()) {
+    // Which collective comes next must not depend on what happens to be complete: ranks would differ.
+    // The newest parameter's sum over tensor ranks is given until the next one is submitted.
     for (OnTheWay& one : queue_) {
       if (one.scattering) continue;
-      if (queue_.size() <= most && !one.tensor_sum.complete()) break;
+      const bool newest = &one == &queue_.back();
+      if (newest && one.tensor_sum.fence() && queue_.size() <= most) break;
       scatter(one, stream);
     }
     OnTheWay& oldest = queue_.front();

@@ -8,16 +8,21 @@ namespace piton {
 
 std::string_view name(Pass pass) {
   switch (pass) {
-    case Pass::kForward: return "forward";
-    case Pass::kBackward: return "backward";
-    case Pass::kBackwardInput: return "input backward";
-    case Pass::kBackwardWeight: return "weight backward";
+    case Pass::kForward:
+      return "forward";
+    case Pass::kBackward:
+      return "backward";
+    case Pass::kBackwardInput:
+      return "input backward";
+    case Pass::kBackwardWeight:
+      return "weight backward";
   }
   return "?";
 }
 
 std::string to_string(const Step& step) {
-  return fmt::format("{} of micro-batch {} in chunk {}", name(step.pass), step.micro_batch, step.chunk);
+  return fmt::format("{} of micro-batch {} in chunk {}", name(step.pass), step.micro_batch,
+                     step.chunk);
 }
 
 std::vector<int> Schedule::chunks_of_stage(int stage) const {
@@ -85,8 +90,10 @@ Schedule zero_bubble_h1(int stages, int micro_batches) {
 
 Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
   switch (kind) {
-    case ScheduleKind::kOneForwardOneBackward: return one_forward_one_backward(stages, micro_batches);
-    case ScheduleKind::kZeroBubbleH1: return zero_bubble_h1(stages, micro_batches);
+    case ScheduleKind::kOneForwardOneBackward:
+      return one_forward_one_backward(stages, micro_batches);
+    case ScheduleKind::kZeroBubbleH1:
+      return zero_bubble_h1(stages, micro_batches);
   }
   PITON_ASSERT(false, "unknown schedule");
   return {};
@@ -110,8 +117,8 @@ struct Progress {
 void check(const Schedule& schedule) {
   const int chunks = schedule.chunks();
   if (schedule.stages < 1 || schedule.micro_batches < 1 || chunks < 1) {
-    refuse(schedule, fmt::format("it has {} stages, {} micro-batches and {} chunks", schedule.stages,
-                                 schedule.micro_batches, chunks));
+    refuse(schedule, fmt::format("it has {} stages, {} micro-batches and {} chunks",
+                                 schedule.stages, schedule.micro_batches, chunks));
   }
   if (static_cast<int>(schedule.steps.size()) != schedule.stages) {
     refuse(schedule, fmt::format("it lists steps for {} stages, wanted {}", schedule.steps.size(),
@@ -120,7 +127,8 @@ void check(const Schedule& schedule) {
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const int stage = schedule.stage_of_chunk[chunk];
     if (stage < 0 || stage >= schedule.stages) {
-      refuse(schedule, fmt::format("chunk {} stands on stage {} of {}", chunk, stage, schedule.stages));
+      refuse(schedule,
+             fmt::format("chunk {} stands on stage {} of {}", chunk, stage, schedule.stages));
     }
   }
   std::vector<Progress> progress(static_cast<std::size_t>(chunks) * schedule.micro_batches);
@@ -128,25 +136,28 @@ void check(const Schedule& schedule) {
     for (const Step& step : schedule.steps[stage]) {
       if (step.chunk < 0 || step.chunk >= chunks || step.micro_batch < 0 ||
           step.micro_batch >= schedule.micro_batches) {
-        refuse(schedule, fmt::format("stage {} has the {}: there are {} chunks and {} micro-batches",
-                                     stage, to_string(step), chunks, schedule.micro_batches));
+        refuse(schedule,
+               fmt::format("stage {} has the {}: there are {} chunks and {} micro-batches", stage,
+                           to_string(step), chunks, schedule.micro_batches));
       }
       if (schedule.stage_of_chunk[step.chunk] != stage) {
         refuse(schedule, fmt::format("stage {} has the {}, which stands on stage {}", stage,
                                      to_string(step), schedule.stage_of_chunk[step.chunk]));
       }
-      Progress& one = progress[static_cast<std::size_t>(step.chunk) * schedule.micro_batches + step.micro_batch];
+      Progress& one = progress[static_cast<std::size_t>(step.chunk) * schedule.micro_batches +
+                               step.micro_batch];
       const bool input = step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput;
       const bool weight = step.pass == Pass::kBackward || step.pass == Pass::kBackwardWeight;
       const bool again = (step.pass == Pass::kForward && one.forward) ||
                          (input && one.backward_input) || (weight && one.backward_weight);
       if (again) refuse(schedule, fmt::format("stage {} has the {} twice", stage, to_string(step)));
       if (input && !one.forward) {
-        refuse(schedule, fmt::format("stage {} has the {} before its forward", stage, to_string(step)));
+        refuse(schedule,
+               fmt::format("stage {} has the {} before its forward", stage, to_string(step)));
       }
       if (step.pass == Pass::kBackwardWeight && !one.backward_input) {
-        refuse(schedule,
-               fmt::format("stage {} has the {} before its input backward", stage, to_string(step)));
+        refuse(schedule, fmt::format("stage {} has the {} before its input backward", stage,
+                                     to_string(step)));
       }
       one.forward |= step.pass == Pass::kForward;
       one.backward_input |= input;

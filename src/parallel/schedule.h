@@ -4,9 +4,9 @@
 // or messages; parallel/pipeline.h executes it, parallel/simulate.h proves bubble, peak activations
 // and freedom from deadlock on it.
 //
-// A model is cut into chunks 0 .. C-1, in order; chunk c stands on stage stage_of_chunk[c]. Messages
-// follow from the lists: after kForward of chunk c its boundary goes to the stage of c + 1, after a
-// backward its gradients go to the stage of c - 1.
+// A model is cut into chunks 0 .. C-1, in order; chunk c stands on stage stage_of_chunk[c].
+// Messages follow from the lists: after kForward of chunk c its boundary goes to the stage of c +
+// 1, after a backward its gradients go to the stage of c - 1.
 #pragma once
 
 #include <cstdint>
@@ -30,30 +30,30 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-std::string_view name(Pass pass);         // "forward", "backward", "input backward", "weight backward"
+std::string_view name(Pass pass);  // "forward", "backward", "input backward", "weight backward"
 std::string to_string(const Step& step);  // "forward of micro-batch 2 in chunk 1", for messages
 
 struct Schedule {
   std::string name;
   int stages = 1;
   int micro_batches = 1;
-  std::vector<int> stage_of_chunk;        // [chunks]
-  std::vector<std::vector<Step>> steps;   // [stages]
+  std::vector<int> stage_of_chunk;       // [chunks]
+  std::vector<std::vector<Step>> steps;  // [stages]
 
   int chunks() const { return static_cast<int>(stage_of_chunk.size()); }
   std::vector<int> chunks_of_stage(int stage) const;
 };
 
-// 1F1B (Narayanan et al. 2019, PipeDream-flush; arXiv:2104.04473): as few forwards as fill the pipe,
-// then one forward and one backward in turn, then the remaining backwards. With p stages and M
-// micro-batches, stage r warms up with min(p - r - 1, M) forwards, holds at most min(p - r, M)
+// 1F1B (Narayanan et al. 2019, PipeDream-flush; arXiv:2104.04473): as few forwards as fill the
+// pipe, then one forward and one backward in turn, then the remaining backwards. With p stages and
+// M micro-batches, stage r warms up with min(p - r - 1, M) forwards, holds at most min(p - r, M)
 // micro-batches of activations, and idles (p - 1) / M of the ideal time if all stages are equal.
 Schedule one_forward_one_backward(int stages, int micro_batches);
 
 // ZB-H1 (Qi et al. 2023, arXiv:2401.10241, section 2.2): 1F1B with backward split; on stage r the
-// weight jobs trail by r micro-batches and fill the end of the pipe. With M >= p and W not above F and B
-// the bubble is (p - 1) (F + B - W) instead of (p - 1) (F + B + W). Every stage holds at most min(p, M)
-// tapes, what stage 0 holds under 1F1B (some of them with their weight jobs only).
+// weight jobs trail by r micro-batches and fill the end of the pipe. With M >= p and W not above F
+// and B the bubble is (p - 1) (F + B - W) instead of (p - 1) (F + B + W). Every stage holds at most
+// min(p, M) tapes, what stage 0 holds under 1F1B (some of them with their weight jobs only).
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
 enum class ScheduleKind : std::uint8_t { kOneForwardOneBackward, kZeroBubbleH1 };

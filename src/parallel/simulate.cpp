@@ -29,10 +29,14 @@ class Ends {
 
 double duration(const Step& step, const StepTimes& times) {
   switch (step.pass) {
-    case Pass::kForward: return times.forward;
-    case Pass::kBackward: return times.backward_input + times.backward_weight;
-    case Pass::kBackwardInput: return times.backward_input;
-    case Pass::kBackwardWeight: return times.backward_weight;
+    case Pass::kForward:
+      return times.forward;
+    case Pass::kBackward:
+      return times.backward_input + times.backward_weight;
+    case Pass::kBackwardInput:
+      return times.backward_input;
+    case Pass::kBackwardWeight:
+      return times.backward_weight;
   }
   return 0;
 }
@@ -63,7 +67,8 @@ bool needed(const Schedule& schedule, const Step& step, Step* other) {
                            waiting.empty() ? "" : "; ", stage, next[stage], to_string(step),
                            to_string(other), schedule.stage_of_chunk[other.chunk]);
   }
-  throw Error(Fault::kUsage, "pipeline: schedule \"{}\" cannot end (deadlock): {}", schedule.name, waiting);
+  throw Error(Fault::kUsage, "pipeline: schedule \"{}\" cannot end (deadlock): {}", schedule.name,
+              waiting);
 }
 
 int peak_of(const std::vector<Step>& steps) {
@@ -81,8 +86,8 @@ int peak_of(const std::vector<Step>& steps) {
 Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& times) {
   check(schedule);
   if (times.size() != 1 && static_cast<int>(times.size()) != schedule.chunks()) {
-    throw Error(Fault::kUsage, "pipeline: got step times of {} chunks, wanted 1 or {}", times.size(),
-                schedule.chunks());
+    throw Error(Fault::kUsage, "pipeline: got step times of {} chunks, wanted 1 or {}",
+                times.size(), schedule.chunks());
   }
   const auto times_of = [&](int chunk) -> const StepTimes& {
     return times.size() == 1 ? times[0] : times[chunk];
@@ -105,8 +110,9 @@ Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& time
         double ready = free_at[stage];
         Step other;
         if (needed(schedule, step, &other)) {
-          const double ended = other.pass == Pass::kForward ? ends.forward(other.chunk, other.micro_batch)
-                                                            : ends.backward(other.chunk, other.micro_batch);
+          const double ended = other.pass == Pass::kForward
+                                   ? ends.forward(other.chunk, other.micro_batch)
+                                   : ends.backward(other.chunk, other.micro_batch);
           if (ended < 0) break;
           const bool local = schedule.stage_of_chunk[other.chunk] == stage;
           ready = std::max(ready, ended + (local ? 0.0 : times_of(other.chunk).message));

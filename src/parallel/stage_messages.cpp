@@ -62,7 +62,8 @@ void StageMessages::post(const Name& name) {
   int index = 0;
   for (const BoundaryTensor& shape : boundary_of_(chunk, micro_batch)) {
     Tensor tensor = context_.activation(shape.dtype, shape.shape);
-    const Event event = group_.receive(tensor, source_stage(name), tag(name, index++), context_.stream);
+    const Event event =
+        group_.receive(tensor, source_stage(name), tag(name, index++), context_.stream);
     context_.arena.hold(tensor, event.fence());
     message.tensors.push_back(std::move(tensor));
     message.events.push_back(event);
@@ -73,20 +74,23 @@ std::vector<Tensor> StageMessages::take(Direction direction, int chunk, int micr
   const Name name{direction, chunk, micro_batch};
   if (source_stage(name) == target_stage(name)) {
     const auto found = local_.find(name);
-    PITON_ASSERT(found != local_.end(), "no message of chunk {}, micro-batch {}", chunk, micro_batch);
+    PITON_ASSERT(found != local_.end(), "no message of chunk {}, micro-batch {}", chunk,
+                 micro_batch);
     std::vector<Tensor> tensors = std::move(found->second);
     local_.erase(found);
     return tensors;
   }
   const auto found = incoming_.find(name);
-  PITON_ASSERT(found != incoming_.end(), "chunk {}, micro-batch {}: not posted", chunk, micro_batch);
+  PITON_ASSERT(found != incoming_.end(), "chunk {}, micro-batch {}: not posted", chunk,
+               micro_batch);
   Incoming message = std::move(found->second);
   incoming_.erase(found);
   for (const Event& event : message.events) context_.stream.wait(event);
   return std::move(message.tensors);
 }
 
-void StageMessages::give(Direction direction, int chunk, int micro_batch, const std::vector<Value>& values) {
+void StageMessages::give(Direction direction, int chunk, int micro_batch,
+                         const std::vector<Value>& values) {
   const Name name{direction, chunk, micro_batch};
   const std::vector<BoundaryTensor> shapes = boundary_of_(chunk, micro_batch);
   PITON_ASSERT(values.size() == shapes.size() && values.size() <= kMaxTensors,
@@ -114,7 +118,8 @@ void append(std::string& bytes, std::int64_t value) {
 
 std::int64_t read(const std::string& bytes, std::size_t& position) {
   std::int64_t value = 0;
-  PITON_ASSERT(position + sizeof value <= bytes.size(), "a boundary's shape of {} bytes", bytes.size());
+  PITON_ASSERT(position + sizeof value <= bytes.size(), "a boundary's shape of {} bytes",
+               bytes.size());
   std::memcpy(&value, bytes.data() + position, sizeof value);
   position += sizeof value;
   return value;
@@ -130,7 +135,8 @@ std::vector<std::vector<BoundaryTensor>> exchange_boundaries(const Schedule& sch
   std::string mine;
   for (Chunk* chunk : own) {
     const std::vector<BoundaryTensor> tensors =
-        chunk->last() ? std::vector<BoundaryTensor>() : chunk->boundary(input.samples, input.sequence);
+        chunk->last() ? std::vector<BoundaryTensor>()
+                      : chunk->boundary(input.samples, input.sequence);
     append(mine, static_cast<std::int64_t>(tensors.size()));
     for (const BoundaryTensor& tensor : tensors) {
       append(mine, static_cast<std::int64_t>(tensor.dtype));

@@ -1,8 +1,8 @@
 // What travels between the chunks of a pipeline: boundaries forward, their gradients back.
 //
-// Receives are posted ahead, for the kAhead messages that the stage's steps need next; sends go off at
-// once, and a sent tensor's slot is held until its message has left. Between chunks of one stage a
-// message is the tensor itself.
+// Receives are posted ahead, for the kAhead messages that the stage's steps need next; sends go off
+// at once, and a sent tensor's slot is held until its message has left. Between chunks of one stage
+// a message is the tensor itself.
 #pragma once
 
 #include <cstdint>
@@ -54,13 +54,13 @@ class StageMessages {
   Communicator& group_;
   const Context& context_;
   BoundaryOf boundary_of_;
-  std::deque<Name> expected_;             // from other stages, not posted
-  std::map<Name, Incoming> incoming_;     // posted, not taken
+  std::deque<Name> expected_;          // from other stages, not posted
+  std::map<Name, Incoming> incoming_;  // posted, not taken
   std::map<Name, std::vector<Tensor>> local_;
 };
 
-// What every chunk of the pipeline gives to the next, for micro-batches shaped as `input`, [chunks].
-// Collective over the group; blocks.
+// What every chunk of the pipeline gives to the next, for micro-batches shaped as `input`,
+// [chunks]. Collective over the group; blocks.
 std::vector<std::vector<BoundaryTensor>> exchange_boundaries(const Schedule& schedule,
                                                              const std::vector<Chunk*>& own,
                                                              const ModelInput& input,

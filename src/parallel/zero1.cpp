@@ -1,5 +1,5 @@
-// Stage 1: values and gradients are whole; each rank gets the sums of its own shard, updates it, and
-// the new values are gathered.
+// Stage 1: values and gradients are whole; each rank gets the sums of its own shard, updates it,
+// and the new values are gathered.
 #include "parallel/bucketed_gradients.h"
 #include "parallel/zero_stages.h"
 
@@ -10,8 +10,7 @@ class OptimizerShards final : public ResidentValues {
  public:
   OptimizerShards(ShardingSetup setup, int ranks, Stream& stream)
       : ResidentValues(std::move(setup), ranks, stream),
-        gradients_(layout_, setup_.groups, /*scatter=*/true, setup_.device, setup_.arena,
-                   stream) {}
+        gradients_(layout_, setup_.groups, /*scatter=*/true, setup_.device, setup_.arena, stream) {}
 
   Tensor gradient(Parameter& parameter, Stream& /*stream*/) override {
     return parameter.trainable ? parameter.gradient : Tensor();

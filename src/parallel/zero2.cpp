@@ -1,5 +1,5 @@
-// Stage 2: values are whole; of the gradients each rank keeps its shard, to which every micro-batch's
-// contributions are reduce-scattered.
+// Stage 2: values are whole; of the gradients each rank keeps its shard, to which every
+// micro-batch's contributions are reduce-scattered.
 #include "parallel/scattered_gradients.h"
 #include "parallel/zero_stages.h"
 

@@ -25,8 +25,8 @@ std::unique_ptr<ShardedParameters> make_zero1(ShardingSetup setup, Stream& strea
 std::unique_ptr<ShardedParameters> make_zero2(ShardingSetup setup, Stream& stream);
 std::unique_ptr<ShardedParameters> make_zero3(ShardingSetup setup, Stream& stream);
 
-// Stages 0 to 2: every rank holds all values, so a use is the resident weight. Frozen parameters stand
-// in buffers of their own.
+// Stages 0 to 2: every rank holds all values, so a use is the resident weight. Frozen parameters
+// stand in buffers of their own.
 class ResidentValues : public ShardedParameters {
  public:
   const FlatLayout& layout() const override { return layout_; }

@@ -1,25 +1,12 @@
 #include "text/bpe_model.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/error.h"
 #include "text/byte_level.h"
 #include "text/utf8.h"
 
 namespace piton {
-namespace {
-
-std::uint64_t pair_key(char32_t a, char32_t b) {
-  return static_cast<std::uint64_t>(a) << 32 | b | std::uint64_t{1} << 63;
-}
-
-std::uint64_t pair_place(std::uint64_t key) {
-  key *= 0x9E3779B97F4A7C15U;
-  return key ^ key >> 32;
-}
-
-}  // namespace
 
 class BpeModel::BpeScratch final : public Scratch {
  public:
@@ -64,7 +51,9 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
                   where, rules.size(), left, right,
                   !left_id ? left : !right_id ? right : joined);
     }
-    rules.push_back({*left_id, *right_id, *joined_id, static_cast<std::uint32_t>(rules.size())});
+    const std::size_t place = rules.size();
+    rules.push_back({*left_id, *right_id, *joined_id,
+                     facts.orders.empty() ? static_cast<std::uint32_t>(place) : facts.orders[place]});
   }
   merges_ = std::make_unique<MergeTable>(rules);
 
@@ -106,52 +95,15 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
   }
   const bool no_unknown_runs = !unknown_ || !fuse_unknown_ || (byte_fallback_ && all_bytes);
   splits_ = continuing_prefix_.empty() && end_suffix_.empty() && !ignore_merges_ && no_unknown_runs;
-  if (splits_) learn_neighbours();
-}
-
-void BpeModel::learn_neighbours() {
-  // Merging turns neighbours into one piece, so only pieces that a rule makes matter; that all
-  // pieces are taken here costs a few cuts, never exactness.
-  std::unordered_set<std::uint64_t> pairs;
+  if (!splits_) return;
+  // Only pieces that a rule makes matter; taking all of them costs a few cuts, never exactness.
   for (std::int64_t id = 0; id < vocabulary_.size(); ++id) {
-    const std::string& piece = vocabulary_.piece(static_cast<std::int32_t>(id));
-    char32_t before = 0;
-    for (std::size_t at = 0; at < piece.size();) {
-      const Utf8Char c = decode_utf8(piece, at);
-      if (at > 0) pairs.insert(pair_key(before, c.value));
-      before = c.value;
-      at += c.length;
-    }
-  }
-  const std::uint64_t size = std::bit_ceil(std::max<std::uint64_t>(64, pairs.size() * 2));
-  neighbours_.assign(size, 0);
-  neighbour_mask_ = size - 1;
-  for (const std::uint64_t key : pairs) {
-    std::uint64_t slot = pair_place(key) & neighbour_mask_;
-    while (neighbours_[slot] != 0) slot = (slot + 1) & neighbour_mask_;
-    neighbours_[slot] = key;
+    neighbours_.add(vocabulary_.piece(static_cast<std::int32_t>(id)));
   }
 }
 
 std::size_t BpeModel::first_part(std::string_view word) const {
-  if (!splits_) return word.size();
-  const char* const begin = word.data();
-  const char* const end = begin + word.size();
-  const char* p = begin;
-  Utf8Char before = decode_utf8(p, end);
-  p += before.length;
-  while (p < end) {
-    const Utf8Char c = decode_utf8(p, end);
-    if (before.value >= 128 || c.value >= 128) {
-      const std::uint64_t key = pair_key(before.value, c.value);
-      std::uint64_t slot = pair_place(key) & neighbour_mask_;
-      while (neighbours_[slot] != 0 && neighbours_[slot] != key) slot = (slot + 1) & neighbour_mask_;
-      if (neighbours_[slot] == 0) break;
-    }
-    before = c;
-    p += c.length;
-  }
-  return static_cast<std::size_t>(p - begin);
+  return splits_ ? neighbours_.first_part(word) : word.size();
 }
 
 std::unique_ptr<WordModel::Scratch> BpeModel::make_scratch() const {

@@ -8,11 +8,11 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "text/bpe_merger.h"
+#include "text/neighbours.h"
 #include "text/word_model.h"
 
 namespace piton {
@@ -21,6 +21,7 @@ namespace piton {
 struct BpeFacts {
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
+  std::vector<std::uint32_t> orders;  // of the merges, where the rank is not the place in the list
   std::optional<std::string> unknown;
   std::string continuing_prefix;  // before every symbol of a word but the first
   std::string end_suffix;         // after the last symbol of a word
@@ -40,8 +41,7 @@ class BpeModel final : public WordModel {
   void encode(std::string_view word, Scratch& scratch,
               std::vector<std::int32_t>& out) const override;
 
-  // A word may be cut between two characters that stand beside each other in no piece: no merge can
-  // cross there. So a LLaMA text, one word for the file's rules, is cut before its "▁".
+  // See neighbours.h; byte-level words are never cut.
   std::size_t first_part(std::string_view word) const override;
   bool has_parts() const override { return splits_; }
 
@@ -49,7 +49,6 @@ class BpeModel final : public WordModel {
   class BpeScratch;
   void encode_characters(std::string_view word, std::vector<std::int32_t>& symbols) const;
   std::int32_t character_id(char32_t c, std::string_view text) const;
-  void learn_neighbours();
 
   std::unique_ptr<MergeTable> merges_;
   bool byte_level_ = false;
@@ -64,8 +63,7 @@ class BpeModel final : public WordModel {
   std::array<std::int32_t, 128> ascii_ids_{};      // of ASCII characters, -1 where none
   std::unordered_map<char32_t, std::int32_t> character_ids_;
   std::unordered_map<std::string, std::int32_t> raw_words_;  // byte level and ignore_merges
-  std::vector<std::uint64_t> neighbours_;  // open hash set of pairs of characters; 0 is free
-  std::uint64_t neighbour_mask_ = 0;
+  Neighbours neighbours_;
 };
 
 }  // namespace piton

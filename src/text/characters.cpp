@@ -90,9 +90,9 @@ bool is_bert_punctuation(char32_t c) {
 bool is_bert_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   if (c < 0x80) return c < 32 || c == 127;
-  if (c >= 0x110000) return true;
+  if (c >= 0x110000) return false;
   const auto mask = U_GET_GC_MASK(static_cast<UChar32>(c));
-  return (mask & U_GC_C_MASK) != 0 || !in_unicode_8(c);
+  return (mask & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0 && in_unicode_8(c);
 }
 
 bool is_bert_ideograph(char32_t c) {

@@ -45,7 +45,7 @@ bool is_numeric(char32_t c);
 // P* as of Unicode 8.0, and the ASCII symbols ($ + < = > ^ ` | ~): what the pre-tokenizers
 // Punctuation and BertPreTokenizer split at.
 bool is_bert_punctuation(char32_t c);
-// C* but tab, newline and carriage return, as of Unicode 8.0, unassigned code points included:
+// Control, format and private-use characters as of Unicode 8.0, but tab, newline and carriage return:
 // what BertNormalizer removes.
 bool is_bert_control(char32_t c);
 // The blocks of ideographs that BERT puts spaces around.

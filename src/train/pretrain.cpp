@@ -241,7 +241,7 @@ class Run {
   bool agreed_stop() {
     const std::string mine = stop_() ? "1" : "0";
     if (machine_.world.size() == 1) return mine == "1";
-    for (const std::string& one : mesh_->group(axes(Axis::kTensor, Axis::kContext, Axis::kExpert, Axis::kData, Axis::kPipeline)).gather_bytes(mine)) {
+    for (const std::string& one : mesh_->group(kAllAxes).gather_bytes(mine)) {
       if (one == "1") return true;
     }
     return false;

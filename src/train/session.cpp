@@ -7,12 +7,21 @@
 #include "model/initialize.h"
 
 namespace piton {
+namespace {
+
+constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kContext);                    // hold different tokens
+constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kContext, Axis::kPipeline);     // hold parts of the loss
+
+}  // namespace
 
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
     : machine_(machine), mesh_(&mesh), settings_(settings) {
   layout_ = {.mesh = mesh_, .sequence_parallel = settings.sequence_parallel,
              .linear_slices = settings.linear_slices, .recompute = settings.recompute,
              .vocabulary_multiple = settings.vocabulary_multiple};
+  // Made now: making a group waits for its members, and must not stand between messages of a step.
+  for (const AxisSet set : {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes}) mesh.group(set);
+
   consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);
   machine.device.zero(consumed_samples_, machine.stream);
 
@@ -89,7 +98,7 @@ double Session::summed_over_ranks(double value, AxisSet axes) {
 double Session::total_tokens(const std::vector<MicroBatch>& batches) {
   double tokens = 0;
   for (const MicroBatch& batch : batches) tokens += batch.loss_tokens();
-  return summed_over_ranks(tokens, axes(Axis::kData, Axis::kContext));
+  return summed_over_ranks(tokens, kSampleAxes);
 }
 
 StepReport Session::backward(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples) {
@@ -113,7 +122,7 @@ StepReport Session::backward(const std::vector<MicroBatch>& batches, std::int64_
 
   double loss_sum = 0;
   machine_.device.download(result.loss_sum, &loss_sum, machine_.stream);
-  report.loss = summed_over_ranks(loss_sum, axes(Axis::kData, Axis::kContext, Axis::kPipeline)) / report.loss_tokens;
+  report.loss = summed_over_ranks(loss_sum, kLossAxes) / report.loss_tokens;
   return report;
 }
 
@@ -137,7 +146,7 @@ Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
   const PipelineResult result = pipeline_->evaluate(context(false), inputs);
   double loss_sum = 0;
   machine_.device.download(result.loss_sum, &loss_sum, machine_.stream);
-  return {.loss_sum = summed_over_ranks(loss_sum, axes(Axis::kData, Axis::kContext, Axis::kPipeline)),
+  return {.loss_sum = summed_over_ranks(loss_sum, kLossAxes),
           .loss_tokens = total_tokens(batches)};
 }
 

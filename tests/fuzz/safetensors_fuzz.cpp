@@ -28,14 +28,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string again = piton::make_safetensors_header(entries, header.metadata);
   const std::size_t data_begin = again.size();
   again.resize(data_begin + static_cast<std::size_t>(at));
-  const auto read = piton::parse_safetensors(std::as_bytes(std::span(again.data(), again.size())), "again");
+  const auto read =
+      piton::parse_safetensors(std::as_bytes(std::span(again.data(), again.size())), "again");
   PITON_ASSERT(read.data_begin == static_cast<std::int64_t>(data_begin));
   PITON_ASSERT(read.entries.size() == header.entries.size() && read.metadata == header.metadata);
   for (const piton::SafetensorsEntry& entry : header.entries) {
     bool found = false;
     for (const piton::SafetensorsEntry& other : read.entries) {
-      found = found || (other.name == entry.name && other.dtype == entry.dtype && other.shape == entry.shape &&
-                        other.begin == entry.begin && other.end == entry.end);
+      found = found ||
+              (other.name == entry.name && other.dtype == entry.dtype &&
+               other.shape == entry.shape && other.begin == entry.begin && other.end == entry.end);
     }
     PITON_ASSERT(found, "{}", entry.name);
   }

@@ -10,6 +10,9 @@ TEST(Symmetric, EveryMemberSeesTheOthersMemory) {
   Stage s;
   auto memory = s.group.allocate_symmetric(1000);
   ASSERT_EQ(memory->mine().bytes(), 1000);
+  for (int m = 0; m < s.n; ++m) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory->peer(m).raw()) % 4096, 0U);
+  }
   std::memset(memory->mine().raw(), s.me + 1, 1000);
   s.group.barrier();
   for (int m = 0; m < s.n; ++m) {

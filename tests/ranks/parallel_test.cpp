@@ -68,7 +68,8 @@ void expect_near(const Values& part, const Values& all) {
 
 std::int64_t total_over_ranks(std::int64_t mine) {
   std::int64_t total = 0;
-  for (const std::string& bytes : everyone().gather_bytes(std::to_string(mine))) total += std::stoll(bytes);
+  for (const std::string& bytes : everyone().gather_bytes(std::to_string(mine)))
+    total += std::stoll(bytes);
   return total;
 }
 
@@ -76,9 +77,11 @@ TEST(Pipeline, OnRanksEqualsOneProcessBitForBit) {
   const int stages = world().size();
   for (int micro_batches = 1; micro_batches <= 5; ++micro_batches) {
     const Outcome one = whole(micro_batches);
-    for (const ScheduleKind kind : {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kZeroBubbleH1}) {
+    for (const ScheduleKind kind :
+         {ScheduleKind::kOneForwardOneBackward, ScheduleKind::kZeroBubbleH1}) {
       SCOPED_TRACE(testing::Message() << micro_batches << " micro-batches");
-      const Outcome split = trained(world(), {.schedule = make_schedule(kind, stages, micro_batches)});
+      const Outcome split =
+          trained(world(), {.schedule = make_schedule(kind, stages, micro_batches)});
       EXPECT_EQ(split.loss, world().rank() == stages - 1 ? one.loss : 0);
       expect_equal_bits(split.values, one.values);
     }
@@ -90,8 +93,9 @@ TEST(Pipeline, SumsTiedWeightsOverItsEnds) {
   const auto alone = make_single_world(device());
   const Outcome one = trained(*alone, {.schedule = one_forward_one_backward(1, 3), .sizes = sizes});
   for (const int zero_stage : {0, 1, 2, 3}) {
-    const Outcome split = trained(world(), {.schedule = zero_bubble_h1(world().size(), 3),
-                                            .zero_stage = zero_stage, .sizes = sizes});
+    const Outcome split = trained(
+        world(),
+        {.schedule = zero_bubble_h1(world().size(), 3), .zero_stage = zero_stage, .sizes = sizes});
     expect_near(split.values, one.values);
   }
 }
@@ -101,8 +105,10 @@ TEST(DataParallel, EveryStageTrainsAsOneProcess) {
   const Outcome one = whole(2 * ranks);
   std::vector<Outcome> split;
   for (const int zero_stage : {0, 1, 2, 3}) {
-    split.push_back(trained(world(), {.schedule = one_forward_one_backward(1, 2), .data = ranks,
-                                      .zero_stage = zero_stage}));
+    SCOPED_TRACE(testing::Message() << "stage " << zero_stage);
+    split.push_back(trained(
+        world(),
+        {.schedule = one_forward_one_backward(1, 2), .data = ranks, .zero_stage = zero_stage}));
     expect_near(split.back().values, one.values);
   }
   expect_equal_bits(split[1].values, split[0].values);
@@ -124,23 +130,28 @@ TEST(DataParallel, StagesAgreeBitForBitOnOneMicroBatch) {
 
 TEST(DataParallel, WithAPipelineEqualsWithout) {
   if (world().size() != 4) GTEST_SKIP() << "four ranks make two stages of two data ranks";
-  const Outcome one = trained(*make_single_world(device()), {.schedule = one_forward_one_backward(1, 6)});
+  const Outcome one =
+      trained(*make_single_world(device()), {.schedule = one_forward_one_backward(1, 6)});
   for (const int zero_stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(testing::Message() << "stage " << zero_stage);
-    const Outcome split = trained(world(), {.schedule = zero_bubble_h1(2, 3), .data = 2, .zero_stage = zero_stage});
+    const Outcome split =
+        trained(world(), {.schedule = zero_bubble_h1(2, 3), .data = 2, .zero_stage = zero_stage});
     expect_near(split.values, one.values);
   }
 }
 
-// What a step puts on the wire, summed over ranks: all-reduce 2 (n-1) B, scatter and gather (n-1) B.
+// What a step puts on the wire, summed over ranks: all-reduce 2 (n-1) B, scatter and gather (n-1)
+// B.
 TEST(DataParallel, SendsTheBytesOfItsStage) {
   const int n = world().size();
   constexpr int kMicroBatches = 3;
   for (const int zero_stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(testing::Message() << "stage " << zero_stage);
-    SmallTraining training(world(), device(), {.schedule = one_forward_one_backward(1, kMicroBatches),
-                                               .data = n, .zero_stage = zero_stage});
-    std::int64_t elements = 0;   // without padding
+    SmallTraining training(world(), device(),
+                           {.schedule = one_forward_one_backward(1, kMicroBatches),
+                            .data = n,
+                            .zero_stage = zero_stage});
+    std::int64_t elements = 0;  // without padding
     for (const Parameter* parameter : training.parameters) elements += parameter->elements();
     const std::int64_t padded = training.weights->layout().size;
     Communicator& data = training.mesh.group(axes(Axis::kContext, Axis::kData));
@@ -150,8 +161,10 @@ TEST(DataParallel, SendsTheBytesOfItsStage) {
     training.backward(1);
     training.update(0.25F);
     const TrafficCounts after = data.traffic();
-    const std::int64_t all_reduce = total_over_ranks(after.all_reduce_bytes - before.all_reduce_bytes);
-    const std::int64_t scatter = total_over_ranks(after.reduce_scatter_bytes - before.reduce_scatter_bytes);
+    const std::int64_t all_reduce =
+        total_over_ranks(after.all_reduce_bytes - before.all_reduce_bytes);
+    const std::int64_t scatter =
+        total_over_ranks(after.reduce_scatter_bytes - before.reduce_scatter_bytes);
     const std::int64_t gather = total_over_ranks(after.all_gather_bytes - before.all_gather_bytes);
     EXPECT_EQ(all_reduce, zero_stage == 0 ? 2 * (n - 1) * padded * 4 : 0);
     const std::int64_t once_scattered = (n - 1) * padded * 4;
@@ -162,7 +175,8 @@ TEST(DataParallel, SendsTheBytesOfItsStage) {
     }
     if (zero_stage == 3) {
       std::int64_t uses = 0;
-      // Each micro-batch uses every parameter forward, and every one but embedding and biases backward.
+      // Each micro-batch uses every parameter forward, and every one but embedding and biases
+      // backward.
       for (const Parameter* parameter : training.parameters) {
         const bool once = parameter->name == "embedding" || parameter->name.ends_with(".bias");
         uses += (once ? 1 : 2) * parameter->elements();
@@ -209,14 +223,18 @@ TEST(Pipeline, HoldsTheActivationsThatItsScheduleSays) {
 TEST(DataParallel, HoldsTheBytesOfItsStage) {
   const int n = world().size();
   for (const int zero_stage : {0, 1, 2, 3}) {
-    SmallTraining training(world(), device(), {.schedule = one_forward_one_backward(1, 2), .data = n,
-                                               .zero_stage = zero_stage});
+    SmallTraining training(
+        world(), device(),
+        {.schedule = one_forward_one_backward(1, 2), .data = n, .zero_stage = zero_stage});
     training.backward(0);
     const FlatLayout& layout = training.weights->layout();
     const std::int64_t shard =
-        zero_stage == 0 ? layout.size : layout.shards[world().rank() + 1] - layout.shards[world().rank()];
-    EXPECT_EQ(training.in_use_bytes(MemoryKind::kParameters), 4 * (zero_stage == 3 ? shard : layout.size));
-    EXPECT_EQ(training.in_use_bytes(MemoryKind::kGradients), 4 * (zero_stage >= 2 ? shard : layout.size));
+        zero_stage == 0 ? layout.size
+                        : layout.shards[world().rank() + 1] - layout.shards[world().rank()];
+    EXPECT_EQ(training.in_use_bytes(MemoryKind::kParameters),
+              4 * (zero_stage == 3 ? shard : layout.size));
+    EXPECT_EQ(training.in_use_bytes(MemoryKind::kGradients),
+              4 * (zero_stage >= 2 ? shard : layout.size));
     training.mesh.group(axes(Axis::kContext, Axis::kData)).barrier();
     EXPECT_EQ(training.in_use_bytes(MemoryKind::kCommunication), 0);
   }

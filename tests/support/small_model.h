@@ -1,6 +1,6 @@
-// A small decoder without attention, cut into chunks, for tests of what runs models: token embedding,
-// blocks of norm, linear, activation, linear, and a head with its loss. Values are drawn from the
-// parameter's name, so every way to cut it starts from the same weights. fp32.
+// A small decoder without attention, cut into chunks, for tests of what runs models: token
+// embedding, blocks of norm, linear, activation, linear, and a head with its loss. Values are drawn
+// from the parameter's name, so every way to cut it starts from the same weights. fp32.
 #pragma once
 
 #include <memory>
@@ -36,19 +36,22 @@ class SmallChunk final : public Chunk {
       tied_stages = {stages_of_ends.first, stages_of_ends.second};
     }
     if (first_) {
-      embedding_ = &add("embedding", {sizes.vocabulary, sizes.hidden}, sizes.tied ? tied_stages : std::vector<int>{});
+      embedding_ = &add("embedding", {sizes.vocabulary, sizes.hidden},
+                        sizes.tied ? tied_stages : std::vector<int>{});
     }
     for (int b = sizes.blocks * chunk / chunks; b < sizes.blocks * (chunk + 1) / chunks; ++b) {
       const std::string prefix = "blocks." + std::to_string(b);
-      blocks_.push_back({&add(prefix + ".norm", {sizes.hidden}), &add(prefix + ".up", {sizes.ffn, sizes.hidden}),
-                         &add(prefix + ".bias", {sizes.ffn}), &add(prefix + ".down", {sizes.hidden, sizes.ffn})});
+      blocks_.push_back(
+          {&add(prefix + ".norm", {sizes.hidden}), &add(prefix + ".up", {sizes.ffn, sizes.hidden}),
+           &add(prefix + ".bias", {sizes.ffn}), &add(prefix + ".down", {sizes.hidden, sizes.ffn})});
     }
     if (!last_) return;
     if (sizes.tied && first_) {
       head_ = embedding_;
       embedding_->contributions = 2;
     } else {
-      head_ = &add(sizes.tied ? "embedding" : "head", {sizes.vocabulary, sizes.hidden}, tied_stages);
+      head_ =
+          &add(sizes.tied ? "embedding" : "head", {sizes.vocabulary, sizes.hidden}, tied_stages);
     }
   }
 
@@ -60,8 +63,10 @@ class SmallChunk final : public Chunk {
     return {{DType::kF32, {samples * sequence, sizes_.hidden}}};
   }
 
-  ChunkOutput forward(Context& context, const ModelInput& input, const std::vector<Value>& inputs) override {
-    Value x = first_ ? token_embedding(context, input.tokens, *embedding_, 0, *alone_, false) : inputs.at(0);
+  ChunkOutput forward(Context& context, const ModelInput& input,
+                      const std::vector<Value>& inputs) override {
+    Value x = first_ ? token_embedding(context, input.tokens, *embedding_, 0, *alone_, false)
+                     : inputs.at(0);
     for (const Block& block : blocks_) {
       x = rms_norm(context, x, *block.norm, 1e-5);
       x = column_linear(context, x, *block.up, block.bias, *alone_, {}, DType::kF32);
@@ -79,13 +84,15 @@ class SmallChunk final : public Chunk {
   static Tensor initial_rows(const Parameter& parameter) {
     Tensor rows = host_tensor(parameter.dtype, parameter.shape);
     std::uint64_t state = 88172645463325252ULL;
-    for (const char c : parameter.name) state = (state ^ static_cast<unsigned char>(c)) * 0x9E3779B97F4A7C15ULL;
+    for (const char c : parameter.name)
+      state = (state ^ static_cast<unsigned char>(c)) * 0x9E3779B97F4A7C15ULL;
     for (std::int64_t i = 0; i < rows.elements(); ++i) {
       state ^= state << 13;  // xorshift
       state ^= state >> 7;
       state ^= state << 17;
       const double uniform = static_cast<double>(state >> 11) * 0x1.0p-53 - 0.5;
-      rows.data<float>()[i] = static_cast<float>(parameter.shape.ndim() == 1 ? 1 + 0.2 * uniform : uniform);
+      rows.data<float>()[i] =
+          static_cast<float>(parameter.shape.ndim() == 1 ? 1 + 0.2 * uniform : uniform);
     }
     return rows;
   }
@@ -121,8 +128,8 @@ class SmallChunk final : public Chunk {
 };
 
 // Micro-batch number `index` of the global batch; host memory.
-inline ModelInput small_input(const SmallModelSizes& sizes, std::int64_t index, std::int64_t samples = 2,
-                              std::int64_t sequence = 5) {
+inline ModelInput small_input(const SmallModelSizes& sizes, std::int64_t index,
+                              std::int64_t samples = 2, std::int64_t sequence = 5) {
   ModelInput input{.samples = samples, .sequence = sequence};
   const std::int64_t n = samples * sequence;
   input.tokens = host_tensor(DType::kI32, {n});
@@ -132,9 +139,11 @@ inline ModelInput small_input(const SmallModelSizes& sizes, std::int64_t index, 
   input.loss.scale = host_tensor(DType::kF32, {1});
   input.loss.scale.data<float>()[0] = 1.0F / 64;
   for (std::int64_t i = 0; i < n; ++i) {
-    input.tokens.data<std::int32_t>()[i] = static_cast<std::int32_t>((index * 31 + i * 7) % sizes.vocabulary);
+    input.tokens.data<std::int32_t>()[i] =
+        static_cast<std::int32_t>((index * 31 + i * 7) % sizes.vocabulary);
     input.positions.data<std::int32_t>()[i] = static_cast<std::int32_t>(i % sequence);
-    input.loss.labels.data<std::int32_t>()[i] = static_cast<std::int32_t>((index * 5 + i * 11) % sizes.vocabulary);
+    input.loss.labels.data<std::int32_t>()[i] =
+        static_cast<std::int32_t>((index * 5 + i * 11) % sizes.vocabulary);
     input.loss.mask.data<float>()[i] = (index + i) % 4 == 0 ? 0.0F : 1.0F;
   }
   return input;

@@ -1,5 +1,5 @@
-// The small model (support/small_model.h) trained under a layout: chunks, sharded parameters, pipeline,
-// and a plain update. One object is one rank.
+// The small model (support/small_model.h) trained under a layout: chunks, sharded parameters,
+// pipeline, and a plain update. One object is one rank. Runs on the host or on a DelayedDevice.
 #pragma once
 
 #include <map>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/host_device.h"
+#include "kernels/delayed_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
@@ -17,7 +18,7 @@
 namespace piton::test {
 
 struct SmallLayout {
-  Schedule schedule;    // stages: size of the pipeline axis; micro-batches a data rank
+  Schedule schedule;  // stages: size of the pipeline axis; micro-batches a data rank
   int data = 1;
   int zero_stage = 0;
   SmallModelSizes sizes = {};
@@ -28,8 +29,11 @@ class SmallTraining {
   SmallTraining(World& world, Device& device, SmallLayout layout)
       : layout_(std::move(layout)),
         arena(device, 1 << 20),
+        reference_(make_reference_kernels()),
+        delayed_(*reference_, device),
+        kernels(device.place().kind == DeviceKind::kDelayed ? static_cast<Kernels&>(delayed_)
+                                                            : *reference_),
         stream(device.make_stream()),
-        kernels(make_reference_kernels()),
         mesh(world, mesh_sizes(layout_)),
         device_(device) {
     const Schedule& schedule = layout_.schedule;
@@ -39,11 +43,13 @@ class SmallTraining {
           layout_.sizes, chunk, schedule.chunks(), mesh.group(Axis::kTensor),
           std::pair{schedule.stage_of_chunk.front(), schedule.stage_of_chunk.back()}));
       list.push_back(chunks_.back().get());
-      for (Parameter* parameter : chunks_.back()->parameters().all()) parameters.push_back(parameter);
+      for (Parameter* parameter : chunks_.back()->parameters().all())
+        parameters.push_back(parameter);
     }
-    weights = ShardedParameters::make(layout_.zero_stage, parameters, mesh, *kernels, device, arena, *stream);
+    weights = ShardedParameters::make(layout_.zero_stage, parameters, mesh, kernels, device, arena,
+                                      *stream);
     for (Parameter* parameter : parameters) {
-      weights->set_value(*parameter, SmallChunk::initial_rows(*parameter), *stream);
+      weights->set_value(*parameter, on_device(SmallChunk::initial_rows(*parameter)), *stream);
     }
     weights->publish_values(*stream);
     pipeline = std::make_unique<Pipeline>(schedule, list, mesh.group(Axis::kPipeline));
@@ -53,18 +59,27 @@ class SmallTraining {
   bool on_last_stage() const { return layout_.schedule.stage_of_chunk.back() == stage(); }
 
   // This rank's micro-batches of the global batch number `step`: data rank r has every data-th.
-  std::vector<ModelInput> inputs(int step) const {
+  std::vector<ModelInput> inputs(int step) {
     std::vector<ModelInput> inputs;
     const int per_rank = layout_.schedule.micro_batches;
     for (int m = 0; m < per_rank; ++m) {
       const int index = (step * per_rank + m) * layout_.data + mesh.coordinate(Axis::kData);
-      inputs.push_back(small_input(layout_.sizes, index));
+      ModelInput input = small_input(layout_.sizes, index);
+      for (Tensor* tensor : {&input.tokens, &input.positions, &input.loss.labels, &input.loss.mask,
+                             &input.loss.scale}) {
+        *tensor = on_device(*tensor);
+      }
+      inputs.push_back(std::move(input));
     }
     return inputs;
   }
 
   Context context() {
-    return {.kernels = *kernels, .stream = *stream, .device = device_, .arena = arena, .weights = *weights};
+    return {.kernels = kernels,
+            .stream = *stream,
+            .device = device_,
+            .arena = arena,
+            .weights = *weights};
   }
 
   // Gradients of one batch; the sum of this rank's losses (0 but on the last stage).
@@ -72,17 +87,18 @@ class SmallTraining {
     weights->begin_step(layout_.schedule.micro_batches, *stream);
     const PipelineResult result = pipeline->train(context(), inputs(step));
     weights->finish_gradients(*stream);
-    return result.loss_sum.data<double>()[0];
+    return number(result.loss_sum);
   }
 
-  double evaluate(int step) { return pipeline->evaluate(context(), inputs(step)).loss_sum.data<double>()[0]; }
+  double evaluate(int step) { return number(pipeline->evaluate(context(), inputs(step)).loss_sum); }
 
   // value -= rate * gradient, on the owned spans, in fp32.
   void update(float rate) {
     for (const OwnedSpan& owned : weights->owned()) {
-      for (std::int64_t i = 0; i < owned.span.size; ++i) {
-        owned.value.data<float>()[i] -= rate * owned.gradient.data<float>()[i];
-      }
+      std::vector<float> value = numbers(owned.value);
+      const std::vector<float> gradient = numbers(owned.gradient);
+      for (std::size_t i = 0; i < value.size(); ++i) value[i] -= rate * gradient[i];
+      device_.upload(value.data(), owned.value, *stream);
     }
     weights->publish_values(*stream);
   }
@@ -91,10 +107,15 @@ class SmallTraining {
   std::map<std::string, std::vector<float>> values() {
     std::map<std::string, std::vector<float>> values;
     for (Parameter* parameter : parameters) {
-      const Tensor whole = weights->whole_value(*parameter, *stream);
-      values[parameter->name] = {whole.data<float>(), whole.data<float>() + whole.elements()};
+      values[parameter->name] = numbers(weights->whole_value(*parameter, *stream));
     }
     return values;
+  }
+
+  std::vector<float> numbers(const Tensor& tensor) {
+    std::vector<float> numbers(tensor.elements());
+    device_.download(tensor, numbers.data(), *stream);
+    return numbers;
   }
 
   std::int64_t in_use_bytes(MemoryKind kind) const {
@@ -109,12 +130,31 @@ class SmallTraining {
     return sizes;
   }
 
+  double number(const Tensor& sum) {
+    double number = 0;
+    device_.download(sum, &number, *stream);
+    return number;
+  }
+
+  Tensor on_device(const Tensor& host) {
+    if (device_.place() == host.place()) return host;
+    Tensor tensor = arena.allocate(host.dtype(), host.shape(), MemoryKind::kWorkspace);
+    device_.upload(host.raw(), tensor, *stream);
+    return tensor;
+  }
+
   SmallLayout layout_;
 
  public:
   Arena arena;
+
+ private:
+  std::unique_ptr<Kernels> reference_;
+  DelayedKernels delayed_;
+
+ public:
+  Kernels& kernels;
   std::unique_ptr<Stream> stream;
-  std::unique_ptr<Kernels> kernels;
   Mesh mesh;
   std::vector<Parameter*> parameters;
 

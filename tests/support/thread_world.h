@@ -1,9 +1,9 @@
 // Ranks as threads of one process, for tests of what is built on communicators.
 //
-// A collective is carried out by the member that comes last, so its event stays incomplete until then:
-// work that forgot to wait sees old data. Members match by the order of their calls in a group;
-// calls that do not fit together (another kind or size) fail the test with Error(kPeer), and so does a
-// member that does not come within ten seconds. Host memory only.
+// A collective is carried out by the member that comes last, so its event stays incomplete until
+// then: work that forgot to wait sees old data. Members match by the order of their calls in a
+// group; calls that do not fit together (another kind or size) fail the test with Error(kPeer), and
+// so does a member that does not come within ten seconds. Host memory only.
 #pragma once
 
 #include <algorithm>
@@ -62,7 +62,8 @@ struct ThreadWorldState {
 
 class ThreadFence final : public Fence {
  public:
-  ThreadFence(ThreadWorldState& state, std::shared_ptr<ThreadWorldState::Call> call, std::string what)
+  ThreadFence(ThreadWorldState& state, std::shared_ptr<ThreadWorldState::Call> call,
+              std::string what)
       : state_(state), call_(std::move(call)), what_(std::move(what)) {}
   // Without the lock: arenas ask while they hold theirs.
   bool complete() const override { return std::atomic_ref(call_->done).load(); }
@@ -103,13 +104,22 @@ class ThreadCommunicator final : public Communicator {
     counts_.reduce_scatter_bytes += mine.bytes() * (size() - 1);
     return start({.kind = "reduce-scatter", .out = mine, .in = all, .begins = equal_parts(all)});
   }
-  Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins, Stream&) override {
-    counts_.all_gather_bytes += (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype()) * (size() - 1);
-    return start({.kind = "all-gather parts", .out = flat, .in = flat, .begins = {begins.begin(), begins.end()}});
+  Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
+                         Stream&) override {
+    counts_.all_gather_bytes +=
+        (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype()) * (size() - 1);
+    return start({.kind = "all-gather parts",
+                  .out = flat,
+                  .in = flat,
+                  .begins = {begins.begin(), begins.end()}});
   }
-  Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins, Stream&) override {
-    counts_.reduce_scatter_bytes += flat.bytes() - (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
-    return start({.kind = "reduce-scatter parts", .out = flat, .in = flat,
+  Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins,
+                             Stream&) override {
+    counts_.reduce_scatter_bytes +=
+        flat.bytes() - (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
+    return start({.kind = "reduce-scatter parts",
+                  .out = flat,
+                  .in = flat,
                   .begins = {begins.begin(), begins.end()}});
   }
   Event broadcast(const Tensor& data, int root, Stream&) override {
@@ -172,8 +182,8 @@ class ThreadCommunicator final : public Communicator {
     (*found).*side = call;
     if (found->send && found->receive) {
       if (found->send->out.bytes() != found->receive->out.bytes()) {
-        throw Error(Fault::kPeer, "{}: a message of {} bytes for {}", name_, found->send->out.bytes(),
-                    found->receive->out.bytes());
+        throw Error(Fault::kPeer, "{}: a message of {} bytes for {}", name_,
+                    found->send->out.bytes(), found->receive->out.bytes());
       }
       std::memcpy(found->receive->out.raw(), found->send->out.raw(), found->send->out.bytes());
       found->send->finish();
@@ -185,7 +195,8 @@ class ThreadCommunicator final : public Communicator {
   }
 
   template <typename T>
-  static void sum(const ThreadWorldState::Round& round, std::int64_t begin, std::int64_t end, T* out) {
+  static void sum(const ThreadWorldState::Round& round, std::int64_t begin, std::int64_t end,
+                  T* out) {
     std::vector<T> total(end - begin, T(0));
     for (const auto& one : round) {
       for (std::int64_t i = begin; i < end; ++i) total[i - begin] += one->in.data<T>()[i];
@@ -208,9 +219,12 @@ class ThreadCommunicator final : public Communicator {
       return;
     }
     if (state_.drop && state_.drop(name_, kind)) return;
-    if (round[0]->in.dtype() == DType::kF64) move<double>(round);
-    else if (round[0]->in.dtype() == DType::kF32) move<float>(round);
-    else move<void>(round);
+    if (round[0]->in.dtype() == DType::kF64)
+      move<double>(round);
+    else if (round[0]->in.dtype() == DType::kF32)
+      move<float>(round);
+    else
+      move<void>(round);
   }
 
   template <typename T>
@@ -243,7 +257,8 @@ class ThreadCommunicator final : public Communicator {
     }
     for (const auto& to : round) {
       if (kind == "broadcast") {
-        if (to != round[round[0]->root]) std::memcpy(to->out.raw(), round[round[0]->root]->in.raw(), to->out.bytes());
+        if (to != round[round[0]->root])
+          std::memcpy(to->out.raw(), round[round[0]->root]->in.raw(), to->out.bytes());
         continue;
       }
       for (std::size_t r = 0; r < round.size(); ++r) {
@@ -266,14 +281,16 @@ class ThreadCommunicator final : public Communicator {
 
 class ThreadWorld final : public World {
  public:
-  ThreadWorld(ThreadWorldState& state, int rank, int size) : state_(state), rank_(rank), size_(size) {}
+  ThreadWorld(ThreadWorldState& state, int rank, int size)
+      : state_(state), rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int host_rank() const override { return rank_; }
   int host_size() const override { return size_; }
-  std::unique_ptr<Communicator> make_group(std::span<const int> ranks, const std::string& name) override {
-    return std::make_unique<ThreadCommunicator>(state_, std::vector<int>(ranks.begin(), ranks.end()), rank_,
-                                                name);
+  std::unique_ptr<Communicator> make_group(std::span<const int> ranks,
+                                           const std::string& name) override {
+    return std::make_unique<ThreadCommunicator>(
+        state_, std::vector<int>(ranks.begin(), ranks.end()), rank_, name);
   }
   void abort(int) override { std::terminate(); }
   TrafficCounts traffic() const override { return {}; }
@@ -285,7 +302,8 @@ class ThreadWorld final : public World {
 };
 
 // Calls body(world) on `ranks` threads; rethrows the first rank's exception.
-inline void run_ranks(int ranks, const std::function<void(World&)>& body, ThreadWorldState* state = nullptr) {
+inline void run_ranks(int ranks, const std::function<void(World&)>& body,
+                      ThreadWorldState* state = nullptr) {
   ThreadWorldState own;
   ThreadWorldState& shared = state != nullptr ? *state : own;
   std::vector<std::exception_ptr> failures(ranks);

@@ -218,9 +218,14 @@ void Engine::stop(bool orderly) {
     stop_ = orderly ? Stop::kOrderly : Stop::kNow;
   }
   wake();
-  if (!orderly && !ends_within(ended_, kAnswerSeconds)) {
-    thread_.detach();
-    return;
+  if (!orderly) {
+    const bool ended = ends_within(ended_, kAnswerSeconds);
+    // Once this process ends, mpirun ends the others, and their last words may be lost.
+    std::this_thread::sleep_for(duration<double>(kGraceSeconds));
+    if (!ended) {
+      thread_.detach();
+      return;
+    }
   }
   thread_.join();
 }

@@ -79,7 +79,8 @@ void SharedRunner::start(const Collective& collective) {
   two_steps_ = false;
   switch (now_.kind) {
     case CollectiveKind::kAllReduce:
-      two_steps_ = now_.elements * now_.element_bytes() > kSmallBytes;
+      // With two members, summing everything costs as much as summing half and copying half.
+      two_steps_ = size() > 2 && now_.elements * now_.element_bytes() > kSmallBytes;
       break;
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kBarrier: break;
@@ -267,7 +268,7 @@ void SharedRunner::take(std::int64_t round) {
         }
       } else {
         std::vector<const std::byte*> sources;
-        for (int m = 0; m < size(); ++m) sources.push_back(slot(m, round));
+        for (int m = 0; m < size(); ++m) sources.push_back(m == rank_ ? to : slot(m, round));
         reduce(now_.dtype, now_.reduction, sources, count, std::span(&to, 1));
       }
       break;

@@ -8,7 +8,8 @@
 //   take    copy the result out (scatter: sum it out)              once all filled (summed) round k
 //
 // Each member counts its rounds in a line that only it writes; whoever completes a condition for all
-// rings their doorbells. Small all-reduces skip the second step: everyone sums everything.
+// rings their doorbells. All-reduces of little, or between two, skip the second step: everyone sums
+// everything.
 //
 // Memory of the group's SymmetricMemory needs no slots: members read (and all-reduce writes) each
 // other's memory in place, if the collective's source is symmetric on every member.

@@ -11,7 +11,7 @@
 namespace piton {
 
 SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
-  const std::int64_t page = sysconf(_SC_PAGESIZE);
+  const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
   bytes_ = (segment_bytes + page - 1) / page * page;
   if (bytes_ == 0) bytes_ = page;
   MPI_Info info = MPI_INFO_NULL;
@@ -19,7 +19,7 @@ SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
   // Each member's segment by itself, so that its pages lie near the member that touches them first.
   MPI_Info_set(info, "alloc_shared_noncontig", "true");
   std::byte* mine = nullptr;
-  const int code = MPI_Win_allocate_shared(bytes_, 1, info, comm, static_cast<void*>(&mine), &window_);
+  const int code = MPI_Win_allocate_shared(bytes_ + page, 1, info, comm, static_cast<void*>(&mine), &window_);
   MPI_Info_free(&info);
   if (code != MPI_SUCCESS) {
     throw Error(Fault::kMemory,
@@ -37,8 +37,13 @@ SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
     std::byte* base = nullptr;
     check_mpi(MPI_Win_shared_query(window_, member, &bytes, &unit, static_cast<void*>(&base)),
               "MPI_Win_shared_query");
-    PITON_ASSERT(bytes >= bytes_, "a shared segment of {} bytes, asked {}", bytes, bytes_);
-    segments_.push_back(base);
+    // MPI may put words of its own before a segment. Mappings start at a page in every process, so
+    // rounding up finds the same bytes in each.
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    const auto aligned = (address + page - 1) / page * page;
+    PITON_ASSERT(static_cast<std::int64_t>(aligned - address) + bytes_ <= bytes,
+                 "a shared segment of {} bytes, wanted {}", bytes, bytes_);
+    segments_.push_back(reinterpret_cast<std::byte*>(aligned));
   }
 }
 

@@ -1,4 +1,5 @@
-// Reading what the PyPI package wrote, refusing what it refuses, and reading back what Piton writes.
+// Reading what the PyPI package wrote, refusing what it refuses, and reading back what Piton
+// writes.
 #include "checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>
@@ -48,8 +49,9 @@ TEST(Safetensors, ReadsEveryTypeThatThePackageWrites) {
   const SafetensorsFile file(kGolden / "mixed.safetensors");
   EXPECT_THAT(file.header().metadata.at("made by"), StartsWith("safetensors "));
   const std::map<std::string, std::pair<DType, Shape>> expected = {
-      {"F64", {DType::kF64, {2, 3}}},     {"F32", {DType::kF32, {5}}}, {"F16", {DType::kF16, {3, 1, 2}}},
-      {"BF16", {DType::kBF16, {4, 2}}},   {"I64", {DType::kI64, {}}},  {"I32", {DType::kI32, {0, 7}}},
+      {"F64", {DType::kF64, {2, 3}}},    {"F32", {DType::kF32, {5}}},
+      {"F16", {DType::kF16, {3, 1, 2}}}, {"BF16", {DType::kBF16, {4, 2}}},
+      {"I64", {DType::kI64, {}}},        {"I32", {DType::kI32, {0, 7}}},
       {"U8", {DType::kU8, {1}}}};
   EXPECT_EQ(file.entries().size(), expected.size());
   for (const auto& [name, type] : expected) {
@@ -84,8 +86,8 @@ TEST(Safetensors, ReadsTheSamplesOfTheEcosystem) {
 
 TEST(Safetensors, JudgesFilesAsThePackageDoesButIsStricterInFourWays) {
   // What the format's description forbids and the package lets pass.
-  const std::set<std::string> stricter = {"spaces before the header", "a name twice", "a metadata key twice",
-                                          "an unknown field"};
+  const std::set<std::string> stricter = {"spaces before the header", "a name twice",
+                                          "a metadata key twice", "an unknown field"};
   std::ifstream verdicts(kGolden / "verdicts.txt");
   std::string line;
   int judged = 0;
@@ -117,13 +119,16 @@ TEST(Safetensors, JudgesFilesAsThePackageDoesButIsStricterInFourWays) {
 
 TEST(Safetensors, SaysWhichTensorIsWrongAndHow) {
   const auto refused = [](const std::string& header, std::size_t data_bytes) {
-    return message_of(Fault::kData, [&] { parse_safetensors(file_of(header, data_bytes), "w.safetensors"); });
+    return message_of(Fault::kData,
+                      [&] { parse_safetensors(file_of(header, data_bytes), "w.safetensors"); });
   };
-  EXPECT_EQ(refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
-            "w.safetensors: not a valid safetensors file: tensor \"a\" is F32 [2], 8 bytes, but its "
-            "data_offsets hold 4; is the copy complete?");
+  EXPECT_EQ(
+      refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
+      "w.safetensors: not a valid safetensors file: tensor \"a\" is F32 [2], 8 bytes, but its "
+      "data_offsets hold 4; is the copy complete?");
   EXPECT_THAT(refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},
-                          "b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})", 12),
+                          "b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}})",
+                      12),
               HasSubstr("tensor \"b\" begins at byte 8, the one before it ends at 4: a hole"));
   EXPECT_THAT(refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 3),
               HasSubstr("tensor \"a\" has data_offsets [0, 4], the data has 3 bytes"));
@@ -143,19 +148,23 @@ TEST(Safetensors, NamesTheNearestTensorWhereOneIsMissingAndTheTypeWhereItIsUnkno
   const SafetensorsFile file(folder / "a.safetensors");
   EXPECT_THAT(message_of(Fault::kData, [&] { file.tensor("model.wieght"); }),
               HasSubstr("did you mean \"model.weight\""));
-  SafetensorsWriter writer(folder / "b.safetensors", {{.name = "x", .dtype = "F8_E4M3", .shape = {3}}});
+  SafetensorsWriter writer(folder / "b.safetensors",
+                           {{.name = "x", .dtype = "F8_E4M3", .shape = {3}}});
   writer.append(std::vector<std::byte>(3));
   writer.commit();
-  EXPECT_THAT(message_of(Fault::kData, [&] { SafetensorsFile(folder / "b.safetensors").tensor("x"); }),
-              HasSubstr("cannot use F8_E4M3 [3]"));
+  EXPECT_THAT(
+      message_of(Fault::kData, [&] { SafetensorsFile(folder / "b.safetensors").tensor("x"); }),
+      HasSubstr("cannot use F8_E4M3 [3]"));
 }
 
 TEST(Safetensors, ReadsBackWhatItWroteAlignedAndWithItsMetadata) {
   const TempFolder folder;
   test::TensorSource source(5);
   std::map<std::string, Tensor> tensors = {
-      {"b", source.normal(DType::kBF16, {3, 5})},  {"a", source.normal(DType::kF32, {7})},
-      {"scalar", source.normal(DType::kF64, {})},  {"none", host_tensor(DType::kI64, {4, 0})},
+      {"b", source.normal(DType::kBF16, {3, 5})},
+      {"a", source.normal(DType::kF32, {7})},
+      {"scalar", source.normal(DType::kF64, {})},
+      {"none", host_tensor(DType::kI64, {4, 0})},
       {"bytes", source.integers({5}, 0, 255, DType::kU8)},
       {"\"quoted\"\n\u7d05\u6a13", source.normal(DType::kF16, {2, 1, 3})}};
   write_safetensors(folder / "t.safetensors", tensors, {{"format", "pt"}, {"note", "a \"b\" \\"}});
@@ -166,18 +175,21 @@ TEST(Safetensors, ReadsBackWhatItWroteAlignedAndWithItsMetadata) {
     EXPECT_EQ(entry.begin % size_bytes(*dtype_of_safetensors(entry.dtype)), 0) << entry.name;
   }
   ASSERT_EQ(file.entries().size(), tensors.size());
-  for (const auto& [name, tensor] : tensors) EXPECT_TRUE(test::bit_equal(file.tensor(name), tensor)) << name;
+  for (const auto& [name, tensor] : tensors)
+    EXPECT_TRUE(test::bit_equal(file.tensor(name), tensor)) << name;
 }
 
 TEST(Safetensors, RefusesOrSurvivesEveryFlippedByteOfAHeader) {
   std::vector<std::byte> whole =
       file_of(R"({"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
-              R"("b":{"dtype":"BF16","shape":[3],"data_offsets":[8,14]}}   )", 14);
+              R"("b":{"dtype":"BF16","shape":[3],"data_offsets":[8,14]}}   )",
+              14);
   std::mt19937 random(11);
   for (int round = 0; round < 20000; ++round) {
     std::vector<std::byte> bytes = whole;
     const int flips = 1 + static_cast<int>(random() % 3);
-    for (int i = 0; i < flips; ++i) bytes[random() % bytes.size()] = static_cast<std::byte>(random());
+    for (int i = 0; i < flips; ++i)
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 1));
     try {
       const SafetensorsHeader header = parse_safetensors(bytes, "x");

@@ -1,5 +1,5 @@
-// A model of a block or two as it lies on one rank of any layout, its optimiser state, and what every
-// element of it must be. Written from the pieces alone, apart from the code under test.
+// A model of a block or two as it lies on one rank of any layout, its optimiser state, and what
+// every element of it must be. Written from the pieces alone, apart from the code under test.
 #pragma once
 
 #include <cmath>
@@ -12,12 +12,13 @@
 #include "checkpoint/store.h"
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
-#include "support/tensors.h"
 #include "support/lockstep_ranks.h"
+#include "support/tensors.h"
 
 namespace piton::test {
 
-// Sizes that tell mistakes apart: a vocabulary that divides by nothing, key heads fewer than queries.
+// Sizes that tell mistakes apart: a vocabulary that divides by nothing, key heads fewer than
+// queries.
 inline constexpr std::int64_t kHidden = 24;
 inline constexpr std::int64_t kKeys = 12;
 inline constexpr std::int64_t kFfn = 20;
@@ -60,17 +61,22 @@ class SmallModel {
       if (block * stages / variant.blocks != stage) continue;
       const std::string name = "layers." + std::to_string(block) + ".";
       add_rows(name + "qkv.weight",
-               {{name + "query.weight", kHidden}, {name + "key.weight", kKeys}, {name + "value.weight", kKeys}},
+               {{name + "query.weight", kHidden},
+                {name + "key.weight", kKeys},
+                {name + "value.weight", kKeys}},
                kHidden, t, i);
       if (variant.biases) {
         add_rows(name + "qkv.bias",
-                 {{name + "query.bias", kHidden}, {name + "key.bias", kKeys}, {name + "value.bias", kKeys}}, 0,
-                 t, i);
+                 {{name + "query.bias", kHidden},
+                  {name + "key.bias", kKeys},
+                  {name + "value.bias", kKeys}},
+                 0, t, i);
       }
       add_columns(name + "dense.weight", kHidden, kHidden, t, i);
       add_rows(name + "norm.weight", {{name + "norm.weight", kHidden}}, 0, 1, 0);
-      add_rows(name + "gate_up.weight", {{name + "gate.weight", variant.ffn}, {name + "up.weight", variant.ffn}},
-               kHidden, t, i);
+      add_rows(name + "gate_up.weight",
+               {{name + "gate.weight", variant.ffn}, {name + "up.weight", variant.ffn}}, kHidden, t,
+               i);
       add_columns(name + "down.weight", kHidden, variant.ffn, t, i);
     }
   }
@@ -87,19 +93,23 @@ class SmallModel {
     parameter.name = "embedding.weight";
     parameter.shape = {rows, kHidden};
     parameter.placement[Axis::kTensor] = {AxisPlacement::Kind::kSplit, 0, false};
-    parameter.pieces = {piece("embedding.weight", {kVocabulary, kHidden}, {first, 0}, {last - first, kHidden}, 0)};
+    parameter.pieces = {
+        piece("embedding.weight", {kVocabulary, kHidden}, {first, 0}, {last - first, kHidden}, 0)};
     if (stages > 1) parameter.tied_stages = {0, stages - 1};
     add(std::move(parameter));
   }
 
   // Canonical tensors one below the other, each split by rows; `columns` 0: one dim.
-  void add_rows(const std::string& name, const std::vector<std::pair<std::string, std::int64_t>>& parts,
+  void add_rows(const std::string& name,
+                const std::vector<std::pair<std::string, std::int64_t>>& parts,
                 std::int64_t columns, int t, int i) {
     Parameter parameter;
     parameter.name = name;
     if (t > 1) parameter.placement[Axis::kTensor] = {AxisPlacement::Kind::kSplit, 0, false};
     std::int64_t local_row = 0;
-    const auto shape = [&](std::int64_t rows) { return columns == 0 ? Shape{rows} : Shape{rows, columns}; };
+    const auto shape = [&](std::int64_t rows) {
+      return columns == 0 ? Shape{rows} : Shape{rows, columns};
+    };
     for (const auto& [part, rows] : parts) {
       const std::int64_t own = rows / t;
       const Shape start = columns == 0 ? Shape{own * i} : Shape{own * i, 0};
@@ -119,7 +129,8 @@ class SmallModel {
     add(std::move(parameter));
   }
 
-  static Piece piece(const std::string& name, Shape global, Shape start, Shape extent, std::int64_t row) {
+  static Piece piece(const std::string& name, Shape global, Shape start, Shape extent,
+                     std::int64_t row) {
     Piece piece;
     piece.name = name;
     piece.global = global;
@@ -140,9 +151,11 @@ class SmallModel {
   ParameterList list_;
 };
 
-// The number that stands at `index` of a canonical tensor; exact in bf16, different for every `salt`.
+// The number that stands at `index` of a canonical tensor; exact in bf16, different for every
+// `salt`.
 inline double element(const std::string& name, std::int64_t index, int salt) {
-  std::uint64_t bits = hash64(name, static_cast<std::uint64_t>(salt)) + static_cast<std::uint64_t>(index);
+  std::uint64_t bits =
+      hash64(name, static_cast<std::uint64_t>(salt)) + static_cast<std::uint64_t>(index);
   bits = (bits ^ (bits >> 29)) * 0xBF58476D1CE4E5B9ULL;
   return (static_cast<double>((bits >> 33) % 255) - 127) / 32;
 }
@@ -180,7 +193,8 @@ struct SmallRun {
       spans.push_back({parameter, begin, host_tensor(DType::kF32, {end - begin}),
                        parameter->value.flatten().slice(0, begin, end - begin)});
     }
-    optimizer = std::make_unique<AdamW>(AdamwOptions(), spans, kBlock, mesh, *kernels, device, arena, *stream);
+    optimizer = std::make_unique<AdamW>(AdamwOptions(), spans, kBlock, mesh, *kernels, device,
+                                        arena, *stream);
   }
 
   StoreContext context() { return {mesh, device, arena, *stream}; }
@@ -191,17 +205,20 @@ struct SmallRun {
   // Values from `salt`, main copies, first and second moments from the salts behind it.
   void fill(int salt) {
     for (Parameter* parameter : model.list().all()) {
-      for_each_element(*parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
-        set_value(parameter->value, local, element(name, index, salt));
-      });
+      for_each_element(*parameter,
+                       [&](std::int64_t local, const std::string& name, std::int64_t index) {
+                         set_value(parameter->value, local, element(name, index, salt));
+                       });
     }
     for (const AdamwState& state : optimizer->state()) {
-      for_each_element(*state.parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
-        if (local < state.offset || local >= state.offset + state.size()) return;
-        if (!state.main_is_value) set_value(state.main, local - state.offset, element(name, index, salt + 1));
-        set_value(state.first, local - state.offset, element(name, index, salt + 2));
-        set_value(state.second, local - state.offset, element(name, index, salt + 3));
-      });
+      for_each_element(
+          *state.parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
+            if (local < state.offset || local >= state.offset + state.size()) return;
+            if (!state.main_is_value)
+              set_value(state.main, local - state.offset, element(name, index, salt + 1));
+            set_value(state.first, local - state.offset, element(name, index, salt + 2));
+            set_value(state.second, local - state.offset, element(name, index, salt + 3));
+          });
     }
     optimizer->set_steps(salt, salt / 2);
   }
@@ -211,22 +228,25 @@ struct SmallRun {
     std::int64_t count = 0;
     for (Parameter* parameter : model.list().all()) {
       std::vector<double> expected(static_cast<std::size_t>(parameter->elements()), 0);
-      for_each_element(*parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
-        expected[static_cast<std::size_t>(local)] = element(name, index, salt);
-      });
+      for_each_element(*parameter,
+                       [&](std::int64_t local, const std::string& name, std::int64_t index) {
+                         expected[static_cast<std::size_t>(local)] = element(name, index, salt);
+                       });
       for (std::int64_t i = 0; i < parameter->elements(); ++i) {
         count += value_at(parameter->value, i) != expected[static_cast<std::size_t>(i)];
       }
     }
     if (!with_optimizer) return count;
     for (const AdamwState& state : optimizer->state()) {
-      for_each_element(*state.parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
-        if (local < state.offset || local >= state.offset + state.size()) return;
-        const std::int64_t i = local - state.offset;
-        if (!state.main_is_value) count += value_at(state.main, i) != element(name, index, salt + 1);
-        count += value_at(state.first, i) != element(name, index, salt + 2);
-        count += value_at(state.second, i) != element(name, index, salt + 3);
-      });
+      for_each_element(*state.parameter,
+                       [&](std::int64_t local, const std::string& name, std::int64_t index) {
+                         if (local < state.offset || local >= state.offset + state.size()) return;
+                         const std::int64_t i = local - state.offset;
+                         if (!state.main_is_value)
+                           count += value_at(state.main, i) != element(name, index, salt + 1);
+                         count += value_at(state.first, i) != element(name, index, salt + 2);
+                         count += value_at(state.second, i) != element(name, index, salt + 3);
+                       });
     }
     count += optimizer->steps() != salt;
     count += optimizer->skipped() != salt / 2;

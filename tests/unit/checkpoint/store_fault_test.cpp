@@ -77,13 +77,14 @@ std::vector<std::string> leftovers(const fs::path& dir) {
   std::vector<std::string> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
     const std::string name = entry.path().filename().string();
-    if (name.find(".tmp") != name.npos || name.find(".replaced") != name.npos) found.push_back(name);
+    if (name.find(".tmp") != name.npos || name.find(".replaced") != name.npos)
+      found.push_back(name);
   }
   return found;
 }
 
-// Saves in a process of its own that dies, as by SIGKILL, before its call number `fatal`. True if it
-// died, false if the save came to its end first. This process has one thread only.
+// Saves in a process of its own that dies, as by SIGKILL, before its call number `fatal`. True if
+// it died, false if the save came to its end first. This process has one thread only.
 bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -110,7 +111,8 @@ bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep
 }
 
 TEST(Save, KilledBeforeAnyOfItsCallsLeavesTheOldCheckpointOrTheNewOneWhole) {
-  // {iteration of the second save, checkpoints kept}: beside the first, in its place, and instead of it.
+  // {iteration of the second save, checkpoints kept}: beside the first, in its place, and instead
+  // of it.
   for (const auto& [iteration, keep] : {std::pair(2, 0), {1, 0}, {2, 1}}) {
     std::set<int> seen;
     int fatal = 0;
@@ -146,7 +148,8 @@ TEST(Save, FailingAtAnyOfItsCallsSaysSoAndLeavesACheckpointThatLoads) {
     try {
       save(dir.path(), 2, 20, {.hook = [&](std::string_view call, const fs::path& path) {
              if (calls++ == fatal) {
-               throw Error(Fault::kData, "checkpoint: {}: cannot {}: Input/output error", path.string(), call);
+               throw Error(Fault::kData, "checkpoint: {}: cannot {}: Input/output error",
+                           path.string(), call);
              }
            }});
     } catch (const Error& error) {
@@ -172,7 +175,8 @@ TEST(Save, FailingOnOneRankFailsOnAllAndNamesTheRank) {
     if (world.rank() == 2) {
       options.hook = [](std::string_view call, const fs::path& path) {
         if (call == "write") {
-          throw Error(Fault::kData, "checkpoint: {}: cannot write: the disk is full", path.string());
+          throw Error(Fault::kData, "checkpoint: {}: cannot write: the disk is full",
+                      path.string());
         }
       };
     }
@@ -302,10 +306,12 @@ TEST(Load, RefusesFilesThatWereCutOrAreGone) {
   const TempFolder dir;
   save(dir.path(), 1, 10);
   const fs::path folder = dir / "iter_0000001";
-  for (const char* name : {"model-00001.safetensors", "optimizer-00001.safetensors", "manifest.json", "state.json"}) {
+  for (const char* name :
+       {"model-00001.safetensors", "optimizer-00001.safetensors", "manifest.json", "state.json"}) {
     const std::string whole = read_text_file(folder / name);
     for (const double share : {0.0, 0.01, 0.5, 0.999}) {
-      fs::resize_file(folder / name, static_cast<std::uintmax_t>(static_cast<double>(whole.size()) * share));
+      fs::resize_file(folder / name,
+                      static_cast<std::uintmax_t>(static_cast<double>(whole.size()) * share));
       EXPECT_THAT(load_fault(folder, 1), HasSubstr(name));
     }
     fs::remove(folder / name);

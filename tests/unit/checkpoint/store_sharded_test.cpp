@@ -1,5 +1,5 @@
-// A run over real shards: stopped, saved, loaded and continued is the run that never stopped, for every
-// ZeRO stage, and its checkpoint is the same for all of them.
+// A run over real shards: stopped, saved, loaded and continued is the run that never stopped, for
+// every ZeRO stage, and its checkpoint is the same for all of them.
 #include <gtest/gtest.h>
 
 #include "checkpoint/store.h"
@@ -12,8 +12,8 @@ namespace {
 using test::run_ranks;
 using test::TestLayout;
 
-// One rank of a run under ShardedParameters. The norm's blocks are the real ones, so parameters here
-// have several of them.
+// One rank of a run under ShardedParameters. The norm's blocks are the real ones, so parameters
+// here have several of them.
 struct ShardedRun {
   ShardedRun(World& world, const TestLayout& layout, int zero_stage, DType dtype)
       : mesh(world, layout.sizes()) {
@@ -39,13 +39,15 @@ struct ShardedRun {
       parameter->placement[Axis::kData].gradient_is_partial = true;
       list.add(*parameter);
     }
-    sharded = ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
+    sharded =
+        ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
     set_values(1);
-    optimizer = std::make_unique<AdamW>(AdamwOptions(), update_spans(sharded->owned()), kNormBlock, mesh,
-                                        *kernels, device, arena, *stream);
+    optimizer = std::make_unique<AdamW>(AdamwOptions(), update_spans(sharded->owned()), kNormBlock,
+                                        mesh, *kernels, device, arena, *stream);
   }
 
-  static Piece piece(const std::string& name, Shape global, Shape start, Shape extent, bool decays) {
+  static Piece piece(const std::string& name, Shape global, Shape start, Shape extent,
+                     bool decays) {
     Piece piece;
     piece.name = name;
     piece.global = global;
@@ -58,9 +60,10 @@ struct ShardedRun {
   void set_values(int salt) {
     for (Parameter* parameter : list.all()) {
       const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
-      test::for_each_element(*parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
-        test::set_value(rows, local, test::element(name, index, salt));
-      });
+      test::for_each_element(*parameter,
+                             [&](std::int64_t local, const std::string& name, std::int64_t index) {
+                               test::set_value(rows, local, test::element(name, index, salt));
+                             });
       sharded->set_value(*parameter, rows, *stream);
     }
     sharded->publish_values(*stream);
@@ -73,7 +76,8 @@ struct ShardedRun {
       if (!parameter->trainable) continue;
       const Tensor value = sharded->whole_value(*parameter, *stream);
       const Tensor gradient = sharded->gradient(*parameter, *stream);
-      test::for_each_element(*parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
+      test::for_each_element(*parameter, [&](std::int64_t local, const std::string& name,
+                                             std::int64_t index) {
         // Rank 0 alone has data: the sum over ranks is exact.
         const double g = test::element(name, index, 100 + number) + test::value_at(value, local);
         test::set_value(gradient, local, mesh.coordinate(Axis::kData) == 0 ? g : 0);
@@ -126,7 +130,8 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
     }
     for (const int stage : {0, 1, 2, 3}) {
       // From the checkpoint of another stage.
-      const std::filesystem::path from = dir / ("straight" + std::to_string((stage + 1) % 4)) / "iter_0000002";
+      const std::filesystem::path from =
+          dir / ("straight" + std::to_string((stage + 1) % 4)) / "iter_0000002";
       const std::string name = "resumed" + std::to_string(stage);
       run_ranks(layout.ranks(), [&](World& world) {
         ShardedRun run(world, layout, stage, dtype);

@@ -41,8 +41,8 @@ std::string text_of(const TestLayout& layout) {
                      layout.shards ? " sharded" : "");
 }
 
-fs::path save(const fs::path& dir, const TestLayout& layout, int salt, const test::ModelVariant& variant = {},
-              const SaveOptions& options = {}) {
+fs::path save(const fs::path& dir, const TestLayout& layout, int salt,
+              const test::ModelVariant& variant = {}, const SaveOptions& options = {}) {
   run_ranks(layout.ranks(), [&](World& world) {
     SmallRun run(world, layout, variant);
     run.fill(salt);
@@ -69,7 +69,8 @@ TEST(Store, GivesEveryLayoutTheSameBytesAndEveryLayoutLoadsThem) {
       for (const TestLayout& loaded : kLayouts) {
         run_ranks(loaded.ranks(), [&](World& world) {
           SmallRun run(world, loaded, variant);
-          const TrainState state = load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());
+          const TrainState state =
+              load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());
           EXPECT_EQ(run.differences(100), 0) << text_of(saved) << " into " << text_of(loaded);
           EXPECT_EQ(state.iteration, 100);
         });
@@ -80,7 +81,8 @@ TEST(Store, GivesEveryLayoutTheSameBytesAndEveryLayoutLoadsThem) {
 
 TEST(Store, WritesCanonicalTensorsThatTheEcosystemsFormatDescribes) {
   const TempFolder dir;
-  const fs::path folder = save(dir.path(), {.tensor = 2, .pipeline = 2}, 7, {.dtype = DType::kBF16});
+  const fs::path folder =
+      save(dir.path(), {.tensor = 2, .pipeline = 2}, 7, {.dtype = DType::kBF16});
   const SafetensorsFile model(folder / "model-00001.safetensors");
   EXPECT_EQ(model.entries().size(), 1U + 2 * 11U);
   const Tensor embedding = model.tensor("embedding.weight");
@@ -93,7 +95,8 @@ TEST(Store, WritesCanonicalTensorsThatTheEcosystemsFormatDescribes) {
   const SafetensorsFile optimizer(folder / "optimizer-00001.safetensors");
   EXPECT_EQ(optimizer.entries().size(), 3 * model.entries().size());
   for (const char* prefix : {"main.", "exp_avg.", "exp_avg_sq."}) {
-    EXPECT_EQ(to_string(optimizer.tensor(std::string(prefix) + "layers.0.down.weight")), "fp32 [24, 20]");
+    EXPECT_EQ(to_string(optimizer.tensor(std::string(prefix) + "layers.0.down.weight")),
+              "fp32 [24, 20]");
   }
   const Manifest manifest = read_manifest(folder);
   EXPECT_EQ(read_config(folder, manifest), "lr = 0.1\n");
@@ -104,11 +107,13 @@ TEST(Store, WritesCanonicalTensorsThatTheEcosystemsFormatDescribes) {
 TEST(Store, DividesTensorsIntoFilesOfTheSizeAskedFor) {
   const TempFolder dir;
   const fs::path whole = save(dir / "whole", {}, 3);
-  const fs::path parts = save(dir / "parts", {.tensor = 2}, 3, {}, {.file_bytes = 9000, .hook = {}});
+  const fs::path parts =
+      save(dir / "parts", {.tensor = 2}, 3, {}, {.file_bytes = 9000, .hook = {}});
   EXPECT_TRUE(fs::exists(parts / "model-00002.safetensors"));
   for (const StoredFile& file : read_manifest(parts).files) {
     // One tensor larger than the size has a file of its own.
-    if (file.name.ends_with(".safetensors") && SafetensorsFile(parts / file.name).entries().size() > 1) {
+    if (file.name.ends_with(".safetensors") &&
+        SafetensorsFile(parts / file.name).entries().size() > 1) {
       EXPECT_LE(file.bytes - file.hashed_bytes, 9000) << file.name;
     }
   }
@@ -127,8 +132,9 @@ TEST(TrainState, SurvivesTheRoundTripWithEveryField) {
   EXPECT_EQ(parse_train_state(to_json(state), "x"), state);
   state.lm_loss = std::nan("");
   EXPECT_TRUE(std::isnan(parse_train_state(to_json(state), "x").lm_loss));
-  EXPECT_THAT(message_of(Fault::kData, [] { parse_train_state("{\"iteration\": -1}", "state.json"); }),
-              HasSubstr("state.json: \"iteration\" is -1, wanted a whole number"));
+  EXPECT_THAT(
+      message_of(Fault::kData, [] { parse_train_state("{\"iteration\": -1}", "state.json"); }),
+      HasSubstr("state.json: \"iteration\" is -1, wanted a whole number"));
   EXPECT_THAT(message_of(Fault::kData, [] { parse_train_state("{\"iteration\": 1}", "s"); }),
               HasSubstr("\"consumed_samples\" is missing"));
 }
@@ -145,8 +151,9 @@ TEST(Store, LoadsWeightsAloneAndConvertsTheirType) {
   });
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {});
-    EXPECT_THAT(message_of(Fault::kData, [&] { load_checkpoint(folder, run.stored(), run.context()); }),
-                HasSubstr("embedding.weight is bf16, this model has fp32"));
+    EXPECT_THAT(
+        message_of(Fault::kData, [&] { load_checkpoint(folder, run.stored(), run.context()); }),
+        HasSubstr("embedding.weight is bf16, this model has fp32"));
   });
 }
 
@@ -159,8 +166,9 @@ TEST(Store, SavesWeightsAloneAndSaysSoWhenARunWouldContinueFromThem) {
         save_checkpoint(dir.path(), run.stored(false), run.context(), state_of(4), "", {});
     EXPECT_FALSE(fs::exists(folder / "optimizer-00001.safetensors"));
     EXPECT_EQ(optimizer_hash(folder), "");
-    EXPECT_THAT(message_of(Fault::kData, [&] { load_checkpoint(folder, run.stored(), run.context()); }),
-                HasSubstr("it holds no optimizer state"));
+    EXPECT_THAT(
+        message_of(Fault::kData, [&] { load_checkpoint(folder, run.stored(), run.context()); }),
+        HasSubstr("it holds no optimizer state"));
     load_checkpoint(folder, run.stored(false), run.context());
   });
 }
@@ -171,24 +179,34 @@ TEST(Store, ListsTensorsOfAnotherShapeMissingOnesAndUnknownOnes) {
   run_ranks(1, [&](World& world) {
     SmallRun wider(world, {}, {.ffn = 28});
     wider.fill(9);
-    EXPECT_EQ(message_of(Fault::kData, [&] { load_checkpoint(folder, wider.stored(false), wider.context()); }),
-              "checkpoint: " + folder.string() +
-                  ": layers.0.down.weight is [24, 20], this model has [24, 28], layers.0.gate.weight is "
-                  "[20, 24], this model has [28, 24], layers.0.up.weight is [20, 24], this model has [28, 24], "
-                  "layers.1.down.weight is [24, 20], this model has [24, 28], layers.1.gate.weight is [20, 24], "
-                  "this model has [28, 24], layers.1.up.weight is [20, 24], this model has [28, 24]; is the "
-                  "checkpoint from another size of this model?");
-    EXPECT_EQ(wider.differences(9), 0) << "nothing may be loaded from a checkpoint that does not fit";
+    EXPECT_EQ(
+        message_of(Fault::kData,
+                   [&] { load_checkpoint(folder, wider.stored(false), wider.context()); }),
+        "checkpoint: " + folder.string() +
+            ": layers.0.down.weight is [24, 20], this model has [24, 28], layers.0.gate.weight is "
+            "[20, 24], this model has [28, 24], layers.0.up.weight is [20, 24], this model has "
+            "[28, 24], "
+            "layers.1.down.weight is [24, 20], this model has [24, 28], layers.1.gate.weight is "
+            "[20, 24], "
+            "this model has [28, 24], layers.1.up.weight is [20, 24], this model has [28, 24]; is "
+            "the "
+            "checkpoint from another size of this model?");
+    EXPECT_EQ(wider.differences(9), 0)
+        << "nothing may be loaded from a checkpoint that does not fit";
     SmallRun bare(world, {}, {.biases = false});
-    EXPECT_THAT(message_of(Fault::kData, [&] { load_checkpoint(folder, bare.stored(false), bare.context()); }),
-                HasSubstr("6 tensors are not of this model: layers.0.key.bias, layers.0.query.bias, "));
+    EXPECT_THAT(
+        message_of(Fault::kData,
+                   [&] { load_checkpoint(folder, bare.stored(false), bare.context()); }),
+        HasSubstr("6 tensors are not of this model: layers.0.key.bias, layers.0.query.bias, "));
   });
   const fs::path without = save(dir / "bare", {}, 1, {.biases = false});
   run_ranks(2, [&](World& world) {
     SmallRun run(world, {.pipeline = 2});
-    EXPECT_THAT(message_of(Fault::kData, [&] { load_checkpoint(without, run.stored(), run.context()); }),
-                HasSubstr("6 tensors are missing: layers.0.key.bias, layers.0.query.bias, layers.0.value.bias, "
-                          "layers.1.key.bias"));
+    EXPECT_THAT(
+        message_of(Fault::kData, [&] { load_checkpoint(without, run.stored(), run.context()); }),
+        HasSubstr(
+            "6 tensors are missing: layers.0.key.bias, layers.0.query.bias, layers.0.value.bias, "
+            "layers.1.key.bias"));
   });
 }
 
@@ -219,7 +237,8 @@ TEST(Store, ReplacesACheckpointOfTheSameIteration) {
 TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
   const TempFolder dir;
   EXPECT_EQ(latest_iteration(dir.path()), std::nullopt);
-  EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }), HasSubstr("no checkpoint"));
+  EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }),
+              HasSubstr("no checkpoint"));
   const fs::path folder = save(dir.path(), {}, 6);
   EXPECT_EQ(find_checkpoint(dir.path()), folder);
   EXPECT_EQ(find_checkpoint(folder), folder);

@@ -13,8 +13,8 @@
 #include "kernels/reference/kernels.h"
 #include "parallel/data_parallel.h"
 #include "support/errors.h"
-#include "support/tensors.h"
 #include "support/lockstep_ranks.h"
+#include "support/tensors.h"
 
 namespace piton {
 namespace {
@@ -71,12 +71,13 @@ struct Scalar {
     if (decays) p *= 1 - lr * o.weight_decay;
     m = o.beta1 * m + (1 - o.beta1) * g;
     v = o.beta2 * v + (1 - o.beta2) * g * g;
-    p -= lr * (m / (1 - std::pow(o.beta1, t))) / (std::sqrt(v / (1 - std::pow(o.beta2, t))) + o.eps);
+    p -=
+        lr * (m / (1 - std::pow(o.beta1, t))) / (std::sqrt(v / (1 - std::pow(o.beta2, t))) + o.eps);
   }
 };
 
-// Ten steps of fp32 roundings of main, m and v: each at most 2^-24 relative, and the update itself is
-// at most about lr a step; so 10 x 2^-24 of the value and as much of ten updates.
+// Ten steps of fp32 roundings of main, m and v: each at most 2^-24 relative, and the update itself
+// is at most about lr a step; so 10 x 2^-24 of the value and as much of ten updates.
 constexpr double kTenRoundings = 10 * 0x1p-23;
 
 TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
@@ -96,7 +97,8 @@ TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
       expected.emplace_back();
       for (const double p : test::values(span.value)) expected.back().push_back({.p = p});
     }
-    AdamW optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena, *alone.stream);
+    AdamW optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
+                    *alone.stream);
     std::mt19937_64 random(3);
     std::normal_distribution<double> draw(0, 0.4);
     for (int t = 1; t <= 10; ++t) {
@@ -131,7 +133,8 @@ TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
         EXPECT_NEAR(state.first.data<float>()[i], expected[s][i].m, kTenRoundings);
         EXPECT_NEAR(state.second.data<float>()[i], expected[s][i].v, kTenRoundings);
         if (dtype == DType::kBF16) {
-          EXPECT_EQ(spans[s].value.data<BFloat16>()[i].bits, to_bfloat16(state.main.data<float>()[i]).bits);
+          EXPECT_EQ(spans[s].value.data<BFloat16>()[i].bits,
+                    to_bfloat16(state.main.data<float>()[i]).bits);
         }
       }
     }
@@ -142,21 +145,22 @@ TEST(AdamW, KeepsFp32WeightsAsTheirOwnMainCopy) {
   Alone alone;
   Parameter weight = matrix("w", 2, 2);
   const Tensor value = host_tensor(DType::kF32, {4});
-  AdamW optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, 16, alone.mesh, *alone.kernels,
-                  alone.device, alone.arena, *alone.stream);
+  AdamW optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, 16, alone.mesh,
+                  *alone.kernels, alone.device, alone.arena, *alone.stream);
   EXPECT_TRUE(optimizer.state()[0].main_is_value);
   EXPECT_EQ(optimizer.state()[0].main.raw(), value.raw());
 }
 
 TEST(AdamW, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
-  for (const double bad : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double bad :
+       {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     Alone alone;
     Parameter weight = matrix("w", 2, 3, DType::kBF16);
     test::TensorSource source(1);
     const Tensor gradient = source.normal(DType::kF32, {6});
     const Tensor value = source.normal(DType::kBF16, {6});
-    AdamW optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels, alone.device,
-                    alone.arena, *alone.stream);
+    AdamW optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
+                    alone.device, alone.arena, *alone.stream);
     optimizer.step(0.01, *alone.stream);
     const auto before = test::values(value);
     const auto first = test::values(optimizer.state()[0].first);
@@ -213,7 +217,8 @@ std::vector<float> gradient_of(const std::string& name, std::int64_t elements) {
   std::mt19937_64 random(std::hash<std::string>()(name));
   std::normal_distribution<double> draw(0, 3);
   std::vector<float> gradient;
-  for (std::int64_t i = 0; i < elements; ++i) gradient.push_back(static_cast<float>(std::exp(draw(random))));
+  for (std::int64_t i = 0; i < elements; ++i)
+    gradient.push_back(static_cast<float>(std::exp(draw(random))));
   return gradient;
 }
 
@@ -229,19 +234,21 @@ std::vector<double> norms(int zero_stage, int ranks) {
     sizes[Axis::kData] = ranks;
     Mesh mesh(world, sizes);
     ParameterList list;
-    for (Parameter parameter : {matrix("z", 5 * 130, 130), vector("a", 77), matrix("m", 3, kNormBlock - 1)}) {
+    for (Parameter parameter :
+         {matrix("z", 5 * 130, 130), vector("a", 77), matrix("m", 3, kNormBlock - 1)}) {
       parameter.contributions = 1;
       parameter.placement[Axis::kData].gradient_is_partial = true;
       list.add(std::move(parameter));
     }
-    auto sharded = ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
+    auto sharded =
+        ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
     for (Parameter* parameter : list.all()) {
       sharded->set_value(*parameter, host_tensor(DType::kF32, parameter->shape), *stream);
     }
     sharded->publish_values(*stream);
     AdamwOptions options;
-    AdamW optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device, arena,
-                    *stream);
+    AdamW optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device,
+                    arena, *stream);
     sharded->begin_step(1, *stream);
     for (Parameter* parameter : list.all()) {
       const Tensor gradient = sharded->gradient(*parameter, *stream).flatten();
@@ -262,8 +269,9 @@ std::vector<double> norms(int zero_stage, int ranks) {
 TEST(GradientNorm, HasTheSameBitsOverAnyNumberOfRanksAndEveryZeroStage) {
   const double alone = norms(0, 1)[0];
   double plain = 0;
-  for (const auto& [name, elements] :
-       {std::pair<std::string, std::int64_t>{"z", 5 * 130 * 130}, {"a", 77}, {"m", 3 * (kNormBlock - 1)}}) {
+  for (const auto& [name, elements] : {std::pair<std::string, std::int64_t>{"z", 5 * 130 * 130},
+                                       {"a", 77},
+                                       {"m", 3 * (kNormBlock - 1)}}) {
     for (const float g : gradient_of(name, elements)) plain += double{g} * double{g};
   }
   EXPECT_NEAR(alone, std::sqrt(plain), 1e-12 * alone);
@@ -277,8 +285,8 @@ TEST(GradientNorm, HasTheSameBitsOverAnyNumberOfRanksAndEveryZeroStage) {
 }
 
 TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
-  // 2 tensor x 2 pipeline ranks. "split" is split over tensor, on stage 0; "norm" is replicated over
-  // tensor, on stage 1; "tied" is split over tensor and on both stages.
+  // 2 tensor x 2 pipeline ranks. "split" is split over tensor, on stage 0; "norm" is replicated
+  // over tensor, on stage 1; "tied" is split over tensor and on both stages.
   MeshSizes sizes;
   sizes[Axis::kTensor] = 2;
   sizes[Axis::kPipeline] = 2;
@@ -301,11 +309,12 @@ TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
     if (mesh.coordinate(Axis::kPipeline) == 0) {
       add(split, 1 + tensor);  // 4 x 1 + 4 x 4
     } else {
-      add(norm, 3);            // 4 x 9, once
+      add(norm, 3);  // 4 x 9, once
     }
-    add(tied, 5 + tensor);     // 4 x 25 + 4 x 36, once
+    add(tied, 5 + tensor);  // 4 x 25 + 4 x 36, once
     AdamwOptions options;
-    AdamW optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena, *alone.stream);
+    AdamW optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena,
+                    *alone.stream);
     EXPECT_DOUBLE_EQ(optimizer.step(1e-3, *alone.stream).grad_norm, std::sqrt(20.0 + 36.0 + 244.0));
   });
 }

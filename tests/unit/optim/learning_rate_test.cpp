@@ -101,7 +101,8 @@ TEST(LearningRate, RefusesWhatCannotBe) {
     change(wanted);
     return message_of(Fault::kUsage, [&] { LearningRate(wanted, 100); });
   };
-  EXPECT_EQ(refused([](auto& o) { o.lr = 0; }), "learning rate: --lr: got 0, wanted a number above 0");
+  EXPECT_EQ(refused([](auto& o) { o.lr = 0; }),
+            "learning rate: --lr: got 0, wanted a number above 0");
   EXPECT_THAT(refused([](auto& o) { o.min_lr = 2e-3; }), HasSubstr("--min-lr: got 0.002"));
   EXPECT_THAT(refused([](auto& o) { o.decay_iters = 0; }), HasSubstr("--lr-decay-iters"));
   EXPECT_THAT(refused([](auto& o) { o.warmup_iters = 110; }),

@@ -23,7 +23,8 @@ using test::ThreadWorldState;
 // Values and gradients are small integers, so that every sum is exact in any order and every stage
 // must give the same bits.
 double gradient_number(int rank, int micro_batch, const std::string& name, std::int64_t i) {
-  return static_cast<double>((rank * 7 + micro_batch * 3 + static_cast<int>(name.size()) * 5 + i * 11) % 17 - 8);
+  return static_cast<double>(
+      (rank * 7 + micro_batch * 3 + static_cast<int>(name.size()) * 5 + i * 11) % 17 - 8);
 }
 double value_number(const std::string& name, std::int64_t i) {
   return static_cast<double>((static_cast<int>(name.back()) + i * 13) % 29 - 14);
@@ -34,13 +35,17 @@ struct Spec {
   Shape shape;
   DType dtype = DType::kF32;
   bool trainable = true;
-  bool split_tokens = false;           // partial over tensor
+  bool split_tokens = false;  // partial over tensor
   std::vector<int> tied_stages = {};
 };
 
 const std::vector<Spec> kSpecs = {
-    {"embedding.a", {3 * kNormBlock / 64, 64}}, {"norm.b", {40}},  {"bias.cc", {1}},
-    {"frozen.d", {30, 7}, DType::kF32, false},  {"up.e", {300, 70}}, {"head.ff", {2 * kNormBlock + 9}},
+    {"embedding.a", {3 * kNormBlock / 64, 64}},
+    {"norm.b", {40}},
+    {"bias.cc", {1}},
+    {"frozen.d", {30, 7}, DType::kF32, false},
+    {"up.e", {300, 70}},
+    {"head.ff", {2 * kNormBlock + 9}},
 };
 
 // One rank's side: device, arena, mesh, parameters.
@@ -61,13 +66,15 @@ struct Rank {
       parameter.placement[Axis::kPipeline].gradient_is_partial = spec.tied_stages.size() > 1;
       parameters.add(std::move(parameter));
     }
-    shards = ShardedParameters::make(zero_stage, parameters.all(), mesh, *kernels, device, arena, *stream);
+    shards = ShardedParameters::make(zero_stage, parameters.all(), mesh, *kernels, device, arena,
+                                     *stream);
   }
 
   void initialise() {
     for (Parameter* parameter : parameters.all()) {
       Tensor rows = host_tensor(parameter->dtype, parameter->shape);
-      for (std::int64_t i = 0; i < rows.elements(); ++i) put(rows, i, value_number(parameter->name, i));
+      for (std::int64_t i = 0; i < rows.elements(); ++i)
+        put(rows, i, value_number(parameter->name, i));
       shards->set_value(*parameter, rows, *stream);
     }
     shards->publish_values(*stream);
@@ -80,7 +87,8 @@ struct Rank {
       return;
     }
     for (std::int64_t i = 0; i < gradient.elements(); ++i) {
-      put(gradient, i, get(gradient, i) + gradient_number(mesh.world().rank(), micro_batch, parameter.name, i));
+      put(gradient, i,
+          get(gradient, i) + gradient_number(mesh.world().rank(), micro_batch, parameter.name, i));
     }
     shards->contribute(parameter, *stream);
   }
@@ -100,9 +108,12 @@ struct Rank {
     return tensor.data<float>()[i];
   }
   static void put(const Tensor& tensor, std::int64_t i, double value) {
-    if (tensor.dtype() == DType::kF64) tensor.data<double>()[i] = value;
-    else if (tensor.dtype() == DType::kBF16) tensor.data<BFloat16>()[i] = to_bfloat16(static_cast<float>(value));
-    else tensor.data<float>()[i] = static_cast<float>(value);
+    if (tensor.dtype() == DType::kF64)
+      tensor.data<double>()[i] = value;
+    else if (tensor.dtype() == DType::kBF16)
+      tensor.data<BFloat16>()[i] = to_bfloat16(static_cast<float>(value));
+    else
+      tensor.data<float>()[i] = static_cast<float>(value);
   }
 
   HostDevice device;
@@ -130,7 +141,8 @@ std::vector<int> contributors(const Mesh& mesh, const Parameter& parameter) {
   return mesh.members(set);
 }
 
-double wanted_gradient(const Mesh& mesh, const Parameter& parameter, int micro_batches, std::int64_t i) {
+double wanted_gradient(const Mesh& mesh, const Parameter& parameter, int micro_batches,
+                       std::int64_t i) {
   double sum = 0;
   for (const int rank : contributors(mesh, parameter)) {
     for (int m = 0; m < micro_batches; ++m) sum += gradient_number(rank, m, parameter.name, i);
@@ -181,7 +193,8 @@ TEST_P(EveryStage, SumsGradientsExactlyAndPublishesTheUpdate) {
         const WeightUse use = rank.shards->acquire(*parameter, WeightForm::kRows, *rank.stream);
         for (std::int64_t i = 0; i < whole.elements(); ++i) {
           double want = value_number(parameter->name, i);
-          if (parameter->trainable) want -= step * wanted_gradient(rank.mesh, *parameter, micro_batches, i);
+          if (parameter->trainable)
+            want -= step * wanted_gradient(rank.mesh, *parameter, micro_batches, i);
           ASSERT_EQ(Rank::get(whole, i), want) << parameter->name << " " << i;
           ASSERT_EQ(Rank::get(use.rows(), i), want) << parameter->name << " " << i;
         }
@@ -190,14 +203,16 @@ TEST_P(EveryStage, SumsGradientsExactlyAndPublishesTheUpdate) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    DataParallel, EveryStage,
-    testing::Values(Case{0, 1, 1}, Case{0, 2, 3}, Case{0, 4, 1}, Case{1, 1, 2}, Case{1, 2, 3}, Case{1, 4, 2},
-                    Case{2, 1, 2}, Case{2, 2, 3}, Case{2, 4, 2}, Case{3, 1, 2}, Case{3, 2, 3}, Case{3, 4, 2}),
-    [](const auto& info) {
-      return "Zero" + std::to_string(info.param.zero_stage) + "Over" + std::to_string(info.param.data) +
-             "With" + std::to_string(info.param.micro_batches);
-    });
+INSTANTIATE_TEST_SUITE_P(DataParallel, EveryStage,
+                         testing::Values(Case{0, 1, 1}, Case{0, 2, 3}, Case{0, 4, 1}, Case{1, 1, 2},
+                                         Case{1, 2, 3}, Case{1, 4, 2}, Case{2, 1, 2}, Case{2, 2, 3},
+                                         Case{2, 4, 2}, Case{3, 1, 2}, Case{3, 2, 3},
+                                         Case{3, 4, 2}),
+                         [](const auto& info) {
+                           return "Zero" + std::to_string(info.param.zero_stage) + "Over" +
+                                  std::to_string(info.param.data) + "With" +
+                                  std::to_string(info.param.micro_batches);
+                         });
 
 TEST(DataParallel, OwnedSpansCoverEveryElementOnce) {
   for (const int zero_stage : {1, 2, 3}) {
@@ -221,16 +236,19 @@ TEST(DataParallel, OwnedSpansCoverEveryElementOnce) {
 // Tensor 2 x data 2 x pipeline 2: norms fed by split tokens, and an embedding on both stages whose
 // shards are cut differently there.
 const std::vector<Spec> kFirstStage = {
-    {"tied.a", {5 * kNormBlock}, DType::kF32, true, false, {0, 1}}, {"norm.b", {64}, DType::kF32, true, true},
+    {"tied.a", {5 * kNormBlock}, DType::kF32, true, false, {0, 1}},
+    {"norm.b", {64}, DType::kF32, true, true},
     {"up.e", {64, 64}}};
 const std::vector<Spec> kLastStage = {
-    {"up.long.e", {kNormBlock * 2}}, {"norm.b", {64}, DType::kF32, true, true},
+    {"up.long.e", {kNormBlock * 2}},
+    {"norm.b", {64}, DType::kF32, true, true},
     {"tied.a", {5 * kNormBlock}, DType::kF32, true, false, {0, 1}}};
 
 TEST(DataParallel, SumsOverTensorAndTiedStagesFollowFromThePlacement) {
   for (const int zero_stage : {0, 1, 2, 3}) {
     run_ranks(8, [&](World& world) {
-      Rank rank(world, mesh_sizes(2, 2, 2), world.rank() < 4 ? kFirstStage : kLastStage, zero_stage);
+      Rank rank(world, mesh_sizes(2, 2, 2), world.rank() < 4 ? kFirstStage : kLastStage,
+                zero_stage);
       rank.step(2);
       EXPECT_EQ(wrong_gradients(rank, 2), 0) << "stage " << zero_stage << ", rank " << world.rank();
     });
@@ -239,7 +257,9 @@ TEST(DataParallel, SumsOverTensorAndTiedStagesFollowFromThePlacement) {
 
 TEST(DataParallel, ALostReductionShows) {
   const std::vector<std::pair<std::string, std::string>> losses = {
-      {"context+data", "all-reduce"}, {"context+data", "reduce-scatter parts"}, {"tensor", "all-reduce"},
+      {"context+data", "all-reduce"},
+      {"context+data", "reduce-scatter parts"},
+      {"tensor", "all-reduce"},
       {"stages 0 1", "all-reduce"}};
   int tried = 0;
   for (const int zero_stage : {0, 1, 2, 3}) {
@@ -251,11 +271,15 @@ TEST(DataParallel, ALostReductionShows) {
         return ++lost == 1;
       };
       std::vector<std::int64_t> wrong(8);
-      run_ranks(8, [&](World& world) {
-        Rank rank(world, mesh_sizes(2, 2, 2), world.rank() < 4 ? kFirstStage : kLastStage, zero_stage);
-        rank.step(1);
-        wrong[world.rank()] = wrong_gradients(rank, 1);
-      }, &state);
+      run_ranks(
+          8,
+          [&](World& world) {
+            Rank rank(world, mesh_sizes(2, 2, 2), world.rank() < 4 ? kFirstStage : kLastStage,
+                      zero_stage);
+            rank.step(1);
+            wrong[world.rank()] = wrong_gradients(rank, 1);
+          },
+          &state);
       if (lost == 0) continue;  // this stage has no such reduction
       ++tried;
       std::int64_t total = 0;
@@ -267,8 +291,10 @@ TEST(DataParallel, ALostReductionShows) {
 }
 
 TEST(DataParallel, MixedDtypesPublishEachInItsBuffer) {
-  const std::vector<Spec> specs = {{"embedding.a", {2 * kNormBlock}, DType::kBF16}, {"norm.b", {100}},
-                                   {"up.c", {kNormBlock + 3}, DType::kBF16},       {"norm.d", {3}},
+  const std::vector<Spec> specs = {{"embedding.a", {2 * kNormBlock}, DType::kBF16},
+                                   {"norm.b", {100}},
+                                   {"up.c", {kNormBlock + 3}, DType::kBF16},
+                                   {"norm.d", {3}},
                                    {"up.e", {kNormBlock}, DType::kBF16}};
   for (const int zero_stage : {0, 1, 2, 3}) {
     run_ranks(3, [&](World& world) {
@@ -297,11 +323,12 @@ TEST(DataParallel, MixedDtypesPublishEachInItsBuffer) {
 TEST(DataParallel, DoubleParametersHaveDoubleGradients) {
   for (const int zero_stage : {0, 1, 2, 3}) {
     run_ranks(2, [&](World& world) {
-      Rank rank(world, mesh_sizes(1, 2, 1), {{"a", {100}, DType::kF64}, {"b", {kNormBlock}, DType::kF64}},
-                zero_stage);
+      Rank rank(world, mesh_sizes(1, 2, 1),
+                {{"a", {100}, DType::kF64}, {"b", {kNormBlock}, DType::kF64}}, zero_stage);
       rank.step(2);
       EXPECT_EQ(wrong_gradients(rank, 2), 0);
-      for (const OwnedSpan& owned : rank.shards->owned()) EXPECT_EQ(owned.gradient.dtype(), DType::kF64);
+      for (const OwnedSpan& owned : rank.shards->owned())
+        EXPECT_EQ(owned.gradient.dtype(), DType::kF64);
     });
   }
 }
@@ -309,7 +336,8 @@ TEST(DataParallel, DoubleParametersHaveDoubleGradients) {
 TEST(DataParallel, HoldsTheBytesOfItsStage) {
   // 8 blocks of equal size: every shard of 4 holds two of them.
   std::vector<Spec> specs;
-  for (int i = 0; i < 8; ++i) specs.push_back({"p" + std::to_string(i), {kNormBlock}, DType::kBF16});
+  for (int i = 0; i < 8; ++i)
+    specs.push_back({"p" + std::to_string(i), {kNormBlock}, DType::kBF16});
   const std::int64_t elements = 8 * kNormBlock;
   for (const int zero_stage : {0, 1, 2, 3}) {
     run_ranks(4, [&](World& world) {
@@ -325,7 +353,8 @@ TEST(DataParallel, HoldsTheBytesOfItsStage) {
       EXPECT_EQ(bytes(MemoryKind::kParameters), values);
       EXPECT_EQ(bytes(MemoryKind::kGradients), gradients) << "temporaries are left";
       if (zero_stage >= 2) {
-        const std::int64_t most = static_cast<std::int64_t>(ScatteredGradients::kMaxOnTheWay) * 4 * kNormBlock;
+        const std::int64_t most =
+            static_cast<std::int64_t>(ScatteredGradients::kMaxOnTheWay) * 4 * kNormBlock;
         EXPECT_LE(rank.arena.counts().peak_bytes[static_cast<std::size_t>(MemoryKind::kGradients)],
                   gradients + most);
       }
@@ -366,7 +395,8 @@ TEST(BucketedGradients, StartInOneOrderWhateverTheOrderOfCompletion) {
 TEST(BucketedGradients, ReduceWhileTheRestIsComputed) {
   run_ranks(2, [&](World& world) {
     Rank rank(world, mesh_sizes(1, 2, 1), kSpecs, 0);
-    const std::vector<Parameter*> trainable = {rank.parameters.find("up.e"), rank.parameters.find("head.ff")};
+    const std::vector<Parameter*> trainable = {rank.parameters.find("up.e"),
+                                               rank.parameters.find("head.ff")};
     const ReductionGroups groups = make_reduction_groups(trainable, rank.mesh);
     const FlatLayout layout = make_flat_layout(trainable, 1);
     BucketedGradients gradients(layout, groups, false, rank.device, rank.arena, *rank.stream, 64);
@@ -399,7 +429,8 @@ TEST(GatheredWeights, PrefetchesWhatTheFirstStepRecorded) {
         const WeightUse use = rank.shards->acquire(*order[i], WeightForm::kForward, *rank.stream);
         const std::int64_t started = data.traffic().collectives - before;
         std::int64_t want = 1;  // the first step gathers each use by itself
-        if (step > 0 && i == 0) want = 1 + static_cast<std::int64_t>(GatheredWeights::kPrefetchDepth);
+        if (step > 0 && i == 0)
+          want = 1 + static_cast<std::int64_t>(GatheredWeights::kPrefetchDepth);
         if (step > 0 && i > 0) want = i + GatheredWeights::kPrefetchDepth < order.size() ? 1 : 0;
         EXPECT_EQ(started, want) << "step " << step << ", use " << i;
         EXPECT_GE(in_use(), order[i]->elements() * 4);
@@ -413,7 +444,8 @@ TEST(GatheredWeights, PrefetchesWhatTheFirstStepRecorded) {
     }
     // An order that was not recorded gathers by itself.
     for (const Parameter* one : {order[3], order[0], order[5]}) {
-      const WeightUse use = rank.shards->acquire(const_cast<Parameter&>(*one), WeightForm::kRows, *rank.stream);
+      const WeightUse use =
+          rank.shards->acquire(const_cast<Parameter&>(*one), WeightForm::kRows, *rank.stream);
       ASSERT_EQ(Rank::get(use.rows(), 5), value_number(one->name, 5));
     }
     rank.shards->publish_values(*rank.stream);

@@ -26,9 +26,11 @@ FlatLayout layout_of(const std::vector<std::unique_ptr<Parameter>>& parameters, 
   return make_flat_layout(list, ranks);
 }
 
-const std::vector<std::vector<std::int64_t>> kSizes = {
-    {1}, {17, 33}, {3 * kNormBlock + 5, 1, kNormBlock, 200}, {1000000, 64, 64, 4096, 777777},
-    {16, 16, 16, 16, 16, 16, 16}};
+const std::vector<std::vector<std::int64_t>> kSizes = {{1},
+                                                       {17, 33},
+                                                       {3 * kNormBlock + 5, 1, kNormBlock, 200},
+                                                       {1000000, 64, 64, 4096, 777777},
+                                                       {16, 16, 16, 16, 16, 16, 16}};
 
 TEST(FlatLayout, AlignsParametersAndKeepsTheirOrder) {
   const auto parameters = parameters_of({1, 16, 17, 5});
@@ -82,7 +84,8 @@ TEST(FlatLayout, CutsNearlyEqually) {
     const FlatLayout layout = layout_of(parameters, ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       const double share = static_cast<double>(layout.size) / ranks;
-      EXPECT_NEAR(static_cast<double>(layout.shards[rank + 1] - layout.shards[rank]), share, kNormBlock);
+      EXPECT_NEAR(static_cast<double>(layout.shards[rank + 1] - layout.shards[rank]), share,
+                  kNormBlock);
     }
   }
 }

@@ -36,9 +36,10 @@ TEST(ParallelOptions, GiveTheRanksThatAreLeftToData) {
 }
 
 TEST(ParallelOptions, NameTheFlagsThatDoNotFitTheProcesses) {
-  EXPECT_EQ(refusal({"--tensor-model-parallel-size=4", "--pipeline-model-parallel-size=2"}, 12),
-            "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8, or change "
-            "--tensor-model-parallel-size or --pipeline-model-parallel-size");
+  EXPECT_EQ(
+      refusal({"--tensor-model-parallel-size=4", "--pipeline-model-parallel-size=2"}, 12),
+      "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8, or change "
+      "--tensor-model-parallel-size or --pipeline-model-parallel-size");
   EXPECT_EQ(refusal({"--tensor-model-parallel-size=2"}, 1),
             "mesh: 1 process cannot form tensor 2 x pipeline 1; start a multiple of 2, or change "
             "--tensor-model-parallel-size or --pipeline-model-parallel-size");

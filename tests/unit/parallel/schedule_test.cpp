@@ -48,7 +48,8 @@ void expect_complete(const Schedule& schedule, bool split) {
 TEST(Schedule, IsCompleteForEveryNumberOfStagesAndMicroBatches) {
   for (int stages = 1; stages <= 8; ++stages) {
     for (int micro_batches = 1; micro_batches <= 32; ++micro_batches) {
-      SCOPED_TRACE(testing::Message() << stages << " stages, " << micro_batches << " micro-batches");
+      SCOPED_TRACE(testing::Message()
+                   << stages << " stages, " << micro_batches << " micro-batches");
       const Schedule plain = one_forward_one_backward(stages, micro_batches);
       const Schedule split = zero_bubble_h1(stages, micro_batches);
       EXPECT_NO_THROW(check(plain));
@@ -97,17 +98,19 @@ TEST(Schedule, OneStageRunsForwardAndBackwardInTurn) {
 TEST(Schedule, ThatRepeatsAStepIsRefused) {
   Schedule schedule = one_forward_one_backward(2, 3);
   schedule.steps[1].push_back({Pass::kBackward, 1, 1});
-  EXPECT_EQ(refusal(schedule),
-            "pipeline: schedule \"1f1b\" is not valid: stage 1 has the backward of micro-batch 1 in "
-            "chunk 1 twice");
+  EXPECT_EQ(
+      refusal(schedule),
+      "pipeline: schedule \"1f1b\" is not valid: stage 1 has the backward of micro-batch 1 in "
+      "chunk 1 twice");
 }
 
 TEST(Schedule, ThatForgetsAStepIsRefused) {
   Schedule schedule = zero_bubble_h1(2, 3);
   schedule.steps[0].pop_back();
-  EXPECT_EQ(refusal(schedule),
-            "pipeline: schedule \"zb-h1\" is not valid: the weight backward of micro-batch 2 in chunk 0 "
-            "is missing");
+  EXPECT_EQ(
+      refusal(schedule),
+      "pipeline: schedule \"zb-h1\" is not valid: the weight backward of micro-batch 2 in chunk 0 "
+      "is missing");
 }
 
 TEST(Schedule, ThatGoesBackBeforeItWentForwardIsRefused) {

@@ -22,7 +22,8 @@ TEST(Simulate, OneForwardOneBackwardIdlesTheClosedForm) {
   for (int p = 1; p <= 8; ++p) {
     for (int m = 1; m <= 32; ++m) {
       const Simulation result = simulate(one_forward_one_backward(p, m), {kEqual});
-      EXPECT_NEAR(result.bubble, (p - 1.0) / m, kExact) << p << " stages, " << m << " micro-batches";
+      EXPECT_NEAR(result.bubble, (p - 1.0) / m, kExact)
+          << p << " stages, " << m << " micro-batches";
     }
   }
 }
@@ -41,7 +42,9 @@ TEST(Simulate, ZeroBubbleH1HoldsNoMoreThanTheFirstStageOf1F1B) {
     for (int m = 1; m <= 32; ++m) {
       const Simulation plain = simulate(one_forward_one_backward(p, m), {kEqual});
       const Simulation split = simulate(zero_bubble_h1(p, m), {kEqual});
-      const auto peak = [](const Simulation& s) { return *std::ranges::max_element(s.peak_activations); };
+      const auto peak = [](const Simulation& s) {
+        return *std::ranges::max_element(s.peak_activations);
+      };
       EXPECT_LE(peak(split), peak(plain)) << p << " stages, " << m << " micro-batches";
       EXPECT_EQ(split.peak_activations[0], plain.peak_activations[0]);
     }
@@ -50,7 +53,8 @@ TEST(Simulate, ZeroBubbleH1HoldsNoMoreThanTheFirstStageOf1F1B) {
 
 // Qi et al., section 2.2: (p - 1) (F + B - W), for weight passes that are not the longest.
 TEST(Simulate, ZeroBubbleH1IdlesTheClosedForm) {
-  const StepTimes cases[] = {kEqual, {1, 1.2, 0.8, 0}, {1, 2, 0.5, 0}, {1, 1.3, 1, 0}, {2, 3, 1, 0}};
+  const StepTimes cases[] = {
+      kEqual, {1, 1.2, 0.8, 0}, {1, 2, 0.5, 0}, {1, 1.3, 1, 0}, {2, 3, 1, 0}};
   for (const StepTimes& t : cases) {
     for (int p = 1; p <= 8; ++p) {
       for (int m = p; m <= 32; ++m) {
@@ -131,11 +135,12 @@ TEST(Simulate, NamesTheStepsOfADeadlock) {
     FAIL() << "the deadlock went unseen";
   } catch (const Error& error) {
     EXPECT_EQ(error.fault(), Fault::kUsage);
-    EXPECT_STREQ(error.what(),
-                 "pipeline: schedule \"crossed\" cannot end (deadlock): stage 0, step 1: the backward of "
-                 "micro-batch 0 in chunk 0 waits for the input backward of micro-batch 0 in chunk 1 on "
-                 "stage 1; stage 1, step 1: the forward of micro-batch 1 in chunk 1 waits for the "
-                 "forward of micro-batch 1 in chunk 0 on stage 0");
+    EXPECT_STREQ(
+        error.what(),
+        "pipeline: schedule \"crossed\" cannot end (deadlock): stage 0, step 1: the backward of "
+        "micro-batch 0 in chunk 0 waits for the input backward of micro-batch 0 in chunk 1 on "
+        "stage 1; stage 1, step 1: the forward of micro-batch 1 in chunk 1 waits for the "
+        "forward of micro-batch 1 in chunk 0 on stage 0");
   }
 }
 

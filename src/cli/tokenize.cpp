@@ -1,0 +1,178 @@
+// piton tokenize: text to ids, and ids to text.
+#include <charconv>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "cli/command.h"
+#include "text/tokenizer_options.h"
+
+namespace piton::cli {
+namespace {
+
+struct TokenizeOptions {
+  bool lines = false;
+  bool json_strings = false;
+  bool json = false;
+  bool decode = false;
+  bool pieces = false;
+  bool count = false;
+  bool add_special_tokens = false;
+  bool parse_special_tokens = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"lines", "each line is a text of its own"}, lines);
+    v(Option{"json-strings", "each line is a text of its own, written as a JSON string"}, json_strings);
+    v(Option{"json", "print an object a text: ids, count, pieces with --pieces, text with --decode"},
+      json);
+    v(Option{"decode", "the input is ids, the output text"}, decode);
+    v(Option{"pieces", "print pieces instead of ids"}, pieces);
+    v(Option{"count", "print the number of tokens instead of ids"}, count);
+    v(Option{"add-special-tokens", "put around each text what the tokenizer's files say"},
+      add_special_tokens);
+    v(Option{"parse-special-tokens", "special tokens that stand in the text become their ids"},
+      parse_special_tokens);
+  }
+
+  void check() const {
+    if (decode && (pieces || count || add_special_tokens || parse_special_tokens)) {
+      throw Error(Fault::kUsage,
+                  "--decode: goes with --lines, --json-strings and --json only; leave the others out");
+    }
+    if (pieces && count && !json) {
+      throw Error(Fault::kUsage, "--pieces and --count: got both, wanted one of them; or add --json");
+    }
+    if (lines && json_strings) {
+      throw Error(Fault::kUsage, "--lines and --json-strings: got both, wanted one of them");
+    }
+  }
+};
+
+std::string read_input(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments[0] != "-") return read_text_file(arguments[0]);
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::int32_t> parse_ids(std::string_view text) {
+  std::vector<std::int32_t> ids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    while (at < end && (*at == ' ' || *at == ',' || *at == '\n' || *at == '\r' || *at == '\t')) ++at;
+    if (at == end) return ids;
+    std::int32_t id = 0;
+    const auto [stop, error] = std::from_chars(at, end, id);
+    if (error != std::errc{}) {
+      throw Error(Fault::kData, "--decode: byte {}: wanted ids separated by spaces",
+                  at - text.data());
+    }
+    ids.push_back(id);
+    at = stop;
+  }
+}
+
+// Bytes that are no characters are shown as U+FFFD in JSON.
+std::string json_text(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+class Printer {
+ public:
+  Printer(const Tokenizer& tokenizer, const TokenizeOptions& options)
+      : tokenizer_(tokenizer), options_(options) {}
+
+  void print(std::string_view text) {
+    line_.clear();
+    if (options_.decode) {
+      const std::vector<std::int32_t> ids = parse_ids(text);
+      const std::string decoded = tokenizer_.decode(ids);
+      line_ = options_.json || options_.json_strings
+                  ? json_text(options_.json ? nlohmann::json{{"ids", ids}, {"text", decoded}}
+                                            : nlohmann::json(decoded))
+                  : decoded;
+    } else {
+      ids_.clear();
+      tokenizer_.encode(text, {options_.add_special_tokens, options_.parse_special_tokens}, ids_);
+      format();
+    }
+    line_.push_back('\n');
+    std::fwrite(line_.data(), 1, line_.size(), stdout);
+  }
+
+ private:
+  void format() {
+    if (options_.json) {
+      nlohmann::json object;
+      object["count"] = ids_.size();
+      if (!options_.count) object["ids"] = ids_;
+      if (options_.pieces) {
+        object["pieces"] = nlohmann::json::array();
+        for (const std::int32_t id : ids_) object["pieces"].push_back(tokenizer_.piece(id));
+      }
+      line_ = json_text(object);
+    } else if (options_.count) {
+      line_ = std::to_string(ids_.size());
+    } else {
+      for (const std::int32_t id : ids_) {
+        if (!line_.empty()) line_.push_back(' ');
+        if (options_.pieces) {
+          line_ += tokenizer_.piece(id);
+        } else {
+          fmt::format_to(std::back_inserter(line_), "{}", id);
+        }
+      }
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+  std::vector<std::int32_t> ids_;
+  std::string line_;
+};
+
+std::string string_of(std::string_view line, std::int64_t number) {
+  try {
+    return nlohmann::json::parse(line).get<std::string>();
+  } catch (const nlohmann::json::exception&) {
+    throw Error(Fault::kData, "--json-strings: line {} is not a JSON string", number);
+  }
+}
+
+}  // namespace
+
+int run_tokenize(Invocation& invocation) {
+  GeneralOptions general;
+  TokenizeOptions options;
+  TokenizerOptions tokenizer_options;
+  OptionSet set;
+  set.add("Tokenize", options);
+  set.add("Tokenizer", tokenizer_options);
+  const std::vector<std::string> arguments = invocation.parse(set, general);
+  refuse_more_arguments(arguments, 1);
+  options.check();
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(tokenizer_options);
+  const std::string input = read_input(arguments);
+  Printer printer(*tokenizer, options);
+  if (!options.lines && !options.json_strings) {
+    printer.print(input);
+    return 0;
+  }
+  std::int64_t number = 0;
+  for (std::string_view rest = input; !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    ++number;
+    if (options.json_strings && !options.decode) {
+      printer.print(string_of(line, number));
+    } else {
+      printer.print(line);
+    }
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

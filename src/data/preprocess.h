@@ -1,0 +1,54 @@
+// From raw files to token files.
+//
+//   reader thread     cuts the files, unpacked, into blocks of whole records
+//   worker threads    parse records, split sentences, tokenize
+//   calling thread    drops duplicates and writes, in the order of the input
+//
+// The output depends on input and options alone: not on the number of workers, and not on how often
+// the run was killed and started again. Blocks in flight are bounded in bytes, so memory does not
+// grow with the input (a table of duplicates and one long record apart).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "data/block_reader.h"
+#include "data/preprocess_options.h"
+#include "text/tokenizer.h"
+
+namespace piton {
+
+struct PreprocessReport {
+  std::vector<std::string> prefixes;      // of the corpora, one for each key
+  std::vector<std::int64_t> tokens;       // of each
+  std::int64_t documents = 0;             // written
+  std::int64_t duplicates = 0;            // left out
+  std::int64_t bad_records = 0;           // left out
+  std::vector<BadRecord> first_bad;       // at most five
+  std::int64_t text_bytes = 0;            // of the texts read, this run and those before it
+  double seconds = 0;                     // of this run
+  bool resumed = false;
+};
+
+// How often progress is made safe; tests make it rare or constant.
+struct CheckpointRule {
+  double seconds = 10;
+};
+
+// Runs to the end. A run that was killed before left partial files and a journal beside the output;
+// the same command goes on from there, another one starts afresh. When it throws, nothing is left.
+// Throws Error(kUsage) for options that do not fit, Error(kData) for inputs that cannot be used:
+// under OnError::kFail the first bad record, with file, line and byte.
+PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
+                            Progress& progress, CheckpointRule checkpoint = {});
+
+// --merge: the corpora one after another; documents keep their order.
+PreprocessReport merge_corpora(const std::vector<std::string>& prefixes, const std::string& output_prefix);
+
+// "FILE: line 3 (byte 120): reason", or for parquet "FILE: row 3: reason".
+std::string describe(const BadRecord& bad);
+
+}  // namespace piton

@@ -1,0 +1,13 @@
+// Base64 (RFC 4648, with or without padding).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace piton {
+
+// The bytes; none if `text` holds anything else or ends inside a byte.
+std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace piton

@@ -1,0 +1,278 @@
+#include "text/pipeline_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "text/byte_level.h"
+
+namespace piton {
+
+struct PipelineTokenizer::Scratch {
+  std::unique_ptr<WordModel::Scratch> model;
+  WordCache cache;
+  std::vector<std::int32_t>* out = nullptr;
+  std::vector<std::int32_t> word_ids;
+  std::vector<AddedTokenMatcher::Part> parts;
+  std::vector<AddedTokenMatcher::Part> inner_parts;
+  Words words;
+};
+
+class PipelineTokenizer::Loan {
+ public:
+  explicit Loan(const PipelineTokenizer& owner) : owner_(&owner) {
+    {
+      const std::lock_guard lock(owner.pool_mutex_);
+      if (!owner.pool_.empty()) {
+        scratch_ = std::move(owner.pool_.back());
+        owner.pool_.pop_back();
+        return;
+      }
+    }
+    scratch_ = std::make_unique<Scratch>();
+    scratch_->model = owner.parts_.model->make_scratch();
+  }
+  ~Loan() {
+    const std::lock_guard lock(owner_->pool_mutex_);
+    owner_->pool_.push_back(std::move(scratch_));
+  }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+  Scratch& operator*() const { return *scratch_; }
+
+ private:
+  const PipelineTokenizer* owner_;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+PipelineTokenizer::PipelineTokenizer(TokenizerParts parts) : parts_(std::move(parts)) {
+  PITON_ASSERT(parts_.model != nullptr);
+  name_ = parts_.name;
+  content_hash_ = parts_.content_hash;
+  special_ = parts_.special;
+  size_ = parts_.model->vocabulary().size();
+  for (const AddedToken& token : parts_.added) {
+    size_ = std::max<std::int64_t>(size_, token.id + std::int64_t{1});
+  }
+  added_by_id_.assign(static_cast<std::size_t>(size_), nullptr);
+  for (const AddedToken& token : parts_.added) {
+    added_by_id_[static_cast<std::size_t>(token.id)] = &token;
+    if (token.normalized) {
+      normalized_tokens_.add(token, normalized(token.content));
+    } else {
+      raw_tokens_.add(token, token.content);
+    }
+  }
+  if (parts_.byte_level_decoder) {
+    const ByteAlphabet alphabet;
+    bytes_of_id_.resize(static_cast<std::size_t>(size_));
+    for (std::int64_t id = 0; id < size_; ++id) {
+      const std::string text = piece(static_cast<std::int32_t>(id));
+      bytes_of_id_[static_cast<std::size_t>(id)] = alphabet.bytes(text).value_or(text);
+    }
+  }
+}
+
+PipelineTokenizer::~PipelineTokenizer() = default;
+
+std::string PipelineTokenizer::normalized(std::string_view text) const {
+  std::string out(text);
+  if (parts_.normalizer == nullptr) return out;
+  if (valid_utf8_prefix(text) == text.size()) {
+    parts_.normalizer->apply(out);
+    return out;
+  }
+  // Only byte-level vocabularies come here: what is not UTF-8 stays as it is.
+  out.clear();
+  while (!text.empty()) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    std::string run(text.substr(0, valid));
+    parts_.normalizer->apply(run);
+    out += run;
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    out.push_back(text[0]);
+    text.remove_prefix(1);
+  }
+  return out;
+}
+
+void PipelineTokenizer::encode(std::string_view text, EncodeOptions options,
+                               std::vector<std::int32_t>& out) const {
+  std::string mended;
+  if (!parts_.byte_level && valid_utf8_prefix(text) != text.size()) {
+    mended = replace_bad_utf8(text);
+    text = mended;
+  }
+  if (options.add_special_tokens) {
+    out.insert(out.end(), parts_.prefix.begin(), parts_.prefix.end());
+  }
+  const Loan loan(*this);
+  Scratch& scratch = *loan;
+  scratch.out = &out;
+  const auto plain = [&](std::string_view stretch, bool first) {
+    if (!normalized_tokens_.active(options.parse_special_tokens)) {
+      return encode_plain(stretch, first, scratch);
+    }
+    const std::string clean = normalized(stretch);
+    scratch.inner_parts.clear();
+    normalized_tokens_.split(clean, options.parse_special_tokens, scratch.inner_parts);
+    for (const AddedTokenMatcher::Part& part : scratch.inner_parts) {
+      if (part.id >= 0) {
+        out.push_back(part.id);
+      } else {
+        encode_normalized(std::string_view(clean).substr(part.begin, part.end - part.begin),
+                          first && part.begin == 0, scratch);
+      }
+    }
+  };
+  if (raw_tokens_.active(options.parse_special_tokens)) {
+    scratch.parts.clear();
+    raw_tokens_.split(text, options.parse_special_tokens, scratch.parts);
+    for (const AddedTokenMatcher::Part& part : scratch.parts) {
+      if (part.id >= 0) {
+        out.push_back(part.id);
+      } else {
+        plain(text.substr(part.begin, part.end - part.begin), part.begin == 0);
+      }
+    }
+  } else if (!text.empty()) {
+    plain(text, true);
+  }
+  if (options.add_special_tokens) {
+    out.insert(out.end(), parts_.suffix.begin(), parts_.suffix.end());
+  }
+}
+
+void PipelineTokenizer::encode_plain(std::string_view text, bool first, Scratch& scratch) const {
+  if (parts_.normalizer == nullptr) return encode_normalized(text, first, scratch);
+  encode_normalized(normalized(text), first, scratch);
+}
+
+void PipelineTokenizer::encode_normalized(std::string_view text, bool first,
+                                          Scratch& scratch) const {
+  if (text.empty()) return;
+  const char* const end = text.data() + text.size();
+  if (parts_.scanner) {
+    scan_words(*parts_.scanner, table_, text, [&](std::string_view word) {
+      encode_word(word, static_cast<std::size_t>(end - word.data()), scratch);
+    });
+    return;
+  }
+  if (parts_.pre_tokenizer == nullptr) return encode_word(text, text.size(), scratch);
+  Words& words = scratch.words;
+  words.text = text;
+  words.ranges.assign(1, {0, text.size()});
+  parts_.pre_tokenizer->apply(words, first);
+  for (std::size_t i = 0; i < words.ranges.size(); ++i) {
+    encode_word(words.word(i), words.text.size() - words.ranges[i].first, scratch);
+  }
+}
+
+inline void PipelineTokenizer::encode_word(std::string_view word, std::size_t readable,
+                                           Scratch& scratch) const {
+  if (!parts_.model->has_parts()) return encode_whole(word, readable, scratch);
+  while (!word.empty()) {
+    const std::size_t length = parts_.model->first_part(word);
+    encode_whole(word.substr(0, length), readable, scratch);
+    word.remove_prefix(length);
+    readable -= length;
+  }
+}
+
+inline void PipelineTokenizer::encode_whole(std::string_view word, std::size_t readable,
+                                            Scratch& scratch) const {
+  std::vector<std::int32_t>& out = *scratch.out;
+  if (word.empty()) return;
+  const auto merged = [&]() -> const std::vector<std::int32_t>& {
+    scratch.word_ids.clear();
+    parts_.model->encode(word, *scratch.model, scratch.word_ids);
+    out.insert(out.end(), scratch.word_ids.begin(), scratch.word_ids.end());
+    return scratch.word_ids;
+  };
+  if (word.size() <= WordCache::kShortBytes) {
+    const WordCache::Key key = WordCache::short_key(word, readable);
+    WordCache::ShortSlot& slot = scratch.cache.short_slot(key);
+    if (slot.low == key.low && slot.high == key.high) {
+      for (std::uint32_t i = 0; i < slot.count; ++i) out.push_back(slot.ids[i]);
+      return;
+    }
+    const std::vector<std::int32_t>& ids = merged();
+    if (ids.size() > WordCache::kShortIds) return;
+    slot.low = key.low;
+    slot.high = key.high;
+    slot.count = static_cast<std::uint32_t>(ids.size());
+    std::copy(ids.begin(), ids.end(), slot.ids);
+    return;
+  }
+  if (word.size() <= WordCache::kLongBytes) {
+    std::uint64_t key[4];
+    WordCache::LongSlot& slot = scratch.cache.long_slot(word, key);
+    if (std::equal(std::begin(key), std::end(key), slot.words)) {
+      out.insert(out.end(), slot.ids, slot.ids + slot.count);
+      return;
+    }
+    const std::vector<std::int32_t>& ids = merged();
+    if (ids.size() > WordCache::kLongIds) return;
+    std::copy(std::begin(key), std::end(key), slot.words);
+    slot.count = static_cast<std::uint32_t>(ids.size());
+    std::copy(ids.begin(), ids.end(), slot.ids);
+    return;
+  }
+  merged();
+}
+
+std::string PipelineTokenizer::decode(std::span<const std::int32_t> ids,
+                                      DecodeOptions options) const {
+  const auto wanted = [&](std::int32_t id) {
+    return id >= 0 && id < size_ && !(options.skip_special_tokens && is_special(id));
+  };
+  std::string text;
+  if (parts_.byte_level_decoder) {
+    for (const std::int32_t id : ids) {
+      if (wanted(id)) text += bytes_of_id_[static_cast<std::size_t>(id)];
+    }
+    return text;
+  }
+  std::vector<std::string> pieces;
+  pieces.reserve(ids.size());
+  for (const std::int32_t id : ids) {
+    if (!wanted(id)) continue;
+    if (added_by_id_[static_cast<std::size_t>(id)] == nullptr &&
+        !parts_.model->vocabulary().has(id)) {
+      continue;
+    }
+    pieces.push_back(piece(id));
+  }
+  if (parts_.decoder != nullptr) parts_.decoder->apply(pieces);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (i > 0 && parts_.decoder == nullptr) text.push_back(' ');
+    text += pieces[i];
+  }
+  return text;
+}
+
+std::string PipelineTokenizer::piece(std::int32_t id) const {
+  if (id < 0 || id >= size_) return "";
+  const AddedToken* added = added_by_id_[static_cast<std::size_t>(id)];
+  return added != nullptr ? added->content : parts_.model->vocabulary().piece(id);
+}
+
+std::optional<std::int32_t> PipelineTokenizer::id_of(std::string_view piece) const {
+  for (const AddedToken& token : parts_.added) {
+    if (token.content == piece) return token.id;
+  }
+  return parts_.model->vocabulary().id_of(piece);
+}
+
+bool PipelineTokenizer::is_special(std::int32_t id) const {
+  if (id < 0 || id >= size_) return false;
+  const AddedToken* added = added_by_id_[static_cast<std::size_t>(id)];
+  return added != nullptr && added->special;
+}
+
+bool PipelineTokenizer::open_ended(std::int32_t id) const {
+  return parts_.byte_fallback_decoder && fallback_byte(piece(id)) >= 0;
+}
+
+}  // namespace piton

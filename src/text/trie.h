@@ -1,0 +1,58 @@
+// Byte strings with values, for finding all entries that begin a text: an open hash table of
+// (node, byte) -> node.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace piton {
+
+class Trie {
+ public:
+  static constexpr std::int32_t kRoot = 0;
+  static constexpr std::int32_t kNone = -1;
+
+  Trie() : values_(1, kNone), slots_(1024) {}
+
+  // Values are not negative; the first of two equal keys keeps its value.
+  void add(std::string_view key, std::int32_t value);
+
+  // The node after `byte`, or kNone.
+  std::int32_t step(std::int32_t node, char byte) const {
+    const std::uint64_t key = key_of(node, byte);
+    for (std::uint64_t slot = place(key);; slot = (slot + 1) & (slots_.size() - 1)) {
+      if (slots_[slot].key == key) return slots_[slot].node;
+      if (slots_[slot].key == 0) return kNone;
+    }
+  }
+  std::int32_t walk(std::int32_t node, std::string_view text) const {
+    for (const char byte : text) {
+      if (node == kNone) break;
+      node = step(node, byte);
+    }
+    return node;
+  }
+  // The value of the entry that ends at `node`, or kNone.
+  std::int32_t value(std::int32_t node) const { return values_[static_cast<std::size_t>(node)]; }
+
+ private:
+  struct Slot {
+    std::uint64_t key = 0;
+    std::int32_t node = kNone;
+  };
+  static std::uint64_t key_of(std::int32_t node, char byte) {
+    return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(node)) << 8 |
+            static_cast<unsigned char>(byte)) + 1;
+  }
+  std::uint64_t place(std::uint64_t key) const {
+    key *= 0x9E3779B97F4A7C15U;
+    return (key ^ key >> 32) & (slots_.size() - 1);
+  }
+  void grow();
+
+  std::vector<std::int32_t> values_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace piton

@@ -1,0 +1,78 @@
+// ranks: 4
+// Real processes write into the same files, and read them under another layout.
+#include <filesystem>
+
+#include "support/temp_folder.h"
+#include "unit/checkpoint/small_model.h"
+// After what it needs: it defines main().
+#include "support/ranks_main.h"
+
+namespace piton::ranks {
+
+MpiOptions options() { return {.timeout_seconds = 60}; }
+
+namespace {
+
+// A folder that rank 0 makes and all ranks know; gone when all have left it.
+class SharedFolder {
+ public:
+  SharedFolder() {
+    if (everyone().rank() == 0) own_ = std::make_unique<TempFolder>();
+    path_ = everyone().gather_bytes(own_ ? own_->path().string() : "")[0];
+  }
+  ~SharedFolder() { everyone().barrier(); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::unique_ptr<TempFolder> own_;
+  std::filesystem::path path_;
+};
+
+const std::vector<test::TestLayout> kLayouts = {
+    {.tensor = 4},
+    {.data = 4, .shards = true},
+    {.tensor = 2, .data = 2},
+    {.tensor = 2, .pipeline = 2},
+};
+
+TEST(Checkpoint, OfAnyLayoutIsReadByEveryOther) {
+  const test::ModelVariant variant{.dtype = DType::kBF16};
+  std::string weights;
+  for (const test::TestLayout& saved : kLayouts) {
+    const SharedFolder dir;
+    test::SmallRun run(world(), saved, variant);
+    run.fill(9);
+    const auto folder =
+        save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(9), "");
+    const std::string hash = weights_hash(folder) + optimizer_hash(folder);
+    if (weights.empty()) weights = hash;
+    EXPECT_EQ(hash, weights);
+    for (const test::TestLayout& loaded : kLayouts) {
+      test::SmallRun other(world(), loaded, variant);
+      load_checkpoint(find_checkpoint(dir.path()), other.stored(), other.context());
+      EXPECT_EQ(other.differences(9), 0);
+    }
+  }
+}
+
+TEST(Checkpoint, ThatOneRankCannotWriteFailsOnAllAndKeepsTheOneBefore) {
+  const SharedFolder dir;
+  test::SmallRun run(world(), {.tensor = 4});
+  run.fill(1);
+  save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+  SaveOptions failing;
+  if (world().rank() == 3) {
+    failing.hook = [](std::string_view call, const std::filesystem::path& path) {
+      if (call == "write") throw Error(Fault::kData, "checkpoint: {}: the disk is full", path.string());
+    };
+  }
+  run.fill(2);
+  EXPECT_THROW(
+      save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(2), "", failing),
+      Error);
+  load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());
+  EXPECT_EQ(run.differences(1), 0);
+}
+
+}  // namespace
+}  // namespace piton::ranks

@@ -1,0 +1,164 @@
+// ranks: 2 4
+// Any layout gives the losses of one process: both models, dropout on, twenty steps. And what is saved
+// under one layout is loaded under another, to the bit.
+#include <filesystem>
+
+#include "support/ranks_main.h"
+#include "support/run_session.h"
+
+namespace piton {
+
+MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
+
+namespace {
+
+using test::RunLayout;
+using test::TrainingRun;
+
+MeshSizes mesh(int t, int d, int p) {
+  MeshSizes sizes;
+  sizes[Axis::kTensor] = t;
+  sizes[Axis::kData] = d;
+  sizes[Axis::kPipeline] = p;
+  return sizes;
+}
+
+std::vector<RunLayout> layouts(int ranks) {
+  const auto zb = ScheduleKind::kZeroBubbleH1;
+  if (ranks == 2) {
+    return {{.name = "TP 2", .mesh = mesh(2, 1, 1)},
+            {.name = "TP 2 + SP", .mesh = mesh(2, 1, 1), .sequence_parallel = true},
+            {.name = "TP 2 + SP, 2 slices", .mesh = mesh(2, 1, 1), .sequence_parallel = true, .slices = 2},
+            {.name = "TP 2 + SP, recompute", .mesh = mesh(2, 1, 1), .sequence_parallel = true, .recompute = true},
+            {.name = "PP 2", .mesh = mesh(1, 1, 2)},
+            {.name = "PP 2, recompute", .mesh = mesh(1, 1, 2), .recompute = true},
+            {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = zb},
+            {.name = "PP 2, ZB-H1, recompute", .mesh = mesh(1, 1, 2), .recompute = true, .schedule = zb},
+            {.name = "DP 2", .mesh = mesh(1, 2, 1)},
+            {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
+            {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
+            {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3},
+            {.name = "ZeRO-3, recompute", .mesh = mesh(1, 2, 1), .recompute = true, .zero = 3}};
+  }
+  return {{.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},
+          {.name = "TP 2 x PP 2 + SP, ZB-H1, recompute", .mesh = mesh(2, 1, 2), .sequence_parallel = true,
+           .recompute = true, .schedule = zb},
+          {.name = "TP 2 x DP 2", .mesh = mesh(2, 2, 1)},
+          {.name = "TP 2 x DP 2 + SP, ZeRO-3", .mesh = mesh(2, 2, 1), .sequence_parallel = true, .zero = 3},
+          {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1}};
+}
+
+ModelConfig small(const std::string& name) {
+  ModelConfig model = preset(name);
+  model.vocabulary = 101;  // padded rows in every split
+  model.hidden_dropout = 0.1;
+  model.attention_dropout = 0.1;
+  return model;
+}
+
+constexpr int kSteps = 20;
+
+class Layouts : public testing::TestWithParam<const char*> {};
+
+TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
+  const ModelConfig model = small(GetParam());
+  std::vector<double> alone;
+  std::map<std::string, std::string> whole;
+  {
+    HostDevice device;
+    const auto world = make_single_world(device);
+    TrainingRun run(*world, {.name = "one process"}, model);
+    whole = run.pieces();
+    alone = run.losses(kSteps);
+  }
+  ASSERT_LT(alone.back(), alone.front());
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    std::map<std::string, const Piece*> cuts;
+    for (Parameter* parameter : run.session().parameters()) {
+      for (const Piece& piece : parameter->pieces) cuts[piece.name + "@" + to_string(piece.start) + to_string(piece.extent)] = &piece;
+    }
+    for (const auto& [key, bytes] : run.pieces()) {
+      const Piece& piece = *cuts.at(key);
+      Shape zero = piece.start;
+      for (int dim = 0; dim < zero.ndim(); ++dim) zero[dim] = 0;
+      const std::string& rows = whole.at(piece.name + "@" + to_string(zero) + to_string(piece.global));
+      const std::int64_t row = piece.global.ndim() > 1 ? piece.global[1] * 4 : 4;
+      const std::int64_t part = piece.extent.ndim() > 1 ? piece.extent[1] * 4 : 4;
+      const std::int64_t skip = piece.start.ndim() > 1 ? piece.start[1] * 4 : 0;
+      for (std::int64_t i = 0; i < piece.extent[0]; ++i) {
+        ASSERT_EQ(bytes.compare(i * part, part, rows, (piece.start[0] + i) * row + skip, part), 0)
+            << key << ": row " << i << " starts from other bits";
+      }
+    }
+    const std::vector<double> losses = run.losses(kSteps);
+    for (int step = 0; step < kSteps; ++step) {
+      ASSERT_NEAR(losses[step], alone[step], 1e-5 * alone[step]) << "step " << step;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Layouts, testing::Values("gpt2-tiny", "llama-tiny"));
+
+// Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
+// process, and the reverse.
+TEST(Checkpoints, AreTheSameUnderEveryLayout) {
+  const ModelConfig model = small("gpt2-tiny");
+  const std::filesystem::path folder = std::filesystem::path(PITON_BINARY_DIR) / fmt::format("layouts_{}", ranks::world().size());
+  const RunLayout one{.name = "one process"};
+  if (ranks::world().rank() == 0) {
+    std::filesystem::remove_all(folder);
+    HostDevice device;
+    const auto world = make_single_world(device);
+    TrainingRun run(*world, one, model);
+    run.losses(3);
+    save_checkpoint(folder / "one", run.stored(), run.store(), {.iteration = 3, .consumed_samples = run.consumed()}, "");
+  }
+  ranks::everyone().barrier();
+  const auto from_one = find_checkpoint(folder / "one");
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    run.set_consumed(load_checkpoint(from_one, run.stored(), run.store()).consumed_samples);
+    const auto saved = save_checkpoint(folder / "many", run.stored(), run.store(), {.iteration = 3, .consumed_samples = run.consumed()}, "");
+    EXPECT_EQ(weights_hash(saved), weights_hash(from_one));
+    EXPECT_EQ(optimizer_hash(saved), optimizer_hash(from_one));
+    const double next = run.step().loss;
+    HostDevice device;
+    const auto world = make_single_world(device);
+    TrainingRun alone(*world, one, model);
+    alone.set_consumed(load_checkpoint(saved, alone.stored(), alone.store()).consumed_samples);
+    EXPECT_NEAR(alone.step().loss, next, 1e-6 * next);
+    ranks::everyone().barrier();
+  }
+}
+
+TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
+  const std::filesystem::path folder = std::filesystem::path(PITON_BINARY_DIR) / fmt::format("resume_{}", ranks::world().size());
+  if (ranks::world().rank() == 0) std::filesystem::remove_all(folder);
+  ranks::everyone().barrier();
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    const ModelConfig model = small(name);
+    for (const RunLayout& layout : layouts(ranks::world().size())) {
+      SCOPED_TRACE(std::string(name) + ", " + layout.name);
+      std::vector<double> through;
+      std::map<std::string, std::string> end;
+      {
+        TrainingRun run(ranks::world(), layout, model);
+        through = run.losses(10);
+        save_checkpoint(folder, run.stored(), run.store(), {.iteration = 10, .consumed_samples = run.consumed()}, "");
+        through = run.losses(10);
+        end = run.pieces();
+      }
+      TrainingRun again(ranks::world(), layout, model);
+      again.set_consumed(load_checkpoint(find_checkpoint(folder), again.stored(), again.store()).consumed_samples);
+      EXPECT_EQ(again.losses(10), through);
+      EXPECT_EQ(again.pieces(), end);
+      ranks::everyone().barrier();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace piton

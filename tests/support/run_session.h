@@ -1,0 +1,126 @@
+// A small training run on a given mesh, for tests that compare layouts: same weights, same batches, same
+// masks, whatever the layout.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/philox.h"
+#include "checkpoint/store.h"
+#include "device/host_device.h"
+#include "kernels/cpu/kernels.h"
+#include "model/families.h"
+#include "train/session.h"
+
+namespace piton::test {
+
+inline constexpr std::int64_t kSamples = 8;    // of a global batch
+inline constexpr std::int64_t kSequence = 32;
+
+struct RunLayout {
+  std::string name;
+  MeshSizes mesh;
+  bool sequence_parallel = false;
+  int slices = 1;
+  bool recompute = false;
+  int zero = 0;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+};
+
+// Tokens of sample `sample`: a function of nothing else.
+inline std::int32_t token(std::int64_t sample, std::int64_t place, std::int64_t vocabulary) {
+  const PhiloxBlock block = philox({1, 2}, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(place), 0, 0});
+  // Low ids are likelier, so that there is something to learn.
+  return static_cast<std::int32_t>((block[0] % vocabulary) * (block[1] % vocabulary) / vocabulary);
+}
+
+inline std::vector<MicroBatch> batches(std::int64_t consumed, int rank, int ranks, std::int64_t vocabulary,
+                                       std::int64_t micro = 2) {
+  std::vector<MicroBatch> all;
+  for (std::int64_t begin = rank * micro; begin < kSamples; begin += micro * ranks) {
+    MicroBatch batch{.samples = micro, .sequence = kSequence, .sample_index = begin};
+    for (std::int64_t sample = begin; sample < begin + micro; ++sample) {
+      for (std::int64_t place = 0; place < kSequence; ++place) {
+        batch.tokens.push_back(token(consumed + sample, place, vocabulary));
+        batch.labels.push_back(token(consumed + sample, place + 1, vocabulary));
+        // Uneven masks: a mean of means would differ from the mean over tokens.
+        batch.loss_mask.push_back(place > sample ? 1.0F : 0.0F);
+        batch.positions.push_back(static_cast<std::int32_t>(place));
+      }
+    }
+    all.push_back(std::move(batch));
+  }
+  return all;
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(World& world, const RunLayout& layout, const ModelConfig& model, int threads = 1)
+      : pool_(threads), kernels_(make_cpu_kernels(pool_)), arena_(device_), stream_(device_.make_stream()),
+        machine_{world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_(world, layout.mesh) {
+    const int replicas = layout.mesh[Axis::kData];
+    session_ = std::make_unique<Session>(
+        machine_, mesh_,
+        SessionSettings{.model = model, .sequence_parallel = layout.sequence_parallel,
+                        .linear_slices = layout.slices, .recompute = layout.recompute,
+                        .vocabulary_multiple = 16, .zero_stage = layout.zero, .schedule = layout.schedule,
+                        .micro_batches = static_cast<int>(kSamples / 2 / replicas), .seed = 11});
+    session_->initialize();
+  }
+
+  StepReport step(double lr = 3e-3) {
+    const StepReport report = session_->train_step(
+        batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData), session_->settings().model.vocabulary),
+        consumed_, lr);
+    consumed_ += kSamples;
+    return report;
+  }
+
+  std::vector<double> losses(int steps) {
+    std::vector<double> all;
+    for (int i = 0; i < steps; ++i) all.push_back(step().loss);
+    return all;
+  }
+
+  // Bytes of this rank's part of every canonical tensor: "name@start" -> rows.
+  std::map<std::string, std::string> pieces() {
+    std::map<std::string, std::string> all;
+    for (Parameter* parameter : session_->parameters()) {
+      const Tensor rows = session_->sharded().whole_value(*parameter, *stream_);
+      for (const Piece& piece : parameter->pieces) {
+        if (piece.extent[0] == 0) continue;
+        const Tensor part = rows.slice(0, piece.local_row, piece.extent[0]);
+        all[piece.name + "@" + to_string(piece.start) + to_string(piece.extent)] =
+            std::string(reinterpret_cast<const char*>(part.raw()), static_cast<std::size_t>(part.bytes()));
+      }
+    }
+    return all;
+  }
+
+  Session& session() { return *session_; }
+  const Machine& machine() { return machine_; }
+  Arena& arena() { return arena_; }
+  std::int64_t consumed() const { return consumed_; }
+  void set_consumed(std::int64_t consumed) { consumed_ = consumed; }
+  StoreContext store() { return {mesh_, device_, arena_, *stream_}; }
+  StoredModel stored() {
+    return {.parameters = session_->parameters(), .sharded = &session_->sharded(), .optimizer = &session_->optimizer()};
+  }
+
+ private:
+  HostDevice device_;
+  SilentLog log_;
+  ThreadPool pool_;
+  std::unique_ptr<Kernels> kernels_;
+  Arena arena_;
+  std::unique_ptr<Stream> stream_;
+  Machine machine_;
+  Mesh mesh_;
+  std::unique_ptr<Session> session_;
+  std::int64_t consumed_ = 0;
+};
+
+}  // namespace piton::test

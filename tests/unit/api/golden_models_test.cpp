@@ -1,0 +1,215 @@
+// Losses, logits and every gradient of GPT-2 and LLaMA against PyTorch (tests/golden, made by
+// tools/oracle/models.py with Transformers in float64), and five steps of AdamW.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "checkpoint/safetensors.h"
+#include "device/host_device.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/reference/kernels.h"
+#include "model/families.h"
+#include "train/session.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kHidden = 48;
+
+ModelConfig golden_config(const std::string& family, DType dtype) {
+  ModelConfig model = family_facts(family);
+  model.layers = 2;
+  model.hidden = kHidden;
+  model.heads = 6;
+  model.head_size = 8;
+  model.groups = family == "llama" ? 2 : 6;
+  model.ffn_hidden = family == "llama" ? 80 : 4 * kHidden;
+  model.vocabulary = 97;
+  model.max_positions = 32;
+  model.hidden_dropout = 0;
+  model.attention_dropout = 0;
+  model.dtype = dtype;
+  return model;
+}
+
+std::vector<double> numbers(const Tensor& tensor) {
+  std::vector<double> out(tensor.elements());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    switch (tensor.dtype()) {
+      case DType::kF64: out[i] = tensor.data<double>()[i]; break;
+      case DType::kF32: out[i] = tensor.data<float>()[i]; break;
+      case DType::kI32: out[i] = tensor.data<std::int32_t>()[i]; break;
+      default: ADD_FAILURE() << name(tensor.dtype());
+    }
+  }
+  return out;
+}
+
+double norm(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double one : x) sum += one * one;
+  return std::sqrt(sum);
+}
+
+void put(const Tensor& rows, std::int64_t at, double value) {
+  switch (rows.dtype()) {
+    case DType::kF64: rows.data<double>()[at] = value; return;
+    case DType::kF32: rows.data<float>()[at] = static_cast<float>(value); return;
+    default: rows.data<BFloat16>()[at] = to_bfloat16(static_cast<float>(value)); return;
+  }
+}
+
+struct GoldenRun {
+  GoldenRun(const std::string& family, DType dtype, bool reference)
+      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + family + ".safetensors"), threads(2),
+        kernels(reference ? make_reference_kernels() : make_cpu_kernels(threads)), arena(device),
+        stream(device.make_stream()), world(make_single_world(device)),
+        machine{*world, device, *kernels, arena, *stream, threads, log}, mesh(*world, MeshSizes{}),
+        session(machine, mesh,
+                {.model = golden_config(family, dtype),
+                 .adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
+                 .optimizer = dtype != DType::kF64}) {
+    for (Parameter* parameter : session.parameters()) {
+      const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
+      for (const Piece& piece : parameter->pieces) {
+        const std::vector<double> values = numbers(golden.tensor("weight." + piece.name));
+        const std::int64_t columns = parameter->shape.ndim() > 1 ? parameter->shape[1] : 1;
+        for (std::size_t i = 0; i < values.size(); ++i) put(rows, piece.local_row * columns + static_cast<std::int64_t>(i), values[i]);
+      }
+      session.sharded().set_value(*parameter, rows, *stream);
+    }
+    session.publish_values();
+  }
+
+  MicroBatch batch() {
+    const Tensor tokens = golden.tensor("tokens");
+    MicroBatch batch{.samples = tokens.dim(0), .sequence = tokens.dim(1)};
+    const Tensor labels = golden.tensor("labels");
+    const Tensor mask = golden.tensor("mask");
+    for (std::int64_t i = 0; i < tokens.elements(); ++i) {
+      batch.tokens.push_back(tokens.data<std::int32_t>()[i]);
+      batch.labels.push_back(labels.data<std::int32_t>()[i]);
+      batch.loss_mask.push_back(mask.data<float>()[i]);
+      batch.positions.push_back(static_cast<std::int32_t>(i % batch.sequence));
+    }
+    return batch;
+  }
+
+  SafetensorsFile golden;
+  HostDevice device;
+  SilentLog log;
+  ThreadPool threads;
+  std::unique_ptr<Kernels> kernels;
+  Arena arena;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<World> world;
+  Machine machine;
+  Mesh mesh;
+  Session session;
+};
+
+void expect_gradients(GoldenRun& run, double tolerance) {
+  std::map<std::string, std::vector<double>> ours;
+  double global = 0;
+  for (Parameter* parameter : run.session.parameters()) {
+    for (const Piece& piece : parameter->pieces) {
+      ours[piece.name] = numbers(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+      const double one = norm(numbers(run.golden.tensor("gradient." + piece.name)));
+      global += one * one;
+    }
+  }
+  global = std::sqrt(global);
+  std::size_t compared = 0;
+  for (const SafetensorsEntry& entry : run.golden.entries()) {
+    if (!entry.name.starts_with("gradient.")) continue;
+    const std::string name = entry.name.substr(9);
+    ASSERT_TRUE(ours.contains(name)) << name;
+    const std::vector<double> wanted = numbers(run.golden.tensor(entry.name));
+    const std::vector<double>& got = ours[name];
+    ASSERT_EQ(got.size(), wanted.size()) << name;
+    ++compared;
+    // Adding a number to all scores of a row changes nothing: a key bias has no gradient.
+    if (name.ends_with("attention.key.bias")) {
+      EXPECT_LE(norm(got), 1e-6 * global) << name;
+      continue;
+    }
+    double product = 0;
+    std::vector<double> difference(got.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      product += got[i] * wanted[i];
+      difference[i] = got[i] - wanted[i];
+    }
+    EXPECT_LE(norm(difference), tolerance * norm(wanted)) << name;
+    EXPECT_GE(product / (norm(got) * norm(wanted)), 1 - 1e-6) << name;
+  }
+  EXPECT_EQ(compared, ours.size());
+}
+
+class GoldenModels : public testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+TEST_P(GoldenModels, GiveTheLossAndTheGradientsOfPyTorch) {
+  const auto [family, reference] = GetParam();
+  GoldenRun run(family, DType::kF32, reference);
+  const double loss = numbers(run.golden.tensor("loss"))[0];
+  EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, 1e-5 * loss);
+  expect_gradients(run, 1e-5);
+}
+
+TEST_P(GoldenModels, GiveTheLogitsOfPyTorch) {
+  const auto [family, reference] = GetParam();
+  GoldenRun run(family, DType::kF32, reference);
+  Context context = run.session.context(false);
+  const Tensor logits = run.session.chunk(0).logits(context, run.session.upload(run.batch(), {}), nullptr, false);
+  const Tensor wanted = run.golden.tensor("logits");
+  for (std::int64_t row = 0; row < wanted.dim(0); ++row) {
+    for (std::int64_t column = 0; column < wanted.dim(1); ++column) {
+      ASSERT_NEAR(logits.data<float>()[row * logits.dim(1) + column], wanted.data<float>()[row * wanted.dim(1) + column], 2e-5)
+          << row << ", " << column;
+    }
+  }
+}
+
+TEST_P(GoldenModels, FollowPyTorchThroughFiveSteps) {
+  const auto [family, reference] = GetParam();
+  GoldenRun run(family, DType::kF32, reference);
+  const std::vector<double> losses = numbers(run.golden.tensor("losses"));
+  const std::vector<double> norms = numbers(run.golden.tensor("norms"));
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const StepReport report = run.session.train_step({run.batch()}, 0, 1e-2);
+    EXPECT_NEAR(report.loss, losses[step], 5e-5 * losses[step]) << "step " << step;
+    EXPECT_NEAR(report.grad_norm, norms[step], 2e-4 * norms[step]) << "step " << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, GoldenModels, testing::Combine(testing::Values("gpt2", "llama"), testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "_reference" : "_cpu");
+                         });
+
+TEST(GoldenModelsInDouble, GiveTheLossAndTheGradientsOfPyTorch) {
+  for (const char* family : {"gpt2", "llama"}) {
+    SCOPED_TRACE(family);
+    GoldenRun run(family, DType::kF64, true);
+    const double loss = numbers(run.golden.tensor("loss"))[0];
+    // Transformers' RMS norm and softmax go through fp32 even in a float64 model.
+    const double allowed = std::string(family) == "llama" ? 1e-7 : 1e-12;
+    EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, allowed * loss);
+    expect_gradients(run, 1e-6);  // the golden gradients are stored in fp32
+  }
+}
+
+TEST(GoldenModelsInBfloat16, StayNearPyTorch) {
+  for (const char* family : {"gpt2", "llama"}) {
+    SCOPED_TRACE(family);
+    GoldenRun run(family, DType::kBF16, false);
+    const double loss = numbers(run.golden.tensor("loss"))[0];
+    EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, 5e-3 * loss);
+  }
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,433 @@
+#include "data/preprocess.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "data/indexed_dataset.h"
+#include "packing.h"
+#include "temporary_folder.h"
+#include "text/byte_tokenizer.h"
+
+namespace piton {
+namespace {
+
+using ::testing::HasSubstr;
+using Texts = std::vector<std::string>;
+
+SilentLog silent_log;
+SilentProgress silent_progress;
+
+PreprocessReport run(const PreprocessOptions& options, CheckpointRule rule = {}) {
+  return preprocess(options, ByteTokenizer(), silent_log, silent_progress, rule);
+}
+
+std::string error_of(const PreprocessOptions& options, Fault fault) {
+  try {
+    run(options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), fault) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+// One text a document, its sequences joined by "|".
+Texts texts_of(const std::string& prefix) {
+  const auto corpus = IndexedDataset::open(prefix);
+  Texts texts;
+  for (std::int64_t d = 0; d < corpus.documents(); ++d) {
+    std::string text;
+    for (auto s = corpus.document_start(d); s < corpus.document_start(d + 1); ++s) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(corpus.length(s)));
+      corpus.read(s, 0, ids);
+      if (s > corpus.document_start(d)) text += '|';
+      for (const std::int32_t id : ids) text += id < 256 ? std::string(1, static_cast<char>(id)) : "<eod>";
+    }
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+std::string bytes_of_corpus(const std::string& prefix) {
+  return read_text_file(prefix + ".bin") + read_text_file(prefix + ".idx");
+}
+
+std::vector<std::string> files_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+const Texts kTexts = {"First line.", "\"Quoted\", and a comma", "\xE7\xBA\xA2\xE6\xA5\xBC\xE6\xA2\xA6 \xF0\x9F\x98\x80",
+                      "with\ttab", "last"};
+
+std::string as_jsonl(const Texts& texts, const std::string& key = "text") {
+  std::string out;
+  for (const auto& text : texts) out += nlohmann::json{{"id", 1}, {key, text}, {"more", {1, 2}}}.dump() + "\n";
+  return out;
+}
+
+std::string as_csv(const Texts& texts) {
+  std::string out = "id,text,more\r\n";
+  for (const auto& text : texts) {
+    out += "1,\"";
+    for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+    out += "\",\"x, y\"\r\n";
+  }
+  return out;
+}
+
+std::string format_of(const std::string& ending, const Texts& texts) {
+  if (ending == ".txt") {
+    std::string out;
+    for (const auto& text : texts) out += text + "\n";
+    return out;
+  }
+  if (ending == ".jsonl") return as_jsonl(texts);
+  if (ending == ".csv") return as_csv(texts);
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& text : texts) list.push_back({{"text", text}});
+  return list.dump(ending == ".json" ? 2 : -1);
+}
+
+TEST(Preprocess, ReadsEveryFormatPlainAndPackedAlike) {
+  TemporaryFolder folder;
+  for (const std::string ending : {".txt", ".jsonl", ".csv", ".json", "-flat.json"}) {
+    for (const std::string pack : {"", ".gz", ".zst", ".bz2", ".xz"}) {
+      const std::string file = folder / ("x" + ending + pack);
+      // Two members one after another are one stream; a json array is not cut so.
+      const std::string text = format_of(ending == "-flat.json" ? ".flat" : ending, kTexts);
+      const std::size_t half = text.size() / 2;
+      put_file(file, packed(pack, text.substr(0, half)) + packed(pack, text.substr(half)));
+      PreprocessOptions options;
+      options.input = {file};
+      options.append_eod = true;
+      options.output_prefix = folder / ("out" + ending + pack);
+      const auto report = run(options);
+      EXPECT_EQ(report.documents, 5);
+      Texts wanted = kTexts;
+      for (auto& one : wanted) one += "<eod>";
+      EXPECT_EQ(texts_of(options.output_prefix + "_text_document"), wanted) << ending << pack;
+      for (const auto& name : files_in(folder.path())) EXPECT_EQ(name.find("partial"), std::string::npos) << name;
+    }
+  }
+}
+
+TEST(Preprocess, FilesInAFolderAreReadInTheOrderOfTheirNames) {
+  TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "in/b");
+  put_file(folder / "in/b/2.jsonl", as_jsonl({"two"}));
+  put_file(folder / "in/a.jsonl.gz", packed(".gz", as_jsonl({"one"})));
+  put_file(folder / "in/README.md", "not data");
+  PreprocessOptions options;
+  options.input = {folder / "in"};
+  options.output_prefix = folder / "out";
+  run(options);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"one", "two"}));
+  options.input = {folder / "in/*.gz", folder / "in/b/2.jsonl"};
+  run(options);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"one", "two"}));
+  put_file(folder / "in/c.csv", "text\nthree\n");
+  options.input = {folder / "in"};
+  EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("the folder mixes formats: 1 csv, 2 jsonl"));
+  options.input = {folder / "no*"};
+  EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("does not exist and matches no file"));
+}
+
+TEST(Preprocess, SeveralKeysMappedKeysAndListsOfSentences) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", R"({"title": "A", "content": ["one.", "", "two."]})" "\n" R"({"content": "", "title": "B"})" "\n\n");
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.json_keys = {"text", "title"};
+  options.map_keys = R"({"text": "content"})";
+  options.append_eod = true;
+  options.output_prefix = folder / "out";
+  run(options);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"one.|two.<eod>", ""}));
+  EXPECT_EQ(texts_of(folder / "out_title_document"), (Texts{"A<eod>", "B<eod>"}));
+}
+
+TEST(Preprocess, SplitsSentences) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"It rained. We stayed in! Did you?", "One."}));
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.split_sentences = true;
+  options.output_prefix = folder / "my-t5";
+  run(options);
+  EXPECT_EQ(texts_of(folder / "my-t5_text_sentence"), (Texts{"It rained.|We stayed in!|Did you?", "One."}));
+  options.keep_newlines = true;
+  run(options);
+  EXPECT_EQ(texts_of(folder / "my-t5_text_sentence"), (Texts{"It rained. |We stayed in! |Did you?", "One."}));
+}
+
+TEST(Preprocess, ParagraphsAndWholeFiles) {
+  TemporaryFolder folder;
+  put_file(folder / "x.txt", "\n\none\nmore\n\n\n\ntwo\n");
+  PreprocessOptions options;
+  options.input = {folder / "x.txt"};
+  options.output_prefix = folder / "out";
+  options.sample_by = SampleBy::kParagraph;
+  run(options);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"one\nmore", "two"}));
+  options.sample_by = SampleBy::kDocument;
+  run(options);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"\n\none\nmore\n\n\n\ntwo\n"}));
+}
+
+// About 2 MB in lines of very different lengths.
+std::string long_input() {
+  std::mt19937 random(7);
+  std::string out;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text(random() % (i % 100 == 0 ? 40000 : 900), 'a');
+    for (char& c : text) c = static_cast<char>(' ' + random() % 90);
+    out += nlohmann::json{{"text", text}}.dump() + "\n";
+    if (i % 7 == 0) out += nlohmann::json{{"text", "the same again"}}.dump() + "\n";
+  }
+  return out;
+}
+
+TEST(Preprocess, OutputDoesNotDependOnTheNumberOfWorkers) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl.zst", packed(".zst", long_input()));
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl.zst"};
+  options.append_eod = true;
+  std::string reference;
+  for (const int workers : {1, 2, 8}) {
+    for (const bool unique : {true, false}) {
+      options.workers = workers;
+      options.remove_duplicates = unique;
+      options.output_prefix = folder / "out";
+      const auto report = run(options);
+      EXPECT_EQ(report.documents + report.duplicates, 3000 + 429);
+      EXPECT_EQ(report.duplicates > 400, unique);
+    }
+    const std::string bytes = bytes_of_corpus(folder / "out_text_document");
+    if (reference.empty()) reference = bytes;
+    EXPECT_TRUE(bytes == reference) << workers;
+  }
+}
+
+TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
+  TemporaryFolder folder;
+  put_file(folder / "a.jsonl", long_input());
+  put_file(folder / "b.jsonl.gz", packed(".gz", long_input()));
+  PreprocessOptions options;
+  options.input = {folder / "a.jsonl", folder / "b.jsonl.gz"};
+  options.workers = 2;
+  options.remove_duplicates = true;
+  options.output_prefix = folder / "whole";
+  run(options);
+  const std::string reference = bytes_of_corpus(folder / "whole_text_document");
+
+  options.output_prefix = folder / "killed/out";
+  std::mt19937 random(11);
+  int kills = 0, resumptions = 0;
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    for (bool done = false; !done;) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        bool resumed = false;
+        try {
+          resumed = run(options, {.seconds = 0}).resumed;
+        } catch (...) {
+          ::_exit(9);
+        }
+        ::_exit(resumed ? 1 : 0);
+      }
+      // Kill within the time that a run takes; the last of a series runs to its end.
+      if (kills < 4 * (attempt + 1)) {
+        // Half of the times behind the first checkpoint, so that there is something to go on from.
+        const bool late = random() % 2 == 0;
+        for (int wait = 0; late && wait < 200; ++wait) {
+          if (std::filesystem::exists(folder / "killed/out.preprocess.json")) break;
+          ::usleep(500);
+        }
+        ::usleep(static_cast<useconds_t>(random() % 30000));
+        ::kill(child, SIGKILL);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      if (WIFSIGNALED(status)) {
+        ++kills;
+        // Nothing that looks whole lies about before it is.
+        if (std::filesystem::exists(folder / "killed/out_text_document.idx")) {
+          IndexedDataset::open(folder / "killed/out_text_document");
+        }
+      } else {
+        ASSERT_NE(WEXITSTATUS(status), 9);
+        resumptions += WEXITSTATUS(status);
+        done = true;
+      }
+    }
+    EXPECT_TRUE(bytes_of_corpus(folder / "killed/out_text_document") == reference) << "after " << kills << " kills";
+    EXPECT_EQ(files_in(folder.path() / "killed"), (Texts{"out_text_document.bin", "out_text_document.idx"}));
+    std::filesystem::remove_all(folder.path() / "killed");
+  }
+  EXPECT_GE(kills, 25);
+  EXPECT_GE(resumptions, 1);
+}
+
+TEST(Preprocess, BadRecordsAreNamedByFileLineAndByteAndMayBeSkipped) {
+  TemporaryFolder folder;
+  const std::vector<std::pair<std::string, std::string>> bad = {
+      {R"({"text": "cut off)", "not JSON"},
+      {R"({"title": 1, "body": 2})", "no key \"text\"; it has title, body"},
+      {R"({"text": "a", "text": "b"})", "key \"text\" stands twice"},
+      {R"({"text": null})", "key \"text\" holds null"},
+      {R"({"text": 7})", "key \"text\" holds a number"},
+      {R"({"text": "\ud800"})", "half of a surrogate pair"},
+      {"{\"text\": \"a\xFF\"}", "byte 11 of the record (0xff) is not UTF-8"},
+      {R"(["text"])", "not an object"},
+      {"{\"text\": \"" + std::string(2000, 'x') + "\"}", "the record has 2013 bytes, above --max-record-bytes 1000"},
+      {R"({"text": "a"} {"text": "b"})", "not JSON"},
+  };
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  options.max_record_bytes = 1000;
+  for (const auto& [line, reason] : bad) {
+    const std::string good = "{\"text\": \"good\"}\n";
+    put_file(folder / "x.jsonl", good + good + line + "\n" + good);
+    options.on_error = OnError::kFail;
+    EXPECT_THAT(error_of(options, Fault::kData), testing::AllOf(HasSubstr("x.jsonl: line 3 (byte 34): "), HasSubstr(reason)))
+        << line;
+    EXPECT_EQ(files_in(folder.path()), Texts{"x.jsonl"});
+    options.on_error = OnError::kSkip;
+    const auto report = run(options);
+    EXPECT_EQ(report.bad_records, 1);
+    EXPECT_EQ(report.first_bad.at(0).line, 3);
+    EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"good", "good", "good"})) << line;
+    std::filesystem::remove(folder / "out_text_document.bin");
+    std::filesystem::remove(folder / "out_text_document.idx");
+  }
+}
+
+TEST(Preprocess, NulAndEscapesAreText) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", R"({"text": "a\u0000b\ud83d\ude00"})");
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  run(options);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{std::string("a\0b\xF0\x9F\x98\x80", 7)}));
+}
+
+TEST(Preprocess, EveryOtherFaultIsOneLineAndLeavesNothing) {
+  TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "in");
+  PreprocessOptions options;
+  options.output_prefix = folder / "out/x";
+  const auto with = [&](const std::string& name, const std::string& bytes) {
+    put_file(folder / ("in/" + name), bytes);
+    options.input = {folder / ("in/" + name)};
+    const std::string text = error_of(options, Fault::kData);
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    if (std::filesystem::exists(folder / "out")) {
+      EXPECT_TRUE(files_in(folder / "out").empty()) << name;
+    }
+    return text;
+  };
+  EXPECT_THAT(with("cut.jsonl.gz", packed(".gz", as_jsonl(kTexts)).substr(0, 60)),
+              HasSubstr("gzip: the file ends in the middle of its data; fetch the file again"));
+  EXPECT_THAT(with("cut.jsonl.zst", packed(".zst", as_jsonl(kTexts)).substr(0, 60)), HasSubstr("zstd: "));
+  EXPECT_THAT(with("cut.jsonl.xz", packed(".xz", as_jsonl(kTexts)).substr(0, 60)), HasSubstr("xz: "));
+  EXPECT_THAT(with("cut.jsonl.bz2", packed(".bz2", as_jsonl(kTexts)).substr(0, 60)), HasSubstr("bzip2: "));
+  std::string damaged = packed(".gz", long_input());
+  damaged[damaged.size() / 2] ^= 0x55;
+  damaged[damaged.size() / 2 + 1] ^= 0x55;
+  EXPECT_THAT(with("damaged.jsonl.gz", damaged), HasSubstr("gz: "));
+  EXPECT_THAT(with("empty.jsonl", ""), HasSubstr("no document in the input; is it empty?"));
+  EXPECT_THAT(with("x.csv", "id,body\n1,a\n"), HasSubstr("no column \"text\"; it has id, body"));
+  EXPECT_THAT(with("y.csv", "id,text\n1,a,b\n"), HasSubstr("y.csv: line 2 (byte 8): got 3 fields, wanted 2"));
+  EXPECT_THAT(with("z.csv", "id,text\n1,\"open\n2,b\n"), HasSubstr("not closed"));
+  EXPECT_THAT(with("open.json", "[{\"text\": \"a\"},\n"), HasSubstr("the outermost array is not closed"));
+  EXPECT_THAT(with("latin.txt", "caf\xE9\n"), HasSubstr("latin.txt: line 1 (byte 0): byte 3 of the text (0xe9) is not UTF-8"));
+  EXPECT_THAT(with("what.bin", "\x7F" "ELF"), HasSubstr("say it with --input-format"));
+  EXPECT_THAT(with("wiki.xml", "<mediawiki><page><ns>0</ns><text>a</text></page><page>"), HasSubstr("no </page>"));
+}
+
+TEST(Preprocess, OptionsThatDoNotFitAreRefused) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"a"}));
+  const auto with = [&](auto change) {
+    PreprocessOptions options;
+    options.input = {folder / "x.jsonl"};
+    options.output_prefix = folder / "out";
+    change(options);
+    return error_of(options, Fault::kUsage);
+  };
+  EXPECT_THAT(with([](auto& o) { o.output_prefix = ""; }), HasSubstr("no --output-prefix"));
+  EXPECT_THAT(with([](auto& o) { o.input.clear(); }), HasSubstr("no --input"));
+  EXPECT_THAT(with([](auto& o) { o.json_keys = {"text", "text"}; }), HasSubstr("names a key twice"));
+  EXPECT_THAT(with([](auto& o) { o.workers = 0; }), HasSubstr("--workers: got 0"));
+  EXPECT_THAT(with([](auto& o) { o.map_keys = "{text}"; }), HasSubstr("--map-keys: got {text}"));
+  EXPECT_THAT(with([](auto& o) { o.map_keys = R"({"txt": "a"})"; }), HasSubstr("names \"txt\""));
+  EXPECT_THAT(with([](auto& o) { o.keep_newlines = true; }), HasSubstr("needs --split-sentences"));
+  EXPECT_THAT(with([](auto& o) { o.partitions = 2; o.partition_index = 2; }), HasSubstr("--partition-index 2"));
+  EXPECT_THAT(with([](auto& o) { o.partitions = 2; o.partition_index = 1; }), HasSubstr("2 partitions of 1 files"));
+  put_file(folder / "params.json", "{\"path\": \"json,\n \"streaming\": True}");
+  EXPECT_THAT(with([&](auto& o) { o.input.clear(); o.hf_datasets_params = folder / "params.json"; }),
+              HasSubstr("params.json:1:"));
+}
+
+TEST(Preprocess, PartitionsMergedEqualTheWhole) {
+  TemporaryFolder folder;
+  PreprocessOptions options;
+  for (int i = 0; i < 5; ++i) {
+    options.input.push_back(folder / (std::to_string(i) + ".jsonl"));
+    put_file(options.input.back(), as_jsonl({"file " + std::to_string(i), "more"}));
+  }
+  options.output_prefix = folder / "whole";
+  run(options);
+  std::vector<std::string> parts;
+  options.partitions = 3;
+  for (int i = 0; i < 3; ++i) {
+    options.partition_index = i;
+    options.output_prefix = folder / ("part" + std::to_string(i));
+    parts.push_back(run(options).prefixes.at(0));
+  }
+  EXPECT_EQ(merge_corpora(parts, folder / "merged").documents, 10);
+  EXPECT_EQ(bytes_of_corpus(folder / "merged"), bytes_of_corpus(folder / "whole_text_document"));
+}
+
+TEST(Preprocess, HuggingFaceParametersNameLocalFiles) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"a"}));
+  put_file(folder / "p.json", nlohmann::json{{"path", "json"}, {"data_files", {folder / "x.jsonl"}}, {"split", "train"},
+                                             {"streaming", true}}.dump());
+  PreprocessOptions options;
+  options.hf_datasets_params = folder / "p.json";
+  options.output_prefix = folder / "out";
+  EXPECT_EQ(run(options).documents, 1);
+  put_file(folder / "p.json", R"({"path": "wikipedia", "name": "20220301.en"})");
+  EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("data sets are read from local files"));
+}
+
+TEST(Preprocess, AChangedInputStartsAfresh) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"a", "b"}));
+  put_file(folder / "out.preprocess.json", R"({"work": "other", "file": 0, "byte": 5, "positions": [[1,1,1]],
+    "duplicates_logged": 0, "documents": 1, "duplicates": 0, "text_bytes": 1, "bad_records": 0, "first_bad": []})");
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  EXPECT_FALSE(run(options).resumed);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"a", "b"}));
+}
+
+}  // namespace
+}  // namespace piton
