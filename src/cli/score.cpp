@@ -1,6 +1,7 @@
 // piton score: how likely a model finds a text.
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "api/model.h"
 #include "base/files.h"
@@ -46,6 +47,11 @@ std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
   return sequences;
 }
 
+// Of a row of a text, which has one token more than the model takes, the last is only a label.
+std::span<const std::int32_t> inputs_of(const std::vector<std::int32_t>& ids, std::int64_t length) {
+  return std::span(ids).first(std::min(ids.size(), static_cast<std::size_t>(length)));
+}
+
 // A long text goes in rows of the model's length; each row's first token is the one before it.
 std::vector<std::vector<std::int32_t>> rows_of(const std::vector<std::int32_t>& ids, std::int64_t length) {
   std::vector<std::vector<std::int32_t>> rows;
@@ -57,13 +63,14 @@ std::vector<std::vector<std::int32_t>> rows_of(const std::vector<std::int32_t>& 
 }
 
 void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& sequences, const std::string& path) {
-  std::int64_t rows = 0;
-  for (const auto& ids : sequences) rows += static_cast<std::int64_t>(ids.size());
   const std::int64_t width = model.config().vocabulary;
+  const std::int64_t length = model.config().max_positions;
+  std::int64_t rows = 0;
+  for (const auto& ids : sequences) rows += static_cast<std::int64_t>(inputs_of(ids, length).size());
   SafetensorsWriter writer(path, {{.name = "logits", .dtype = "F32", .shape = {rows, width}}});
   for (const auto& ids : sequences) {
     if (ids.empty()) continue;
-    const Tensor part = model.logits(ids);
+    const Tensor part = model.logits(inputs_of(ids, length));
     writer.append({part.raw(), static_cast<std::size_t>(part.bytes())});
   }
   writer.commit();

@@ -37,7 +37,8 @@ class Chunk {
   virtual ~Chunk() = default;
   virtual bool first() const = 0;  // takes tokens instead of a boundary
   virtual bool last() const = 0;   // gives the loss
-  // What this chunk gives to the next for a micro-batch of b samples of s tokens.
+  // What this chunk gives to the next for a micro-batch of b samples of s tokens. The last one answers as
+  // if there were a next.
   virtual std::vector<BoundaryTensor> boundary(std::int64_t samples, std::int64_t sequence) const = 0;
   // `inputs`: leaves of context.tape that came from the previous chunk; empty for the first.
   virtual ChunkOutput forward(Context& context, const ModelInput& input,

@@ -76,6 +76,11 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
       for (const auto& [piece, id] : facts.vocabulary) {
         if (const auto raw = alphabet.bytes(piece)) raw_words_.emplace(*raw, id);
       }
+      return;
+    }
+    splits_ = true;
+    for (const auto& [piece, id] : facts.vocabulary) {
+      if (const auto raw = alphabet.bytes(piece)) neighbours_.add(*raw);
     }
     return;
   }

@@ -41,7 +41,7 @@ class BpeModel final : public WordModel {
   void encode(std::string_view word, Scratch& scratch,
               std::vector<std::int32_t>& out) const override;
 
-  // See neighbours.h; byte-level words are never cut.
+  // See neighbours.h.
   std::size_t first_part(std::string_view word) const override;
   bool has_parts() const override { return splits_; }
 

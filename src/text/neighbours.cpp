@@ -27,22 +27,32 @@ void Neighbours::insert(std::uint64_t key) {
   ++used_;
 }
 
+void Neighbours::add_characters(char32_t a, char32_t b) {
+  if (used_ * 2 >= slots_.size()) {
+    std::vector<std::uint64_t> old(slots_.size() * 2);
+    old.swap(slots_);
+    used_ = 0;
+    for (const std::uint64_t key : old) {
+      if (key != 0) insert(key);
+    }
+  }
+  insert(key_of(a, b));
+}
+
 void Neighbours::add(std::string_view piece) {
-  char32_t before = 0;
+  Utf8Char before{kBadByte, 0};
   for (std::size_t at = 0; at < piece.size();) {
     const Utf8Char c = decode_utf8(piece, at);
     if (at > 0) {
-      if (used_ * 2 >= slots_.size()) {
-        std::vector<std::uint64_t> old(slots_.size() * 2);
-        old.swap(slots_);
-        used_ = 0;
-        for (const std::uint64_t key : old) {
-          if (key != 0) insert(key);
-        }
+      const auto last = static_cast<unsigned char>(piece[at - 1]);
+      const auto first = static_cast<unsigned char>(piece[at]);
+      if (before.value != kBadByte && c.value != kBadByte) {
+        add_characters(before.value, c.value);
+      } else {
+        borders_.set(last * 256U + first);
       }
-      insert(key_of(before, c.value));
     }
-    before = c.value;
+    before = c;
     at += c.length;
   }
 }
@@ -68,7 +78,11 @@ std::size_t Neighbours::first_part(std::string_view text) const {
       continue;
     }
     const Utf8Char c = decode_utf8(p, end);
-    if (!together(before.value, c.value)) break;
+    const bool characters = before.value != kBadByte && c.value != kBadByte;
+    if (characters && !together(before.value, c.value) &&
+        !borders_.test(static_cast<unsigned char>(p[-1]) * 256U + byte)) {
+      break;
+    }
     before = c;
     p += c.length;
   }

@@ -171,7 +171,9 @@ void PipelineTokenizer::encode_normalized(std::string_view text, bool first,
 
 inline void PipelineTokenizer::encode_word(std::string_view word, std::size_t readable,
                                            Scratch& scratch) const {
-  if (!parts_.model->has_parts()) return encode_whole(word, readable, scratch);
+  if (word.size() <= WordCache::kShortBytes || !parts_.model->has_parts()) {
+    return encode_whole(word, readable, scratch);
+  }
   while (!word.empty()) {
     const std::size_t length = parts_.model->first_part(word);
     encode_whole(word.substr(0, length), readable, scratch);

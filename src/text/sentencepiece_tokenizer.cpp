@@ -184,7 +184,7 @@ std::string SentencePieceTokenizer::normalized(std::string_view text) const {
     if (!facts_.remove_extra_whitespaces) after_space = false;
   }
   if (facts_.remove_extra_whitespaces) {
-    while (out.ends_with(space)) out.resize(out.size() - space.size());
+    while (out.ends_with(space)) out.erase(out.size() - space.size());
   }
   if (facts_.add_dummy_prefix && facts_.whitespace_as_suffix) out += space;
   return out;

@@ -1,0 +1,89 @@
+// Linears beyond one tile in depth: sums that run in stretches, against sums in double.
+#include <gtest/gtest.h>
+
+#include "device/host_device.h"
+#include "kernels/cpu/kernels.h"
+#include "support/compare.h"
+#include "support/tensors.h"
+
+namespace piton::test {
+namespace {
+
+// a [n, k] times the transpose of b [m, k], in double.
+Tensor product(const Tensor& a, const Tensor& b) {
+  const Tensor sums = host_tensor(DType::kF64, {a.dim(0), b.dim(0)});
+  const auto left = values(a);
+  const auto right = values(b);
+  const std::int64_t k = a.dim(1);
+  for (std::int64_t i = 0; i < a.dim(0); ++i) {
+    for (std::int64_t j = 0; j < b.dim(0); ++j) {
+      double sum = 0;
+      for (std::int64_t p = 0; p < k; ++p) {
+        sum += left[static_cast<std::size_t>(i * k + p)] * right[static_cast<std::size_t>(j * k + p)];
+      }
+      set_value(sums, i * b.dim(0) + j, sum);
+    }
+  }
+  return sums;
+}
+
+Tensor transposed(const Tensor& x) {
+  const Tensor y = host_tensor(x.dtype(), {x.dim(1), x.dim(0)});
+  for (std::int64_t i = 0; i < x.dim(0); ++i) {
+    for (std::int64_t j = 0; j < x.dim(1); ++j) {
+      set_value(y, j * x.dim(0) + i, value_at(x, i * x.stride(0) + j));
+    }
+  }
+  return y;
+}
+
+class DeepLinear : public ::testing::TestWithParam<DType> {
+ protected:
+  DeepLinear() : threads_(2), kernels_(make_cpu_kernels(threads_)), stream_(device_.make_stream()) {}
+
+  WeightView packed(const Tensor& rows, WeightForm form) {
+    const std::int64_t bytes = kernels_->packed_bytes(form, rows.dim(0), rows.dim(1), rows.dtype());
+    const Tensor packed = host_tensor(DType::kU8, {bytes});
+    kernels_->run(PackWeight{.packed = packed, .rows = rows, .form = form}, *stream_);
+    return {.form = form, .tensor = packed, .out = rows.dim(0), .in = rows.dim(1), .dtype = rows.dtype()};
+  }
+
+  ThreadPool threads_;
+  HostDevice device_;
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Stream> stream_;
+  TensorSource source_{7};
+};
+
+// 8 200 is past one tile of either way, 70 and 13 are past a panel and a group of rows.
+TEST_P(DeepLinear, ForwardIsTheSumOverAllOfItsDepth) {
+  const Tensor x = source_.normal_rows(GetParam(), {13, 8200});
+  const Tensor weight = source_.normal(GetParam(), {70, 8200});
+  const Tensor y = source_.unwritten(GetParam(), {13, 70});
+  kernels_->run(LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward)}, *stream_);
+  EXPECT_TRUE(close(y, product(x, weight), tolerance(GetParam(), 8200)));
+}
+
+TEST_P(DeepLinear, BackwardIsTheSumOverAllOfItsDepth) {
+  const Tensor dy = source_.normal_rows(GetParam(), {13, 8200});
+  const Tensor weight = source_.normal(GetParam(), {8200, 70});
+  const Tensor dx = source_.unwritten(GetParam(), {13, 70});
+  kernels_->run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = packed(weight, WeightForm::kBackward)},
+                *stream_);
+  EXPECT_TRUE(close(dx, product(dy, transposed(weight)), tolerance(GetParam(), 8200)));
+}
+
+// 2 051 rows are three stretches, the last one odd.
+TEST_P(DeepLinear, WeightGradientIsTheSumOverAllRows) {
+  const Tensor dy = source_.normal_rows(GetParam(), {2051, 200});
+  const Tensor x = source_.normal_rows(GetParam(), {2051, 70});
+  const Tensor dweight = host_tensor(DType::kF32, {200, 70});
+  kernels_->run(LinearBackwardWeight{.dweight = dweight, .dy = dy, .x = x}, *stream_);
+  EXPECT_TRUE(close(dweight, product(transposed(dy), transposed(x)), tolerance(DType::kF32, 2051)));
+}
+
+INSTANTIATE_TEST_SUITE_P(DTypes, DeepLinear, ::testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+}  // namespace
+}  // namespace piton::test

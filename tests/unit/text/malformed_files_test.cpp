@@ -1,0 +1,97 @@
+// Files that are not what they should be: one clear error each, never a crash.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "text/sentencepiece_model.h"
+#include "text/tokenizer_json.h"
+#include "text/vocabulary_files.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+
+template <typename F>
+std::string data_error(F read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::kData);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string json_error(std::string_view text) {
+  return data_error([&] { PipelineTokenizer(read_tokenizer_json(text, "tokenizer.json")); });
+}
+
+TEST(TokenizerJson, SaysWhatIsWrong) {
+  EXPECT_THAT(json_error("{"), HasSubstr("tokenizer.json: not JSON"));
+  EXPECT_THAT(json_error("[]"), HasSubstr("got array, wanted an object"));
+  EXPECT_THAT(json_error("{}"), HasSubstr("\"model\": got nothing, wanted an object"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"Magic"}})"), HasSubstr("type \"Magic\" is not known"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}})"),
+              HasSubstr("the id of \"a\" is out of range: got -1"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":99999999999},"merges":[]}})"),
+              HasSubstr("wanted an integer"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"),
+              HasSubstr("\"b\" is not in the vocabulary"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a  a"]}})"),
+              HasSubstr("wanted two pieces with one space between"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"Unigram","unk_id":5,"vocab":[["a",-1]]}})"),
+              HasSubstr("unk_id is out of range"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"WordPiece","vocab":{"a":0}}})"),
+              HasSubstr("the unknown token \"[UNK]\" is not in the vocabulary"));
+  EXPECT_THAT(
+      json_error(
+          R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"normalizer":{"type":"Odd"}})"),
+      HasSubstr("normalizer: type \"Odd\" is not known"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{},"merges":[]},)"
+                         R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"(a"},)"
+                         R"("behavior":"Isolated"}})"),
+              HasSubstr("does not compile"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{},"merges":[]},)"
+                         R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[b]]"},)"
+                         R"("behavior":"Isolated"}})"),
+              HasSubstr("a class inside a class"));
+}
+
+TEST(TokenizerJson, RefusesDeepNests) {
+  std::string deep = R"({"model":{"type":"BPE","vocab":{},"merges":[]},"normalizer":)";
+  for (int i = 0; i < 5000; ++i) deep += R"({"type":"Sequence","normalizers":[)";
+  for (int i = 0; i < 5000; ++i) deep += "]}";
+  EXPECT_THAT(json_error(deep + "}"), HasSubstr("nested deeper than"));
+}
+
+TEST(SentencePieceModel, SaysWhatIsWrong) {
+  const auto error = [](std::string_view bytes) {
+    return data_error([&] { read_sentencepiece_model(bytes, "tokenizer.model"); });
+  };
+  EXPECT_THAT(error(""), HasSubstr("0 pieces"));
+  EXPECT_THAT(error("version https://git-lfs"), HasSubstr("tokenizer.model: not a SentencePiece model"));
+  EXPECT_THAT(error(std::string("\x0A\x7F", 2)), HasSubstr("a field longer than the file"));
+  EXPECT_THAT(error(std::string("\x0A\x03\x0A\x01\x61", 5)), HasSubstr("got 0 unknown pieces"));
+  const std::string unknown("\x0A\x05\x0A\x01\x75\x18\x02", 7);
+  EXPECT_EQ(error(unknown), "no error");
+  EXPECT_THAT(error(unknown + unknown), HasSubstr("there twice"));
+}
+
+TEST(Tiktoken, SaysTheLineThatIsWrong) {
+  const auto error = [](std::string_view text) {
+    return data_error([&] { read_tiktoken(text, {Scanner::Kind::kCl100k, 3}, "x.tiktoken"); });
+  };
+  EXPECT_THAT(error("IQ== 0\nnot base64 1\n"), HasSubstr("x.tiktoken:2"));
+  EXPECT_THAT(error("IQ== 0\n"), HasSubstr("byte 0x00 has no token"));
+}
+
+TEST(Merges, SayTheLineThatIsWrong) {
+  const auto error = data_error([] {
+    read_byte_bpe(R"({"a":0})", "#version: 0.2\na\n", {}, "vocab.json", "merges.txt");
+  });
+  EXPECT_THAT(error, HasSubstr("merges.txt:2"));
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,73 @@
+#include "text/scanners.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "text/pattern.h"
+
+namespace piton {
+namespace {
+
+// The same expressions in the general matcher.
+constexpr std::string_view kGpt2 =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kLlama3 =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+std::vector<std::string> scanned(const Scanner& scanner, const CharacterTable& table,
+                                 std::string_view text) {
+  std::vector<std::string> words;
+  scan_words(scanner, table, text, [&](std::string_view word) { words.emplace_back(word); });
+  return words;
+}
+
+std::vector<std::string> matched(const Pattern& pattern, std::string_view text) {
+  std::vector<std::string> words;
+  for (const auto& [begin, end] : pattern.matches(text)) {
+    words.emplace_back(text.substr(begin, end - begin));
+  }
+  return words;
+}
+
+TEST(Scanners, EqualTheirExpressionsOnRandomTexts) {
+  const CharacterTable table;
+  std::mt19937 random(3);
+  const std::vector<std::string> kParts = {"a", "B", "'", "s", "ll", "RE", " ", "  ", "\n", "\r", "\t",
+                                           "1", "23", "中", "。", "½", "é", "\u0301", "\u00a0",
+                                           "ſ", "!", "🦙", "\u3000", "V", "e", "D"};
+  for (const std::string_view expression : {kGpt2, kLlama3}) {
+    const auto scanner = Scanner::for_pattern(expression);
+    ASSERT_TRUE(scanner.has_value());
+    const Pattern pattern(expression, "test");
+    for (int trial = 0; trial < 20000; ++trial) {
+      std::string text;
+      for (int n = static_cast<int>(random() % 14); n >= 0; --n) {
+        text += kParts[random() % kParts.size()];
+      }
+      ASSERT_EQ(scanned(*scanner, table, text), matched(pattern, text)) << text;
+    }
+  }
+}
+
+TEST(Scanners, CoverTextsThatAreNotUtf8) {
+  const CharacterTable table;
+  for (const auto kind : {Scanner::Kind::kGpt2, Scanner::Kind::kCl100k, Scanner::Kind::kBloom}) {
+    std::mt19937 random(5);
+    for (int trial = 0; trial < 2000; ++trial) {
+      std::string text;
+      for (int n = 0; n < 30; ++n) text.push_back(static_cast<char>(random()));
+      std::string joined;
+      scan_words({kind, 3}, table, text, [&](std::string_view word) { joined += word; });
+      ASSERT_EQ(joined, text);
+    }
+  }
+}
+
+TEST(Scanners, AreNotChosenForOtherExpressions) {
+  EXPECT_FALSE(Scanner::for_pattern(R"(\p{L}+)").has_value());
+  EXPECT_FALSE(Scanner::for_pattern("").has_value());
+}
+
+}  // namespace
+}  // namespace piton
