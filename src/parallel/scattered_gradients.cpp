@@ -69,7 +69,8 @@ void ScatteredGradients::contribute(Parameter& parameter, Stream& stream) {
 void ScatteredGradients::submit(std::size_t entry, Stream& stream) {
   Collecting one = std::exchange(collecting_[entry], {});
   OnTheWay next{.entry = entry, .whole = std::move(one.whole)};
-  if (groups_.sums_over_tensor(*layout_.entries[entry].parameter)) {
+  next.over_tensor = groups_.sums_over_tensor(*layout_.entries[entry].parameter);
+  if (next.over_tensor) {
     next.tensor_sum = groups_.tensor->all_reduce(next.whole, Reduction::kSum, stream);
     arena_->hold(next.whole, next.tensor_sum.fence());
   }
@@ -98,12 +99,13 @@ void ScatteredGradients::add(const OnTheWay& one, Stream& stream) {
 
 void ScatteredGradients::advance(std::size_t most, Stream& stream) {
   while (!queue_.empty()) {
-    // Which collective comes next must not depend on what happens to be complete: ranks would differ.
-    // The newest parameter's sum over tensor ranks is given until the next one is submitted.
+    // Which collective of a group comes next must not depend on what happens to be complete, nor on
+    // the queue's length, which does: ranks would differ. So what was summed over tensor ranks is
+    // scattered when the next one is submitted, or at the end, and everything else at once.
     for (OnTheWay& one : queue_) {
       if (one.scattering) continue;
       const bool newest = &one == &queue_.back();
-      if (newest && one.tensor_sum.fence() && queue_.size() <= most) break;
+      if (newest && one.over_tensor && most > 0) break;
       scatter(one, stream);
     }
     OnTheWay& oldest = queue_.front();

@@ -44,6 +44,7 @@ class ScatteredGradients {
   struct OnTheWay {
     std::size_t entry = 0;
     Tensor whole;
+    bool over_tensor = false;
     Event tensor_sum;
     bool scattering = false;
     Event scattered;

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/host_device.h"
@@ -288,6 +290,36 @@ TEST(DataParallel, ALostReductionShows) {
     }
   }
   EXPECT_EQ(tried, 3 + 4 + 3 + 3);  // stage 1 all-reduces what is tied, and scatters the rest
+}
+
+// Under stage 3 gathers and scatters share a group, and ranks run at their own pace: the order of
+// what they start may not depend on what is complete. Ranks out of step fail in ThreadWorld.
+TEST(DataParallel, StartsCollectivesInOneOrderAtAnyPace) {
+  const std::vector<Spec> specs = {{"a", {64}, DType::kF32, true, true},
+                                   {"b", {700}},
+                                   {"c", {64}, DType::kF32, true, true},
+                                   {"d", {64}, DType::kF32, true, true},
+                                   {"e", {9}}};
+  run_ranks(4, [&](World& world) {
+    Rank rank(world, mesh_sizes(2, 2, 1), specs, 3);
+    rank.initialise();
+    const std::vector<Parameter*> all = rank.parameters.all();
+    std::uint64_t pace = 12345 + 77 * world.rank();
+    for (int step = 0; step < 20; ++step) {
+      rank.shards->begin_step(4, *rank.stream);
+      for (int m = 0; m < 4; ++m) {
+        for (std::size_t i = all.size(); i-- > 0;) {
+          pace = pace * 6364136223846793005ULL + 1442695040888963407ULL;
+          std::this_thread::sleep_for(std::chrono::microseconds((pace >> 33) % 200));
+          const WeightUse use =
+              rank.shards->acquire(*all[(i * 3 + m) % all.size()], WeightForm::kRows, *rank.stream);
+          rank.contribute(*all[i], m);
+        }
+      }
+      rank.shards->finish_gradients(*rank.stream);
+      ASSERT_EQ(wrong_gradients(rank, 4), 0) << "step " << step;
+    }
+  });
 }
 
 TEST(DataParallel, MixedDtypesPublishEachInItsBuffer) {
