@@ -96,7 +96,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceFacts facts, Setting
     const auto& piece = facts_.pieces[i];
     if (piece.type == Type::kNormal) {
       lowest_score_ = any ? std::min(lowest_score_, piece.score) : piece.score;
-      highest_score_ = any ? std::max(highest_score_, piece.score) : piece.score;
+      highest_score_ = std::max(highest_score_, piece.score);
       any = true;
     }
     // Unused pieces are never taken, controls and bytes never found.

@@ -7,6 +7,7 @@
 // parse_special_tokens; each stretch between them is then encoded as a text of its own.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -90,7 +91,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   // Unigram.
   Trie trie_;
   float lowest_score_ = 0;
-  float highest_score_ = 0;
+  // From the smallest positive float on, as in the library: scores are logarithms, so user-defined
+  // pieces, which count with it, win over all others.
+  float highest_score_ = std::numeric_limits<float>::min();
 
   mutable std::mutex pool_mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> pool_;
