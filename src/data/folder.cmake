@@ -1,1 +1,27 @@
 target_link_libraries(piton_data PUBLIC BZip2::BZip2)
+
+# Parquet through Apache Arrow: an installed package, else the headers and libraries inside the PyPI
+# wheel (-DPITON_PYARROW=.../site-packages/pyarrow). Without either, the reader that refuses is built.
+set(PITON_PYARROW "" CACHE PATH "folder of the pyarrow wheel, where no Arrow package is installed")
+find_package(Arrow CONFIG QUIET)
+find_package(Parquet CONFIG QUIET)
+if(TARGET Arrow::arrow_shared AND TARGET Parquet::parquet_shared)
+  target_link_libraries(piton_data PRIVATE Parquet::parquet_shared Arrow::arrow_shared)
+  set(arrow_found ON)
+elseif(PITON_PYARROW)
+  file(GLOB arrow_library ${PITON_PYARROW}/libarrow.so.*)
+  file(GLOB parquet_library ${PITON_PYARROW}/libparquet.so.*)
+  if(NOT arrow_library OR NOT parquet_library)
+    message(FATAL_ERROR "PITON_PYARROW=${PITON_PYARROW}: no libarrow.so and libparquet.so there")
+  endif()
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/parquet_arrow.cpp PROPERTIES
+    COMPILE_OPTIONS "-isystem;${PITON_PYARROW}/include")
+  target_link_libraries(piton_data PRIVATE ${parquet_library} ${arrow_library})
+  target_link_options(piton_data INTERFACE -Wl,-rpath,${PITON_PYARROW})
+  set(arrow_found ON)
+endif()
+if(arrow_found)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/parquet_absent.cpp PROPERTIES HEADER_FILE_ONLY ON)
+else()
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/parquet_arrow.cpp PROPERTIES HEADER_FILE_ONLY ON)
+endif()

@@ -1,0 +1,123 @@
+// Parquet through Apache Arrow; the only file that includes it.
+#include <arrow/api.h>
+#include <arrow/io/api.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/file_reader.h>
+#include <parquet/properties.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "data/block_reader.h"
+
+namespace piton {
+namespace {
+
+// Rows of a block. Their bytes are not known beforehand: 256 rows of 10 KB are 2.5 MB.
+constexpr std::int64_t kRows = 256;
+
+class ArrowColumnReader final : public ColumnReader {
+ public:
+  explicit ArrowColumnReader(const std::string& path) : path_(path) {
+    auto file = check(arrow::io::ReadableFile::Open(path));
+    parquet::ReaderProperties properties;
+    // Pages are read as they are needed, not whole column chunks: these may be gigabytes.
+    properties.enable_buffered_stream();
+    parquet::ArrowReaderProperties arrow_properties;
+    arrow_properties.set_batch_size(kRows);
+    arrow_properties.set_pre_buffer(false);
+    parquet::arrow::FileReaderBuilder builder;
+    check(builder.Open(std::move(file), properties));
+    builder.properties(arrow_properties);
+    reader_ = check(builder.Build());
+    std::shared_ptr<arrow::Schema> schema;
+    check(reader_->GetSchema(&schema));
+    schema_ = std::move(schema);
+    rows_ = reader_->parquet_reader()->metadata()->num_rows();
+  }
+
+  std::vector<std::string> columns() const override { return schema_->field_names(); }
+
+  bool next(const std::vector<std::string>& keys, Block& block) override {
+    if (batches_ == nullptr) open(keys);
+    std::shared_ptr<arrow::RecordBatch> batch;
+    check(batches_->ReadNext(&batch));
+    if (batch == nullptr || batch->num_rows() == 0) return false;
+    block.first_line = row_;
+    block.first_byte = row_;
+    for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
+      bool null = false;
+      for (const std::string& key : keys) {
+        const auto column = batch->GetColumnByName(key);
+        null = null || column->IsNull(row);
+        if (!column->IsNull(row)) block.bytes.append(text_of(*column, row));
+        block.ends.push_back(block.bytes.size());
+      }
+      if (null) block.null_rows.push_back(static_cast<std::size_t>(row));
+    }
+    row_ += batch->num_rows();
+    block.end_byte = row_;
+    block.ends_file = row_ >= rows_;
+    return true;
+  }
+
+ private:
+  void open(const std::vector<std::string>& keys) {
+    std::vector<int> groups, leaves;
+    for (int i = 0; i < reader_->num_row_groups(); ++i) groups.push_back(i);
+    for (const std::string& key : keys) {
+      const auto type = schema_->GetFieldByName(key)->type();
+      const auto id = type->id();
+      if (id != arrow::Type::STRING && id != arrow::Type::LARGE_STRING && id != arrow::Type::BINARY &&
+          id != arrow::Type::LARGE_BINARY) {
+        throw Error(Fault::kData, "{}: column \"{}\" holds {}, wanted text; choose another with --json-keys", path_, key,
+                    type->ToString());
+      }
+      // Leaves count the parts of nested columns too.
+      const auto* columns = reader_->parquet_reader()->metadata()->schema();
+      for (int i = 0; i < columns->num_columns(); ++i) {
+        if (columns->Column(i)->path()->ToDotString() == key) leaves.push_back(i);
+      }
+    }
+    batches_ = check(reader_->GetRecordBatchReader(groups, leaves));
+  }
+
+  static std::string_view text_of(const arrow::Array& column, std::int64_t row) {
+    switch (column.type_id()) {
+      case arrow::Type::LARGE_STRING:
+      case arrow::Type::LARGE_BINARY: return static_cast<const arrow::LargeBinaryArray&>(column).GetView(row);
+      default: return static_cast<const arrow::BinaryArray&>(column).GetView(row);
+    }
+  }
+
+  void check(const arrow::Status& status) const {
+    if (status.ok()) return;
+    std::string reason = status.ToString();
+    std::replace(reason.begin(), reason.end(), '\n', ' ');
+    throw Error(Fault::kData, "{}: row {}: cannot be read as Parquet: {}; fetch the file again", path_, row_, reason);
+  }
+
+  template <typename T>
+  T check(arrow::Result<T> result) const {
+    check(result.status());
+    return std::move(result).ValueUnsafe();
+  }
+
+  std::string path_;
+  std::unique_ptr<parquet::arrow::FileReader> reader_;
+  std::shared_ptr<arrow::Schema> schema_;
+  std::shared_ptr<arrow::RecordBatchReader> batches_;
+  std::int64_t rows_ = 0;
+  std::int64_t row_ = 0;
+};
+
+}  // namespace
+
+bool can_read_parquet() { return true; }
+
+std::unique_ptr<ColumnReader> open_parquet(const std::string& path) {
+  return std::make_unique<ArrowColumnReader>(path);
+}
+
+}  // namespace piton
