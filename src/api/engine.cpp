@@ -6,6 +6,7 @@
 #include "comm/mpi/world.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/peak.h"
 #include "kernels/reference/kernels.h"
 
 namespace piton {
@@ -51,7 +52,10 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   state.stream = state.device.make_stream();
   state.machine.emplace(Machine{.world = *state.world, .device = state.device, .kernels = *state.kernels,
                                 .arena = *state.arena, .stream = *state.stream, .threads = *state.threads,
-                                .log = log});
+                                .log = log,
+                                .measure_peak_flops = [this](DType dtype) {
+                                  return peak_flops(*state_->threads, dtype, 0.05);
+                                }});
   if (state.world->rank() == 0) {
     log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each", state.kernels->name(), state.world->size(),
                          state.world->size() > 1 ? "s" : "", threads, threads > 1 ? "s" : ""));

@@ -6,8 +6,8 @@
 // All members of a group call the same collectives in the same order. A group of one member is
 // legal: its collectives only copy, and there is no second code path for one process.
 //
-// Sums run in fp32 for bf16 and fp16 (fp64 for fp64), over members in the order of a tree fixed by
-// (host, rank), and are rounded once: the same bits on every member and in every run.
+// Sums run in fp32 for bf16 and fp16 (fp64 for fp64), over members in the order of their world ranks, and
+// are rounded once: the same bits on every member and in every run.
 //
 // A member that is lost or does not come within the timeout ends the wait with Error(kPeer), which
 // names the collective, its number, and who is missing; it is thrown where the event is waited for.
@@ -56,6 +56,8 @@ class Communicator {
   virtual int rank() const = 0;  // in this group
   virtual int size() const = 0;
   virtual std::string name() const = 0;  // "tensor", "data", ...
+  // False where the other members do not exist (comm/virtual): what they would say is made up.
+  virtual bool real() const { return true; }
 
   // data[i] = reduction over members. fp64, fp32, bf16, fp16, int64; contiguous.
   virtual Event all_reduce(const Tensor& data, Reduction reduction, Stream& after) = 0;

@@ -11,7 +11,7 @@
 
 namespace piton {
 
-// Facts of a family, sizes left at 0. families/gpt2.cpp, llama.cpp.
+// Facts of a family, sizes left at 0. model/gpt2.cpp, llama.cpp.
 ModelConfig gpt2_facts();
 ModelConfig llama_facts();
 

@@ -3,6 +3,7 @@
 namespace piton {
 
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
+  if (vocabulary_rows > 0) return vocabulary_rows;
   const std::int64_t multiple = vocabulary_multiple * mesh->size(Axis::kTensor);
   return (vocabulary + multiple - 1) / multiple * multiple;
 }

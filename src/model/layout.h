@@ -13,7 +13,8 @@ struct ModelLayout {
   bool sequence_parallel = false;
   int linear_slices = 1;             // rows of a linear cut to overlap its collective
   bool recompute = false;            // full: each block keeps its input only
-  std::int64_t vocabulary_multiple = 128;  // padded to a multiple of this x tensor size
+  std::int64_t vocabulary_multiple = 128;  // padded to a multiple of this x tensor size,
+  std::int64_t vocabulary_rows = 0;        // or to exactly this, if above 0
 
   std::int64_t padded_vocabulary(std::int64_t vocabulary) const;
   // Throws Error(kUsage) naming the flag if heads, groups, ffn or layers do not divide.

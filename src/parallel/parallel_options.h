@@ -28,7 +28,8 @@ struct ParallelOptions {
   }
 
   // Throws Error(kUsage) naming the flag: a value out of its range, or a number of processes that
-  // does not divide. Sequence parallelism on one tensor rank is what it is without: no error.
+  // does not divide. ModelLayout::check refuses
+  // what the model cannot be cut into, and sequence parallelism on one tensor rank.
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>

@@ -1,6 +1,8 @@
 // What a run stands on, chosen by api: ranks, device, kernels, memory, compute stream, threads, log.
 #pragma once
 
+#include <functional>
+
 #include "base/log.h"
 #include "base/threads.h"
 #include "comm/communicator.h"
@@ -17,8 +19,8 @@ struct Machine {
   Stream& stream;
   ThreadPool& threads;
   Log& log;
-  // Of this rank's threads, by the widest multiply-add loop of the weights' dtype; 0: not measured.
-  double peak_flops = 0;
+  // Of this rank's threads, by the widest multiply-add loop of a dtype; empty: cannot be measured.
+  std::function<double(DType)> measure_peak_flops = {};
 };
 
 }  // namespace piton

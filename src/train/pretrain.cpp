@@ -80,6 +80,7 @@ class Run {
       write_text_file(std::filesystem::path(options_.loop.save) / "config.toml", resolved_.to_toml());
       metrics_ = std::make_unique<MetricsFile>(std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
     }
+    if (machine_.measure_peak_flops) peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
     started_at_ = state_.iteration;
     started_ = Clock::now();
   }
@@ -188,7 +189,7 @@ class Run {
     metrics.tokens_per_second = tokens / elapsed;
     const double flops = 3.0 * plan_.session.model.forward_flops_per_token(plan_.sequence) * tokens / elapsed;
     metrics.model_tflops = flops * 1e-12;
-    if (machine_.peak_flops > 0) metrics.share_of_peak = flops / (machine_.peak_flops * machine_.world.size());
+    if (peak_flops_ > 0) metrics.share_of_peak = flops / (peak_flops_ * machine_.world.size());
     if (valid_ && (state_.iteration % options_.loop.eval_interval == 0 || state_.iteration == options_.loop.train_iters)) {
       metrics.validation_loss = evaluate();
       result.validation_loss = metrics.validation_loss;
@@ -230,10 +231,10 @@ class Run {
     const double mean = seconds_since(started_) / static_cast<double>(state_.iteration - started_at_);
     const auto left = static_cast<std::int64_t>(mean * static_cast<double>(loop.train_iters - state_.iteration));
     std::string line = fmt::format(
-        "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: 1.0 | grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | TFLOP/s: {:.3f} | time left: {}:{:02}:{:02} |",
+        "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: 1.0 | grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {}:{:02}:{:02} |",
         state_.iteration, loop.train_iters, state_.consumed_samples, metrics.elapsed_ms, metrics.learning_rate,
         plan_.global_batch, metrics.lm_loss, metrics.grad_norm, metrics.skipped, metrics.tokens_per_second,
-        metrics.model_tflops, left / 3600, left / 60 % 60, left % 60);
+        metrics.model_tflops, 100 * metrics.share_of_peak, left / 3600, left / 60 % 60, left % 60);
     say(line);
   }
 
@@ -268,6 +269,7 @@ class Run {
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<MetricsFile> metrics_;
+  double peak_flops_ = 0;  // of one rank
   std::int64_t consecutive_skips_ = 0;
   std::int64_t started_at_ = 0;
   Clock::time_point started_;

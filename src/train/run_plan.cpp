@@ -34,6 +34,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t to
   plan.session = {.model = model, .sequence_parallel = options.parallel.sequence_parallel,
                   .linear_slices = options.parallel.linear_slices, .recompute = options.parallel.recompute == RecomputeGranularity::kFull,
                   .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
+                  .vocabulary_rows = padded_vocabulary_size(model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor]),
                   .zero_stage = options.parallel.effective_zero_stage(), .schedule = options.parallel.schedule,
                   .micro_batches = plan.micro_batches, .seed = loop.seed, .adamw = options.adamw};
   return plan;

@@ -21,6 +21,7 @@ struct SessionSettings {
   int linear_slices = 1;
   bool recompute = false;                  // full: each block keeps its input only
   std::int64_t vocabulary_multiple = 128;
+  std::int64_t vocabulary_rows = 0;        // exact padded size; 0: by the multiple
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   int micro_batches = 1;                   // a step

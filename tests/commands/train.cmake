@@ -43,6 +43,7 @@ endif()
 expect(RUN generate --load ${WORK}/whole --prompt "To be" --greedy --max-new-tokens 8 CODE 0 OUT ".")
 expect(RUN generate --load ${WORK}/whole --prompt-ids 84,111 --max-new-tokens 4 --json CODE 0 OUT "\"ids\":" "\"log_probabilities\":")
 expect(RUN plan --model gpt2-124m --micro-batch-size 4 --seq-length 256 --json CODE 0 OUT "\"parameters\":124439808")
+expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipeline bubble 0.0")
 expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
 expect(RUN inspect ${WORK}/whole CODE 0 OUT "iteration 12" "embedding.token.weight")
 

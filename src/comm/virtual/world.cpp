@@ -13,6 +13,7 @@ class VirtualCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string name() const override { return name_; }
+  bool real() const override { return false; }
 
   // Bytes sent by one member of a ring.
   Event all_reduce(const Tensor& data, Reduction, Stream&) override {
