@@ -37,8 +37,12 @@ foreach(folder IN LISTS unit_folders)
   if(TARGET piton_${name})
     set(libraries piton_${name})
   endif()
+  set(part_of_build ON)
   if(EXISTS ${folder}/libraries.cmake)
-    include(${folder}/libraries.cmake)  # may append to `libraries`
+    include(${folder}/libraries.cmake)  # may append to `libraries` and `sources`, or set `part_of_build` to OFF
+  endif()
+  if(NOT part_of_build)
+    continue()
   endif()
   piton_test(unit_${name} unit SOURCES ${sources} LIBS ${libraries})
   add_dependencies(unit_tests unit_${name})

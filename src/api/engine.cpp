@@ -7,22 +7,41 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/peak.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/reference/kernels.h"
 
 namespace piton {
 namespace {
 
-std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, ThreadPool& threads) {
+constexpr std::string_view kCuda = "cuda";
+
+std::unique_ptr<Device> make_device(const EngineOptions& options) {
+  if (options.kernels != kCuda) return std::make_unique<HostDevice>();
+  auto device = cuda::make_device();
+  if (options.launched) {
+    throw Error(Fault::kUsage,
+                "--kernels cuda: no communicator of this build reaches the memory of {}; run one rank without "
+                "mpirun, or use --kernels cpu",
+                device->name());
+  }
+  return device;
+}
+
+std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, const Device& device, ThreadPool& threads) {
+  if (options.kernels == kCuda) return cuda::make_kernels(device);
   if (options.kernels == "reference") return make_reference_kernels();
   return make_cpu_kernels(threads, options.isa);
 }
 
 }  // namespace
 
-bool has_kernels(const std::string& kernels) { return kernels == "cpu" || kernels == "reference"; }
+bool has_kernels(const std::string& kernels) {
+  return kernels == "cpu" || kernels == "reference" || (kernels == kCuda && cuda::cuda_devices() > 0);
+}
 
 struct Engine::State {
-  HostDevice device;
+  std::unique_ptr<Device> device;
   std::unique_ptr<World> world;
   std::optional<ThreadPool> threads;
   std::unique_ptr<Kernels> kernels;
@@ -33,13 +52,15 @@ struct Engine::State {
 
 Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique<State>()) {
   State& state = *state_;
-  if (!has_kernels(options.kernels)) {
-    throw Error(Fault::kUsage, "--kernels: this build has no {}; wanted cpu or reference", options.kernels);
+  if (options.kernels != kCuda && !has_kernels(options.kernels)) {  // CUDA says itself why it cannot run
+    throw Error(Fault::kUsage, "--kernels: got {}, wanted reference, cpu or cuda", options.kernels);
   }
+  state.device = make_device(options);
+  Device& device = *state.device;
   if (options.launched) {
-    state.world = make_mpi_world(state.device, {.timeout_seconds = options.timeout_seconds});
+    state.world = make_mpi_world(device, {.timeout_seconds = options.timeout_seconds});
   } else {
-    state.world = make_single_world(state.device);
+    state.world = make_single_world(device);
   }
   // One rank's cores apart from another's; the caller is thread 0.
   const std::vector<int> cores =
@@ -47,10 +68,10 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores.size());
   const bool pinned = threads <= static_cast<int>(cores.size());
   state.threads.emplace(threads, pinned ? std::vector<int>(cores.begin(), cores.begin() + threads) : std::vector<int>{});
-  state.kernels = make_kernels(options, *state.threads);
-  state.arena.emplace(state.device);
-  state.stream = state.device.make_stream();
-  state.machine.emplace(Machine{.world = *state.world, .device = state.device, .kernels = *state.kernels,
+  state.kernels = make_kernels(options, device, *state.threads);
+  state.arena.emplace(device);
+  state.stream = device.make_stream();
+  state.machine.emplace(Machine{.world = *state.world, .device = device, .kernels = *state.kernels,
                                 .arena = *state.arena, .stream = *state.stream, .threads = *state.threads,
                                 .log = log,
                                 .measure_peak_flops = [this](DType dtype) {

@@ -19,7 +19,8 @@ struct EngineOptions {
 
 class Engine {
  public:
-  // Collective over all ranks of an mpirun. Throws Error(kUsage) for kernels that this build lacks.
+  // Collective over all ranks of an mpirun. Throws Error(kUsage) for kernels that this build lacks,
+  // for cuda without a GPU, and for cuda under mpirun.
   Engine(const EngineOptions& options, Log& log);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -33,7 +34,7 @@ class Engine {
   std::unique_ptr<State> state_;
 };
 
-// True where this build can run `kernels`.
+// True where this build can run `kernels` on this machine.
 bool has_kernels(const std::string& kernels);
 
 }  // namespace piton

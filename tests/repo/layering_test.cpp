@@ -39,6 +39,12 @@ std::string folder_of(const std::string& path, const std::map<std::string, int>&
   return folder;
 }
 
+// True for kernels/no_cuda and kernels/cuda: the first is linked where the second is not built.
+bool stands_in_for(const std::string& folder, const std::string& other) {
+  const std::size_t name = other.rfind('/') + 1;
+  return folder == other.substr(0, name) + "no_" + other.substr(name);
+}
+
 // One message for each broken rule.
 std::vector<std::string> layering_faults(const SourceTree& tree,
                                          const std::map<std::string, int>& floors) {
@@ -63,6 +69,8 @@ std::vector<std::string> layering_faults(const SourceTree& tree,
       const auto theirs = floors.find(other);
       if (theirs == floors.end()) {
         faults.push_back(at_line(path, i, target + " is in no folder of src/LAYERS"));
+      } else if (stands_in_for(folder, other)) {
+        continue;
       } else if (other != folder && theirs->second >= own->second) {
         faults.push_back(at_line(path, i,
                                  folder + " (floor " + std::to_string(own->second) + ") includes " +
@@ -75,8 +83,28 @@ std::vector<std::string> layering_faults(const SourceTree& tree,
   return faults;
 }
 
+// Headers of CUDA stand in its own folders, and not in those of their headers that api reads.
+std::vector<std::string> cuda_faults(const SourceTree& tree) {
+  std::vector<std::string> faults;
+  std::string read_by_api;
+  for (const auto& [path, text] : tree) {
+    if (path.starts_with("api/")) read_by_api += text;
+  }
+  const std::regex include("^\\s*#\\s*include\\s*<(cu(da|blas|dnn|rand|b/)|nccl|cooperative_groups|mma)");
+  for (const auto& [path, text] : tree) {
+    const bool own = path.starts_with("kernels/cuda/") || path.starts_with("comm/nccl/");
+    if (own && read_by_api.find("\"" + path + "\"") == std::string::npos) continue;
+    const std::vector<std::string> lines = lines_of(text);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (std::regex_search(lines[i], include)) faults.push_back(at_line(path, i, "shows CUDA's types"));
+    }
+  }
+  return faults;
+}
+
 const char* const kFloors =
-    "# comment\n0  base\n1  tensor text\n3  kernels\n4  kernels/cpu kernels/meta\n5  ops\n10 api\n";
+    "# comment\n0  base\n1  tensor text\n3  kernels\n"
+    "4  kernels/cpu kernels/no_cpu kernels/meta\n5  ops\n10 api\n";
 
 std::vector<std::string> faults_of(const SourceTree& tree) {
   return layering_faults(tree, read_floors(kFloors));
@@ -115,6 +143,27 @@ TEST(Layering, CountsFoldersInsideASealedOneAsPartOfIt) {
                           "kernels/cpu/vector/x.h (floor 4)"));
 }
 
+TEST(Layering, LetsAFolderStandInForOneThatIsNotBuilt) {
+  EXPECT_THAT(faults_of({{"kernels/no_cpu/a.cpp", "#include \"kernels/cpu/x.h\"\n"},
+                         {"kernels/cpu/a.cpp", "#include \"kernels/no_cpu/x.h\"\n"},
+                         {"kernels/no_cpu/b.cpp", "#include \"kernels/meta/x.h\"\n"}}),
+              ElementsAre("kernels/cpu/a.cpp:1: kernels/cpu (floor 4) includes "
+                          "kernels/no_cpu/x.h (floor 4)",
+                          "kernels/no_cpu/b.cpp:1: kernels/no_cpu (floor 4) includes "
+                          "kernels/meta/x.h (floor 4)"));
+}
+
+TEST(Cuda, ShowsItsTypesInItsOwnFoldersOnly) {
+  EXPECT_THAT(cuda_faults({{"api/a.cpp", "#include \"kernels/cuda/device.h\"\n"},
+                           {"device/a.h", "// a\n#include <cuda_runtime_api.h>\n"},
+                           {"kernels/cuda/check.h", "#include <cuda_runtime_api.h>\n"},
+                           {"kernels/cuda/device.h", "#include <cublas_v2.h>\n"},
+                           {"ops/a.cpp", "#include <nccl.h>\n#include <cmath>\n#include <curl.h>\n"}}),
+              ElementsAre("device/a.h:2: shows CUDA's types",
+                          "kernels/cuda/device.h:1: shows CUDA's types",
+                          "ops/a.cpp:1: shows CUDA's types"));
+}
+
 TEST(Layering, CatchesFoldersAndFilesOutsideTheList) {
   EXPECT_THAT(faults_of({{"extra/a.h", ""},
                          {"extra/b.h", ""},
@@ -129,6 +178,7 @@ TEST(Layering, HoldsInThisRepository) {
   const SourceTree tree = read_tree(src);
   ASSERT_GT(tree.size(), 10U);
   EXPECT_THAT(layering_faults(tree, read_floors(read_text_file(src / "LAYERS"))), IsEmpty());
+  EXPECT_THAT(cuda_faults(tree), IsEmpty());
 }
 
 }  // namespace

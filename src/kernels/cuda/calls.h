@@ -1,0 +1,16 @@
+// The calls that this back end has: each starts work on `stream` of the selected device and returns.
+// A call gains the GPU by one more function here; kernels.cpp refuses those without one.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/elementwise.h"
+#include "kernels/norm.h"
+
+namespace piton::cuda {
+
+void execute(const Copy& call, cudaStream_t stream);
+void execute(const Add& call, cudaStream_t stream);
+void execute(const NormForward& call, cudaStream_t stream);
+
+}  // namespace piton::cuda

@@ -1,0 +1,98 @@
+// cudaMalloc and cudaFree for segments of an arena; copies through pinned memory.
+#include "kernels/cuda/device.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/stream.h"
+
+namespace piton::cuda {
+namespace {
+
+// Kernels are compiled for this compute capability and newer ones (cmake/cuda.cmake).
+constexpr int kOldestMajor = 8;
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int index, std::string name) : index_(index), name_(std::move(name)) {}
+
+  std::byte* allocate(std::int64_t bytes) override {
+    select(index_);
+    void* data = nullptr;
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    check(cudaMalloc(&data, size), "allocation", bytes);
+    return static_cast<std::byte*>(data);
+  }
+
+  // Called by destructors too, which an error must not leave.
+  void release(std::byte* data, std::int64_t) override {
+    if (cudaFree(data) != cudaSuccess) cudaGetLastError();
+  }
+
+  Place place() const override { return {DeviceKind::kCuda, index_}; }
+  std::string name() const override { return name_; }
+  std::unique_ptr<Stream> make_stream() override { return cuda::make_stream(index_); }
+
+  void upload(const void* host, const Tensor& dst, Stream& stream) override {
+    expect_here(dst, "upload to");
+    staging_.upload(host, dst.raw(), dst.bytes(), handle_of(stream));
+  }
+
+  void download(const Tensor& src, void* host, Stream& stream) override {
+    expect_here(src, "download of");
+    staging_.download(src.raw(), host, src.bytes(), handle_of(stream));
+    stream.synchronize();
+  }
+
+  void zero(const Tensor& dst, Stream& stream) override {
+    expect_here(dst, "zero of");
+    if (dst.bytes() == 0) return;
+    check(cudaMemsetAsync(dst.raw(), 0, static_cast<std::size_t>(dst.bytes()), handle_of(stream)), "zero");
+  }
+
+  std::byte* host_address(const Tensor&) const override { return nullptr; }
+
+ private:
+  void expect_here(const Tensor& tensor, const char* what) const {
+    PITON_ASSERT(tensor.contiguous() && tensor.place() == place(), "cuda: {} {}", what, to_string(tensor));
+    select(index_);
+  }
+
+  int index_;
+  std::string name_;
+  PinnedStaging staging_;
+};
+
+}  // namespace
+
+int cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+std::unique_ptr<Device> make_device(int index) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "search for devices");
+  if (index < 0 || index >= count) {
+    throw Error(Fault::kUsage, "cuda: device: got {}, wanted 0 to {}; see nvidia-smi for the devices", index,
+                count - 1);
+  }
+  select(index);
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "look at the device");
+  if (properties.major < kOldestMajor) {
+    throw Error(Fault::kUsage,
+                "cuda: device {} ({}): got compute capability {}.{}, wanted {}.0 or newer; use --kernels cpu",
+                index, properties.name, properties.major, properties.minor, kOldestMajor);
+  }
+  return std::make_unique<CudaDevice>(
+      index, fmt::format("cuda {}: {}, {:.1f} GiB, compute capability {}.{}", index, properties.name,
+                         static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.major,
+                         properties.minor));
+}
+
+}  // namespace piton::cuda

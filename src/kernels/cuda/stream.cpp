@@ -1,0 +1,138 @@
+// One cudaStream a Stream, one cudaEvent an Event.
+#include "kernels/cuda/stream.h"
+
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "kernels/cuda/check.h"
+
+namespace piton::cuda {
+namespace {
+
+// The first exception of a stream's host work, for whoever looks at the stream next.
+class HostFailure {
+ public:
+  void keep(std::exception_ptr failure) {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_) failure_ = std::move(failure);
+  }
+  void rethrow() const {
+    const std::scoped_lock lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+class CudaFence final : public Fence {
+ public:
+  CudaFence(cudaStream_t stream, std::shared_ptr<const HostFailure> failure)
+      : failure_(std::move(failure)) {
+    event_.record(stream);
+  }
+
+  bool complete() const override { return event_.complete(); }
+  void wait() override {
+    event_.wait();
+    failure_->rethrow();
+  }
+  cudaEvent_t handle() const { return event_.handle(); }
+
+ private:
+  RecordedEvent event_;
+  std::shared_ptr<const HostFailure> failure_;
+};
+
+// What travels through cudaLaunchHostFunc.
+struct HostWork {
+  std::function<void()> work;
+  std::shared_ptr<HostFailure> failure;
+};
+
+void run_host_work(void* data) {
+  const std::unique_ptr<HostWork> host(static_cast<HostWork*>(data));
+  try {
+    host->work();
+  } catch (...) {  // may not pass through CUDA
+    host->failure->keep(std::current_exception());
+  }
+}
+
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(int device) : device_(device) {
+    select(device_);
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making of a stream");
+  }
+
+  // Work on the stream may use what its maker destroys next. Errors have nowhere to go here.
+  ~CudaStream() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+
+  Event record() override {
+    failure_->rethrow();
+    select(device_);
+    return Event(std::make_shared<CudaFence>(stream_, failure_));
+  }
+
+  void wait(const Event& event) override {
+    failure_->rethrow();
+    if (const auto* fence = dynamic_cast<const CudaFence*>(event.fence().get())) {
+      select(device_);
+      check(cudaStreamWaitEvent(stream_, fence->handle(), 0), "wait of a stream");
+    } else {
+      event.wait();
+    }
+  }
+
+  void enqueue(std::function<void()> work) override {
+    failure_->rethrow();
+    select(device_);
+    auto host = std::make_unique<HostWork>(HostWork{std::move(work), failure_});
+    check(cudaLaunchHostFunc(stream_, run_host_work, host.get()), "launch of host work");
+    static_cast<void>(host.release());  // run_host_work's from here on
+  }
+
+  cudaStream_t handle() const { return stream_; }
+
+ private:
+  int device_;
+  cudaStream_t stream_ = nullptr;
+  std::shared_ptr<HostFailure> failure_ = std::make_shared<HostFailure>();
+};
+
+}  // namespace
+
+RecordedEvent::RecordedEvent() {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making of an event");
+}
+
+RecordedEvent::~RecordedEvent() { cudaEventDestroy(event_); }
+
+void RecordedEvent::record(cudaStream_t stream) {
+  check(cudaEventRecord(event_, stream), "recording of an event");
+}
+
+bool RecordedEvent::complete() const {
+  const cudaError_t result = cudaEventQuery(event_);
+  if (result == cudaErrorNotReady) return false;  // not kept as the last error
+  check(result, "look at an event");
+  return true;
+}
+
+void RecordedEvent::wait() const { check(cudaEventSynchronize(event_), "wait for an event"); }
+
+std::unique_ptr<Stream> make_stream(int device) { return std::make_unique<CudaStream>(device); }
+
+cudaStream_t handle_of(Stream& stream) {
+  auto* cuda_stream = dynamic_cast<CudaStream*>(&stream);
+  PITON_ASSERT(cuda_stream != nullptr, "cuda: work for a GPU on a stream of another device");
+  return cuda_stream->handle();
+}
+
+}  // namespace piton::cuda

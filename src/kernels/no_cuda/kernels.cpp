@@ -1,0 +1,14 @@
+// In the place of kernels/cuda where it is not built.
+#include "kernels/cuda/kernels.h"
+
+#include "base/error.h"
+
+namespace piton::cuda {
+
+std::unique_ptr<Kernels> make_kernels(const Device& device) {
+  throw Error(Fault::kUsage,
+              "--kernels cuda: this build has no CUDA back end for {}; configure with the cuda preset",
+              device.name());
+}
+
+}  // namespace piton::cuda
