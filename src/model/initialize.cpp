@@ -1,5 +1,6 @@
 #include "model/initialize.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/philox.h"
@@ -7,28 +8,46 @@
 namespace piton {
 namespace {
 
-void store(const Tensor& tensor, std::int64_t at, double value) {
-  switch (tensor.dtype()) {
-    case DType::kF64: tensor.data<double>()[at] = value; return;
-    case DType::kF32: tensor.data<float>()[at] = static_cast<float>(value); return;
-    case DType::kBF16: tensor.data<BFloat16>()[at] = to_bfloat16(static_cast<float>(value)); return;
-    default: PITON_ASSERT(false, "no weights of {}", name(tensor.dtype()));
+constexpr std::int64_t kChunk = 1024;  // normals drawn at once
+
+template <typename T>
+T rounded(double value) {
+  return static_cast<T>(value);
+}
+
+template <>
+BFloat16 rounded(double value) {
+  return to_bfloat16(static_cast<float>(value));
+}
+
+// `count` canonical indices from `first` on.
+template <typename T>
+void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization, PhiloxKey key) {
+  if (initialization.kind != Initialization::Kind::kNormal) {
+    std::fill(to, to + count, rounded<T>(initialization.kind == Initialization::Kind::kOne ? 1 : 0));
+    return;
+  }
+  std::array<double, kChunk> normals;
+  const std::int64_t end = first + count;
+  for (std::int64_t block = first / 4; block * 4 < end; block += kChunk / 4) {
+    const std::int64_t blocks = std::min(kChunk / 4, (end - block * 4 + 3) / 4);
+    philox_normals(key, static_cast<std::uint64_t>(block), {normals.data(), static_cast<std::size_t>(4 * blocks)});
+    const std::int64_t from = std::max(first, block * 4);
+    const std::int64_t stop = std::min(end, (block + blocks) * 4);
+    for (std::int64_t index = from; index < stop; ++index) {
+      to[index - first] = rounded<T>(initialization.deviation * normals[index - block * 4]);
+    }
   }
 }
 
 // One row of the piece: canonical indices first, first + 1, ...
 void fill_row(const Tensor& rows, std::int64_t at, std::int64_t columns, std::int64_t first,
               const Initialization& initialization, PhiloxKey key) {
-  if (initialization.kind != Initialization::Kind::kNormal) {
-    const double value = initialization.kind == Initialization::Kind::kOne ? 1 : 0;
-    for (std::int64_t column = 0; column < columns; ++column) store(rows, at + column, value);
-    return;
-  }
-  std::array<double, 4> block{};
-  for (std::int64_t column = 0; column < columns; ++column) {
-    const auto index = static_cast<std::uint64_t>(first + column);
-    if (column == 0 || index % 4 == 0) block = philox_normal4(key, index / 4);
-    store(rows, at + column, initialization.deviation * block[index % 4]);
+  switch (rows.dtype()) {
+    case DType::kF64: return fill(rows.data<double>() + at, columns, first, initialization, key);
+    case DType::kF32: return fill(rows.data<float>() + at, columns, first, initialization, key);
+    case DType::kBF16: return fill(rows.data<BFloat16>() + at, columns, first, initialization, key);
+    default: PITON_ASSERT(false, "no weights of {}", name(rows.dtype()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <vector>
 
 #include "base/hash.h"
 
@@ -19,6 +20,23 @@ TEST(Philox, EqualsThePublishedAnswers) {
             (PhiloxBlock{0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD}));
   EXPECT_EQ(philox({0xA4093822, 0x299F31D0}, {0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344}),
             (PhiloxBlock{0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1}));
+}
+
+// One by one is the definition; many at once are laid out in other ways.
+TEST(PhiloxNormals, AreBitForBitThoseDrawnOneByOne) {
+  const PhiloxKey key = site_key(7, "layers.0.mlp.up.weight");
+  for (const std::uint64_t first_block : {std::uint64_t{0}, std::uint64_t{61}, std::uint64_t{0xFFFFFFF0}}) {
+    for (const std::size_t size : {std::size_t{4}, std::size_t{252}, std::size_t{100000}}) {
+      std::vector<double> many(size);
+      philox_normals(key, first_block, many);
+      for (std::size_t i = 0; i < size; ++i) {
+        ASSERT_EQ(std::bit_cast<std::uint64_t>(many[i]),
+                  std::bit_cast<std::uint64_t>(philox_normal(key, 4 * first_block + i)))
+            << first_block << " + " << i;
+      }
+    }
+  }
+  philox_normals(key, 0, {});
 }
 
 TEST(SiteKey, IsTheHashOfTheSiteSeededByTheSeed) {
