@@ -85,6 +85,16 @@ def piton_command(arguments, rounds):
     return command + (["--bf16"] if arguments.dtype == "bf16" else [])
 
 
+def command_line(arguments):
+    """What was run, without the paths of one machine."""
+    words = ["python bench/compare/train.py"]
+    for name, value in vars(arguments).items():
+        if value is None or name in ("piton", "output"):
+            continue
+        words.append(f"--{name.replace('_', '-')} {' '.join(value) if isinstance(value, list) else value}")
+    return " ".join(words)
+
+
 def text_of(*command):
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
 
@@ -142,11 +152,11 @@ def main():
     peak = max(one.get("peak_gflops", 0) for one in piton)
     result = {
         "what": "training step: forward, backward, clipping, AdamW",
-        "command": " ".join([pathlib.Path(sys.executable).name, *sys.argv]),
+        "command": command_line(arguments),
         "piton_command": " ".join(["piton", *piton_command(arguments, arguments.steps)[1:]]),
         "commit": text_of("git", "rev-parse", "HEAD"),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": arguments.threads, "system": platform.platform(terse=True)},
+        "machine": {"cpu": cpu_model(), "cores": arguments.threads, "system": platform.system()},
         "peer": {"torch": torch.__version__, "transformers": transformers.__version__, "fastest": fastest.name},
         "tokens_per_step": tokens,
         "piton_tokens_per_second": tokens / own,

@@ -1,0 +1,51 @@
+"""Runs `piton bench` and keeps its object with the command, the commit and the machine.
+
+    python bench/record.py decode -- decode --model llama-1.1b --bf16
+
+writes bench/results/DATE-decode.json. Standard library alone.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def cpu_model():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def record(name, arguments, result):
+    now = datetime.datetime.now(datetime.timezone.utc)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    path = ROOT / "bench" / "results" / f"{now.date().isoformat()}-{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({
+        "command": " ".join(["piton bench", *arguments]),
+        "commit": commit,
+        "date": now.isoformat(timespec="seconds"),
+        "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
+        "result": result,
+    }, indent=1) + "\n")
+    return path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--piton", default=str(ROOT / "build" / "piton"))
+    parser.add_argument("name")
+    parser.add_argument("arguments", nargs="+", help="of piton bench, after --")
+    options = parser.parse_args()
+    run = subprocess.run([options.piton, "bench", *options.arguments, "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    print(record(options.name, options.arguments, json.loads(run.stdout)))
+
+
+if __name__ == "__main__":
+    main()
