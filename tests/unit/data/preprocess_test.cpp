@@ -252,7 +252,7 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
       if (kills < 4 * (attempt + 1)) {
         // Half of the times behind the first checkpoint, so that there is something to go on from.
         const bool late = random() % 2 == 0;
-        for (int wait = 0; late && wait < 200; ++wait) {
+        for (int wait = 0; late && wait < 40000; ++wait) {
           if (std::filesystem::exists(folder / "killed/out.preprocess.json")) break;
           ::usleep(500);
         }
