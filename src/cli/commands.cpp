@@ -20,7 +20,7 @@ std::span<const Command> commands() {
       {"generate", "--load DIR --prompt TEXT", "continues a prompt", run_generate},
       {"score", "--load DIR FILE", "how likely a model finds a text", run_score},
       {"plan", "[RECIPE.toml] [OPTION ...]", "memory and traffic of a layout, before it runs", run_plan},
-      {"inspect", "PATH | layout", "a checkpoint, recipe or layout in words", run_inspect},
+      {"inspect", "PATH | RECIPE.toml | samples | layout [OPTION ...]", "a checkpoint, corpus, tokenizer, recipe or training samples in words", run_inspect},
       {"help", "[COMMAND]", "how a command is used", run_help},
   };
   return kCommands;
