@@ -13,7 +13,7 @@ done
 "$piton" pretrain recipes/demo.toml --train-data-path "$run/train_text_document" \
   --valid-data-path "$run/held_out_text_document" --save "$run/model"
 echo
-"$piton" generate --quiet --load "$run/model" --prompt "ROMEO:" --max-new-tokens 250 --temperature 0.8 --top-k 40 --stream
+"$piton" generate --quiet --load "$run/model" --prompt "ROMEO:" --max-new-tokens 240 --temperature 0.8 --top-k 40 --stream
 echo
 echo "Trained model: $run/model. Go on with"
 echo "  $piton generate --load $run/model --prompt \"JULIET:\" --stream"

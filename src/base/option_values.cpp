@@ -223,7 +223,15 @@ BoundOption bind_option(Option option, double& value) {
   return bind_scalar(std::move(option), value);
 }
 BoundOption bind_option(Option option, std::string& value) {
-  return bind_scalar(std::move(option), value);
+  const std::vector<std::string>& choices = option.rules.choices;
+  const bool empty_is_unset =
+      !choices.empty() && std::find(choices.begin(), choices.end(), "") == choices.end();
+  BoundOption bound = bind_scalar(std::move(option), value);
+  if (empty_is_unset) {
+    // No choice was made: a stored configuration says nothing, since reading it would refuse "".
+    bound.toml = [toml = std::move(bound.toml), &value] { return value.empty() ? std::string() : toml(); };
+  }
+  return bound;
 }
 BoundOption bind_option(Option option, std::vector<std::string>& value) {
   return bind_list(std::move(option), value);

@@ -1,10 +1,12 @@
-// piton inspect: a checkpoint, a recipe or a layout, in words.
+// piton inspect: a checkpoint, corpus, tokenizer, recipe, layout or training samples, in words.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "api/model.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
 #include "cli/command.h"
+#include "cli/inspect_data.h"
 #include "text/tokenizer.h"
 #include "train/run_plan.h"
 
@@ -15,12 +17,18 @@ struct InspectOptions {
   bool hash = false;
   bool json = false;
   int world_size = 0;
+  int count = 3;
+  std::int64_t first = 0;
+  bool scan_ids = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"hash", "of a checkpoint's weights and optimiser state, the same for every layout"}, hash);
     v(Option{"json", "print one JSON object"}, json);
     v(Option{"world-size", "ranks of the layout to show (default: tensor x pipeline)"}, world_size);
+    v(Option{"count", "samples, or sequences of a corpus, to show"}, count);
+    v(Option{"first", "samples: the first one to show, as the run counts them"}, first);
+    v(Option{"scan-ids", "of a corpus: read every id, for the largest"}, scan_ids);
   }
 };
 
@@ -88,15 +96,43 @@ void print_recipe(const PretrainOptions& options, bool json) {
                     static_cast<double>(optimizer_bytes) / (1 << 20), flops * 1e-9, sequence));
 }
 
-void print_layout(const PretrainOptions& options, int world_size) {
+void print_layout(const PretrainOptions& options, int world_size, bool json) {
   const int ranks = world_size > 0 ? world_size : options.parallel.tensor * options.parallel.pipeline;
   const MeshSizes sizes = options.parallel.check(ranks);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::string text = "rank  tensor  context  expert  data  pipeline\n";
   for (int rank = 0; rank < ranks; ++rank) {
     const std::array<int, kAxes> at = coordinates_of(rank, sizes);
+    list.push_back({{"rank", rank}, {"tensor", at[0]}, {"context", at[1]}, {"expert", at[2]}, {"data", at[3]}, {"pipeline", at[4]}});
     text += fmt::format("{:4}  {:6}  {:7}  {:6}  {:4}  {:8}\n", rank, at[0], at[1], at[2], at[3], at[4]);
   }
-  print(text);
+  print(json ? nlohmann::ordered_json{{"ranks", list}}.dump() + "\n" : text);
+}
+
+bool is_checkpoint(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path / kManifestName, ignored) || std::filesystem::exists(path / kTrackerName, ignored);
+}
+
+// What `path` is decides the files in it.
+void print_path(const std::string& path, const InspectOptions& inspect, const PretrainOptions& options, Log& log) {
+  if (inspect.hash) {
+    print_hash(find_checkpoint(path), inspect.json);
+  } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
+    print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
+  } else if (is_checkpoint(path)) {
+    print_checkpoint(find_checkpoint(path), inspect.json);
+  } else if (is_tokenizer(path)) {
+    TokenizerOptions tokenizer = options.tokenizer;
+    tokenizer.name_or_path = path;
+    print_tokenizer(tokenizer, options.parallel.tensor, inspect.json);
+  } else {
+    std::error_code ignored;
+    throw Error(Fault::kData, "inspect: {}: {}; wanted a checkpoint ({} or {}), a corpus prefix ({}.idx), a tokenizer "
+                "(tokenizer.json, *.model, vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
+                path, std::filesystem::exists(path, ignored) ? "is nothing that can be shown" : "there is no such file or folder",
+                kTrackerName, kManifestName, path);
+  }
 }
 
 }  // namespace
@@ -108,22 +144,29 @@ int run_inspect(Invocation& invocation) {
   OptionSet set;
   set.add("Inspect", inspect);
   options.add_to(set);
+  // A word before the recipe, which parse() takes out only from the first place.
+  std::string what;
+  if (!invocation.words.empty() && (invocation.words[0] == "samples" || invocation.words[0] == "layout")) {
+    what = invocation.words[0];
+    invocation.words.erase(invocation.words.begin());
+  }
   const std::vector<std::string> arguments = invocation.parse(set, general, true);
-  refuse_more_arguments(arguments, 1);
-  if (arguments.empty()) {
-    if (general.config.empty()) throw Error(Fault::kUsage, "inspect: nothing is named; wanted a checkpoint, a RECIPE.toml, or layout");
+  refuse_more_arguments(arguments, what.empty() ? 1 : 0);
+  if (!arguments.empty()) what = arguments[0];
+  if (inspect.count < 1) throw Error(Fault::kUsage, "--count: got {}, wanted 1 or more", inspect.count);
+  if (inspect.first < 0) throw Error(Fault::kUsage, "--first: got {}, wanted 0 or more", inspect.first);
+  if (what == "layout") {
+    print_layout(options, inspect.world_size, inspect.json);
+  } else if (what == "samples") {
+    print_samples(options, inspect.first, inspect.count, inspect.json, invocation.log);
+  } else if (!what.empty()) {
+    print_path(what, inspect, options, invocation.log);
+  } else if (!general.config.empty()) {
     print_recipe(options, inspect.json);
-    return 0;
-  }
-  if (arguments[0] == "layout") {
-    print_layout(options, inspect.world_size);
-    return 0;
-  }
-  const std::filesystem::path folder = find_checkpoint(arguments[0]);
-  if (inspect.hash) {
-    print_hash(folder, inspect.json);
+  } else if (!options.tokenizer.empty()) {
+    print_tokenizer(options.tokenizer, options.parallel.tensor, inspect.json);
   } else {
-    print_checkpoint(folder, inspect.json);
+    throw Error(Fault::kUsage, "inspect: nothing is named; wanted a checkpoint, a corpus prefix, a tokenizer, a RECIPE.toml, samples or layout");
   }
   return 0;
 }

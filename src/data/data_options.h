@@ -36,18 +36,18 @@ struct DataOptions {
   void visit(Visitor&& v) {
     const OptionRules experiment{.resume = Resume::kMustMatch};
     v(Option{"data-path", "corpus prefixes, or weights and prefixes in turn; divided by --split",
-             {.placeholder = "[WEIGHT] PREFIX ..."}}, data_path);
+             {.placeholder = "[WEIGHT] PREFIX"}}, data_path);
     v(Option{"train-data-path", "corpora of training alone; instead of --data-path and --split",
-             {.placeholder = "[WEIGHT] PREFIX ..."}}, train_data_path);
-    v(Option{"valid-data-path", "corpora of validation alone", {.placeholder = "[WEIGHT] PREFIX ..."}},
+             {.placeholder = "[WEIGHT] PREFIX"}}, train_data_path);
+    v(Option{"valid-data-path", "corpora of validation alone", {.placeholder = "[WEIGHT] PREFIX"}},
       valid_data_path);
-    v(Option{"test-data-path", "corpora of the test alone", {.placeholder = "[WEIGHT] PREFIX ..."}},
+    v(Option{"test-data-path", "corpora of the test alone", {.placeholder = "[WEIGHT] PREFIX"}},
       test_data_path);
     v(Option{"train-weighted-split-paths", "\"NAME: WEIGHT START:END PREFIX, ...\", shares of corpora to train on",
              {.placeholder = "TEXT"}}, train_weighted_split_paths);
     v(Option{"valid-weighted-split-paths", "the same for validation; each text is a set of its own",
-             {.placeholder = "TEXT ..."}}, valid_weighted_split_paths);
-    v(Option{"test-weighted-split-paths", "the same for the test", {.placeholder = "TEXT ..."}},
+             {.placeholder = "TEXT"}}, valid_weighted_split_paths);
+    v(Option{"test-weighted-split-paths", "the same for the test", {.placeholder = "TEXT"}},
       test_weighted_split_paths);
     v(Option{"split", "shares of training, validation and test, in sequences of each corpus",
              {.resume = Resume::kMustMatch, .placeholder = "A,B,C"}}, split);

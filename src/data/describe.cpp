@@ -144,23 +144,25 @@ std::string samples_to_json(const MicroBatch& batch, std::int64_t first_index, c
   return lines;
 }
 
-std::string samples_to_text(const MicroBatch& batch, std::int64_t first_index, const Tokenizer& tokenizer, bool colors) {
+std::string samples_to_text(const MicroBatch& batch, std::int64_t first_index, const Tokenizer* tokenizer, bool colors) {
   const std::string_view open = colors ? "\x1b[2m" : "[-";
   const std::string_view close = colors ? "\x1b[0m" : "-]";
+  const std::int32_t eod = tokenizer != nullptr ? tokenizer->special().eod.value_or(-1) : -1;
   std::string text;
   for (std::int64_t row = 0; row < batch.samples; ++row) {
-    double counted = 0;
-    for (const float one : row_of(batch.loss_mask, row, batch.sequence)) counted += one;
-    text += fmt::format("--- sample {}: {} tokens, {:.0f} in the loss\n", first_index + row, batch.sequence, counted);
-    // Runs of equal mask are decoded as one, so that characters of several tokens stay whole.
     const auto ids = row_of(batch.tokens, row, batch.sequence);
     const auto mask = row_of(batch.loss_mask, row, batch.sequence);
+    const auto counted = std::count_if(mask.begin(), mask.end(), [](float one) { return one != 0; });
+    text += fmt::format("--- sample {}: {} tokens, {} in the loss\n", first_index + row, batch.sequence, counted);
+    // Runs of equal mask are decoded as one, so that characters of several tokens stay whole.
     for (std::size_t i = 0; i < ids.size();) {
-      std::size_t end = i;
-      while (end < ids.size() && mask[end] == mask[i] && (end == i || ids[end - 1] != tokenizer.special().eod)) ++end;
-      const std::string part = tokenizer.decode(std::span(ids).subspan(i, end - i));
+      std::size_t end = i + 1;
+      while (end < ids.size() && mask[end] == mask[i] && ids[end - 1] != eod) ++end;
+      const auto run = std::span(ids).subspan(i, end - i);
+      const std::string part = tokenizer != nullptr ? tokenizer->decode(run) : fmt::format("{}", fmt::join(run, " "));
+      if (i > 0 && tokenizer == nullptr) text += ' ';
       text += mask[i] == 0 ? fmt::format("{}{}{}", open, part, close) : part;
-      if (tokenizer.special().eod && ids[end - 1] == *tokenizer.special().eod && end < ids.size()) text += '\n';
+      if (ids[end - 1] == eod && end < ids.size()) text += '\n';
       i = end;
     }
     text += '\n';

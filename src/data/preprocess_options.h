@@ -43,8 +43,8 @@ struct PreprocessOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"input", "files, globs, folders, or - for standard input; each may be gz, zst, bz2 or xz",
-             {.placeholder = "PATH ..."}}, input);
-    v(Option{"datasets", "more of the same, read after --input", {.placeholder = "PATH ..."}}, datasets);
+             {.placeholder = "PATH"}}, input);
+    v(Option{"datasets", "more of the same, read after --input", {.placeholder = "PATH"}}, datasets);
     v(Option{"hf-datasets-params", "JSON file with the arguments of load_dataset, local files only; instead of --input",
              {.placeholder = "FILE"}}, hf_datasets_params);
     v(Option{"input-format", "what the files hold (auto: by name and content)",
@@ -53,7 +53,7 @@ struct PreprocessOptions {
     v(Option{"sample-by", "what one document of a text file is"},
       Choice(sample_by, {{"line", SampleBy::kLine}, {"paragraph", SampleBy::kParagraph},
                          {"document", SampleBy::kDocument}}));
-    v(Option{"json-keys", "keys or columns to read, one corpus each", {.aliases = {"json-key"}, .placeholder = "KEY ..."}},
+    v(Option{"json-keys", "keys or columns to read, one corpus each", {.aliases = {"json-key"}, .placeholder = "KEY"}},
       json_keys);
     v(Option{"map-keys", "JSON object from keys to their names in the files: {\"text\": \"content\"}",
              {.placeholder = "JSON"}}, map_keys);
@@ -72,7 +72,7 @@ struct PreprocessOptions {
     v(Option{"workers", "threads that tokenize; the output does not depend on them"}, workers);
     v(Option{"partitions", "cut the list of files into so many parts, for --partition-index"}, partitions);
     v(Option{"partition-index", "process this part alone, 0 to N-1; join the corpora with --merge"}, partition_index);
-    v(Option{"merge", "join these corpora into --output-prefix; instead of --input", {.placeholder = "PREFIX ..."}}, merge);
+    v(Option{"merge", "join these corpora into --output-prefix; instead of --input", {.placeholder = "PREFIX"}}, merge);
     v(Option{"on-error", "what a record that cannot be used does"},
       Choice(on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}}));
     v(Option{"max-record-bytes", "longer records count as bad"}, max_record_bytes);

@@ -32,7 +32,7 @@ struct LossCombine {
   static constexpr std::string_view kName = "loss combine";
   Tensor loss;        // [n]     written, fp32 (fp64): before the mask; 0 where the label is below 0
   Tensor lse;         // [n]     written, fp32 (fp64)
-  Tensor sum;         // fp64 [1]  ADDED TO: sum over rows of mask * loss, in row order
+  Tensor sum;         // fp64 [1]  ADDED TO: mask * loss, row after row, so that rows may be cut
   Tensor statistics;  // [ranks, n, 3]
   Tensor labels;      // int32 [n]
   Tensor mask;        // fp32 [n]

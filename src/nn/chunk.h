@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/loss.h"
+#include "ops/head_loss.h"
 #include "ops/parameter.h"
 #include "ops/tape.h"
 

@@ -56,7 +56,7 @@ LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs
   LossInputs local = inputs;
   local.vocabulary_begin = vocabulary_.begin(shard_);
   local.valid = vocabulary_.valid(shard_);
-  return cross_entropy(context, logits(context, x), local, *shard_.group, shard_.dtype);
+  return head_loss(context, x, *table_, local, *shard_.group, shard_.strategy.sequence_parallel);
 }
 
 }  // namespace piton

@@ -38,7 +38,8 @@ class Embedding {
 class Head {
  public:
   Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary);
-  // fp32 (fp64) [rows, padded / t].
+  // fp32 (fp64) [rows, padded / t]: for generation. Training and evaluation take loss(), which never
+  // holds more than a slice of them.
   Value logits(Context& context, const Value& x) const;
   LossOutput loss(Context& context, const Value& x, const LossInputs& inputs) const;
 

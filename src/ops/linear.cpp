@@ -1,29 +1,12 @@
 #include "ops/linear.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "ops/row_ranges.h"
+
 namespace piton {
 namespace {
-
-struct RowRange {
-  std::int64_t begin = 0;
-  std::int64_t size = 0;
-};
-
-// `rows` in at most `slices` parts, cut at multiples of `tile`, as equal as tiles allow.
-std::vector<RowRange> cut_rows(std::int64_t rows, int slices, std::int64_t tile) {
-  const std::int64_t tiles = (rows + tile - 1) / tile;
-  const std::int64_t parts = std::max<std::int64_t>(1, std::min<std::int64_t>(slices, tiles));
-  std::vector<RowRange> ranges;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t begin = std::min(rows, tiles * part / parts * tile);
-    const std::int64_t end = std::min(rows, tiles * (part + 1) / parts * tile);
-    ranges.push_back({begin, end - begin});
-  }
-  return ranges;
-}
 
 void multiply(Context& context, const Tensor& y, const Tensor& x, const WeightUse& weight,
               const Tensor& bias) {

@@ -112,6 +112,15 @@ void BpeMerger::push(std::uint32_t at, std::int32_t left, std::int32_t right) {
   first = item;
 }
 
+void BpeMerger::take_bucket(std::uint32_t order, std::vector<Item>& out) {
+  for (std::uint32_t item = bucket_[order]; item != kEnd; item = items_[item].next) {
+    out.push_back(items_[item]);
+    free_items_.push_back(item);
+  }
+  bucket_[order] = kEnd;
+  clear(order);
+}
+
 std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
   constexpr std::int32_t kDead = -1;
   PITON_ASSERT(count < kEnd);
@@ -133,41 +142,62 @@ std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
   free_items_.clear();
   for (std::uint32_t i = 0; i + 1 < n; ++i) push(i, symbols[i], symbols[i + 1]);
 
-  for (std::uint32_t order = lowest_order(); order != kEnd; order = lowest_order()) {
-    batch_.clear();
-    for (std::uint32_t item = bucket_[order]; item != kEnd; item = items_[item].next) {
-      batch_.push_back(items_[item]);
-      free_items_.push_back(item);
-    }
-    bucket_[order] = kEnd;
-    clear(order);
-    std::reverse(batch_.begin(), batch_.end());
-    const auto leftmost_first = [](const Item& a, const Item& b) { return a.at < b.at; };
-    if (!std::is_sorted(batch_.begin(), batch_.end(), leftmost_first)) {
-      std::sort(batch_.begin(), batch_.end(), leftmost_first);
-    }
-    for (std::size_t i = 0; i < batch_.size(); ++i) {
-      const Item item = batch_[i];
-      const std::uint32_t right = following_[item.at];
-      if (symbols[item.at] != item.left || right == kEnd || symbols[right] != item.right) continue;
-      symbols[item.at] = item.result;
-      symbols[right] = kDead;
-      const std::uint32_t next = following_[right];
-      following_[item.at] = next;
-      if (next != kEnd) {
-        previous_[next] = item.at;
-        push(item.at, item.result, symbols[next]);
+  // A merge may enable one of a lower order, which goes before the rest of its own bucket: buckets
+  // in progress form a stack, the lowest order on top.
+  std::size_t depth = 0;
+  while (true) {
+    const std::uint32_t lowest = lowest_order();
+    if (depth == 0 && lowest == kEnd) break;
+    if (depth == 0 || lowest < levels_[depth - 1].order) {
+      if (levels_.size() == depth) levels_.emplace_back();
+      Level& level = levels_[depth++];
+      level.order = lowest;
+      level.next = 0;
+      level.batch.clear();
+      level.late.clear();
+      take_bucket(lowest, level.batch);
+      std::reverse(level.batch.begin(), level.batch.end());
+      if (!std::is_sorted(level.batch.begin(), level.batch.end(), is_left_of)) {
+        std::sort(level.batch.begin(), level.batch.end(), is_left_of);
       }
-      const std::uint32_t before = previous_[item.at];
-      if (before != kEnd) push(before, symbols[before], item.result);
-      if (lowest_order() > order) continue;
-      // The merge enabled one that goes before the rest of this bucket (or among it): put the rest
-      // back and look again.
-      for (std::size_t rest = i + 1; rest < batch_.size(); ++rest) {
-        push(batch_[rest].at, batch_[rest].left, batch_[rest].right);
-      }
-      break;
+      continue;
     }
+    Level& level = levels_[depth - 1];
+    if (lowest == level.order) {
+      // Newcomers of the same order, to be taken by their places among the rest.
+      std::size_t known = level.late.size();
+      take_bucket(lowest, level.late);
+      while (known < level.late.size()) {
+        const auto end = level.late.begin() + static_cast<std::ptrdiff_t>(++known);
+        std::push_heap(level.late.begin(), end, is_right_of);
+      }
+      continue;
+    }
+    const bool more = level.next < level.batch.size();
+    if (!more && level.late.empty()) {
+      --depth;
+      continue;
+    }
+    Item item;
+    if (!level.late.empty() && (!more || is_left_of(level.late.front(), level.batch[level.next]))) {
+      std::pop_heap(level.late.begin(), level.late.end(), is_right_of);
+      item = level.late.back();
+      level.late.pop_back();
+    } else {
+      item = level.batch[level.next++];
+    }
+    const std::uint32_t right = following_[item.at];
+    if (symbols[item.at] != item.left || right == kEnd || symbols[right] != item.right) continue;
+    symbols[item.at] = item.result;
+    symbols[right] = kDead;
+    const std::uint32_t next = following_[right];
+    following_[item.at] = next;
+    if (next != kEnd) {
+      previous_[next] = item.at;
+      push(item.at, item.result, symbols[next]);
+    }
+    const std::uint32_t before = previous_[item.at];
+    if (before != kEnd) push(before, symbols[before], item.result);
   }
   std::size_t left = 0;
   for (std::size_t i = 0; i < count; ++i) {

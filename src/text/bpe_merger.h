@@ -88,8 +88,20 @@ class BpeMerger {
     std::int32_t result;
   };
 
+  // A bucket whose merges are being done.
+  struct Level {
+    std::uint32_t order = 0;
+    std::size_t next = 0;      // in the batch
+    std::vector<Item> batch;   // from left to right
+    std::vector<Item> late;    // came while the batch was worked on: a heap, leftmost on top
+  };
+  static bool is_left_of(const Item& a, const Item& b) { return a.at < b.at; }
+  static bool is_right_of(const Item& a, const Item& b) { return a.at > b.at; }
+
   std::size_t merge_short(std::int32_t* symbols, std::size_t count);
   std::size_t merge_long(std::int32_t* symbols, std::size_t count);
+  // Moves the items of a bucket to `out`, the last pushed first.
+  void take_bucket(std::uint32_t order, std::vector<Item>& out);
   void push(std::uint32_t at, std::int32_t left, std::int32_t right);
   std::uint32_t lowest_order() const;
   void mark(std::uint32_t order);
@@ -101,7 +113,7 @@ class BpeMerger {
   std::vector<std::uint32_t> free_items_;
   std::vector<std::uint32_t> bucket_;              // [orders] first item
   std::vector<std::vector<std::uint64_t>> marks_;  // which buckets hold items, a 64-ary tree
-  std::vector<Item> batch_;
+  std::vector<Level> levels_;
 };
 
 }  // namespace piton

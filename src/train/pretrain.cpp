@@ -88,7 +88,7 @@ class Run {
   void open_data(const Tokenizer* tokenizer) {
     const LoopOptions& loop = options_.loop;
     SampleCounts counts = sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, plan_.global_batch);
-    DataSets sets = open_data_sets(options_.data, plan_.sequence, static_cast<std::uint32_t>(loop.seed), counts, machine_.log);
+    DataSets sets = open_data_sets(options_.data, plan_.sequence, static_cast<std::uint32_t>(loop.seed), counts, leads_ ? machine_.log : silent_);
     if (!sets.train) throw Error(Fault::kUsage, "--data-path: no training data is named; give the prefix of a corpus (piton preprocess makes one)");
     std::optional<std::int32_t> eod;
     std::optional<std::int32_t> pad;
@@ -261,6 +261,7 @@ class Run {
   const std::function<bool()>& stop_;
   Progress& progress_;
   bool leads_;
+  SilentLog silent_;  // of ranks that would repeat what the first one says
   RunPlan plan_;
   TrainState state_;
   std::unique_ptr<LearningRate> rate_;
@@ -288,15 +289,17 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options, 
   try {
     return Run(machine, options, resolved, stop, progress)();
   } catch (const Error& error) {
+    const int rank = machine.world.rank();
     const std::string& folder = options.loop.save;
     if (!folder.empty() && std::filesystem::is_directory(folder)) {
       try {
-        write_failure(folder, machine.world.rank(), error);
+        write_failure(folder, rank, error);
       } catch (const Error&) {
         // The first failure is the one to report.
       }
     }
-    throw;
+    if (machine.world.size() == 1) throw;
+    throw Error(error.fault(), "[rank {}] {}", rank, error.what());
   }
 }
 

@@ -27,6 +27,17 @@ if(NOT count EQUAL 12)
   message(FATAL_ERROR "metrics.jsonl has ${count} lines, wanted 12")
 endif()
 
+# A run whose tokenizer was named by its folder alone.
+set(tokenizer ${SOURCE}/../shared/data/tokenizers/llama2)
+if(EXISTS ${tokenizer})
+  expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-name-or-path ${tokenizer} --output-prefix ${WORK}/words CODE 0)
+  expect(RUN pretrain --model llama-tiny --data-path ${WORK}/words_text_document --split 100,0,0
+             --tokenizer-name-or-path ${tokenizer} --seq-length 16 --train-iters 1 --save ${WORK}/words_run CODE 0)
+  expect(RUN generate --load ${WORK}/words_run --prompt "To be" --max-new-tokens 2 CODE 0)
+else()
+  message(STATUS "skipped: ${tokenizer} is not here")
+endif()
+
 # Four ranks give the same losses, and the checkpoint of four is read by one.
 execute_process(COMMAND ${LAUNCH} 4 ${PITON} ${run} --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
                         --save ${WORK}/four RESULT_VARIABLE code ERROR_VARIABLE error)

@@ -74,10 +74,9 @@ class SmallChunk final : public Chunk {
       x = row_linear(context, x, *block.down, *alone_, {});
     }
     if (!last_) return {.boundary = {x}};
-    x = column_linear(context, x, *head_, nullptr, *alone_, {}, DType::kF32);
     LossInputs loss = input.loss;
     loss.valid = sizes_.vocabulary;
-    return {.loss = cross_entropy(context, x, loss, *alone_, DType::kF32)};
+    return {.loss = head_loss(context, x, *head_, loss, *alone_, false)};
   }
 
   // The rows that `parameter` starts with.

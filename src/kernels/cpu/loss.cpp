@@ -35,7 +35,7 @@ void execute(Context&, const LossCombine& call) {
   const auto* labels = call.labels.data<std::int32_t>();
   const auto* mask = call.mask.data<float>();
   const auto* statistics = call.statistics.data<float>();
-  double total = 0;
+  double total = *call.sum.data<double>();
   for (std::int64_t row = 0; row < call.loss.dim(0); ++row) {
     const float* first = statistics + row * call.statistics.stride(1);
     double maximum = -std::numeric_limits<double>::infinity();
@@ -56,7 +56,7 @@ void execute(Context&, const LossCombine& call) {
     call.loss.data<float>()[row] = loss;
     total += static_cast<double>(mask[row]) * loss;
   }
-  *call.sum.data<double>() += total;
+  *call.sum.data<double>() = total;
 }
 
 void execute(Context& context, const LossBackward& call) {

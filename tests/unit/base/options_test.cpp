@@ -226,6 +226,16 @@ TEST(OptionSet, WithTheSameTitleTwiceMakesOneGroup) {
   EXPECT_EQ(set.to_toml(), "[model]\na = 1\nc = 3\n\n[run]\nb = 2\n");
 }
 
+TEST(OptionSet, StoresNoChoiceWhereNoneWasMade) {
+  std::string kind;
+  OptionSet set;
+  set.add("Run", bind_option({"kind", "of run", {.choices = {"short", "long"}}}, kind));
+  EXPECT_EQ(set.to_toml().find("kind ="), std::string::npos);
+  set.read_toml_text(set.to_toml(), "stored.toml");
+  kind = "long";
+  EXPECT_THAT(set.to_toml(), HasSubstr("kind = \"long\""));
+}
+
 TEST(OptionSetDeathTest, DeclaringANameTwiceIsABug) {
   int a = 1;
   OptionSet set;

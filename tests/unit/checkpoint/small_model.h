@@ -12,7 +12,7 @@
 #include "checkpoint/store.h"
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
-#include "support/lockstep_ranks.h"
+#include "support/thread_world.h"
 #include "support/tensors.h"
 
 namespace piton::test {

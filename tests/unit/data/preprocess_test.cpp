@@ -252,8 +252,11 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
       if (kills < 4 * (attempt + 1)) {
         // Half of the times behind the first checkpoint, so that there is something to go on from.
         const bool late = random() % 2 == 0;
-        for (int wait = 0; late && wait < 200; ++wait) {
+        for (int wait = 0; late && wait < 40000; ++wait) {
           if (std::filesystem::exists(folder / "killed/out.preprocess.json")) break;
+          siginfo_t ended{};
+          ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
+          if (ended.si_pid == child) break;
           ::usleep(500);
         }
         ::usleep(static_cast<useconds_t>(random() % 30000));

@@ -13,7 +13,7 @@
 #include "kernels/reference/kernels.h"
 #include "parallel/data_parallel.h"
 #include "support/errors.h"
-#include "support/lockstep_ranks.h"
+#include "support/thread_world.h"
 #include "support/tensors.h"
 
 namespace piton {

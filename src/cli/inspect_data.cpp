@@ -1,0 +1,143 @@
+#include "cli/inspect_data.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/batch_source.h"
+#include "data/data_sets.h"
+#include "data/describe.h"
+#include "text/tokenizer.h"
+
+namespace piton::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+struct Role {
+  const char* name;
+  std::optional<std::int32_t> id;
+};
+
+std::array<Role, 8> roles(const SpecialIds& ids) {
+  return {{{"bos", ids.bos}, {"eos", ids.eos}, {"eod", ids.eod}, {"pad", ids.pad},
+           {"unk", ids.unk}, {"cls", ids.cls}, {"sep", ids.sep}, {"mask", ids.mask}}};
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerOptions& options) {
+  return options.empty() ? nullptr : open_tokenizer(options);
+}
+
+std::int64_t sequence_of(const PretrainOptions& options) {
+  if (options.loop.sequence > 0) return options.loop.sequence;
+  if (options.model.model.empty() && !options.model.max_positions) {
+    throw Error(Fault::kUsage, "--seq-length: is not given; wanted tokens of one sample, or a model or recipe that says");
+  }
+  return options.model.resolve(std::nullopt).max_positions;
+}
+
+}  // namespace
+
+std::string corpus_prefix(const std::string& path) {
+  if (is_corpus(path)) return path;
+  for (const std::string_view ending : {".idx", ".bin"}) {
+    if (!path.ends_with(ending)) continue;
+    const std::string prefix = path.substr(0, path.size() - ending.size());
+    if (is_corpus(prefix)) return prefix;
+  }
+  return "";
+}
+
+bool is_tokenizer(const fs::path& path) {
+  std::error_code ignored;
+  const auto named_so = [](const fs::path& file) {
+    const std::string ending = file.extension().string();
+    return ending == ".model" || ending == ".tiktoken" || file.filename() == "tokenizer.json" ||
+           file.filename() == "vocab.json" || file.filename() == "vocab.txt";
+  };
+  if (fs::is_regular_file(path, ignored)) return named_so(path);
+  if (!fs::is_directory(path, ignored)) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
+    if (named_so(entry.path())) return true;
+  }
+  return false;
+}
+
+void print_corpus(const std::string& prefix, const TokenizerOptions& options, int count, bool scan, bool json, Log& log) {
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
+  const CorpusDescription about = describe_corpus(prefix, tokenizer.get(), count, scan);
+  if (tokenizer && about.largest_id >= tokenizer->vocabulary_size()) {
+    log.warning(fmt::format("{}: the largest id is {}, and the tokenizer has {}; it was made with another one", prefix,
+                            about.largest_id, tokenizer->vocabulary_size()));
+  }
+  print(json ? to_json(about) + "\n" : to_text(about));
+}
+
+void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parallel, bool json) {
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+  const std::int64_t size = tokenizer->vocabulary_size();
+  const std::int64_t rows = padded_vocabulary_size(size, options, tensor_parallel);
+  std::int64_t holes = 0;
+  std::vector<std::int32_t> specials;
+  for (std::int32_t id = 0; id < size; ++id) {
+    if (tokenizer->piece(id).empty()) ++holes;
+    if (tokenizer->is_special(id)) specials.push_back(id);
+  }
+  if (json) {
+    Json about = {{"name", tokenizer->name()}, {"vocabulary_size", size}, {"padded_vocabulary_size", rows},
+                  {"holes", holes}, {"content_hash", tokenizer->content_hash()}, {"special", Json::object()},
+                  {"special_tokens", Json::array()}};
+    for (const Role& role : roles(tokenizer->special())) {
+      if (role.id) about["special"][role.name] = *role.id;
+    }
+    for (const std::int32_t id : specials) about["special_tokens"].push_back({{"id", id}, {"piece", tokenizer->piece(id)}});
+    print(about.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    return;
+  }
+  std::string text = fmt::format("{}: {} ids{}, {} rows in a model; hash {}\n", tokenizer->name(), size,
+                                 holes > 0 ? fmt::format(" ({} of them unused)", holes) : "", rows, tokenizer->content_hash());
+  for (const Role& role : roles(tokenizer->special())) {
+    if (role.id) text += fmt::format("  {:5} {:>7}  {}\n", role.name, *role.id, tokenizer->piece(*role.id));
+  }
+  // Vocabularies with hundreds of reserved tokens would hide the rest.
+  constexpr std::size_t kShown = 32;
+  text += fmt::format("{} special tokens{}\n", specials.size(), specials.empty() ? "" : ":");
+  for (std::size_t i = 0; i < std::min(specials.size(), kShown); ++i) {
+    text += fmt::format("  {:>7}  {}\n", specials[i], tokenizer->piece(specials[i]));
+  }
+  if (specials.size() > kShown) text += fmt::format("  and {} more; --json lists all\n", specials.size() - kShown);
+  print(text);
+}
+
+void print_samples(const PretrainOptions& options, std::int64_t first, std::int64_t count, bool json, Log& log) {
+  const LoopOptions& loop = options.loop;
+  const std::int64_t sequence = sequence_of(options);
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
+  const std::int64_t global_batch = loop.global_batch_size.value_or(loop.micro_batch_size);
+  SampleCounts counts = sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, global_batch);
+  if (loop.train_iters == 0) {
+    counts.train = first + count;
+    log.info(fmt::format("samples: --train-iters is not given; the order is that of a run of {} samples", counts.train));
+  }
+  const DataSets sets = open_data_sets(options.data, sequence, static_cast<std::uint32_t>(loop.seed), counts, log);
+  if (!sets.train) {
+    throw Error(Fault::kUsage, "--data-path: no training data is named; give the prefix of a corpus (piton preprocess makes one)");
+  }
+  const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds();
+  const std::int64_t vocabulary =
+      tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer, options.parallel.tensor) : 0;
+  BatchSource source(sets.train, BatchRules::from(options.data, special.eod, special.pad, vocabulary));
+  const bool colors = isatty(STDOUT_FILENO) == 1;
+  for (std::int64_t place = first; place < first + count; ++place) {
+    const MicroBatch batch = source.micro_batch(std::array{place});
+    print(json ? samples_to_json(batch, place, tokenizer.get()) : samples_to_text(batch, place, tokenizer.get(), colors));
+  }
+}
+
+}  // namespace piton::cli
