@@ -6,6 +6,7 @@
 #include "kernels/meta/kernels.h"
 #include "kernels/perturbed_kernels.h"
 #include "kernels/reference/kernels.h"
+#include "kernels/timed_kernels.h"
 #include "support/tensors.h"
 
 namespace piton {
@@ -33,6 +34,22 @@ TEST_F(Decorators, CountCallsAndPassThemOn) {
   EXPECT_EQ(kernels.counts().of("add").calls, 1);
   EXPECT_EQ(kernels.counts().by_name().size(), 1);
   EXPECT_EQ(kernels.name(), "reference");
+}
+
+TEST_F(Decorators, TimeCallsBySizesAndByName) {
+  TimedKernels kernels(*reference_);
+  const Tensor sum = fp64({0, 0});
+  kernels.run(Add{.y = sum, .a = fp64({1, 2}), .b = fp64({3, 4})}, *stream_);
+  kernels.run(Add{.y = sum, .a = fp64({1, 2}), .b = fp64({3, 4})}, *stream_);
+  kernels.run(Add{.y = fp64({0}), .a = fp64({1}), .b = fp64({3})}, *stream_);
+  EXPECT_EQ(values(sum), (std::vector<double>{4, 6}));
+  ASSERT_EQ(kernels.by_call().size(), 2);
+  EXPECT_EQ(kernels.by_call().at("add  y fp64 [2], a fp64 [2], b fp64 [2]").calls, 2);
+  ASSERT_EQ(kernels.by_name().size(), 1);
+  const CallTime time = kernels.by_name().at("add");
+  EXPECT_EQ(time.calls, 3);
+  EXPECT_EQ(time.bytes_moved, (2 + 2 + 1) * 3 * 8);
+  EXPECT_GT(time.seconds, 0);
 }
 
 TEST_F(Decorators, PerturbOnlyTheChosenOutputOfTheChosenCall) {

@@ -1,0 +1,175 @@
+"""Training steps of PyTorch beside `piton bench train`, in turns, on the same machine.
+
+    python bench/compare/train.py --model gpt2-124m --micro-batch-size 4 --seq-length 256 --dtype bf16
+
+Wants PyTorch and transformers (pip install torch transformers) and a built piton. Each round takes the
+steps of every PyTorch variant and of piton one after the other; the best step of each counts. Dropout 0,
+random weights and tokens, gradient clipping at norm 1, AdamW with fused=True.
+
+PyTorch's variants, of which the fastest counts:
+  autocast   fp32 weights, torch.autocast to bf16         weights  bf16 weights, moments as AdamW keeps them
+             (what most scripts do)                                (less work: no fp32 main copy is updated)
+each as it stands ("eager") and through torch.compile. With --dtype fp32 there is one variant of weights.
+
+Writes bench/results/DATE-train-MODEL-DTYPE-BxS.json with the command, the commit, the machine and all
+times of both sides.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import resource
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def make_model(name, sequence):
+    import transformers
+
+    if name == "gpt2-124m":
+        # Piton pads the vocabulary to a multiple of 128; PyTorch gets the same, which suits its kernels.
+        config = transformers.GPT2Config(vocab_size=50304, n_positions=max(1024, sequence), resid_pdrop=0,
+                                         embd_pdrop=0, attn_pdrop=0, use_cache=False)
+        return transformers.GPT2LMHeadModel(config), config.vocab_size
+    if name == "llama-134m":
+        config = transformers.LlamaConfig(vocab_size=32000, hidden_size=768, intermediate_size=2048,
+                                          num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=12,
+                                          max_position_embeddings=max(2048, sequence),
+                                          tie_word_embeddings=False, use_cache=False)
+        return transformers.LlamaForCausalLM(config), config.vocab_size
+    raise SystemExit(f"--model: got {name}, wanted gpt2-124m or llama-134m")
+
+
+class Variant:
+    """One way to train in PyTorch."""
+
+    def __init__(self, arguments, weights, compiled):
+        import torch
+
+        self.torch = torch
+        self.name = f"{weights} {'compile' if compiled else 'eager'}"
+        torch.manual_seed(1)
+        self.model, vocabulary = make_model(arguments.model, arguments.seq_length)
+        if weights == "weights" and arguments.dtype == "bf16":
+            self.model = self.model.to(torch.bfloat16)
+        self.autocast = weights == "autocast"
+        self.model.train()
+        self.parameters = list(self.model.parameters())
+        self.call = torch.compile(self.model) if compiled else self.model
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-4, fused=True)
+        self.ids = torch.randint(0, vocabulary, (arguments.micro_batch_size, arguments.seq_length))
+        self.seconds = []
+
+    def step(self, keep=True):
+        torch = self.torch
+        start = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+            loss = self.call(input_ids=self.ids, labels=self.ids).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        if keep:
+            self.seconds.append(time.perf_counter() - start)
+
+
+def piton_command(arguments, rounds):
+    command = [arguments.piton, "bench", "train", "--model", arguments.model, "--micro-batch-size",
+               str(arguments.micro_batch_size), "--seq-length", str(arguments.seq_length), "--threads",
+               str(arguments.threads), "--rounds", str(rounds), "--no-floor", "--json", "--quiet"]
+    return command + (["--bf16"] if arguments.dtype == "bf16" else [])
+
+
+def text_of(*command):
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+
+def cpu_model():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="gpt2-124m")
+    parser.add_argument("--micro-batch-size", type=int, default=4)
+    parser.add_argument("--seq-length", type=int, default=256)
+    parser.add_argument("--dtype", choices=["bf16", "fp32"], default="bf16")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=1, help="of each side in a round")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--variants", nargs="+", help="of PyTorch: autocast, weights; with -compile behind, compiled")
+    parser.add_argument("--piton", default=str(ROOT / "build" / "piton"))
+    parser.add_argument("--output", help="default: bench/results/DATE-train-...json; - for stdout alone")
+    arguments = parser.parse_args()
+
+    import torch
+    import transformers
+
+    torch.set_num_threads(arguments.threads)
+    default = ["weights", "weights-compile"] if arguments.dtype == "fp32" else [
+        "autocast", "autocast-compile", "weights", "weights-compile"]
+    variants = []
+    for name in arguments.variants or default:
+        weights, _, compiled = name.partition("-")
+        variants.append(Variant(arguments, weights, compiled == "compile"))
+    for variant in variants:
+        for _ in range(2):
+            variant.step(keep=False)
+        print(f"warmed up {variant.name}", file=sys.stderr, flush=True)
+
+    piton = []
+    for turn in range(arguments.rounds):
+        for variant in variants:
+            for _ in range(arguments.steps):
+                variant.step()
+        run = subprocess.run(piton_command(arguments, arguments.steps), capture_output=True, text=True, check=True)
+        piton.append(json.loads(run.stdout))
+        best = {variant.name: round(min(variant.seconds), 4) for variant in variants}
+        print(f"round {turn + 1}: {best}, piton {min(one['best_seconds'] for one in piton):.4f}", file=sys.stderr, flush=True)
+
+    tokens = arguments.micro_batch_size * arguments.seq_length
+    fastest = min(variants, key=lambda variant: min(variant.seconds))
+    peer = min(fastest.seconds)
+    own = min(one["best_seconds"] for one in piton)
+    peak = max(one.get("peak_gflops", 0) for one in piton)
+    result = {
+        "what": "training step: forward, backward, clipping, AdamW",
+        "command": " ".join([pathlib.Path(sys.executable).name, *sys.argv]),
+        "piton_command": " ".join(["piton", *piton_command(arguments, arguments.steps)[1:]]),
+        "commit": text_of("git", "rev-parse", "HEAD"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"cpu": cpu_model(), "cores": arguments.threads, "system": platform.platform(terse=True)},
+        "peer": {"torch": torch.__version__, "transformers": transformers.__version__, "fastest": fastest.name},
+        "tokens_per_step": tokens,
+        "piton_tokens_per_second": tokens / own,
+        "peer_tokens_per_second": tokens / peer,
+        "times_peer": peer / own,
+        "piton_share_of_peak": max(one.get("share_of_peak", 0) for one in piton),
+        "peak_gflops": peak,
+        "piton_peak_memory_bytes": piton[0]["peak_memory_bytes"],
+        "piton_peak_resident_bytes": piton[0]["peak_resident_bytes"],
+        "raw": {"peer_seconds": {variant.name: variant.seconds for variant in variants}, "piton": piton},
+    }
+    if len(variants) == 1:  # of several, the process holds all
+        result["peer_peak_resident_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    text = json.dumps(result, indent=1) + "\n"
+    if arguments.output == "-":
+        print(text, end="")
+        return
+    name = f"{result['date'][:10]}-train-{arguments.model}-{arguments.dtype}-{arguments.micro_batch_size}x{arguments.seq_length}.json"
+    path = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    print(f"{path}: piton {tokens / own:.0f} tokens/s, PyTorch ({fastest.name}) {tokens / peer:.0f}, ratio {peer / own:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+#include "api/bench_decode.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "api/bench_bandwidth.h"
+#include "train/session.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kReadLoopBytes = std::int64_t{256} << 20;  // far above every cache
+
+class Reader {
+ public:
+  Reader(const Machine& machine, const DecodeBenchOptions& options, std::int64_t capacity)
+      : machine_(machine), options_(options), mesh_(machine.world, MeshSizes{}),
+        session_(machine, mesh_, {.model = options.model, .optimizer = false}) {
+    session_.initialize();
+    cache_.emplace(session_.chunk(0).make_cache(machine.arena, options.samples, capacity));
+  }
+
+  // The next `count` tokens of every sample.
+  void read(std::int64_t count) {
+    const std::int64_t rows = options_.samples * count;
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
+    std::vector<std::int32_t> positions(tokens.size());
+    for (std::int64_t row = 0; row < rows; ++row) {
+      tokens[row] = static_cast<std::int32_t>((row * 7919 + cache_->length()) % options_.model.vocabulary);
+      positions[row] = static_cast<std::int32_t>(cache_->length() + row % count);
+    }
+    const ModelInput input{.samples = options_.samples, .sequence = count, .tokens = ids(tokens), .positions = ids(positions)};
+    Context context = session_.context(false);
+    session_.chunk(0).logits(context, input, &*cache_, /*last_only=*/true);
+    machine_.stream.synchronize();
+  }
+  void forget(std::int64_t length) { cache_->truncate(length); }
+
+ private:
+  Tensor ids(const std::vector<std::int32_t>& values) {
+    const Tensor tensor = machine_.arena.allocate(DType::kI32, {static_cast<std::int64_t>(values.size())}, MemoryKind::kActivations);
+    machine_.device.upload(values.data(), tensor, machine_.stream);
+    return tensor;
+  }
+
+  Machine machine_;
+  DecodeBenchOptions options_;
+  Mesh mesh_;
+  Session session_;
+  std::optional<KvCache> cache_;
+};
+
+void check(const Machine& machine, const DecodeBenchOptions& options, std::int64_t length) {
+  if (machine.world.size() != 1) {
+    throw Error(Fault::kUsage, "bench: decoding runs on one process, and {} were started; leave mpirun out", machine.world.size());
+  }
+  if (length > options.model.max_positions) {
+    throw Error(Fault::kUsage, "--context: {} tokens with those decoded, and the model takes {}; give fewer", length, options.model.max_positions);
+  }
+}
+
+// Weights that multiply a token: all but the rows of tables that are only looked up.
+double multiplying_weights(const ModelConfig& model) {
+  double weights = static_cast<double>(model.parameters());
+  if (!model.tied) weights -= static_cast<double>(model.vocabulary * model.hidden);
+  if (model.positions == PositionKind::kLearned) weights -= static_cast<double>(model.max_positions * model.hidden);
+  return weights;
+}
+
+}  // namespace
+
+DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& options) {
+  check(machine, options, options.context + options.tokens);
+  DecodeBench bench;
+  Reader reader(machine, options, options.context + options.tokens);
+  reader.read(options.context);
+  reader.read(1);
+  bench.memory = machine.arena.counts();
+  const double cached = static_cast<double>(options.samples * options.model.layers * 2 * options.model.groups * options.model.head_size) *
+                        (static_cast<double>(options.context) + static_cast<double>(options.tokens + 1) / 2);
+  bench.bytes = (multiplying_weights(options.model) + cached) * static_cast<double>(size_bytes(options.model.dtype));
+  const Tensor plain = zero_tensor(machine, DType::kU8, {kReadLoopBytes});
+  Samples reads;
+  for (int round = 0; round < options.rounds; ++round) {
+    if (plain.place().kind == DeviceKind::kHost) sample(reads, [&] { read_once(machine.threads, plain); });
+    reader.forget(options.context);
+    const double seconds = seconds_of([&] {
+      for (std::int64_t token = 0; token < options.tokens; ++token) reader.read(1);
+    });
+    bench.token.seconds.push_back(seconds / static_cast<double>(options.tokens));
+  }
+  if (!reads.seconds.empty()) bench.read_bandwidth = static_cast<double>(kReadLoopBytes) / reads.best();
+  return bench;
+}
+
+PrefillBench bench_prefill(const Machine& machine, const DecodeBenchOptions& options) {
+  check(machine, options, options.context);
+  PrefillBench bench;
+  Reader reader(machine, options, options.context);
+  reader.read(options.context);
+  bench.memory = machine.arena.counts();
+  bench.tokens = static_cast<double>(options.samples * options.context);
+  // The head sees each sample's last row alone.
+  const double head = 2 * static_cast<double>(options.model.vocabulary * options.model.hidden);
+  bench.flops = (options.model.forward_flops_per_token(options.context) - head) * bench.tokens + head * static_cast<double>(options.samples);
+  PeakSamples peak(machine, options.model.dtype);
+  for (int round = 0; round < options.rounds; ++round) {
+    peak.sample();
+    reader.forget(0);
+    bench.pass.seconds.push_back(seconds_of([&] { reader.read(options.context); }));
+  }
+  bench.peak = peak.flops_per_second();
+  return bench;
+}
+
+}  // namespace piton

@@ -1,0 +1,132 @@
+#include "api/bench_kernels.h"
+
+#include <cmath>
+#include <utility>
+
+#include "api/bench_bandwidth.h"
+
+namespace piton {
+namespace {
+
+WeightView packed(const Machine& machine, const Tensor& weight, WeightForm form) {
+  WeightView view{.form = form, .out = weight.dim(0), .in = weight.dim(1), .dtype = weight.dtype()};
+  const std::int64_t bytes = machine.kernels.packed_bytes(form, view.out, view.in, view.dtype);
+  if (bytes == 0) {
+    view.form = WeightForm::kRows;
+    view.tensor = weight;
+    return view;
+  }
+  view.tensor = machine.arena.allocate(DType::kU8, {bytes}, MemoryKind::kWorkspace);
+  run_alone(machine, PackWeight{.packed = view.tensor, .rows = weight, .form = form});
+  return view;
+}
+
+struct NamedCall {
+  std::string what;
+  KernelCall call;
+};
+
+CallsBench measure(const Machine& machine, const std::vector<NamedCall>& calls, DType dtype, int rounds) {
+  CallsBench bench;
+  for (const NamedCall& one : calls) {
+    bench.calls.push_back({.what = one.what, .flops = flops(one.call)});
+    run_alone(machine, one.call);
+  }
+  PeakSamples peak(machine, dtype);
+  for (int round = 0; round < rounds; ++round) {
+    peak.sample();
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      sample(bench.calls[i].samples, [&] { run_alone(machine, calls[i].call); });
+    }
+  }
+  bench.peak = peak.flops_per_second();
+  return bench;
+}
+
+}  // namespace
+
+double CallsBench::seconds() const {
+  double sum = 0;
+  for (const CallFigure& call : calls) sum += static_cast<double>(call.calls) * call.samples.best();
+  return sum;
+}
+
+double CallsBench::share_of_peak() const {
+  double flops = 0;
+  for (const CallFigure& call : calls) flops += static_cast<double>(call.calls) * call.flops;
+  return peak > 0 ? flops / seconds() / peak : 0;
+}
+
+std::vector<GemmSize> gemm_sizes(const ModelConfig& model, std::int64_t rows) {
+  const std::int64_t attention = model.heads * model.head_size;
+  const std::int64_t qkv = attention + 2 * model.groups * model.head_size;
+  return {{rows, model.hidden, qkv},
+          {rows, attention, model.hidden},
+          {rows, model.hidden, model.gated ? 2 * model.ffn_hidden : model.ffn_hidden},
+          {rows, model.ffn_hidden, model.hidden}};
+}
+
+CallsBench bench_gemm(const Machine& machine, const std::vector<GemmSize>& sizes, DType dtype, int rounds) {
+  std::vector<NamedCall> calls;
+  for (const GemmSize& size : sizes) {
+    const Tensor weight = random_tensor(machine, dtype, {size.out, size.in});
+    const Tensor x = random_tensor(machine, dtype, {size.rows, size.in});
+    const Tensor dy = random_tensor(machine, dtype, {size.rows, size.out});
+    const std::string what = fmt::format("{} {} x {} -> {}", name(dtype), size.rows, size.in, size.out);
+    calls.push_back({what + " forward",
+                     LinearForward{.y = zero_tensor(machine, dtype, {size.rows, size.out}), .x = x,
+                                   .weight = packed(machine, weight, WeightForm::kForward)}});
+    calls.push_back({what + " backward input",
+                     LinearBackwardInput{.dx = zero_tensor(machine, dtype, {size.rows, size.in}), .dy = dy,
+                                         .weight = packed(machine, weight, WeightForm::kBackward)}});
+    calls.push_back({what + " backward weight",
+                     LinearBackwardWeight{.dweight = zero_tensor(machine, DType::kF32, {size.out, size.in}),
+                                          .dy = dy, .x = x}});
+  }
+  return measure(machine, calls, dtype, rounds);
+}
+
+CallsBench bench_attention(const Machine& machine, const AttentionSize& size, DType dtype, int rounds) {
+  const Shape queries{size.samples, size.sequence, size.heads, size.head_size};
+  const Shape keys{size.samples, size.sequence, size.groups, size.head_size};
+  const Tensor q = random_tensor(machine, dtype, queries);
+  const Tensor k = random_tensor(machine, dtype, keys);
+  const Tensor v = random_tensor(machine, dtype, keys);
+  const Tensor out = zero_tensor(machine, dtype, queries);
+  const Tensor lse = zero_tensor(machine, DType::kF32, {size.samples, size.heads, size.sequence});
+  const double scale = 1 / std::sqrt(static_cast<double>(size.head_size));
+  const std::string what = fmt::format("{} {} x {}, {}/{} heads of {}, causal", name(dtype), size.samples, size.sequence,
+                                       size.heads, size.groups, size.head_size);
+  return measure(machine,
+                 {{what + " forward", AttentionForward{.out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = scale}},
+                  {what + " backward",
+                   AttentionBackward{.dq = zero_tensor(machine, dtype, queries), .dk = zero_tensor(machine, dtype, keys),
+                                     .dv = zero_tensor(machine, dtype, keys), .dout = random_tensor(machine, dtype, queries),
+                                     .out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = scale}}},
+                 dtype, rounds);
+}
+
+OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DType dtype, int rounds) {
+  const Tensor scalars = machine.arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kWorkspace);
+  const float values[kStepScalars] = {1e-4F, 0.1F, 0.05F, 1.0F, 1.0F};
+  machine.device.upload(values, scalars, machine.stream);
+  const AdamwUpdate call{.main = random_tensor(machine, DType::kF32, {elements}),
+                         .first = zero_tensor(machine, DType::kF32, {elements}),
+                         .second = zero_tensor(machine, DType::kF32, {elements}),
+                         .copy = dtype == DType::kBF16 ? zero_tensor(machine, DType::kBF16, {elements}) : Tensor(),
+                         .gradient = random_tensor(machine, DType::kF32, {elements}),
+                         .scalars = scalars,
+                         .beta2 = 0.95,
+                         .weight_decay = 0.1};
+  OptimizerBench bench;
+  bench.bytes = elements * (dtype == DType::kBF16 ? 7 * 4 + 2 : 7 * 4);  // the copy is written, not read
+  const bool host = call.main.place().kind == DeviceKind::kHost;
+  run_alone(machine, call);
+  for (int round = 0; round < rounds; ++round) {
+    if (host) sample(bench.loop, [&] { update_once(machine.threads, call); });
+    sample(bench.update, [&] { run_alone(machine, call); });
+  }
+  return bench;
+}
+
+}  // namespace piton

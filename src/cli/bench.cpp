@@ -1,0 +1,295 @@
+// piton bench: how close this machine's kernels and steps come to what it can do.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "api/bench_decode.h"
+#include "api/bench_kernels.h"
+#include "api/bench_train.h"
+#include "cli/bench_text.h"
+#include "cli/command.h"
+#include "cli/launch.h"
+
+namespace piton::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BenchOptions {
+  int rounds = 7;
+  bool profile = false;
+  bool no_floor = false;
+  std::optional<std::int64_t> rows, in, out, elements;
+  std::int64_t context = 128;
+  std::int64_t tokens = 8;
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"rounds", "measurements of each thing, taken in turns; the best counts"}, rounds);
+    v(Option{"profile", "train: also where one step's time goes, call by call"}, profile);
+    v(Option{"no-floor", "train: leave out the products measured alone (and over_product_floor)"}, no_floor);
+    v(Option{"rows", "gemm: rows of x (default: micro batch x sequence)"}, rows);
+    v(Option{"in", "gemm: columns of x, with --out (default: the linear maps of the model)"}, in);
+    v(Option{"out", "gemm: columns of y, with --in"}, out);
+    v(Option{"elements", "optimizer: weights (default: those of the model)"}, elements);
+    v(Option{"context", "decode, prefill: tokens of the prompt"}, context);
+    v(Option{"tokens", "decode: tokens of a round"}, tokens);
+    v(Option{"json", "print one JSON object"}, json);
+  }
+};
+
+// What a kind of bench is asked for, and where its numbers go.
+struct Request {
+  const BenchOptions& bench;
+  PretrainOptions& options;
+  const Machine& machine;
+
+  ModelConfig model() const { return options.model.resolve(std::nullopt); }
+  std::int64_t sequence() const { return options.loop.sequence > 0 ? options.loop.sequence : model().max_positions; }
+};
+
+// A number that is 0 where it could not be measured is left out.
+void put_if(Json& out, const char* key, double value) {
+  if (value > 0) out[key] = value;
+}
+
+Json to_json(const Samples& samples) {
+  return {{"best_seconds", samples.best()}, {"spread", samples.spread()}, {"seconds", samples.seconds}};
+}
+
+Json to_json(const std::vector<CallFigure>& calls, double peak) {
+  Json list = Json::array();
+  for (const CallFigure& call : calls) {
+    Json one{{"what", call.what}, {"calls", call.calls}, {"best_seconds", call.samples.best()}, {"spread", call.samples.spread()}};
+    if (peak > 0) one["share_of_peak"] = call.flops / call.samples.best() / peak;
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+Json calls_json(const CallsBench& bench) {
+  Json out;
+  put_if(out, "share_of_peak", bench.share_of_peak());
+  put_if(out, "peak_gflops", bench.peak * 1e-9);
+  out["best_seconds"] = bench.seconds();
+  out["calls"] = to_json(bench.calls, bench.peak);
+  return out;
+}
+
+Json run_gemm(const Request& request) {
+  const BenchOptions& bench = request.bench;
+  if (bench.in.has_value() != bench.out.has_value()) {
+    throw Error(Fault::kUsage, "--in, --out: got one of them; wanted both, or neither for the linear maps of the model");
+  }
+  const std::int64_t rows = bench.rows.value_or(request.options.loop.micro_batch_size * request.sequence());
+  std::vector<GemmSize> sizes = gemm_sizes(request.model(), rows);
+  if (bench.in) sizes = {{rows, *bench.in, *bench.out}};
+  for (const GemmSize& size : sizes) {
+    if (std::min({size.rows, size.in, size.out}) < 1) {
+      throw Error(Fault::kUsage, "--rows, --in, --out: got {}, {}, {}; wanted 1 or more", size.rows, size.in, size.out);
+    }
+  }
+  return calls_json(bench_gemm(request.machine, sizes, request.model().dtype, bench.rounds));
+}
+
+Json run_attention(const Request& request) {
+  const ModelConfig model = request.model();
+  const AttentionSize size{.samples = request.options.loop.micro_batch_size, .sequence = request.sequence(),
+                           .heads = model.heads, .groups = model.groups, .head_size = model.head_size};
+  return calls_json(bench_attention(request.machine, size, model.dtype, request.bench.rounds));
+}
+
+Json run_optimizer(const Request& request) {
+  const ModelConfig model = request.model();
+  const std::int64_t elements = request.bench.elements.value_or(model.parameters());
+  if (elements < 1) throw Error(Fault::kUsage, "--elements: got {}, wanted 1 or more", elements);
+  const OptimizerBench bench = bench_optimizer(request.machine, elements, model.dtype, request.bench.rounds);
+  Json out;
+  if (!bench.loop.seconds.empty()) {
+    out["share_of_bandwidth"] = bench.loop.best() / bench.update.best();
+    out["loop"] = to_json(bench.loop);
+  }
+  out["mb_per_second"] = static_cast<double>(bench.bytes) * 1e-6 / bench.update.best();
+  out["elements"] = elements;
+  out.update(to_json(bench.update));
+  return out;
+}
+
+void put_memory(Json& out, const MemoryCounts& memory) {
+  out["peak_memory_bytes"] = memory.peak_total_bytes;
+  for (int kind = 0; kind < kMemoryKinds; ++kind) {
+    out["memory_bytes"][std::string(name(static_cast<MemoryKind>(kind)))] = memory.peak_bytes[kind];
+  }
+}
+
+Json profile_json(const std::map<std::string, CallTime, std::less<>>& profile) {
+  std::vector<std::pair<std::string, CallTime>> sorted(profile.begin(), profile.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  Json list = Json::array();
+  for (const auto& [what, time] : sorted) {
+    list.push_back({{"what", what}, {"calls", time.calls}, {"seconds", time.seconds}, {"gflops_per_second", time.flops * 1e-9 / time.seconds},
+                    {"mb_per_second", static_cast<double>(time.bytes_moved) * 1e-6 / time.seconds}});
+  }
+  return list;
+}
+
+Json run_train(const Request& request) {
+  TrainBenchOptions options{.micro_batch = request.options.loop.micro_batch_size, .rounds = request.bench.rounds,
+                            .profile = request.bench.profile, .floor = !request.bench.no_floor};
+  if (request.options.loop.train_iters == 0) request.options.loop.train_iters = 1;
+  options.plan = make_run_plan(request.options, request.machine.world.size(), 0);
+  const TrainBench bench = bench_train(request.machine, options);
+  Json out{{"tokens_per_second", bench.tokens / bench.step.best()}};
+  if (bench.peak > 0) out["share_of_peak"] = bench.flops / bench.step.best() / bench.peak;
+  if (bench.floor_seconds > 0) out["over_product_floor"] = bench.step.best() / bench.floor_seconds;
+  put_memory(out, bench.memory);
+  out["planned_memory_bytes"] = bench.planned_bytes;
+  out["peak_resident_bytes"] = bench.resident_bytes;
+  put_if(out, "peak_gflops", bench.peak * 1e-9);
+  put_if(out, "product_floor_seconds", bench.floor_seconds);
+  out["start_seconds"] = bench.start_seconds;
+  out["first_step_seconds"] = bench.first_step_seconds;
+  out["tokens_per_step"] = bench.tokens;
+  out.update(to_json(bench.step));
+  if (bench.floor_seconds > 0) out["products"] = to_json(bench.products, bench.peak);
+  if (!bench.profile.empty()) {
+    double inside = 0;
+    for (const auto& [what, time] : bench.profile) inside += time.seconds;
+    out["profile"] = {{"step_seconds", bench.profiled_step_seconds},
+                      {"outside_of_calls_seconds", bench.profiled_step_seconds - inside},
+                      {"by_name", profile_json(bench.profile)},
+                      {"by_call", profile_json(bench.profile_by_call)}};
+  }
+  return out;
+}
+
+DecodeBenchOptions decode_options(const Request& request) {
+  const BenchOptions& bench = request.bench;
+  if (bench.context < 1 || bench.tokens < 1 || request.options.loop.micro_batch_size < 1) {
+    throw Error(Fault::kUsage, "--context, --tokens, --micro-batch-size: got {}, {}, {}; wanted 1 or more", bench.context,
+                bench.tokens, request.options.loop.micro_batch_size);
+  }
+  return {.model = request.model(), .samples = request.options.loop.micro_batch_size, .context = bench.context,
+          .tokens = bench.tokens, .rounds = bench.rounds};
+}
+
+Json run_decode(const Request& request) {
+  const DecodeBenchOptions options = decode_options(request);
+  const DecodeBench bench = bench_decode(request.machine, options);
+  Json out{{"tokens_per_second", static_cast<double>(options.samples) / bench.token.best()}};
+  if (bench.read_bandwidth > 0) out["share_of_bandwidth"] = bench.bytes / bench.token.best() / bench.read_bandwidth;
+  out["mb_per_second"] = bench.bytes * 1e-6 / bench.token.best();
+  put_if(out, "read_mb_per_second", bench.read_bandwidth * 1e-6);
+  put_memory(out, bench.memory);
+  out.update(to_json(bench.token));
+  return out;
+}
+
+Json run_prefill(const Request& request) {
+  const PrefillBench bench = bench_prefill(request.machine, decode_options(request));
+  Json out{{"tokens_per_second", bench.tokens / bench.pass.best()}};
+  if (bench.peak > 0) out["share_of_peak"] = bench.flops / bench.pass.best() / bench.peak;
+  put_if(out, "peak_gflops", bench.peak * 1e-9);
+  put_memory(out, bench.memory);
+  out.update(to_json(bench.pass));
+  return out;
+}
+
+struct Kind {
+  std::string_view name;
+  Json (*run)(const Request&);
+};
+
+constexpr Kind kKinds[] = {{"train", run_train}, {"gemm", run_gemm}, {"attention", run_attention},
+                           {"optimizer", run_optimizer}, {"decode", run_decode}, {"prefill", run_prefill}};
+
+// Benches of text take other options than those of models.
+struct TextKind {
+  std::string_view name;
+  int (*run)(Invocation&);
+};
+
+constexpr TextKind kTextKinds[] = {{"tokenizer", run_bench_tokenizer}, {"preprocess", run_bench_preprocess}};
+
+const Kind& find_kind(const std::string& name) {
+  for (const Kind& kind : kKinds) {
+    if (kind.name == name) return kind;
+  }
+  std::string known;
+  for (const Kind& kind : kKinds) known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
+  for (const TextKind& kind : kTextKinds) known += fmt::format(", {}", kind.name);
+  throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
+}
+
+// Numbers a line each, lists as tables.
+void print_text(const Json& result) {
+  std::string text;
+  for (const auto& [key, value] : result.items()) {
+    if (value.is_number_integer()) {
+      text += fmt::format("{:24} {}\n", key, value.get<std::int64_t>());
+    } else if (value.is_number()) {
+      text += fmt::format("{:24} {:.4f}\n", key, value.get<double>());
+    } else if (value.is_string()) {
+      text += fmt::format("{:24} {}\n", key, value.get<std::string>());
+    }
+  }
+  for (const char* key : {"calls", "products"}) {
+    if (!result.contains(key)) continue;
+    text += fmt::format("{}, each measured alone:\n", key);
+    for (const Json& one : result[key]) {
+      text += fmt::format("  {:10.3f} ms x {:3}  {:5.1f} % of peak  {}\n", 1e3 * one["best_seconds"].get<double>(), one["calls"].get<std::int64_t>(),
+                          100 * one.value("share_of_peak", 0.0), one["what"].get<std::string>());
+    }
+  }
+  if (result.contains("profile")) {
+    const Json& profile = result["profile"];
+    const double step = profile["step_seconds"];
+    text += fmt::format("one step, call by call: {:.1f} ms, {:.1f} ms of it between calls\n", 1e3 * step, 1e3 * profile["outside_of_calls_seconds"].get<double>());
+    for (const char* key : {"by_name", "by_call"}) {
+      for (const Json& one : profile[key]) {
+        text += fmt::format("  {:9.2f} ms {:5.1f} % {:5} calls {:8.1f} GFLOP/s {:9.0f} MB/s  {}\n", 1e3 * one["seconds"].get<double>(),
+                            100 * one["seconds"].get<double>() / step, one["calls"].get<std::int64_t>(), one["gflops_per_second"].get<double>(),
+                            one["mb_per_second"].get<double>(), one["what"].get<std::string>());
+      }
+    }
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+}  // namespace
+
+int run_bench(Invocation& invocation) {
+  GeneralOptions general;
+  BenchOptions bench;
+  PretrainOptions options;
+  OptionSet set;
+  set.add("Bench", bench);
+  options.add_to(set);
+  std::string name;
+  if (!invocation.words.empty() && !invocation.words[0].starts_with("-")) {
+    name = invocation.words[0];
+    invocation.words.erase(invocation.words.begin());
+  }
+  for (const TextKind& kind : kTextKinds) {
+    if (kind.name == name) return kind.run(invocation);
+  }
+  refuse_more_arguments(invocation.parse(set, general, true));
+  const Kind& kind = find_kind(name);
+  if (bench.rounds < 1) throw Error(Fault::kUsage, "--rounds: got {}, wanted 1 or more", bench.rounds);
+  if (options.model.model.empty() && !options.model.family) options.model.model = "gpt2-124m";
+  if (!options.model.hidden_dropout) options.model.hidden_dropout = 0;
+  if (!options.model.attention_dropout) options.model.attention_dropout = 0;
+  Engine engine(engine_options(general), invocation.log);
+  const Machine& machine = engine.machine();
+  Json result{{"bench", name}, {"kernels", machine.kernels.name()}, {"threads", machine.threads.threads()}, {"rounds", bench.rounds}};
+  result.update(kind.run({bench, options, machine}));
+  if (machine.world.rank() != 0) return 0;
+  if (bench.json) {
+    std::fputs((result.dump() + "\n").c_str(), stdout);
+  } else {
+    print_text(result);
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

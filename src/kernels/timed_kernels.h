@@ -1,0 +1,55 @@
+// Another back end, timed: where the wall time of a step goes, call by call.
+//
+// Every call is waited for, so what a device would overlap is added up. On the host, where a call is
+// done when it returns, the timer adds well under a microsecond to each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "kernels/kernels.h"
+
+namespace piton {
+
+struct CallTime {
+  std::string name;  // kName of the call
+  std::int64_t calls = 0;
+  double seconds = 0;            // wall time, summed
+  double flops = 0;              // as flops(call) says, summed
+  std::int64_t bytes_moved = 0;  // as bytes_moved(call) says, summed
+};
+
+// "linear forward  y bf16 [1024, 768], x bf16 [1024, 3072], ...": equal for calls that do equal
+// work.
+std::string describe(const KernelCall& call);
+
+// Not thread-safe: one for each host thread that submits calls.
+class TimedKernels final : public Kernels {
+ public:
+  // `inner` must outlive it.
+  explicit TimedKernels(Kernels& inner) : inner_(inner) {}
+
+  std::string name() const override { return inner_.name(); }
+  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
+                            DType dtype) const override {
+    return inner_.packed_bytes(form, out, in, dtype);
+  }
+  std::int64_t row_tile() const override { return inner_.row_tile(); }
+
+  // By describe() of the call.
+  const std::map<std::string, CallTime, std::less<>>& by_call() const { return times_; }
+  // The same, summed by name of the call.
+  std::map<std::string, CallTime, std::less<>> by_name() const;
+  void clear() { times_.clear(); }
+
+ private:
+  void submit(const KernelCall& call, Stream& stream) override;
+
+  Kernels& inner_;
+  std::map<std::string, CallTime, std::less<>> times_;
+};
+
+}  // namespace piton

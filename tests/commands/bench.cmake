@@ -1,0 +1,58 @@
+# Every bench gives the fields that scripts read. Sizes are tiny and no time is compared: only that each
+# figure is there and what it counts.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+
+set(timed "\"best_seconds\":[0-9.e-]+" "\"spread\":[0-9.e-]+")
+set(tiny --model llama-tiny --rounds 2 --threads 1 --micro-batch-size 2 --seq-length 32 --json)
+expect(RUN bench train ${tiny} --profile CODE 0
+  OUT "^{\"bench\":\"train\"" "\"tokens_per_second\":[0-9]" "\"share_of_peak\":[0-9]" "\"over_product_floor\":[0-9]"
+      "\"peak_memory_bytes\":[0-9]" "\"peak_resident_bytes\":[0-9]" "\"tokens_per_step\":64.0" "\"by_name\":"
+      "\"what\":\"attention backward\",\"calls\":4," "\"what\":\"linear backward weight" ${timed})
+expect(RUN bench train ${tiny} --no-floor CODE 0 OUT "\"tokens_per_second\":")
+# What the arena held at most is what plan says.
+execute_process(COMMAND ${PITON} bench train ${tiny} --no-floor --quiet OUTPUT_VARIABLE out)
+string(JSON held GET "${out}" peak_memory_bytes)
+string(JSON planned GET "${out}" planned_memory_bytes)
+if(NOT held EQUAL planned)
+  message(FATAL_ERROR "the step held ${held} bytes and the plan says ${planned}")
+endif()
+string(JSON rounds LENGTH "${out}" seconds)
+if(NOT rounds EQUAL 2)
+  message(FATAL_ERROR "${rounds} times were recorded in 2 rounds")
+endif()
+
+expect(RUN bench gemm ${tiny} CODE 0 OUT "\"share_of_peak\":" "fp32 64 x 64 -> 128 forward" "backward weight" ${timed})
+expect(RUN bench gemm --rows 8 --in 16 --out 32 --rounds 1 --bf16 --json CODE 0 OUT "bf16 8 x 16 -> 32 backward input")
+expect(RUN bench attention ${tiny} CODE 0 OUT "\"share_of_peak\":" "4/2 heads of 16, causal backward")
+expect(RUN bench optimizer --elements 1000 --rounds 2 --bf16 --json CODE 0
+  OUT "\"share_of_bandwidth\":" "\"mb_per_second\":" "\"elements\":1000")
+expect(RUN bench decode ${tiny} --context 16 --tokens 3 CODE 0
+  OUT "\"share_of_bandwidth\":" "\"tokens_per_second\":" "\"peak_memory_bytes\":")
+expect(RUN bench prefill ${tiny} --context 16 CODE 0 OUT "\"share_of_peak\":" "\"tokens_per_second\":")
+# For people: a number a line.
+expect(RUN bench gemm --rows 8 --in 16 --out 32 --rounds 1 CODE 0 OUT "share_of_peak +[0-9.]+\n" "ms x +1 ")
+
+expect(RUN bench CODE 2 ERR "wanted one of train, gemm, attention")
+expect(RUN bench speed CODE 2 ERR "got \"speed\"")
+expect(RUN bench gemm --in 16 CODE 2 ERR "--in, --out")
+expect(RUN bench train --model gpt2-tiny --rounds 0 CODE 2 ERR "--rounds: got 0")
+expect(RUN bench optimizer --elements 0 CODE 2 ERR "--elements: got 0")
+expect(RUN bench decode --model llama-tiny --context 4096 CODE 2 ERR "--context")
+
+# Benches of text. A letter is a byte is a token here, so that the counts can be known.
+file(MAKE_DIRECTORY ${WORK})
+file(WRITE ${WORK}/four.txt "ab\ncdef\n\nghij\n")
+set(text --input ${WORK}/four.txt --tokenizer-type ByteTokenizer --rounds 2 --json)
+expect(RUN bench tokenizer ${text} --megabytes 0 CODE 0
+  OUT "^{\"bench\":\"tokenizer\"" "\"text_bytes\":10,\"tokens\":10" "\"mb_per_second\":[0-9]" "\"spread\":")
+expect(RUN bench tokenizer ${text} --megabytes 1 --workers 3 CODE 0 OUT "\"workers\":3" "\"text_bytes\":100000[0-3],\"tokens\":100000[0-3]")
+expect(RUN bench preprocess ${text} --workers 2 --quiet CODE 0
+  OUT "^{\"bench\":\"preprocess\"" "\"text_bytes\":10,\"tokens\":10" "\"mb_per_second\":[0-9]" "\"share_of_tokenizer\":")
+expect(RUN bench tokenizer --tokenizer-type ByteTokenizer CODE 2 ERR "bench tokenizer: no --input")
+expect(RUN bench tokenizer ${text} --workers 0 CODE 2 ERR "--workers: got 0, wanted 1 to 1024")
+expect(RUN bench preprocess ${text} --output-prefix ${WORK}/kept --quiet CODE 0)
+if(NOT EXISTS ${WORK}/kept_text_document.idx)
+  message(FATAL_ERROR "the corpus that was asked for is not there")
+endif()
+file(WRITE ${WORK}/none.txt "\n")
+expect(RUN bench tokenizer --input ${WORK}/none.txt --tokenizer-type ByteTokenizer CODE 3 ERR "there is no text in it")
