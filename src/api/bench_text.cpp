@@ -1,6 +1,6 @@
 #include "api/bench_text.h"
 
-#include <sys/resource.h>
+#include <time.h>
 
 #include <array>
 #include <memory>
@@ -13,16 +13,18 @@
 namespace piton {
 namespace {
 
-double user_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec) + 1e-6 * static_cast<double>(usage.ru_utime.tv_usec);
+// Of all threads, to the nanosecond. getrusage() splits it into user and system time by sampling,
+// which is off by half for rounds of a tenth of a second.
+double cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 void sample(TextSamples& samples, const std::function<void()>& work) {
-  const double before = user_seconds();
+  const double before = cpu_seconds();
   samples.wall.seconds.push_back(seconds_of(work));
-  samples.cpu.seconds.push_back(user_seconds() - before);
+  samples.cpu.seconds.push_back(cpu_seconds() - before);
 }
 
 std::vector<InputFile> files_of(const PreprocessOptions& options) {

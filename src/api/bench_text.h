@@ -1,6 +1,6 @@
 // How fast text becomes ids: the tokenizer alone, and all of preprocessing beside it.
 //
-// Wall time says what a user waits for; user CPU time of all threads says what the work costs on a
+// Wall time says what a user waits for; CPU time of all threads says what the work costs on a
 // machine that others use too. Figures of both are given.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace piton {
 
 struct TextSamples {
   Samples wall;
-  Samples cpu;  // user time of the whole process
+  Samples cpu;  // of the whole process
 };
 
 struct TokenizerBench {
@@ -40,7 +40,7 @@ struct PreprocessBench {
   TextSamples whole;            // raw files to token files
   TextSamples unpack;           // the same files, only unpacked
   TokenizerBench tokenizer;     // the same texts, only tokenized
-  // User time of the tokenizer over that of the whole without unpacking: 1 if nothing else costs.
+  // CPU time of the tokenizer over that of the whole without unpacking: 1 if nothing else costs.
   double share_of_tokenizer() const;
 };
 
