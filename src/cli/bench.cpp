@@ -5,6 +5,7 @@
 #include "api/bench_decode.h"
 #include "api/bench_kernels.h"
 #include "api/bench_train.h"
+#include "cli/bench_text.h"
 #include "cli/command.h"
 #include "cli/launch.h"
 
@@ -202,12 +203,21 @@ struct Kind {
 constexpr Kind kKinds[] = {{"train", run_train}, {"gemm", run_gemm}, {"attention", run_attention},
                            {"optimizer", run_optimizer}, {"decode", run_decode}, {"prefill", run_prefill}};
 
+// Benches of text take other options than those of models.
+struct TextKind {
+  std::string_view name;
+  int (*run)(Invocation&);
+};
+
+constexpr TextKind kTextKinds[] = {{"tokenizer", run_bench_tokenizer}, {"preprocess", run_bench_preprocess}};
+
 const Kind& find_kind(const std::string& name) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind;
   }
   std::string known;
   for (const Kind& kind : kKinds) known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
+  for (const TextKind& kind : kTextKinds) known += fmt::format(", {}", kind.name);
   throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
 }
 
@@ -259,6 +269,9 @@ int run_bench(Invocation& invocation) {
   if (!invocation.words.empty() && !invocation.words[0].starts_with("-")) {
     name = invocation.words[0];
     invocation.words.erase(invocation.words.begin());
+  }
+  for (const TextKind& kind : kTextKinds) {
+    if (kind.name == name) return kind.run(invocation);
   }
   refuse_more_arguments(invocation.parse(set, general, true));
   const Kind& kind = find_kind(name);

@@ -22,7 +22,7 @@ std::span<const Command> commands() {
       {"score", "--load DIR FILE", "how likely a model finds a text", run_score},
       {"plan", "[RECIPE.toml] [OPTION ...]", "memory and traffic of a layout, before it runs", run_plan},
       {"inspect", "PATH | RECIPE.toml | samples | layout [OPTION ...]", "a checkpoint, corpus, tokenizer, recipe or training samples in words", run_inspect},
-      {"bench", "train|gemm|attention|optimizer|decode|prefill [RECIPE.toml] [OPTION ...]", "how close to the machine's limits the work runs", run_bench},
+      {"bench", "train|gemm|attention|optimizer|decode|prefill|tokenizer|preprocess [RECIPE.toml] [OPTION ...]", "how close to the machine's limits the work runs", run_bench},
       {"help", "[COMMAND]", "how a command is used", run_help},
   };
   return kCommands;

@@ -38,3 +38,21 @@ expect(RUN bench gemm --in 16 CODE 2 ERR "--in, --out")
 expect(RUN bench train --model gpt2-tiny --rounds 0 CODE 2 ERR "--rounds: got 0")
 expect(RUN bench optimizer --elements 0 CODE 2 ERR "--elements: got 0")
 expect(RUN bench decode --model llama-tiny --context 4096 CODE 2 ERR "--context")
+
+# Benches of text. A letter is a byte is a token here, so that the counts can be known.
+file(MAKE_DIRECTORY ${WORK})
+file(WRITE ${WORK}/four.txt "ab\ncdef\n\nghij\n")
+set(text --input ${WORK}/four.txt --tokenizer-type ByteTokenizer --rounds 2 --json)
+expect(RUN bench tokenizer ${text} --megabytes 0 CODE 0
+  OUT "^{\"bench\":\"tokenizer\"" "\"text_bytes\":10,\"tokens\":10" "\"mb_per_second\":[0-9]" "\"spread\":")
+expect(RUN bench tokenizer ${text} --megabytes 1 --workers 3 CODE 0 OUT "\"workers\":3" "\"text_bytes\":100000[0-3],\"tokens\":100000[0-3]")
+expect(RUN bench preprocess ${text} --workers 2 --quiet CODE 0
+  OUT "^{\"bench\":\"preprocess\"" "\"text_bytes\":10,\"tokens\":10" "\"mb_per_second\":[0-9]" "\"share_of_tokenizer\":")
+expect(RUN bench tokenizer --tokenizer-type ByteTokenizer CODE 2 ERR "bench tokenizer: no --input")
+expect(RUN bench tokenizer ${text} --workers 0 CODE 2 ERR "--workers: got 0, wanted 1 to 1024")
+expect(RUN bench preprocess ${text} --output-prefix ${WORK}/kept --quiet CODE 0)
+if(NOT EXISTS ${WORK}/kept_text_document.idx)
+  message(FATAL_ERROR "the corpus that was asked for is not there")
+endif()
+file(WRITE ${WORK}/none.txt "\n")
+expect(RUN bench tokenizer --input ${WORK}/none.txt --tokenizer-type ByteTokenizer CODE 3 ERR "there is no text in it")

@@ -1,0 +1,66 @@
+// piton bench tokenizer: megabytes of text a second.
+#include "base/error.h"
+#include "cli/bench_text.h"
+#include "text/tokenizer_options.h"
+
+namespace piton::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TokenizerBenchOptions {
+  std::int64_t megabytes = 20;
+  int rounds = 7;
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"megabytes", "the texts are repeated in memory up to this size"}, megabytes);
+    v(Option{"rounds", "measurements; the best counts"}, rounds);
+    v(Option{"json", "print one JSON object"}, json);
+  }
+};
+
+}  // namespace
+
+Json figures(const TextSamples& samples, std::int64_t bytes) {
+  const double megabytes = 1e-6 * static_cast<double>(bytes);
+  return {{"mb_per_second", megabytes / samples.wall.best()}, {"mb_per_cpu_second", megabytes / samples.cpu.best()},
+          {"best_seconds", samples.wall.best()}, {"spread", samples.wall.spread()},
+          {"cpu_seconds", samples.cpu.best()}, {"seconds", samples.wall.seconds}};
+}
+
+void print_figures(const Json& result, bool json) {
+  std::string text = json ? result.dump() + "\n" : "";
+  for (const auto& [key, value] : result.items()) {
+    if (json) break;
+    if (value.is_string()) text += fmt::format("{:24} {}\n", key, value.get<std::string>());
+    if (value.is_number_integer()) text += fmt::format("{:24} {}\n", key, value.get<std::int64_t>());
+    if (value.is_number_float()) text += fmt::format("{:24} {:.4f}\n", key, value.get<double>());
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+int run_bench_tokenizer(Invocation& invocation) {
+  GeneralOptions general;
+  TokenizerBenchOptions bench;
+  PreprocessOptions input;
+  TokenizerOptions named;
+  OptionSet set;
+  set.add("Bench", bench);
+  set.add("Input", input);
+  set.add("Tokenizer", named);
+  refuse_more_arguments(invocation.parse(set, general));
+  if (input.input.empty()) throw Error(Fault::kUsage, "bench tokenizer: no --input; give files of text as for piton preprocess");
+  if (bench.megabytes < 0) throw Error(Fault::kUsage, "--megabytes: got {}, wanted 0 or more", bench.megabytes);
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(named);
+  const TokenizerBench done = bench_tokenizer(*tokenizer, read_texts(input, bench.megabytes * 1000000),
+                                              {input.add_special_tokens, input.parse_special_tokens}, input.workers, bench.rounds);
+  Json result{{"bench", "tokenizer"}, {"tokenizer", tokenizer->name()}, {"workers", input.workers}, {"rounds", bench.rounds},
+              {"documents", done.documents}, {"text_bytes", done.bytes}, {"tokens", done.tokens}};
+  result.update(figures(done.encode, done.bytes));
+  print_figures(result, bench.json);
+  return 0;
+}
+
+}  // namespace piton::cli
