@@ -18,7 +18,7 @@ constexpr const char* kTokenTable = "embedding.token.weight";
 void make_rotary_tables(const ModelConfig& config, Device& device, Arena& arena, Stream& stream,
                         Tensor& cosine, Tensor& sine) {
   const std::int64_t half = config.head_size / 2;
-  const DType dtype = config.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const DType dtype = sum_dtype(config.dtype);
   const Shape shape{config.max_positions, half};
   cosine = arena.allocate(dtype, shape, MemoryKind::kParameters);
   sine = arena.allocate(dtype, shape, MemoryKind::kParameters);

@@ -48,7 +48,7 @@ Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary)
 }
 
 Value Head::logits(Context& context, const Value& x) const {
-  const DType output = shard_.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const DType output = sum_dtype(shard_.dtype);
   return column_linear(context, x, *table_, nullptr, *shard_.group, shard_.strategy, output);
 }
 

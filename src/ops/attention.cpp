@@ -32,8 +32,6 @@ void rotate(Context& context, const Tensor& qkv, const AttentionSettings& settin
                       context.stream);
 }
 
-DType sum_type(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 }  // namespace
 
 Value self_attention(Context& context, const Value& qkv, const AttentionSettings& settings) {
@@ -42,7 +40,7 @@ Value self_attention(Context& context, const Value& qkv, const AttentionSettings
   rotate(context, qkv.tensor, settings, false);
   const HeadViews views = head_views(qkv.tensor, settings);
   Tensor out = context.activation(qkv.tensor.dtype(), {rows, settings.heads * settings.head_size});
-  Tensor lse = context.activation(sum_type(out.dtype()), {settings.batch, settings.heads, sequence});
+  Tensor lse = context.activation(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
   AttentionForward call{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
                         .lse = lse, .q = views.q, .k = views.k, .v = views.v, .mask = settings.mask,
                         .scale = settings.scale, .dropout = settings.dropout,
@@ -81,7 +79,7 @@ Value cached_attention(Context& context, const Value& qkv, const AttentionSettin
   context.kernels.run(CacheAppend{.cache = cache.values, .rows = views.v, .begin = cache.begin}, context.stream);
   const std::int64_t length = cache.begin + sequence;
   Tensor out = context.activation(qkv.tensor.dtype(), {rows, settings.heads * settings.head_size});
-  Tensor lse = context.workspace(sum_type(out.dtype()), {settings.batch, settings.heads, sequence});
+  Tensor lse = context.workspace(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
   AttentionMask mask = settings.mask;
   mask.query_begin = cache.begin;
   context.kernels.run(AttentionForward{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),

@@ -11,6 +11,9 @@ namespace piton {
 
 class Tape;
 
+// What sums over elements of `dtype` are kept in: fp32, or fp64 for fp64.
+inline DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
 struct Context {
   Kernels& kernels;
   Stream& stream;           // compute

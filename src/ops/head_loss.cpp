@@ -70,7 +70,7 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
                      Communicator& group, bool sequence_parallel, std::int64_t slice_rows) {
   const bool gathers = sequence_parallel && group.size() > 1;
   const DType dtype = x.tensor.dtype();
-  const DType sums = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const DType sums = sum_dtype(dtype);
   const Tensor rows = gathers ? gather_rows(context, x.tensor, group) : x.tensor;
   const std::int64_t n = rows.dim(0);
   const std::vector<RowRange> slices = slices_of(n, slice_rows, context.kernels.row_tile());

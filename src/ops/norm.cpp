@@ -5,12 +5,10 @@
 namespace piton {
 namespace {
 
-DType sum_type(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
-
 // dgain and dbias are by-products of the same sweep as dx, so they are not queued as weight jobs.
 Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, double eps) {
   const std::int64_t rows = x.tensor.dim(0);
-  const DType sums = sum_type(x.tensor.dtype());
+  const DType sums = sum_dtype(x.tensor.dtype());
   Tensor y = context.activation(x.tensor.dtype(), x.tensor.shape());
   Tensor mean = bias != nullptr ? context.activation(sums, {rows}) : Tensor();
   Tensor rstd = context.activation(sums, {rows});

@@ -101,7 +101,7 @@ double Session::total_tokens(const std::vector<MicroBatch>& batches) {
   return summed_over_ranks(tokens, kSampleAxes);
 }
 
-StepReport Session::backward(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples) {
+StepReport Session::gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples) {
   StepReport report{.loss_tokens = total_tokens(batches)};
   if (report.loss_tokens == 0) {
     throw Error(Fault::kData, "batch at sample {}: no token of the global batch has a loss; check the loss mask of the corpus", consumed_samples);
@@ -127,16 +127,12 @@ StepReport Session::backward(const std::vector<MicroBatch>& batches, std::int64_
 }
 
 StepReport Session::train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples, double lr) {
-  StepReport report = backward(batches, consumed_samples);
+  StepReport report = gradients(batches, consumed_samples);
   const StepResult step = optimizer_->step(lr, machine_.stream);
   sharded_->publish_values(machine_.stream);
   report.grad_norm = step.grad_norm;
   report.skipped = step.skipped;
   return report;
-}
-
-StepReport Session::gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples) {
-  return backward(batches, consumed_samples);
 }
 
 Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {

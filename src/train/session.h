@@ -77,7 +77,6 @@ class Session {
  private:
   double total_tokens(const std::vector<MicroBatch>& batches);
   double summed_over_ranks(double value, AxisSet axes);
-  StepReport backward(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples);
 
   Machine machine_;
   Mesh* mesh_;
