@@ -19,6 +19,7 @@ const VectorTable& table() {
       .norm_backward = norm_backward,
       .activation_forward = activation_forward,
       .activation_backward = activation_backward,
+      .finish = finish,
       .dropout_add = dropout_add,
       .rotary = rotary,
       .loss_statistics = loss_statistics,

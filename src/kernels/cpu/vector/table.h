@@ -53,6 +53,19 @@ struct ActivationArguments {
   Activation kind = Activation::kGeluTanh;
 };
 
+// What ends a tile of products: y = sums + residual or y = act(sums), from sums in fp32.
+struct FinishArguments {
+  const float* sums = nullptr;  // [rows, columns]
+  std::int64_t sums_stride = 0;
+  Matrix y;
+  Matrix residual;       // type of y, or not given
+  Matrix preactivation;  // sums in the type of y, or not given
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool activates = false;
+  Activation kind = Activation::kGeluTanh;
+};
+
 struct AdamwArguments {
   float* main = nullptr;
   float* first = nullptr;
@@ -106,6 +119,7 @@ struct VectorTable {
   void (*norm_backward)(const NormArguments& a, std::int64_t begin, std::int64_t end);
   void (*activation_forward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
   void (*activation_backward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
+  void (*finish)(const FinishArguments& a);
 
   // One row: y = residual + mask * (x + bias), and sums += the same before rounding; bias, residual
   // and sums may be null, mask null keeps all.
