@@ -220,6 +220,22 @@ class CaseList {
                           .lr_multiplier = 0.5});
         }
       }
+      for (const double apply : {1.0, 0.0}) {
+        for (const bool copied : {false, true}) {
+          const std::vector<double> scalars{0.01, 1, 1, 0.5, apply};
+          for (const bool buffered : {false, true}) {
+            add(fmt::format("n {} apply {} buffer {}", n, apply, buffered), 4,
+                SgdUpdate{.main = source_.normal(DType::kF32, {n}),
+                          .buffer = buffered ? source_.normal(DType::kF32, {n}) : Tensor(),
+                          .copy = copied ? source_.normal(dtype_, {n}) : Tensor(),
+                          .gradient = source_.normal(DType::kF32, {n}),
+                          .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                          .momentum = 0.9,
+                          .weight_decay = 0.1,
+                          .lr_multiplier = 0.5});
+          }
+        }
+      }
       for (const std::int64_t block : {1, 64, 300}) {
         add(fmt::format("n {} block {}", n, block), block,
             SquareSums{.sums = source_.unwritten(DType::kF64, {(n + block - 1) / block}),

@@ -111,6 +111,7 @@ void execute(Context& context, const LossBackward& call);
 void execute(Context& context, const Copy& call);
 void execute(Context& context, const Add& call);
 void execute(Context& context, const AdamwUpdate& call);
+void execute(Context& context, const SgdUpdate& call);
 void execute(Context& context, const SquareSums& call);
 
 }  // namespace piton::cpu

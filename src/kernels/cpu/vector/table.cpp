@@ -25,6 +25,7 @@ const VectorTable& table() {
       .loss_statistics = loss_statistics,
       .loss_gradient = loss_gradient,
       .adamw = adamw,
+      .sgd = sgd,
       .square_sums = square_sums,
       .product = product,
       .transpose = transpose,

@@ -85,6 +85,18 @@ struct AdamwArguments {
   float gradient_scale = 1;
 };
 
+struct SgdArguments {
+  float* main = nullptr;
+  float* buffer = nullptr;  // null: no momentum
+  void* copy = nullptr;
+  Type copy_type = Type::kF32;
+  const float* gradient = nullptr;
+  float learning_rate = 0;
+  float momentum = 0;
+  float decay = 0;
+  float gradient_scale = 1;
+};
+
 // One block of attention scores: rows are queries, columns are keys. Row i sees the columns
 // low[i] <= j < high[i] and, where segments are given, those with the row's own segment.
 struct ScoreArguments {
@@ -136,6 +148,7 @@ struct VectorTable {
                         std::int64_t valid, float lse, float factor);
 
   void (*adamw)(const AdamwArguments& a, std::int64_t begin, std::int64_t end);
+  void (*sgd)(const SgdArguments& a, std::int64_t begin, std::int64_t end);
   // sums[i] of blocks begin .. end-1 of `block` elements of x[n].
   void (*square_sums)(double* sums, const float* x, std::int64_t n, std::int64_t block,
                       std::int64_t begin, std::int64_t end);
