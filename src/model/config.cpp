@@ -28,7 +28,7 @@ void ModelConfig::check() const {
   probability(hidden_dropout, "--hidden-dropout");
   probability(attention_dropout, "--attention-dropout");
   if (!(norm_eps > 0)) throw Error(Fault::kUsage, "--norm-epsilon: got {}, wanted a positive number", norm_eps);
-  if (!(rotary_base > 0)) throw Error(Fault::kUsage, "--rotary-base: got {}, wanted a positive number", rotary_base);
+  check_rotary(*this);
   if (!(init_deviation >= 0)) throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
 
@@ -93,7 +93,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.head_size, head_size);
   set(config.max_positions, max_positions);
   set(config.norm_eps, norm_eps);
-  set(config.rotary_base, rotary_base);
+  rotary.apply(config);
   set(config.hidden_dropout, hidden_dropout);
   set(config.attention_dropout, attention_dropout);
   set(config.init_deviation, init_deviation);

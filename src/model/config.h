@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "kernels/kernels.h"
+#include "model/rotary.h"
 #include "nn/norm.h"
 
 namespace piton {
@@ -28,6 +29,9 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
+  double rotary_share = 1;        // of each head's channels, the first ones
+  bool rotary_pairs = false;      // kernels/rotary.h, Convention
+  RotaryScaling rotary_scaling;
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;             // gate and up projections
   bool biases = true;             // of every linear
@@ -39,6 +43,7 @@ struct ModelConfig {
 
   // Throws Error(kUsage) on the first field that cannot be, naming its flag.
   void check() const;
+  std::int64_t rotary_channels() const { return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share); }
   std::int64_t parameters() const;  // unpadded, tied weights once
   // 2 x (elements of every weight that multiplies) + causal attention at half the square, per token, forward.
   double forward_flops_per_token(std::int64_t sequence) const;
@@ -49,8 +54,9 @@ struct ModelOptions {
   std::string model;  // preset; single flags override it
   std::optional<std::string> family;
   std::optional<std::int64_t> layers, hidden, ffn_hidden, heads, groups, head_size, vocabulary, max_positions;
-  std::optional<double> norm_eps, rotary_base, hidden_dropout, attention_dropout, init_deviation;
+  std::optional<double> norm_eps, hidden_dropout, attention_dropout, init_deviation;
   bool bf16 = false;
+  RotaryOptions rotary;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -66,7 +72,7 @@ struct ModelOptions {
     v(Option{"vocab-size", "ids of the tokenizer (from the tokenizer where one is given)", same}, vocabulary);
     v(Option{"max-position-embeddings", "longest sequence", same}, max_positions);
     v(Option{"norm-epsilon", "added inside the root of norms", {.aliases = {"layernorm-epsilon"}, .resume = Resume::kMustMatch}}, norm_eps);
-    v(Option{"rotary-base", "base of the rotary angles", same}, rotary_base);
+    rotary.visit(v);
     v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
     v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
     v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);

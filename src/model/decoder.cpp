@@ -14,32 +14,42 @@ namespace {
 
 constexpr const char* kTokenTable = "embedding.token.weight";
 
-// cos and sin of position * base^(-2i/d), rounded once from double.
-void make_rotary_tables(const ModelConfig& config, Device& device, Arena& arena, Stream& stream,
-                        Tensor& cosine, Tensor& sine) {
-  const std::int64_t half = config.head_size / 2;
+struct RotaryTables {
+  std::int64_t length = -1;  // rotary_length() of what they are for
+  Tensor cosine;             // [positions, rotated channels / 2]
+  Tensor sine;
+};
+
+// Rounded once from double.
+RotaryTables make_rotary_tables(const ModelConfig& config, std::int64_t sequence, Device& device, Arena& arena,
+                                Stream& stream) {
+  const std::int64_t half = config.rotary_channels() / 2;
   const DType dtype = sum_dtype(config.dtype);
   const Shape shape{config.max_positions, half};
-  cosine = arena.allocate(dtype, shape, MemoryKind::kParameters);
-  sine = arena.allocate(dtype, shape, MemoryKind::kParameters);
-  const Tensor host_cosine = host_tensor(dtype, shape);
-  const Tensor host_sine = host_tensor(dtype, shape);
+  const std::vector<double> frequencies =
+      rotary_frequencies(config.rotary_base, config.rotary_channels(), config.rotary_scaling, sequence);
+  const double magnitude = rotary_magnitude(config.rotary_scaling);
+  const Tensor cosine = host_tensor(dtype, shape);
+  const Tensor sine = host_tensor(dtype, shape);
   for (std::int64_t position = 0; position < config.max_positions; ++position) {
     for (std::int64_t i = 0; i < half; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(config.head_size);
-      const double angle = static_cast<double>(position) * std::pow(config.rotary_base, exponent);
+      const double angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
       const std::int64_t at = position * half + i;
       if (dtype == DType::kF64) {
-        host_cosine.data<double>()[at] = std::cos(angle);
-        host_sine.data<double>()[at] = std::sin(angle);
+        cosine.data<double>()[at] = magnitude * std::cos(angle);
+        sine.data<double>()[at] = magnitude * std::sin(angle);
       } else {
-        host_cosine.data<float>()[at] = static_cast<float>(std::cos(angle));
-        host_sine.data<float>()[at] = static_cast<float>(std::sin(angle));
+        cosine.data<float>()[at] = static_cast<float>(magnitude * std::cos(angle));
+        sine.data<float>()[at] = static_cast<float>(magnitude * std::sin(angle));
       }
     }
   }
-  device.upload(host_cosine.raw(), cosine, stream);
-  device.upload(host_sine.raw(), sine, stream);
+  RotaryTables tables{.length = rotary_length(config.rotary_scaling, sequence),
+                      .cosine = arena.allocate(dtype, shape, MemoryKind::kParameters),
+                      .sine = arena.allocate(dtype, shape, MemoryKind::kParameters)};
+  device.upload(cosine.raw(), tables.cosine, stream);
+  device.upload(sine.raw(), tables.sine, stream);
+  return tables;
 }
 
 class DecoderChunk final : public Decoder {
@@ -82,7 +92,7 @@ class DecoderChunk final : public Decoder {
       head_.emplace(shard_, *head, vocabulary_);
     }
     if (config.positions == PositionKind::kRotary) {
-      make_rotary_tables(config, device, arena, stream, cosine_, sine_);
+      rotary_ = make_rotary_tables(config, 1, device, arena, stream);
     }
   }
 
@@ -99,6 +109,7 @@ class DecoderChunk final : public Decoder {
   ChunkOutput forward(Context& context, const ModelInput& input, const std::vector<Value>& inputs) override {
     Context with_rows = context;
     with_rows.rows = input.rows;
+    prepare_rotary(context, input.sequence);
     Value x = range_.first ? embedding_->forward(with_rows, input) : inputs.at(0);
     for (const Block& block : blocks_) x = run_block(with_rows, block, x, input);
     if (!range_.last) return {.boundary = {x}};
@@ -110,6 +121,8 @@ class DecoderChunk final : public Decoder {
     Context plain = context.with_tape(nullptr);
     plain.training = false;
     plain.rows = input.rows;
+    // With a cache every token has the angles of the longest sequence that it has room for.
+    prepare_rotary(context, cache != nullptr ? cache->capacity() : input.sequence);
     Value x = embedding_->forward(plain, input);
     for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
       AttentionInput attention = attention_input(input);
@@ -131,9 +144,16 @@ class DecoderChunk final : public Decoder {
   }
 
  private:
+  // Tables for sequences of this length, where it matters.
+  void prepare_rotary(Context& context, std::int64_t sequence) {
+    if (config_.positions != PositionKind::kRotary) return;
+    if (rotary_.length == rotary_length(config_.rotary_scaling, sequence)) return;
+    rotary_ = make_rotary_tables(config_, sequence, context.device, context.arena, context.stream);
+  }
+
   AttentionInput attention_input(const ModelInput& input) const {
     return {.batch = input.samples, .positions = input.positions, .segments = input.segments,
-            .cosine = cosine_, .sine = sine_};
+            .cosine = rotary_.cosine, .sine = rotary_.sine};
   }
 
   Value run_block(Context& context, const Block& block, const Value& x, const ModelInput& input) const {
@@ -162,8 +182,7 @@ class DecoderChunk final : public Decoder {
   std::vector<Block> blocks_;
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
-  Tensor cosine_;
-  Tensor sine_;
+  RotaryTables rotary_;
 };
 
 }  // namespace

@@ -32,7 +32,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
                              .scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_size)),
                              .cosine = input.cosine,
                              .sine = input.sine,
-                             .positions = input.positions};
+                             .positions = input.positions,
+                             .convention = shape_.rotary};
   settings.mask.query_segments = input.segments;
   settings.mask.key_segments = input.segments;
   settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};

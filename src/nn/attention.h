@@ -17,6 +17,7 @@ struct AttentionShape {
   std::int64_t groups = 0;     // key-value heads
   std::int64_t head_size = 0;  // d
   bool biases = false;
+  Rotary::Convention rotary = Rotary::Convention::kHalves;
 };
 
 // What attention knows of the micro-batch: its rows are whole, whatever the residual stream is.

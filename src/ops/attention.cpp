@@ -26,7 +26,9 @@ HeadViews head_views(const Tensor& qkv, const AttentionSettings& settings) {
 void rotate(Context& context, const Tensor& qkv, const AttentionSettings& settings, bool inverse) {
   if (!settings.cosine.defined()) return;
   const std::int64_t d = settings.head_size;
-  const Tensor heads = qkv.slice(1, 0, (settings.heads + settings.groups) * d).split_dim(1, d);
+  const Tensor heads = qkv.slice(1, 0, (settings.heads + settings.groups) * d)
+                           .split_dim(1, d)
+                           .slice(2, 0, 2 * settings.cosine.dim(1));
   context.kernels.run(Rotary{.x = heads, .positions = settings.positions, .cosine = settings.cosine,
                              .sine = settings.sine, .convention = settings.convention, .inverse = inverse},
                       context.stream);

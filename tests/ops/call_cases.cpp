@@ -48,7 +48,9 @@ class CaseList {
           for (const auto convention : {Rotary::Convention::kHalves, Rotary::Convention::kPairs}) {
             // Rows have gaps where a fused projection holds other heads beside these.
             const std::int64_t heads = 3;
-            const Tensor x = source_.normal_rows(dtype_, {n, heads * d}).split_dim(1, d);
+            // Of wide heads the first part alone may turn.
+            const std::int64_t wide = d == 10 ? d + 6 : d;
+            const Tensor x = source_.normal_rows(dtype_, {n, heads * wide}).split_dim(1, wide).slice(2, 0, d);
             const std::int64_t limit = 40;
             Tensor cosine = source_.normal(sums_, {limit, d / 2});
             Tensor sine = source_.normal(sums_, {limit, d / 2});
