@@ -16,7 +16,7 @@ class Reader {
  public:
   Reader(const Machine& machine, const DecodeBenchOptions& options, std::int64_t capacity)
       : machine_(machine), options_(options), kernels_(machine.kernels),
-        mesh_(machine.world, MeshSizes{}), session_(observed(machine, kernels_), mesh_, {.model = options.model, .optimizer = false}) {
+        mesh_(machine.world, MeshSizes{}), session_(observed(machine, kernels_), mesh_, {.model = options.model, .use = SessionUse::kInference}) {
     session_.initialize();
     cache_.emplace(session_.chunk(0).make_cache(machine.arena, options.samples, capacity));
   }
