@@ -1,6 +1,6 @@
 // Options: each is named once, in the struct that uses it.
 //
-//   struct AdamWOptions {
+//   struct OptimizerOptions {
 //     double beta1 = 0.9;
 //     template <typename Visitor>
 //     void visit(Visitor&& v) {

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "base/files.h"
@@ -214,17 +215,16 @@ class Loader {
     if (model.sharded != nullptr) model.sharded->publish_values(context_.stream);
   }
 
-  void load_state(AdamW& optimizer, const TrainState& state) {
-    for (const AdamwState& span : optimizer.state()) {
-      const auto load = [&](const char* prefix, const Tensor& dst) {
+  void load_state(Optimizer& optimizer, const TrainState& state) {
+    for (const OptimizerState& span : optimizer.state()) {
+      const auto load = [&](const std::string& prefix, const Tensor& dst) {
         const Tensor host =
             read(holdings_of(*span.parameter, span.offset, span.size(), prefix, DType::kF32, 0),
                  DType::kF32, span.size());
         context_.device.upload(host.raw(), dst, context_.stream);
       };
       if (!span.main_is_value) load(kMainPrefix, span.main);
-      load(kFirstPrefix, span.first);
-      load(kSecondPrefix, span.second);
+      for (const Moment& moment : span.moments) load(fmt::format("{}.", moment.name), moment.values);
     }
     optimizer.set_steps(state.optimizer_steps, state.skipped_steps);
   }
@@ -235,17 +235,16 @@ class Loader {
   std::map<std::string, const StoredTensor*> stored_;
 };
 
-std::vector<Holding> state_holdings(const AdamW& optimizer) {
+std::vector<Holding> state_holdings(const Optimizer& optimizer) {
   std::vector<Holding> holdings;
-  const auto add = [&](const AdamwState& state, const char* prefix) {
+  const auto add = [&](const OptimizerState& state, const std::string& prefix) {
     const std::vector<Holding> more =
         holdings_of(*state.parameter, state.offset, state.size(), prefix, DType::kF32, 0);
     holdings.insert(holdings.end(), more.begin(), more.end());
   };
-  for (const AdamwState& state : optimizer.state()) {
+  for (const OptimizerState& state : optimizer.state()) {
     if (!state.main_is_value) add(state, kMainPrefix);
-    add(state, kFirstPrefix);
-    add(state, kSecondPrefix);
+    for (const Moment& moment : state.moments) add(state, fmt::format("{}.", moment.name));
   }
   return holdings;
 }
@@ -263,6 +262,32 @@ void check_types(const fs::path& folder, const std::vector<CanonicalTensor>& wan
         "or load its weights alone",
         folder.string(), tensor.name, name(found->second), name(tensor.dtype));
   }
+}
+
+// Moments of another optimizer have other names: "exp_avg, exp_avg_sq", "momentum_buffer", "".
+std::string moment_names(const std::vector<CanonicalTensor>& tensors) {
+  std::set<std::string> names;
+  for (const CanonicalTensor& tensor : tensors) {
+    const std::string name = tensor.name.substr(0, tensor.name.find('.') + 1);
+    if (name != kMainPrefix) names.insert(name.substr(0, name.size() - 1));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void check_kind(const fs::path& folder, const std::vector<CanonicalTensor>& wanted,
+                const Manifest& manifest) {
+  std::vector<CanonicalTensor> stored;
+  for (const StoredTensor& one : manifest.tensors) {
+    if (one.tensor.kind == TensorKind::kOptimizer) stored.push_back(one.tensor);
+  }
+  const std::string got = moment_names(stored);
+  const std::string want = moment_names(wanted);
+  if (got == want) return;
+  throw Error(Fault::kData,
+              "checkpoint: {}: got the state of another optimizer ({}), wanted {}; continue with the "
+              "--optimizer it was saved with, or load its weights alone",
+              folder.string(), got.empty() ? "nothing but weights" : got,
+              want.empty() ? "nothing but weights" : want);
 }
 
 std::string checked_hash(const fs::path& folder, TensorKind kind) {
@@ -327,7 +352,7 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
     manifest = read_manifest(folder);
     state = read_state(folder, manifest);
     check_tensors(folder, weights, manifest, TensorKind::kWeight);
-    if (optimizer && !manifest.has_optimizer()) {
+    if (!moments.empty() && !manifest.has_optimizer()) {
       throw Error(Fault::kData,
                   "checkpoint: {}: it holds no optimizer state: a run cannot continue from "
                   "it; load its weights alone",
@@ -335,6 +360,7 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
     }
     if (optimizer) {
       check_types(folder, weights, manifest);
+      check_kind(folder, moments, manifest);
       check_tensors(folder, moments, manifest, TensorKind::kOptimizer);
     }
     files.emplace(folder, manifest);

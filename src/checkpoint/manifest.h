@@ -3,8 +3,9 @@
 //   DIR/latest_checkpointed_iteration.txt   "1000\n": the checkpoint to load; written last
 //   DIR/iter_0001000/
 //     model-00001.safetensors ...           weights in their own type, under canonical names
-//     optimizer-00001.safetensors ...       fp32: "exp_avg.NAME", "exp_avg_sq.NAME", and where the
-//                                           model's weights are 16-bit "main.NAME"
+//     optimizer-00001.safetensors ...       fp32: "exp_avg.NAME", "exp_avg_sq.NAME" of adam or
+//                                           "momentum_buffer.NAME" of sgd, and where the model's
+//                                           weights are 16-bit "main.NAME"
 //     state.json                            TrainState
 //     config.toml                           the run's resolved options
 //     manifest.json                         everything above with sizes and hashes
@@ -33,8 +34,6 @@ inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kStateName = "state.json";
 inline constexpr const char* kConfigName = "config.toml";
 inline constexpr const char* kMainPrefix = "main.";
-inline constexpr const char* kFirstPrefix = "exp_avg.";
-inline constexpr const char* kSecondPrefix = "exp_avg_sq.";
 
 // "iter_0001000"; seven digits at least.
 std::string iteration_folder(std::int64_t iteration);

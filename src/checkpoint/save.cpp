@@ -152,7 +152,7 @@ void write_job(const WriteJob& job, const Holding& holding, const std::byte* dat
                    });
 }
 
-// Where the sources of holdings stand in one list: first parameters, then three tensors a span.
+// Where the sources of holdings stand in one list: first parameters, then the tensors of each span.
 struct Sources {
   std::vector<Parameter*> parameters;
   std::vector<Tensor> state;
@@ -169,15 +169,16 @@ std::vector<Holding> collect(const StoredModel& model, Sources& sources) {
     add(holdings_of(parameter, 0, parameter.elements(), "", parameter.dtype, i));
   }
   if (model.optimizer == nullptr) return holdings;
-  const auto add_state = [&](const AdamwState& state, const char* prefix, const Tensor& tensor) {
+  const auto add_state = [&](const OptimizerState& state, const std::string& prefix, const Tensor& tensor) {
     add(holdings_of(*state.parameter, state.offset, state.size(), prefix, DType::kF32,
                     sources.parameters.size() + sources.state.size()));
     sources.state.push_back(tensor);
   };
-  for (const AdamwState& state : model.optimizer->state()) {
+  for (const OptimizerState& state : model.optimizer->state()) {
     if (!state.main_is_value) add_state(state, kMainPrefix, state.main);
-    add_state(state, kFirstPrefix, state.first);
-    add_state(state, kSecondPrefix, state.second);
+    for (const Moment& moment : state.moments) {
+      add_state(state, fmt::format("{}.", moment.name), moment.values);
+    }
   }
   return holdings;
 }

@@ -23,7 +23,7 @@
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
 #include "comm/mesh.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "parallel/data_parallel.h"
 
 namespace piton {
@@ -34,7 +34,7 @@ struct StoredModel {
   // Null: values are resident in Parameter::value (generation, scoring).
   ShardedParameters* sharded = nullptr;
   // Null: the weights alone.
-  AdamW* optimizer = nullptr;
+  Optimizer* optimizer = nullptr;
 };
 
 struct StoreContext {
@@ -68,7 +68,7 @@ std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 // Loads weights and, where the model has an optimiser, its state and its steps. Throws Error(kData)
 // and lists the tensors: changed bytes, missing, unknown, or of another shape. Weights of another
 // floating type are converted, but not where optimiser state is loaded. Without the optimiser of
-// the model in use, call AdamW::reset_main() afterwards.
+// the model in use, call Optimizer::reset_main() afterwards.
 TrainState load_checkpoint(const std::filesystem::path& folder, const StoredModel& model,
                            const StoreContext& context);
 

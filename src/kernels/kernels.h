@@ -30,7 +30,7 @@ using KernelCall =
                  NormBackward, Rotary, AttentionForward, AttentionBackward, CacheAppend,
                  ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward,
                  EmbeddingForward, EmbeddingBackward, LossStatistics, LossCombine, LossBackward, Copy,
-                 Add, AdamwUpdate, SquareSums>;
+                 Add, AdamwUpdate, SgdUpdate, SquareSums>;
 
 std::string_view name(const KernelCall& call);
 void check(const KernelCall& call);

@@ -1,6 +1,8 @@
 // Checks and operation counts of linear maps.
 #include "kernels/linear.h"
 
+#include <utility>
+
 #include "kernels/expect.h"
 
 namespace piton {
@@ -35,6 +37,11 @@ void LinearForward::check() const {
                to_string(y), to_string(x));
   expect_weight(kName, weight, WeightForm::kForward, x.dtype());
   if (bias.defined()) Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
+  PITON_ASSERT(!residual.defined() || !activation, "{}: a residual beside an activation", kName);
+  PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation", kName);
+  for (const auto& [name, tensor] : {std::pair{"residual", &residual}, {"preactivation", &preactivation}}) {
+    if (tensor->defined()) Operand{kName, name, *tensor}.shape({n, weight.out}).dtype(y.dtype()).rows();
+  }
 }
 
 double LinearForward::flops() const { return matrix_flops(x.dim(0), weight.out, weight.in); }

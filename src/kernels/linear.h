@@ -5,16 +5,25 @@
 // on all of them. n may be 0.
 #pragma once
 
+#include <optional>
+
+#include "kernels/activation.h"
 #include "kernels/call.h"
 
 namespace piton {
 
+// y = x W^T + bias + residual, or y = activation(x W^T + bias); every part but x and W may be missing. The
+// sum stays wide until all of it is there: y is rounded once, and an activation reads the sum itself, not
+// the rounded `preactivation`.
 struct LinearForward {
   static constexpr std::string_view kName = "linear forward";
   Tensor y;           // [n, out]  written; dtype of x, or fp32
   Tensor x;           // [n, in]   rows may be strided, columns are contiguous
   WeightView weight;  // kRows or kForward; dtype of x
   Tensor bias;        // [out] or empty; dtype of x
+  Tensor residual;    // [n, out] or empty; dtype of y; rows may be strided; not beside an activation
+  std::optional<ActivationKind> activation;
+  Tensor preactivation;  // [n, out] or empty  written; dtype of y: what the activation's backward reads
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -22,6 +31,8 @@ struct LinearForward {
     v("x", self.x, Access::kRead);
     v("weight", self.weight.tensor, Access::kRead);
     v("bias", self.bias, Access::kRead);
+    v("residual", self.residual, Access::kRead);
+    v("preactivation", self.preactivation, Access::kWrite);
   }
   void check() const;
   double flops() const;

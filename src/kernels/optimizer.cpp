@@ -17,6 +17,17 @@ void AdamwUpdate::check() const {
   if (copy.defined()) Operand{kName, "copy", copy}.shape(span).floating().contiguous();
 }
 
+void SgdUpdate::check() const {
+  expect_one_place(*this);
+  Operand{kName, "main", main}.dtype(DType::kF32).contiguous();
+  const Shape span{main.elements()};
+  Operand{kName, "main", main}.shape(span);
+  if (buffer.defined()) Operand{kName, "buffer", buffer}.shape(span).dtype(DType::kF32).contiguous();
+  Operand{kName, "gradient", gradient}.shape(span).dtype(DType::kF32).contiguous();
+  Operand{kName, "scalars", scalars}.shape({kStepScalars}).dtype(DType::kF32).contiguous();
+  if (copy.defined()) Operand{kName, "copy", copy}.shape(span).floating().contiguous();
+}
+
 void SquareSums::check() const {
   expect_one_place(*this);
   Operand{kName, "x", x}.dtype(DType::kF32).contiguous();

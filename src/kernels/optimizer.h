@@ -5,7 +5,14 @@
 //   main = main * (1 - lr * decay)
 //   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
 //   main = main - lr * (m / correction1) / (sqrt(v / correction2) + eps)
-// with correctionK = 1 - betaK^t. All in fp32.
+// with correctionK = 1 - betaK^t.
+//
+// SGD with momentum (Sutskever et al. 2013), as torch.optim.SGD and Megatron have it: no dampening, and
+// decay is part of the gradient (L2), so it passes through the momentum.
+//   g = gradient * gradient_scale + decay * main
+//   buffer = momentum * buffer + g
+//   main = main - lr * buffer
+// All in fp32.
 #pragma once
 
 #include "kernels/call.h"
@@ -49,8 +56,32 @@ struct AdamwUpdate {
   double flops() const { return 0; }
 };
 
-// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in order of elements. Blocks
-// are counted from a parameter's start, so a shard cut at block edges gives the same sums.
+struct SgdUpdate {
+  static constexpr std::string_view kName = "sgd";
+  Tensor main;      // fp32 [n]  updated
+  Tensor buffer;    // fp32 [n]  updated; empty: no momentum
+  Tensor copy;      // [n] or empty: main rounded to the weights' dtype, written (kept where kApply is 0)
+  Tensor gradient;  // fp32 [n]
+  Tensor scalars;   // fp32 [kStepScalars]; the corrections are not read
+  double momentum = 0;
+  double weight_decay = 0;
+  double lr_multiplier = 1;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("main", self.main, Access::kUpdate);
+    v("buffer", self.buffer, Access::kUpdate);
+    v("copy", self.copy, Access::kUpdate);
+    v("gradient", self.gradient, Access::kRead);
+    v("scalars", self.scalars, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order fixed by the size of
+// the block. Blocks are counted from a parameter's start, so a shard cut at block edges gives the same
+// sums.
 struct SquareSums {
   static constexpr std::string_view kName = "square sums";
   Tensor sums;  // fp64 [ceil(n / block)]  written

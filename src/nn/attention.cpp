@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "ops/dropout.h"
-
 namespace piton {
 
 Attention::Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -40,10 +38,9 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};
   const Value mixed = input.cache != nullptr ? cached_attention(context, qkv, settings, *input.cache)
                                              : self_attention(context, qkv, settings);
-  const Value y = output_.forward(context, mixed);
-  return dropout_add(context, y, output_.bias(), &residual,
-                     {hidden_dropout_, site_key(context.seed, output_site_),
-                      shard_.residual_rows(context.rows, y.tensor.dim(0))});
+  return output_.forward(context, mixed, &residual,
+                         {hidden_dropout_, site_key(context.seed, output_site_),
+                          shard_.residual_rows(context.rows, residual.tensor.dim(0))});
 }
 
 }  // namespace piton

@@ -20,8 +20,8 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
   }
 }
 
-Value ColumnLinear::forward(Context& context, const Value& x) const {
-  return column_linear(context, x, *weight_, bias_, *shard_.group, shard_.strategy, shard_.dtype);
+Value ColumnLinear::forward(Context& context, const Value& x, std::optional<ActivationKind> activation) const {
+  return column_linear(context, x, *weight_, bias_, *shard_.group, shard_.strategy, shard_.dtype, activation);
 }
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -35,8 +35,9 @@ RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::s
   }
 }
 
-Value RowLinear::forward(Context& context, const Value& x) const {
-  return row_linear(context, x, *weight_, *shard_.group, shard_.strategy);
+Value RowLinear::forward(Context& context, const Value& x, const Value* residual,
+                         const Dropout& dropout) const {
+  return row_linear(context, x, *weight_, *shard_.group, shard_.strategy, {bias_, residual, dropout});
 }
 
 }  // namespace piton

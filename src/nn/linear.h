@@ -2,6 +2,7 @@
 // group of one they are ordinary linear layers; there is no separate unsplit class.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ class ColumnLinear {
   // Canonical names are part.name + ".weight" (".bias"); the local tensor's is name + ".weight".
   ColumnLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
                const std::vector<RowPart>& parts, std::int64_t in, bool bias, Initialization initialization);
-  Value forward(Context& context, const Value& x) const;
+  Value forward(Context& context, const Value& x, std::optional<ActivationKind> activation = {}) const;
 
  private:
   Shard shard_;
@@ -23,14 +24,13 @@ class ColumnLinear {
   Parameter* bias_ = nullptr;
 };
 
-// y = sum over ranks of x W^T, W split by columns. The bias is whole on every rank and is added after
-// the sum by whoever ends the residual branch: bias().
+// y = residual + dropout(sum over ranks of x W^T + b), W split by columns; b is whole on every rank.
 class RowLinear {
  public:
   RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name, std::int64_t out,
             std::int64_t in, bool bias, Initialization initialization);
-  Value forward(Context& context, const Value& x) const;
-  Parameter* bias() const { return bias_; }
+  // `residual` may be null. `dropout.rows` says which rows y holds.
+  Value forward(Context& context, const Value& x, const Value* residual, const Dropout& dropout) const;
 
  private:
   Shard shard_;

@@ -1,7 +1,5 @@
 #include "nn/mlp.h"
 
-#include "ops/dropout.h"
-
 namespace piton {
 namespace {
 
@@ -23,13 +21,11 @@ Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
       down_(parameters, shard, name + ".down", shape.hidden, shape.ffn_hidden, shape.biases, output) {}
 
 Value Mlp::forward(Context& context, const Value& x, const Value& residual) const {
-  const Value up = up_.forward(context, x);
-  const Value active = shape_.gated ? gated_activation(context, up, shape_.activation)
-                                    : activation(context, up, shape_.activation);
-  const Value y = down_.forward(context, active);
-  return dropout_add(context, y, down_.bias(), &residual,
-                     {hidden_dropout_, site_key(context.seed, site_),
-                      shard_.residual_rows(context.rows, y.tensor.dim(0))});
+  const Value active = shape_.gated ? gated_activation(context, up_.forward(context, x), shape_.activation)
+                                    : up_.forward(context, x, shape_.activation);
+  return down_.forward(context, active, &residual,
+                       {hidden_dropout_, site_key(context.seed, site_),
+                        shard_.residual_rows(context.rows, residual.tensor.dim(0))});
 }
 
 }  // namespace piton

@@ -3,14 +3,30 @@
 #include <utility>
 #include <vector>
 
+#include "ops/activation.h"
+#include "ops/dropout.h"
 #include "ops/row_ranges.h"
 
 namespace piton {
 namespace {
 
-void multiply(Context& context, const Tensor& y, const Tensor& x, const WeightUse& weight,
-              const Tensor& bias) {
-  context.kernels.run(LinearForward{.y = y, .x = x, .weight = weight.view(), .bias = bias}, context.stream);
+// The rows of a product; the weight and what is not given stay as they are.
+LinearForward rows_of(const LinearForward& whole, std::int64_t y_begin, std::int64_t x_begin, std::int64_t size) {
+  const auto part = [size](const Tensor& tensor, std::int64_t begin) {
+    return tensor.defined() ? tensor.slice(0, begin, size) : tensor;
+  };
+  LinearForward call = whole;
+  call.y = part(whole.y, y_begin);
+  call.x = part(whole.x, x_begin);
+  call.residual = part(whole.residual, y_begin);
+  call.preactivation = part(whole.preactivation, y_begin);
+  return call;
+}
+
+void multiply(Context& context, const LinearForward& whole, int slices) {
+  for (const RowRange& range : cut_rows(whole.y.dim(0), slices, context.kernels.row_tile())) {
+    context.kernels.run(rows_of(whole, range.begin, range.begin, range.size), context.stream);
+  }
 }
 
 Tensor gather(Context& context, const Tensor& mine, Communicator& group, Event& ready) {
@@ -36,8 +52,8 @@ void weight_gradient(Context& context, Parameter& weight, Parameter* bias, const
 
 // The gathered form of this rank's rows: each slice of every rank is gathered while the one before
 // is multiplied. Slice i of rank r holds rows r * n + begin_i of the whole.
-void gathered_forward(Context& context, const Tensor& y, const Tensor& x, const WeightUse& weight,
-                      const Tensor& bias, Communicator& group, int slices) {
+void gathered_forward(Context& context, LinearForward whole, const Tensor& x, Communicator& group,
+                      int slices) {
   const std::int64_t rows = x.dim(0);
   const auto ranges = cut_rows(rows, slices, context.kernels.row_tile());
   std::vector<Tensor> parts(ranges.size());
@@ -47,40 +63,44 @@ void gathered_forward(Context& context, const Tensor& y, const Tensor& x, const 
   }
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     context.await(ready[i]);
+    whole.x = std::move(parts[i]);
     if (ranges.size() == 1) {
-      multiply(context, y, parts[i], weight, bias);
+      context.kernels.run(whole, context.stream);
       continue;
     }
     for (int r = 0; r < group.size(); ++r) {
-      multiply(context, y.slice(0, r * rows + ranges[i].begin, ranges[i].size),
-               parts[i].slice(0, r * ranges[i].size, ranges[i].size), weight, bias);
+      context.kernels.run(rows_of(whole, r * rows + ranges[i].begin, r * ranges[i].size, ranges[i].size),
+                          context.stream);
     }
-    parts[i] = {};
   }
 }
 
 }  // namespace
 
 Value column_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
-                    Communicator& group, const LinearStrategy& strategy, DType output) {
+                    Communicator& group, const LinearStrategy& strategy, DType output,
+                    std::optional<ActivationKind> activation) {
   const bool gathers = strategy.sequence_parallel && group.size() > 1;
   const std::int64_t rows = x.tensor.dim(0) * (gathers ? group.size() : 1);
   Tensor y = context.activation(output, {rows, weight.shape[0]});
+  // Only backward reads what the activation was taken of.
+  Tensor before = y;
+  if (activation && context.tape != nullptr) before = context.activation(output, y.shape());
   {
     const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
     WeightUse bias_use;
     if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    LinearForward call{.y = y, .x = x.tensor, .weight = use.view(), .bias = bias_use.rows(),
+                       .activation = activation};
+    if (activation && context.tape != nullptr) call.preactivation = before;
     if (gathers) {
-      gathered_forward(context, y, x.tensor, use, bias_use.rows(), group, strategy.slices);
+      gathered_forward(context, std::move(call), x.tensor, group, strategy.slices);
     } else {
-      for (const RowRange& range : cut_rows(rows, strategy.slices, context.kernels.row_tile())) {
-        multiply(context, y.slice(0, range.begin, range.size), x.tensor.slice(0, range.begin, range.size),
-                 use, bias_use.rows());
-      }
+      multiply(context, call, strategy.slices);
     }
   }
   if (context.tape == nullptr) return {y};
-  Value result = context.tape->output(y);
+  Value result = context.tape->output(before);
   context.tape->record([x, id = result.id, &weight, bias, &group, gathers](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
@@ -117,11 +137,47 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
       weight_gradient(context, weight, bias, dy, input);
     });
   });
+  return activation ? activated(context, result, y, *activation) : result;
+}
+
+namespace {
+
+// y = residual + x W^T + bias on a group of one.
+Value whole_row_linear(Context& context, const Value& x, Parameter& weight, int slices, Parameter* bias,
+                       const Value* residual) {
+  Tensor y = context.activation(x.tensor.dtype(), {x.tensor.dim(0), weight.shape[0]});
+  {
+    const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
+    WeightUse bias_use;
+    if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    multiply(context, {.y = y, .x = x.tensor, .weight = use.view(), .bias = bias_use.rows(),
+                       .residual = residual != nullptr ? residual->tensor : Tensor()},
+             slices);
+  }
+  if (context.tape == nullptr) return {y};
+  Value result = context.tape->output(y);
+  const std::int64_t residual_id = residual != nullptr ? residual->id : -1;
+  context.tape->record([x, residual_id, id = result.id, &weight, bias](Backward& backward) {
+    Context& context = backward.context();
+    Tensor dy = backward.take(id);
+    if (!dy.defined()) return;
+    backward.give(residual_id, dy);
+    if (x.wants_gradient()) {
+      Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
+      const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
+      context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()}, context.stream);
+      backward.give(x.id, std::move(dx));
+    }
+    backward.defer([input = x.tensor, dy, &weight, bias](Context& context) {
+      weight_gradient(context, weight, bias, dy, input);
+    });
+  });
   return result;
 }
 
-Value row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
-                 const LinearStrategy& strategy) {
+// y = sum over the group of x W^T.
+Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
+                        const LinearStrategy& strategy) {
   const bool scatters = strategy.sequence_parallel && group.size() > 1;
   const std::int64_t ranks = group.size();
   const std::int64_t rows = x.tensor.dim(0) / (scatters ? ranks : 1);
@@ -135,8 +191,10 @@ Value row_linear(Context& context, const Value& x, Parameter& weight, Communicat
         // Slice i holds every rank's i-th part, so that what is reduced is contiguous.
         Tensor partial = context.activation(y.dtype(), {ranks * range.size, width});
         for (std::int64_t r = 0; r < ranks; ++r) {
-          multiply(context, partial.slice(0, r * range.size, range.size),
-                   x.tensor.slice(0, r * rows + range.begin, range.size), use, {});
+          context.kernels.run(LinearForward{.y = partial.slice(0, r * range.size, range.size),
+                                            .x = x.tensor.slice(0, r * rows + range.begin, range.size),
+                                            .weight = use.view()},
+                              context.stream);
         }
         Tensor mine = y.slice(0, range.begin, range.size);
         reduced.push_back(group.reduce_scatter(mine, partial, context.stream));
@@ -145,7 +203,9 @@ Value row_linear(Context& context, const Value& x, Parameter& weight, Communicat
         continue;
       }
       Tensor part = y.slice(0, range.begin, range.size);
-      multiply(context, part, x.tensor.slice(0, range.begin, range.size), use, {});
+      context.kernels.run(LinearForward{.y = part, .x = x.tensor.slice(0, range.begin, range.size),
+                                        .weight = use.view()},
+                          context.stream);
       if (ranks > 1) {
         reduced.push_back(group.all_reduce(part, Reduction::kSum, context.stream));
         context.arena.hold(part, reduced.back().fence());
@@ -175,6 +235,19 @@ Value row_linear(Context& context, const Value& x, Parameter& weight, Communicat
     });
   });
   return result;
+}
+
+}  // namespace
+
+Value row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
+                 const LinearStrategy& strategy, const BranchEnd& end) {
+  const bool masked = context.training && end.dropout.probability > 0;
+  if (group.size() == 1 && !masked) {
+    return whole_row_linear(context, x, weight, strategy.slices, end.bias, end.residual);
+  }
+  const Value y = summed_row_linear(context, x, weight, group, strategy);
+  if (!masked && end.bias == nullptr && end.residual == nullptr) return y;
+  return dropout_add(context, y, end.bias, end.residual, end.dropout);
 }
 
 }  // namespace piton

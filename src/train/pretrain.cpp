@@ -57,7 +57,7 @@ class Run {
     if (!options_.tokenizer.empty()) tokenizer = open_tokenizer(options_.tokenizer);
     plan_ = make_run_plan(options_, machine_.world.size(), tokenizer ? tokenizer->vocabulary_size() : 0);
     rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
-    options_.adamw.check();
+    options_.optimizer.check();
     state_.seed = options_.loop.seed;
     if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
     open_data(tokenizer.get());

@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "data/data_options.h"
 #include "model/config.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "optim/learning_rate.h"
 #include "parallel/parallel_options.h"
 #include "text/tokenizer_options.h"
@@ -56,7 +56,7 @@ struct PretrainOptions {
   LoopOptions loop;
   ParallelOptions parallel;
   LearningRateOptions learning_rate;
-  AdamwOptions adamw;
+  OptimizerOptions optimizer;
   DataOptions data;
   TokenizerOptions tokenizer;
 
@@ -65,7 +65,7 @@ struct PretrainOptions {
     options.add("Training", loop);
     options.add("Parallelism", parallel);
     options.add("Learning rate", learning_rate);
-    options.add("Optimizer", adamw);
+    options.add("Optimizer", optimizer);
     options.add("Data", data);
     options.add("Tokenizer", tokenizer);
   }

@@ -36,7 +36,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t to
                   .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                   .vocabulary_rows = padded_vocabulary_size(model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor]),
                   .zero_stage = options.parallel.effective_zero_stage(), .schedule = options.parallel.schedule,
-                  .micro_batches = plan.micro_batches, .seed = loop.seed, .adamw = options.adamw};
+                  .micro_batches = plan.micro_batches, .seed = loop.seed, .optimizer_options = options.optimizer};
   return plan;
 }
 

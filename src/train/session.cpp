@@ -40,7 +40,7 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
                                        machine.arena, machine.stream);
   }
   if (settings.use == SessionUse::kTraining) {
-    optimizer_ = std::make_unique<AdamW>(settings.adamw, update_spans(sharded_->owned()), kNormBlock, mesh,
+    optimizer_ = std::make_unique<Optimizer>(settings.optimizer_options, update_spans(sharded_->owned()), kNormBlock, mesh,
                                          machine.kernels, machine.device, machine.arena, machine.stream);
   }
   pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks), mesh.group(Axis::kPipeline));

@@ -8,7 +8,7 @@
 
 #include "data/batch.h"
 #include "model/decoder.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
 #include "train/machine.h"
@@ -33,7 +33,7 @@ struct SessionSettings {
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   int micro_batches = 1;                   // a step
   std::uint64_t seed = 1234;
-  AdamwOptions adamw;
+  OptimizerOptions optimizer_options;
   SessionUse use = SessionUse::kTraining;
 };
 
@@ -73,7 +73,7 @@ class Session {
   Mesh& mesh() { return *mesh_; }
   const std::vector<Parameter*>& parameters() const { return parameters_; }
   ShardedParameters& sharded() { return *sharded_; }
-  AdamW& optimizer() { return *optimizer_; }
+  Optimizer& optimizer() { return *optimizer_; }
   Pipeline& pipeline() { return *pipeline_; }
   Decoder& chunk(std::size_t index) { return *chunks_[index]; }
   // For forward passes outside of a step.
@@ -93,7 +93,7 @@ class Session {
   std::vector<std::unique_ptr<Decoder>> chunks_;
   std::vector<Parameter*> parameters_;
   std::unique_ptr<ShardedParameters> sharded_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pipeline> pipeline_;
 };
 

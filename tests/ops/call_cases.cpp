@@ -29,6 +29,7 @@ class CaseList {
       }
     }
     if (dtype_ != sums_) add_linear(11, 33, 48, /*with_bias=*/false, sums_);  // logits: y and dy wide
+    add_linear_ends();
   }
 
   void add_norms() {
@@ -219,6 +220,22 @@ class CaseList {
                           .lr_multiplier = 0.5});
         }
       }
+      for (const double apply : {1.0, 0.0}) {
+        for (const bool copied : {false, true}) {
+          const std::vector<double> scalars{0.01, 1, 1, 0.5, apply};
+          for (const bool buffered : {false, true}) {
+            add(fmt::format("n {} apply {} buffer {}", n, apply, buffered), 4,
+                SgdUpdate{.main = source_.normal(DType::kF32, {n}),
+                          .buffer = buffered ? source_.normal(DType::kF32, {n}) : Tensor(),
+                          .copy = copied ? source_.normal(dtype_, {n}) : Tensor(),
+                          .gradient = source_.normal(DType::kF32, {n}),
+                          .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                          .momentum = 0.9,
+                          .weight_decay = 0.1,
+                          .lr_multiplier = 0.5});
+          }
+        }
+      }
       for (const std::int64_t block : {1, 64, 300}) {
         add(fmt::format("n {} block {}", n, block), block,
             SquareSums{.sums = source_.unwritten(DType::kF64, {(n + block - 1) / block}),
@@ -273,6 +290,40 @@ class CaseList {
                              .dy = source_.normal_rows(outside, {n, out}),
                              .x = source_.normal_rows(dtype_, {n, in})},
         outside == dtype_ ? DType::kF64 : dtype_, n);
+  }
+
+  // What may follow the sums: a residual, an activation, and what an activation keeps. One size has
+  // several tiles of columns (a kernel's tiles are at most 256 wide), one several stretches of depth.
+  void add_linear_ends() {
+    struct Size {
+      std::int64_t n, out, in;
+    };
+    const Size sizes[]{{0, 7, 5}, {1, 1, 1}, {5, 7, 5}, {tile_ + 1, 33, 65}, {2, 300, 40}, {1, 260, 2060}};
+    for (const Size size : sizes) {
+      const std::string detail = fmt::format("n {} out {} in {}", size.n, size.out, size.in);
+      const auto call = [&](bool with_bias, DType outside) {
+        return LinearForward{.y = source_.unwritten_rows(outside, {size.n, size.out}),
+                             .x = source_.normal_rows(dtype_, {size.n, size.in}),
+                             .weight = weight(size.out, size.in),
+                             .bias = with_bias ? source_.normal(dtype_, {size.out}) : Tensor()};
+      };
+      for (const bool with_bias : {false, true}) {
+        LinearForward residual = call(with_bias, dtype_);
+        residual.residual = source_.normal_rows(dtype_, {size.n, size.out});
+        add(fmt::format("{} bias {} residual", detail, with_bias), size.in, residual);
+        LinearForward activated = call(with_bias, dtype_);
+        activated.activation = with_bias ? ActivationKind::kGeluTanh : ActivationKind::kSilu;
+        add(fmt::format("{} bias {} activated", detail, with_bias), size.in, activated);
+        activated = call(with_bias, dtype_);
+        activated.activation = ActivationKind::kGeluErf;
+        activated.preactivation = source_.unwritten_rows(dtype_, {size.n, size.out});
+        add(fmt::format("{} bias {} activated, kept", detail, with_bias), size.in, activated);
+      }
+      if (dtype_ == sums_) continue;
+      LinearForward wide = call(true, sums_);
+      wide.residual = source_.normal_rows(sums_, {size.n, size.out});
+      add(fmt::format("{} wide residual", detail), size.in, wide);
+    }
   }
 
   void add_norm(std::int64_t n, std::int64_t h, bool layer, bool full) {

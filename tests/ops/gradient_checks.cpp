@@ -98,6 +98,37 @@ class Accumulated {
   return slopes_agree(loss, {{"x", x, dx}, {"w", w, dw.take()}, {"bias", bias, dbias.take()}});
 }
 
+// The activation's backward reads what the forward product kept for it.
+::testing::AssertionResult check_activated_linear(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(11, /*awkward=*/true);
+  const std::int64_t n = 5, in = 4, out = 3;
+  const Tensor x = source.normal_rows(kDType, {n, in});
+  const Tensor w = source.normal(kDType, {out, in});
+  const WeightView weight{.tensor = w, .out = out, .in = in, .dtype = kDType};
+  const Tensor dy = source.normal(kDType, {n, out});
+  const LinearForward forward{.y = source.unwritten(kDType, {n, out}),
+                              .x = x,
+                              .weight = weight,
+                              .bias = source.normal(kDType, {out}),
+                              .activation = ActivationKind::kGeluErf,
+                              .preactivation = source.unwritten_rows(kDType, {n, out})};
+  run(forward);
+  const Tensor dbefore = source.unwritten(kDType, {n, out});
+  const Tensor dx = source.unwritten(kDType, {n, in});
+  const Accumulated dw(source, {out, in});
+  const Accumulated dbias(source, {out});
+  run(ActivationBackward{
+      .dx = dbefore, .dy = dy, .x = forward.preactivation, .kind = *forward.activation});
+  run(LinearBackwardInput{.dx = dx, .dy = dbefore, .weight = weight});
+  run(LinearBackwardWeight{.dweight = dw.tensor(), .dbias = dbias.tensor(), .dy = dbefore, .x = x});
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  return slopes_agree(loss, {{"x", x, dx}, {"w", w, dw.take()}, {"bias", forward.bias, dbias.take()}});
+}
+
 ::testing::AssertionResult check_norm(Kernels& kernels, bool layer, bool with_residual) {
   Runner run(kernels);
   TensorSource source(2);
@@ -366,6 +397,7 @@ void add_attentions(std::vector<GradientCheck>& checks) {
 std::vector<GradientCheck> gradient_checks() {
   std::vector<GradientCheck> checks;
   checks.push_back({"linear", check_linear});
+  checks.push_back({"linear, activated", check_activated_linear});
   for (const bool layer : {true, false}) {
     for (const bool residual : {true, false}) {
       checks.push_back({fmt::format("{} norm{}", layer ? "layer" : "rms", residual ? ", residual" : ""),

@@ -71,8 +71,10 @@ TEST_P(CpuKernels, GiveTheSameBitsForRowsCutAtTileEdgesAndForAll) {
       for (std::int64_t begin = 0; begin < n; begin += tile) {
         const std::int64_t size = std::min(tile, n - begin);
         const auto part = outputs(runner.run(rows_of(call, begin, size), use));
-        EXPECT_TRUE(bit_equal(part[0].second, whole[0].second.slice(0, begin, size)))
-            << case_name << ", rows from " << begin;
+        for (std::size_t i = 0; i < part.size(); ++i) {
+          EXPECT_TRUE(bit_equal(part[i].second, whole[i].second.slice(0, begin, size)))
+              << case_name << ", " << part[i].first << ", rows from " << begin;
+        }
         ++cuts;
       }
     }

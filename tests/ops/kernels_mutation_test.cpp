@@ -50,6 +50,8 @@ TEST(GradientChecks, SeeEveryOutputThatTheyUseOffByOnePercent) {
         {"linear backward input", "dx"},
         {"linear backward weight", "dweight"},
         {"linear backward weight", "dbias"}}},
+      {"linear, activated",
+       {{"linear forward", "y"}, {"linear forward", "preactivation"}, {"activation backward", "dx"}}},
       {"layer norm",
        {{"norm forward", "y"},
         {"norm forward", "mean"},

@@ -322,6 +322,28 @@ TEST_P(KernelValues, OfAdamwFollowTheScalarRecursionForTwentySteps) {
   EXPECT_EQ(values(main), before) << "kApply 0 leaves everything as it is";
 }
 
+// torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.2), torch 2.15, in float64.
+TEST_P(KernelValues, OfSgdAreThoseOfTorchForThreeSteps) {
+  const Tensor main = fp32({2}, {1, -0.5});
+  const Tensor buffer = host_tensor(DType::kF32, {2});
+  const Tensor copy = host_tensor(DType::kBF16, {2});
+  SgdUpdate call{.main = main, .buffer = buffer, .copy = copy, .momentum = 0.9, .weight_decay = 0.2};
+  struct Step {
+    std::vector<double> gradient, weights, sums;
+  };
+  for (const Step& step : {Step{{0.5, -1}, {0.93, -0.39}, {0.7, -1.1}},
+                           Step{{0.25, 2}, {0.8234, -0.4832}, {1.066, 0.932}},
+                           Step{{-1.5, 0.125}, {0.860992, -0.569916}, {-0.37592, 0.86716}}}) {
+    // The gradient scale undoes a factor of 4.
+    call.gradient = fp32({2}, {4 * step.gradient[0], 4 * step.gradient[1]});
+    call.scalars = fp32({kStepScalars}, {0.1, 1, 1, 0.25, 1});
+    run(call);
+    expect_values(main, step.weights, 12);
+    expect_values(buffer, step.sums, 12);
+    EXPECT_TRUE(close(copy, main, tolerance(DType::kBF16, 1)));
+  }
+}
+
 TEST_P(KernelValues, OfSquareSumsAreThoseOfEachBlock) {
   const Tensor sums = host_tensor(DType::kF64, {3});
   run(SquareSums{.sums = sums, .x = fp32({5}, {1, 2, 3, 4, 0.5}), .block = 2});

@@ -67,7 +67,7 @@ Result run(bool column, bool sequence_parallel, DType dtype, int slices) {
   const std::int64_t in_rows = column && splits ? kRows / t : kRows;
   const std::int64_t out_rows = !column && splits ? kRows / t : kRows;
   const Value x = tape.leaf(numbers(arena, dtype, in_rows, column ? kIn : kIn / t, in_rows * r, "x"));
-  const Value y = column ? column_linear.forward(context, x) : row_linear.forward(context, x);
+  const Value y = column ? column_linear.forward(context, x) : row_linear.forward(context, x, nullptr, {});
   Result result{.y = bytes_of(y.tensor)};
   tape.seed(y, numbers(arena, dtype, out_rows, column ? kOut / t : kOut, out_rows * r, "dy"));
   tape.backward(context, Tape::Mode::kWhole);

@@ -69,9 +69,9 @@ class SmallChunk final : public Chunk {
                      : inputs.at(0);
     for (const Block& block : blocks_) {
       x = rms_norm(context, x, *block.norm, 1e-5);
-      x = column_linear(context, x, *block.up, block.bias, *alone_, {}, DType::kF32);
-      x = piton::activation(context, x, ActivationKind::kGeluTanh);
-      x = row_linear(context, x, *block.down, *alone_, {});
+      x = column_linear(context, x, *block.up, block.bias, *alone_, {}, DType::kF32,
+                        ActivationKind::kGeluTanh);
+      x = row_linear(context, x, *block.down, *alone_, {}, {});
     }
     if (!last_) return {.boundary = {x}};
     LossInputs loss = input.loss;

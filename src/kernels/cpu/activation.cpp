@@ -4,7 +4,6 @@
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
-namespace {
 
 Activation kind_of(ActivationKind kind) {
   switch (kind) {
@@ -14,8 +13,6 @@ Activation kind_of(ActivationKind kind) {
   }
   return Activation::kSilu;
 }
-
-}  // namespace
 
 void execute(Context& context, const ActivationForward& call) {
   const ActivationArguments arguments{.y = matrix_of(call.y),

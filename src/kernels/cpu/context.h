@@ -67,6 +67,7 @@ inline std::int64_t grain_of(std::int64_t bytes, std::int64_t part_bytes = 64 <<
 
 Type type_of(DType dtype);  // asserts a floating-point type of at most 32 bits
 Matrix matrix_of(const Tensor& tensor);  // [rows, columns] or not given
+Activation kind_of(ActivationKind kind);
 
 // The row of masks for row `row` of a matrix at a hidden site, or for a query of a head.
 class Masks {
@@ -110,6 +111,7 @@ void execute(Context& context, const LossBackward& call);
 void execute(Context& context, const Copy& call);
 void execute(Context& context, const Add& call);
 void execute(Context& context, const AdamwUpdate& call);
+void execute(Context& context, const SgdUpdate& call);
 void execute(Context& context, const SquareSums& call);
 
 }  // namespace piton::cpu

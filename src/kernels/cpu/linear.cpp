@@ -27,15 +27,16 @@ void execute(Context& context, const PackWeight& call) {
 void execute(Context& context, const LinearForward& call) {
   if (call.x.dim(0) == 0) return;
   const Right right{call.weight, false};
-  if (uses_dot(context, call.weight.dtype)) return dot_product(context, call.y, call.x, right, call.bias);
-  library_product(context, call.y, call.x, right, call.bias);
+  const Epilogue epilogue{call.residual, call.activation, call.preactivation};
+  const auto product = uses_dot(context, call.weight.dtype) ? dot_product : library_product;
+  product(context, call.y, call.x, right, call.bias, epilogue);
 }
 
 void execute(Context& context, const LinearBackwardInput& call) {
   if (call.dy.dim(0) == 0) return;
   const Right right{call.weight, true};
-  if (uses_dot(context, call.weight.dtype)) return dot_product(context, call.dx, call.dy, right, {});
-  library_product(context, call.dx, call.dy, right, {});
+  const auto product = uses_dot(context, call.weight.dtype) ? dot_product : library_product;
+  product(context, call.dx, call.dy, right, {}, {});
 }
 
 }  // namespace piton::cpu

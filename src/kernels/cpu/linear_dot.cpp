@@ -18,12 +18,13 @@ constexpr std::int64_t kConvertedColumnTile = 16 * kPanel;
 class DotProduct {
  public:
   DotProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-             const Tensor& bias)
+             const Tensor& bias, const Epilogue& epilogue)
       : context_(context),
         y_(y),
         a_(a),
         right_(right),
         bias_(bias),
+        epilogue_(epilogue),
         k_(right.k()),
         packed_(right.weight.form != WeightForm::kRows),
         converts_(a.dtype() != DType::kBF16 || k_ % 2 != 0),
@@ -46,7 +47,7 @@ class DotProduct {
     const std::int64_t m = std::min(kRowTile, a_.dim(0) - row);
     const std::int64_t n = std::min(column_tile_, right_.n() - column);
     const std::int64_t deep = std::min(kDepthTile, k_ + k_ % 2);
-    const bool sums = narrow_ && k_ > kDepthTile;
+    const bool sums = (narrow_ && k_ > kDepthTile) || epilogue_.given();
     const std::int64_t a_bytes = converts_ ? aligned(m * deep * 2) : 0;
     const std::int64_t b_bytes = packed_ ? 0 : aligned(panel_words(n, deep) * 4);
     const std::int64_t sums_bytes = sums ? aligned(m * n * 4) : 0;
@@ -64,7 +65,7 @@ class DotProduct {
       const float* so_far = sums ? sum_tile : reinterpret_cast<const float*>(at(y_, row, column));
       const std::int64_t so_far_stride = sums ? n : y_.stride(0);
       DotOutput c{.data = at(y_, row, column), .type = type_of(y_.dtype()), .stride = y_.stride(0)};
-      if (sums && !last) c = {.data = sum_tile, .type = Type::kF32, .stride = n};
+      if (sums && (!last || epilogue_.given())) c = {.data = sum_tile, .type = Type::kF32, .stride = n};
       if (first > 0) {
         c.addend = so_far;
         c.addend_stride = so_far_stride;
@@ -81,6 +82,7 @@ class DotProduct {
       context_.dot->product(m, n, (k + 1) / 2, a, stride, 2, b, b_panel,
                             packed_ ? first / 2 : 0, c);
     }
+    if (epilogue_.given()) epilogue_.finish(context_, y_, sum_tile, n, row, column, m, n);
   }
 
   // Rows as bf16, padded to pairs.
@@ -117,6 +119,7 @@ class DotProduct {
   const Tensor& a_;
   const Right& right_;
   const Tensor& bias_;
+  const Epilogue& epilogue_;
   std::int64_t k_;
   bool packed_;
   bool converts_;
@@ -148,9 +151,9 @@ void dot_pack(Context& context, const PackWeight& call) {
 }
 
 void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                 const Tensor& bias) {
-  if (is_skinny(a, right)) return skinny_product(context, y, a, right, bias);
-  const DotProduct product(context, y, a, right, bias);
+                 const Tensor& bias, const Epilogue& epilogue) {
+  if (is_skinny(a, right)) return skinny_product(context, y, a, right, bias, epilogue);
+  const DotProduct product(context, y, a, right, bias, epilogue);
   context.threads.run(product.parts(), product);
 }
 

@@ -63,18 +63,19 @@ class Grid {
 class TileProduct {
  public:
   TileProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-              const Tensor& bias)
+              const Tensor& bias, const Epilogue& epilogue)
       : context_(context),
         y_(y),
         a_(a),
         right_(right),
         bias_(bias),
+        epilogue_(epilogue),
         packed_(right.weight.form != WeightForm::kRows),
         grid_(context.matmul, right.n(), right.k(), packed_),
         converts_a_(a.dtype() != DType::kF32 || a.stride(0) != right.k() || grid_.depth_tiles() > 1),
         converts_b_(!packed_ && right.weight.dtype != DType::kF32),
         direct_(grid_.depth_tiles() == 1 && grid_.column_tiles() == 1 && y.dtype() == DType::kF32 &&
-                y.stride(0) == right.n()) {}
+                y.stride(0) == right.n() && !epilogue.given()) {}
 
   std::int64_t parts() const { return grid_.column_tiles() * tiles(a_.dim(0), kRowTile); }
 
@@ -127,6 +128,9 @@ class TileProduct {
                           bias, c, library);
     }
     if (direct_) return;
+    if (epilogue_.given()) {
+      return epilogue_.finish(context_, y_, reinterpret_cast<const float*>(c_tile), n, row, column, m, n);
+    }
     for (std::int64_t r = 0; r < m; ++r) {
       context_.vector.convert(at(y_, row + r, column), type_of(y_.dtype()), c_tile + r * n * 4,
                               Type::kF32, n);
@@ -170,6 +174,7 @@ class TileProduct {
   const Tensor& a_;
   const Right& right_;
   const Tensor& bias_;
+  const Epilogue& epilogue_;
   bool packed_;
   Grid grid_;
   bool converts_a_;
@@ -212,8 +217,8 @@ void library_pack(Context& context, const PackWeight& call) {
 }
 
 void library_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                     const Tensor& bias) {
-  const TileProduct product(context, y, a, right, bias);
+                     const Tensor& bias, const Epilogue& epilogue) {
+  const TileProduct product(context, y, a, right, bias, epilogue);
   context.threads.run(product.parts(), product);
 }
 

@@ -18,9 +18,10 @@ constexpr std::int64_t kAheadWords = 8192 / 4;
 
 class SkinnyProduct {
  public:
-  SkinnyProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right, const Tensor& bias)
-      : context_(context), y_(y), a_(a), right_(right), bias_(bias), m_(a.dim(0)), pairs_(right.k() / 2),
-        panels_(tiles(right.n(), kPanel)) {}
+  SkinnyProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right, const Tensor& bias,
+                const Epilogue& epilogue)
+      : context_(context), y_(y), a_(a), right_(right), bias_(bias), epilogue_(epilogue), m_(a.dim(0)),
+        pairs_(right.k() / 2), panels_(tiles(right.n(), kPanel)) {}
 
   std::int64_t parts() const { return std::min<std::int64_t>(context_.threads.threads(), panels_); }
 
@@ -48,7 +49,7 @@ class SkinnyProduct {
       const std::int64_t pairs = std::min(deep, pairs_ - first);
       const bool ends = first + pairs == pairs_;
       DotOutput c{.data = sums, .type = Type::kF32, .stride = kPanel};
-      if (ends) c = {.data = at(y_, 0, column), .type = type_of(y_.dtype()), .stride = y_.stride(0)};
+      if (ends && !epilogue_.given()) c = {.data = at(y_, 0, column), .type = type_of(y_.dtype()), .stride = y_.stride(0)};
       if (first > 0) {
         c.addend = sums;
         c.addend_stride = kPanel;
@@ -62,6 +63,7 @@ class SkinnyProduct {
       }
       b += pairs * width;
     }
+    if (epilogue_.given()) epilogue_.finish(context_, y_, sums, kPanel, 0, column, m_, n);
   }
 
   const Pair* next(const Pair* b, std::int64_t pairs, bool last) const {
@@ -74,6 +76,7 @@ class SkinnyProduct {
   const Tensor& a_;
   const Right& right_;
   const Tensor& bias_;
+  const Epilogue& epilogue_;
   std::int64_t m_;
   std::int64_t pairs_;
   std::int64_t panels_;
@@ -87,8 +90,8 @@ bool is_skinny(const Tensor& a, const Right& right) {
 }
 
 void skinny_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                    const Tensor& bias) {
-  const SkinnyProduct product(context, y, a, right, bias);
+                    const Tensor& bias, const Epilogue& epilogue) {
+  const SkinnyProduct product(context, y, a, right, bias, epilogue);
   context.threads.run(product.parts(), product);
 }
 

@@ -1,9 +1,10 @@
-// The two ways to compute y = a b + bias, tile by tile: through the library in fp32, and by the
+// The two ways to compute y = a b + bias and what follows it, tile by tile: through the library in fp32, and by the
 // bf16 dot product.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "kernels/cpu/context.h"
 
@@ -27,6 +28,34 @@ struct Right {
   std::int64_t k() const { return backward ? weight.out : weight.in; }
 };
 
+// What follows the sums of a forward product (kernels/linear.h), tile by tile while they are in cache.
+struct Epilogue {
+  Tensor residual;       // [n, out] or not given
+  std::optional<ActivationKind> activation;
+  Tensor preactivation;  // [n, out] or not given
+
+  bool given() const { return residual.defined() || activation.has_value(); }
+
+  // Writes `rows` x `columns` of y from (row, column) on. `sums`: their fp32 sums, bias included, rows
+  // `stride` apart.
+  void finish(const Context& context, const Tensor& y, const float* sums, std::int64_t stride,
+              std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) const {
+    const auto part = [&](const Tensor& tensor) {
+      return tensor.defined() ? Matrix{at(tensor, row, column), type_of(tensor.dtype()), tensor.stride(0)}
+                              : Matrix{};
+    };
+    context.vector.finish({.sums = sums,
+                           .sums_stride = stride,
+                           .y = part(y),
+                           .residual = part(residual),
+                           .preactivation = part(preactivation),
+                           .rows = rows,
+                           .columns = columns,
+                           .activates = activation.has_value(),
+                           .kind = kind_of(activation.value_or(ActivationKind::kGeluTanh))});
+  }
+};
+
 // `rows` x `columns` of `from` into `to`, rows `stride` elements apart.
 inline void convert_rows(const Context& context, void* to, Type type, std::int64_t stride,
                          const Tensor& from, std::int64_t row, std::int64_t column,
@@ -46,17 +75,17 @@ inline bool uses_dot(const Context& context, DType dtype) {
 std::int64_t library_packed_bytes(Context& context, std::int64_t n, std::int64_t k);
 void library_pack(Context& context, const PackWeight& call);
 void library_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                     const Tensor& bias);
+                     const Tensor& bias, const Epilogue& epilogue);
 
 // linear_dot.cpp: fp32 sums of bf16 products.
 std::int64_t dot_packed_bytes(std::int64_t n, std::int64_t k);
 void dot_pack(Context& context, const PackWeight& call);
 void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                 const Tensor& bias);
+                 const Tensor& bias, const Epilogue& epilogue);
 
 // linear_skinny.cpp: the same bits for a packed weight and few rows, at the speed of memory.
 bool is_skinny(const Tensor& a, const Right& right);
 void skinny_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                    const Tensor& bias);
+                    const Tensor& bias, const Epilogue& epilogue);
 
 }  // namespace piton::cpu

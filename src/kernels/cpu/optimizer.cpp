@@ -32,6 +32,25 @@ void execute(Context& context, const AdamwUpdate& call) {
   });
 }
 
+void execute(Context& context, const SgdUpdate& call) {
+  const auto* scalars = call.scalars.data<float>();
+  if (scalars[kApply] == 0) return;
+  const SgdArguments arguments{
+      .main = call.main.data<float>(),
+      .buffer = call.buffer.defined() ? call.buffer.data<float>() : nullptr,
+      .copy = call.copy.defined() ? call.copy.raw() : nullptr,
+      .copy_type = call.copy.defined() ? type_of(call.copy.dtype()) : Type::kF32,
+      .gradient = call.gradient.data<float>(),
+      .learning_rate = static_cast<float>(scalars[kLearningRate] * call.lr_multiplier),
+      .momentum = static_cast<float>(call.momentum),
+      .decay = static_cast<float>(call.weight_decay),
+      .gradient_scale = scalars[kGradientScale],
+  };
+  context.ranges(call.main.elements(), 65536, [&](std::int64_t begin, std::int64_t end) {
+    context.vector.sgd(arguments, begin, end);
+  });
+}
+
 void execute(Context& context, const SquareSums& call) {
   const std::int64_t blocks = call.sums.elements();
   const std::int64_t grain = 8 * grain_of(call.block * 4 * 8);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/reference/activation.h"
 #include "kernels/reference/calls.h"
 #include "kernels/reference/values.h"
 
@@ -45,6 +46,8 @@ double slope(ActivationKind kind, double x) {
 }
 
 }  // namespace
+
+double activated(ActivationKind kind, double x) { return value(kind, x); }
 
 void execute(const ActivationForward& call) {
   const Values x = Values::read(call.x);

@@ -27,6 +27,7 @@ void execute(const LossBackward& call);
 void execute(const Copy& call);
 void execute(const Add& call);
 void execute(const AdamwUpdate& call);
+void execute(const SgdUpdate& call);
 void execute(const SquareSums& call);
 
 }  // namespace piton::reference

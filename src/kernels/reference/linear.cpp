@@ -1,6 +1,7 @@
 // y = x W^T + bias and its gradients.
 #include "kernels/linear.h"
 
+#include "kernels/reference/activation.h"
 #include "kernels/reference/calls.h"
 #include "kernels/reference/values.h"
 
@@ -18,15 +19,21 @@ void execute(const LinearForward& call) {
   const Values x = Values::read(call.x);
   const Values w = rows_of(call.weight);
   const Values bias = Values::read(call.bias);
+  const Values residual = Values::read(call.residual);
   Values y(call.y.shape());
+  Values preactivation(call.y.shape());
   for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
     for (std::int64_t out = 0; out < call.weight.out; ++out) {
       double sum = 0;
       for (std::int64_t in = 0; in < call.weight.in; ++in) sum += x(row, in) * w(out, in);
-      y(row, out) = sum + (bias.given() ? bias(out) : 0);
+      sum += bias.given() ? bias(out) : 0;
+      preactivation(row, out) = sum;
+      y(row, out) = call.activation ? activated(*call.activation, sum)
+                                    : sum + (residual.given() ? residual(row, out) : 0);
     }
   }
   y.write(call.y);
+  if (call.preactivation.defined()) preactivation.write(call.preactivation);
 }
 
 void execute(const LinearBackwardInput& call) {

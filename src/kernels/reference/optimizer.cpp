@@ -1,4 +1,4 @@
-// AdamW and sums of squares over flat spans.
+// AdamW, SGD and sums of squares over flat spans.
 #include "kernels/optimizer.h"
 
 #include <cmath>
@@ -28,6 +28,23 @@ void execute(const AdamwUpdate& call) {
   m.write(call.first);
   v.write(call.second);
   // The copy is the rounded fp32 value, not the double before it.
+  if (call.copy.defined()) Values::read(call.main).write(call.copy);
+}
+
+void execute(const SgdUpdate& call) {
+  const Values scalars = Values::read(call.scalars);
+  if (scalars(kApply) == 0) return;
+  const Values gradient = Values::read(call.gradient);
+  Values main = Values::read(call.main);
+  Values buffer = Values::read(call.buffer);
+  const double lr = scalars(kLearningRate) * call.lr_multiplier;
+  for (std::int64_t i = 0; i < call.main.dim(0); ++i) {
+    double g = gradient(i) * scalars(kGradientScale) + call.weight_decay * main(i);
+    if (buffer.given()) g = buffer(i) = call.momentum * buffer(i) + g;
+    main(i) -= lr * g;
+  }
+  main.write(call.main);
+  if (call.buffer.defined()) buffer.write(call.buffer);
   if (call.copy.defined()) Values::read(call.main).write(call.copy);
 }
 

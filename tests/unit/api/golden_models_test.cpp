@@ -71,7 +71,7 @@ struct GoldenRun {
         machine{*world, device, *kernels, arena, *stream, threads, log}, mesh(*world, MeshSizes{}),
         session(machine, mesh,
                 {.model = golden_config(family, dtype),
-                 .adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
+                 .optimizer_options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
                  .use = dtype != DType::kF64 ? SessionUse::kTraining : SessionUse::kGradients}) {
     for (Parameter* parameter : session.parameters()) {
       const Tensor rows = host_tensor(parameter->dtype, parameter->shape);

@@ -193,7 +193,7 @@ struct SmallRun {
       spans.push_back({parameter, begin, host_tensor(DType::kF32, {end - begin}),
                        parameter->value.flatten().slice(0, begin, end - begin)});
     }
-    optimizer = std::make_unique<AdamW>(AdamwOptions(), spans, kBlock, mesh, *kernels, device,
+    optimizer = std::make_unique<Optimizer>(OptimizerOptions(), spans, kBlock, mesh, *kernels, device,
                                         arena, *stream);
   }
 
@@ -210,14 +210,16 @@ struct SmallRun {
                          set_value(parameter->value, local, element(name, index, salt));
                        });
     }
-    for (const AdamwState& state : optimizer->state()) {
+    for (const OptimizerState& state : optimizer->state()) {
       for_each_element(
           *state.parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
             if (local < state.offset || local >= state.offset + state.size()) return;
             if (!state.main_is_value)
               set_value(state.main, local - state.offset, element(name, index, salt + 1));
-            set_value(state.first, local - state.offset, element(name, index, salt + 2));
-            set_value(state.second, local - state.offset, element(name, index, salt + 3));
+            int number = 2;
+            for (const Moment& moment : state.moments) {
+              set_value(moment.values, local - state.offset, element(name, index, salt + number++));
+            }
           });
     }
     optimizer->set_steps(salt, salt / 2);
@@ -237,15 +239,17 @@ struct SmallRun {
       }
     }
     if (!with_optimizer) return count;
-    for (const AdamwState& state : optimizer->state()) {
+    for (const OptimizerState& state : optimizer->state()) {
       for_each_element(*state.parameter,
                        [&](std::int64_t local, const std::string& name, std::int64_t index) {
                          if (local < state.offset || local >= state.offset + state.size()) return;
                          const std::int64_t i = local - state.offset;
                          if (!state.main_is_value)
                            count += value_at(state.main, i) != element(name, index, salt + 1);
-                         count += value_at(state.first, i) != element(name, index, salt + 2);
-                         count += value_at(state.second, i) != element(name, index, salt + 3);
+                         int number = 2;
+                         for (const Moment& moment : state.moments) {
+                           count += value_at(moment.values, i) != element(name, index, salt + number++);
+                         }
                        });
     }
     count += optimizer->steps() != salt;
@@ -259,7 +263,7 @@ struct SmallRun {
   std::unique_ptr<Kernels> kernels = make_reference_kernels();
   Mesh mesh;
   SmallModel model;
-  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<Optimizer> optimizer;
 };
 
 inline TrainState state_of(std::int64_t iteration) {

@@ -1,8 +1,10 @@
 // A run over real shards: stopped, saved, loaded and continued is the run that never stopped, for
 // every ZeRO stage, and its checkpoint is the same for all of them.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "checkpoint/store.h"
+#include "support/errors.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"
 
@@ -15,7 +17,8 @@ using test::TestLayout;
 // One rank of a run under ShardedParameters. The norm's blocks are the real ones, so parameters
 // here have several of them.
 struct ShardedRun {
-  ShardedRun(World& world, const TestLayout& layout, int zero_stage, DType dtype)
+  ShardedRun(World& world, const TestLayout& layout, int zero_stage, DType dtype,
+             const OptimizerOptions& options = {})
       : mesh(world, layout.sizes()) {
     const int t = layout.tensor;
     const int i = mesh.coordinate(Axis::kTensor);
@@ -42,8 +45,8 @@ struct ShardedRun {
     sharded =
         ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
     set_values(1);
-    optimizer = std::make_unique<AdamW>(AdamwOptions(), update_spans(sharded->owned()), kNormBlock,
-                                        mesh, *kernels, device, arena, *stream);
+    optimizer = std::make_unique<Optimizer>(options, update_spans(sharded->owned()),
+                                            kNormBlock, mesh, *kernels, device, arena, *stream);
   }
 
   static Piece piece(const std::string& name, Shape global, Shape start, Shape extent,
@@ -99,11 +102,15 @@ struct ShardedRun {
   Mesh mesh;
   ParameterList list;
   std::unique_ptr<ShardedParameters> sharded;
-  std::unique_ptr<AdamW> optimizer;
+  std::unique_ptr<Optimizer> optimizer;
 };
 
 TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  const OptimizerOptions adam;
+  const OptimizerOptions sgd{.kind = OptimizerKind::kSgd};
+  const OptimizerOptions plain{.kind = OptimizerKind::kSgd, .sgd_momentum = 0};
+  for (const auto& [options, dtype] : {std::pair{&adam, DType::kF32}, {&adam, DType::kBF16},
+                                       {&sgd, DType::kF32}, {&sgd, DType::kBF16}, {&plain, DType::kF32}, {&plain, DType::kBF16}}) {
     const TempFolder dir;
     std::string weights, moments;
     const auto check = [&](const std::filesystem::path& folder, int stage, const char* what) {
@@ -118,7 +125,7 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
     for (const int stage : {0, 1, 2, 3}) {
       const std::string name = "straight" + std::to_string(stage);
       run_ranks(layout.ranks(), [&](World& world) {
-        ShardedRun run(world, layout, stage, dtype);
+        ShardedRun run(world, layout, stage, dtype, *options);
         for (int number = 1; number <= 4; ++number) {
           run.step(number);
           if (number % 2 == 0) {
@@ -134,7 +141,7 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
           dir / ("straight" + std::to_string((stage + 1) % 4)) / "iter_0000002";
       const std::string name = "resumed" + std::to_string(stage);
       run_ranks(layout.ranks(), [&](World& world) {
-        ShardedRun run(world, layout, stage, dtype);
+        ShardedRun run(world, layout, stage, dtype, *options);
         run.set_values(77);
         load_checkpoint(from, run.stored(), run.context());
         for (int number = 3; number <= 4; ++number) run.step(number);
@@ -143,6 +150,27 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
       check(dir / name / "iter_0000004", stage, "stopped and continued");
     }
   }
+}
+
+TEST(Resume, NamesAnOptimizerThatIsAnother) {
+  const OptimizerOptions sgd{.kind = OptimizerKind::kSgd};
+  const OptimizerOptions plain{.kind = OptimizerKind::kSgd, .sgd_momentum = 0};
+  const TempFolder dir;
+  const auto refusal = [&](const char* name, const OptimizerOptions& saved, const OptimizerOptions& loaded) {
+    std::string message;
+    run_ranks(1, [&](World& world) {
+      ShardedRun from(world, {}, 0, DType::kF32, saved);
+      from.step(1);
+      const auto folder = save_checkpoint(dir / name, from.stored(), from.context(), test::state_of(1), "");
+      ShardedRun to(world, {}, 0, DType::kF32, loaded);
+      message = message_of(Fault::kData, [&] { load_checkpoint(folder, to.stored(), to.context()); });
+    });
+    return message;
+  };
+  EXPECT_THAT(refusal("a", {}, sgd), testing::HasSubstr("got the state of another optimizer (exp_avg, exp_avg_sq), "
+                                                        "wanted momentum_buffer"));
+  EXPECT_THAT(refusal("b", sgd, {}), testing::HasSubstr("(momentum_buffer), wanted exp_avg, exp_avg_sq"));
+  EXPECT_THAT(refusal("c", sgd, plain), testing::HasSubstr("wanted nothing but weights"));
 }
 
 TEST(Resume, ContinuesOnAnotherNumberOfRanksFromTheSameNumbers) {

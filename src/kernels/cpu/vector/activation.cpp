@@ -72,6 +72,32 @@ void backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end
   }
 }
 
+template <typename T, typename Kind>
+void finish_activated(const FinishArguments& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const float* sums = a.sums + row * a.sums_stride;
+    T* before = static_cast<T*>(a.preactivation.data) + row * a.preactivation.stride;
+    T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
+    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      const F x = load(sums + i, count);
+      if (a.preactivation.data != nullptr) store(before + i, x, count);
+      store(y + i, Kind::at(x).y, count);
+    });
+  }
+}
+
+template <typename T>
+void finish_added(const FinishArguments& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    const float* sums = a.sums + row * a.sums_stride;
+    const T* residual = static_cast<const T*>(a.residual.data) + row * a.residual.stride;
+    T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
+    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+      store(y + i, load(sums + i, count) + load(residual + i, count), count);
+    });
+  }
+}
+
 template <typename Call>
 PITON_INLINE void with_kind(Activation kind, Call call) {
   switch (kind) {
@@ -86,6 +112,13 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
 void activation_forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end) {
   with_type(a.x.type, [&](auto tag) {
     with_kind(a.kind, [&](auto kind) { forward<decltype(tag), decltype(kind)>(a, begin, end); });
+  });
+}
+
+void finish(const FinishArguments& a) {
+  with_type(a.y.type, [&](auto tag) {
+    if (!a.activates) return finish_added<decltype(tag)>(a);
+    with_kind(a.kind, [&](auto kind) { finish_activated<decltype(tag), decltype(kind)>(a); });
   });
 }
 

@@ -127,30 +127,54 @@ void adamw(const AdamwArguments& a, std::int64_t begin, std::int64_t end) {
   });
 }
 
-// Eight blocks at a time: each sum keeps the order of its elements, and the additions of one wait
-// for nothing of the others.
+void sgd(const SgdArguments& a, std::int64_t begin, std::int64_t end) {
+  const F scale = splat(a.gradient_scale), decay = splat(a.decay), rate = splat(a.learning_rate);
+  const F momentum = splat(a.momentum);
+  with_type(a.copy_type, [&](auto tag) {
+    using T = decltype(tag);
+    T* copy = static_cast<T*>(a.copy);
+    for_vectors(end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
+      const std::int64_t i = begin + offset;
+      const F main = load(a.main + i, count);
+      F g = load(a.gradient + i, count) * scale + decay * main;
+      if (a.buffer != nullptr) {
+        g = momentum * load(a.buffer + i, count) + g;
+        store(a.buffer + i, g, count);
+      }
+      const F moved = main - rate * g;
+      store(a.main + i, moved, count);
+      if (copy != nullptr) store(copy + i, moved, count);
+    });
+  });
+}
+
+// A block has 32 sums in fp64, element e in sum e mod 32, added in order at the end: the same order on
+// every instruction set. Four vectors of 8 cover the latency of their additions.
 void square_sums(double* sums, const float* x, std::int64_t n, std::int64_t block,
                  std::int64_t begin, std::int64_t end) {
-  std::int64_t i = begin;
-  for (; i + 8 <= end && (i + 8) * block <= n; i += 8) {
-    double s[8] = {};
+  typedef float Floats __attribute__((vector_size(32)));
+  typedef double Doubles __attribute__((vector_size(64)));
+  constexpr int kSums = 32;
+  for (std::int64_t i = begin; i < end; ++i) {
     const float* p = x + i * block;
-    for (std::int64_t e = 0; e < block; ++e) {
-      for (int b = 0; b < 8; ++b) {
-        const double value = p[b * block + e];
-        s[b] += value * value;
+    const std::int64_t size = (i + 1) * block < n ? block : n - i * block;
+    Doubles s[kSums / 8] = {};
+    std::int64_t e = 0;
+    for (; e + kSums <= size; e += kSums) {
+      for (int v = 0; v < kSums / 8; ++v) {
+        const Doubles value = __builtin_convertvector(load_bits<Floats>(p + e + v * 8), Doubles);
+        s[v] += value * value;
       }
     }
-    for (int b = 0; b < 8; ++b) sums[i + b] = s[b];
-  }
-  for (; i < end; ++i) {
-    const std::int64_t last = (i + 1) * block < n ? (i + 1) * block : n;
-    double s = 0;
-    for (std::int64_t e = i * block; e < last; ++e) {
-      const double value = x[e];
-      s += value * value;
+    for (int rest = 0; e < size; ++e, ++rest) {
+      const double value = p[e];
+      s[rest / 8][rest % 8] += value * value;
     }
-    sums[i] = s;
+    double sum = 0;
+    for (const Doubles& part : s) {
+      for (int lane = 0; lane < 8; ++lane) sum += part[lane];
+    }
+    sums[i] = sum;
   }
 }
 

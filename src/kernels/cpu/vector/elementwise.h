@@ -13,6 +13,7 @@ void dropout_add(void* y, const void* x, const void* bias, const void* residual,
                  const MaskRow* mask, float* sums, std::int64_t columns);
 void mask(float* x, const MaskRow& row, std::int64_t first, int columns);
 void adamw(const AdamwArguments& a, std::int64_t begin, std::int64_t end);
+void sgd(const SgdArguments& a, std::int64_t begin, std::int64_t end);
 void square_sums(double* sums, const float* x, std::int64_t n, std::int64_t block,
                  std::int64_t begin, std::int64_t end);
 

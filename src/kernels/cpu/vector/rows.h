@@ -9,6 +9,7 @@ void norm_forward(const NormArguments& a, std::int64_t begin, std::int64_t end);
 void norm_backward(const NormArguments& a, std::int64_t begin, std::int64_t end);
 void activation_forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
 void activation_backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
+void finish(const FinishArguments& a);
 void rotary(void* x, Type type, const float* cosine, const float* sine, std::int64_t d, bool pairs,
             float sign);
 void loss_statistics(const float* logits, std::int64_t valid, float* maximum, float* sum);

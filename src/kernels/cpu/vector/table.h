@@ -53,6 +53,19 @@ struct ActivationArguments {
   Activation kind = Activation::kGeluTanh;
 };
 
+// What ends a tile of products: y = sums + residual or y = act(sums), from sums in fp32.
+struct FinishArguments {
+  const float* sums = nullptr;  // [rows, columns]
+  std::int64_t sums_stride = 0;
+  Matrix y;
+  Matrix residual;       // type of y, or not given
+  Matrix preactivation;  // sums in the type of y, or not given
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool activates = false;
+  Activation kind = Activation::kGeluTanh;
+};
+
 struct AdamwArguments {
   float* main = nullptr;
   float* first = nullptr;
@@ -69,6 +82,18 @@ struct AdamwArguments {
   float correction1 = 1;
   float correction2 = 1;
   float eps = 0;
+  float gradient_scale = 1;
+};
+
+struct SgdArguments {
+  float* main = nullptr;
+  float* buffer = nullptr;  // null: no momentum
+  void* copy = nullptr;
+  Type copy_type = Type::kF32;
+  const float* gradient = nullptr;
+  float learning_rate = 0;
+  float momentum = 0;
+  float decay = 0;
   float gradient_scale = 1;
 };
 
@@ -106,6 +131,7 @@ struct VectorTable {
   void (*norm_backward)(const NormArguments& a, std::int64_t begin, std::int64_t end);
   void (*activation_forward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
   void (*activation_backward)(const ActivationArguments& a, std::int64_t begin, std::int64_t end);
+  void (*finish)(const FinishArguments& a);
 
   // One row: y = residual + mask * (x + bias), and sums += the same before rounding; bias, residual
   // and sums may be null, mask null keeps all.
@@ -122,6 +148,7 @@ struct VectorTable {
                         std::int64_t valid, float lse, float factor);
 
   void (*adamw)(const AdamwArguments& a, std::int64_t begin, std::int64_t end);
+  void (*sgd)(const SgdArguments& a, std::int64_t begin, std::int64_t end);
   // sums[i] of blocks begin .. end-1 of `block` elements of x[n].
   void (*square_sums)(double* sums, const float* x, std::int64_t n, std::int64_t block,
                       std::int64_t begin, std::int64_t end);

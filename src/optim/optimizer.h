@@ -1,7 +1,8 @@
-// AdamW over the flat spans that this rank owns, and the gradient's norm over all ranks.
+// Updates of the flat spans that this rank owns, by AdamW or by SGD with momentum, and the gradient's
+// norm over all ranks.
 //
-// Precision: main copy, both moments and the gradient are fp32 whatever the weights are; squares
-// are summed in fp64. Formulas: kernels/optimizer.h.
+// Precision: main copy, moments and the gradient are fp32 whatever the weights are; squares are summed
+// in fp64. Formulas: kernels/optimizer.h.
 //
 // The norm is the L2 norm of the whole model's gradient, each element counted once: copies of a
 // parameter on several ranks (data-parallel, tensor-replicated, tied stages) have one owner a
@@ -13,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,11 @@
 
 namespace piton {
 
-struct AdamwOptions {
+enum class OptimizerKind : std::uint8_t { kAdam, kSgd };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kAdam;
+  double sgd_momentum = 0.9;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
@@ -34,9 +40,13 @@ struct AdamwOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"adam-beta1", "decay of the first moment", same}, beta1);
-    v(Option{"adam-beta2", "decay of the second moment", same}, beta2);
-    v(Option{"adam-eps", "added to the root of the second moment", same}, eps);
+    v(Option{"optimizer", "adam: AdamW; sgd: with momentum, and decay added to the gradient", same},
+      Choice(kind, {{"adam", OptimizerKind::kAdam}, {"sgd", OptimizerKind::kSgd}}));
+    v(Option{"adam-beta1", "adam: decay of the first moment", same}, beta1);
+    v(Option{"adam-beta2", "adam: decay of the second moment", same}, beta2);
+    v(Option{"adam-eps", "adam: added to the root of the second moment", same}, eps);
+    v(Option{"sgd-momentum", "sgd: decay of the sum of gradients; 0 keeps no sum", same},
+      sgd_momentum);
     v(Option{"weight-decay", "decay of matrices a step, times the learning rate", same},
       weight_decay);
     v(Option{"clip-grad", "largest norm of the gradient; 0 for no limit", same}, clip_grad);
@@ -66,16 +76,21 @@ std::vector<UpdateSpan> update_spans(const std::vector<Owned>& owned) {
   return spans;
 }
 
+// What an update remembers of the gradients before, under the name that a checkpoint has for it.
+struct Moment {
+  std::string_view name;  // adam: "exp_avg" (m), "exp_avg_sq" (v); sgd: "momentum_buffer"
+  Tensor values;          // fp32 [n]
+};
+
 // Optimiser state of one span: what a checkpoint stores.
-struct AdamwState {
+struct OptimizerState {
   Parameter* parameter = nullptr;
-  std::int64_t offset = 0;  // as in UpdateSpan
-  Tensor main;              // fp32 [n]; the value itself where weights are fp32
-  Tensor first;             // fp32 [n]  m
-  Tensor second;            // fp32 [n]  v
+  std::int64_t offset = 0;      // as in UpdateSpan
+  Tensor main;                  // fp32 [n]; the value itself where weights are fp32
+  std::vector<Moment> moments;  // of the same names on every span; none for sgd without momentum
   bool main_is_value = false;
 
-  std::int64_t size() const { return first.elements(); }
+  std::int64_t size() const { return main.elements(); }
 };
 
 struct StepResult {
@@ -83,12 +98,12 @@ struct StepResult {
   bool skipped = false;  // the norm is not finite: nothing was changed
 };
 
-class AdamW {
+class Optimizer {
  public:
   // Collective over all ranks of `mesh`. Moments start at 0 and main copies at today's values;
   // where values are set later (initialisation, loading), call reset_main(). `norm_block`: elements
   // of a block of the norm; spans are cut at multiples of it. The tensors of `spans` are kept.
-  AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
+  Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
         Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 
   // main = value, on the stream; nothing to do where they are one.
@@ -103,7 +118,7 @@ class AdamW {
   std::int64_t skipped() const { return skipped_; }  // since the start of the run
   void set_steps(std::int64_t steps, std::int64_t skipped);
 
-  const std::vector<AdamwState>& state() const { return state_; }
+  const std::vector<OptimizerState>& state() const { return state_; }
 
  private:
   // A part of a span whose elements all decay or all do not.
@@ -118,10 +133,11 @@ class AdamW {
     Tensor sums;      // their place in block_sums_
   };
 
+  KernelCall update_call(const Update& update) const;
   void plan_norm(Stream& stream);
   double norm(Stream& stream);
 
-  AdamwOptions options_;
+  OptimizerOptions options_;
   std::vector<UpdateSpan> spans_;
   std::int64_t norm_block_;
   Communicator* ranks_;
@@ -129,7 +145,7 @@ class AdamW {
   Kernels* kernels_;
   Device* device_;
   Arena* arena_;
-  std::vector<AdamwState> state_;
+  std::vector<OptimizerState> state_;
   std::vector<Update> updates_;
   std::vector<NormPart> norm_parts_;
   Tensor block_sums_;  // fp64 [blocks of the whole model]

@@ -1,4 +1,4 @@
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -78,15 +78,22 @@ std::vector<HeldBlocks> decode(const std::string& text) {
   return held;
 }
 
+std::vector<std::string_view> moment_names(const OptimizerOptions& options) {
+  if (options.kind == OptimizerKind::kAdam) return {"exp_avg", "exp_avg_sq"};
+  if (options.sgd_momentum == 0) return {};
+  return {"momentum_buffer"};
+}
+
 }  // namespace
 
-void AdamwOptions::check() const {
+void OptimizerOptions::check() const {
   const auto share = [](const char* flag, double value) {
     if (!(value >= 0 && value < 1)) {
       throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted at least 0 and below 1", flag,
                   value);
     }
   };
+  share("--sgd-momentum", sgd_momentum);
   share("--adam-beta1", beta1);
   share("--adam-beta2", beta2);
   if (!(eps > 0) || !std::isfinite(eps)) {
@@ -131,7 +138,7 @@ std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter
   return runs;
 }
 
-AdamW::AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
+Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
              Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream)
     : options_(options),
       spans_(std::move(spans)),
@@ -143,7 +150,7 @@ AdamW::AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::in
       arena_(&arena) {
   options_.check();
   PITON_ASSERT(norm_block > 0);
-  std::int64_t moments = 0;
+  std::int64_t elements = 0;
   std::int64_t mains = 0;
   for (const UpdateSpan& span : spans_) {
     const std::int64_t size = span.gradient.elements();
@@ -157,32 +164,33 @@ AdamW::AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::in
                                           span.offset + size == span.parameter->elements()),
         "{}: {} elements from {} are not whole blocks of {}", span.parameter->name, size,
         span.offset, norm_block);
-    moments += aligned(size);
+    elements += aligned(size);
     if (span.value.dtype() != DType::kF32) mains += aligned(size);
   }
-  Tensor first, second, main;
-  if (moments > 0) {
-    first = arena.allocate(DType::kF32, {moments}, MemoryKind::kOptimizer);
-    second = arena.allocate(DType::kF32, {moments}, MemoryKind::kOptimizer);
-    device.zero(first, stream);
-    device.zero(second, stream);
+  std::vector<Moment> moments;
+  for (const std::string_view moment : moment_names(options_)) {
+    if (elements == 0) break;
+    moments.push_back({moment, arena.allocate(DType::kF32, {elements}, MemoryKind::kOptimizer)});
+    device.zero(moments.back().values, stream);
   }
+  Tensor main;
   if (mains > 0) {
     main = arena.allocate(DType::kF32, {mains}, MemoryKind::kOptimizer);
     device.zero(main, stream);
   }
-  std::int64_t moment_at = 0;
+  std::int64_t element_at = 0;
   std::int64_t main_at = 0;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const UpdateSpan& span = spans_[i];
     const std::int64_t size = span.gradient.elements();
-    AdamwState state;
+    OptimizerState state;
     state.parameter = span.parameter;
     state.offset = span.offset;
     state.main_is_value = span.value.dtype() == DType::kF32;
-    state.first = first.slice(0, moment_at, size);
-    state.second = second.slice(0, moment_at, size);
-    moment_at += aligned(size);
+    for (const Moment& moment : moments) {
+      state.moments.push_back({moment.name, moment.values.slice(0, element_at, size)});
+    }
+    element_at += aligned(size);
     if (state.main_is_value) {
       state.main = span.value;
     } else {
@@ -201,7 +209,7 @@ AdamW::AdamW(const AdamwOptions& options, std::vector<UpdateSpan> spans, std::in
   reset_main(stream);
 }
 
-void AdamW::plan_norm(Stream& stream) {
+void Optimizer::plan_norm(Stream& stream) {
   std::vector<HeldBlocks> mine;
   for (const UpdateSpan& span : spans_) {
     if (span.gradient.elements() == 0) continue;
@@ -255,14 +263,14 @@ void AdamW::plan_norm(Stream& stream) {
   }
 }
 
-void AdamW::reset_main(Stream& stream) {
+void Optimizer::reset_main(Stream& stream) {
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     if (state_[i].main_is_value || state_[i].size() == 0) continue;
     kernels_->run(Copy{.dst = state_[i].main, .src = spans_[i].value}, stream);
   }
 }
 
-double AdamW::norm(Stream& stream) {
+double Optimizer::norm(Stream& stream) {
   if (host_sums_.empty()) return 0;
   // Entries of other owners were left with everyone's sums by the last step.
   device_->zero(block_sums_, stream);
@@ -278,7 +286,7 @@ double AdamW::norm(Stream& stream) {
   return std::sqrt(sum);
 }
 
-StepResult AdamW::step(double lr, Stream& stream) {
+StepResult Optimizer::step(double lr, Stream& stream) {
   StepResult result;
   result.grad_norm = norm(stream);
   result.skipped = !std::isfinite(result.grad_norm);
@@ -299,28 +307,40 @@ StepResult AdamW::step(double lr, Stream& stream) {
   values[kGradientScale] = static_cast<float>(scale);
   values[kApply] = result.skipped ? 0.0F : 1.0F;
   device_->upload(values, scalars_, stream);
-  for (const Update& update : updates_) {
-    const AdamwState& state = state_[update.span];
-    const UpdateSpan& span = spans_[update.span];
-    const auto part = [&](const Tensor& tensor) {
-      return tensor.slice(0, update.begin, update.size);
-    };
-    kernels_->run(AdamwUpdate{.main = part(state.main),
-                              .first = part(state.first),
-                              .second = part(state.second),
-                              .copy = state.main_is_value ? Tensor() : part(span.value),
-                              .gradient = part(span.gradient),
-                              .scalars = scalars_,
-                              .beta1 = options_.beta1,
-                              .beta2 = options_.beta2,
-                              .eps = options_.eps,
-                              .weight_decay = update.decays ? options_.weight_decay : 0},
-                  stream);
-  }
+  for (const Update& update : updates_) kernels_->run(update_call(update), stream);
   return result;
 }
 
-void AdamW::set_steps(std::int64_t steps, std::int64_t skipped) {
+KernelCall Optimizer::update_call(const Update& update) const {
+  const OptimizerState& state = state_[update.span];
+  const UpdateSpan& span = spans_[update.span];
+  const auto part = [&](const Tensor& tensor) {
+    return tensor.slice(0, update.begin, update.size);
+  };
+  const Tensor copy = state.main_is_value ? Tensor() : part(span.value);
+  const double decay = update.decays ? options_.weight_decay : 0;
+  if (options_.kind == OptimizerKind::kSgd) {
+    return SgdUpdate{.main = part(state.main),
+                     .buffer = state.moments.empty() ? Tensor() : part(state.moments[0].values),
+                     .copy = copy,
+                     .gradient = part(span.gradient),
+                     .scalars = scalars_,
+                     .momentum = options_.sgd_momentum,
+                     .weight_decay = decay};
+  }
+  return AdamwUpdate{.main = part(state.main),
+                     .first = part(state.moments[0].values),
+                     .second = part(state.moments[1].values),
+                     .copy = copy,
+                     .gradient = part(span.gradient),
+                     .scalars = scalars_,
+                     .beta1 = options_.beta1,
+                     .beta2 = options_.beta2,
+                     .eps = options_.eps,
+                     .weight_decay = decay};
+}
+
+void Optimizer::set_steps(std::int64_t steps, std::int64_t skipped) {
   PITON_ASSERT(steps >= 0 && skipped >= 0);
   steps_ = steps;
   skipped_ = skipped;

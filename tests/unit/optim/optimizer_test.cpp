@@ -1,5 +1,5 @@
 // The update against the recursion in double, and the norm over simulated ranks.
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,7 +67,12 @@ struct Alone {
 // The recursion of one element in double.
 struct Scalar {
   double p = 0, m = 0, v = 0;
-  void step(const AdamwOptions& o, double lr, double g, bool decays, int t) {
+  void step(const OptimizerOptions& o, double lr, double g, bool decays, int t) {
+    if (o.kind == OptimizerKind::kSgd) {
+      m = o.sgd_momentum * m + g + (decays ? o.weight_decay * p : 0);
+      p -= lr * m;
+      return;
+    }
     if (decays) p *= 1 - lr * o.weight_decay;
     m = o.beta1 * m + (1 - o.beta1) * g;
     v = o.beta2 * v + (1 - o.beta2) * g * g;
@@ -77,15 +82,22 @@ struct Scalar {
 };
 
 // Ten steps of fp32 roundings of main, m and v: each at most 2^-24 relative, and the update itself
-// is at most about lr a step; so 10 x 2^-24 of the value and as much of ten updates.
+// is at most about lr a step (SGD: lr times a sum of clipped gradients); so 10 x 2^-24 of the value and
+// as much of ten updates.
 constexpr double kTenRoundings = 10 * 0x1p-23;
 
-TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+TEST(Optimizer, FollowsTheRecursionInDoubleForTenSteps) {
+  const OptimizerOptions kinds[] = {{.kind = OptimizerKind::kAdam},
+                                    {.kind = OptimizerKind::kSgd},
+                                    {.kind = OptimizerKind::kSgd, .sgd_momentum = 0}};
+  const std::vector<std::string_view> names[] = {{"exp_avg", "exp_avg_sq"}, {"momentum_buffer"}, {}};
+  for (const auto& [kind, dtype] : {std::pair{0, DType::kF32}, {0, DType::kBF16}, {1, DType::kF32},
+                                    {1, DType::kBF16}, {2, DType::kF32}, {2, DType::kBF16}}) {
+    SCOPED_TRACE(fmt::format("kind {} of {}", kind, name(dtype)));
     Alone alone;
     Parameter weight = matrix("w", 6, 5, dtype);
     Parameter bias = vector("b", 7, dtype);
-    AdamwOptions options;
+    OptimizerOptions options = kinds[kind];
     options.weight_decay = 0.1;
     options.clip_grad = 1.5;
     test::TensorSource source(7);
@@ -97,7 +109,7 @@ TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
       expected.emplace_back();
       for (const double p : test::values(span.value)) expected.back().push_back({.p = p});
     }
-    AdamW optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
+    Optimizer optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
                     *alone.stream);
     std::mt19937_64 random(3);
     std::normal_distribution<double> draw(0, 0.4);
@@ -126,12 +138,17 @@ TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
     }
     EXPECT_EQ(optimizer.steps(), 10);
     for (std::size_t s = 0; s < spans.size(); ++s) {
-      const AdamwState& state = optimizer.state()[s];
+      const OptimizerState& state = optimizer.state()[s];
       for (std::size_t i = 0; i < expected[s].size(); ++i) {
         const double p = expected[s][i].p;
         EXPECT_NEAR(state.main.data<float>()[i], p, kTenRoundings * (std::fabs(p) + 0.03));
-        EXPECT_NEAR(state.first.data<float>()[i], expected[s][i].m, kTenRoundings);
-        EXPECT_NEAR(state.second.data<float>()[i], expected[s][i].v, kTenRoundings);
+        const double moments[] = {expected[s][i].m, expected[s][i].v};
+        ASSERT_EQ(state.moments.size(), names[kind].size());
+        for (std::size_t m = 0; m < state.moments.size(); ++m) {
+          EXPECT_EQ(state.moments[m].name, names[kind][m]);
+          EXPECT_NEAR(state.moments[m].values.data<float>()[i], moments[m],
+                      kTenRoundings * std::max(1.0, std::fabs(moments[m])));
+        }
         if (dtype == DType::kBF16) {
           EXPECT_EQ(spans[s].value.data<BFloat16>()[i].bits,
                     to_bfloat16(state.main.data<float>()[i]).bits);
@@ -141,17 +158,17 @@ TEST(AdamW, FollowsTheRecursionInDoubleForTenSteps) {
   }
 }
 
-TEST(AdamW, KeepsFp32WeightsAsTheirOwnMainCopy) {
+TEST(Optimizer, KeepsFp32WeightsAsTheirOwnMainCopy) {
   Alone alone;
   Parameter weight = matrix("w", 2, 2);
   const Tensor value = host_tensor(DType::kF32, {4});
-  AdamW optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, 16, alone.mesh,
+  Optimizer optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, 16, alone.mesh,
                   *alone.kernels, alone.device, alone.arena, *alone.stream);
   EXPECT_TRUE(optimizer.state()[0].main_is_value);
   EXPECT_EQ(optimizer.state()[0].main.raw(), value.raw());
 }
 
-TEST(AdamW, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
+TEST(Optimizer, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
   for (const double bad :
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     Alone alone;
@@ -159,17 +176,17 @@ TEST(AdamW, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
     test::TensorSource source(1);
     const Tensor gradient = source.normal(DType::kF32, {6});
     const Tensor value = source.normal(DType::kBF16, {6});
-    AdamW optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
+    Optimizer optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
                     alone.device, alone.arena, *alone.stream);
     optimizer.step(0.01, *alone.stream);
     const auto before = test::values(value);
-    const auto first = test::values(optimizer.state()[0].first);
+    const auto first = test::values(optimizer.state()[0].moments[0].values);
     test::set_value(gradient, 4, bad);
     const StepResult result = optimizer.step(0.01, *alone.stream);
     EXPECT_TRUE(result.skipped);
     EXPECT_FALSE(std::isfinite(result.grad_norm));
     EXPECT_EQ(test::values(value), before);
-    EXPECT_EQ(test::values(optimizer.state()[0].first), first);
+    EXPECT_EQ(test::values(optimizer.state()[0].moments[0].values), first);
     EXPECT_EQ(optimizer.steps(), 1);
     EXPECT_EQ(optimizer.skipped(), 1);
     test::set_value(gradient, 4, 0.5);
@@ -198,9 +215,9 @@ TEST(DecayRuns, FollowThePiecesRowsAndTakePaddingWithThePartBefore) {
   EXPECT_THAT(decay_runs(fused, 0, 0), ElementsAre());
 }
 
-TEST(AdamwOptions, RefuseWhatCannotBe) {
+TEST(OptimizerOptions, RefuseWhatCannotBe) {
   const auto refused = [](auto&& change) {
-    AdamwOptions options;
+    OptimizerOptions options;
     change(options);
     return message_of(Fault::kUsage, [&] { options.check(); });
   };
@@ -208,6 +225,7 @@ TEST(AdamwOptions, RefuseWhatCannotBe) {
             "optimizer: --adam-beta1: got 1, wanted at least 0 and below 1");
   EXPECT_THAT(refused([](auto& o) { o.beta2 = -0.1; }), HasSubstr("--adam-beta2"));
   EXPECT_THAT(refused([](auto& o) { o.eps = 0; }), HasSubstr("--adam-eps"));
+  EXPECT_THAT(refused([](auto& o) { o.sgd_momentum = 1; }), HasSubstr("--sgd-momentum"));
   EXPECT_THAT(refused([](auto& o) { o.weight_decay = -1; }), HasSubstr("--weight-decay"));
   EXPECT_THAT(refused([](auto& o) { o.clip_grad = -1; }), HasSubstr("--clip-grad"));
 }
@@ -246,8 +264,8 @@ std::vector<double> norms(int zero_stage, int ranks) {
       sharded->set_value(*parameter, host_tensor(DType::kF32, parameter->shape), *stream);
     }
     sharded->publish_values(*stream);
-    AdamwOptions options;
-    AdamW optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device,
+    OptimizerOptions options;
+    Optimizer optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device,
                     arena, *stream);
     sharded->begin_step(1, *stream);
     for (Parameter* parameter : list.all()) {
@@ -312,8 +330,8 @@ TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
       add(norm, 3);  // 4 x 9, once
     }
     add(tied, 5 + tensor);  // 4 x 25 + 4 x 36, once
-    AdamwOptions options;
-    AdamW optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena,
+    OptimizerOptions options;
+    Optimizer optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena,
                     *alone.stream);
     EXPECT_DOUBLE_EQ(optimizer.step(1e-3, *alone.stream).grad_norm, std::sqrt(20.0 + 36.0 + 244.0));
   });

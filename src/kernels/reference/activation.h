@@ -1,0 +1,10 @@
+// The activation functions in fp64, for every call that applies one.
+#pragma once
+
+#include "kernels/activation.h"
+
+namespace piton::reference {
+
+double activated(ActivationKind kind, double x);
+
+}  // namespace piton::reference
