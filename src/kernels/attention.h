@@ -9,20 +9,22 @@
 // Query i stands at position query_begin + i (or query_positions), key j at position j.
 #pragma once
 
+#include <optional>
+
 #include "kernels/call.h"
 
 namespace piton {
 
 struct AttentionMask {
-  bool causal = true;                // j <= i, by positions
-  std::int64_t window_before = -1;   // j >= i - window_before; -1: no bound
-  std::int64_t window_after = -1;    // j <= i + window_after; -1: no bound
-  std::int64_t query_begin = 0;      // position of query 0: > 0 behind a cache
-  Tensor query_positions;            // int32 [b, sq] or empty: instead of query_begin + i
-  Tensor key_lengths;                // int32 [b] or empty: keys from there on are invisible
-  Tensor query_segments;             // int32 [b, sq] and [b, sk], or both empty: only keys of the
-  Tensor key_segments;               //   query's own segment are visible (packed documents)
-  Tensor slopes;                     // fp32 [a] or empty: ALiBi
+  bool causal = true;                         // j <= i, by positions
+  std::optional<std::int64_t> window_before;  // j >= i - window_before; none: no bound
+  std::optional<std::int64_t> window_after;   // j <= i + window_after; may be negative
+  std::int64_t query_begin = 0;               // position of query 0: > 0 behind a cache
+  Tensor query_positions;  // int32 [b, sq] or empty: instead of query_begin + i
+  Tensor key_lengths;      // int32 [b] or empty: keys from there on are invisible
+  Tensor query_segments;   // int32 [b, sq] and [b, sk], or both empty: only keys of the
+  Tensor key_segments;     //   query's own segment are visible (packed documents)
+  Tensor slopes;           // fp32 [a] or empty: ALiBi
 };
 
 struct AttentionForward {

@@ -355,8 +355,8 @@ class CaseList {
           double sum = 0;
           for (std::int64_t j = 0; j < sk; ++j) {
             bool visible = !(mask.causal && j > i);
-            if (mask.window_before >= 0) visible &= j >= i - mask.window_before;
-            if (mask.window_after >= 0) visible &= j <= i + mask.window_after;
+            if (mask.window_before) visible &= i - j <= *mask.window_before;
+            if (mask.window_after) visible &= j - i <= *mask.window_after;
             if (mask.key_lengths.defined()) visible &= j < element(mask.key_lengths, batch);
             if (mask.query_segments.defined()) {
               visible &= element(mask.query_segments, batch * sq + row) ==

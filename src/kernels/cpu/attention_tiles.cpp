@@ -26,10 +26,9 @@ Sight::Sight(const AttentionMask& mask, std::int64_t batch, std::int64_t queries
     std::int64_t low = 0;
     std::int64_t high = keys_;
     if (mask.causal) high = std::min(high, position + 1);
-    if (mask.window_before >= 0) low = std::max(low, position - mask.window_before);
-    if (mask.window_after >= 0 && mask.window_after < keys) {
-      high = std::min(high, position + mask.window_after + 1);
-    }
+    // Bounds may be as wide as the type: each is cut to what reaches every key before it is added.
+    if (mask.window_before) low = std::max(low, position - std::min(*mask.window_before, position));
+    if (mask.window_after) high = std::min(high, position + std::min(*mask.window_after, keys) + 1);
     const bool sees = low < high;
     low_[i] = sees ? low : 0;
     high_[i] = sees ? high : 0;
