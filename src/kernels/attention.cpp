@@ -48,6 +48,14 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
   }
 }
 
+void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_t block_rows) {
+  PITON_ASSERT(block_rows >= 0, "{}: blocks of {} rows", call, block_rows);
+  PITON_ASSERT(block_rows == 0 ||
+                   (mask.causal && mask.query_begin == 0 && !mask.query_positions.defined()),
+               "{}: keys behind a block of the triangle are not read, so the mask must be causal, from position 0 on",
+               call);
+}
+
 // Query-key pairs that the mask leaves, as far as host values tell: segments, lengths and positions
 // on the device are not looked at.
 double visible_pairs(const AttentionMask& mask, std::int64_t sq, std::int64_t sk) {
@@ -81,6 +89,7 @@ void AttentionForward::check() const {
   Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
   Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(q.dtype())).contiguous();
   expect_mask(kName, mask, sizes);
+  expect_blocks(kName, mask, block_rows);
   expect_dropout(kName, dropout);
 }
 
@@ -97,6 +106,7 @@ void AttentionBackward::check() const {
   Operand{kName, "out", out}.shape(q.shape()).dtype(dtype).rows();
   Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(dtype)).contiguous();
   expect_mask(kName, mask, sizes);
+  expect_blocks(kName, mask, block_rows);
   expect_dropout(kName, dropout);
 }
 

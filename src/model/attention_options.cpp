@@ -5,6 +5,8 @@
 namespace piton {
 namespace {
 
+constexpr std::int64_t kTriangleBlock = 512;  // Megatron's and MindSpeed's
+
 PositionKind position_kind(const std::string& name) {
   if (name == "rope") return PositionKind::kRotary;
   if (name == "alibi") return PositionKind::kAlibi;
@@ -36,6 +38,16 @@ void AttentionOptions::apply(ModelConfig& config) const {
     throw Error(Fault::kUsage, "--next-tockens: got {}, wanted {} or more: the window ends before it begins", *window_after,
                 -window_before.value_or(config.max_positions));
   }
+  if (triangle_attn && use_flash_attn) {
+    throw Error(Fault::kUsage, "--triangle-attn: cannot be together with --use-flash-attn, they are two forms of attention; leave one of them out");
+  }
+  if (triangle_block_size && !triangle_attn) {
+    throw Error(Fault::kUsage, "--triangle-block-size: is of --triangle-attn, which is not given; leave it out");
+  }
+  if (triangle_attn && triangle_block_size.value_or(kTriangleBlock) < 1) {
+    throw Error(Fault::kUsage, "--triangle-block-size: got {}, wanted 1 or more", *triangle_block_size);
+  }
+  config.attention_block = triangle_attn ? triangle_block_size.value_or(kTriangleBlock) : 0;
   config.window_before = window_before;
   config.window_after = window_after;
 }

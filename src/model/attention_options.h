@@ -15,6 +15,10 @@
 // Where upstream ignores the window, giving one is an error here. Modes 5 to 8 take prefixes and lengths
 // from outside of the model; packed documents are --reset-attention-mask instead.
 //
+// The triangle form (--triangle-attn) is another way to cut the same square, in training and evaluation:
+// each block of rows against all keys up to its end, with one softmax (kernels/attention.h). It computes
+// more pairs than tiles do, and bf16 is multiplied in fp32; decoding behind a cache goes by tiles always.
+//
 // A token without any visible key (next below 0: the first ones) gets 0 from attention.
 #pragma once
 
@@ -33,6 +37,8 @@ struct AttentionOptions {
   std::optional<std::int64_t> window_before, window_after;
   int sparse_mode = 0;
   bool use_flash_attn = false;
+  bool triangle_attn = false;
+  std::optional<std::int64_t> triangle_block_size;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -45,6 +51,8 @@ struct AttentionOptions {
              {.aliases = {"next-tokens"}, .resume = Resume::kMustMatch}}, window_after);
     v(Option{"sparse-mode", "0: causal within the window; 1, 2, 3: causal without one; 4: the window alone, with both ends", same}, sparse_mode);
     v(Option{"use-flash-attn", "attention in tiles, without a matrix of scores: what it is unless another form is asked for"}, use_flash_attn);
+    v(Option{"triangle-attn", "attention in blocks of rows, each against all keys up to its end"}, triangle_attn);
+    v(Option{"triangle-block-size", "rows of a block of --triangle-attn (default: 512)"}, triangle_block_size);
   }
 
   // Throws Error(kUsage) naming the flag.

@@ -25,7 +25,7 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
       attention_(parameters, shard, layer_name(index, "attention"),
                  {.hidden = config.hidden, .heads = config.heads, .groups = config.groups,
                   .head_size = config.head_size, .biases = config.biases, .window_before = config.window_before,
-                  .window_after = config.window_after},
+                  .window_after = config.window_after, .block_rows = config.attention_block},
                  input_weights(config), residual_weights(config), config.attention_dropout,
                  config.hidden_dropout),
       mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), config.norm, config.hidden, config.norm_eps),

@@ -31,6 +31,7 @@ struct ModelConfig {
   double rotary_base = 10000;
   std::optional<std::int64_t> window_before;  // keys of causal attention: j >= i - window_before
   std::optional<std::int64_t> window_after;   // and j <= i + window_after
+  std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;             // gate and up projections
   bool biases = true;             // of every linear

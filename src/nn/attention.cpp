@@ -46,7 +46,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
                              .scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_size)),
                              .cosine = input.cosine,
                              .sine = input.sine,
-                             .positions = input.positions};
+                             .positions = input.positions,
+                             .block_rows = shape_.block_rows};
   settings.mask = {.window_before = shape_.window_before, .window_after = shape_.window_after,
                    .query_segments = input.segments, .key_segments = input.segments, .slopes = input.slopes};
   settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};

@@ -53,6 +53,18 @@ TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
   refused({"--position-embedding-type", "rotary"}, "learned_absolute, rope, alibi, none");
 }
 
+TEST(AttentionOptions, GiveTheTriangleItsBlock) {
+  EXPECT_EQ(resolve({}).attention_block, 0);
+  EXPECT_EQ(resolve({"--triangle-attn"}).attention_block, 512);
+  EXPECT_EQ(resolve({"--triangle-attn", "--triangle-block-size", "7"}).attention_block, 7);
+  const auto message = [](const std::vector<std::string>& flags) {
+    return message_of(Fault::kUsage, [&] { resolve(flags); });
+  };
+  EXPECT_NE(message({"--triangle-attn", "--use-flash-attn"}).find("--use-flash-attn"), std::string::npos);
+  EXPECT_NE(message({"--triangle-attn", "--triangle-block-size", "0"}).find("got 0, wanted 1 or more"), std::string::npos);
+  EXPECT_NE(message({"--triangle-block-size", "64"}).find("--triangle-attn, which is not given"), std::string::npos);
+}
+
 TEST(AttentionOptions, ChooseThePositions) {
   EXPECT_EQ(resolve({"--position-embedding-type", "rope"}).positions, PositionKind::kRotary);
   EXPECT_EQ(resolve({"--position-embedding-type", "alibi"}).positions, PositionKind::kAlibi);
