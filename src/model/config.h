@@ -8,11 +8,12 @@
 
 #include "base/options.h"
 #include "kernels/kernels.h"
+#include "model/attention_options.h"
 #include "nn/norm.h"
 
 namespace piton {
 
-enum class PositionKind : std::uint8_t { kLearned, kRotary };
+enum class PositionKind : std::uint8_t { kLearned, kRotary, kAlibi, kNone };
 
 struct ModelConfig {
   std::string family;             // "gpt2", "llama"
@@ -28,6 +29,9 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
+  std::optional<std::int64_t> window_before;  // keys of causal attention: j >= i - window_before
+  std::optional<std::int64_t> window_after;   // and j <= i + window_after
+  std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;             // gate and up projections
   bool biases = true;             // of every linear
@@ -40,7 +44,8 @@ struct ModelConfig {
   // Throws Error(kUsage) on the first field that cannot be, naming its flag.
   void check() const;
   std::int64_t parameters() const;  // unpadded, tied weights once
-  // 2 x (elements of every weight that multiplies) + causal attention at half the square, per token, forward.
+  // 2 x (elements of every weight that multiplies) + causal attention at half the square (with a window: its
+  // part of that), per token, forward.
   double forward_flops_per_token(std::int64_t sequence) const;
 };
 
@@ -51,6 +56,7 @@ struct ModelOptions {
   std::optional<std::int64_t> layers, hidden, ffn_hidden, heads, groups, head_size, vocabulary, max_positions;
   std::optional<double> norm_eps, rotary_base, hidden_dropout, attention_dropout, init_deviation;
   bool bf16 = false;
+  AttentionOptions attention;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -71,6 +77,7 @@ struct ModelOptions {
     v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
     v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);
     v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same}, bf16);
+    attention.visit(v);
   }
 
   // The preset with the flags applied, checked. `tokenizer_vocabulary`: used where --vocab-size is not given.

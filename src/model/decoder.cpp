@@ -42,6 +42,15 @@ void make_rotary_tables(const ModelConfig& config, Device& device, Arena& arena,
   device.upload(host_sine.raw(), sine, stream);
 }
 
+// Of this rank's heads.
+Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device, Arena& arena, Stream& stream) {
+  const std::vector<float> all = alibi_slopes(config.heads);
+  const std::int64_t heads = config.heads / shard.size();
+  Tensor slopes = arena.allocate(DType::kF32, {heads}, MemoryKind::kParameters);
+  device.upload(all.data() + shard.rank() * heads, slopes, stream);
+  return slopes;
+}
+
 class DecoderChunk final : public Decoder {
  public:
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const ChunkRange& range,
@@ -84,6 +93,7 @@ class DecoderChunk final : public Decoder {
     if (config.positions == PositionKind::kRotary) {
       make_rotary_tables(config, device, arena, stream, cosine_, sine_);
     }
+    if (config.positions == PositionKind::kAlibi) slopes_ = make_slopes(config, shard_, device, arena, stream);
   }
 
   bool first() const override { return range_.first; }
@@ -133,7 +143,7 @@ class DecoderChunk final : public Decoder {
  private:
   AttentionInput attention_input(const ModelInput& input) const {
     return {.batch = input.samples, .positions = input.positions, .segments = input.segments,
-            .cosine = cosine_, .sine = sine_};
+            .cosine = cosine_, .sine = sine_, .slopes = slopes_};
   }
 
   Value run_block(Context& context, const Block& block, const Value& x, const ModelInput& input) const {
@@ -164,6 +174,7 @@ class DecoderChunk final : public Decoder {
   std::optional<Head> head_;
   Tensor cosine_;
   Tensor sine_;
+  Tensor slopes_;
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ struct AttentionSettings {
   Tensor sine;
   Tensor positions;  // int32 [n]
   Rotary::Convention convention = Rotary::Convention::kHalves;
+  std::int64_t block_rows = 0;  // of self_attention: kernels/attention.h
 };
 
 // qkv [n, (a + 2g)/t * d] -> [n, a/t * d]. The op takes qkv's memory over: it rotates q and k in place.
