@@ -2,7 +2,7 @@
 # tests/ops/*.cpp                  one executable, label "ops"
 # tests/repo/*_test.cpp            one executable, label "repo"
 # tests/ranks/*_test.cpp           one executable a file, run under mpirun, label "ranks"
-# tests/commands/*.cmake           the binary from outside, label "commands"
+# tests/commands/*.cmake           the binary from outside, label "commands"; *_nightly.cmake nightly only
 find_package(GTest REQUIRED)
 include(GoogleTest)
 add_library(piton_test_support INTERFACE)
@@ -113,5 +113,8 @@ if(TARGET piton)
               -DLAUNCH=${CMAKE_SOURCE_DIR}/tools/launch.sh
               -DWORK=${CMAKE_BINARY_DIR}/commands/${name} -P ${file})
     set_tests_properties(commands/${name} PROPERTIES LABELS commands TIMEOUT 300)
+    if(name MATCHES "_nightly$")
+      set_tests_properties(commands/${name} PROPERTIES LABELS "commands;nightly" TIMEOUT 1800)
+    endif()
   endforeach()
 endif()

@@ -1,7 +1,11 @@
 // `bench decode` and `bench prefill`: a model of random weights that reads a prompt or continues one.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "api/bench_timing.h"
+#include "kernels/timed_kernels.h"
 #include "model/config.h"
 
 namespace piton {
@@ -12,6 +16,14 @@ struct DecodeBenchOptions {
   std::int64_t context = 128;  // tokens in the cache before the first one
   std::int64_t tokens = 8;     // decoded a round, one after the other
   int rounds = 7;
+  bool profile = false;        // one more round, call by call
+};
+
+// Where the time of one token or of one pass goes.
+struct ReadProfile {
+  double seconds = 0;  // 0: not profiled
+  std::map<std::string, CallTime, std::less<>> by_name;
+  std::map<std::string, CallTime, std::less<>> by_call;  // by sizes as well
 };
 
 struct DecodeBench {
@@ -19,6 +31,7 @@ struct DecodeBench {
   double bytes = 0;           // weights and cache that one step must read
   double read_bandwidth = 0;  // bytes a second of a loop that only reads; 0 away from the host
   MemoryCounts memory;
+  ReadProfile profile;
 };
 
 // One rank. Each round: the read loop, then `tokens` steps from the same context.
@@ -30,6 +43,7 @@ struct PrefillBench {
   double flops = 0;
   double peak = 0;   // flops a second; 0: not measured
   MemoryCounts memory;
+  ReadProfile profile;
 };
 
 // One rank. Each round: the peak, then one pass into an empty cache.

@@ -47,6 +47,13 @@ struct Model::State {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
+  std::filesystem::path folder;  // where the values are read from
+
+  void load_values(Session& to) {
+    load_checkpoint(folder, {.parameters = to.parameters(), .sharded = &to.sharded()},
+                    {.mesh = *mesh, .device = machine.device, .arena = machine.arena, .stream = machine.stream});
+    to.publish_values();
+  }
 };
 
 Model::Model() = default;
@@ -72,12 +79,11 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   }
   SessionSettings settings{.model = options.model.resolve(vocabulary),
                            .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
-                           .seed = options.loop.seed, .optimizer = false};
+                           .seed = options.loop.seed, .use = SessionUse::kInference};
   state.mesh = std::make_unique<Mesh>(machine.world, MeshSizes{});
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
-  load_checkpoint(folder, {.parameters = state.session->parameters(), .sharded = &state.session->sharded()},
-                  {.mesh = *state.mesh, .device = machine.device, .arena = machine.arena, .stream = machine.stream});
-  state.session->publish_values();
+  state.folder = folder;
+  state.load_values(*state.session);
   return model;
 }
 
@@ -148,19 +154,15 @@ std::map<std::string, Tensor> Model::gradients(const std::vector<std::vector<std
   if (batches.empty()) throw Error(Fault::kUsage, "score: gradients need a sequence of two tokens or more");
   SessionSettings settings = state_->session->settings();
   settings.micro_batches = static_cast<int>(batches.size());
+  settings.use = SessionUse::kGradients;
   // Dropout is off: these are the gradients of the loss that is printed.
   settings.model.hidden_dropout = 0;
   settings.model.attention_dropout = 0;
   Session session(state_->machine, *state_->mesh, settings);
-  const auto& from = state_->session->parameters();
-  const auto& to = session.parameters();
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    session.sharded().set_value(*to[i], state_->session->sharded().whole_value(*from[i], state_->machine.stream), state_->machine.stream);
-  }
-  session.publish_values();
+  state_->load_values(session);
   session.gradients(batches, 0);
   std::map<std::string, Tensor> out;
-  for (const Parameter* parameter : to) {
+  for (const Parameter* parameter : session.parameters()) {
     Tensor host = host_tensor(parameter->gradient.dtype(), parameter->shape);
     state_->machine.device.download(parameter->gradient, host.raw(), state_->machine.stream);
     add_pieces(*parameter, host, out);

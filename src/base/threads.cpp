@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -22,15 +23,22 @@ namespace {
 thread_local int t_index = 0;         // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local bool t_in_part = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-// A pause is 40-140 cycles, so this is a few microseconds: about what a futex wake-up costs.
-constexpr int kSpins = 100;
+// How long a thread looks for a change before it sleeps. A wake-up costs a few microseconds on bare
+// metal and tens on a virtual machine, and a decoder's calls follow one another closer than that; a
+// thread with a processor of its own takes nothing from others meanwhile.
+constexpr std::chrono::nanoseconds kSpinAlone{50'000};
+constexpr std::chrono::nanoseconds kSpinShared{2'000};
 
 // Returns once `value` differs from `old`.
-void wait_for_change(const std::atomic<int>& value, int old) {
-  for (int spin = 0; spin < kSpins; ++spin) {
-    if (value.load(std::memory_order_acquire) != old) return;
-    __builtin_ia32_pause();
-  }
+void wait_for_change(const std::atomic<int>& value, int old, std::chrono::nanoseconds spin) {
+  constexpr int kLooksAtValue = 16;  // for each at the clock
+  const auto end = std::chrono::steady_clock::now() + spin;
+  do {
+    for (int look = 0; look < kLooksAtValue; ++look) {
+      if (value.load(std::memory_order_acquire) != old) return;
+      __builtin_ia32_pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
   value.wait(old, std::memory_order_acquire);
 }
 
@@ -84,7 +92,8 @@ struct ThreadPool::State {
     std::exception_ptr exception;
   };
 
-  explicit State(int count) : threads(count), workers(count - 1), failures(count) {}
+  State(int count, bool pinned)
+      : threads(count), spin(pinned ? kSpinAlone : kSpinShared), workers(count - 1), failures(count) {}
   ~State() {
     stopping = true;  // published by the tickets
     for (Worker& worker : workers) {
@@ -115,7 +124,7 @@ struct ThreadPool::State {
     t_index = thread;
     Worker& self = workers[thread - 1];
     for (int seen = 0;;) {
-      wait_for_change(self.ticket, seen);
+      wait_for_change(self.ticket, seen, spin);
       seen = self.ticket.load(std::memory_order_acquire);
       if (stopping) return;
       work(thread, parts, *job);
@@ -124,6 +133,7 @@ struct ThreadPool::State {
   }
 
   const int threads;
+  const std::chrono::nanoseconds spin;
   std::vector<Worker> workers;    // thread i is workers[i - 1]
   std::vector<Failure> failures;  // by thread
   std::mutex one_job;             // two outside threads may share a pool: one after the other
@@ -142,7 +152,7 @@ ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()
   if (threads < 1) throw Error(Fault::kUsage, "threads: got {}, wanted at least 1", threads);
   PITON_ASSERT(cores.empty() || cores.size() >= static_cast<std::size_t>(threads),
                "{} processors for {} threads", cores.size(), threads);
-  state_ = std::make_unique<State>(threads);
+  state_ = std::make_unique<State>(threads, !cores.empty());
   State* state = state_.get();
   for (int thread = 1; thread < threads; ++thread) {
     try {
@@ -203,7 +213,7 @@ void ThreadPool::run(std::int64_t parts, PartFunction part) {
   if (woken > 0) {
     for (int left = state.running.load(std::memory_order_acquire); left != 0;
          left = state.running.load(std::memory_order_acquire)) {
-      wait_for_change(state.running, left);
+      wait_for_change(state.running, left, state.spin);
     }
   }
   State::Failure* first = nullptr;

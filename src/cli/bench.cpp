@@ -26,7 +26,7 @@ struct BenchOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"rounds", "measurements of each thing, taken in turns; the best counts"}, rounds);
-    v(Option{"profile", "train: also where one step's time goes, call by call"}, profile);
+    v(Option{"profile", "train, decode, prefill: also where the time of one goes, call by call"}, profile);
     v(Option{"no-floor", "train: leave out the products measured alone (and over_product_floor)"}, no_floor);
     v(Option{"rows", "gemm: rows of x (default: micro batch x sequence)"}, rows);
     v(Option{"in", "gemm: columns of x, with --out (default: the linear maps of the model)"}, in);
@@ -122,7 +122,9 @@ void put_memory(Json& out, const MemoryCounts& memory) {
   }
 }
 
-Json profile_json(const std::map<std::string, CallTime, std::less<>>& profile) {
+using Profile = std::map<std::string, CallTime, std::less<>>;
+
+Json profile_json(const Profile& profile) {
   std::vector<std::pair<std::string, CallTime>> sorted(profile.begin(), profile.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   Json list = Json::array();
@@ -131,6 +133,17 @@ Json profile_json(const std::map<std::string, CallTime, std::less<>>& profile) {
                     {"mb_per_second", static_cast<double>(time.bytes_moved) * 1e-6 / time.seconds}});
   }
   return list;
+}
+
+// `what` took `seconds`, calls and all; left out where nothing was profiled.
+void put_profile(Json& out, const char* what, double seconds, const Profile& by_name, const Profile& by_call) {
+  if (by_name.empty()) return;
+  double inside = 0;
+  for (const auto& [name, time] : by_name) inside += time.seconds;
+  out["profile"] = {{what, seconds},
+                    {"outside_of_calls_seconds", seconds - inside},
+                    {"by_name", profile_json(by_name)},
+                    {"by_call", profile_json(by_call)}};
 }
 
 Json run_train(const Request& request) {
@@ -152,14 +165,7 @@ Json run_train(const Request& request) {
   out["tokens_per_step"] = bench.tokens;
   out.update(to_json(bench.step));
   if (bench.floor_seconds > 0) out["products"] = to_json(bench.products, bench.peak);
-  if (!bench.profile.empty()) {
-    double inside = 0;
-    for (const auto& [what, time] : bench.profile) inside += time.seconds;
-    out["profile"] = {{"step_seconds", bench.profiled_step_seconds},
-                      {"outside_of_calls_seconds", bench.profiled_step_seconds - inside},
-                      {"by_name", profile_json(bench.profile)},
-                      {"by_call", profile_json(bench.profile_by_call)}};
-  }
+  put_profile(out, "step_seconds", bench.profiled_step_seconds, bench.profile, bench.profile_by_call);
   return out;
 }
 
@@ -170,7 +176,7 @@ DecodeBenchOptions decode_options(const Request& request) {
                 bench.tokens, request.options.loop.micro_batch_size);
   }
   return {.model = request.model(), .samples = request.options.loop.micro_batch_size, .context = bench.context,
-          .tokens = bench.tokens, .rounds = bench.rounds};
+          .tokens = bench.tokens, .rounds = bench.rounds, .profile = bench.profile};
 }
 
 Json run_decode(const Request& request) {
@@ -182,6 +188,7 @@ Json run_decode(const Request& request) {
   put_if(out, "read_mb_per_second", bench.read_bandwidth * 1e-6);
   put_memory(out, bench.memory);
   out.update(to_json(bench.token));
+  put_profile(out, "token_seconds", bench.profile.seconds, bench.profile.by_name, bench.profile.by_call);
   return out;
 }
 
@@ -192,6 +199,7 @@ Json run_prefill(const Request& request) {
   put_if(out, "peak_gflops", bench.peak * 1e-9);
   put_memory(out, bench.memory);
   out.update(to_json(bench.pass));
+  put_profile(out, "pass_seconds", bench.profile.seconds, bench.profile.by_name, bench.profile.by_call);
   return out;
 }
 

@@ -211,7 +211,7 @@ std::optional<Block> BlockReader::next_of_stream() {
 std::optional<Block> BlockReader::next_of_parquet() {
   Block block;
   block.file = file_;
-  if (!columns_->next(rules_.columns, block)) return {};
+  if (!columns_->next(rules_.columns, rules_.max_record_bytes, block)) return {};
   const InputFile& input = files_[file_->index];
   block.consumed_bytes = finished_bytes_ + (block.ends_file ? input.bytes : 0);
   return block;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/byte_stream.h"
@@ -40,9 +41,9 @@ struct Block {
   std::vector<std::size_t> ends;    // of each record, in `bytes`
   bool open_end = false;            // the file ends without an end of its last record
   std::vector<BadRecord> unusable;  // behind the records: one above the limit, an end that is missing
-  // parquet: records are rows; `ends` has one entry for each key of each row, and a row whose value
-  // is null stands in `null_rows`.
-  std::vector<std::size_t> null_rows;
+  // parquet: records are rows; `ends` has one entry for each key of each row. Rows of no use stand in
+  // `bad_rows`, in order, with the reason; what `ends` says of them does not count.
+  std::vector<std::pair<std::size_t, std::string>> bad_rows;
 
   // Where reading goes on behind this block.
   std::int64_t end_byte = 0;
@@ -55,9 +56,10 @@ class ColumnReader {
  public:
   virtual ~ColumnReader() = default;
   virtual std::vector<std::string> columns() const = 0;
-  // The next rows of `keys`, whose columns exist; false at the end. Fills bytes, ends, null_rows,
-  // first_line (row), first_byte and end_byte (row number), ends_file.
-  virtual bool next(const std::vector<std::string>& keys, Block& block) = 0;
+  // The next rows of `keys`, whose columns exist; false at the end. Fills bytes, ends, bad_rows (null
+  // values, rows whose texts together exceed `max_record_bytes`), first_line (row), first_byte and
+  // end_byte (row number), ends_file. Which rows make a block follows from the file alone.
+  virtual bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) = 0;
 };
 
 // Throws Error(kUsage) with the command that mends it where this build cannot read Parquet.

@@ -1,14 +1,24 @@
 target_link_libraries(piton_data PUBLIC BZip2::BZip2)
 
 # Parquet through Apache Arrow: an installed package, else the headers and libraries inside the PyPI
-# wheel (-DPITON_PYARROW=.../site-packages/pyarrow). Without either, the reader that refuses is built.
+# wheel: the one that python3 imports, or -DPITON_PYARROW=.../site-packages/pyarrow. Without either, the
+# reader that refuses is built.
 set(PITON_PYARROW "" CACHE PATH "folder of the pyarrow wheel, where no Arrow package is installed")
 find_package(Arrow CONFIG QUIET)
 find_package(Parquet CONFIG QUIET)
 if(TARGET Arrow::arrow_shared AND TARGET Parquet::parquet_shared)
   target_link_libraries(piton_data PRIVATE Parquet::parquet_shared Arrow::arrow_shared)
   set(arrow_found ON)
-elseif(PITON_PYARROW)
+else()
+  if(NOT PITON_PYARROW)
+    execute_process(COMMAND python3 -c "import pyarrow; print(pyarrow.__path__[0], end='')"
+      RESULT_VARIABLE failed OUTPUT_VARIABLE wheel ERROR_QUIET)
+    if(NOT failed)
+      set(PITON_PYARROW ${wheel})
+    endif()
+  endif()
+endif()
+if(NOT TARGET Parquet::parquet_shared AND PITON_PYARROW)
   file(GLOB arrow_library ${PITON_PYARROW}/libarrow.so.*)
   file(GLOB parquet_library ${PITON_PYARROW}/libparquet.so.*)
   if(NOT arrow_library OR NOT parquet_library)

@@ -14,8 +14,9 @@
 namespace piton {
 namespace {
 
-// Rows of a block. Their bytes are not known beforehand: 256 rows of 10 KB are 2.5 MB.
+// A block has at most so many rows, and fewer where rows are large on average.
 constexpr std::int64_t kRows = 256;
+constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
 
 class ArrowColumnReader final : public ColumnReader {
  public:
@@ -25,7 +26,6 @@ class ArrowColumnReader final : public ColumnReader {
     // Pages are read as they are needed, not whole column chunks: these may be gigabytes.
     properties.enable_buffered_stream();
     parquet::ArrowReaderProperties arrow_properties;
-    arrow_properties.set_batch_size(kRows);
     arrow_properties.set_pre_buffer(false);
     parquet::arrow::FileReaderBuilder builder;
     check(builder.Open(std::move(file), properties));
@@ -39,7 +39,7 @@ class ArrowColumnReader final : public ColumnReader {
 
   std::vector<std::string> columns() const override { return schema_->field_names(); }
 
-  bool next(const std::vector<std::string>& keys, Block& block) override {
+  bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) override {
     if (batches_ == nullptr) open(keys);
     std::shared_ptr<arrow::RecordBatch> batch;
     check(batches_->ReadNext(&batch));
@@ -48,13 +48,22 @@ class ArrowColumnReader final : public ColumnReader {
     block.first_byte = row_;
     for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
       bool null = false;
+      std::int64_t bytes = 0;
       for (const std::string& key : keys) {
         const auto column = batch->GetColumnByName(key);
         null = null || column->IsNull(row);
-        if (!column->IsNull(row)) block.bytes.append(text_of(*column, row));
+        if (!column->IsNull(row)) bytes += static_cast<std::int64_t>(text_of(*column, row).size());
+      }
+      const bool usable = !null && bytes <= max_record_bytes;
+      for (const std::string& key : keys) {
+        if (usable) block.bytes.append(text_of(*batch->GetColumnByName(key), row));
         block.ends.push_back(block.bytes.size());
       }
-      if (null) block.null_rows.push_back(static_cast<std::size_t>(row));
+      if (usable) continue;
+      block.bad_rows.emplace_back(static_cast<std::size_t>(row),
+                                  null ? "the value is null"
+                                       : fmt::format("the row has {} bytes of text, --max-record-bytes allows {}", bytes,
+                                                     max_record_bytes));
     }
     row_ += batch->num_rows();
     block.end_byte = row_;
@@ -80,6 +89,15 @@ class ArrowColumnReader final : public ColumnReader {
         if (columns->Column(i)->path()->ToDotString() == key) leaves.push_back(i);
       }
     }
+    const auto metadata = reader_->parquet_reader()->metadata();
+    std::int64_t row_bytes = 1;  // the largest average of a row group
+    for (int i = 0; i < metadata->num_row_groups(); ++i) {
+      const auto group = metadata->RowGroup(i);
+      std::int64_t bytes = 0;
+      for (const int leaf : leaves) bytes += group->ColumnChunk(leaf)->total_uncompressed_size();
+      if (group->num_rows() > 0) row_bytes = std::max(row_bytes, bytes / group->num_rows());
+    }
+    reader_->set_batch_size(std::clamp<std::int64_t>(kBlockBytes / row_bytes, 1, kRows));
     batches_ = check(reader_->GetRecordBatchReader(groups, leaves));
   }
 

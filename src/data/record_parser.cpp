@@ -101,8 +101,10 @@ class ColumnParser final : public RecordParser {
   explicit ColumnParser(std::size_t keys) : keys_(keys) {}
 
   Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) override {
-    if (std::binary_search(block.null_rows.begin(), block.null_rows.end(), index)) {
-      reason = "the value is null";
+    const auto bad = std::lower_bound(block.bad_rows.begin(), block.bad_rows.end(), index,
+                                      [](const auto& row, std::size_t wanted) { return row.first < wanted; });
+    if (bad != block.bad_rows.end() && bad->first == index) {
+      reason = bad->second;
       return Parsed::kBad;
     }
     record.texts.resize(keys_);

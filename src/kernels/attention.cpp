@@ -48,12 +48,20 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
   }
 }
 
+void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_t block_rows) {
+  PITON_ASSERT(block_rows >= 0, "{}: blocks of {} rows", call, block_rows);
+  PITON_ASSERT(block_rows == 0 ||
+                   (mask.causal && mask.query_begin == 0 && !mask.query_positions.defined()),
+               "{}: keys behind a block of the triangle are not read, so the mask must be causal, from position 0 on",
+               call);
+}
+
 // Query-key pairs that the mask leaves, as far as host values tell: segments, lengths and positions
 // on the device are not looked at.
 double visible_pairs(const AttentionMask& mask, std::int64_t sq, std::int64_t sk) {
   const auto all = static_cast<double>(sq) * static_cast<double>(sk);
   if (mask.query_positions.defined()) return mask.causal ? all / 2 : all;
-  const bool window = mask.window_before >= 0 || mask.window_after >= 0;
+  const bool window = mask.window_before.has_value() || mask.window_after.has_value();
   if (mask.causal && !window && mask.query_begin == 0 && sq == sk) return all / 2;
   double pairs = 0;
   for (std::int64_t row = 0; row < sq; ++row) {
@@ -61,8 +69,8 @@ double visible_pairs(const AttentionMask& mask, std::int64_t sq, std::int64_t sk
     std::int64_t first = 0;
     std::int64_t last = sk - 1;
     if (mask.causal) last = std::min(last, i);
-    if (mask.window_before >= 0) first = std::max(first, i - mask.window_before);
-    if (mask.window_after >= 0) last = std::min(last, i + mask.window_after);
+    if (mask.window_before) first = std::max(first, i - std::min(*mask.window_before, i));
+    if (mask.window_after) last = std::min(last, i + std::min(*mask.window_after, sk));
     pairs += static_cast<double>(std::max<std::int64_t>(last - first + 1, 0));
   }
   return pairs;
@@ -81,6 +89,7 @@ void AttentionForward::check() const {
   Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
   Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(q.dtype())).contiguous();
   expect_mask(kName, mask, sizes);
+  expect_blocks(kName, mask, block_rows);
   expect_dropout(kName, dropout);
 }
 
@@ -97,6 +106,7 @@ void AttentionBackward::check() const {
   Operand{kName, "out", out}.shape(q.shape()).dtype(dtype).rows();
   Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(dtype)).contiguous();
   expect_mask(kName, mask, sizes);
+  expect_blocks(kName, mask, block_rows);
   expect_dropout(kName, dropout);
 }
 

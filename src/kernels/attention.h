@@ -1,5 +1,5 @@
 // Scaled dot-product attention, one call for every use: training, cache, packed documents, windows,
-// bias slopes, dropout. Plain, tiled and triangle forms are strategies inside a back end.
+// bias slopes, dropout.
 //
 //   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i))
 //   out_i   = sum over j of dropout(P)[i, j] * v_j
@@ -7,22 +7,31 @@
 // Head A of q reads head A / (a / g) of k and v (grouped queries). Sums and softmax run in fp32
 // (fp64 for fp64). A row that sees nothing gives 0 and lse = -infinity.
 // Query i stands at position query_begin + i (or query_positions), key j at position j.
+//
+// How the square is cut is the back end's, except for what `block_rows` asks:
+//   0  tiles with a running softmax; those in which nobody sees anybody are not computed
+//   B  the triangle form: rows in blocks of B, and block i against the whole rectangle of keys
+//      0 .. (i + 1) B - 1 with one ordinary softmax: n (n + 1) / 2 of n^2 blocks of B x B for n B rows.
+//      Rows that are left over see all keys. It needs a causal mask and queries from position 0 on. A
+//      back end without it may compute the other: both are the same function.
 #pragma once
+
+#include <optional>
 
 #include "kernels/call.h"
 
 namespace piton {
 
 struct AttentionMask {
-  bool causal = true;                // j <= i, by positions
-  std::int64_t window_before = -1;   // j >= i - window_before; -1: no bound
-  std::int64_t window_after = -1;    // j <= i + window_after; -1: no bound
-  std::int64_t query_begin = 0;      // position of query 0: > 0 behind a cache
-  Tensor query_positions;            // int32 [b, sq] or empty: instead of query_begin + i
-  Tensor key_lengths;                // int32 [b] or empty: keys from there on are invisible
-  Tensor query_segments;             // int32 [b, sq] and [b, sk], or both empty: only keys of the
-  Tensor key_segments;               //   query's own segment are visible (packed documents)
-  Tensor slopes;                     // fp32 [a] or empty: ALiBi
+  bool causal = true;                         // j <= i, by positions
+  std::optional<std::int64_t> window_before;  // j >= i - window_before; none: no bound
+  std::optional<std::int64_t> window_after;   // j <= i + window_after; may be negative
+  std::int64_t query_begin = 0;               // position of query 0: > 0 behind a cache
+  Tensor query_positions;  // int32 [b, sq] or empty: instead of query_begin + i
+  Tensor key_lengths;      // int32 [b] or empty: keys from there on are invisible
+  Tensor query_segments;   // int32 [b, sq] and [b, sk], or both empty: only keys of the
+  Tensor key_segments;     //   query's own segment are visible (packed documents)
+  Tensor slopes;           // fp32 [a] or empty: ALiBi
 };
 
 struct AttentionForward {
@@ -36,6 +45,7 @@ struct AttentionForward {
   double scale = 0;              // usually 1 / sqrt(d)
   Dropout dropout;               // rows.first_row 0; the position is the query's, the column the key
   std::int64_t head_begin = 0;   // global number of head 0: mask draws count heads of the unsplit model
+  std::int64_t block_rows = 0;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -72,6 +82,7 @@ struct AttentionBackward {
   double scale = 0;
   Dropout dropout;
   std::int64_t head_begin = 0;
+  std::int64_t block_rows = 0;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

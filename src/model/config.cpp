@@ -1,5 +1,7 @@
 #include "model/config.h"
 
+#include <algorithm>
+
 #include "model/families.h"
 
 namespace piton {
@@ -52,8 +54,11 @@ std::int64_t ModelConfig::parameters() const {
 
 double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
   const double products = 2.0 * static_cast<double>(layers * block_matrices(*this) + vocabulary * hidden);
-  // Two products of 2 d FLOPs for each visible key; a causal row sees half the sequence.
-  const double attention = 2.0 * 2.0 * static_cast<double>(heads * head_size) * static_cast<double>(sequence) / 2.0;
+  // Two products of 2 d FLOPs for each visible key; a causal row sees half the sequence, or w keys once it
+  // stands w behind the start.
+  const auto s = static_cast<double>(sequence);
+  const double w = window_before ? std::min(static_cast<double>(*window_before) + 1, s) : s;
+  const double attention = 2.0 * 2.0 * static_cast<double>(heads * head_size) * (w - w * w / (2 * s));
   return products + static_cast<double>(layers) * attention;
 }
 
@@ -92,6 +97,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.groups, groups);
   set(config.head_size, head_size);
   set(config.max_positions, max_positions);
+  attention.apply(config);
   set(config.norm_eps, norm_eps);
   rotary.apply(config);
   set(config.hidden_dropout, hidden_dropout);

@@ -8,12 +8,13 @@
 
 #include "base/options.h"
 #include "kernels/kernels.h"
+#include "model/attention_options.h"
 #include "model/rotary.h"
 #include "nn/norm.h"
 
 namespace piton {
 
-enum class PositionKind : std::uint8_t { kLearned, kRotary };
+enum class PositionKind : std::uint8_t { kLearned, kRotary, kAlibi, kNone };
 
 struct ModelConfig {
   std::string family;             // "gpt2", "llama"
@@ -32,6 +33,9 @@ struct ModelConfig {
   double rotary_share = 1;        // of each head's channels, the first ones
   bool rotary_pairs = false;      // kernels/rotary.h, Convention
   RotaryScaling rotary_scaling;
+  std::optional<std::int64_t> window_before;  // keys of causal attention: j >= i - window_before
+  std::optional<std::int64_t> window_after;   // and j <= i + window_after
+  std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;             // gate and up projections
   bool biases = true;             // of every linear
@@ -45,7 +49,8 @@ struct ModelConfig {
   void check() const;
   std::int64_t rotary_channels() const { return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share); }
   std::int64_t parameters() const;  // unpadded, tied weights once
-  // 2 x (elements of every weight that multiplies) + causal attention at half the square, per token, forward.
+  // 2 x (elements of every weight that multiplies) + causal attention at half the square (with a window: its
+  // part of that), per token, forward.
   double forward_flops_per_token(std::int64_t sequence) const;
 };
 
@@ -56,6 +61,7 @@ struct ModelOptions {
   std::optional<std::int64_t> layers, hidden, ffn_hidden, heads, groups, head_size, vocabulary, max_positions;
   std::optional<double> norm_eps, hidden_dropout, attention_dropout, init_deviation;
   bool bf16 = false;
+  AttentionOptions attention;
   RotaryOptions rotary;
 
   template <typename Visitor>
@@ -77,6 +83,7 @@ struct ModelOptions {
     v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
     v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);
     v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same}, bf16);
+    attention.visit(v);
   }
 
   // The preset with the flags applied, checked. `tokenizer_vocabulary`: used where --vocab-size is not given.

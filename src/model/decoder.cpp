@@ -52,6 +52,15 @@ RotaryTables make_rotary_tables(const ModelConfig& config, std::int64_t sequence
   return tables;
 }
 
+// Of this rank's heads.
+Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device, Arena& arena, Stream& stream) {
+  const std::vector<float> all = alibi_slopes(config.heads);
+  const std::int64_t heads = config.heads / shard.size();
+  Tensor slopes = arena.allocate(DType::kF32, {heads}, MemoryKind::kParameters);
+  device.upload(all.data() + shard.rank() * heads, slopes, stream);
+  return slopes;
+}
+
 class DecoderChunk final : public Decoder {
  public:
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const ChunkRange& range,
@@ -94,6 +103,7 @@ class DecoderChunk final : public Decoder {
     if (config.positions == PositionKind::kRotary) {
       rotary_ = make_rotary_tables(config, 1, device, arena, stream);
     }
+    if (config.positions == PositionKind::kAlibi) slopes_ = make_slopes(config, shard_, device, arena, stream);
   }
 
   bool first() const override { return range_.first; }
@@ -153,7 +163,7 @@ class DecoderChunk final : public Decoder {
 
   AttentionInput attention_input(const ModelInput& input) const {
     return {.batch = input.samples, .positions = input.positions, .segments = input.segments,
-            .cosine = rotary_.cosine, .sine = rotary_.sine};
+            .cosine = rotary_.cosine, .sine = rotary_.sine, .slopes = slopes_};
   }
 
   Value run_block(Context& context, const Block& block, const Value& x, const ModelInput& input) const {
@@ -183,6 +193,7 @@ class DecoderChunk final : public Decoder {
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
   RotaryTables rotary_;
+  Tensor slopes_;
 };
 
 }  // namespace

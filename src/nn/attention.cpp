@@ -1,8 +1,20 @@
 #include "nn/attention.h"
 
+#include <bit>
 #include <cmath>
 
 namespace piton {
+
+std::vector<float> alibi_slopes(std::int64_t heads) {
+  const auto lower = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  const auto slope = [](std::int64_t k, std::int64_t of) {
+    return static_cast<float>(std::exp2(-8.0 * static_cast<double>(k) / static_cast<double>(of)));
+  };
+  std::vector<float> slopes;
+  for (std::int64_t k = 1; k <= lower; ++k) slopes.push_back(slope(k, lower));
+  for (std::int64_t k = 1; k <= heads - lower; ++k) slopes.push_back(slope(2 * k - 1, 2 * lower));
+  return slopes;
+}
 
 Attention::Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
                      const AttentionShape& shape, Initialization input, Initialization output,
@@ -33,9 +45,10 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
                              .cosine = input.cosine,
                              .sine = input.sine,
                              .positions = input.positions,
-                             .convention = shape_.rotary};
-  settings.mask.query_segments = input.segments;
-  settings.mask.key_segments = input.segments;
+                             .convention = shape_.rotary,
+                             .block_rows = shape_.block_rows};
+  settings.mask = {.window_before = shape_.window_before, .window_after = shape_.window_after,
+                   .query_segments = input.segments, .key_segments = input.segments, .slopes = input.slopes};
   settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};
   const Value mixed = input.cache != nullptr ? cached_attention(context, qkv, settings, *input.cache)
                                              : self_attention(context, qkv, settings);

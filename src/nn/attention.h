@@ -3,7 +3,9 @@
 // of the residual branch.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "nn/kv_cache.h"
 #include "nn/linear.h"
@@ -18,7 +20,15 @@ struct AttentionShape {
   std::int64_t head_size = 0;  // d
   bool biases = false;
   Rotary::Convention rotary = Rotary::Convention::kHalves;
+  std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
+  std::optional<std::int64_t> window_after;
+  std::int64_t block_rows = 0;                // the same, AttentionForward; behind a cache always 0
 };
+
+// What each head adds to a score for each token of distance, of all `heads` heads (Press et al. 2022,
+// arXiv:2108.12409): 2^(-8 k / heads), k = 1 .. heads, where heads is a power of two; else those of the
+// next lower power c, then every second of the 2 c heads' from the first on.
+std::vector<float> alibi_slopes(std::int64_t heads);
 
 // What attention knows of the micro-batch: its rows are whole, whatever the residual stream is.
 struct AttentionInput {
@@ -27,6 +37,7 @@ struct AttentionInput {
   Tensor segments;   // int32 [b, s] or empty
   Tensor cosine;     // rotary tables or empty
   Tensor sine;
+  Tensor slopes;     // fp32 [a/t] of this rank's heads, or empty: ALiBi
   const CacheView* cache = nullptr;
 };
 

@@ -5,10 +5,11 @@ namespace piton {
 KvCache::KvCache(Arena& arena, DType dtype, std::int64_t layers, std::int64_t batch, std::int64_t capacity,
                  std::int64_t groups, std::int64_t head_size)
     : capacity_(capacity) {
+  // A head's rows lie one behind the other, so that attention reads a stream.
+  const Shape shape{batch, groups, capacity, head_size};
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const Shape shape{batch, capacity, groups, head_size};
-    keys_.push_back(arena.allocate(dtype, shape, MemoryKind::kActivations));
-    values_.push_back(arena.allocate(dtype, shape, MemoryKind::kActivations));
+    keys_.push_back(arena.allocate(dtype, shape, MemoryKind::kActivations).swap_dims(1, 2));
+    values_.push_back(arena.allocate(dtype, shape, MemoryKind::kActivations).swap_dims(1, 2));
   }
 }
 

@@ -1,4 +1,5 @@
-// Keys and values of the tokens so far, for each layer of this rank: [b, capacity, g/t, d] each.
+// Keys and values of the tokens so far, for each layer of this rank: views [b, capacity, g/t, d]
+// of [b, g/t, capacity, d] each.
 #pragma once
 
 #include <cstdint>

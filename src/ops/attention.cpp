@@ -46,7 +46,7 @@ Value self_attention(Context& context, const Value& qkv, const AttentionSettings
   AttentionForward call{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
                         .lse = lse, .q = views.q, .k = views.k, .v = views.v, .mask = settings.mask,
                         .scale = settings.scale, .dropout = settings.dropout,
-                        .head_begin = settings.head_begin};
+                        .head_begin = settings.head_begin, .block_rows = settings.block_rows};
   if (!context.training) call.dropout.probability = 0;
   context.kernels.run(call, context.stream);
   if (context.tape == nullptr) return {out};
@@ -62,7 +62,7 @@ Value self_attention(Context& context, const Value& qkv, const AttentionSettings
                           .dout = dout.split_dim(0, dout.dim(0) / settings.batch).split_dim(2, settings.head_size),
                           .out = call.out, .lse = call.lse, .q = call.q, .k = call.k, .v = call.v,
                           .mask = call.mask, .scale = call.scale, .dropout = call.dropout,
-                          .head_begin = call.head_begin},
+                          .head_begin = call.head_begin, .block_rows = call.block_rows},
         context.stream);
     rotate(context, dqkv, settings, true);
     backward.give(qkv.id, std::move(dqkv));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 namespace piton {
 namespace {
@@ -124,6 +125,15 @@ Tensor Tensor::select(int dim, std::int64_t index) const {
   }
   view.shape_ = shape;
   view.strides_ = strides;
+  return view;
+}
+
+Tensor Tensor::swap_dims(int one, int other) const {
+  one = positive(one, ndim());
+  other = positive(other, ndim());
+  Tensor view = *this;
+  std::swap(view.shape_[one], view.shape_[other]);
+  std::swap(view.strides_[one], view.strides_[other]);
   return view;
 }
 

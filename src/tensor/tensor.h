@@ -70,6 +70,7 @@ class Tensor {
   // Views.
   Tensor slice(int dim, std::int64_t begin, std::int64_t size) const;  // rows begin .. begin+size-1 of a dim
   Tensor select(int dim, std::int64_t index) const;                    // that dim removed
+  Tensor swap_dims(int one, int other) const;
   Tensor reshape(Shape shape) const;                  // contiguous tensors, or a split/merge of dims that keeps strides
   Tensor split_dim(int dim, std::int64_t inner) const;  // [.., n, ..] -> [.., n/inner, inner, ..], any strides
   Tensor flatten() const;                             // [elements], contiguous only

@@ -33,9 +33,13 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
     chunks.push_back(chunks_.back().get());
     for (Parameter* parameter : chunks_.back()->parameters().all()) parameters_.push_back(parameter);
   }
-  sharded_ = ShardedParameters::make(settings.zero_stage, parameters_, mesh, machine.kernels, machine.device,
-                                     machine.arena, machine.stream);
-  if (settings.optimizer) {
+  if (settings.use == SessionUse::kInference) {
+    sharded_ = ShardedParameters::make_inference(parameters_, machine.kernels, machine.arena);
+  } else {
+    sharded_ = ShardedParameters::make(settings.zero_stage, parameters_, mesh, machine.kernels, machine.device,
+                                       machine.arena, machine.stream);
+  }
+  if (settings.use == SessionUse::kTraining) {
     optimizer_ = std::make_unique<Optimizer>(settings.optimizer_options, update_spans(sharded_->owned()), kNormBlock, mesh,
                                          machine.kernels, machine.device, machine.arena, machine.stream);
   }

@@ -15,6 +15,13 @@
 
 namespace piton {
 
+// What is held beside the weights.
+enum class SessionUse : std::uint8_t {
+  kTraining,   // gradients, moments and main copies
+  kGradients,  // gradients alone
+  kInference,  // nothing; and weights that are packed are not held as plain rows
+};
+
 struct SessionSettings {
   ModelConfig model;
   bool sequence_parallel = false;
@@ -27,7 +34,7 @@ struct SessionSettings {
   int micro_batches = 1;                   // a step
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
-  bool optimizer = true;                   // false: gradients and losses only, no moments
+  SessionUse use = SessionUse::kTraining;
 };
 
 struct StepReport {
@@ -52,7 +59,7 @@ class Session {
   // this batch; mask draws count from it.
   StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples, double lr);
 
-  // Forward and backward of one batch without an update: gradients stay in the parameters.
+  // Not for kInference: forward and backward of one batch without an update: gradients stay in the parameters.
   StepReport gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples);
 
   // Mean loss, forward only and without dropout; sum and tokens are over all ranks.

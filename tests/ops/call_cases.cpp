@@ -116,6 +116,7 @@ class CaseList {
     AttentionMask slopes{};
     slopes.slopes = tensor_of(DType::kF32, {6}, std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3});
     add_attention("slopes", grouped, slopes, 0);
+    add_triangles(grouped, segments, slopes);
     add_attention("dropout", grouped, {}, 0.3);
     add_attention("dropout behind a cache", cached, {.query_begin = 14}, 0.1);
   }
@@ -355,7 +356,7 @@ class CaseList {
   Tensor consumed() { return tensor_of(DType::kI64, {1}, std::vector<double>{70000}); }
 
   void add_attention(const std::string& detail, const AttentionSizes& s, const AttentionMask& mask,
-                     double probability) {
+                     double probability, std::int64_t block_rows = 0) {
     Dropout dropout{.probability = probability, .key = site_key(1234, "layers.0.attention.dropout")};
     dropout.rows = {.consumed_samples = consumed(), .sample_index = 6, .sequence = s.sq, .first_row = 0};
     const auto q = [&] { return source_.normal_rows(dtype_, {s.b, s.sq, s.a, s.d}); };
@@ -368,7 +369,8 @@ class CaseList {
                              .mask = mask,
                              .scale = 1 / std::sqrt(static_cast<double>(s.d)),
                              .dropout = dropout,
-                             .head_begin = 8};
+                             .head_begin = 8,
+                             .block_rows = block_rows};
     add(detail, s.d + s.sk, forward, dtype_);
     // Backward takes the log-sum-exp of its own scores, in double, so that P sums to at most one.
     const Tensor lse = source_.normal(sums_, {s.b, s.a, s.sq});
@@ -386,9 +388,26 @@ class CaseList {
                           .mask = mask,
                           .scale = forward.scale,
                           .dropout = dropout,
-                          .head_begin = 8},
+                          .head_begin = 8,
+                          .block_rows = block_rows},
         // A key collects rounded score gradients from all query heads on it, some rows of size 1.
         dtype_, 4 * s.a / s.g);
+  }
+
+  // Whole blocks and a rest, less than a block, one row; with every mask that a block's rectangle cuts.
+  void add_triangles(const AttentionSizes& grouped, const AttentionMask& segments, const AttentionMask& slopes) {
+    for (const std::int64_t rows : {1, 7, 8, 21, 64}) add_attention(fmt::format("triangle of {}", rows), grouped, {}, 0, rows);
+    add_attention("triangle, one row", {1, 1, 1, 1, 1, 1}, {}, 0, 4);
+    add_attention("triangle, long", {1, 150, 150, 2, 1, 32}, {}, 0, 64);
+    add_attention("triangle, long, odd blocks", {1, 150, 150, 2, 1, 32}, {}, 0, 50);
+    add_attention("triangle, window", grouped, {.window_before = 4}, 0, 6);
+    add_attention("triangle, segments", grouped, segments, 0, 6);
+    add_attention("triangle, slopes", grouped, slopes, 0, 6);
+    AttentionMask lengths{};
+    lengths.key_lengths = tensor_of(DType::kI32, {2}, std::vector<double>{9, 0});
+    add_attention("triangle, key lengths, one of them 0", grouped, lengths, 0, 6);
+    add_attention("triangle, dropout", grouped, {}, 0.3, 6);
+    add_attention("triangle, fewer keys", {2, 13, 5, 4, 4, 8}, {}, 0, 4);
   }
 
   // Over visible keys, from the definition of the mask.
@@ -408,8 +427,8 @@ class CaseList {
           double sum = 0;
           for (std::int64_t j = 0; j < sk; ++j) {
             bool visible = !(mask.causal && j > i);
-            if (mask.window_before >= 0) visible &= j >= i - mask.window_before;
-            if (mask.window_after >= 0) visible &= j <= i + mask.window_after;
+            if (mask.window_before) visible &= i - j <= *mask.window_before;
+            if (mask.window_after) visible &= j - i <= *mask.window_after;
             if (mask.key_lengths.defined()) visible &= j < element(mask.key_lengths, batch);
             if (mask.query_segments.defined()) {
               visible &= element(mask.query_segments, batch * sq + row) ==

@@ -1,5 +1,6 @@
 // ranks: 2 4
-// Any layout gives the losses of one process: both models, dropout on, twenty steps. And what is saved
+// Any layout gives the losses of one process: both models and one with a window and ALiBi (six heads, so that
+// their slopes are no powers of one number), dropout on, twenty steps. And what is saved
 // under one layout is loaded under another, to the bit.
 #include <filesystem>
 
@@ -50,7 +51,14 @@ std::vector<RunLayout> layouts(int ranks) {
 }
 
 ModelConfig small(const std::string& name) {
-  ModelConfig model = preset(name);
+  const bool alibi = name == "alibi";
+  ModelConfig model = preset(alibi ? "gpt2-tiny" : name);
+  if (alibi) {
+    model.positions = PositionKind::kAlibi;
+    model.window_before = 6;
+    model.heads = model.groups = 6;
+    model.head_size = 10;
+  }
   model.vocabulary = 101;  // padded rows in every split
   model.hidden_dropout = 0.1;
   model.attention_dropout = 0.1;
@@ -100,7 +108,7 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Layouts, testing::Values("gpt2-tiny", "llama-tiny"));
+INSTANTIATE_TEST_SUITE_P(Models, Layouts, testing::Values("gpt2-tiny", "llama-tiny", "alibi"));
 
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.

@@ -11,6 +11,7 @@
 #include "base/philox.h"
 #include "checkpoint/store.h"
 #include "device/host_device.h"
+#include "kernels/counting_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
 #include "train/session.h"
@@ -60,7 +61,7 @@ class TrainingRun {
  public:
   TrainingRun(World& world, const RunLayout& layout, const ModelConfig& model, int threads = 1)
       : pool_(threads), kernels_(make_cpu_kernels(pool_)), arena_(device_), stream_(device_.make_stream()),
-        machine_{world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_(world, layout.mesh) {
+        counting_(*kernels_), machine_{world, device_, counting_, arena_, *stream_, pool_, log_}, mesh_(world, layout.mesh) {
     const int replicas = layout.mesh[Axis::kData];
     session_ = std::make_unique<Session>(
         machine_, mesh_,
@@ -103,6 +104,7 @@ class TrainingRun {
   Session& session() { return *session_; }
   const Machine& machine() { return machine_; }
   Arena& arena() { return arena_; }
+  CallCounts& calls() { return counting_.counts(); }
   std::int64_t consumed() const { return consumed_; }
   void set_consumed(std::int64_t consumed) { consumed_ = consumed; }
   StoreContext store() { return {mesh_, device_, arena_, *stream_}; }
@@ -117,6 +119,7 @@ class TrainingRun {
   std::unique_ptr<Kernels> kernels_;
   Arena arena_;
   std::unique_ptr<Stream> stream_;
+  CountingKernels counting_;
   Machine machine_;
   Mesh mesh_;
   std::unique_ptr<Session> session_;

@@ -1,8 +1,9 @@
 """Golden losses, logits and gradients of small models, computed by Transformers on PyTorch in float64.
 
-  python tools/oracle/models.py tests/golden        (torch 2.15, transformers 5.23, safetensors)
+  python tools/oracle/models.py tests/golden [NAME ...]       (torch 2.15, transformers 5.23, safetensors)
 
-Writes gpt2.safetensors and llama.safetensors: `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
+Writes NAME.safetensors, for gpt2, llama, mistral (llama with a window of 6 keys) and bloom (ALiBi; as gpt2
+without a table of positions): `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
 names), tokens, labels, mask, `loss` (mean over unmasked tokens), `logits`, and `losses`: five steps of
 torch.optim.AdamW on the same batch (matrices decay, the rest does not), gradients clipped to norm 1.
 """
@@ -12,10 +13,12 @@ import sys
 
 import torch
 from safetensors.torch import save_file
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                          MistralConfig, MistralForCausalLM)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FFN, VOCABULARY, POSITIONS = 2, 48, 6, 2, 80, 97, 32
 BATCH, SEQUENCE = 3, 20
+WINDOW = 6  # keys, its own among them
 
 
 def gpt2():
@@ -48,12 +51,43 @@ def gpt2():
     return model, names
 
 
-def llama():
-    config = LlamaConfig(num_hidden_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS,
-                         num_key_value_heads=GROUPS, intermediate_size=FFN, vocab_size=VOCABULARY,
-                         max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, tie_word_embeddings=False,
-                         attn_implementation="eager")
-    model = LlamaForCausalLM(config).double()
+def bloom():
+    config = BloomConfig(vocab_size=VOCABULARY, hidden_size=HIDDEN, n_layer=LAYERS, n_head=HEADS, hidden_dropout=0,
+                         attention_dropout=0, attn_implementation="eager")
+    model = BloomForCausalLM(config).double()
+    # Bloom has a norm behind its embedding, which is another matter than its attention.
+    model.transformer.word_embeddings_layernorm = torch.nn.Identity()
+    names = {"embedding.token.weight": (model.transformer.word_embeddings.weight, None)}
+
+    def linear(name, module, view=None):
+        names[name + ".weight"] = (module.weight, view)
+        names[name + ".bias"] = (module.bias, view)
+
+    for i, block in enumerate(model.transformer.h):
+        at = f"layers.{i}."
+        linear(at + "attention_norm", block.input_layernorm)
+        for k, part in enumerate(("query", "key", "value")):
+            # Rows are [head, (query, key, value), channel].
+            linear(at + "attention." + part, block.self_attention.query_key_value,
+                   lambda w, k=k: w.unflatten(0, (HEADS, 3, -1))[:, k].flatten(0, 1))
+        linear(at + "attention.output", block.self_attention.dense)
+        linear(at + "mlp_norm", block.post_attention_layernorm)
+        linear(at + "mlp.up", block.mlp.dense_h_to_4h)
+        linear(at + "mlp.down", block.mlp.dense_4h_to_h)
+    linear("final_norm", model.transformer.ln_f)
+    return model, names
+
+
+def mistral():
+    return llama(MistralConfig, MistralForCausalLM, sliding_window=WINDOW)
+
+
+def llama(config_class=LlamaConfig, model_class=LlamaForCausalLM, **more):
+    config = config_class(num_hidden_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS,
+                          num_key_value_heads=GROUPS, intermediate_size=FFN, vocab_size=VOCABULARY,
+                          max_position_embeddings=POSITIONS, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                          attn_implementation="eager", **more)
+    model = model_class(config).double()
     # Transformers computes the inverse frequencies in fp32; in double they are exact to the formula.
     half = torch.arange(0, HIDDEN // HEADS, 2, dtype=torch.float64) / (HIDDEN // HEADS)
     model.model.rotary_emb.inv_freq = 10000.0 ** -half
@@ -78,8 +112,10 @@ def llama():
     return model, names
 
 
-def main(folder):
-    for family, build in (("gpt2", gpt2), ("llama", llama)):
+def main(folder, families):
+    builds = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "bloom": bloom}
+    for family in families or builds:
+        build = builds[family]
         torch.manual_seed(7)
         model, names = build()
         with torch.no_grad():
@@ -130,4 +166,4 @@ def main(folder):
         print(family, losses, norms)
 
 
-main(sys.argv[1])
+main(sys.argv[1], sys.argv[2:])

@@ -6,22 +6,24 @@
 namespace piton::cpu {
 namespace {
 
-// bf16 products read pairs of channels.
-bool uses_dot(const Context& context, const Tensor& q) {
-  return context.dot != nullptr && q.dtype() == DType::kBF16 && q.dim(3) % 2 == 0;
+// bf16 products read pairs of channels, and their softmax takes one tile.
+template <typename Call>
+bool uses_dot(const Context& context, const Call& call) {
+  return context.dot != nullptr && call.q.dtype() == DType::kBF16 && call.q.dim(3) % 2 == 0 &&
+         call.block_rows == 0;
 }
 
 }  // namespace
 
 void execute(Context& context, const AttentionForward& call) {
   if (call.q.elements() == 0) return;
-  if (uses_dot(context, call.q)) return attention_forward_dot(context, call);
+  if (uses_dot(context, call)) return attention_forward_dot(context, call);
   attention_forward_fp32(context, call);
 }
 
 void execute(Context& context, const AttentionBackward& call) {
   if (call.k.elements() == 0 && call.q.elements() == 0) return;
-  if (uses_dot(context, call.q)) return attention_backward_dot(context, call);
+  if (uses_dot(context, call)) return attention_backward_dot(context, call);
   attention_backward_fp32(context, call);
 }
 

@@ -109,7 +109,7 @@ class Forward {
     Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + rows * d_ * 2 + 4 * rows * (wide_ + 2) +
                                        4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 10 * kTile +
                                        10 * 64));
-    const Sight sight(call_.mask, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
+    const Sight sight(call_.mask, 0, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
     auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows * d_ * 2));
     float* out = pieces.floats(rows * wide_);
     float* maxima = pieces.floats(rows);
@@ -126,37 +126,32 @@ class Forward {
     std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(sums, rows, 0.0F);
 
-    const auto seen = sight.range(begin, end);
-    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
+    std::int64_t loaded = -1;
+    const auto tile = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-      bool loaded = false;
-      for (std::int64_t query = begin; query < end; query += kQueries) {
-        const std::int64_t queries = std::min(kQueries, end - query);
-        if (!sight.visible(query, queries, key)) continue;
-        if (!loaded) {
-          context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
-          context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
-          loaded = true;
-        }
-        const Seen part = seen_of(sight, query, queries, key);
-        const std::int64_t first = query + part.skip;
-        const std::int64_t count = queries - part.skip;
-        const std::int64_t at = first - begin;
-        context_.dot->product_columns(count, part.columns, d_ / 2, q + at * d_, d_, 2, k,
-                                      padded(valid, 16), {.data = scores, .stride = kKeyBlock});
-        const float* dropout = factors(context_, masks_, sight, batch, call_.head_begin + head, first,
-                                       count, key, kept);
-        ScoreArguments arguments = scores_of(sight, first, count, key, scores,
-                                             static_cast<float>(call_.scale), slope_of(call_.mask, head));
-        arguments.columns = static_cast<int>(part.columns);
-        context_.dot->softmax(arguments, dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_,
-                              weights);
-        float* sum = out + at * wide_;
-        context_.dot->product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2, v,
-                              (valid + 1) / 2 * kPanel, 0,
-                              {.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_});
+      if (key != loaded) {
+        context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
+        context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
+        loaded = key;
       }
-    }
+      const Seen part = seen_of(sight, query, queries, key);
+      const std::int64_t first = query + part.skip;
+      const std::int64_t count = queries - part.skip;
+      const std::int64_t at = first - begin;
+      context_.dot->product_columns(count, part.columns, d_ / 2, q + at * d_, d_, 2, k, padded(valid, 16),
+                                    {.data = scores, .stride = kKeyBlock});
+      const float* dropout =
+          factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, kept);
+      ScoreArguments arguments = scores_of(sight, first, count, key, scores,
+                                           static_cast<float>(call_.scale), slope_of(call_.mask, head));
+      arguments.columns = static_cast<int>(part.columns);
+      context_.dot->softmax(arguments, dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_, weights);
+      float* sum = out + at * wide_;
+      context_.dot->product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2, v,
+                            (valid + 1) / 2 * kPanel, 0,
+                            {.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_});
+    };
+    sight.for_tiles(begin, end, kQueries, kKeyBlock, tile);
     finish(context_, call_, batch, head, begin, rows, d_, wide_, out, maxima, sums);
   }
 
@@ -187,7 +182,7 @@ class Decode {
     const std::int64_t sk = call_.k.dim(1);
     Pieces pieces(context_.scratch.own(Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * (wide_ + 2) + 28 + 6 * kKeyBlock) +
                                        4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
-    const Sight sight(call_.mask, batch, 1, sk, pieces.bytes(Sight::bytes(1, sk)));
+    const Sight sight(call_.mask, 0, batch, 1, sk, pieces.bytes(Sight::bytes(1, sk)));
     auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * d_ * 2));
     float* out = pieces.floats(rows_ * wide_);
     float* maxima = pieces.floats(rows_);
@@ -216,7 +211,7 @@ class Decode {
     const Head keys(call_.k, batch, group);
     const Head values(call_.v, batch, group);
     for (std::int64_t key = low[0] / kKeyBlock * kKeyBlock; key < high[0]; key += kKeyBlock) {
-      if (!sight.visible(0, 1, key)) continue;
+      if (!sight.computed(0, 1, key, kKeyBlock)) continue;
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
       const std::int64_t pairs = (valid + 1) / 2;
       context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
@@ -264,7 +259,7 @@ class Backward {
         Sight::bytes(sq_, sk_) + 2 * sq_ * d_ * 2 + 2 * queries * wide_ * 2 +
         4 * (sq_ * wide_ + sq_ + 2 * keys * wide_ + 2 * panel_words(kKeyBlock, d_) + panels_of(d_)) +
         3 * 4 * kTile + 3 * 2 * kTile + 20 * 64));
-    const Sight sight(call_.mask, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
+    const Sight sight(call_.mask, 0, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
     const auto pairs = [&](std::int64_t words) { return reinterpret_cast<Pair*>(pieces.floats(words)); };
     const auto halves = [&](std::int64_t n) { return reinterpret_cast<std::uint16_t*>(pieces.bytes(n * 2)); };
     const Tiles tiles{.q = halves(sq_ * d_),
@@ -338,17 +333,17 @@ class Backward {
     std::fill_n(t.dq, sq_ * wide_, 0.0F);
     const Head keys(call_.k, batch, group);
     const Head values(call_.v, batch, group);
-    const auto seen = sight.range(0, sq_);
-    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
+    std::int64_t loaded = -1;
+    sight.for_tiles(0, sq_, kQueries, kKeyBlock, [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-      dot.pack_columns(t.k_columns, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
-      dot.pack_columns(t.v_columns, {values.row(key), Type::kBF16, values.stride}, d_, valid);
-      dot.pack_rows(t.k_rows, {keys.row(key), Type::kBF16, keys.stride}, valid, d_);
-      for (std::int64_t query = 0; query < sq_; query += kQueries) {
-        const std::int64_t queries = std::min(kQueries, sq_ - query);
-        if (sight.visible(query, queries, key)) tile(sight, batch, head, query, queries, key, valid, t);
+      if (key != loaded) {
+        dot.pack_columns(t.k_columns, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
+        dot.pack_columns(t.v_columns, {values.row(key), Type::kBF16, values.stride}, d_, valid);
+        dot.pack_rows(t.k_rows, {keys.row(key), Type::kBF16, keys.stride}, valid, d_);
+        loaded = key;
       }
-    }
+      tile(sight, batch, head, query, queries, key, valid, t);
+    });
     store(Head(call_.dq, batch, head), t.dq, sq_);
   }
 

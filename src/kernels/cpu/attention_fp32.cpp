@@ -1,7 +1,10 @@
 // Attention by tiles of fp32 with a running softmax (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al.
 // 2022, arXiv:2205.14135): no matrix of scores exists, and tiles that see nothing are skipped.
 //
-// Forward divides (sample, head, 256 queries) among threads. Backward divides (sample, key head):
+// The triangle form is the same with other blocks: parts of block_rows queries, and tiles that are as wide
+// as all keys of the part, so that the running softmax has one step.
+//
+// Forward divides (sample, head, part of the queries) among threads. Backward divides (sample, key head):
 // the query heads of a key head follow one another in one thread, so their sums into dk and dv have
 // a fixed order.
 #include "kernels/attention.h"
@@ -21,36 +24,39 @@ class Forward {
  public:
   Forward(Context& context, const AttentionForward& call)
       : context_(context), call_(call), masks_(call.dropout), d_(call.q.dim(3)),
-        wide_(padded(d_, context.vector.lanes)) {}
+        wide_(padded(d_, context.vector.lanes)),
+        part_rows_(call.block_rows > 0 ? call.block_rows : kQueryPart) {}
 
   std::int64_t parts() const { return call_.q.dim(0) * call_.q.dim(2) * query_parts(); }
 
   void operator()(std::int64_t part) const {
     const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
-    const std::int64_t begin = part / heads * kQueryPart;
+    const std::int64_t begin = part / heads * part_rows_;
     const std::int64_t head = part % heads % call_.q.dim(2);
     const std::int64_t batch = part % heads / call_.q.dim(2);
-    run(batch, head, begin, std::min(begin + kQueryPart, call_.q.dim(1)));
+    run(batch, head, begin, std::min(begin + part_rows_, call_.q.dim(1)));
   }
 
  private:
-  std::int64_t query_parts() const { return (call_.q.dim(1) + kQueryPart - 1) / kQueryPart; }
+  std::int64_t query_parts() const { return (call_.q.dim(1) + part_rows_ - 1) / part_rows_; }
 
   void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
     const std::int64_t sq = call_.q.dim(1);
     const std::int64_t sk = call_.k.dim(1);
     const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
     const std::int64_t rows = end - begin;
+    const std::int64_t columns =
+        call_.block_rows > 0 ? padded(std::min(begin + part_rows_, sk), kKeyBlock) : kKeyBlock;
     Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + 4 * (2 * rows * wide_ + 2 * rows +
-                                       2 * kKeyBlock * wide_ + kQueryBlock * kKeyBlock) + 8 * 64));
-    const Sight sight(call_.mask, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
+                                       2 * columns * wide_ + kQueryBlock * columns) + 8 * 64));
+    const Sight sight(call_.mask, call_.block_rows, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
     float* q = pieces.floats(rows * wide_);
     float* out = pieces.floats(rows * wide_);
     float* maxima = pieces.floats(rows);
     float* sums = pieces.floats(rows);
-    float* k = pieces.floats(kKeyBlock * wide_);
-    float* v = pieces.floats(kKeyBlock * wide_);
-    float* scores = pieces.floats(kQueryBlock * kKeyBlock);
+    float* k = pieces.floats(columns * wide_);
+    float* v = pieces.floats(columns * wide_);
+    float* scores = pieces.floats(kQueryBlock * columns);
     const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
     const Head keys(call_.k, batch, group);
     const Head values(call_.v, batch, group);
@@ -59,38 +65,34 @@ class Forward {
     std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(sums, rows, 0.0F);
 
-    const auto seen = sight.range(begin, end);
-    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
-      bool loaded = false;
-      for (std::int64_t query = begin; query < end; query += kQueryBlock) {
-        const std::int64_t queries = std::min(kQueryBlock, end - query);
-        if (!sight.visible(query, queries, key)) continue;
-        if (!loaded) {
-          load_columns(context_, keys, key, kKeyBlock, sight.keys(), d_, k);
-          load_rows(context_, values, key, kKeyBlock, sight.keys(), d_, v, wide_);
-          loaded = true;
-        }
-        const std::int64_t at = query - begin;
-        context_.vector.product(static_cast<int>(queries), kKeyBlock, static_cast<int>(d_),
-                                q + at * wide_, wide_, 1, k, kKeyBlock, scores, kKeyBlock, false);
-        context_.vector.softmax_step(
-            scores_of(sight, query, queries, key, scores, static_cast<float>(call_.scale), slope),
-            maxima + at, sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
-        drop(sight, batch, head, query, queries, key, scores);
-        context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_), kKeyBlock, scores,
-                                kKeyBlock, 1, v, wide_, out + at * wide_, wide_, true);
+    std::int64_t loaded = -1;
+    const auto tile = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
+      if (key != loaded) {
+        load_columns(context_, keys, key, columns, sight.keys(), d_, k);
+        load_rows(context_, values, key, columns, sight.keys(), d_, v, wide_);
+        loaded = key;
       }
-    }
+      const std::int64_t at = query - begin;
+      context_.vector.product(static_cast<int>(queries), static_cast<int>(columns), static_cast<int>(d_),
+                              q + at * wide_, wide_, 1, k, columns, scores, columns, false);
+      context_.vector.softmax_step(
+          scores_of(sight, query, queries, key, scores, static_cast<float>(call_.scale), slope, columns),
+          maxima + at, sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
+      drop(sight, batch, head, query, queries, key, columns, scores);
+      context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_), static_cast<int>(columns),
+                              scores, columns, 1, v, wide_, out + at * wide_, wide_, true);
+    };
+    sight.for_tiles(begin, end, kQueryBlock, columns, tile);
     finish(Head(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
   }
 
   void drop(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
-            std::int64_t queries, std::int64_t key, float* scores) const {
+            std::int64_t queries, std::int64_t key, std::int64_t columns, float* scores) const {
     if (!masks_.given()) return;
     for (std::int64_t r = 0; r < queries; ++r) {
-      context_.vector.mask(scores + r * kKeyBlock,
+      context_.vector.mask(scores + r * columns,
                            masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]),
-                           key, kKeyBlock);
+                           key, columns);
     }
   }
 
@@ -112,6 +114,7 @@ class Forward {
   Masks masks_;
   std::int64_t d_;
   std::int64_t wide_;
+  std::int64_t part_rows_;
 };
 
 // With P from q, k and lse, masks M, and D_i = dout_i . out_i, tile by tile:
@@ -134,7 +137,7 @@ class Backward {
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq_, sk_) +
         4 * (3 * sq_ * wide_ + sq_ + 2 * keys * wide_ + 3 * kKeyBlock * wide_ + 3 * kTile) + 16 * 64));
-    const Sight sight(call_.mask, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
+    const Sight sight(call_.mask, call_.block_rows, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
     Tiles tiles{.q = pieces.floats(sq_ * wide_),
                 .dout = pieces.floats(sq_ * wide_),
                 .dq = pieces.floats(sq_ * wide_),
@@ -188,16 +191,16 @@ class Backward {
     for (std::int64_t r = 0; r < sq_; ++r) {
       tiles.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
     }
-    const auto seen = sight.range(0, sq_);
-    for (std::int64_t key = seen.first / kKeyBlock * kKeyBlock; key < seen.last; key += kKeyBlock) {
-      load_rows(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k, wide_);
-      load_columns(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k_columns);
-      load_columns(context_, Head(call_.v, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.v_columns);
-      for (std::int64_t query = 0; query < sq_; query += kQueryBlock) {
-        const std::int64_t queries = std::min(kQueryBlock, sq_ - query);
-        if (sight.visible(query, queries, key)) tile(sight, batch, head, query, queries, key, tiles);
+    std::int64_t loaded = -1;
+    sight.for_tiles(0, sq_, kQueryBlock, kKeyBlock, [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
+      if (key != loaded) {
+        load_rows(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k, wide_);
+        load_columns(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k_columns);
+        load_columns(context_, Head(call_.v, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.v_columns);
+        loaded = key;
       }
-    }
+      tile(sight, batch, head, query, queries, key, tiles);
+    });
     store(Head(call_.dq, batch, head), tiles.dq, sq_);
   }
 

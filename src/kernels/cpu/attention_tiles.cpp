@@ -10,9 +10,10 @@ std::int64_t Sight::bytes(std::int64_t queries, std::int64_t keys) {
   return padded(3 * queries * 8 + padded(keys, kKeyBlock) * 4, 64);
 }
 
-Sight::Sight(const AttentionMask& mask, std::int64_t batch, std::int64_t queries, std::int64_t keys,
-             std::byte* memory)
+Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t batch,
+             std::int64_t queries, std::int64_t keys, std::byte* memory)
     : keys_(keys),
+      block_rows_(block_rows),
       low_(reinterpret_cast<std::int64_t*>(memory)),
       high_(low_ + queries),
       positions_(high_ + queries) {
@@ -26,10 +27,9 @@ Sight::Sight(const AttentionMask& mask, std::int64_t batch, std::int64_t queries
     std::int64_t low = 0;
     std::int64_t high = keys_;
     if (mask.causal) high = std::min(high, position + 1);
-    if (mask.window_before >= 0) low = std::max(low, position - mask.window_before);
-    if (mask.window_after >= 0 && mask.window_after < keys) {
-      high = std::min(high, position + mask.window_after + 1);
-    }
+    // Bounds may be as wide as the type: each is cut to what reaches every key before it is added.
+    if (mask.window_before) low = std::max(low, position - std::min(*mask.window_before, position));
+    if (mask.window_after) high = std::min(high, position + std::min(*mask.window_after, keys) + 1);
     const bool sees = low < high;
     low_[i] = sees ? low : 0;
     high_[i] = sees ? high : 0;
@@ -45,6 +45,7 @@ Sight::Sight(const AttentionMask& mask, std::int64_t batch, std::int64_t queries
 }
 
 Sight::Range Sight::range(std::int64_t begin, std::int64_t end) const {
+  if (block_rows_ > 0) return {0, std::min(keys_, padded(end, block_rows_))};
   Range range{keys_, 0};
   for (std::int64_t i = begin; i < end; ++i) {
     if (low_[i] >= high_[i]) continue;
@@ -55,21 +56,23 @@ Sight::Range Sight::range(std::int64_t begin, std::int64_t end) const {
   return range;
 }
 
-bool Sight::visible(std::int64_t query, std::int64_t queries, std::int64_t key) const {
+bool Sight::computed(std::int64_t query, std::int64_t queries, std::int64_t key,
+                     std::int64_t columns) const {
   const Range seen = range(query, query + queries);
-  const std::int64_t last = std::min(key + kKeyBlock, keys_);
+  const std::int64_t last = std::min(key + columns, keys_);
   if (seen.first >= last || seen.last <= key) return false;
-  if (query_segments_ == nullptr) return true;
+  if (query_segments_ == nullptr || block_rows_ > 0) return true;
   // Segments whose ranges of numbers do not meet share none.
   const auto [low_q, high_q] = std::minmax_element(query_segments_ + query, query_segments_ + query + queries);
   const auto [low_k, high_k] = std::minmax_element(key_segments_ + key, key_segments_ + last);
   return *low_q <= *high_k && *low_k <= *high_q;
 }
 
-bool Sight::masked(std::int64_t query, std::int64_t queries, std::int64_t key) const {
+bool Sight::masked(std::int64_t query, std::int64_t queries, std::int64_t key,
+                   std::int64_t columns) const {
   if (query_segments_ != nullptr) return true;
   for (std::int64_t i = query; i < query + queries; ++i) {
-    if (low_[i] > key || high_[i] < key + kKeyBlock) return true;
+    if (low_[i] > key || high_[i] < key + columns) return true;
   }
   return false;
 }

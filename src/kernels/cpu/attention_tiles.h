@@ -1,6 +1,7 @@
 // What forward and backward attention share: views of heads, and which keys each query sees.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -30,24 +31,39 @@ struct Head {
   std::byte* row(std::int64_t r) const { return data + r * stride * width; }
 };
 
-// The keys of each query of one sample: positions low .. high - 1, of its own segment.
+// The keys of each query of one sample: positions low .. high - 1, of its own segment; and which tiles
+// are computed.
 class Sight {
  public:
   // Arrays of `queries` and `keys` entries live in `memory`, bytes() long.
   static std::int64_t bytes(std::int64_t queries, std::int64_t keys);
-  Sight(const AttentionMask& mask, std::int64_t batch, std::int64_t queries, std::int64_t keys,
-        std::byte* memory);
+  Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t batch,
+        std::int64_t queries, std::int64_t keys, std::byte* memory);
 
-  // Keys that any query of rows [begin, end) may see; first == last: none.
+  // Keys of the tiles of rows [begin, end), first == last: none. In tiles with a running softmax those
+  // that any of them may see, in the triangle form all up to the end of the last row's block.
   struct Range {
     std::int64_t first;
     std::int64_t last;
   };
   Range range(std::int64_t begin, std::int64_t end) const;
-  // False where no pair of the tile is visible.
-  bool visible(std::int64_t query, std::int64_t queries, std::int64_t key) const;
+  // Whether the tile of `queries` rows and `columns` keys is computed.
+  bool computed(std::int64_t query, std::int64_t queries, std::int64_t key, std::int64_t columns) const;
   // True where the tile has an invisible pair (columns past the last key count).
-  bool masked(std::int64_t query, std::int64_t queries, std::int64_t key) const;
+  bool masked(std::int64_t query, std::int64_t queries, std::int64_t key, std::int64_t columns) const;
+  // The computed tiles of rows [begin, end), of `rows` x `columns`: visit(query, queries, key). For each
+  // block of keys the queries follow one another.
+  template <typename Visit>
+  void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
+                 Visit visit) const {
+    const Range seen = range(begin, end);
+    for (std::int64_t key = seen.first / columns * columns; key < seen.last; key += columns) {
+      for (std::int64_t query = begin; query < end; query += rows) {
+        const std::int64_t queries = std::min(rows, end - query);
+        if (computed(query, queries, key, columns)) visit(query, queries, key);
+      }
+    }
+  }
 
   std::int64_t keys() const { return keys_; }  // without those past the sample's length
   const std::int64_t* low() const { return low_; }
@@ -58,6 +74,7 @@ class Sight {
 
  private:
   std::int64_t keys_;
+  std::int64_t block_rows_;
   std::int64_t* low_;
   std::int64_t* high_;
   std::int64_t* positions_;
@@ -67,17 +84,18 @@ class Sight {
 
 // What one tile of scores is made from.
 inline ScoreArguments scores_of(const Sight& sight, std::int64_t query, std::int64_t queries,
-                                std::int64_t key, float* scores, float scale, float slope) {
+                                std::int64_t key, float* scores, float scale, float slope,
+                                std::int64_t columns = kKeyBlock) {
   return {.scores = scores,
-          .stride = kKeyBlock,
+          .stride = columns,
           .rows = static_cast<int>(queries),
-          .columns = static_cast<int>(kKeyBlock),
+          .columns = static_cast<int>(columns),
           .first_key = key,
           .low = sight.low() + query,
           .high = sight.high() + query,
           .query_segments = sight.query_segments() != nullptr ? sight.query_segments() + query : nullptr,
           .key_segments = sight.key_segments() != nullptr ? sight.key_segments() + key : nullptr,
-          .masked = sight.masked(query, queries, key),
+          .masked = sight.masked(query, queries, key, columns),
           .scale = scale,
           .slope = slope,
           .positions = sight.positions() + query};

@@ -152,6 +152,7 @@ void dot_pack(Context& context, const PackWeight& call) {
 
 void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
                  const Tensor& bias, const Epilogue& epilogue) {
+  if (is_skinny(a, right)) return skinny_product(context, y, a, right, bias, epilogue);
   const DotProduct product(context, y, a, right, bias, epilogue);
   context.threads.run(product.parts(), product);
 }

@@ -83,4 +83,9 @@ void dot_pack(Context& context, const PackWeight& call);
 void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
                  const Tensor& bias, const Epilogue& epilogue);
 
+// linear_skinny.cpp: the same bits for a packed weight and few rows, at the speed of memory.
+bool is_skinny(const Tensor& a, const Right& right);
+void skinny_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
+                    const Tensor& bias, const Epilogue& epilogue);
+
 }  // namespace piton::cpu

@@ -32,8 +32,8 @@ class Visibility {
   bool visible(std::int64_t batch, std::int64_t query, std::int64_t key) const {
     const std::int64_t i = position(batch, query);
     if (mask_.causal && key > i) return false;
-    if (mask_.window_before >= 0 && key < i - mask_.window_before) return false;
-    if (mask_.window_after >= 0 && key > i + mask_.window_after) return false;
+    if (mask_.window_before && i - key > *mask_.window_before) return false;
+    if (mask_.window_after && key - i > *mask_.window_after) return false;
     if (key_lengths_.given() && static_cast<double>(key) >= key_lengths_(batch)) return false;
     return !query_segments_.given() || query_segments_(batch, query) == key_segments_(batch, key);
   }

@@ -1,5 +1,5 @@
-// Losses, logits and every gradient of GPT-2 and LLaMA against PyTorch (tests/golden, made by
-// tools/oracle/models.py with Transformers in float64), and five steps of AdamW.
+// Losses, logits and every gradient of GPT-2, LLaMA, Mistral (a window) and Bloom (ALiBi) against PyTorch
+// (tests/golden, made by tools/oracle/models.py with Transformers in float64), and five steps of AdamW.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,8 +20,13 @@ namespace {
 
 constexpr std::int64_t kHidden = 48;
 
-ModelConfig golden_config(const std::string& family, DType dtype) {
+constexpr const char* kModels[] = {"gpt2", "llama", "mistral", "bloom"};
+
+ModelConfig golden_config(const std::string& name, DType dtype) {
+  const std::string family = name == "llama" || name == "mistral" ? "llama" : "gpt2";
   ModelConfig model = family_facts(family);
+  if (name == "mistral") model.window_before = 5;  // Mistral counts a token's own key
+  if (name == "bloom") model.positions = PositionKind::kAlibi;
   model.layers = 2;
   model.hidden = kHidden;
   model.heads = 6;
@@ -64,15 +69,15 @@ void put(const Tensor& rows, std::int64_t at, double value) {
 }
 
 struct GoldenRun {
-  GoldenRun(const std::string& family, DType dtype, bool reference)
-      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + family + ".safetensors"), threads(2),
+  GoldenRun(const std::string& name, DType dtype, bool reference)
+      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors"), threads(2),
         kernels(reference ? make_reference_kernels() : make_cpu_kernels(threads)), arena(device),
         stream(device.make_stream()), world(make_single_world(device)),
         machine{*world, device, *kernels, arena, *stream, threads, log}, mesh(*world, MeshSizes{}),
         session(machine, mesh,
-                {.model = golden_config(family, dtype),
+                {.model = golden_config(name, dtype),
                  .optimizer_options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
-                 .optimizer = dtype != DType::kF64}) {
+                 .use = dtype != DType::kF64 ? SessionUse::kTraining : SessionUse::kGradients}) {
     for (Parameter* parameter : session.parameters()) {
       const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
       for (const Piece& piece : parameter->pieces) {
@@ -152,16 +157,16 @@ void expect_gradients(GoldenRun& run, double tolerance) {
 class GoldenModels : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(GoldenModels, GiveTheLossAndTheGradientsOfPyTorch) {
-  const auto [family, reference] = GetParam();
-  GoldenRun run(family, DType::kF32, reference);
+  const auto [name, reference] = GetParam();
+  GoldenRun run(name, DType::kF32, reference);
   const double loss = numbers(run.golden.tensor("loss"))[0];
   EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, 1e-5 * loss);
   expect_gradients(run, 1e-5);
 }
 
 TEST_P(GoldenModels, GiveTheLogitsOfPyTorch) {
-  const auto [family, reference] = GetParam();
-  GoldenRun run(family, DType::kF32, reference);
+  const auto [name, reference] = GetParam();
+  GoldenRun run(name, DType::kF32, reference);
   Context context = run.session.context(false);
   const Tensor logits = run.session.chunk(0).logits(context, run.session.upload(run.batch(), {}), nullptr, false);
   const Tensor wanted = run.golden.tensor("logits");
@@ -174,8 +179,8 @@ TEST_P(GoldenModels, GiveTheLogitsOfPyTorch) {
 }
 
 TEST_P(GoldenModels, FollowPyTorchThroughFiveSteps) {
-  const auto [family, reference] = GetParam();
-  GoldenRun run(family, DType::kF32, reference);
+  const auto [name, reference] = GetParam();
+  GoldenRun run(name, DType::kF32, reference);
   const std::vector<double> losses = numbers(run.golden.tensor("losses"));
   const std::vector<double> norms = numbers(run.golden.tensor("norms"));
   for (std::size_t step = 0; step < losses.size(); ++step) {
@@ -185,27 +190,27 @@ TEST_P(GoldenModels, FollowPyTorchThroughFiveSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, GoldenModels, testing::Combine(testing::Values("gpt2", "llama"), testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(Kernels, GoldenModels, testing::Combine(testing::ValuesIn(kModels), testing::Bool()),
                          [](const auto& info) {
                            return std::string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "_reference" : "_cpu");
                          });
 
 TEST(GoldenModelsInDouble, GiveTheLossAndTheGradientsOfPyTorch) {
-  for (const char* family : {"gpt2", "llama"}) {
-    SCOPED_TRACE(family);
-    GoldenRun run(family, DType::kF64, true);
+  for (const char* name : kModels) {
+    SCOPED_TRACE(name);
+    GoldenRun run(name, DType::kF64, true);
     const double loss = numbers(run.golden.tensor("loss"))[0];
-    // Transformers' RMS norm and softmax go through fp32 even in a float64 model.
-    const double allowed = std::string(family) == "llama" ? 1e-7 : 1e-12;
+    // Transformers' RMS norm and softmax go through fp32 even in a float64 model; Bloom's softmax too.
+    const double allowed = std::string(name) == "gpt2" ? 1e-12 : 1e-7;
     EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, allowed * loss);
     expect_gradients(run, 1e-6);  // the golden gradients are stored in fp32
   }
 }
 
 TEST(GoldenModelsInBfloat16, StayNearPyTorch) {
-  for (const char* family : {"gpt2", "llama"}) {
-    SCOPED_TRACE(family);
-    GoldenRun run(family, DType::kBF16, false);
+  for (const char* name : kModels) {
+    SCOPED_TRACE(name);
+    GoldenRun run(name, DType::kBF16, false);
     const double loss = numbers(run.golden.tensor("loss"))[0];
     EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, 5e-3 * loss);
   }

@@ -56,6 +56,12 @@ TEST(Tensor, SlicesAndSelectsAreViews) {
   EXPECT_EQ(tensor.data<float>()[1], 50);
 }
 
+TEST(Tensor, SwapsDims) {
+  const Tensor swapped = counted({2, 3, 2}).swap_dims(0, -2);
+  EXPECT_EQ(swapped.shape(), Shape({3, 2, 2}));
+  EXPECT_EQ(values(swapped), (std::vector<double>{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11}));
+}
+
 TEST(Tensor, ReshapesWhereStridesAllowIt) {
   const Tensor tensor = counted({2, 3, 4});
   EXPECT_EQ(values(tensor.reshape({4, 6})), values(tensor));

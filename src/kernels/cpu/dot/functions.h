@@ -11,6 +11,8 @@ void product(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint
 void product_columns(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
                      std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_step,
                      const DotOutput& c);
+void product_streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
+                      const Pair* b, const Pair* next, const DotOutput& c);
 void product_packed(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
                     std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first, const DotOutput& c);
 void pack_rows(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);

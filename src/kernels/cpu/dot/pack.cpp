@@ -124,6 +124,7 @@ void pack_left(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t
 const DotTable& dot_table() {
   static constexpr DotTable kTable{.product = product,
                                    .product_columns = product_columns,
+                                   .product_streamed = product_streamed,
                                    .product_packed = product_packed,
                                    .pack_rows = pack_rows,
                                    .pack_columns = pack_columns,

@@ -43,10 +43,12 @@ PITON_INLINE void finish(__m512 (&sum)[rows][wide], const DotOutput& c, std::int
 }
 
 // Short products (attention's are 32 pairs deep) spend a tenth of their time outside the loop: sums
-// start at the addend, and whole fp32 tiles leave without a question asked.
-template <int rows, int wide>
+// start at the addend, and whole fp32 tiles leave without a question asked. With each pair, `ahead`
+// cache lines from `next` on are brought nearer.
+template <int rows, int wide, int ahead = 0>
 void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::int64_t a_pair, const Pair* b,
-          std::int64_t b_step, const DotOutput& c, std::int64_t row, std::int64_t column, __mmask16 last) {
+          std::int64_t b_step, const DotOutput& c, std::int64_t row, std::int64_t column, __mmask16 last,
+          const Pair* next = nullptr) {
   __m512 sum[rows][wide];
   if (c.addend == nullptr) {
     for (int r = 0; r < rows; ++r) {
@@ -61,6 +63,8 @@ void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::i
     }
   }
   for (std::int64_t p = 0; p < pairs; ++p) {
+    for (int line = 0; line < ahead; ++line) _mm_prefetch(next + line * 16, _MM_HINT_T1);
+    next += ahead * 16;
     __m512i right[wide];
     for (int w = 0; w < wide; ++w) right[w] = _mm512_loadu_si512(b + w * 16);
     for (int r = 0; r < rows; ++r) {
@@ -114,7 +118,41 @@ PITON_INLINE void panels(std::int64_t m, std::int64_t n, std::int64_t pairs, con
   }
 }
 
+// One whole panel by m <= 6 rows.
+template <int ahead>
+void streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, const Pair* b,
+              const Pair* next, const DotOutput& c, std::int64_t row) {
+  const auto all = static_cast<__mmask16>(0xFFFF);
+  switch (m) {
+    case 6: return tile<6, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 5: return tile<5, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 4: return tile<4, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 3: return tile<3, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 2: return tile<2, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    default: return tile<1, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+  }
+}
+
 }  // namespace
+
+void product_streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
+                      const Pair* b, const Pair* next, const DotOutput& c) {
+  const std::int64_t groups = (m + 5) / 6;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t row = m * group / groups;
+    const std::int64_t rows = m * (group + 1) / groups - row;
+    const std::uint16_t* left = a + row * a_row;
+    if (next == nullptr) {
+      streamed<0>(rows, pairs, left, a_row, b, b, c, row);
+    } else if (groups == 1) {
+      streamed<4>(rows, pairs, left, a_row, b, next, c, row);
+    } else if (groups == 2) {
+      streamed<2>(rows, pairs, left, a_row, b, next + group * pairs * 32, c, row);
+    } else {
+      streamed<1>(rows, pairs, left, a_row, b, next + group * pairs * 16, c, row);
+    }
+  }
+}
 
 void product(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
              std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,

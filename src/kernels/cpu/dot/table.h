@@ -45,6 +45,11 @@ struct DotTable {
   void (*product_columns)(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
                           std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_step,
                           const DotOutput& c);
+  // The same for one whole panel that comes from memory, by up to 24 rows (a_pair 2), bit for bit. Rows
+  // go in equal groups, and while a group is multiplied its share of as many words from `next` on is
+  // brought nearer; null: nothing is.
+  void (*product_streamed)(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
+                           const Pair* b, const Pair* next, const DotOutput& c);
   // The same as product for a left side packed by pack_left from `a_pairs` pairs; `a` points at its first pair.
   void (*product_packed)(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
                          std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first,

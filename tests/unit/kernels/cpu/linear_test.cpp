@@ -1,6 +1,8 @@
 // Linears beyond one tile in depth: sums that run in stretches, against sums in double.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "support/compare.h"
@@ -62,6 +64,32 @@ TEST_P(DeepLinear, ForwardIsTheSumOverAllOfItsDepth) {
   const Tensor y = source_.unwritten(GetParam(), {13, 70});
   kernels_->run(LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward)}, *stream_);
   EXPECT_TRUE(close(y, product(x, weight), tolerance(GetParam(), 8200)));
+}
+
+// Rows by themselves go another way than rows in company: 1 to 24 are few, in passes of up to 6. 330
+// columns are five panels, which threads share, and one that is not whole.
+TEST_P(DeepLinear, FewRowsHaveTheBitsOfTheSameRowsAmongMany) {
+  const Tensor x = source_.normal_rows(GetParam(), {150, 1100});
+  const Tensor bias = source_.normal(GetParam(), {330});
+  for (const WeightForm form : {WeightForm::kForward, WeightForm::kBackward}) {
+    const bool forward = form == WeightForm::kForward;
+    const Tensor rows = source_.normal(GetParam(), forward ? Shape{330, 1100} : Shape{1100, 330});
+    const WeightView weight = packed(rows, form);
+    const auto product_of = [&](const Tensor& left) {
+      const Tensor y = source_.unwritten(GetParam(), {left.dim(0), 330});
+      if (forward) {
+        kernels_->run(LinearForward{.y = y, .x = left, .weight = weight, .bias = bias}, *stream_);
+      } else {
+        kernels_->run(LinearBackwardInput{.dx = y, .dy = left, .weight = weight}, *stream_);
+      }
+      return values(y);
+    };
+    const std::vector<double> many = product_of(x);
+    for (std::int64_t count = 1; count <= 26; ++count) {
+      const std::vector<double> few = product_of(x.slice(0, 0, count));
+      EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin())) << count << " rows";
+    }
+  }
 }
 
 TEST_P(DeepLinear, BackwardIsTheSumOverAllOfItsDepth) {

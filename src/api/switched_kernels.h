@@ -1,0 +1,30 @@
+// Where a session's calls go: to the back end itself while steps are timed, to an observer of it for
+// single steps. A session keeps the back end that it was made with, hence the switch.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace piton {
+
+class SwitchedKernels final : public Kernels {
+ public:
+  explicit SwitchedKernels(Kernels& inner) : inner_(inner), target_(&inner) {}
+
+  std::string name() const override { return inner_.name(); }
+  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
+                            DType dtype) const override {
+    return inner_.packed_bytes(form, out, in, dtype);
+  }
+  std::int64_t row_tile() const override { return inner_.row_tile(); }
+
+  void send_to(Kernels& target) { target_ = &target; }
+  void send_to_inner() { target_ = &inner_; }
+
+ private:
+  void submit(const KernelCall& call, Stream& stream) override { target_->run(call, stream); }
+
+  Kernels& inner_;
+  Kernels* target_;
+};
+
+}  // namespace piton

@@ -1,0 +1,98 @@
+// Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is the
+// time it takes. So each thread reads one contiguous run of panels, which the processor's own
+// prefetching follows from panel to panel. Every sum runs over k in order, as in linear_dot.cpp.
+#include "kernels/cpu/linear_tiles.h"
+
+namespace piton::cpu {
+namespace {
+
+constexpr std::int64_t kSkinnyRows = 24;
+// Rows that one pass over a panel multiplies: their sums fill the registers.
+constexpr std::int64_t kPassRows = 6;
+// More rows need several passes. From the second on a tile is met in the second-level cache, and all
+// of them bring the next tile there: 128 KiB each.
+constexpr std::int64_t kPassPairs = 512;
+// From four rows on, the products take long enough to hold the processor's prefetching back.
+constexpr std::int64_t kSlowRows = 4;
+constexpr std::int64_t kAheadWords = 8192 / 4;
+
+class SkinnyProduct {
+ public:
+  SkinnyProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right, const Tensor& bias,
+                const Epilogue& epilogue)
+      : context_(context), y_(y), a_(a), right_(right), bias_(bias), epilogue_(epilogue), m_(a.dim(0)),
+        pairs_(right.k() / 2), panels_(tiles(right.n(), kPanel)) {}
+
+  std::int64_t parts() const { return std::min<std::int64_t>(context_.threads.threads(), panels_); }
+
+  void operator()(std::int64_t part) const {
+    const std::int64_t end = panels_ * (part + 1) / parts();
+    for (std::int64_t panel = panels_ * part / parts(); panel < end; ++panel) {
+      run(panel * kPanel, panel + 1 == end);
+    }
+  }
+
+ private:
+  // `last`: nothing that follows in memory is read by this thread.
+  void run(std::int64_t column, bool last) const {
+    const std::int64_t n = std::min<std::int64_t>(kPanel, right_.n() - column);
+    auto* sums = reinterpret_cast<float*>(context_.scratch.own((m_ + 1) * kPanel * 4));
+    float* bias = sums + m_ * kPanel;
+    if (bias_.defined()) {
+      context_.vector.convert(bias, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
+                              type_of(bias_.dtype()), n);
+    }
+    const std::int64_t width = (n + 15) / 16 * 16;
+    const std::int64_t deep = m_ <= kPassRows ? pairs_ : kPassPairs;
+    const Pair* b = reinterpret_cast<const Pair*>(right_.weight.tensor.raw()) + column * pairs_;
+    for (std::int64_t first = 0; first < pairs_; first += deep) {
+      const std::int64_t pairs = std::min(deep, pairs_ - first);
+      const bool ends = first + pairs == pairs_;
+      DotOutput c{.data = sums, .type = Type::kF32, .stride = kPanel};
+      if (ends && !epilogue_.given()) c = {.data = at(y_, 0, column), .type = type_of(y_.dtype()), .stride = y_.stride(0)};
+      if (first > 0) {
+        c.addend = sums;
+        c.addend_stride = kPanel;
+      }
+      if (ends && bias_.defined()) c.bias = bias;
+      const auto* a = reinterpret_cast<const std::uint16_t*>(at(a_, 0, 2 * first));
+      if (n < kPanel) {
+        context_.dot->product(m_, n, pairs, a, a_.stride(0), 2, b, 0, 0, c);
+      } else {
+        context_.dot->product_streamed(m_, pairs, a, a_.stride(0), b, next(b, pairs, last && ends), c);
+      }
+      b += pairs * width;
+    }
+    if (epilogue_.given()) epilogue_.finish(context_, y_, sums, kPanel, 0, column, m_, n);
+  }
+
+  const Pair* next(const Pair* b, std::int64_t pairs, bool last) const {
+    if (m_ < kSlowRows || last) return nullptr;
+    return b + (m_ <= kPassRows ? kAheadWords : pairs * kPanel);
+  }
+
+  Context& context_;
+  const Tensor& y_;
+  const Tensor& a_;
+  const Right& right_;
+  const Tensor& bias_;
+  const Epilogue& epilogue_;
+  std::int64_t m_;
+  std::int64_t pairs_;
+  std::int64_t panels_;
+};
+
+}  // namespace
+
+bool is_skinny(const Tensor& a, const Right& right) {
+  return a.dim(0) <= kSkinnyRows && a.dtype() == DType::kBF16 && right.k() % 2 == 0 &&
+         right.weight.form != WeightForm::kRows;
+}
+
+void skinny_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
+                    const Tensor& bias, const Epilogue& epilogue) {
+  const SkinnyProduct product(context, y, a, right, bias, epilogue);
+  context.threads.run(product.parts(), product);
+}
+
+}  // namespace piton::cpu

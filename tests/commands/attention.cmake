@@ -1,0 +1,26 @@
+# Windows, ALiBi and activations from the command line: trained, resumed, decoded; and what is refused.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 20 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0)
+set(run pretrain --model gpt2-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+        --seq-length 48 --micro-batch-size 2 --train-iters 4 --split 100,0,0 --position-embedding-type alibi)
+set(window --pre-tockens 12 --next-tockens 0 --use-flash-attn)
+
+expect(RUN ${run} ${window} --save ${WORK}/run --exit-interval 2 CODE 0)
+expect(RUN ${run} ${window} --save ${WORK}/run --load ${WORK}/run CODE 0 ERR "resumed .*iteration 2,")
+expect(RUN ${run} --pre-tockens 13 --next-tockens 0 --save ${WORK}/run --load ${WORK}/run CODE 2 ERR "another experiment" "pre-tockens")
+expect(RUN ${run} ${window} --sparse-mode 4 --save ${WORK}/run --load ${WORK}/run CODE 2 ERR "another experiment" "sparse-mode")
+expect(RUN generate --load ${WORK}/run --prompt "To be" --greedy --max-new-tokens 40 CODE 0 OUT ".")
+
+# The model has no table of positions.
+execute_process(COMMAND ${PITON} inspect ${WORK}/run OUTPUT_VARIABLE out)
+if(out MATCHES "embedding.position")
+  message(FATAL_ERROR "an ALiBi model has a table of positions:\n${out}")
+endif()
+
+expect(RUN ${run} --sparse-mode 2 --pre-tockens 5 --save ${WORK}/x CODE 2 ERR "mode 2 has no window")
+expect(RUN ${run} --pre-tockens -2 --save ${WORK}/x CODE 2 ERR "--pre-tockens: got -2")

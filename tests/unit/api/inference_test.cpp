@@ -1,0 +1,113 @@
+// A session for inference computes what one with gradients does, and holds each weight once.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "device/host_device.h"
+#include "kernels/cpu/kernels.h"
+#include "model/families.h"
+#include "train/session.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kRows = 9;
+
+ModelConfig model_of(const std::string& family, DType dtype) {
+  ModelConfig model = family_facts(family);
+  model.layers = 2;
+  model.hidden = 64;
+  model.heads = 4;
+  model.head_size = 16;
+  model.groups = family == "llama" ? 2 : 4;
+  model.ffn_hidden = 192;
+  model.vocabulary = 128;
+  model.max_positions = 32;
+  model.hidden_dropout = 0;
+  model.attention_dropout = 0;
+  model.dtype = dtype;
+  return model;
+}
+
+struct Loaded {
+  Loaded(const ModelConfig& model, SessionUse use)
+      : threads(2), kernels(make_cpu_kernels(threads)), arena(device, 1 << 20),
+        stream(device.make_stream()), world(make_single_world(device)),
+        machine{*world, device, *kernels, arena, *stream, threads, log}, mesh(*world, MeshSizes{}),
+        session(machine, mesh, {.model = model, .vocabulary_multiple = 16, .use = use}) {
+    session.initialize();
+  }
+
+  std::vector<float> logits() {
+    std::vector<std::int32_t> ids(kRows);
+    std::iota(ids.begin(), ids.end(), 3);
+    const auto upload = [&] {
+      const Tensor tensor = arena.allocate(DType::kI32, {kRows}, MemoryKind::kActivations);
+      device.upload(ids.data(), tensor, *stream);
+      return tensor;
+    };
+    Context context = session.context(false);
+    const Tensor logits = session.chunk(0).logits(
+        context, {.samples = 1, .sequence = kRows, .tokens = upload(), .positions = upload()}, nullptr, false);
+    std::vector<float> host(static_cast<std::size_t>(logits.elements()));
+    device.download(logits, host.data(), *stream);
+    return host;
+  }
+
+  std::int64_t in_use(MemoryKind kind) const {
+    return arena.counts().in_use_bytes[static_cast<std::size_t>(kind)];
+  }
+
+  SilentLog log;
+  HostDevice device;
+  ThreadPool threads;
+  std::unique_ptr<Kernels> kernels;
+  Arena arena;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<World> world;
+  Machine machine;
+  Mesh mesh;
+  Session session;
+};
+
+// LLaMA's head has a weight of its own, GPT-2's is its table.
+class Inference : public ::testing::TestWithParam<const char*> {
+ protected:
+  ModelConfig model_ = model_of(GetParam(), DType::kBF16);
+  Loaded trained_{model_, SessionUse::kGradients};
+  Loaded inference_{model_, SessionUse::kInference};
+};
+
+TEST_P(Inference, GivesTheBitsOfASessionWithGradients) {
+  for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(inference_.logits(), trained_.logits());
+}
+
+TEST_P(Inference, NewValuesTakeTheOnesPlaceThatWerePacked) {
+  inference_.logits();
+  inference_.session.initialize();
+  EXPECT_EQ(inference_.logits(), trained_.logits());
+}
+
+TEST_P(Inference, HoldsNoGradientsAndEachWeightOnce) {
+  if (inference_.kernels->packed_bytes(WeightForm::kForward, 64, 64, DType::kBF16) != 64 * 64 * 2) {
+    GTEST_SKIP() << "this processor packs bf16 weights wider";
+  }
+  const std::int64_t plain = inference_.in_use(MemoryKind::kParameters);
+  inference_.logits();
+  EXPECT_EQ(inference_.in_use(MemoryKind::kGradients), 0);
+  EXPECT_EQ(inference_.in_use(MemoryKind::kOptimizer), 0);
+  EXPECT_GT(trained_.in_use(MemoryKind::kGradients), 0);
+  std::int64_t twice = 0;  // a table of rows that multiplies as well
+  for (const Parameter* parameter : inference_.session.parameters()) {
+    if (parameter->contributions > 1) twice += parameter->elements() * size_bytes(parameter->dtype);
+  }
+  EXPECT_EQ(twice > 0, model_.tied);
+  EXPECT_EQ(inference_.in_use(MemoryKind::kParameters), plain + twice);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Inference, ::testing::Values("llama", "gpt2"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace piton
