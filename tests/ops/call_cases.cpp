@@ -30,6 +30,12 @@ class CaseList {
     }
     if (dtype_ != sums_) add_linear(11, 33, 48, /*with_bias=*/false, sums_);  // logits: y and dy wide
     add_linear_ends();
+    // Around the kernels' own tiles of columns (256), of dW (192 and 256 by 768), of rows of dW (1024) and of
+    // depth (1024, and 8192 through the library).
+    add_linear(1026, 3, 2, /*with_bias=*/true, dtype_);
+    add_linear(3, 257, 770, /*with_bias=*/true, dtype_);
+    add_linear(2, 5, 8195, /*with_bias=*/false, dtype_);
+    add_linear(2, 8195, 5, /*with_bias=*/false, dtype_);
   }
 
   void add_norms() {
@@ -143,7 +149,7 @@ class CaseList {
 
   void add_dropouts() {
     for (const double probability : {0.0, 0.25}) {
-      for (const std::int64_t n : {0, 1, 23}) {
+      for (const std::int64_t n : {0, 1, 66}) {  // sums of rows go by blocks of 64
         for (const std::int64_t h : {1, 6, 67}) {
           for (const bool full : {false, true}) add_dropout(n, h, probability, full);
         }

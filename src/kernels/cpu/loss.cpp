@@ -71,10 +71,11 @@ void execute(Context& context, const LossBackward& call) {
     const bool labelled = labels[row] >= 0;
     const std::int64_t label = labels[row] - call.vocabulary_begin;
     const bool here = labelled && label >= 0 && label < call.valid;
-    const float factor = labelled ? call.mask.data<float>()[row] * scale : 0.0F;
+    const float factor = call.mask.data<float>()[row] * scale;
     const float target = here ? logits[label] : 0.0F;  // dlogits may lie on logits
-    context.vector.loss_gradient(dlogits, type_of(dtype), logits, call.logits.dim(1), call.valid, lse,
-                                 factor);
+    // A row without a label is 0 whatever its logits are.
+    context.vector.loss_gradient(dlogits, type_of(dtype), logits, call.logits.dim(1), labelled ? call.valid : 0,
+                                 lse, factor);
     if (here) put(dlogits + label * width, dtype, (std::exp(target - lse) - 1.0F) * factor);
   });
 }
