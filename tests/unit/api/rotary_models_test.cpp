@@ -51,7 +51,7 @@ Answer answer_of(const test::GoldenRotary& golden, DType dtype) {
   const auto world = make_single_world(device);
   const Machine machine{*world, device, *kernels, arena, *stream, threads, log};
   Mesh mesh(*world, MeshSizes{});
-  Session session(machine, mesh, {.model = model_of(golden, dtype), .optimizer = false});
+  Session session(machine, mesh, {.model = model_of(golden, dtype), .use = SessionUse::kGradients});
   for (Parameter* parameter : session.parameters()) {
     const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
     const std::int64_t columns = parameter->shape.ndim() > 1 ? parameter->shape[1] : 1;
