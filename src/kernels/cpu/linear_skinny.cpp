@@ -13,7 +13,7 @@ constexpr std::int64_t kSkinnyRows = 24;
 // Rows that one pass over a panel multiplies: their sums fill the registers.
 constexpr std::int64_t kPassRows = 6;
 // More rows need several passes. From the second on a tile is met in the second-level cache, and all
-// of them bring the next tile there: 128 KiB each.
+// of them bring the next tile there: up to 128 KiB each.
 constexpr std::int64_t kPassPairs = 512;
 // From four rows on, the products take long enough to hold the processor's prefetching back.
 constexpr std::int64_t kSlowRows = 4;
@@ -62,7 +62,8 @@ class SkinnyProduct {
                               type_of(bias_.dtype()), n);
     }
     const std::int64_t width = (n + 15) / 16 * 16;
-    const std::int64_t deep = m_ <= kPassRows ? pairs_ : kPassPairs;
+    // Equal tiles: each pass brings as much as the next tile has.
+    const std::int64_t deep = m_ <= kPassRows ? pairs_ : (pairs_ + tiles(pairs_, kPassPairs) - 1) / tiles(pairs_, kPassPairs);
     const Pair* b = reinterpret_cast<const Pair*>(right_.weight.tensor.raw()) + column * pairs_;
     for (std::int64_t first = 0; first < pairs_; first += deep) {
       const std::int64_t pairs = std::min(deep, pairs_ - first);
