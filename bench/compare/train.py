@@ -89,7 +89,7 @@ def command_line(arguments):
     """What was run, without the paths of one machine."""
     words = ["python bench/compare/train.py"]
     for name, value in vars(arguments).items():
-        if value is None or name in ("piton", "output"):
+        if value is None or name in ("piton", "output", "gguf"):
             continue
         words.append(f"--{name.replace('_', '-')} {' '.join(value) if isinstance(value, list) else value}")
     return " ".join(words)

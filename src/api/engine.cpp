@@ -16,8 +16,7 @@ namespace {
 
 constexpr std::string_view kCuda = "cuda";
 
-std::unique_ptr<Device> make_device(const EngineOptions& options) {
-  if (options.kernels != kCuda) return std::make_unique<HostDevice>();
+std::unique_ptr<Device> make_cuda_device(const EngineOptions& options) {
   auto device = cuda::make_device();
   if (options.launched) {
     throw Error(Fault::kUsage,
@@ -55,7 +54,14 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   if (options.kernels != kCuda && !has_kernels(options.kernels)) {  // CUDA says itself why it cannot run
     throw Error(Fault::kUsage, "--kernels: got {}, wanted reference, cpu or cuda", options.kernels);
   }
-  state.device = make_device(options);
+  HostDevice* host = nullptr;
+  if (options.kernels == kCuda) {
+    state.device = make_cuda_device(options);
+  } else {
+    auto made = std::make_unique<HostDevice>();
+    host = made.get();
+    state.device = std::move(made);
+  }
   Device& device = *state.device;
   if (options.launched) {
     state.world = make_mpi_world(device, {.timeout_seconds = options.timeout_seconds});
@@ -68,6 +74,7 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores.size());
   const bool pinned = threads <= static_cast<int>(cores.size());
   state.threads.emplace(threads, pinned ? std::vector<int>(cores.begin(), cores.begin() + threads) : std::vector<int>{});
+  if (host != nullptr) host->share_work(*state.threads);
   state.kernels = make_kernels(options, device, *state.threads);
   state.arena.emplace(device);
   state.stream = device.make_stream();

@@ -51,6 +51,9 @@ class Device : public Memory {
   virtual void upload(const void* host, const Tensor& dst, Stream& stream) = 0;    // contiguous dst
   virtual void download(const Tensor& src, void* host, Stream& stream) = 0;        // contiguous src
   virtual void zero(const Tensor& dst, Stream& stream) = 0;                        // contiguous dst
+  // The same, quickly where most of it was never written: pages that the system gives as zeros are left
+  // to their first use.
+  virtual void zero_new(const Tensor& dst, Stream& stream) { zero(dst, stream); }
 
   // Where host code that runs in stream order (Stream::enqueue, the communication thread) finds the
   // bytes of `tensor`; nullptr if it cannot touch them (CUDA, meta).

@@ -22,6 +22,8 @@ class InlineStream final : public Stream {
 };
 
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+// What one thread clears at a time: whole pages, where tensors begin with one.
+constexpr std::int64_t kClearPart = kHugePage;
 
 std::int64_t machine_memory_bytes() {
   return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -77,7 +79,33 @@ void HostDevice::download(const Tensor& src, void* host, Stream& stream) {
 
 void HostDevice::zero(const Tensor& dst, Stream& stream) {
   PITON_ASSERT(dst.contiguous(), "zero of {}", to_string(dst));
-  stream.enqueue([&] { std::memset(dst.raw(), 0, static_cast<std::size_t>(dst.bytes())); });
+  stream.enqueue([&] { clear(dst.raw(), dst.bytes()); });
+}
+
+void HostDevice::zero_new(const Tensor& dst, Stream& stream) {
+  PITON_ASSERT(dst.contiguous(), "zero of {}", to_string(dst));
+  stream.enqueue([&] {
+    // Whole pages go back to the system, which gives zeros for them when they are next touched: by
+    // then by the threads that work with them, and pages that were never touched cost nothing here.
+    std::byte* const end = dst.raw() + dst.bytes();
+    std::byte* const first = dst.raw() + (-reinterpret_cast<std::uintptr_t>(dst.raw()) & (kHugePage - 1));
+    const std::int64_t pages = end > first ? (end - first) / kHugePage * kHugePage : 0;
+    if (pages == 0 || madvise(first, static_cast<std::size_t>(pages), MADV_DONTNEED) != 0) {
+      return clear(dst.raw(), dst.bytes());
+    }
+    clear(dst.raw(), first - dst.raw());
+    clear(first + pages, end - first - pages);
+  });
+}
+
+void HostDevice::clear(std::byte* data, std::int64_t bytes) {
+  const auto part = [=](std::int64_t index) {
+    const std::int64_t begin = index * kClearPart;
+    std::memset(data + begin, 0, static_cast<std::size_t>(std::min(kClearPart, bytes - begin)));
+  };
+  const std::int64_t parts = (bytes + kClearPart - 1) / kClearPart;
+  if (threads_ != nullptr) return threads_->run(parts, part);
+  for (std::int64_t index = 0; index < parts; ++index) part(index);
 }
 
 }  // namespace piton

@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "base/threads.h"
 #include "device/device.h"
 
 namespace piton {
@@ -12,6 +13,9 @@ class HostDevice final : public Device {
   // Refuses allocations beyond `limit_bytes` with Error(kMemory); 0: the machine's own limit.
   explicit HostDevice(std::string description = "host", std::int64_t limit_bytes = 0);
 
+  // From now on large tensors are zeroed by all threads of the pool, which must outlive that.
+  void share_work(ThreadPool& threads) { threads_ = &threads; }
+
   std::byte* allocate(std::int64_t bytes) override;
   void release(std::byte* data, std::int64_t bytes) override;
   Place place() const override { return {DeviceKind::kHost, 0}; }
@@ -20,10 +24,14 @@ class HostDevice final : public Device {
   void upload(const void* host, const Tensor& dst, Stream& stream) override;
   void download(const Tensor& src, void* host, Stream& stream) override;
   void zero(const Tensor& dst, Stream& stream) override;
+  void zero_new(const Tensor& dst, Stream& stream) override;
   std::byte* host_address(const Tensor& tensor) const override { return tensor.raw(); }
 
  private:
+  void clear(std::byte* data, std::int64_t bytes);
+
   std::string description_;
+  ThreadPool* threads_ = nullptr;
   std::int64_t limit_bytes_;
   std::atomic<std::int64_t> allocated_bytes_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/philox.h"
 
@@ -53,9 +54,13 @@ void fill_row(const Tensor& rows, std::int64_t at, std::int64_t columns, std::in
 
 }  // namespace
 
-Tensor initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPool& threads) {
-  Tensor rows = host_tensor(parameter.dtype, parameter.shape);
+void write_initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPool& threads,
+                        const Tensor& rows) {
+  PITON_ASSERT(rows.shape() == parameter.shape && rows.dtype() == parameter.dtype && rows.contiguous());
   const std::int64_t columns = parameter.shape.ndim() > 1 ? parameter.shape[1] : 1;
+  std::int64_t covered = 0;
+  for (const Piece& piece : parameter.pieces) covered += piece.extent.elements();
+  if (covered < rows.elements()) std::memset(rows.raw(), 0, static_cast<std::size_t>(rows.bytes()));
   for (const Piece& piece : parameter.pieces) {
     const PhiloxKey key = site_key(seed, piece.name);
     if (piece.extent.ndim() == 1) {
@@ -67,7 +72,6 @@ Tensor initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPool& 
                (piece.start[0] + row) * piece.global[1] + piece.start[1], piece.initialization, key);
     });
   }
-  return rows;
 }
 
 }  // namespace piton

@@ -9,7 +9,9 @@
 
 namespace piton {
 
-// This rank's rows of `parameter`, on the host, in its dtype; padding rows are zero.
-Tensor initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPool& threads);
+// Writes this rank's rows of `parameter`: `rows` is on the host, of its dtype and shape, contiguous.
+// Padding rows are zero.
+void write_initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPool& threads,
+                        const Tensor& rows);
 
 }  // namespace piton

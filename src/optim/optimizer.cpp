@@ -171,13 +171,10 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
   for (const std::string_view moment : moment_names(options_)) {
     if (elements == 0) break;
     moments.push_back({moment, arena.allocate(DType::kF32, {elements}, MemoryKind::kOptimizer)});
-    device.zero(moments.back().values, stream);
+    device.zero_new(moments.back().values, stream);
   }
   Tensor main;
-  if (mains > 0) {
-    main = arena.allocate(DType::kF32, {mains}, MemoryKind::kOptimizer);
-    device.zero(main, stream);
-  }
+  if (mains > 0) main = arena.allocate(DType::kF32, {mains}, MemoryKind::kOptimizer);
   std::int64_t element_at = 0;
   std::int64_t main_at = 0;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
@@ -206,7 +203,6 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
   }
   scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer);
   plan_norm(stream);
-  reset_main(stream);
 }
 
 void Optimizer::plan_norm(Stream& stream) {

@@ -100,9 +100,9 @@ struct StepResult {
 
 class Optimizer {
  public:
-  // Collective over all ranks of `mesh`. Moments start at 0 and main copies at today's values;
-  // where values are set later (initialisation, loading), call reset_main(). `norm_block`: elements
-  // of a block of the norm; spans are cut at multiples of it. The tensors of `spans` are kept.
+  // Collective over all ranks of `mesh`. Moments start at 0; main copies are set by reset_main(),
+  // once values are (initialisation, loading). `norm_block`: elements of a block of the norm; spans are
+  // cut at multiples of it. The tensors of `spans` are kept.
   Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
         Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 

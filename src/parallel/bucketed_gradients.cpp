@@ -21,7 +21,7 @@ BucketedGradients::BucketedGradients(const FlatLayout& layout, const ReductionGr
                                      std::int64_t bucket_bytes)
     : layout_(layout), groups_(groups), scatter_(scatter), device_(&device), arena_(&arena) {
   flat_ = arena.allocate(gradient_dtype(layout), {layout.size}, MemoryKind::kGradients);
-  device.zero(flat_, stream);
+  device.zero_new(flat_, stream);
   for (std::size_t i = 0; i < layout.entries.size(); ++i) {
     Parameter& parameter = *layout.entries[i].parameter;
     entry_of_[&parameter] = i;

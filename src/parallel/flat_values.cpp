@@ -22,7 +22,7 @@ WholeValues::WholeValues(const FlatLayout& layout, Device& device, Arena& arena,
   for (const auto& [dtype, size] : sizes) {
     Buffer& buffer = buffers_[dtype];
     buffer.flat = arena.allocate(dtype, {size}, MemoryKind::kParameters);
-    device.zero(buffer.flat, stream);
+    device.zero_new(buffer.flat, stream);
     // A cut of the layout, seen in a buffer: inside the parameter that it cuts, or where the next
     // parameter of this dtype begins.
     for (const std::int64_t shard : layout.shards) {
@@ -65,7 +65,7 @@ ShardValues::ShardValues(const FlatLayout& layout, int rank, Device& device, Are
   std::map<DType, Tensor> buffers;
   for (const auto& [dtype, size] : sizes) {
     buffers[dtype] = arena.allocate(dtype, {size}, MemoryKind::kParameters);
-    device.zero(buffers[dtype], stream);
+    device.zero_new(buffers[dtype], stream);
   }
   std::map<DType, std::int64_t> next;
   for (const FlatSpan& span : spans) {

@@ -21,7 +21,7 @@ ScatteredGradients::ScatteredGradients(const FlatLayout& layout, const Reduction
   const int rank = groups.data->rank();
   shard_ = arena.allocate(dtype_, {layout.shards[rank + 1] - layout.shards[rank]},
                           MemoryKind::kGradients);
-  device.zero(shard_, stream);
+  device.zero_new(shard_, stream);
   for (std::size_t i = 0; i < layout.entries.size(); ++i) {
     entry_of_[layout.entries[i].parameter] = i;
     layout.entries[i].parameter->gradient = {};

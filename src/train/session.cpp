@@ -1,5 +1,6 @@
 #include "train/session.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -49,8 +50,16 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
 Session::~Session() { machine_.stream.synchronize(); }
 
 void Session::initialize() {
+  std::int64_t largest = 0;
+  for (const Parameter* parameter : parameters_) {
+    largest = std::max(largest, parameter->elements() * size_bytes(parameter->dtype));
+  }
+  const Tensor memory = host_tensor(DType::kU8, {largest});  // one for all: new pages take the system's time
   for (Parameter* parameter : parameters_) {
-    sharded_->set_value(*parameter, initial_rows(*parameter, settings_.seed, machine_.threads), machine_.stream);
+    const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
+    write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
+    sharded_->set_value(*parameter, rows, machine_.stream);
+    machine_.stream.synchronize();  // before the next one takes its place
   }
   publish_values();
 }

@@ -56,7 +56,9 @@ Result run(bool column, bool sequence_parallel, DType dtype, int slices) {
   for (Parameter* parameter : parameters.all()) {
     parameter->value = arena.allocate(dtype, parameter->shape, MemoryKind::kParameters);
     parameter->gradient = arena.allocate(DType::kF32, parameter->shape, MemoryKind::kGradients);
-    device.upload(initial_rows(*parameter, 3, threads).raw(), parameter->value, *stream);
+    const Tensor rows = host_tensor(dtype, parameter->shape);
+    write_initial_rows(*parameter, 3, threads, rows);
+    device.upload(rows.raw(), parameter->value, *stream);
     device.zero(parameter->gradient, *stream);
   }
   Tape tape;

@@ -162,6 +162,16 @@ class Forward {
   std::int64_t wide_;
 };
 
+// Asks for keys or values that are soon to be packed: a head's rows fill a few pages only, too few for
+// the processor's own prefetching.
+void bring(const Head& head, std::int64_t begin, std::int64_t end, std::int64_t d) {
+  constexpr std::int64_t kLine = 64;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::byte* from = head.row(row);
+    for (std::int64_t at = 0; at < d * 2; at += kLine) __builtin_prefetch(from + at);
+  }
+}
+
 // One query a sample (decoding): the query heads of a key head are the rows of a tile, so its keys
 // are read and packed once.
 class Decode {
@@ -210,7 +220,12 @@ class Decode {
     std::fill_n(sums, rows_, 0.0F);
     const Head keys(call_.k, batch, group);
     const Head values(call_.v, batch, group);
-    for (std::int64_t key = low[0] / kKeyBlock * kKeyBlock; key < high[0]; key += kKeyBlock) {
+    const std::int64_t first = low[0] / kKeyBlock * kKeyBlock;
+    bring(keys, first, std::min(first + kKeyBlock, high[0]), d_);
+    bring(values, first, std::min(first + kKeyBlock, high[0]), d_);
+    for (std::int64_t key = first; key < high[0]; key += kKeyBlock) {
+      bring(keys, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]), d_);
+      bring(values, key + kKeyBlock, std::min(key + 2 * kKeyBlock, high[0]), d_);
       if (!sight.computed(0, 1, key, kKeyBlock)) continue;
       const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
       const std::int64_t pairs = (valid + 1) / 2;

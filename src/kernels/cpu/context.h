@@ -61,7 +61,7 @@ struct Context {
 };
 
 // Items of `bytes` each that make a part large enough to be worth handing to a thread.
-inline std::int64_t grain_of(std::int64_t bytes, std::int64_t part_bytes = 64 << 10) {
+inline std::int64_t grain_of(std::int64_t bytes, std::int64_t part_bytes = 16 << 10) {
   return bytes >= part_bytes ? 1 : part_bytes / (bytes > 0 ? bytes : 1);
 }
 

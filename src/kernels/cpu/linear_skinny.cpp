@@ -1,6 +1,9 @@
 // Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is the
 // time it takes. So each thread reads one contiguous run of panels, which the processor's own
-// prefetching follows from panel to panel. Every sum runs over k in order, as in linear_dot.cpp.
+// prefetching follows from panel to panel; a thread that is done takes panels of one that was held up.
+// Every sum runs over k in order, as in linear_dot.cpp.
+#include <atomic>
+
 #include "kernels/cpu/linear_tiles.h"
 
 namespace piton::cpu {
@@ -10,7 +13,7 @@ constexpr std::int64_t kSkinnyRows = 24;
 // Rows that one pass over a panel multiplies: their sums fill the registers.
 constexpr std::int64_t kPassRows = 6;
 // More rows need several passes. From the second on a tile is met in the second-level cache, and all
-// of them bring the next tile there: 128 KiB each.
+// of them bring the next tile there: up to 128 KiB each.
 constexpr std::int64_t kPassPairs = 512;
 // From four rows on, the products take long enough to hold the processor's prefetching back.
 constexpr std::int64_t kSlowRows = 4;
@@ -21,20 +24,36 @@ class SkinnyProduct {
   SkinnyProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right, const Tensor& bias,
                 const Epilogue& epilogue)
       : context_(context), y_(y), a_(a), right_(right), bias_(bias), epilogue_(epilogue), m_(a.dim(0)),
-        pairs_(right.k() / 2), panels_(tiles(right.n(), kPanel)) {}
+        pairs_(right.k() / 2),
+        parts_(std::min<std::int64_t>(context.threads.threads(), tiles(right.n(), kPanel))) {
+    const std::int64_t panels = tiles(right.n(), kPanel);
+    std::byte* memory = context.scratch.shared(parts_ * static_cast<std::int64_t>(sizeof(Run)));
+    for (std::int64_t part = 0; part < parts_; ++part) {
+      Run* run = new (memory + part * sizeof(Run)) Run{panels * part / parts_, panels * (part + 1) / parts_};
+      if (part == 0) runs_ = run;
+    }
+  }
 
-  std::int64_t parts() const { return std::min<std::int64_t>(context_.threads.threads(), panels_); }
+  std::int64_t parts() const { return parts_; }
 
   void operator()(std::int64_t part) const {
-    const std::int64_t end = panels_ * (part + 1) / parts();
-    for (std::int64_t panel = panels_ * part / parts(); panel < end; ++panel) {
-      run(panel * kPanel, panel + 1 == end);
+    for (std::int64_t turn = 0; turn < parts_; ++turn) {
+      Run& run = runs_[(part + turn) % parts_];
+      for (std::int64_t panel = run.next++; panel < run.end; panel = run.next++) {
+        multiply(panel * kPanel, panel + 1 == run.end);
+      }
     }
   }
 
  private:
+  // Panels that lie one behind the other; each run on a cache line of its own.
+  struct alignas(64) Run {
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+
   // `last`: nothing that follows in memory is read by this thread.
-  void run(std::int64_t column, bool last) const {
+  void multiply(std::int64_t column, bool last) const {
     const std::int64_t n = std::min<std::int64_t>(kPanel, right_.n() - column);
     auto* sums = reinterpret_cast<float*>(context_.scratch.own((m_ + 1) * kPanel * 4));
     float* bias = sums + m_ * kPanel;
@@ -43,7 +62,8 @@ class SkinnyProduct {
                               type_of(bias_.dtype()), n);
     }
     const std::int64_t width = (n + 15) / 16 * 16;
-    const std::int64_t deep = m_ <= kPassRows ? pairs_ : kPassPairs;
+    // Equal tiles: each pass brings as much as the next tile has.
+    const std::int64_t deep = m_ <= kPassRows ? pairs_ : (pairs_ + tiles(pairs_, kPassPairs) - 1) / tiles(pairs_, kPassPairs);
     const Pair* b = reinterpret_cast<const Pair*>(right_.weight.tensor.raw()) + column * pairs_;
     for (std::int64_t first = 0; first < pairs_; first += deep) {
       const std::int64_t pairs = std::min(deep, pairs_ - first);
@@ -79,7 +99,8 @@ class SkinnyProduct {
   const Epilogue& epilogue_;
   std::int64_t m_;
   std::int64_t pairs_;
-  std::int64_t panels_;
+  std::int64_t parts_;
+  Run* runs_ = nullptr;
 };
 
 }  // namespace

@@ -195,6 +195,7 @@ struct SmallRun {
     }
     optimizer = std::make_unique<Optimizer>(OptimizerOptions(), spans, kBlock, mesh, *kernels, device,
                                         arena, *stream);
+    optimizer->reset_main(*stream);
   }
 
   StoreContext context() { return {mesh, device, arena, *stream}; }

@@ -47,6 +47,7 @@ struct ShardedRun {
     set_values(1);
     optimizer = std::make_unique<Optimizer>(options, update_spans(sharded->owned()),
                                             kNormBlock, mesh, *kernels, device, arena, *stream);
+    optimizer->reset_main(*stream);
   }
 
   static Piece piece(const std::string& name, Shape global, Shape start, Shape extent,

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "device/delayed_device.h"
@@ -44,6 +46,32 @@ TEST(HostDevice, HoldsWhatIsUploaded) {
   HostDevice device("host: test");
   expect_round_trip(device);
   EXPECT_EQ(device.name(), "host: test");
+}
+
+// 5 MiB less a little, from the middle of a page on: two edges, whole pages between them, and several
+// parts for two threads.
+TEST(HostDevice, ZeroesExactlyWhatItIsGiven) {
+  constexpr std::int64_t kBytes = (std::int64_t{5} << 20) - 12;
+  constexpr std::int64_t kBefore = 1000;
+  ThreadPool threads(2);
+  for (const bool shared : {false, true}) {
+    for (const bool fresh : {false, true}) {
+      HostDevice device;
+      if (shared) device.share_work(threads);
+      Arena arena(device);
+      const auto stream = device.make_stream();
+      const Tensor all = arena.allocate(DType::kU8, {kBefore + kBytes + 1}, MemoryKind::kWorkspace);
+      std::memset(all.raw(), 7, static_cast<std::size_t>(all.bytes()));
+      const Tensor part = all.slice(0, kBefore, kBytes);
+      fresh ? device.zero_new(part, *stream) : device.zero(part, *stream);
+      const std::byte* begin = part.raw();
+      EXPECT_EQ(std::count(begin, begin + kBytes, std::byte{0}), kBytes);
+      EXPECT_EQ(std::count(all.raw(), all.raw() + kBefore, std::byte{7}), kBefore);
+      EXPECT_EQ(begin[kBytes], std::byte{7});
+      device.zero_new(all.slice(0, 0, 10), *stream);  // less than a page
+      EXPECT_EQ(std::count(all.raw(), all.raw() + kBefore, std::byte{7}), kBefore - 10);
+    }
+  }
 }
 
 TEST(HostDevice, RunsWorkInline) {

@@ -111,6 +111,7 @@ TEST(Optimizer, FollowsTheRecursionInDoubleForTenSteps) {
     }
     Optimizer optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
                     *alone.stream);
+    optimizer.reset_main(*alone.stream);
     std::mt19937_64 random(3);
     std::normal_distribution<double> draw(0, 0.4);
     for (int t = 1; t <= 10; ++t) {
@@ -178,6 +179,7 @@ TEST(Optimizer, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
     const Tensor value = source.normal(DType::kBF16, {6});
     Optimizer optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
                     alone.device, alone.arena, *alone.stream);
+    optimizer.reset_main(*alone.stream);
     optimizer.step(0.01, *alone.stream);
     const auto before = test::values(value);
     const auto first = test::values(optimizer.state()[0].moments[0].values);

@@ -31,6 +31,18 @@ PITON_INLINE __m512i words(const Matrix& rows, std::int64_t row, std::int64_t k,
   return _mm512_or_si512(low, _mm512_slli_epi32(load(rows, row + 1, column, mask), 16));
 }
 
+// Words of 32 columns of two rows of bf16.
+PITON_INLINE void pack_two(Pair* to, const std::uint16_t* row, const std::uint16_t* next) {
+  alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                         8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i low = _mm512_load_si512(kLow);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  const __m512i a = _mm512_loadu_si512(row);
+  const __m512i b = _mm512_loadu_si512(next);
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
+  _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(a, high, b));
+}
+
 // 16 x 16 words, in place.
 PITON_INLINE void transpose(__m512i (&r)[16]) {
   __m512i t[16];
@@ -61,7 +73,16 @@ PITON_INLINE void transpose(__m512i (&r)[16]) {
 void pack_rows(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n) {
   for (std::int64_t panel = 0; panel < n; panel += kPanel) {
     const std::int64_t width = n - panel < kPanel ? n - panel : kPanel;
-    for (std::int64_t row = 0; row < k; row += 2) {
+    std::int64_t row = 0;
+    if (width == kPanel && rows.type == Type::kBF16) {
+      const auto* from = static_cast<const std::uint16_t*>(rows.data) + panel;
+      for (; row + 2 <= k; row += 2, panels += kPanel) {
+        const std::uint16_t* one = from + row * rows.stride;
+        pack_two(panels, one, one + rows.stride);
+        pack_two(panels + 32, one + 32, one + rows.stride + 32);
+      }
+    }
+    for (; row < k; row += 2) {
       for (std::int64_t column = 0; column < width; column += 16) {
         _mm512_storeu_si512(panels, words(rows, row, k, panel + column, first(width - column)));
         panels += 16;

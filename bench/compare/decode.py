@@ -1,0 +1,291 @@
+"""llama.cpp beside `piton bench decode` and `piton bench prefill`, in turns, on the same machine.
+
+    python bench/compare/decode.py
+
+Wants llama-cpp-python and gguf (pip install llama-cpp-python gguf; the first is compiled for the processor
+that it is installed on) and a built piton; with --peers transformers also torch and transformers. Everyone
+gets the 1.1B LLaMA of random bf16 weights: llama.cpp a gguf file that this script writes (2.2 GB, --gguf),
+transformers a model made in memory.
+
+  decode   --tokens tokens one after the other behind --context tokens in the cache, of 1 and of --batch
+           samples together; the time is that of one step
+  prefill  one prompt of --prompt tokens into an empty cache, logits of the last token only
+
+Each round measures every peer and piton one after the other; the best of each counts. Ids are not drawn
+from the logits on either side: which token comes next takes no part of the time.
+
+Writes bench/results/DATE-decode-llama-1.1b.json with the command, the commit, the machine and all times of
+both sides.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from train import ROOT, command_line, cpu_model, text_of
+
+LAYERS, HIDDEN, FFN, HEADS, GROUPS, VOCABULARY, POSITIONS = 22, 2048, 5632, 32, 4, 32000, 2048
+MODEL = "llama-1.1b"
+
+
+def token(index):
+    return (index * 7919 + 1) % VOCABULARY
+
+
+def write_gguf(path):
+    import gguf
+    import numpy
+
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(POSITIONS)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(FFN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(GROUPS)
+    writer.add_rope_dimension_count(HIDDEN // HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(VOCABULARY)
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
+    writer.add_tokenizer_model("no_vocab")
+
+    normals = numpy.random.default_rng(1).standard_normal(VOCABULARY * HIDDEN, dtype=numpy.float32) * 0.02
+    halves = (normals.view(numpy.uint32) >> 16).astype(numpy.uint16)
+
+    def matrix(name, rows, columns):
+        # The same numbers in every matrix: time does not depend on them.
+        values = halves[: rows * columns].reshape(rows, columns).view(numpy.uint8)
+        writer.add_tensor(name, values, raw_dtype=gguf.GGMLQuantizationType.BF16)
+
+    def gain(name):
+        writer.add_tensor(name, numpy.ones(HIDDEN, dtype=numpy.float32))
+
+    matrix("token_embd.weight", VOCABULARY, HIDDEN)
+    for layer in range(LAYERS):
+        block = f"blk.{layer}."
+        gain(block + "attn_norm.weight")
+        matrix(block + "attn_q.weight", HIDDEN, HIDDEN)
+        matrix(block + "attn_k.weight", HIDDEN * GROUPS // HEADS, HIDDEN)
+        matrix(block + "attn_v.weight", HIDDEN * GROUPS // HEADS, HIDDEN)
+        matrix(block + "attn_output.weight", HIDDEN, HIDDEN)
+        gain(block + "ffn_norm.weight")
+        matrix(block + "ffn_gate.weight", FFN, HIDDEN)
+        matrix(block + "ffn_up.weight", FFN, HIDDEN)
+        matrix(block + "ffn_down.weight", HIDDEN, FFN)
+    gain("output_norm.weight")
+    matrix("output.weight", VOCABULARY, HIDDEN)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+class LlamaCpp:
+    """Through the C interface: nothing of Python stands between the tokens but the loop itself."""
+
+    name = "llama.cpp"
+
+    def __init__(self, arguments):
+        import ctypes
+
+        import llama_cpp
+
+        self.api = llama_cpp
+        self.version = f"llama-cpp-python {llama_cpp.__version__}"
+        silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
+        self.silent = silent  # the library keeps a pointer to it
+        llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
+        llama_cpp.llama_backend_init()
+        self.version += "; " + llama_cpp.llama_print_system_info().decode().strip()
+        with tempfile.TemporaryDirectory() as folder:
+            path = arguments.gguf or str(pathlib.Path(folder) / "model.gguf")
+            if not pathlib.Path(path).exists():
+                write_gguf(path)
+            parameters = llama_cpp.llama_model_default_params()
+            parameters.use_mmap = False
+            self.model = llama_cpp.llama_model_load_from_file(path.encode(), parameters)
+        if not self.model:
+            raise SystemExit(f"--gguf: llama.cpp cannot load {path}")
+        self.contexts = {}
+        self.threads = arguments.threads
+
+    def context(self, samples, capacity):
+        api = self.api
+        if samples not in self.contexts:
+            parameters = api.llama_context_default_params()
+            parameters.n_ctx = samples * -(-capacity // 256) * 256
+            parameters.n_batch = parameters.n_ubatch = max(512, samples * 128)
+            parameters.n_seq_max = samples
+            parameters.n_threads = parameters.n_threads_batch = self.threads
+            context = api.llama_init_from_model(self.model, parameters)
+            if not context:
+                raise SystemExit(f"llama.cpp gives no context for {samples} samples of {capacity} tokens")
+            self.contexts[samples] = context
+        return self.contexts[samples]
+
+    def read(self, context, samples, begin, count):
+        """The next `count` tokens of every sample; logits of the last one."""
+        api = self.api
+        batch = api.llama_batch_init(samples * count, 0, 1)
+        batch.n_tokens = samples * count
+        for row in range(samples * count):
+            sample, position = divmod(row, count)
+            batch.token[row] = token(row + begin)
+            batch.pos[row] = begin + position
+            batch.n_seq_id[row] = 1
+            batch.seq_id[row][0] = sample
+            batch.logits[row] = position == count - 1
+        start = time.perf_counter()
+        code = api.llama_decode(context, batch)
+        api.llama_synchronize(context)
+        seconds = time.perf_counter() - start
+        api.llama_batch_free(batch)
+        if code != 0:
+            raise SystemExit(f"llama_decode: {code}")
+        return seconds
+
+    def decode(self, samples, context_tokens, tokens):
+        context = self.context(samples, context_tokens + tokens)
+        memory = self.api.llama_get_memory(context)
+        self.api.llama_memory_clear(memory, True)
+        for begin in range(0, context_tokens, 64):
+            self.read(context, samples, begin, min(64, context_tokens - begin))
+        return sum(self.read(context, samples, context_tokens + i, 1) for i in range(tokens)) / tokens
+
+    def prefill(self, tokens):
+        context = self.context(1, tokens)
+        self.api.llama_memory_clear(self.api.llama_get_memory(context), True)
+        return self.read(context, 1, 0, tokens)
+
+
+class Transformers:
+    name = "transformers"
+
+    def __init__(self, arguments):
+        import torch
+        import transformers
+
+        self.torch = torch
+        self.version = f"torch {torch.__version__}, transformers {transformers.__version__}"
+        torch.set_num_threads(arguments.threads)
+        torch.set_grad_enabled(False)
+        config = transformers.LlamaConfig(vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=FFN,
+                                          num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+                                          num_key_value_heads=GROUPS, max_position_embeddings=POSITIONS,
+                                          tie_word_embeddings=False)
+        torch.set_default_dtype(torch.bfloat16)
+        self.model = transformers.LlamaForCausalLM(config).eval()
+        torch.set_default_dtype(torch.float32)
+
+    def read(self, samples, begin, count, cache):
+        ids = self.torch.tensor([[token(begin + i + s) for i in range(count)] for s in range(samples)])
+        start = time.perf_counter()
+        out = self.model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        return time.perf_counter() - start, out.past_key_values
+
+    def decode(self, samples, context_tokens, tokens):
+        _, cache = self.read(samples, 0, context_tokens, None)
+        total = 0
+        for i in range(tokens):
+            seconds, cache = self.read(samples, context_tokens + i, 1, cache)
+            total += seconds
+        return total / tokens
+
+    def prefill(self, tokens):
+        return self.read(1, 0, tokens, None)[0]
+
+
+def piton_commands(arguments):
+    def command(kind, *more):
+        return [arguments.piton, "bench", kind, "--model", MODEL, "--bf16", "--threads", str(arguments.threads),
+                "--rounds", "1", "--json", "--quiet", *more]
+
+    def decode(samples):
+        return command("decode", "--context", str(arguments.context), "--tokens", str(arguments.tokens),
+                       "--micro-batch-size", str(samples))
+
+    return {"decode batch 1": decode(1), f"decode batch {arguments.batch}": decode(arguments.batch),
+            "prefill": command("prefill", "--context", str(arguments.prompt))}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", nargs="+", choices=["llama.cpp", "transformers"], default=["llama.cpp"])
+    parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--gguf", help="kept here, and not written where it is there; default: a temporary file")
+    parser.add_argument("--piton", default=str(ROOT / "build" / "piton"))
+    parser.add_argument("--output", help="default: bench/results/DATE-decode-llama-1.1b.json; - for stdout alone")
+    arguments = parser.parse_args()
+
+    peers = [{"llama.cpp": LlamaCpp, "transformers": Transformers}[name](arguments) for name in arguments.peers]
+    commands = piton_commands(arguments)
+    rows = {"decode batch 1": 1, f"decode batch {arguments.batch}": arguments.batch, "prefill": arguments.prompt}
+
+    def measure(peer, what):
+        if what == "prefill":
+            return peer.prefill(arguments.prompt)
+        return peer.decode(rows[what], arguments.context, arguments.tokens)
+
+    for peer in peers:
+        for what in commands:
+            measure(peer, what)
+        print(f"warmed up {peer.name}", file=sys.stderr, flush=True)
+
+    seconds = {what: {peer.name: [] for peer in peers} for what in commands}
+    piton = {what: [] for what in commands}
+    for turn in range(arguments.rounds):
+        for what, command in commands.items():
+            for peer in peers:
+                seconds[what][peer.name].append(measure(peer, what))
+            run = subprocess.run(command, capture_output=True, text=True, check=True)
+            piton[what].append(json.loads(run.stdout))
+        print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr, flush=True)
+
+    figures = {}
+    for what in commands:
+        own = min(one["best_seconds"] for one in piton[what])
+        figure = {"piton_tokens_per_second": rows[what] / own}
+        for key in ("share_of_bandwidth", "share_of_peak"):
+            shares = [one[key] for one in piton[what] if key in one]
+            if shares:
+                figure[f"piton_{key}"] = max(shares)
+        for name, times in seconds[what].items():
+            figure[f"{name}_tokens_per_second"] = rows[what] / min(times)
+            figure[f"times_{name}"] = min(times) / own
+        figures[what] = figure
+
+    result = {
+        "what": "decoding and prefill of a LLaMA of 1.1 billion random bf16 weights",
+        "command": command_line(arguments).replace("train.py", "decode.py"),
+        "piton_commands": {what: " ".join(["piton", *command[1:]]) for what, command in commands.items()},
+        "commit": text_of("git", "rev-parse", "HEAD"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"cpu": cpu_model(), "cores": arguments.threads},
+        "peers": {peer.name: peer.version for peer in peers},
+        "figures": figures,
+        "raw": {"peer_seconds": seconds, "piton": piton},
+    }
+    text = json.dumps(result, indent=1) + "\n"
+    if arguments.output == "-":
+        print(text, end="")
+        return
+    path = pathlib.Path(arguments.output) if arguments.output else (
+        ROOT / "bench" / "results" / f"{result['date'][:10]}-decode-{MODEL}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    for what, figure in figures.items():
+        print(f"{path}: {what}: " + ", ".join(f"{key} {value:.2f}" for key, value in figure.items()))
+
+
+if __name__ == "__main__":
+    main()
