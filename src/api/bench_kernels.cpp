@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/bench_bandwidth.h"
+#include "nn/attention.h"
 
 namespace piton {
 namespace {
@@ -86,24 +87,50 @@ CallsBench bench_gemm(const Machine& machine, const std::vector<GemmSize>& sizes
   return measure(machine, calls, dtype, rounds);
 }
 
-CallsBench bench_attention(const Machine& machine, const AttentionSize& size, DType dtype, int rounds) {
-  const Shape queries{size.samples, size.sequence, size.heads, size.head_size};
-  const Shape keys{size.samples, size.sequence, size.groups, size.head_size};
-  const Tensor q = random_tensor(machine, dtype, queries);
-  const Tensor k = random_tensor(machine, dtype, keys);
-  const Tensor v = random_tensor(machine, dtype, keys);
-  const Tensor out = zero_tensor(machine, dtype, queries);
-  const Tensor lse = zero_tensor(machine, DType::kF32, {size.samples, size.heads, size.sequence});
-  const double scale = 1 / std::sqrt(static_cast<double>(size.head_size));
-  const std::string what = fmt::format("{} {} x {}, {}/{} heads of {}, causal", name(dtype), size.samples, size.sequence,
-                                       size.heads, size.groups, size.head_size);
-  return measure(machine,
-                 {{what + " forward", AttentionForward{.out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = scale}},
-                  {what + " backward",
-                   AttentionBackward{.dq = zero_tensor(machine, dtype, queries), .dk = zero_tensor(machine, dtype, keys),
-                                     .dv = zero_tensor(machine, dtype, keys), .dout = random_tensor(machine, dtype, queries),
-                                     .out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = scale}}},
-                 dtype, rounds);
+CallsBench bench_attention(const Machine& machine, const ModelConfig& model, const AttentionSize& size, int rounds) {
+  const DType dtype = model.dtype;
+  const bool packed = size.layout == AttentionLayout::kTnd;
+  const auto view = [&](const Tensor& tensor, std::int64_t heads) { return attention_view(tensor, size.layout, heads); };
+  const auto shape = [&](std::int64_t heads) {
+    return attention_shape(size.layout, size.samples, size.sequence, heads, model.head_size);
+  };
+  const auto random = [&](std::int64_t heads) { return view(random_tensor(machine, dtype, shape(heads)), heads); };
+  const auto zero = [&](std::int64_t heads) { return view(zero_tensor(machine, dtype, shape(heads)), heads); };
+  const auto uploaded = [&](DType type, const Shape& of, const void* host) {
+    Tensor tensor = machine.arena.allocate(type, of, MemoryKind::kWorkspace);
+    machine.device.upload(host, tensor, machine.stream);
+    return tensor;
+  };
+  const Tensor out = zero(model.heads);
+  AttentionForward forward{.out = out,
+                           .lse = zero_tensor(machine, DType::kF32, {out.dim(0), model.heads, out.dim(1)}),
+                           .q = random(model.heads), .k = random(model.groups), .v = random(model.groups),
+                           .mask = {.window_before = model.window_before, .window_after = model.window_after},
+                           .scale = 1 / std::sqrt(static_cast<double>(model.head_size)),
+                           .block_rows = model.attention_block};
+  const double samples = packed ? static_cast<double>(size.samples) : 1;
+  if (packed) {
+    std::vector<std::int64_t> ends;
+    for (std::int64_t sample = 0; sample <= size.samples; ++sample) ends.push_back(sample * size.sequence);
+    const std::vector<std::int32_t> segments = packed_segments(ends);
+    forward.mask.query_segments = forward.mask.key_segments =
+        uploaded(DType::kI32, {1, size.samples * size.sequence}, segments.data());
+  }
+  if (model.positions == PositionKind::kAlibi) {
+    forward.mask.slopes = uploaded(DType::kF32, {model.heads}, alibi_slopes(model.heads).data());
+  }
+  const AttentionBackward backward{.dq = zero(model.heads), .dk = zero(model.groups), .dv = zero(model.groups),
+                                   .dout = random(model.heads), .out = out, .lse = forward.lse, .q = forward.q,
+                                   .k = forward.k, .v = forward.v, .mask = forward.mask, .scale = forward.scale,
+                                   .block_rows = forward.block_rows};
+  std::string what = fmt::format("{} {} x {}, {}/{} heads of {}, causal", name(dtype), size.samples, size.sequence,
+                                 model.heads, model.groups, model.head_size);
+  if (model.window_before) what += fmt::format(", {} before", *model.window_before);
+  if (model.attention_block > 0) what += fmt::format(", triangle of {}", model.attention_block);
+  CallsBench bench = measure(machine, {{what + " forward", forward}, {what + " backward", backward}}, dtype, rounds);
+  // Segments are on the device, so the calls count the pairs of one long row: more by the number of samples.
+  for (CallFigure& call : bench.calls) call.flops /= samples;
+  return bench;
 }
 
 OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DType dtype, int rounds) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "api/bench_timing.h"
+#include "kernels/attention_layout.h"
 #include "model/config.h"
 
 namespace piton {
@@ -32,13 +33,11 @@ CallsBench bench_gemm(const Machine& machine, const std::vector<GemmSize>& sizes
 struct AttentionSize {
   std::int64_t samples = 1;
   std::int64_t sequence = 0;
-  std::int64_t heads = 0;
-  std::int64_t groups = 0;
-  std::int64_t head_size = 0;
+  AttentionLayout layout = AttentionLayout::kBsnd;  // of every tensor; TND packs the samples into one row
 };
 
-// Causal, forward and backward.
-CallsBench bench_attention(const Machine& machine, const AttentionSize& size, DType dtype, int rounds);
+// Causal, forward and backward, with the heads, window, slopes and form of `model`.
+CallsBench bench_attention(const Machine& machine, const ModelConfig& model, const AttentionSize& size, int rounds);
 
 struct OptimizerBench {
   Samples update;

@@ -21,6 +21,7 @@ struct BenchOptions {
   std::optional<std::int64_t> rows, in, out, elements;
   std::int64_t context = 128;
   std::int64_t tokens = 8;
+  AttentionLayout layout = AttentionLayout::kBsnd;
   bool json = false;
 
   template <typename Visitor>
@@ -34,6 +35,9 @@ struct BenchOptions {
     v(Option{"elements", "optimizer: weights (default: those of the model)"}, elements);
     v(Option{"context", "decode, prefill: tokens of the prompt"}, context);
     v(Option{"tokens", "decode: tokens of a round"}, tokens);
+    v(Option{"shape-order", "attention: how queries, keys and values lie in memory (TND: samples packed into one row)"},
+      Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd}, {"BSH", AttentionLayout::kBsh}, {"SBH", AttentionLayout::kSbh},
+                                       {"BNSD", AttentionLayout::kBnsd}, {"TND", AttentionLayout::kTnd}}));
     v(Option{"json", "print one JSON object"}, json);
   }
 };
@@ -95,8 +99,8 @@ Json run_gemm(const Request& request) {
 Json run_attention(const Request& request) {
   const ModelConfig model = request.model();
   const AttentionSize size{.samples = request.options.loop.micro_batch_size, .sequence = request.sequence(),
-                           .heads = model.heads, .groups = model.groups, .head_size = model.head_size};
-  return calls_json(bench_attention(request.machine, size, model.dtype, request.bench.rounds));
+                           .layout = request.bench.layout};
+  return calls_json(bench_attention(request.machine, model, size, request.bench.rounds));
 }
 
 Json run_optimizer(const Request& request) {

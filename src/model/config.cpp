@@ -77,6 +77,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
     if (given) field = *given;
   };
   set(config.layers, layers);
+  mlp.apply(config);
   // Sizes that follow from others are derived again where one of those was given.
   if (hidden || heads || model.empty()) {
     set(config.hidden, hidden);
@@ -90,10 +91,16 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
     if (config.groups == 0) config.groups = config.heads;
     if (hidden && !ffn_hidden) {
       // 4 h, or for gated MLPs 2/3 of it rounded down to a multiple of 64 (Megatron's rule).
-      config.ffn_hidden = config.gated ? config.hidden * 8 / 3 / 64 * 64 : 4 * config.hidden;
+      config.ffn_hidden = config.gated && !mlp.is_x_model ? config.hidden * 8 / 3 / 64 * 64 : 4 * config.hidden;
     }
   }
   set(config.ffn_hidden, ffn_hidden);
+  if (mlp.is_x_model) {
+    if (config.ffn_hidden % 2 != 0) {
+      throw Error(Fault::kUsage, "--ffn-hidden-size: got {}, wanted an even number, since --is-x-model makes a gate of half of it", config.ffn_hidden);
+    }
+    config.ffn_hidden /= 2;
+  }
   set(config.groups, groups);
   set(config.head_size, head_size);
   set(config.max_positions, max_positions);

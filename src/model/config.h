@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "kernels/kernels.h"
 #include "model/attention_options.h"
+#include "model/mlp_options.h"
 #include "model/rotary.h"
 #include "nn/norm.h"
 
@@ -20,7 +21,7 @@ struct ModelConfig {
   std::string family;             // "gpt2", "llama"
   std::int64_t layers = 0;        // L
   std::int64_t hidden = 0;        // h
-  std::int64_t ffn_hidden = 0;    // f
+  std::int64_t ffn_hidden = 0;    // f, of each of gate and up
   std::int64_t heads = 0;         // a
   std::int64_t groups = 0;        // key-value heads
   std::int64_t head_size = 0;     // d
@@ -63,6 +64,7 @@ struct ModelOptions {
   bool bf16 = false;
   AttentionOptions attention;
   RotaryOptions rotary;
+  MlpOptions mlp;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -84,6 +86,7 @@ struct ModelOptions {
     v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);
     v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same}, bf16);
     attention.visit(v);
+    mlp.visit(v);
   }
 
   // The preset with the flags applied, checked. `tokenizer_vocabulary`: used where --vocab-size is not given.

@@ -11,7 +11,7 @@ namespace piton {
 
 struct MlpShape {
   std::int64_t hidden = 0;      // h
-  std::int64_t ffn_hidden = 0;  // f
+  std::int64_t ffn_hidden = 0;  // f, of gate and of up
   bool gated = false;
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;

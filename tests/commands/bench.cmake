@@ -24,6 +24,12 @@ endif()
 expect(RUN bench gemm ${tiny} CODE 0 OUT "\"share_of_peak\":" "fp32 64 x 64 -> 128 forward" "backward weight" ${timed})
 expect(RUN bench gemm --rows 8 --in 16 --out 32 --rounds 1 --bf16 --json CODE 0 OUT "bf16 8 x 16 -> 32 backward input")
 expect(RUN bench attention ${tiny} CODE 0 OUT "\"share_of_peak\":" "4/2 heads of 16, causal backward")
+foreach(order SBH BSH BSND BNSD TND)
+  expect(RUN bench attention ${tiny} --shape-order ${order} CODE 0 OUT "\"share_of_peak\":" "causal backward")
+endforeach()
+expect(RUN bench attention ${tiny} --pre-tockens 8 --position-embedding-type alibi --triangle-attn --triangle-block-size 16 CODE 0
+  OUT "causal, 8 before, triangle of 16 forward")
+expect(RUN bench attention ${tiny} --shape-order HSB CODE 2 ERR "--shape-order: got \"HSB\"")
 expect(RUN bench optimizer --elements 1000 --rounds 2 --bf16 --json CODE 0
   OUT "\"share_of_bandwidth\":" "\"mb_per_second\":" "\"elements\":1000")
 expect(RUN bench decode ${tiny} --context 16 --tokens 3 CODE 0

@@ -131,6 +131,11 @@ TEST_P(KernelValues, OfActivationsAreTheirFormulasToTenDigits) {
   expect_values(y, {-0.0455002639, -0.1586552539, 0, 0.3457312306, 0.8413447461, 2.9959503059});
   run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kGeluTanh});
   expect_values(y, {-0.0454023059, -0.1588080094, 0, 0.3457140098, 0.8411919906, 2.9963626079});
+  run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kGeluFast});
+  expect_values(y, {-0.0643413769, -0.1542042341, 0, 0.3503884366, 0.8457957659, 2.9819286903});
+  run(ActivationForward{
+      .y = y, .x = x, .up = fp32({1, 6}, {2, 2, 2, 2, 2, -1}), .kind = ActivationKind::kGeluTanh});
+  expect_values(y, {-0.0908046118, -0.3176160188, 0, 0.6914280196, 1.6823839812, -2.9963626079});
   run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kSilu});
   expect_values(y, {-0.2384058440, -0.2689414214, 0, 0.3112296656, 0.7310585786, 2.8577223805});
   run(ActivationForward{

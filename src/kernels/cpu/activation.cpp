@@ -9,6 +9,7 @@ Activation kind_of(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::kGeluTanh: return Activation::kGeluTanh;
     case ActivationKind::kGeluErf: return Activation::kGeluErf;
+    case ActivationKind::kGeluFast: return Activation::kGeluFast;
     case ActivationKind::kSilu: break;
   }
   return Activation::kSilu;

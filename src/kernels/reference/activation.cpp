@@ -1,4 +1,4 @@
-// GELU in both forms and SiLU, plain and gated.
+// GELU in its three forms and SiLU, plain and gated.
 #include "kernels/activation.h"
 
 #include <cmath>
@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kRootTwoOverPi = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kCubic = 0.044715;
+constexpr double kFast = 1.702;
 
 double value(ActivationKind kind, double x) {
   switch (kind) {
@@ -20,6 +21,8 @@ double value(ActivationKind kind, double x) {
       return 0.5 * x * (1 + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x)));
     case ActivationKind::kGeluErf:
       return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case ActivationKind::kGeluFast:
+      return x / (1 + std::exp(-kFast * x));
     case ActivationKind::kSilu:
       return x / (1 + std::exp(-x));
   }
@@ -36,6 +39,10 @@ double slope(ActivationKind kind, double x) {
       // The normal density: 1 / sqrt(2 pi) is half of sqrt(2 / pi).
       const double density = 0.5 * kRootTwoOverPi * std::exp(-0.5 * x * x);
       return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) + x * density;
+    }
+    case ActivationKind::kGeluFast: {
+      const double s = 1 / (1 + std::exp(-kFast * x));
+      return s * (1 + kFast * x * (1 - s));
     }
     case ActivationKind::kSilu: {
       const double s = 1 / (1 + std::exp(-x));

@@ -136,6 +136,35 @@ TEST_P(AttentionModels, EvaluateToTheLossThatTheyTrainOn) {
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionModels, testing::ValuesIn(kVariants),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// The triangle form is another way to the same numbers, whether blocks divide the sequence or not; behind a
+// cache it is tiles.
+TEST(TriangleAttention, TrainsAndDecodesAsTilesDo) {
+  ModelConfig model = ModelRun::config_of(kVariants[0]);
+  ModelRun tiles(model);
+  const std::vector<std::int32_t> tokens = some_tokens(90);
+  const double loss = tiles.session.gradients({batch_of(tokens)}, 0).loss;
+  const std::vector<float> logits = tiles.logits(tokens, 0, 90, nullptr);
+  for (const std::int64_t block : {30, 64, 512}) {
+    model.attention_block = block;
+    ModelRun run(model);
+    EXPECT_NEAR(run.session.gradients({batch_of(tokens)}, 0).loss, loss, 1e-6 * loss) << block;
+    for (std::size_t p = 0; p < run.session.parameters().size(); ++p) {
+      const Tensor& got = run.session.parameters()[p]->gradient;
+      const Tensor& wanted = tiles.session.parameters()[p]->gradient;
+      double difference = 0;
+      double norm = 0;
+      for (std::int64_t i = 0; i < got.elements(); ++i) {
+        difference += std::pow(got.data<float>()[i] - wanted.data<float>()[i], 2);
+        norm += std::pow(wanted.data<float>()[i], 2);
+      }
+      EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(norm)) << block << " " << run.session.parameters()[p]->name;
+    }
+    KvCache cache = run.session.chunk(0).make_cache(run.arena, 1, 90);
+    const std::vector<float> decoded = run.logits(tokens, 0, 90, &cache);
+    for (std::size_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(decoded[i], logits[i], 2e-4);
+  }
+}
+
 // Three documents in one row, with positions and attention of their own, are three rows.
 TEST(PackedDocuments, TrainAsDocumentsOnTheirOwn) {
   for (const Variant& variant : {Variant{"rope", "llama-tiny", PositionKind::kRotary, 20},

@@ -71,6 +71,18 @@ TEST(KernelChecksDeathTest, RefuseImpossibleAttention) {
   EXPECT_DEATH(check(call), "consumed_samples is missing");
 }
 
+TEST(KernelChecksDeathTest, RefuseATriangleOfWhatIsNotCausal) {
+  AttentionForward call{.out = fp32({1, 4, 1, 2}), .lse = fp32({1, 1, 4}), .q = fp32({1, 4, 1, 2}),
+                        .k = fp32({1, 4, 1, 2}), .v = fp32({1, 4, 1, 2}), .block_rows = 2};
+  check(call);
+  call.mask.causal = false;
+  EXPECT_DEATH(check(call), "attention forward: keys behind a block of the triangle are not read");
+  call.mask = {.query_begin = 1};
+  EXPECT_DEATH(check(call), "from position 0 on");
+  call.block_rows = -1;
+  EXPECT_DEATH(check(call), "blocks of -1 rows");
+}
+
 TEST(KernelChecksDeathTest, RefuseRowsBeyondACache) {
   EXPECT_DEATH(check(CacheAppend{.cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 2, 1, 1}), .begin = 3}),
                "rows 3 \\+ 2 of 4");

@@ -1,4 +1,4 @@
-// GELU in both forms and SiLU, plain and gated.
+// GELU in its three forms and SiLU, plain and gated.
 #include "kernels/cpu/vector/math.h"
 #include "kernels/cpu/vector/rows.h"
 #include "kernels/cpu/vector/simd.h"
@@ -26,6 +26,14 @@ struct GeluErf {
   PITON_INLINE Value at(F x) {
     const F phi = normal_distribution(x);
     return {x * phi, phi + x * normal_density(x)};
+  }
+};
+
+struct GeluFast {
+  PITON_INLINE Value at(F x) {
+    const F c = splat(1.702F);
+    const Sigmoid s = sigmoid(c * x);
+    return {x * s.s, s.s + c * x * s.s * s.rest};
   }
 };
 
@@ -103,6 +111,7 @@ PITON_INLINE void with_kind(Activation kind, Call call) {
   switch (kind) {
     case Activation::kGeluTanh: return call(GeluTanh{});
     case Activation::kGeluErf: return call(GeluErf{});
+    case Activation::kGeluFast: return call(GeluFast{});
     case Activation::kSilu: return call(Silu{});
   }
 }

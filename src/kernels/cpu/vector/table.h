@@ -26,7 +26,7 @@ struct MaskRow {
   float scale = 1;
 };
 
-enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kSilu };
+enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu };
 
 struct NormArguments {
   Matrix y;          // forward: y; backward: dx

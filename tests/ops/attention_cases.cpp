@@ -1,0 +1,212 @@
+#include "attention_cases.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/tensors.h"
+
+namespace piton::test {
+namespace {
+
+class AttentionCases {
+ public:
+  explicit AttentionCases(const CaseOptions& options)
+      : dtype_(options.dtype),
+        sums_(options.dtype == DType::kF64 ? DType::kF64 : DType::kF32),
+        source_(0xA77, options.awkward) {}
+
+  std::vector<CallCase> take() { return std::move(cases_); }
+
+  struct AttentionSizes {
+    std::int64_t b, sq, sk, a, g, d;
+  };
+
+  void add_attentions() {
+    const AttentionSizes square{2, 13, 13, 4, 4, 8};
+    const AttentionSizes grouped{2, 21, 21, 6, 2, 10};
+    const AttentionSizes cached{3, 5, 19, 4, 1, 16};
+    add_attention("causal", square, {}, 0);
+    add_attention("full", square, {.causal = false}, 0);
+    add_attention("one row", {1, 1, 1, 1, 1, 1}, {}, 0);
+    add_attention("long", {1, 150, 150, 2, 1, 32}, {}, 0);
+    add_attention("wide heads", {1, 70, 70, 2, 2, 128}, {}, 0);
+    add_attention("no rows", {2, 0, 7, 2, 2, 4}, {.causal = false}, 0);
+    add_attention("grouped", grouped, {}, 0);
+    add_attention("window", grouped, {.window_before = 4}, 0);
+    add_attention("window behind each query", grouped, {.window_before = 6, .window_after = -2}, 0);
+    add_attention("two-sided window", grouped, {.causal = false, .window_before = 3, .window_after = 2}, 0);
+    add_attention("behind a cache", cached, {.query_begin = 14}, 0);
+    const AttentionSizes decoding{2, 1, 150, 6, 2, 64};
+    add_attention("decoding", decoding, {.query_begin = 140}, 0);
+    add_attention("decoding in a window", decoding, {.window_before = 70, .query_begin = 149}, 0);
+    AttentionMask decoding_lengths{.causal = false};
+    decoding_lengths.key_lengths = tensor_of(DType::kI32, {2}, std::vector<double>{131, 0});
+    add_attention("decoding, key lengths", decoding, decoding_lengths, 0);
+    AttentionMask lengths{.causal = false};
+    lengths.key_lengths = tensor_of(DType::kI32, {3}, std::vector<double>{19, 7, 0});
+    add_attention("key lengths, one of them 0", cached, lengths, 0);
+    AttentionMask positions{};
+    positions.query_positions = source_.integers({cached.b, cached.sq}, 0, 18);
+    add_attention("query positions", cached, positions, 0);
+    AttentionMask hidden{.window_before = 1};
+    hidden.query_positions = source_.integers({cached.b, cached.sq}, 15, 60);
+    add_attention("queries beyond the window", cached, hidden, 0);
+    AttentionMask segments{};
+    segments.query_segments = source_.integers({grouped.b, grouped.sq}, 0, 2);
+    for (std::int64_t row = 0; row < grouped.b; ++row) {  // documents one after the other
+      const Tensor one = segments.query_segments.select(0, row);
+      std::sort(one.data<std::int32_t>(), one.data<std::int32_t>() + grouped.sq);
+    }
+    segments.key_segments = segments.query_segments;
+    add_attention("segments", grouped, segments, 0);
+    AttentionMask slopes{};
+    slopes.slopes = tensor_of(DType::kF32, {6}, std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3});
+    add_attention("slopes", grouped, slopes, 0);
+    add_triangles(grouped, segments, slopes);
+    add_attention("dropout", grouped, {}, 0.3);
+    add_attention("dropout behind a cache", cached, {.query_begin = 14}, 0.1);
+  }
+
+  void add_edges() {
+    struct Edge {
+      std::int64_t s, d;
+    };
+    for (const Edge edge : {Edge{47, 32}, Edge{48, 64}, Edge{49, 80}, Edge{63, 96}, Edge{64, 128}, Edge{65, 256},
+                            Edge{64, 33}, Edge{255, 33}, Edge{256, 32}, Edge{257, 64}}) {
+      const std::string detail = fmt::format("s {} d {}", edge.s, edge.d);
+      add_attention(detail, {1, edge.s, edge.s, 1, 1, edge.d}, {.window_before = 70}, 0);
+    }
+    // Grouped queries and a mask that cuts tiles in both directions.
+    add_attention("s 65, two-sided", {1, 65, 65, 4, 2, 64}, {.causal = false, .window_before = 20, .window_after = 33}, 0);
+    add_attention("s 49, dropout", {1, 49, 49, 3, 1, 64}, {}, 0.2);
+  }
+
+ private:
+  template <typename Call>
+  void add(const std::string& detail, std::int64_t terms, Call call, DType narrowest,
+           std::int64_t rounded_terms = 1) {
+    cases_.push_back({.name = fmt::format("{}, {}, {}", Call::kName, name(dtype_), detail),
+                      .call = std::move(call),
+                      .terms = terms,
+                      .narrowest = narrowest,
+                      .rounded_terms = rounded_terms});
+  }
+
+  static Tensor consumed() { return tensor_of(DType::kI64, {1}, std::vector<double>{70000}); }
+
+  // Whole blocks and a rest, less than a block, one row; with every mask that a block's rectangle cuts.
+  void add_triangles(const AttentionSizes& grouped, const AttentionMask& segments, const AttentionMask& slopes) {
+    for (const std::int64_t rows : {1, 7, 8, 21, 64}) add_attention(fmt::format("triangle of {}", rows), grouped, {}, 0, rows);
+    add_attention("triangle, one row", {1, 1, 1, 1, 1, 1}, {}, 0, 4);
+    add_attention("triangle, long", {1, 150, 150, 2, 1, 32}, {}, 0, 64);
+    add_attention("triangle, long, odd blocks", {1, 150, 150, 2, 1, 32}, {}, 0, 50);
+    add_attention("triangle, window", grouped, {.window_before = 4}, 0, 6);
+    add_attention("triangle, segments", grouped, segments, 0, 6);
+    add_attention("triangle, slopes", grouped, slopes, 0, 6);
+    AttentionMask lengths{};
+    lengths.key_lengths = tensor_of(DType::kI32, {2}, std::vector<double>{9, 0});
+    add_attention("triangle, key lengths, one of them 0", grouped, lengths, 0, 6);
+    add_attention("triangle, dropout", grouped, {}, 0.3, 6);
+    add_attention("triangle, fewer keys", {2, 13, 5, 4, 4, 8}, {}, 0, 4);
+  }
+
+  void add_attention(const std::string& detail, const AttentionSizes& s, const AttentionMask& mask,
+                     double probability, std::int64_t block_rows = 0) {
+    Dropout dropout{.probability = probability, .key = site_key(1234, "layers.0.attention.dropout")};
+    dropout.rows = {.consumed_samples = consumed(), .sample_index = 6, .sequence = s.sq, .first_row = 0};
+    const auto q = [&] { return source_.normal_rows(dtype_, {s.b, s.sq, s.a, s.d}); };
+    const auto k = [&] { return source_.normal_rows(dtype_, {s.b, s.sk, s.g, s.d}); };
+    AttentionForward forward{.out = source_.unwritten(dtype_, {s.b, s.sq, s.a, s.d}),
+                             .lse = source_.unwritten(sums_, {s.b, s.a, s.sq}),
+                             .q = q(),
+                             .k = k(),
+                             .v = k(),
+                             .mask = mask,
+                             .scale = 1 / std::sqrt(static_cast<double>(s.d)),
+                             .dropout = dropout,
+                             .head_begin = 8,
+                             .block_rows = block_rows};
+    add(detail, s.d + s.sk, forward, dtype_);
+    // Backward takes the log-sum-exp of its own scores, in double, so that P sums to at most one.
+    const Tensor lse = source_.normal(sums_, {s.b, s.a, s.sq});
+    fill_lse(forward, lse);
+    add(detail, s.d + s.sk + s.sq,
+        AttentionBackward{.dq = source_.unwritten(dtype_, {s.b, s.sq, s.a, s.d}),
+                          .dk = source_.unwritten(dtype_, {s.b, s.sk, s.g, s.d}),
+                          .dv = source_.unwritten(dtype_, {s.b, s.sk, s.g, s.d}),
+                          .dout = q(),
+                          .out = q(),
+                          .lse = lse,
+                          .q = forward.q,
+                          .k = forward.k,
+                          .v = forward.v,
+                          .mask = mask,
+                          .scale = forward.scale,
+                          .dropout = dropout,
+                          .head_begin = 8,
+                          .block_rows = block_rows},
+        // A key collects rounded score gradients from all query heads on it, some rows of size 1.
+        dtype_, 4 * s.a / s.g);
+  }
+
+  // Over visible keys, from the definition of the mask.
+  static void fill_lse(const AttentionForward& call, const Tensor& lse) {
+    const auto q = values(call.q);
+    const auto k = values(call.k);
+    const AttentionMask& mask = call.mask;
+    const std::int64_t b = call.q.dim(0), sq = call.q.dim(1), a = call.q.dim(2), d = call.q.dim(3);
+    const std::int64_t sk = call.k.dim(1), g = call.k.dim(2);
+    const auto element = [](const Tensor& tensor, std::int64_t i) { return static_cast<std::int64_t>(value_at(tensor, i)); };
+    for (std::int64_t batch = 0; batch < b; ++batch) {
+      for (std::int64_t head = 0; head < a; ++head) {
+        for (std::int64_t row = 0; row < sq; ++row) {
+          const std::int64_t i = mask.query_positions.defined()
+                                     ? element(mask.query_positions, batch * sq + row)
+                                     : mask.query_begin + row;
+          double sum = 0;
+          for (std::int64_t j = 0; j < sk; ++j) {
+            bool visible = !(mask.causal && j > i);
+            if (mask.window_before) visible &= i - j <= *mask.window_before;
+            if (mask.window_after) visible &= j - i <= *mask.window_after;
+            if (mask.key_lengths.defined()) visible &= j < element(mask.key_lengths, batch);
+            if (mask.query_segments.defined()) {
+              visible &= element(mask.query_segments, batch * sq + row) ==
+                         element(mask.key_segments, batch * sk + j);
+            }
+            if (!visible) continue;
+            double score = 0;
+            for (std::int64_t c = 0; c < d; ++c) {
+              score += q[static_cast<std::size_t>(((batch * sq + row) * a + head) * d + c)] *
+                       k[static_cast<std::size_t>(((batch * sk + j) * g + head / (a / g)) * d + c)];
+            }
+            score *= call.scale;
+            if (mask.slopes.defined()) score += value_at(mask.slopes, head) * static_cast<double>(j - i);
+            sum += std::exp(score);
+          }
+          set_value(lse, (batch * a + head) * sq + row, std::log(sum));
+        }
+      }
+    }
+  }
+
+  DType dtype_;
+  DType sums_;
+  TensorSource source_;
+  std::vector<CallCase> cases_;
+};
+
+}  // namespace
+
+std::vector<CallCase> attention_cases(const CaseOptions& options) {
+  AttentionCases list(options);
+  list.add_attentions();
+  return list.take();
+}
+
+std::vector<CallCase> attention_edge_cases(const CaseOptions& options) {
+  AttentionCases list(options);
+  list.add_edges();
+  return list.take();
+}
+
+}  // namespace piton::test

@@ -1,0 +1,13 @@
+// The cases of attention in the list of call_cases.h, and larger ones that are run where they matter.
+#pragma once
+
+#include "call_cases.h"
+
+namespace piton::test {
+
+std::vector<CallCase> attention_cases(const CaseOptions& options);
+
+// Every width of heads that models have, and an odd one, beside lengths around the edges of tiles.
+std::vector<CallCase> attention_edge_cases(const CaseOptions& options);
+
+}  // namespace piton::test
