@@ -2,9 +2,11 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "data/block_reader.h"
@@ -122,6 +124,24 @@ std::vector<std::string> read_texts(const PreprocessOptions& options, std::int64
   for (std::size_t i = 0; bytes < least_bytes; ++i) {
     texts.push_back(std::string(texts[i]));
     bytes += static_cast<std::int64_t>(texts.back().size());
+  }
+  return texts;
+}
+
+std::vector<std::string> made_texts(MadeText kind, std::int64_t bytes) {
+  constexpr std::int64_t kDocumentBytes = 1000000;
+  std::vector<std::string> texts;
+  std::uint64_t state = 1;
+  for (std::int64_t made = 0; made < bytes; made += kDocumentBytes) {
+    std::string text(static_cast<std::size_t>(std::min(kDocumentBytes, bytes - made)), 'a');
+    for (char& byte : text) {
+      if (kind == MadeText::kOneLetter) break;
+      // Knuth's multiplier (MMIX); the upper bits are the random ones.
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      const std::uint64_t top = state >> 33;
+      byte = static_cast<char>(kind == MadeText::kRandomLetters ? 'a' + top % 26 : top % 256);
+    }
+    texts.push_back(std::move(text));
   }
   return texts;
 }
