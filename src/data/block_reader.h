@@ -108,6 +108,7 @@ class BlockReader {
   std::int64_t buffer_byte_ = 0;  // place of buffer_[0] in the unpacked file
   std::int64_t buffer_line_ = 1;
   bool stream_ended_ = false;
+  bool file_ended_ = false;  // and the block that says so was given out
 };
 
 }  // namespace piton

@@ -10,8 +10,9 @@
 namespace piton {
 
 // Encodes and decodes `own` (the file itself is a text as good as any) and some texts of all kinds.
-// Ids lie in the vocabulary, a second time gives the same, and streaming decodes the same text.
-inline void encode_texts(const Tokenizer& tokenizer, std::string_view own) {
+// Ids lie in the vocabulary, a second time gives the same, and streaming decodes the same text, if it
+// `streams`: decoders that a tokenizer.json puts together may look at all of a text.
+inline void encode_texts(const Tokenizer& tokenizer, std::string_view own, bool streams = true) {
   const std::string letters(200, 'a');
   for (const std::string_view text :
        {own.substr(0, 300), std::string_view("Hello  w\xC3\xB6rld \xE4\xB8\xAD\xE6\x96\x87 123\n\xFF"),
@@ -27,7 +28,7 @@ inline void encode_texts(const Tokenizer& tokenizer, std::string_view own) {
       StreamDecoder stream(tokenizer);
       std::string parts;
       for (const auto id : ids) parts += stream.push(id);
-      if (parts + stream.finish() != decoded) std::abort();
+      if (parts + stream.finish() != decoded && streams) std::abort();
     }
   }
 }

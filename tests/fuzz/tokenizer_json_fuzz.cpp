@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const piton::PipelineTokenizer tokenizer(piton::read_tokenizer_json(text, "fuzz"));
-    piton::encode_texts(tokenizer, text);
+    piton::encode_texts(tokenizer, text, false);
   } catch (const piton::Error&) {
   }
   return 0;

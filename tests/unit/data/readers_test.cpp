@@ -139,6 +139,20 @@ TEST(RealFiles, WikiExtractorsOutputAndC4AreReadWhole) {
   EXPECT_TRUE(bad.empty());
 }
 
+TEST(BlockReader, AnArrayThatIsNotClosedIsReportedOnce) {
+  TemporaryFolder folder;
+  put_file(folder / "cut.json", R"([{"text": "a"}, {"text": "b"})");
+  BlockReader reader({{folder / "cut.json", 29, InputFormat::kJson}}, {.columns = {"text"}}, {});
+  int blocks = 0, records = 0, faults = 0;
+  while (auto block = reader.next()) {
+    ASSERT_LT(++blocks, 10);
+    records += static_cast<int>(block->ends.size());
+    faults += static_cast<int>(block->unusable.size());
+  }
+  EXPECT_EQ(records, 2);
+  EXPECT_EQ(faults, 1);
+}
+
 TEST(ByteStream, RefusesAnXzFileThatWantsTooMuchMemory) {
   TemporaryFolder folder;
   lzma_options_lzma options;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "text/tokenizer_json.h"
+
 #include "base/error.h"
 #include "text/tokenizer_options.h"
 
@@ -48,6 +50,20 @@ TEST(StreamDecoder, NeverEndsInsideACharacter) {
   EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "\xE4\xB8\xAD", "", "", "",
                                              "\xF0\x9F\xA6\x99", "!", "", ""}));
   EXPECT_EQ(decoder.finish(), "\xE4\xB8");
+}
+
+TEST(StreamDecoder, LosesNothingToDecodersThatStripTheStart) {
+  const PipelineTokenizer tokenizer(read_tokenizer_json(
+      R"({"model":{"type":"BPE","vocab":{"_":0,"a":1,"_a":2},"merges":[]},"decoder":)"
+      R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},)"
+      R"({"type":"Fuse"},{"type":"Strip","content":" ","start":2,"stop":0}]}})",
+      "test"));
+  const std::vector<std::int32_t> ids = {0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 2, 1};
+  StreamDecoder stream(tokenizer);
+  std::string text;
+  for (const std::int32_t id : ids) text += stream.push(id);
+  EXPECT_EQ(text + stream.finish(), "   a    a aa");
+  EXPECT_EQ(tokenizer.decode(ids), "   a    a aa");
 }
 
 TEST(StreamDecoder, DoesNotWaitForBytesThatCannotBecomeACharacter) {
