@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -36,14 +37,43 @@ MergeTable::MergeTable(std::span<const MergeRule> rules) {
 
 std::size_t BpeMerger::merge(std::int32_t* symbols, std::size_t count) {
   if (count < 2) return count;
-  if (count <= kWindow) return merge_short(symbols, count, nullptr);
+  if (count <= kWord) return merge_word(symbols, count);
+  if (count <= kWindow) return merge_window(symbols, count, nullptr);
   word_.assign(symbols, symbols + count);
   if (!merge_windows(merged_)) return merge_long(symbols, count, nullptr);
   std::copy(merged_.begin(), merged_.end(), symbols);
   return merged_.size();
 }
 
-std::size_t BpeMerger::merge_short(std::int32_t* symbols, std::size_t count, std::uint32_t* begins) {
+std::size_t BpeMerger::merge_word(std::int32_t* symbols, std::size_t count) {
+  std::uint32_t order[kWord];
+  std::int32_t result[kWord];
+  std::size_t pairs = count - 1;
+  const auto look = [&](std::size_t at) {
+    const MergeTable::Found found = table_->find(symbols[at], symbols[at + 1]);
+    order[at] = found.order;
+    result[at] = found.result;
+  };
+  for (std::size_t i = 0; i < pairs; ++i) look(i);
+  while (pairs > 0) {
+    std::uint32_t lowest = order[0];
+    for (std::size_t i = 1; i < pairs; ++i) lowest = std::min(lowest, order[i]);
+    if (lowest == MergeTable::kNone) break;
+    std::size_t at = 0;
+    while (order[at] != lowest) ++at;
+    symbols[at] = result[at];
+    --pairs;
+    const std::size_t behind = pairs - at;  // symbols after the merged pair
+    std::memmove(symbols + at + 1, symbols + at + 2, behind * sizeof(symbols[0]));
+    std::memmove(order + at, order + at + 1, behind * sizeof(order[0]));
+    std::memmove(result + at, result + at + 1, behind * sizeof(result[0]));
+    if (at > 0) look(at - 1);
+    if (behind > 0) look(at);
+  }
+  return pairs + 1;
+}
+
+std::size_t BpeMerger::merge_window(std::int32_t* symbols, std::size_t count, std::uint32_t* begins) {
   // Of each pair, by its left symbol: order * 64 + place, so that the smallest is the leftmost of the
   // lowest order. Signed, because older instruction sets compare only signed ones side by side.
   constexpr std::int32_t kNoPair = std::numeric_limits<std::int32_t>::max();
@@ -52,7 +82,7 @@ std::size_t BpeMerger::merge_short(std::int32_t* symbols, std::size_t count, std
   std::uint8_t previous[kWindow + 1];
   std::uint8_t following[kWindow + 1];
   const auto look = [&](std::size_t at, std::int32_t left, std::int32_t right) {
-    const MergeTable::Found found = table_->find(left, right);
+    const MergeTable::Found found = table_->find_rare(left, right);
     results[at] = found.result;
     pairs[at] = found.order == MergeTable::kNone
                     ? kNoPair
@@ -100,7 +130,7 @@ void BpeMerger::fill(Window& window, std::size_t at, std::size_t size) {
                        word_.begin() + static_cast<std::ptrdiff_t>(at + size));
   window.begins.resize(size + 1);
   const std::size_t left = size <= kWindow
-                               ? merge_short(window.tokens.data(), size, window.begins.data())
+                               ? merge_window(window.tokens.data(), size, window.begins.data())
                                : merge_long(window.tokens.data(), size, window.begins.data());
   window.tokens.resize(left);
   window.begins.resize(left + 1);
@@ -112,7 +142,7 @@ bool BpeMerger::stay_apart(std::size_t at, std::size_t left, std::size_t right) 
   const auto begin = word_.begin() + static_cast<std::ptrdiff_t>(at);
   pair_.assign(begin, begin + static_cast<std::ptrdiff_t>(left + right));
   std::uint32_t begins[kWindow];
-  return merge_short(pair_.data(), pair_.size(), begins) == 2 && begins[1] == left;
+  return merge_window(pair_.data(), pair_.size(), begins) == 2 && begins[1] == left;
 }
 
 bool BpeMerger::find_next(const Window& window, std::size_t size, Window& next, std::size_t& cut) {
@@ -181,7 +211,7 @@ std::uint32_t BpeMerger::lowest_order() const {
 }
 
 void BpeMerger::push(std::uint32_t at, std::int32_t left, std::int32_t right) {
-  const MergeTable::Found found = table_->find(left, right);
+  const MergeTable::Found found = table_->find_rare(left, right);
   if (found.order == MergeTable::kNone) return;
   std::uint32_t item = 0;
   if (free_items_.empty()) {
