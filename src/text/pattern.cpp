@@ -60,8 +60,10 @@ bool has_nested_class(std::string_view expression) {
 // no marks, and space has U+180E. Classes are spelt out; \W inside a class has no such spelling.
 std::string in_classes_of_pcre2(std::string_view expression) {
   constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-  const std::string word = fmt::format("[{}]", kWord);
-  const std::string other = fmt::format("[^{}]", kWord);
+  // Outside a class Latin-1 has a table of its own there, in which superscripts and fractions are words.
+  constexpr std::string_view kLatin = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+  const std::string word = fmt::format("[{}{}]", kWord, kLatin);
+  const std::string other = fmt::format("[^{}{}]", kWord, kLatin);
   const std::string border = fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word);
   const std::string no_border = fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
   constexpr std::pair<std::string_view, std::string_view> kNamed[] = {
