@@ -158,6 +158,19 @@ TokenizerBench bench_tokenizer(const Tokenizer& tokenizer, const std::vector<std
   return bench;
 }
 
+TokenizerBench bench_fresh_tokenizer(const std::function<std::unique_ptr<Tokenizer>()>& open,
+                                     const std::vector<std::string>& documents, EncodeOptions options, int workers,
+                                     int rounds) {
+  check(workers, rounds);
+  const std::vector<std::size_t> bounds = shares(documents, workers);
+  TokenizerBench bench{.documents = static_cast<std::int64_t>(documents.size()), .bytes = bytes_of(documents)};
+  for (int round = 0; round < rounds; ++round) {
+    const std::unique_ptr<Tokenizer> tokenizer = open();
+    sample(bench.encode, [&] { bench.tokens = encode_all(*tokenizer, documents, options, bounds); });
+  }
+  return bench;
+}
+
 double PreprocessBench::share_of_tokenizer() const {
   return tokenizer.encode.cpu.best() / (whole.cpu.best() - unpack.cpu.best());
 }

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,12 @@ std::vector<std::string> made_texts(MadeText kind, std::int64_t bytes);
 // Ids are dropped after each document. One round before the first is not counted.
 TokenizerBench bench_tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& documents,
                                EncodeOptions options, int workers, int rounds);
+
+// The same with a tokenizer that was just opened for each round, which remembers no words yet: text
+// that was not seen before. Opening is not counted.
+TokenizerBench bench_fresh_tokenizer(const std::function<std::unique_ptr<Tokenizer>()>& open,
+                                     const std::vector<std::string>& documents, EncodeOptions options, int workers,
+                                     int rounds);
 
 struct PreprocessBench {
   std::int64_t bytes = 0;       // of texts, in one round

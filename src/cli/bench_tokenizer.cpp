@@ -12,6 +12,7 @@ struct TokenizerBenchOptions {
   std::string made_text;
   std::int64_t megabytes = 20;
   int rounds = 7;
+  bool fresh = false;
   bool json = false;
 
   template <typename Visitor>
@@ -20,6 +21,7 @@ struct TokenizerBenchOptions {
              {.choices = {"one-letter", "random-letters", "random-bytes"}, .placeholder = "KIND"}}, made_text);
     v(Option{"megabytes", "the texts are repeated in memory up to this size"}, megabytes);
     v(Option{"rounds", "measurements; the best counts"}, rounds);
+    v(Option{"fresh", "open the tokenizer anew for each round, so that it remembers no words"}, fresh);
     v(Option{"json", "print one JSON object"}, json);
   }
 };
@@ -68,8 +70,11 @@ int run_bench_tokenizer(Invocation& invocation) {
   }
   if (bench.megabytes < 0) throw Error(Fault::kUsage, "--megabytes: got {}, wanted 0 or more", bench.megabytes);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(named);
-  const TokenizerBench done = bench_tokenizer(*tokenizer, texts_of(bench, input),
-                                              {input.add_special_tokens, input.parse_special_tokens}, input.workers, bench.rounds);
+  const std::vector<std::string> texts = texts_of(bench, input);
+  const EncodeOptions encode{input.add_special_tokens, input.parse_special_tokens};
+  const TokenizerBench done =
+      bench.fresh ? bench_fresh_tokenizer([&] { return open_tokenizer(named); }, texts, encode, input.workers, bench.rounds)
+                  : bench_tokenizer(*tokenizer, texts, encode, input.workers, bench.rounds);
   Json result{{"bench", "tokenizer"}, {"tokenizer", tokenizer->name()}, {"workers", input.workers}, {"rounds", bench.rounds},
               {"documents", done.documents}, {"text_bytes", done.bytes}, {"tokens", done.tokens}};
   result.update(figures(done.encode, done.bytes));
