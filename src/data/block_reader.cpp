@@ -198,7 +198,8 @@ std::optional<Block> BlockReader::next_of_stream() {
   block.first_byte = buffer_byte_;
   block.first_line = buffer_line_;
   // The block takes the buffer; what belongs to the next one is copied.
-  std::string rest = buffer_.substr(whole);
+  std::string rest = spares_.take();
+  rest.assign(buffer_, whole);
   rest.reserve(static_cast<std::size_t>(rules_.block_bytes) + kReadBytes + kSpareBytes);
   buffer_.resize(whole);
   buffer_.reserve(whole + kSpareBytes);
