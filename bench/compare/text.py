@@ -6,9 +6,9 @@ DIR holds the files of gpt2, qwen2.5, llama2, bert and t5-small, a folder each. 
 sentencepiece and tiktoken (pip install) and a built piton. Documents are the lines that are not empty.
 Two readings:
   fresh     the texts once, by a tokenizer that has just been made: no word is remembered (one measurement a
-            round; piton in a new process)
+            round; piton in --fresh)
   repeated  the texts over and over up to --megabytes: words come back, as they do in a corpus
-Hugging Face is called with encode_batch and TOKENIZERS_PARALLELISM=false, tiktoken with encode_ordinary,
+Hugging Face is called with encode_batch_fast (no offsets) and TOKENIZERS_PARALLELISM=false, tiktoken with encode_ordinary,
 sentencepiece with encode of the list and one thread.
 
 Writes bench/results/DATE-tokenizers.json with the commands, the commit, the machine and all times.
@@ -32,7 +32,7 @@ def tokenizers_peer(make):
     """`make` gives a tokenizer of the package tokenizers."""
     def ready():
         tokenizer = make()
-        return lambda lines: sum(len(e.ids) for e in tokenizer.encode_batch(lines, add_special_tokens=False))
+        return lambda lines: sum(len(e.ids) for e in tokenizer.encode_batch_fast(lines, add_special_tokens=False))
     return ready
 
 
@@ -76,9 +76,10 @@ def cases(folder):
             ("t5-small", folder / "t5-small", {"tokenizers": tokenizers_peer(from_file("t5-small"))})]
 
 
-def piton(arguments, folder, files, megabytes):
+def piton(arguments, folder, files, fresh):
     command = [arguments.piton, "bench", "tokenizer", "--input", *files, "--tokenizer-name-or-path", str(folder),
-               "--megabytes", str(megabytes), "--rounds", "1", "--json", "--quiet"]
+               "--megabytes", "0" if fresh else str(arguments.megabytes), "--rounds", "1", "--json", "--quiet"]
+    command += ["--fresh"] if fresh else []
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -107,7 +108,7 @@ def main():
                 raw = {"piton": [], **{peer: [] for peer in peers}}
                 tokens = {}
                 for _ in range(arguments.rounds):
-                    ours = piton(arguments, folder, files, arguments.megabytes if reading == "repeated" else 0)
+                    ours = piton(arguments, folder, files, reading == "fresh")
                     raw["piton"].append(ours["mb_per_second"])
                     tokens["piton"] = ours["tokens"] / ours["text_bytes"]
                     for peer, make in peers.items():
@@ -133,7 +134,7 @@ def main():
     names = " ".join(pathlib.Path(file).name for file in arguments.english), " ".join(pathlib.Path(file).name for file in arguments.chinese)
     record = {"command": f"python bench/compare/text.py --tokenizers DIR --english {names[0]} --chinese {names[1]} "
                          f"--rounds {arguments.rounds} --megabytes {arguments.megabytes}",
-              "piton_command": "piton bench tokenizer --input FILES --tokenizer-name-or-path DIR/NAME --megabytes N --rounds 1 --json",
+              "piton_command": "piton bench tokenizer --input FILES --tokenizer-name-or-path DIR/NAME --megabytes N --rounds 1 --json [--fresh]",
               "commit": commit, "date": date,
               "machine": {"cpu": platform.processor() or "x86-64", "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
               "peers": {"tokenizers": hf.__version__, "sentencepiece": sp.__version__, "tiktoken": tk.__version__},

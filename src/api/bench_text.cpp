@@ -2,9 +2,11 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "data/block_reader.h"
@@ -126,6 +128,24 @@ std::vector<std::string> read_texts(const PreprocessOptions& options, std::int64
   return texts;
 }
 
+std::vector<std::string> made_texts(MadeText kind, std::int64_t bytes) {
+  constexpr std::int64_t kDocumentBytes = 1000000;
+  std::vector<std::string> texts;
+  std::uint64_t state = 1;
+  for (std::int64_t made = 0; made < bytes; made += kDocumentBytes) {
+    std::string text(static_cast<std::size_t>(std::min(kDocumentBytes, bytes - made)), 'a');
+    for (char& byte : text) {
+      if (kind == MadeText::kOneLetter) break;
+      // Knuth's multiplier (MMIX); the upper bits are the random ones.
+      state = state * 6364136223846793005U + 1442695040888963407U;
+      const std::uint64_t top = state >> 33;
+      byte = static_cast<char>(kind == MadeText::kRandomLetters ? 'a' + top % 26 : top % 256);
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
 TokenizerBench bench_tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& documents,
                                EncodeOptions options, int workers, int rounds) {
   check(workers, rounds);
@@ -134,6 +154,19 @@ TokenizerBench bench_tokenizer(const Tokenizer& tokenizer, const std::vector<std
   bench.tokens = encode_all(tokenizer, documents, options, bounds);
   for (int round = 0; round < rounds; ++round) {
     sample(bench.encode, [&] { encode_all(tokenizer, documents, options, bounds); });
+  }
+  return bench;
+}
+
+TokenizerBench bench_fresh_tokenizer(const std::function<std::unique_ptr<Tokenizer>()>& open,
+                                     const std::vector<std::string>& documents, EncodeOptions options, int workers,
+                                     int rounds) {
+  check(workers, rounds);
+  const std::vector<std::size_t> bounds = shares(documents, workers);
+  TokenizerBench bench{.documents = static_cast<std::int64_t>(documents.size()), .bytes = bytes_of(documents)};
+  for (int round = 0; round < rounds; ++round) {
+    const std::unique_ptr<Tokenizer> tokenizer = open();
+    sample(bench.encode, [&] { bench.tokens = encode_all(*tokenizer, documents, options, bounds); });
   }
   return bench;
 }

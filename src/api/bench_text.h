@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,10 +32,24 @@ struct TokenizerBench {
 // `least_bytes`. Throws what preprocess() throws about inputs, and Error(kData) if there is no text.
 std::vector<std::string> read_texts(const PreprocessOptions& options, std::int64_t least_bytes);
 
+// Text that no one wrote, in documents of a megabyte: what merging and look-ups of words are worst at.
+enum class MadeText {
+  kOneLetter,      // one letter, again and again
+  kRandomLetters,  // a to z without spaces
+  kRandomBytes,    // all 256; not UTF-8
+};
+std::vector<std::string> made_texts(MadeText kind, std::int64_t bytes);
+
 // Encodes all documents once a round, on `workers` threads that take contiguous shares of equal bytes.
 // Ids are dropped after each document. One round before the first is not counted.
 TokenizerBench bench_tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& documents,
                                EncodeOptions options, int workers, int rounds);
+
+// The same with a tokenizer that was just opened for each round, which remembers no words yet: text
+// that was not seen before. Opening is not counted.
+TokenizerBench bench_fresh_tokenizer(const std::function<std::unique_ptr<Tokenizer>()>& open,
+                                     const std::vector<std::string>& documents, EncodeOptions options, int workers,
+                                     int rounds);
 
 struct PreprocessBench {
   std::int64_t bytes = 0;       // of texts, in one round

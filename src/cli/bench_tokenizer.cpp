@@ -9,17 +9,30 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct TokenizerBenchOptions {
+  std::string made_text;
   std::int64_t megabytes = 20;
   int rounds = 7;
+  bool fresh = false;
   bool json = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
+    v(Option{"made-text", "instead of --input: text that is hard to tokenize",
+             {.choices = {"one-letter", "random-letters", "random-bytes"}, .placeholder = "KIND"}}, made_text);
     v(Option{"megabytes", "the texts are repeated in memory up to this size"}, megabytes);
     v(Option{"rounds", "measurements; the best counts"}, rounds);
+    v(Option{"fresh", "open the tokenizer anew for each round, so that it remembers no words"}, fresh);
     v(Option{"json", "print one JSON object"}, json);
   }
 };
+
+std::vector<std::string> texts_of(const TokenizerBenchOptions& bench, const PreprocessOptions& input) {
+  const std::int64_t bytes = bench.megabytes * 1000000;
+  if (bench.made_text.empty()) return read_texts(input, bytes);
+  if (bench.megabytes == 0) throw Error(Fault::kUsage, "--megabytes: got 0, wanted 1 or more with --made-text");
+  if (bench.made_text == "one-letter") return made_texts(MadeText::kOneLetter, bytes);
+  return made_texts(bench.made_text == "random-letters" ? MadeText::kRandomLetters : MadeText::kRandomBytes, bytes);
+}
 
 }  // namespace
 
@@ -51,11 +64,17 @@ int run_bench_tokenizer(Invocation& invocation) {
   set.add("Input", input);
   set.add("Tokenizer", named);
   refuse_more_arguments(invocation.parse(set, general));
-  if (input.input.empty()) throw Error(Fault::kUsage, "bench tokenizer: no --input; give files of text as for piton preprocess");
+  if (input.input.empty() == bench.made_text.empty()) {
+    throw Error(Fault::kUsage, "bench tokenizer: {} --input; give files of text as for piton preprocess, or --made-text",
+                input.input.empty() ? "no" : "both --made-text and");
+  }
   if (bench.megabytes < 0) throw Error(Fault::kUsage, "--megabytes: got {}, wanted 0 or more", bench.megabytes);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(named);
-  const TokenizerBench done = bench_tokenizer(*tokenizer, read_texts(input, bench.megabytes * 1000000),
-                                              {input.add_special_tokens, input.parse_special_tokens}, input.workers, bench.rounds);
+  const std::vector<std::string> texts = texts_of(bench, input);
+  const EncodeOptions encode{input.add_special_tokens, input.parse_special_tokens};
+  const TokenizerBench done =
+      bench.fresh ? bench_fresh_tokenizer([&] { return open_tokenizer(named); }, texts, encode, input.workers, bench.rounds)
+                  : bench_tokenizer(*tokenizer, texts, encode, input.workers, bench.rounds);
   Json result{{"bench", "tokenizer"}, {"tokenizer", tokenizer->name()}, {"workers", input.workers}, {"rounds", bench.rounds},
               {"documents", done.documents}, {"text_bytes", done.bytes}, {"tokens", done.tokens}};
   result.update(figures(done.encode, done.bytes));

@@ -67,6 +67,7 @@ bool BlockReader::open_next_file() {
   buffer_byte_ = 0;
   buffer_line_ = 1;
   stream_ended_ = false;
+  file_ended_ = false;
   while (!stream_ended_ && buffer_.size() < (input.format ? kReadBytes : kHeadBytes)) fill();
   file_->format = input.format ? *input.format : detect_format(input.path, buffer_);
   if (file_->format == InputFormat::kParquet) {
@@ -123,6 +124,7 @@ bool BlockReader::fill() {
 }
 
 std::optional<Block> BlockReader::next_of_stream() {
+  if (file_ended_) return {};
   const auto limit = static_cast<std::size_t>(rules_.max_record_bytes);
   Block block;
   block.file = file_;
@@ -186,6 +188,7 @@ std::optional<Block> BlockReader::next_of_stream() {
                                   buffer_byte_ + dropped + static_cast<std::int64_t>(buffer_.size()), std::string(what)});
       }
       block.ends_file = true;
+      file_ended_ = true;
       break;
     }
     fill();
@@ -195,7 +198,8 @@ std::optional<Block> BlockReader::next_of_stream() {
   block.first_byte = buffer_byte_;
   block.first_line = buffer_line_;
   // The block takes the buffer; what belongs to the next one is copied.
-  std::string rest = buffer_.substr(whole);
+  std::string rest = spares_.take();
+  rest.assign(buffer_, whole);
   rest.reserve(static_cast<std::size_t>(rules_.block_bytes) + kReadBytes + kSpareBytes);
   buffer_.resize(whole);
   buffer_.reserve(whole + kSpareBytes);

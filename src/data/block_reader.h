@@ -13,6 +13,7 @@
 #include "data/byte_stream.h"
 #include "data/input_files.h"
 #include "data/record_scanner.h"
+#include "data/spares.h"
 
 namespace piton {
 
@@ -86,6 +87,9 @@ class BlockReader {
   // lack a column, naming those that exist.
   std::optional<Block> next();
 
+  // Takes the memory of a block that is done with. May be called from any thread.
+  void recycle(Block block) { spares_.give(std::move(block.bytes)); }
+
  private:
   bool open_next_file();
   std::optional<Block> next_of_stream();
@@ -99,6 +103,8 @@ class BlockReader {
   std::size_t next_file_ = 0;
   std::int64_t finished_bytes_ = 0;  // packed bytes of the files before this one
 
+  Spares<std::string> spares_;
+
   std::shared_ptr<FileFacts> file_;
   std::unique_ptr<ByteStream> stream_;
   std::unique_ptr<ColumnReader> columns_;
@@ -108,6 +114,7 @@ class BlockReader {
   std::int64_t buffer_byte_ = 0;  // place of buffer_[0] in the unpacked file
   std::int64_t buffer_line_ = 1;
   bool stream_ended_ = false;
+  bool file_ended_ = false;  // and the block that says so was given out
 };
 
 }  // namespace piton

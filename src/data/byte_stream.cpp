@@ -22,6 +22,9 @@ namespace piton {
 namespace {
 
 constexpr std::size_t kInputBytes = 1 << 18;
+// What unpacking one file may take, zstd's own limit on windows: the whole of preprocessing promises
+// 512 MB. xz -9 wants 65 MiB.
+constexpr std::uint64_t kUnpackMemoryBytes = 128 << 20;
 
 // Packed bytes as they lie in the file, with a window that decoders take from.
 class RawFile {
@@ -195,7 +198,7 @@ class ZstdStream final : public PackedStream {
   explicit ZstdStream(std::unique_ptr<RawFile> file)
       : PackedStream(std::move(file), "zstd"), state_(::ZSTD_createDStream()) {
     PITON_ASSERT(state_ != nullptr, "ZSTD_createDStream");
-    // The library's own limit on windows, 128 MB, stands: it keeps the promise on memory.
+    // The library's own limit on windows stands.
   }
   ~ZstdStream() override { ::ZSTD_freeDStream(state_); }
 
@@ -248,7 +251,7 @@ class XzStream final : public PackedStream {
 
  private:
   void restart() override {
-    PITON_ASSERT(::lzma_stream_decoder(&state_, std::numeric_limits<std::uint64_t>::max(), 0) == LZMA_OK,
+    PITON_ASSERT(::lzma_stream_decoder(&state_, kUnpackMemoryBytes, 0) == LZMA_OK,
                  "lzma_stream_decoder");
   }
   Step step(std::string_view in, std::span<char> out) override {
@@ -257,6 +260,10 @@ class XzStream final : public PackedStream {
     state_.next_out = reinterpret_cast<std::uint8_t*>(out.data());
     state_.avail_out = out.size();
     const lzma_ret code = ::lzma_code(&state_, LZMA_RUN);
+    if (code == LZMA_MEMLIMIT_ERROR) {
+      throw Error(Fault::kData, "{}: unpacking takes {} MiB, wanted at most {}; pack it again with xz -9 or less",
+                  file_->name(), ::lzma_memusage(&state_) >> 20, kUnpackMemoryBytes >> 20);
+    }
     if (code != LZMA_OK && code != LZMA_STREAM_END && code != LZMA_BUF_ERROR) {
       damaged(code == LZMA_MEM_ERROR ? "out of memory" : "the data is damaged");
     }

@@ -11,8 +11,20 @@ DocumentEncoder::DocumentEncoder(const Tokenizer& tokenizer, EncodeRules rules)
   PITON_ASSERT(!rules_.append_eod || tokenizer.special().eod, "no end-of-document id");
 }
 
-EncodedBlock DocumentEncoder::encode(Block block) {
-  EncodedBlock out;
+void EncodedBlock::clear() {
+  for (Column& column : columns) {
+    column.ids.clear();
+    column.lengths.clear();
+    column.sequences.clear();
+  }
+  hashes.clear();
+  bad.clear();
+  documents = 0;
+  text_bytes = 0;
+}
+
+void DocumentEncoder::encode(Block& block, EncodedBlock& out) {
+  out.clear();
   out.columns.resize(rules_.keys.size());
   out.file = block.file->index;
   out.end_byte = block.end_byte;
@@ -36,7 +48,6 @@ EncodedBlock DocumentEncoder::encode(Block block) {
     }
   }
   for (BadRecord& bad : block.unusable) out.bad.push_back(std::move(bad));
-  return out;
 }
 
 void DocumentEncoder::add_document(const ParsedRecord& record, EncodedBlock& out) {

@@ -40,6 +40,9 @@ struct EncodedBlock {
   std::size_t file = 0;
   std::int64_t end_byte = 0;
   std::int64_t consumed_bytes = 0;
+
+  // Keeps the memory of the lists.
+  void clear();
 };
 
 // One for each thread. An empty text is a document without sequences, as in Megatron; with
@@ -50,7 +53,9 @@ class DocumentEncoder {
   // one is to be appended.
   DocumentEncoder(const Tokenizer& tokenizer, EncodeRules rules);
 
-  EncodedBlock encode(Block block);
+  // Fills `out`, whose contents are dropped and whose memory is used again. The block's unusable
+  // records move into it.
+  void encode(Block& block, EncodedBlock& out);
 
  private:
   void add_document(const ParsedRecord& record, EncodedBlock& out);

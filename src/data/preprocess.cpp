@@ -192,7 +192,7 @@ class CorpusWriter {
     }
   }
 
-  void add(EncodedBlock block) {
+  void add(EncodedBlock& block) {
     for (const BadRecord& bad : block.bad) {
       if (options_.on_error == OnError::kFail) {
         throw Error(Fault::kData, "{}; mend it, or count and leave out such records with --on-error skip", describe(bad));
@@ -357,6 +357,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   CorpusWriter writer(options, tokenizer, journal, resumed, resumable, rule);
   const std::int64_t bytes_before = journal.text_bytes;
   auto shown = start;
+  Spares<EncodedBlock> spares;
   OrderedPipeline<Block, EncodedBlock> pipeline;
   try {
     pipeline.run(
@@ -367,10 +368,16 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
           const auto weight = static_cast<std::int64_t>(block->bytes.size());
           return {{*std::move(block), weight}};
         },
-        [&](int worker, Block block) { return encoders[static_cast<std::size_t>(worker)].encode(std::move(block)); },
+        [&](int worker, Block block) {
+          EncodedBlock encoded = spares.take();
+          encoders[static_cast<std::size_t>(worker)].encode(block, encoded);
+          reader.recycle(std::move(block));
+          return encoded;
+        },
         [&](EncodedBlock block) {
           const std::int64_t consumed = block.consumed_bytes;
-          writer.add(std::move(block));
+          writer.add(block);
+          spares.give(std::move(block));
           if (seconds_since(shown) < 0.25) return;
           shown = Clock::now();
           const double seconds = seconds_since(start);

@@ -53,9 +53,13 @@ int PunktParameters::cases_of(std::string_view type) const {
 
 PunktParameters PunktParameters::read(const std::filesystem::path& folder) {
   PunktParameters parameters;
-  for_each_line(folder / "abbrev_types.txt", [&](std::string_view line, int) { parameters.abbreviations.emplace(line); });
-  for_each_line(folder / "sent_starters.txt",
-                [&](std::string_view line, int) { parameters.sentence_starters.emplace(line); });
+  const auto read_words = [&](const char* name, std::unordered_set<std::string>& words) {
+    for_each_line(folder / name, [&](std::string_view line, int) {
+      if (!line.empty()) words.emplace(line);
+    });
+  };
+  read_words("abbrev_types.txt", parameters.abbreviations);
+  read_words("sent_starters.txt", parameters.sentence_starters);
   const auto wrong = [](const std::filesystem::path& file, int line, std::string_view got, std::string_view wanted) {
     return Error(Fault::kData, "{}: line {}: got \"{}\", wanted {}", file.string(), line, got, wanted);
   };

@@ -2,9 +2,23 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "text/characters.h"
+#include "text/vocabulary.h"
 
 namespace piton {
+
+void check_added_token(const AddedToken& token, std::int64_t pieces, const std::string& where) {
+  const std::int64_t largest = Vocabulary::largest_id(static_cast<std::size_t>(pieces));
+  if (token.id > largest) {
+    throw Error(Fault::kData, "{}: the id of \"{}\" is out of range: got {}, wanted 0 .. {}", where,
+                token.content, token.id, largest);
+  }
+  if (token.content.size() > Vocabulary::kMaxPieceBytes) {
+    throw Error(Fault::kData, "{}: the token of id {} has {} bytes, wanted at most {}", where,
+                token.id, token.content.size(), Vocabulary::kMaxPieceBytes);
+  }
+}
 
 void AddedTokenMatcher::add(const AddedToken& token, std::string_view pattern) {
   if (pattern.empty()) return;

@@ -23,6 +23,10 @@ struct AddedToken {
   bool special = false;
 };
 
+// Throws Error(kData), beginning with `where`, if the token is longer than any piece may be, or its
+// id lies far outside a vocabulary of `pieces`.
+void check_added_token(const AddedToken& token, std::int64_t pieces, const std::string& where);
+
 // Finds one set of tokens in texts.
 class AddedTokenMatcher {
  public:

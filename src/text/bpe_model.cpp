@@ -22,17 +22,9 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
       byte_fallback_(facts.byte_fallback),
       continuing_prefix_(facts.continuing_prefix),
       end_suffix_(facts.end_suffix) {
-  for (const auto& [piece, id] : facts.vocabulary) {
-    if (id < 0 || id > Vocabulary::kMaxId) {
-      throw Error(Fault::kData,
-                  "{}: vocabulary: the id of \"{}\" is out of range: got {}, wanted 0 .. {}; is the "
-                  "file damaged?",
-                  where, piece, id, Vocabulary::kMaxId);
-    }
-    vocabulary_.add(piece, id);
-  }
-  std::vector<MergeRule> rules;
-  rules.reserve(facts.merges.size());
+  vocabulary_.add_all(facts.vocabulary, where);
+  std::vector<MergeRule> rules = facts.rules;
+  rules.reserve(rules.size() + facts.merges.size());
   for (const auto& [left, right] : facts.merges) {
     if (!right.starts_with(continuing_prefix_)) {
       throw Error(Fault::kData,
@@ -51,9 +43,8 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
                   where, rules.size(), left, right,
                   !left_id ? left : !right_id ? right : joined);
     }
-    const std::size_t place = rules.size();
-    rules.push_back({*left_id, *right_id, *joined_id,
-                     facts.orders.empty() ? static_cast<std::uint32_t>(place) : facts.orders[place]});
+    rules.push_back(
+        {*left_id, *right_id, *joined_id, static_cast<std::uint32_t>(rules.size())});
   }
   merges_ = std::make_unique<MergeTable>(rules);
 

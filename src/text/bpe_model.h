@@ -21,7 +21,7 @@ namespace piton {
 struct BpeFacts {
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
-  std::vector<std::uint32_t> orders;  // of the merges, where the rank is not the place in the list
+  std::vector<MergeRule> rules;  // instead of merges, where the file gives them by id
   std::optional<std::string> unknown;
   std::string continuing_prefix;  // before every symbol of a word but the first
   std::string end_suffix;         // after the last symbol of a word

@@ -3,7 +3,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 
@@ -52,6 +55,64 @@ bool has_nested_class(std::string_view expression) {
   return false;
 }
 
+// In the files' dialect (Oniguruma's) a word has letters in the wide sense, marks, decimal digits and
+// joiners like "_", and space is what Unicode calls so; in PCRE2 a word also has numbers like one half but
+// no marks, and space has U+180E. Classes are spelt out; \W inside a class has no such spelling.
+std::string in_classes_of_pcre2(std::string_view expression) {
+  constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+  // Outside a class Latin-1 has a table of its own there, in which superscripts and fractions are words.
+  constexpr std::string_view kLatin = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+  const std::string word = fmt::format("[{}{}]", kWord, kLatin);
+  const std::string other = fmt::format("[^{}{}]", kWord, kLatin);
+  const std::string border = fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word);
+  const std::string no_border = fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
+  constexpr std::pair<std::string_view, std::string_view> kNamed[] = {
+      {"[:alpha:]", R"(\p{Alphabetic})"},
+      {"[:alnum:]", R"(\p{Alphabetic}\p{Nd})"},
+      {"[:space:]", R"(\p{White_Space})"},
+      {"[:word:]", kWord}};
+  std::string out;
+  bool inside = false;
+  for (std::size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    const std::string_view rest = expression.substr(i);
+    if (c == '\\' && i + 1 < expression.size()) {
+      const char what = expression[++i];
+      if (what == 's' || what == 'S') {
+        out += what == 's' ? R"(\p{White_Space})" : R"(\P{White_Space})";
+      } else if (what == 'w') {
+        out += inside ? kWord : word;
+      } else if (what == 'W' && !inside) {
+        out += other;
+      } else if ((what == 'b' || what == 'B') && !inside) {
+        out += what == 'b' ? border : no_border;
+      } else {
+        out += rest.substr(0, 2);
+      }
+    } else if (!inside && c == '[') {
+      inside = true;
+      // "]" as the first of a class is a character.
+      std::size_t head = rest.starts_with("[^") ? 2 : 1;
+      if (rest.substr(head).starts_with("]")) ++head;
+      out += rest.substr(0, head);
+      i += head - 1;
+    } else if (inside && c == '[') {
+      const auto* const named =
+          std::find_if(std::begin(kNamed), std::end(kNamed),
+                       [&](const auto& entry) { return rest.starts_with(entry.first); });
+      const std::size_t close = rest.find(":]");
+      // has_nested_class() refused all but names.
+      const std::size_t length = close == std::string_view::npos ? 1 : close + 2;
+      out += named == std::end(kNamed) ? rest.substr(0, length) : named->second;
+      i += length - 1;
+    } else {
+      if (inside && c == ']') inside = false;
+      out.push_back(c);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 struct Pattern::State {
@@ -76,11 +137,13 @@ Pattern::Pattern(std::string_view expression, const std::string& where)
   // In the files' dialect ^ and $ hold at every line.
   constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF |
                                      PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE;
-  state_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+  const std::string translated = in_classes_of_pcre2(expression);
+  state_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                kOptions, &error, &offset, nullptr);
   if (state_->code == nullptr) {
-    throw Error(Fault::kData, "{}: the expression \"{}\" does not compile: {} at byte {}; mend it",
-                where, expression, message_of(error), offset);
+    throw Error(Fault::kData, "{}: the expression \"{}\" does not compile: {} at byte {} of "
+                "\"{}\"; mend it",
+                where, expression, message_of(error), offset, translated);
   }
   pcre2_jit_compile(state_->code, PCRE2_JIT_COMPLETE);  // without it, matching is only slower
 }

@@ -174,11 +174,11 @@ void SentencePieceTokenizer::encode_unigram(std::string_view text, Scratch& scra
     const float so_far = nodes[at].score;
     const std::size_t length = decode_utf8(text, at).length;
     bool covered = false;
-    // Candidates are compared in double and kept in float, as the library does.
-    const auto offer = [&](std::size_t end, double score, std::int32_t piece) {
+    // Sums run in float, as in the library (0.2): in long texts ties are decided by rounding.
+    const auto offer = [&](std::size_t end, float score, std::int32_t piece) {
       Node& node = nodes[end];
       if (node.from < 0 || score > node.score) {
-        node = {piece, static_cast<float>(score), static_cast<std::ptrdiff_t>(at)};
+        node = {piece, score, static_cast<std::ptrdiff_t>(at)};
       }
     };
     std::int32_t state = Trie::kRoot;
@@ -188,10 +188,10 @@ void SentencePieceTokenizer::encode_unigram(std::string_view text, Scratch& scra
       const std::int32_t piece = trie_.value(state);
       if (piece == Trie::kNone) continue;
       const auto& facts = facts_.pieces[static_cast<std::size_t>(piece)];
-      const double score =
+      const float score =
           facts.type == SentencePieceFacts::Type::kUserDefined
-              ? static_cast<float>(end - at) * highest_score_ - 0.1
-              : static_cast<double>(facts.score);
+              ? static_cast<float>(static_cast<float>(end - at) * highest_score_ - 0.1)
+              : facts.score;
       offer(end, score + so_far, piece);
       covered = covered || end - at == length;
     }

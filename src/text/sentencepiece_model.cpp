@@ -151,6 +151,11 @@ void check(const SentencePieceFacts& facts, const std::string& where) {
                   &piece - facts.pieces.data(), replace_bad_utf8(piece.text),
                   piece.text.empty() ? "empty" : "there twice");
     }
+    if (piece.text.size() > Vocabulary::kMaxPieceBytes) {
+      throw Error(Fault::kData, "{}: piece {} has {} bytes, wanted at most {}; fetch the file again",
+                  where, &piece - facts.pieces.data(), piece.text.size(),
+                  Vocabulary::kMaxPieceBytes);
+    }
     if (!std::isfinite(piece.score)) {
       throw Error(Fault::kData, "{}: the score of piece \"{}\" is not a finite number", where,
                   replace_bad_utf8(piece.text));

@@ -38,9 +38,15 @@ std::string StreamDecoder::push(std::int32_t id) {
   const std::size_t end = complete_utf8_prefix(text);
   if (end < text.size() || end <= shown_) return "";
   std::string part = text.substr(shown_);
-  // Keep one id of context, so that decoders that treat the first id apart see a neighbour.
-  window_.erase(window_.begin(), window_.end() - 1);
-  shown_ = tokenizer_->decode(window_, options_).size();
+  // Keep some context, so that decoders that treat the start of a text apart (and may strip all of an
+  // id there) do not take what comes for it: the last ids that stand for anything.
+  for (std::size_t kept = 1; kept <= window_.size(); ++kept) {
+    const auto context = std::span(window_).last(kept);
+    shown_ = tokenizer_->decode(context, options_).size();
+    if (shown_ == 0) continue;
+    window_.assign(context.begin(), context.end());
+    break;
+  }
   return part;
 }
 

@@ -81,8 +81,42 @@ void read_added_decoder(const Json& json, const std::string& where, TokenizerCon
 
 }  // namespace
 
+std::string TokenizerConfig::fingerprint() const {
+  TokenizerConfig silent;
+  silent.where = where;
+  Json json;
+  const auto say = [&](const char* key, const auto& value, const auto& unsaid) {
+    if (value == unsaid) return;
+    if constexpr (requires { value.has_value(); }) {
+      json[key] = *value;
+    } else {
+      json[key] = value;
+    }
+  };
+  say("class", tokenizer_class, silent.tokenizer_class);
+  say("bos", bos, silent.bos);
+  say("eos", eos, silent.eos);
+  say("pad", pad, silent.pad);
+  say("unk", unk, silent.unk);
+  say("cls", cls, silent.cls);
+  say("sep", sep, silent.sep);
+  say("mask", mask, silent.mask);
+  say("add_bos", add_bos, silent.add_bos);
+  say("add_eos", add_eos, silent.add_eos);
+  say("prefix_space", add_prefix_space, silent.add_prefix_space);
+  say("lower_case", do_lower_case, silent.do_lower_case);
+  say("strip_accents", strip_accents, silent.strip_accents);
+  say("chinese_characters", chinese_characters, silent.chinese_characters);
+  for (const AddedToken& token : added) {
+    json["added"].push_back({token.id, token.content, token.single_word, token.lstrip, token.rstrip,
+                             token.normalized, token.special});
+  }
+  return json.is_null() ? "" : json.dump();
+}
+
 TokenizerConfig read_tokenizer_config(const fs::path& folder) {
   TokenizerConfig config;
+  config.where = folder.string();
   if (const auto map = read_json(folder / "special_tokens_map.json")) {
     read_tokens(*map, (folder / "special_tokens_map.json").string(), config);
   }

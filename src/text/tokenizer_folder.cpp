@@ -48,9 +48,17 @@ std::string hash_text(std::string_view text) {
   return hash.hex();
 }
 
+// The hash of a vocabulary with what stands beside it.
+std::string hash_with(const std::string& vocabulary_hash, const TokenizerConfig& config) {
+  const std::string said = config.fingerprint();
+  return said.empty() ? vocabulary_hash : hash_text(vocabulary_hash + said);
+}
+
 // Adds what the configurations say to what the vocabulary's file said.
 void apply_config(const TokenizerConfig& config, TokenizerParts& parts) {
+  parts.content_hash = hash_with(parts.content_hash, config);
   for (const AddedToken& token : config.added) {
+    check_added_token(token, parts.model->vocabulary().size(), config.where);
     const auto same = std::find_if(parts.added.begin(), parts.added.end(), [&](const AddedToken& a) {
       return a.content == token.content;
     });
@@ -113,7 +121,8 @@ std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file, const Tokeni
     if (token.id >= pieces) settings.added.push_back(token);
   }
   return std::make_unique<SentencePieceTokenizer>(std::move(facts), std::move(settings),
-                                                  hash_text(bytes), file.string());
+                                                  hash_with(hash_text(bytes), config),
+                                                  file.string());
 }
 
 std::unique_ptr<Tokenizer> open_byte_bpe(const fs::path& vocabulary, const fs::path& merges,

@@ -25,6 +25,11 @@ struct TokenizerConfig {
   std::optional<bool> strip_accents;
   bool chinese_characters = true;
   std::vector<AddedToken> added;  // those with an id
+  std::string where;              // the folder, for messages
+
+  // What of the above may change ids, as text; "" if the files say nothing. It is part of a
+  // tokenizer's content_hash().
+  std::string fingerprint() const;
 };
 
 // Reads what is there of the three files; none is needed. Throws Error(kData) on malformed ones.

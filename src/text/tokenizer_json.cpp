@@ -119,7 +119,8 @@ bool knows_all_bytes(const Json& model) {
          vocabulary.contains("!") && vocabulary.contains("\xC3\xBF");
 }
 
-std::vector<AddedToken> read_added(const Json& json, const std::string& where) {
+// `pieces`: the model's.
+std::vector<AddedToken> read_added(const Json& json, std::int64_t pieces, const std::string& where) {
   std::vector<AddedToken> added;
   const Json& list = field(json, "added_tokens", where);
   if (list.is_null()) return added;
@@ -127,6 +128,7 @@ std::vector<AddedToken> read_added(const Json& json, const std::string& where) {
     AddedToken token;
     token.content = need_text(entry, "content", where);
     token.id = read_id(need_integer(entry, "id", where), token.content, where);
+    check_added_token(token, pieces, where);
     token.special = bool_field(entry, "special", where, false);
     token.single_word = bool_field(entry, "single_word", where, false);
     token.lstrip = bool_field(entry, "lstrip", where, false);
@@ -249,7 +251,7 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& whe
                 "convert the tokenizer",
                 model_where, type);
   }
-  parts.added = read_added(json, where + ": added_tokens");
+  parts.added = read_added(json, parts.model->vocabulary().size(), where + ": added_tokens");
   DecoderFacts decoder = read_decoder(field(json, "decoder", where), where + ": decoder");
   parts.decoder = std::move(decoder.decoder);
   parts.byte_level_decoder = decoder.byte_level;

@@ -16,6 +16,20 @@ void Vocabulary::add(std::string_view piece, std::int32_t id) {
   ids_.emplace(piece, id);
 }
 
+void Vocabulary::add_all(const std::vector<std::pair<std::string, std::int32_t>>& entries,
+                         const std::string& where) {
+  const std::int64_t largest = largest_id(entries.size());
+  for (const auto& [piece, id] : entries) {
+    if (id < 0 || id > largest) {
+      throw Error(Fault::kData,
+                  "{}: vocabulary: the id of \"{}\" is out of range: got {}, wanted 0 .. {}; is the "
+                  "file damaged?",
+                  where, piece, id, largest);
+    }
+    add(piece, id);
+  }
+}
+
 const std::string& Vocabulary::piece(std::int32_t id) const {
   return has(id) ? pieces_[static_cast<std::size_t>(id)] : hole_;
 }

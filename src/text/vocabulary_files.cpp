@@ -79,12 +79,13 @@ TokenizerParts read_byte_bpe(std::string_view vocabulary_json, std::string_view 
     throw Error(Fault::kData, "{}: got {}, wanted an object of pieces and ids", vocabulary_where,
                 json.type_name());
   }
+  const std::int64_t largest = Vocabulary::largest_id(json.size());
   for (const auto& [piece, id] : json.items()) {
-    const bool fits = id.is_number_unsigned() && id.get<std::uint64_t>() <=
-                                                     static_cast<std::uint64_t>(Vocabulary::kMaxId);
+    const bool fits =
+        id.is_number_unsigned() && id.get<std::uint64_t>() <= static_cast<std::uint64_t>(largest);
     if (!fits) {
       throw Error(Fault::kData, "{}: the id of \"{}\": wanted an integer 0 .. {}", vocabulary_where,
-                  piece, Vocabulary::kMaxId);
+                  piece, largest);
     }
     facts.vocabulary.emplace_back(piece, id.get<std::int32_t>());
   }
@@ -189,12 +190,18 @@ TokenizerParts read_tiktoken(std::string_view ranks, const Scanner& scanner,
       const auto [stop, error] = std::from_chars(line.data() + space + 1, end, rank);
       if (error != std::errc{} || stop != end) rank = -1;
     }
-    if (!bytes || bytes->empty() || rank < 0 || rank > Vocabulary::kMaxId) {
+    // A rank is an id, and a line has at least six bytes.
+    if (!bytes || bytes->empty() || rank < 0 || rank > Vocabulary::largest_id(ranks.size() / 6)) {
       throw Error(Fault::kData, "{}:{}: wanted base64, a space and a rank; is this a tiktoken file?",
                   where, number);
     }
+    if (bytes->size() > Vocabulary::kMaxPieceBytes) {
+      throw Error(Fault::kData, "{}:{}: a token of {} bytes, wanted at most {}; is the file damaged?",
+                  where, number, bytes->size(), Vocabulary::kMaxPieceBytes);
+    }
     tokens.emplace_back(*bytes, static_cast<std::int32_t>(rank));
   }
+  // As for the vocabulary, the first of two equal tokens stands.
   for (const auto& [bytes, rank] : tokens) rank_of.emplace(bytes, rank);
 
   // Any two tokens that join to a token are merged, at that token's rank.
@@ -204,9 +211,12 @@ TokenizerParts read_tiktoken(std::string_view ranks, const Scanner& scanner,
     facts.vocabulary.emplace_back(alphabet.spell(bytes), rank);
     for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
       const std::string_view all = bytes;
-      if (!rank_of.contains(all.substr(0, cut)) || !rank_of.contains(all.substr(cut))) continue;
-      facts.merges.emplace_back(alphabet.spell(all.substr(0, cut)), alphabet.spell(all.substr(cut)));
-      facts.orders.push_back(static_cast<std::uint32_t>(rank));
+      const auto left = rank_of.find(all.substr(0, cut));
+      if (left == rank_of.end()) continue;
+      const auto right = rank_of.find(all.substr(cut));
+      if (right == rank_of.end()) continue;
+      facts.rules.push_back(
+          {left->second, right->second, rank_of.at(all), static_cast<std::uint32_t>(rank)});
     }
   }
   for (int byte = 0; byte < 256; ++byte) {

@@ -6,22 +6,9 @@
 
 namespace piton {
 
-void fill_vocabulary(const std::vector<std::pair<std::string, std::int32_t>>& entries,
-                     const std::string& where, Vocabulary& vocabulary) {
-  for (const auto& [piece, id] : entries) {
-    if (id < 0 || id > Vocabulary::kMaxId) {
-      throw Error(Fault::kData,
-                  "{}: vocabulary: the id of \"{}\" is out of range: got {}, wanted 0 .. {}; is the "
-                  "file damaged?",
-                  where, piece, id, Vocabulary::kMaxId);
-    }
-    vocabulary.add(piece, id);
-  }
-}
-
 WordPieceModel::WordPieceModel(const WordPieceFacts& facts, const std::string& where)
     : max_characters_(facts.max_characters) {
-  fill_vocabulary(facts.vocabulary, where, vocabulary_);
+  vocabulary_.add_all(facts.vocabulary, where);
   const auto unknown = vocabulary_.id_of(facts.unknown);
   if (!unknown) {
     throw Error(Fault::kData, "{}: the unknown token \"{}\" is not in the vocabulary; add it", where,
@@ -68,7 +55,7 @@ void WordPieceModel::encode(std::string_view word, Scratch&, std::vector<std::in
 
 WordLevelModel::WordLevelModel(const std::vector<std::pair<std::string, std::int32_t>>& vocabulary,
                                const std::string& unknown, const std::string& where) {
-  fill_vocabulary(vocabulary, where, vocabulary_);
+  vocabulary_.add_all(vocabulary, where);
   unknown_ = vocabulary_.id_of(unknown);
 }
 

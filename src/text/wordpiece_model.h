@@ -47,8 +47,4 @@ class WordLevelModel final : public WordModel {
   std::optional<std::int32_t> unknown_;
 };
 
-// Adds entries; throws Error(kData) for an id that is out of range.
-void fill_vocabulary(const std::vector<std::pair<std::string, std::int32_t>>& entries,
-                     const std::string& where, Vocabulary& vocabulary);
-
 }  // namespace piton

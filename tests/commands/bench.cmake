@@ -55,6 +55,13 @@ expect(RUN bench tokenizer ${text} --megabytes 1 --workers 3 CODE 0 OUT "\"worke
 expect(RUN bench preprocess ${text} --workers 2 --quiet CODE 0
   OUT "^{\"bench\":\"preprocess\"" "\"text_bytes\":10,\"tokens\":10" "\"mb_per_second\":[0-9]" "\"share_of_tokenizer\":")
 expect(RUN bench tokenizer --tokenizer-type ByteTokenizer CODE 2 ERR "bench tokenizer: no --input")
+expect(RUN bench tokenizer ${text} --megabytes 0 --fresh CODE 0 OUT "\"text_bytes\":10,\"tokens\":10" "\"seconds\":.[0-9.e-]+,[0-9.e-]+.}")
+expect(RUN bench tokenizer ${text} --made-text one-letter CODE 2 ERR "both --made-text and --input")
+foreach(kind one-letter random-letters random-bytes)
+  expect(RUN bench tokenizer --made-text ${kind} --megabytes 2 --tokenizer-type ByteTokenizer --rounds 1 --json CODE 0
+    OUT "\"documents\":2,\"text_bytes\":2000000,\"tokens\":2000000")
+endforeach()
+expect(RUN bench tokenizer --made-text zeros --tokenizer-type ByteTokenizer CODE 2 ERR "random-letters")
 expect(RUN bench tokenizer ${text} --workers 0 CODE 2 ERR "--workers: got 0, wanted 1 to 1024")
 expect(RUN bench preprocess ${text} --output-prefix ${WORK}/kept --quiet CODE 0)
 if(NOT EXISTS ${WORK}/kept_text_document.idx)

@@ -1,24 +1,23 @@
 // Token indexes of any bytes: refused by Error or read within their bounds. The first two bytes say
 // how many of the rest are the ids.
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
+#include "fuzz/scratch_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
-  const std::string prefix = "/tmp/piton-fuzz-" + std::to_string(::getpid());
+  const std::string prefix = (piton::scratch_folder() / "corpus").string();
   const std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
   const std::size_t ids = std::min<std::size_t>(rest.size(), data[0] + 256U * data[1]);
-  std::ofstream(prefix + ".bin", std::ios::binary) << rest.substr(0, ids);
-  std::ofstream(prefix + ".idx", std::ios::binary) << rest.substr(ids);
+  piton::scratch_file("corpus.bin", rest.substr(0, ids));
+  piton::scratch_file("corpus.idx", rest.substr(ids));
   for (const auto check : {piton::IndexedDataset::Check::kWhole, piton::IndexedDataset::Check::kHeader}) {
     try {
       const auto corpus = piton::IndexedDataset::open(prefix, check);

@@ -1,10 +1,7 @@
 // Reads bytes as a file of records, for fuzzers.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,14 +9,14 @@
 #include "base/error.h"
 #include "data/block_reader.h"
 #include "data/record_parser.h"
+#include "fuzz/scratch_files.h"
 
 namespace piton {
 
 // Texts and places of bad records, one after another.
 inline std::string read_records(std::string_view bytes, InputFormat format, std::vector<std::string> keys,
                                 std::int64_t block_bytes) {
-  const std::string file = "/tmp/piton-fuzz-" + std::to_string(::getpid()) + ".data";
-  std::ofstream(file, std::ios::binary) << bytes;
+  const std::string file = scratch_file("records", bytes);
   std::string seen;
   try {
     BlockReader reader({{file, static_cast<std::int64_t>(bytes.size()), format}},

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "fuzz/encode_texts.h"
 #include "text/sentencepiece_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -11,9 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const piton::SentencePieceTokenizer tokenizer(piton::read_sentencepiece_model(bytes, "fuzz"), {},
                                                   "", "fuzz");
-    const auto ids = tokenizer.encode(bytes.substr(0, 300), {true, true});
-    tokenizer.decode(ids);
-    tokenizer.encode("Hello  w\xC3\xB6rld \xE4\xB8\xAD\xE6\x96\x87 123\n\xFF", {false, false});
+    piton::encode_texts(tokenizer, bytes);
   } catch (const piton::Error&) {
   }
   return 0;

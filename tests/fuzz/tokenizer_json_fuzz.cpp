@@ -4,16 +4,14 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "fuzz/encode_texts.h"
 #include "text/tokenizer_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const piton::PipelineTokenizer tokenizer(piton::read_tokenizer_json(text, "fuzz"));
-    // The file itself is a text as good as any.
-    const auto ids = tokenizer.encode(text.substr(0, 300), {true, true});
-    tokenizer.decode(ids);
-    tokenizer.encode("Hello  w\xC3\xB6rld \xE4\xB8\xAD\xE6\x96\x87 123\n\xFF", {false, false});
+    piton::encode_texts(tokenizer, text, false);
   } catch (const piton::Error&) {
   }
   return 0;

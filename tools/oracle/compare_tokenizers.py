@@ -5,7 +5,7 @@ Peers: tokenizers, sentencepiece, tiktoken (PyPI). Every family is compared on a
 ../shared/data/text, on the inputs of ../shared/data/tokenizers/vectors, and on random Unicode
 strings. Families whose files are not there get a small vocabulary, trained here by the peer.
 
-  tools/oracle/compare_tokenizers.py compare --piton build/piton [--count 100000] [--only NAME ...]
+  tools/oracle/compare_tokenizers.py compare --piton build/piton [--count 1000000] [--only NAME ...]
   tools/oracle/compare_tokenizers.py golden  --out tests/golden/tokenizers.jsonl
   tools/oracle/compare_tokenizers.py train   --work DIR      (only makes the small vocabularies)
 """
@@ -13,11 +13,13 @@ import argparse
 import base64
 import datetime
 import glob
+import itertools
 import json
 import os
 import random
 import subprocess
 import sys
+import time
 
 import sentencepiece
 import tiktoken
@@ -82,7 +84,18 @@ def random_strings(count, seed, names=()):
 
     for _ in range(count):
         kind = rng.random()
-        if kind < 0.3:
+        if kind < 0.001:
+            # Words far longer than any piece: one character, few, a block, all of Unicode.
+            low, high = rng.choice(blocks)
+            few = [character() for _ in range(rng.randint(1, 4))]
+            length = rng.randint(65, 3000)
+            yield rng.choice([
+                lambda: few[0] * length,
+                lambda: "".join(rng.choice(few) for _ in range(length)),
+                lambda: "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(length)),
+                lambda: "".join(chr(rng.randint(low, high)) for _ in range(length)),
+                lambda: "".join(character() for _ in range(length))])()
+        elif kind < 0.3:
             yield "".join(rng.choice(words) if rng.random() < 0.5 else character()
                           for _ in range(rng.randint(1, 12)))
         elif kind < 0.6:
@@ -354,32 +367,35 @@ def compare(arguments):
     for family in families:
         if arguments.only and family.name not in arguments.only:
             continue
-        texts = lines if not arguments.skip_lines else []
-        texts = texts + list(random_strings(arguments.count, arguments.seed, family.names))
-        got = run_piton(arguments.piton, family, [json.dumps(text) for text in texts])
-        assert len(got) == len(texts), (family.name, len(got), len(texts))
-        wrong = 0
-        ids_of = []
-        for text, line in zip(texts, got):
-            ids = [int(word) for word in line.split()]
-            ids_of.append(ids)
-            wanted = family.encode(text)
-            if ids != wanted:
-                wrong += 1
-                if wrong <= arguments.show:
-                    print(f"  {family.name}: {text!r}\n    got    {ids}\n    wanted {wanted}")
-        decoded_wrong = 0
-        if family.decode:
-            lists = ids_of[:: max(1, len(ids_of) // 20000)]
-            spelt = run_piton(arguments.piton, family, [" ".join(map(str, ids)) for ids in lists], True)
-            for ids, line in zip(lists, spelt):
-                if json.loads(line) != family.decode(ids):
-                    decoded_wrong += 1
-                    if decoded_wrong <= arguments.show:
-                        print(f"  {family.name}: decode {ids}\n    got    {line}\n"
-                              f"    wanted {json.dumps(family.decode(ids))}")
+        texts = random_strings(arguments.count, arguments.seed, family.names)
+        if not arguments.skip_lines:
+            texts = itertools.chain(lines, texts)
+        start, count, wrong, decoded_wrong = time.time(), 0, 0, 0
+        # A chunk at a time: a million strings with their ids do not fit into memory side by side.
+        while chunk := list(itertools.islice(texts, arguments.chunk)):
+            count += len(chunk)
+            got = run_piton(arguments.piton, family, [json.dumps(text) for text in chunk])
+            assert len(got) == len(chunk), (family.name, len(got), len(chunk))
+            ids_of = [[int(word) for word in line.split()] for line in got]
+            for text, ids in zip(chunk, ids_of):
+                wanted = family.encode(text)
+                if ids != wanted:
+                    wrong += 1
+                    if wrong <= arguments.show:
+                        print(f"  {family.name}: {text!r}\n    got    {ids}\n    wanted {wanted}")
+            if family.decode:
+                spelt = run_piton(arguments.piton, family, [" ".join(map(str, ids)) for ids in ids_of], True)
+                for ids, line in zip(ids_of, spelt):
+                    if json.loads(line) != family.decode(ids):
+                        decoded_wrong += 1
+                        if decoded_wrong <= arguments.show:
+                            print(f"  {family.name}: decode {ids}\n    got    {line}\n"
+                                  f"    wanted {json.dumps(family.decode(ids))}")
+            if time.time() - start > arguments.minutes * 60:
+                break
         failures += wrong + decoded_wrong
-        print(f"{family.name}: {len(texts)} texts, {wrong} differ; {decoded_wrong} decoded differ",
+        print(f"{family.name}: {count} texts, {wrong} differ; "
+              f"{decoded_wrong if family.decode else 'not'} decoded {'differ' if family.decode else ''}",
               flush=True)
     return 1 if failures else 0
 
@@ -406,7 +422,9 @@ def main():
     parser.add_argument("--piton", default=os.path.join(ROOT, "build", "piton"))
     parser.add_argument("--work", default="/tmp/piton-tokenizers")
     parser.add_argument("--out", default=os.path.join(ROOT, "tests", "golden", "tokenizers.jsonl"))
-    parser.add_argument("--count", type=int, default=100000)
+    parser.add_argument("--count", type=int, default=100000, help="random strings a family")
+    parser.add_argument("--chunk", type=int, default=20000, help="strings that piton gets at once")
+    parser.add_argument("--minutes", type=float, default=1e9, help="at most, a family")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--show", type=int, default=5)
     parser.add_argument("--skip-lines", action="store_true")

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/block_reader.h"
+#include "data/byte_stream.h"
 #include "data/csv_fields.h"
 #include "data/duplicate_filter.h"
 #include "data/record_parser.h"
@@ -136,6 +137,44 @@ TEST(RealFiles, WikiExtractorsOutputAndC4AreReadWhole) {
   const std::string lines = read_text_file(kShared + "text/c4_demo.jsonl");
   EXPECT_EQ(static_cast<std::ptrdiff_t>(rows.size()), std::count(lines.begin(), lines.end(), '\n') + (lines.ends_with('\n') ? 0 : 1));
   EXPECT_TRUE(bad.empty());
+}
+
+TEST(BlockReader, AnArrayThatIsNotClosedIsReportedOnce) {
+  TemporaryFolder folder;
+  put_file(folder / "cut.json", R"([{"text": "a"}, {"text": "b"})");
+  BlockReader reader({{folder / "cut.json", 29, InputFormat::kJson}}, {.columns = {"text"}}, {});
+  int blocks = 0, records = 0, faults = 0;
+  while (auto block = reader.next()) {
+    ASSERT_LT(++blocks, 10);
+    records += static_cast<int>(block->ends.size());
+    faults += static_cast<int>(block->unusable.size());
+  }
+  EXPECT_EQ(records, 2);
+  EXPECT_EQ(faults, 1);
+}
+
+TEST(ByteStream, RefusesAnXzFileThatWantsTooMuchMemory) {
+  TemporaryFolder folder;
+  lzma_options_lzma options;
+  lzma_lzma_preset(&options, 1);
+  options.dict_size = 512U << 20;
+  const lzma_filter filters[] = {{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, nullptr}};
+  std::uint8_t bytes[256];
+  std::size_t size = 0;
+  ASSERT_EQ(lzma_stream_buffer_encode(const_cast<lzma_filter*>(filters), LZMA_CHECK_CRC32, nullptr,
+                                      reinterpret_cast<const std::uint8_t*>("text"), 4, bytes, &size, sizeof(bytes)),
+            LZMA_OK);
+  const std::string file = folder / "large.xz";
+  put_file(file, {reinterpret_cast<const char*>(bytes), size});
+  try {
+    const auto stream = open_byte_stream(file);
+    std::string buffer(64, '\0');
+    stream->read(buffer);
+    FAIL() << "unpacked";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::kData);
+    EXPECT_THAT(error.what(), testing::HasSubstr("large.xz: unpacking takes 512 MiB, wanted at most 128"));
+  }
 }
 
 TEST(DuplicateFilter, RemembersAcrossRunsOnDiskAndRestarts) {

@@ -49,7 +49,7 @@ TEST(BpeMerger, ShortAndLongWordsEqualTheDefinition) {
     }
     const MergeTable table(unique);
     BpeMerger merger(table);
-    for (const std::size_t length : {1, 2, 7, 40, 64, 65, 200}) {
+    for (const std::size_t length : {1, 2, 7, 12, 13, 40, 64, 65, 200, 1000}) {
       std::vector<std::int32_t> symbols(length);
       for (auto& symbol : symbols) symbol = static_cast<std::int32_t>(random() % 4);
       const auto wanted = merge_plainly(unique, symbols);

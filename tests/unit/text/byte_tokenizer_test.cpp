@@ -1,8 +1,13 @@
 #include "text/byte_tokenizer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "base/error.h"
+#include "text/tokenizer_json.h"
 #include "text/tokenizer_options.h"
 
 namespace piton {
@@ -48,6 +53,54 @@ TEST(StreamDecoder, NeverEndsInsideACharacter) {
   EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "\xE4\xB8\xAD", "", "", "",
                                              "\xF0\x9F\xA6\x99", "!", "", ""}));
   EXPECT_EQ(decoder.finish(), "\xE4\xB8");
+}
+
+// Words are remembered in memory that calls lend each other.
+TEST(Tokenizer, GivesManyThreadsTheSameIds) {
+  const PipelineTokenizer tokenizer(read_tokenizer_json(
+      R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"abab":3," ":4,"aa":5},)"
+      R"("merges":["a b","ab ab","a a"]},"pre_tokenizer":{"type":"WhitespaceSplit"}})",
+      "test"));
+  std::vector<std::string> texts;
+  std::uint32_t state = 1;
+  for (int i = 0; i < 300; ++i) {
+    std::string text;
+    for (int length = 0; length < i; ++length) {
+      state = state * 1664525 + 1013904223;
+      text.push_back("ab ba"[(state >> 24) % 5]);
+    }
+    texts.push_back(text);
+  }
+  std::vector<std::vector<std::int32_t>> wanted;
+  for (const std::string& text : texts) wanted.push_back(tokenizer.encode(text));
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (std::size_t i = 0; i < 2 * texts.size(); ++i) {
+          const std::size_t at = (i + 71 * thread) % texts.size();
+          if (tokenizer.encode(texts[at]) != wanted[at]) ++wrong;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_THAT(wanted, testing::Contains(testing::Contains(3)));
+}
+
+TEST(StreamDecoder, LosesNothingToDecodersThatStripTheStart) {
+  const PipelineTokenizer tokenizer(read_tokenizer_json(
+      R"({"model":{"type":"BPE","vocab":{"_":0,"a":1,"_a":2},"merges":[]},"decoder":)"
+      R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},"content":" "},)"
+      R"({"type":"Fuse"},{"type":"Strip","content":" ","start":2,"stop":0}]}})",
+      "test"));
+  const std::vector<std::int32_t> ids = {0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 2, 1};
+  StreamDecoder stream(tokenizer);
+  std::string text;
+  for (const std::int32_t id : ids) text += stream.push(id);
+  EXPECT_EQ(text + stream.finish(), "   a    a aa");
+  EXPECT_EQ(tokenizer.decode(ids), "   a    a aa");
 }
 
 TEST(StreamDecoder, DoesNotWaitForBytesThatCannotBecomeACharacter) {

@@ -86,6 +86,34 @@ TEST(Tiktoken, SaysTheLineThatIsWrong) {
   EXPECT_THAT(error("IQ== 0\n"), HasSubstr("byte 0x00 has no token"));
 }
 
+// A short file must not ask for gigabytes, nor for hours of looking for the parts of a piece.
+TEST(Vocabularies, HaveBounds) {
+  const std::string huge(2000, 'a');
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":16000000},"merges":[]}})"),
+              HasSubstr("the id of \"a\" is out of range: got 16000000, wanted 0 .. 1048576"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"WordLevel","vocab":{"a":0}},)"
+                         R"("added_tokens":[{"id":9999999,"content":"b"}]})"),
+              HasSubstr("added_tokens: the id of \"b\" is out of range"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"WordLevel","vocab":{"a":0}},)"
+                         R"("added_tokens":[{"id":1,"content":")" + huge + "\"}]}"),
+              HasSubstr("the token of id 1 has 2000 bytes, wanted at most 1024"));
+  EXPECT_THAT(data_error([] {
+                read_byte_bpe(R"({"a":16000000})", "", {}, "vocab.json", "merges.txt");
+              }),
+              HasSubstr("wanted an integer 0 .. 1048576"));
+  std::string base64;
+  for (int i = 0; i < 500; ++i) base64 += "YWFh";
+  EXPECT_THAT(data_error([&] {
+                read_tiktoken(base64 + " 1\n", {Scanner::Kind::kCl100k, 3}, "x.tiktoken");
+              }),
+              HasSubstr("x.tiktoken:1: a token of 1500 bytes, wanted at most 1024"));
+  std::string piece = "\x0A\xD0\x0F" + huge;  // field 1, 2000 bytes
+  std::string model("\x0A\x05\x0A\x01\x75\x18\x02", 7);
+  model += "\x0A\xD3\x0F" + piece;
+  EXPECT_THAT(data_error([&] { read_sentencepiece_model(model, "tokenizer.model"); }),
+              HasSubstr("piece 1 has 2000 bytes, wanted at most 1024"));
+}
+
 TEST(Merges, SayTheLineThatIsWrong) {
   const auto error = data_error([] {
     read_byte_bpe(R"({"a":0})", "#version: 0.2\na\n", {}, "vocab.json", "merges.txt");

@@ -69,5 +69,22 @@ TEST(Scanners, AreNotChosenForOtherExpressions) {
   EXPECT_FALSE(Scanner::for_pattern("").has_value());
 }
 
+// Oniguruma 6.9 through `tokenizers` 0.23 gives these; PCRE2's own classes would not.
+TEST(Pattern, ReadsClassesAsTheFilesDialectDoes) {
+  const auto words = [](std::string_view expression, std::string_view text) {
+    return matched(Pattern(expression, "test"), text);
+  };
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(words(R"(\p{N}{1,3}(?=(?:\p{N}{3})*\b))", "123\u2463"), (Words{"123"}));
+  EXPECT_EQ(words(R"(\w+)", "e\u0301_\u00BDa\u2463"), (Words{"e\u0301_\u00BDa"}));
+  EXPECT_EQ(words(R"([\w]+)", "\u00BDb\u203F"), (Words{"b\u203F"}));
+  EXPECT_EQ(words(R"(\W+)", "a\u00BD\u2463e\u0301 "), (Words{"\u2463", " "}));
+  EXPECT_EQ(words(R"(\s+|[^\s]+)", "a\u180E\u0085b"), (Words{"a\u180E", "\u0085", "b"}));
+  EXPECT_EQ(words(R"(\S+)", "a\u180E b"), (Words{"a\u180E", "b"}));
+  EXPECT_EQ(words(R"(.\B)", "ab\u2463"), (Words{"a", "\u2463"}));
+  EXPECT_EQ(words(R"([[:alpha:]]+)", "a\u2163\u00BD"), (Words{"a\u2163"}));
+  EXPECT_EQ(words(R"([]\w]+)", "a]\u00BD"), (Words{"a]"}));
+}
+
 }  // namespace
 }  // namespace piton
