@@ -458,7 +458,7 @@ TEST(Preprocess, ReadsARealParquetFile) {
     }
   }
   EXPECT_THAT(error_of(options, Fault::kData),
-              HasSubstr(fmt::format("row {}: the row has {} bytes, above --max-record-bytes 1000", first,
+              HasSubstr(fmt::format("row {}: the row has {} bytes of text, --max-record-bytes allows 1000", first,
                                     texts[first].size())));
   options.on_error = OnError::kSkip;
   const auto report = run(options);
