@@ -1,9 +1,9 @@
 #include "api/bench_timing.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <string>
 
 namespace piton {
 
@@ -63,10 +63,14 @@ void run_alone(const Machine& machine, const KernelCall& call) {
   machine.stream.synchronize();
 }
 
+// getrusage() would also count the process that this one was started from.
 std::int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return std::int64_t{usage.ru_maxrss} * 1024;
+  std::ifstream status("/proc/self/status");
+  const std::string key = "VmHWM:";
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key)) return std::stoll(line.substr(key.size())) * 1024;
+  }
+  return 0;
 }
 
 }  // namespace piton
