@@ -10,7 +10,7 @@ expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --
 foreach(model gpt2-124m llama-134m)
   foreach(threads 1 2)
     expect(RUN pretrain --model ${model} --bf16 --vocab-size 32000 --data-path ${WORK}/corpus_text_document
-               --tokenizer-type ByteTokenizer --seq-length 256 --micro-batch-size 2 --train-iters 3 --lr 1e-3
+               --tokenizer-type ByteTokenizer --split 1,0,0 --seq-length 256 --micro-batch-size 2 --train-iters 3 --lr 1e-3
                --threads ${threads} --save ${WORK}/${model}_${threads} CODE 0)
     execute_process(COMMAND ${PITON} inspect ${WORK}/${model}_${threads} --hash --json OUTPUT_VARIABLE hash_${threads})
     file(REMOVE_RECURSE ${WORK}/${model}_${threads})
