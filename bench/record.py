@@ -11,25 +11,19 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-
-
-def cpu_model():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "compare"))
+from train import ROOT, cpu_model, text_of
 
 
 def record(name, arguments, result):
     now = datetime.datetime.now(datetime.timezone.utc)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
     path = ROOT / "bench" / "results" / f"{now.date().isoformat()}-{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({
         "command": " ".join(["piton bench", *arguments]),
-        "commit": commit,
+        "commit": text_of("git", "rev-parse", "HEAD"),
         "date": now.isoformat(timespec="seconds"),
         "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
         "result": result,

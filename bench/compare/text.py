@@ -23,9 +23,10 @@ import subprocess
 import sys
 import time
 
+from train import ROOT, cpu_model, text_of
+
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def tokenizers_peer(make):
@@ -129,14 +130,13 @@ def main():
     import tiktoken as tk
     import tokenizers as hf
 
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout.strip()
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     names = " ".join(pathlib.Path(file).name for file in arguments.english), " ".join(pathlib.Path(file).name for file in arguments.chinese)
     record = {"command": f"python bench/compare/text.py --tokenizers DIR --english {names[0]} --chinese {names[1]} "
                          f"--rounds {arguments.rounds} --megabytes {arguments.megabytes}",
               "piton_command": "piton bench tokenizer --input FILES --tokenizer-name-or-path DIR/NAME --megabytes N --rounds 1 --json [--fresh]",
-              "commit": commit, "date": date,
-              "machine": {"cpu": platform.processor() or "x86-64", "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
+              "commit": text_of("git", "rev-parse", "HEAD"), "date": date,
+              "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
               "peers": {"tokenizers": hf.__version__, "sentencepiece": sp.__version__, "tiktoken": tk.__version__},
               "results": results}
     path = pathlib.Path(arguments.output) if arguments.output else ROOT / "bench" / "results" / f"{date[:10]}-tokenizers.json"

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,7 +12,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
 #include "model/families.h"
-#include "train/session.h"
+#include "support/golden_model.h"
 
 namespace piton {
 namespace {
@@ -41,31 +40,10 @@ ModelConfig golden_config(const std::string& name, DType dtype) {
   return model;
 }
 
-std::vector<double> numbers(const Tensor& tensor) {
-  std::vector<double> out(tensor.elements());
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    switch (tensor.dtype()) {
-      case DType::kF64: out[i] = tensor.data<double>()[i]; break;
-      case DType::kF32: out[i] = tensor.data<float>()[i]; break;
-      case DType::kI32: out[i] = tensor.data<std::int32_t>()[i]; break;
-      default: ADD_FAILURE() << name(tensor.dtype());
-    }
-  }
-  return out;
-}
-
 double norm(const std::vector<double>& x) {
   double sum = 0;
   for (const double one : x) sum += one * one;
   return std::sqrt(sum);
-}
-
-void put(const Tensor& rows, std::int64_t at, double value) {
-  switch (rows.dtype()) {
-    case DType::kF64: rows.data<double>()[at] = value; return;
-    case DType::kF32: rows.data<float>()[at] = static_cast<float>(value); return;
-    default: rows.data<BFloat16>()[at] = to_bfloat16(static_cast<float>(value)); return;
-  }
 }
 
 struct GoldenRun {
@@ -78,31 +56,10 @@ struct GoldenRun {
                 {.model = golden_config(name, dtype),
                  .optimizer_options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
                  .use = dtype != DType::kF64 ? SessionUse::kTraining : SessionUse::kGradients}) {
-    for (Parameter* parameter : session.parameters()) {
-      const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
-      for (const Piece& piece : parameter->pieces) {
-        const std::vector<double> values = numbers(golden.tensor("weight." + piece.name));
-        const std::int64_t columns = parameter->shape.ndim() > 1 ? parameter->shape[1] : 1;
-        for (std::size_t i = 0; i < values.size(); ++i) put(rows, piece.local_row * columns + static_cast<std::int64_t>(i), values[i]);
-      }
-      session.sharded().set_value(*parameter, rows, *stream);
-    }
-    session.publish_values();
+    test::set_golden_weights(session, golden, *stream);
   }
 
-  MicroBatch batch() {
-    const Tensor tokens = golden.tensor("tokens");
-    MicroBatch batch{.samples = tokens.dim(0), .sequence = tokens.dim(1)};
-    const Tensor labels = golden.tensor("labels");
-    const Tensor mask = golden.tensor("mask");
-    for (std::int64_t i = 0; i < tokens.elements(); ++i) {
-      batch.tokens.push_back(tokens.data<std::int32_t>()[i]);
-      batch.labels.push_back(labels.data<std::int32_t>()[i]);
-      batch.loss_mask.push_back(mask.data<float>()[i]);
-      batch.positions.push_back(static_cast<std::int32_t>(i % batch.sequence));
-    }
-    return batch;
-  }
+  MicroBatch batch() { return test::golden_batch(golden); }
 
   SafetensorsFile golden;
   HostDevice device;
@@ -122,8 +79,8 @@ void expect_gradients(GoldenRun& run, double tolerance) {
   double global = 0;
   for (Parameter* parameter : run.session.parameters()) {
     for (const Piece& piece : parameter->pieces) {
-      ours[piece.name] = numbers(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
-      const double one = norm(numbers(run.golden.tensor("gradient." + piece.name)));
+      ours[piece.name] = test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+      const double one = norm(test::values(run.golden.tensor("gradient." + piece.name)));
       global += one * one;
     }
   }
@@ -133,7 +90,7 @@ void expect_gradients(GoldenRun& run, double tolerance) {
     if (!entry.name.starts_with("gradient.")) continue;
     const std::string name = entry.name.substr(9);
     ASSERT_TRUE(ours.contains(name)) << name;
-    const std::vector<double> wanted = numbers(run.golden.tensor(entry.name));
+    const std::vector<double> wanted = test::values(run.golden.tensor(entry.name));
     const std::vector<double>& got = ours[name];
     ASSERT_EQ(got.size(), wanted.size()) << name;
     ++compared;
@@ -159,7 +116,7 @@ class GoldenModels : public testing::TestWithParam<std::tuple<const char*, bool>
 TEST_P(GoldenModels, GiveTheLossAndTheGradientsOfPyTorch) {
   const auto [name, reference] = GetParam();
   GoldenRun run(name, DType::kF32, reference);
-  const double loss = numbers(run.golden.tensor("loss"))[0];
+  const double loss = test::values(run.golden.tensor("loss"))[0];
   EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, 1e-5 * loss);
   expect_gradients(run, 1e-5);
 }
@@ -181,8 +138,8 @@ TEST_P(GoldenModels, GiveTheLogitsOfPyTorch) {
 TEST_P(GoldenModels, FollowPyTorchThroughFiveSteps) {
   const auto [name, reference] = GetParam();
   GoldenRun run(name, DType::kF32, reference);
-  const std::vector<double> losses = numbers(run.golden.tensor("losses"));
-  const std::vector<double> norms = numbers(run.golden.tensor("norms"));
+  const std::vector<double> losses = test::values(run.golden.tensor("losses"));
+  const std::vector<double> norms = test::values(run.golden.tensor("norms"));
   for (std::size_t step = 0; step < losses.size(); ++step) {
     const StepReport report = run.session.train_step({run.batch()}, 0, 1e-2);
     EXPECT_NEAR(report.loss, losses[step], 5e-5 * losses[step]) << "step " << step;
@@ -199,7 +156,7 @@ TEST(GoldenModelsInDouble, GiveTheLossAndTheGradientsOfPyTorch) {
   for (const char* name : kModels) {
     SCOPED_TRACE(name);
     GoldenRun run(name, DType::kF64, true);
-    const double loss = numbers(run.golden.tensor("loss"))[0];
+    const double loss = test::values(run.golden.tensor("loss"))[0];
     // Transformers' RMS norm and softmax go through fp32 even in a float64 model; Bloom's softmax too.
     const double allowed = std::string(name) == "gpt2" ? 1e-12 : 1e-7;
     EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, allowed * loss);
@@ -211,7 +168,7 @@ TEST(GoldenModelsInBfloat16, StayNearPyTorch) {
   for (const char* name : kModels) {
     SCOPED_TRACE(name);
     GoldenRun run(name, DType::kBF16, false);
-    const double loss = numbers(run.golden.tensor("loss"))[0];
+    const double loss = test::values(run.golden.tensor("loss"))[0];
     EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, 5e-3 * loss);
   }
 }

@@ -4,14 +4,12 @@
 
 #include <cmath>
 
-#include "checkpoint/safetensors.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
 #include "model/families.h"
+#include "support/golden_model.h"
 #include "support/golden_rotary.h"
-#include "support/tensors.h"
-#include "train/session.h"
 
 namespace piton {
 namespace {
@@ -52,25 +50,8 @@ Answer answer_of(const test::GoldenRotary& golden, DType dtype) {
   const Machine machine{*world, device, *kernels, arena, *stream, threads, log};
   Mesh mesh(*world, MeshSizes{});
   Session session(machine, mesh, {.model = model_of(golden, dtype), .use = SessionUse::kGradients});
-  for (Parameter* parameter : session.parameters()) {
-    const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
-    const std::int64_t columns = parameter->shape.ndim() > 1 ? parameter->shape[1] : 1;
-    for (const Piece& piece : parameter->pieces) {
-      std::int64_t at = piece.local_row * columns;
-      for (const double value : test::values(file.tensor("weight." + piece.name))) test::set_value(rows, at++, value);
-    }
-    session.sharded().set_value(*parameter, rows, *stream);
-  }
-  session.publish_values();
-  const Tensor tokens = file.tensor("tokens");
-  MicroBatch batch{.samples = tokens.dim(0), .sequence = tokens.dim(1)};
-  for (std::int64_t i = 0; i < tokens.elements(); ++i) {
-    batch.tokens.push_back(tokens.data<std::int32_t>()[i]);
-    batch.labels.push_back(file.tensor("labels").data<std::int32_t>()[i]);
-    batch.loss_mask.push_back(file.tensor("mask").data<float>()[i]);
-    batch.positions.push_back(static_cast<std::int32_t>(i % batch.sequence));
-  }
-  Answer answer{.loss = session.gradients({batch}, 0).loss};
+  test::set_golden_weights(session, file, *stream);
+  Answer answer{.loss = session.gradients({test::golden_batch(file)}, 0).loss};
   double squares = 0;
   for (Parameter* parameter : session.parameters()) {
     for (const double g : test::values(parameter->gradient)) squares += g * g;
