@@ -1,4 +1,4 @@
-# make build   build/piton and the tests        make demo     from text to a model that talks, minutes
+# make build   build/piton                      make demo     from text to a model that talks, minutes
 # make test    what must hold before a merge    make nightly  the same, longer and under more eyes
 # make format  the sources as .clang-format has them          make tidy     clang-tidy
 # make docs    docs/cli.md from the options
@@ -17,12 +17,13 @@ SANITIZER_OPTIONS = UBSAN_OPTIONS=print_stacktrace=1 \
 
 build: dependencies
 	cmake --preset cpu
-	cmake --build --preset cpu -j $(JOBS)
+	cmake --build --preset cpu -j $(JOBS) --target piton
 
 test: test-debug test-cpu
 
 # Everything, in the build that users run.
 test-cpu: build
+	cmake --build --preset cpu -j $(JOBS)
 	$(CTEST) --preset cpu -LE nightly
 
 # Unit tests with every access and every undefined operation checked.
@@ -36,6 +37,7 @@ demo: build
 
 # Tests that have a larger matrix run it where PITON_NIGHTLY is set.
 nightly: test-debug test-tsan fuzz build
+	cmake --build --preset cpu -j $(JOBS)
 	PITON_NIGHTLY=1 $(CTEST) --preset cpu
 
 test-tsan: dependencies
