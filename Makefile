@@ -9,6 +9,7 @@
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 300
+FUZZ_RUNS ?= 10000000
 CTEST = ctest --output-on-failure -j $(JOBS)
 # Open MPI's and dlopen'ed libraries' own leaks are not ours; sanitizers say where an error is.
 SANITIZER_OPTIONS = UBSAN_OPTIONS=print_stacktrace=1 \
@@ -36,6 +37,8 @@ demo: build
 	tools/demo.sh
 
 # Tests that have a larger matrix run it where PITON_NIGHTLY is set.
+# Ten million inputs a fuzzer, or two hours of processor time.
+nightly: FUZZ_SECONDS = 7200
 nightly: test-debug test-tsan fuzz build
 	cmake --build --preset cpu -j $(JOBS)
 	PITON_NIGHTLY=1 $(CTEST) --preset cpu
@@ -49,7 +52,7 @@ test-tsan: dependencies
 fuzz: dependencies
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS) --target fuzzers
-	tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+	tools/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(FUZZ_RUNS)
 
 # docs/cli.md, from the options themselves; a test compares.
 docs: build
