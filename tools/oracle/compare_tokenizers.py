@@ -109,7 +109,7 @@ def random_strings(count, seed, names=()):
 
 
 class Family:
-    """A vocabulary: how piton opens it, and what the peers say."""
+    """A vocabulary: how piton opens it, and what the peers say of a list of texts or of ids."""
 
     def __init__(self, name, flags, encode, decode=None, special=False, parse=False, names=(),
                  trained=False):
@@ -119,15 +119,15 @@ class Family:
 
 def hf(name, flags, tokenizer, names=(), trained=False, variants=True, decode=True):
     """The family as text, with special tokens parsed, and framed."""
-    def plain(text):
+    def plain(texts):
         tokenizer.encode_special_tokens = True
-        return tokenizer.encode(text, add_special_tokens=False).ids
+        return [one.ids for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def parsed(text):
+    def parsed(texts):
         tokenizer.encode_special_tokens = False
-        return tokenizer.encode(text, add_special_tokens=True).ids
+        return [one.ids for one in tokenizer.encode_batch_fast(texts, add_special_tokens=True)]
 
-    decoder = (lambda ids: tokenizer.decode(ids, skip_special_tokens=False)) if decode else None
+    decoder = (lambda rows: tokenizer.decode_batch(rows, skip_special_tokens=False)) if decode else None
     yield Family(name, flags, plain, decoder, names=names, trained=trained)
     if variants:
         yield Family(name + "+special", flags, parsed, None, True, True, names, trained)
@@ -186,7 +186,7 @@ def real_families():
     yield from hf("gpt2", flags, gpt2, ["<|endoftext|>"])
     encoding = tiktoken.Encoding("gpt2", pat_str=GPT2, mergeable_ranks=gpt2_ranks(),
                                  special_tokens={"<|endoftext|>": 50256})
-    yield Family("gpt2-tiktoken", flags, encoding.encode_ordinary)
+    yield Family("gpt2-tiktoken", flags, encoding.encode_ordinary_batch)
     tokenizer, names = qwen()
     yield from hf("qwen2.5", ["--tokenizer-name-or-path", os.path.join(VOCABULARIES, "qwen2.5")],
                   tokenizer, names)
@@ -340,7 +340,7 @@ def trained_families(work):
             file.write(base64.b64encode(piece).decode() + " " + str(rank) + "\n")
     encoding = tiktoken.Encoding("x", pat_str=LLAMA3, mergeable_ranks=ranks, special_tokens={})
     yield Family("tiktoken", ["--tokenizer-type", "TikTokenizer", "--vocab-file", path],
-                 encoding.encode_ordinary, trained=True)
+                 encoding.encode_ordinary_batch, trained=True)
 
 
 def run_piton(piton, family, texts, decode=False):
@@ -358,39 +358,52 @@ def run_piton(piton, family, texts, decode=False):
     return done.stdout.split("\n")[:-1]
 
 
+def random_lines(arguments, families):
+    """Random strings as lines of JSON: made once, for all families, with the names of all of them."""
+    path = os.path.join(arguments.work, f"random-{arguments.seed}-{arguments.count}.jsonl")
+    if not os.path.exists(path):
+        os.makedirs(arguments.work, exist_ok=True)
+        names = sorted({name for family in families for name in family.names})
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            for text in random_strings(arguments.count, arguments.seed, names):
+                file.write(json.dumps(text) + "\n")
+        os.rename(path + ".part", path)
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            yield line.rstrip("\n")
+
+
 def compare(arguments):
     failures = 0
-    lines = real_lines()
+    lines = [] if arguments.skip_lines else [json.dumps(line) for line in real_lines()]
     families = list(real_families()) if arguments.which != "trained" else []
     if arguments.which != "real":
         families += list(trained_families(arguments.work))
     for family in families:
         if arguments.only and family.name not in arguments.only:
             continue
-        texts = random_strings(arguments.count, arguments.seed, family.names)
-        if not arguments.skip_lines:
-            texts = itertools.chain(lines, texts)
+        rows = itertools.chain(lines, random_lines(arguments, families))
         start, count, wrong, decoded_wrong = time.time(), 0, 0, 0
         # A chunk at a time: a million strings with their ids do not fit into memory side by side.
-        while chunk := list(itertools.islice(texts, arguments.chunk)):
+        while chunk := list(itertools.islice(rows, arguments.chunk)):
             count += len(chunk)
-            got = run_piton(arguments.piton, family, [json.dumps(text) for text in chunk])
+            got = run_piton(arguments.piton, family, chunk)
             assert len(got) == len(chunk), (family.name, len(got), len(chunk))
             ids_of = [[int(word) for word in line.split()] for line in got]
-            for text, ids in zip(chunk, ids_of):
-                wanted = family.encode(text)
+            texts = [json.loads(line) for line in chunk]
+            for text, ids, wanted in zip(texts, ids_of, family.encode(texts), strict=True):
                 if ids != wanted:
                     wrong += 1
                     if wrong <= arguments.show:
                         print(f"  {family.name}: {text!r}\n    got    {ids}\n    wanted {wanted}")
             if family.decode:
-                spelt = run_piton(arguments.piton, family, [" ".join(map(str, ids)) for ids in ids_of], True)
-                for ids, line in zip(ids_of, spelt):
-                    if json.loads(line) != family.decode(ids):
+                spelt = run_piton(arguments.piton, family, got, True)
+                for ids, line, wanted in zip(ids_of, spelt, family.decode(ids_of), strict=True):
+                    if json.loads(line) != wanted:
                         decoded_wrong += 1
                         if decoded_wrong <= arguments.show:
                             print(f"  {family.name}: decode {ids}\n    got    {line}\n"
-                                  f"    wanted {json.dumps(family.decode(ids))}")
+                                  f"    wanted {json.dumps(wanted)}")
             if time.time() - start > arguments.minutes * 60:
                 break
         failures += wrong + decoded_wrong
@@ -409,9 +422,9 @@ def golden(arguments):
         file.write(json.dumps(head) + "\n")
         for family in real_families():
             for text in random_strings(arguments.count, arguments.seed, family.names):
-                row = {"family": family.name, "text": text, "ids": family.encode(text)}
+                row = {"family": family.name, "text": text, "ids": family.encode([text])[0]}
                 if family.decode:
-                    row["decoded"] = family.decode(row["ids"])
+                    row["decoded"] = family.decode([row["ids"]])[0]
                 file.write(json.dumps(row, separators=(",", ":")) + "\n")
     return 0
 
@@ -422,7 +435,7 @@ def main():
     parser.add_argument("--piton", default=os.path.join(ROOT, "build", "piton"))
     parser.add_argument("--work", default="/tmp/piton-tokenizers")
     parser.add_argument("--out", default=os.path.join(ROOT, "tests", "golden", "tokenizers.jsonl"))
-    parser.add_argument("--count", type=int, default=100000, help="random strings a family")
+    parser.add_argument("--count", type=int, default=100000, help="random strings")
     parser.add_argument("--chunk", type=int, default=20000, help="strings that piton gets at once")
     parser.add_argument("--minutes", type=float, default=1e9, help="at most, a family")
     parser.add_argument("--seed", type=int, default=1)
