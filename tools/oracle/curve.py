@@ -2,7 +2,7 @@
 
   piton pretrain ... --train-iters 1 --lr 1e-30 --save init         initial weights, unchanged
   piton inspect samples ... --train-iters 300 --count 1200 --json > samples.jsonl
-  piton pretrain ... --train-iters 300 --lr 6e-4 --lr-warmup-iters 30 --lr-decay-style constant --save run
+  piton pretrain ... --train-iters 300 --lr 1.5e-4 --lr-warmup-iters 30 --lr-decay-style constant --save run
   python tools/oracle/curve.py train init/iter_0000001 samples.jsonl torch.jsonl
   python tools/oracle/curve.py compare run/metrics.jsonl torch.jsonl docs/curves/NAME
 
@@ -15,7 +15,7 @@ import json
 import pathlib
 import sys
 
-STEPS, BATCH, WARMUP, RATE, WINDOW = 300, 4, 30, 6e-4, 20
+STEPS, BATCH, WARMUP, RATE, WINDOW = 300, 4, 30, 1.5e-4, 20
 
 
 def load_model(folder):
