@@ -149,6 +149,7 @@ std::optional<Block> BlockReader::next_of_stream() {
   std::size_t whole = 0;     // bytes of complete records in buffer_
   std::int64_t dropped = 0;  // bytes of oversized records that were taken out of buffer_
   std::int64_t dropped_lines = 0;
+  std::int64_t lines = 0;    // of the complete records; counted at once, while they are in the nearest cache
   bool dropping = false;     // inside an oversized record, whose bytes go as they come
   std::int64_t record_bytes_dropped = 0;
 
@@ -183,6 +184,7 @@ std::optional<Block> BlockReader::next_of_stream() {
         drop_from(whole, scanned_);
         end_too_long();
       } else {
+        lines += line_ends(std::string_view(buffer_).substr(whole, scanned_ - whole));
         whole = scanned_;
         block.ends.push_back(whole);
       }
@@ -197,6 +199,7 @@ std::optional<Block> BlockReader::next_of_stream() {
     if (stream_ended_) {
       if (dropping) end_too_long();
       if (buffer_.size() > whole) {
+        lines += line_ends(std::string_view(buffer_).substr(whole));
         whole = buffer_.size();
         block.ends.push_back(whole);
         block.open_end = true;
@@ -224,7 +227,7 @@ std::optional<Block> BlockReader::next_of_stream() {
   block.bytes = std::exchange(buffer_, std::move(rest));
   scanned_ -= whole;
   buffer_byte_ += static_cast<std::int64_t>(whole) + dropped;
-  buffer_line_ += line_ends(block.bytes) + dropped_lines;
+  buffer_line_ += lines + dropped_lines;
   block.end_byte = buffer_byte_;
   block.consumed_bytes = finished_bytes_ + stream_->consumed_bytes();
   return block;

@@ -85,9 +85,9 @@ class GrowingFile {
   std::int64_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBufferBytes = 1 << 20;
+  static constexpr std::size_t kBufferBytes = 1 << 16;
   // From here on a call of the system costs less than a copy into the buffer.
-  static constexpr std::size_t kDirectBytes = 1 << 15;
+  static constexpr std::size_t kDirectBytes = 1 << 14;
 
   void drain() {
     put(buffer_);

@@ -3,11 +3,15 @@
 //
 // There is no thread for making and none for taking: each makes a piece, works on it while it still
 // lies in its core's cache, and takes what is ready in its turn. So `workers` threads are all that
-// run, none sleeps while there is something to do, and nothing is made far ahead of the work.
+// run, none sleeps while there is something to do, and nothing is made far ahead of the work. Who
+// makes goes on making while others have nothing to do: where making is the slowest part, it never
+// waits for a thread to wake up.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
@@ -67,27 +71,54 @@ class OrderedPipeline {
     std::int64_t weight = 0;
   };
 
+  // What to work on next; nothing at the end.
   std::optional<Item> next(std::int64_t limit, const std::function<std::optional<Made>()>& make) {
-    const std::lock_guard making(making_);
-    if (all_made_ || stopped()) return {};
-    Item item{.number = made_};
+    std::unique_lock lock(mutex_);
+    ++idle_;
+    changed_.wait(lock, [&] { return stopped_ || !waiting_.empty() || !making_; });
+    --idle_;
+    if (!waiting_.empty() && !stopped_) {
+      Item item = std::move(waiting_.front());
+      waiting_.pop_front();
+      return item;
+    }
+    if (stopped_ || all_made_) return {};
+    making_ = true;
+    std::optional<Item> mine;
+    while (!mine && !all_made_) {
+      Item item = make_one(lock, make);
+      if (all_made_ && !item.fault) break;
+      // What is in flight is in the hands of other threads, which do not wait for this one.
+      room_.wait(lock, [&] { return stopped_ || in_flight_ == 0 || in_flight_ + item.made.weight <= limit; });
+      if (stopped_) break;
+      in_flight_ += item.made.weight;
+      if (waiting_.size() < idle_) {
+        waiting_.push_back(std::move(item));
+        changed_.notify_one();
+      } else {
+        mine = std::move(item);
+      }
+    }
+    making_ = false;
+    if (all_made_) changed_.notify_all();
+    return mine;
+  }
+
+  // Lets go of the lock meanwhile.
+  Item make_one(std::unique_lock<std::mutex>& lock, const std::function<std::optional<Made>()>& make) {
+    Item item{.number = made_++};
+    lock.unlock();
+    bool last = false;
     try {
       std::optional<Made> made = make();
-      if (!made) {
-        all_made_ = true;
-        return {};
-      }
-      item.made = *std::move(made);
+      last = !made;
+      if (made) item.made = *std::move(made);
     } catch (...) {
       item.fault = std::current_exception();
-      all_made_ = true;
+      last = true;
     }
-    ++made_;
-    std::unique_lock lock(mutex_);
-    // Pieces in flight are in the hands of other threads, which do not wait for this one.
-    room_.wait(lock, [&] { return stopped_ || in_flight_ == 0 || in_flight_ + item.made.weight <= limit; });
-    if (stopped_) return {};
-    in_flight_ += item.made.weight;
+    lock.lock();
+    all_made_ = last;
     return item;
   }
 
@@ -112,25 +143,24 @@ class OrderedPipeline {
       if (one.fault) {
         fault_ = one.fault;
         stopped_ = true;
+        changed_.notify_all();
       }
       in_flight_ -= one.weight;
       ++taken_;
-      room_.notify_one();  // only the thread that makes waits
+      room_.notify_one();
     }
     taking_ = false;
   }
 
-  bool stopped() {
-    const std::lock_guard lock(mutex_);
-    return stopped_;
-  }
-
-  std::mutex making_;  // held while a piece is made
-  bool all_made_ = false;
-  std::int64_t made_ = 0;
-
   std::mutex mutex_;  // guards what follows
-  std::condition_variable room_;
+  std::condition_variable changed_;  // for threads without work
+  std::condition_variable room_;     // for the one that makes
+  std::deque<Item> waiting_;         // at most one for each idle thread
+  std::size_t idle_ = 0;
+  std::int64_t made_ = 0;
+  bool making_ = false;
+  bool all_made_ = false;
+
   std::map<std::int64_t, Finished> finished_;
   std::int64_t in_flight_ = 0;
   std::int64_t taken_ = 0;

@@ -115,13 +115,11 @@ std::vector<InputFile> files_of(const PreprocessOptions& options) {
   return {files.begin() + edge(*options.partition_index), files.begin() + edge(*options.partition_index + 1)};
 }
 
-// What decides the output, and where blocks end, as a hash: a journal is of use only to a run that cuts
-// the same blocks. Workers and what happens to bad records do not: a run may go
+// What decides the output, as a hash. Workers and what happens to bad records do not: a run may go
 // on with more workers, or with --on-error skip.
 std::string work_of(const PreprocessOptions& options, const std::vector<InputFile>& files, const Tokenizer& tokenizer,
                     const std::string& splitter) {
-  std::string text = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|", BlockReader::Rules{}.block_bytes,
-                                 tokenizer.content_hash(), tokenizer.vocabulary_size(),
+  std::string text = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|", tokenizer.content_hash(), tokenizer.vocabulary_size(),
                                  options.input_format, static_cast<int>(options.sample_by), options.map_keys,
                                  options.append_eod, options.add_special_tokens, options.parse_special_tokens,
                                  options.remove_duplicates, options.max_record_bytes, splitter);
