@@ -1,5 +1,5 @@
-// Threads that make pieces, work on them, and take the results in the order in which the pieces were
-// made. Making and taking are done by one thread at a time, work by all.
+// Threads that make pieces, work on them, and take the results in the order in which the pieces
+// were made. Making and taking are done by one thread at a time, work by all.
 //
 // There is no thread for making and none for taking: each makes a piece, works on it while it still
 // lies in its core's cache, and takes what is ready in its turn. So `workers` threads are all that
@@ -23,8 +23,8 @@
 
 namespace piton {
 
-// Piece and Result are movable. At most `limit` of weight (bytes, say) is in flight between making and
-// taking, but always at least one piece, so that one that is too heavy still passes.
+// Piece and Result are movable. At most `limit` of weight (bytes, say) is in flight between making
+// and taking, but always at least one piece, so that one that is too heavy still passes.
 template <typename Piece, typename Result>
 class OrderedPipeline {
  public:
@@ -33,9 +33,10 @@ class OrderedPipeline {
     std::int64_t weight = 0;
   };
 
-  // `make` is called until it returns nothing, `take` once for each piece; neither by two threads at
-  // once. The calling thread is the first of the `workers`. An exception of `make`, `work` or `take`
-  // ends all threads and leaves when its place in the order is reached: everything before it was taken.
+  // `make` is called until it returns nothing, `take` once for each piece; neither by two threads
+  // at once. The calling thread is the first of the `workers`. An exception of `make`, `work` or
+  // `take` ends all threads and leaves when its place in the order is reached: everything before it
+  // was taken.
   void run(int workers, std::int64_t limit, const std::function<std::optional<Made>()>& make,
            const std::function<Result(int, Piece)>& work, const std::function<void(Result)>& take) {
     const auto run_one = [&](int worker) {
@@ -53,7 +54,8 @@ class OrderedPipeline {
     };
     {
       std::vector<std::jthread> threads;
-      for (int worker = 1; worker < workers; ++worker) threads.emplace_back([&, worker] { run_one(worker); });
+      for (int worker = 1; worker < workers; ++worker)
+        threads.emplace_back([&, worker] { run_one(worker); });
       run_one(0);
     }
     if (fault_) std::rethrow_exception(fault_);
@@ -89,7 +91,9 @@ class OrderedPipeline {
       Item item = make_one(lock, make);
       if (all_made_ && !item.fault) break;
       // What is in flight is in the hands of other threads, which do not wait for this one.
-      room_.wait(lock, [&] { return stopped_ || in_flight_ == 0 || in_flight_ + item.made.weight <= limit; });
+      room_.wait(lock, [&] {
+        return stopped_ || in_flight_ == 0 || in_flight_ + item.made.weight <= limit;
+      });
       if (stopped_) break;
       in_flight_ += item.made.weight;
       if (waiting_.size() < idle_) {
@@ -105,7 +109,8 @@ class OrderedPipeline {
   }
 
   // Lets go of the lock meanwhile.
-  Item make_one(std::unique_lock<std::mutex>& lock, const std::function<std::optional<Made>()>& make) {
+  Item make_one(std::unique_lock<std::mutex>& lock,
+                const std::function<std::optional<Made>()>& make) {
     Item item{.number = made_++};
     lock.unlock();
     bool last = false;
@@ -152,7 +157,7 @@ class OrderedPipeline {
     taking_ = false;
   }
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;                 // guards what follows
   std::condition_variable changed_;  // for threads without work
   std::condition_variable room_;     // for the one that makes
   std::deque<Item> waiting_;         // at most one for each idle thread

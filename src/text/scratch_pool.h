@@ -1,6 +1,6 @@
-// Memory for the length of a call, kept between calls. A thread gets what it had last, if that is at
-// rest: tables of words that were seen lie in its core's cache, and fetching a table from another core
-// costs more than tokenizing a document.
+// Memory for the length of a call, kept between calls. A thread gets what it had last, if that is
+// at rest: tables of words that were seen lie in its core's cache, and fetching a table from
+// another core costs more than tokenizing a document.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,8 @@ class ScratchPool {
     const auto me = std::this_thread::get_id();
     const std::lock_guard lock(mutex_);
     if (resting_.empty()) return nullptr;
-    auto found = std::find_if(resting_.begin(), resting_.end(), [&](const Resting& one) { return one.last == me; });
+    auto found = std::find_if(resting_.begin(), resting_.end(),
+                              [&](const Resting& one) { return one.last == me; });
     if (found == resting_.end()) found = resting_.begin();
     std::unique_ptr<Scratch> scratch = std::move(found->scratch);
     resting_.erase(found);

@@ -26,12 +26,13 @@ TEST(OrderedPipeline, TakesInTheOrderOfMakingHoweverLongTheWorkTakes) {
   for (const int workers : {1, 2, 5}) {
     Pipeline pipeline;
     int taken = 0;
-    pipeline.run(workers, 100, counted(200),
-                 [](int, int piece) {
-                   if (piece % 7 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                   return piece * 2;
-                 },
-                 [&](int result) { EXPECT_EQ(result, 2 * taken++); });
+    pipeline.run(
+        workers, 100, counted(200),
+        [](int, int piece) {
+          if (piece % 7 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          return piece * 2;
+        },
+        [&](int result) { EXPECT_EQ(result, 2 * taken++); });
     EXPECT_EQ(taken, 200);
   }
 }
@@ -43,12 +44,13 @@ TEST(OrderedPipeline, OneWorkerIsTheCallingThread) {
     threads.insert(std::this_thread::get_id());
     return made();
   };
-  pipeline.run(1, 100, make,
-               [&](int, int piece) {
-                 threads.insert(std::this_thread::get_id());
-                 return piece;
-               },
-               [&](int) { threads.insert(std::this_thread::get_id()); });
+  pipeline.run(
+      1, 100, make,
+      [&](int, int piece) {
+        threads.insert(std::this_thread::get_id());
+        return piece;
+      },
+      [&](int) { threads.insert(std::this_thread::get_id()); });
   EXPECT_EQ(threads, std::set<std::thread::id>{std::this_thread::get_id()});
 }
 
@@ -57,15 +59,16 @@ TEST(OrderedPipeline, HoldsNoMoreThanTheLimit) {
   Pipeline pipeline;
   std::atomic<int> in_flight = 0;
   std::atomic<int> most = 0;
-  pipeline.run(4, 6, counted(50),
-               [&](int, int piece) {
-                 const int now = ++in_flight;
-                 for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
-                 }
-                 if (piece == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                 return piece;
-               },
-               [&](int) { --in_flight; });
+  pipeline.run(
+      4, 6, counted(50),
+      [&](int, int piece) {
+        const int now = ++in_flight;
+        for (int seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        }
+        if (piece == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        return piece;
+      },
+      [&](int) { --in_flight; });
   EXPECT_GT(most, 1);
   EXPECT_LE(most, 6);
 }
@@ -73,7 +76,8 @@ TEST(OrderedPipeline, HoldsNoMoreThanTheLimit) {
 TEST(OrderedPipeline, APieceAboveTheLimitPassesAlone) {
   Pipeline pipeline;
   int taken = 0;
-  pipeline.run(3, 0, counted(20), [](int, int piece) { return piece; }, [&](int) { ++taken; });
+  pipeline.run(
+      3, 0, counted(20), [](int, int piece) { return piece; }, [&](int) { ++taken; });
   EXPECT_EQ(taken, 20);
 }
 
