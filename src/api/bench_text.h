@@ -56,7 +56,9 @@ struct PreprocessBench {
   TextSamples whole;            // raw files to token files
   TextSamples unpack;           // the same files, only unpacked
   TokenizerBench tokenizer;     // the same texts, only tokenized
-  // CPU time of the tokenizer over that of the whole without unpacking: 1 if nothing else costs.
+  // CPU time of the tokenizer over that of the whole without unpacking: 1 if nothing else costs. The
+  // median of the rounds' ratios: the parts of one round ran beside the same other jobs, while the best
+  // of each part favours the shorter ones on a machine that is not quiet.
   double share_of_tokenizer() const;
 };
 

@@ -67,17 +67,19 @@ void DocumentEncoder::add_document(const ParsedRecord& record, EncodedBlock& out
       }
     }
     std::int32_t sequences = 0;
+    ids_.clear();
     for (const std::string_view sentence : sentences_) {
-      const std::size_t before = column.ids.size();
-      tokenizer_->encode(sentence, rules_.encode, column.ids);
-      if (column.ids.size() == before) continue;
-      column.lengths.push_back(static_cast<std::int32_t>(column.ids.size() - before));
+      const std::size_t before = ids_.size();
+      tokenizer_->encode(sentence, rules_.encode, ids_);
+      if (ids_.size() == before) continue;
+      column.lengths.push_back(static_cast<std::int32_t>(ids_.size() - before));
       ++sequences;
     }
     if (rules_.append_eod && sequences > 0) {
-      column.ids.push_back(*tokenizer_->special().eod);
+      ids_.push_back(*tokenizer_->special().eod);
       ++column.lengths.back();
     }
+    append_ids(ids_, rules_.type, column.ids);
     column.sequences.push_back(sequences);
   }
   if (rules_.hash_documents) out.hashes.push_back(hash);

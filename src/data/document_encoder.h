@@ -8,6 +8,7 @@
 
 #include "data/block_reader.h"
 #include "data/duplicate_filter.h"
+#include "data/indexed_dataset.h"
 #include "data/record_parser.h"
 #include "data/sentence_splitter.h"
 #include "text/tokenizer.h"
@@ -19,6 +20,7 @@ struct EncodeRules {
   SampleBy sample_by = SampleBy::kLine;
   EncodeOptions encode;
   bool append_eod = false;
+  IdType type = IdType::kInt32;  // of the corpus
   bool hash_documents = false;
   const SentenceSplitter* splitter = nullptr;  // null: a document is one sequence
 };
@@ -26,7 +28,7 @@ struct EncodeRules {
 // Documents of one block, in order, for each key.
 struct EncodedBlock {
   struct Column {
-    std::vector<std::int32_t> ids;               // of all sequences, one after another
+    std::vector<std::byte> ids;                  // of all sequences, as they lie in the corpus
     std::vector<std::int32_t> lengths;           // of each sequence
     std::vector<std::int32_t> sequences;         // of each document
   };
@@ -66,6 +68,7 @@ class DocumentEncoder {
   std::unique_ptr<RecordParser> parser_;
   ParsedRecord record_;
   std::vector<std::string_view> sentences_;
+  std::vector<std::int32_t> ids_;  // of one document
 };
 
 }  // namespace piton

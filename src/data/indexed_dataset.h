@@ -27,6 +27,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/files.h"
 
@@ -38,6 +39,8 @@ enum class IdType : std::uint8_t { kUint8 = 1, kInt8 = 2, kInt16 = 3, kInt32 = 4
 int bytes_of(IdType type);
 // uint16 for vocabularies below 65 500 ids, else int32.
 IdType id_type_for(std::int64_t vocabulary);
+// Appends ids as they lie in a .bin of `type`, kUint16 or kInt32. Asserts that every id fits.
+void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out);
 
 class IndexedDataset {
  public:
@@ -123,6 +126,10 @@ class IndexedWriter {
   // Appends one sequence to the open document. Asserts that every id fits the type.
   void add_sequence(std::span<const std::int32_t> ids);
   void end_document();
+  // Appends documents that are already as they lie in the file: `ids` of append_ids(), the length of
+  // each sequence, and how many sequences each document has. Asserts that they fit each other.
+  void add_documents(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
+                     std::span<const std::int32_t> sequences);
   // Appends a whole corpus of the same type (Error(kUsage) otherwise): merging.
   void add_corpus(const IndexedDataset& corpus);
 

@@ -43,8 +43,8 @@ class GrowingFile {
   GrowingFile& operator=(const GrowingFile&) = delete;
 
   void write(std::span<const std::byte> bytes) {
-    if (buffer_.size() + bytes.size() > kBufferBytes) drain();
-    if (bytes.size() > kBufferBytes) {
+    if (buffer_.size() + bytes.size() > kBufferBytes || bytes.size() >= kDirectBytes) drain();
+    if (bytes.size() >= kDirectBytes) {
       put(bytes);
     } else {
       buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
@@ -85,7 +85,9 @@ class GrowingFile {
   std::int64_t size() const { return size_; }
 
  private:
-  static constexpr std::size_t kBufferBytes = 1 << 20;
+  static constexpr std::size_t kBufferBytes = 1 << 16;
+  // From here on a call of the system costs less than a copy into the buffer.
+  static constexpr std::size_t kDirectBytes = 1 << 14;
 
   void drain() {
     put(buffer_);
@@ -123,6 +125,25 @@ std::string with_folders(std::string prefix) {
 
 }  // namespace
 
+void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out) {
+  PITON_ASSERT(type == IdType::kUint16 || type == IdType::kInt32, "ids of type {}", static_cast<int>(type));
+  if (type == IdType::kInt32) {
+    const auto bytes = std::as_bytes(ids);
+    out.insert(out.end(), bytes.begin(), bytes.end());
+    return;
+  }
+  const std::size_t before = out.size();
+  out.resize(before + ids.size() * 2);
+  std::byte* const to = out.data() + before;
+  std::uint32_t all = 0;  // one check behind the loop, so that it becomes vector instructions
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    all |= static_cast<std::uint32_t>(ids[i]);
+    const auto id = static_cast<std::uint16_t>(ids[i]);
+    std::memcpy(to + 2 * i, &id, 2);
+  }
+  PITON_ASSERT(all <= 0xFFFF, "an id beyond 65535 in a corpus of 16-bit ids");
+}
+
 struct IndexedWriter::State {
   State(std::string name, IdType id_type, const Position& from)
       : prefix(with_folders(std::move(name))), type(id_type), position(from),
@@ -159,17 +180,9 @@ void IndexedWriter::add_sequence(std::span<const std::int32_t> ids) {
     throw Error(Fault::kData, "{}: a sequence of {} ids; the format holds at most 2147483647 in one", s.prefix,
                 ids.size());
   }
-  if (s.type == IdType::kInt32) {
-    s.ids.write(std::as_bytes(ids));
-  } else {
-    s.converted.resize(ids.size() * 2);
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      PITON_ASSERT(ids[i] >= 0 && ids[i] <= 0xFFFF, "id {} in a corpus of 16-bit ids", ids[i]);
-      const auto id = static_cast<std::uint16_t>(ids[i]);
-      std::memcpy(s.converted.data() + 2 * i, &id, 2);
-    }
-    s.ids.write(s.converted);
-  }
+  s.converted.clear();
+  append_ids(ids, s.type, s.converted);
+  s.ids.write(s.converted);
   s.lengths.write_value(static_cast<std::int32_t>(ids.size()));
   s.position.ids_bytes = s.ids.size();
   ++s.position.sequences;
@@ -178,6 +191,25 @@ void IndexedWriter::add_sequence(std::span<const std::int32_t> ids) {
 void IndexedWriter::end_document() {
   state_->documents.write_value(state_->position.sequences);
   ++state_->position.documents;
+}
+
+void IndexedWriter::add_documents(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
+                                  std::span<const std::int32_t> sequences) {
+  State& s = *state_;
+  std::int64_t length = 0;
+  for (const std::int32_t one : lengths) length += one;
+  PITON_ASSERT(length * bytes_of(s.type) == static_cast<std::int64_t>(ids.size()), "{} bytes of ids, lengths say {}",
+               ids.size(), length * bytes_of(s.type));
+  const std::int64_t first = s.position.sequences;
+  s.ids.write(ids);
+  s.lengths.write(std::as_bytes(lengths));
+  s.position.ids_bytes = s.ids.size();
+  for (const std::int32_t count : sequences) {
+    s.position.sequences += count;
+    end_document();
+  }
+  PITON_ASSERT(s.position.sequences - first == static_cast<std::int64_t>(lengths.size()),
+               "{} sequences, documents say {}", lengths.size(), s.position.sequences - first);
 }
 
 void IndexedWriter::add_corpus(const IndexedDataset& corpus) {

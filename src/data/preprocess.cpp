@@ -179,13 +179,13 @@ class CorpusWriter {
  public:
   CorpusWriter(const PreprocessOptions& options, const Tokenizer& tokenizer, PreprocessJournal journal,
                bool resumed, bool resumable, CheckpointRule rule)
-      : options_(options), journal_(std::move(journal)), resumable_(resumable), rule_(rule) {
-    const IdType type = id_type_for(tokenizer.vocabulary_size());
+      : options_(options), journal_(std::move(journal)), resumable_(resumable), rule_(rule),
+        type_(id_type_for(tokenizer.vocabulary_size())) {
     prefixes_ = corpus_prefixes(options);
     for (std::size_t i = 0; i < prefixes_.size(); ++i) {
       std::optional<IndexedWriter::Position> from;
       if (resumed) from = journal_.positions[i];
-      writers_.emplace_back(prefixes_[i], type, from);
+      writers_.emplace_back(prefixes_[i], type_, from);
     }
     if (options.remove_duplicates) {
       filter_.emplace(options.output_prefix + ".duplicates", journal_.duplicates_logged);
@@ -200,21 +200,12 @@ class CorpusWriter {
       ++journal_.bad_records;
       if (journal_.first_bad.size() < kShownBad) journal_.first_bad.push_back(bad);
     }
-    std::vector<std::size_t> ids_at(writers_.size(), 0), length_at(writers_.size(), 0);
-    for (std::int64_t document = 0; document < block.documents; ++document) {
-      const bool wanted = !filter_ || filter_->insert(block.hashes[static_cast<std::size_t>(document)]);
-      for (std::size_t key = 0; key < writers_.size(); ++key) {
-        const EncodedBlock::Column& column = block.columns[key];
-        const std::int32_t sequences = column.sequences[static_cast<std::size_t>(document)];
-        for (std::int32_t i = 0; i < sequences; ++i) {
-          const auto length = static_cast<std::size_t>(column.lengths[length_at[key]++]);
-          if (wanted) writers_[key].add_sequence(std::span(column.ids).subspan(ids_at[key], length));
-          ids_at[key] += length;
-        }
-        if (wanted) writers_[key].end_document();
-      }
-      ++(wanted ? journal_.documents : journal_.duplicates);
+    wanted_.assign(static_cast<std::size_t>(block.documents), true);
+    for (std::size_t i = 0; i < wanted_.size(); ++i) {
+      if (filter_) wanted_[i] = filter_->insert(block.hashes[i]);
+      ++(wanted_[i] ? journal_.documents : journal_.duplicates);
     }
+    for (std::size_t key = 0; key < writers_.size(); ++key) add_column(block.columns[key], writers_[key]);
     journal_.text_bytes += block.text_bytes;
     journal_.place = {block.file, block.end_byte};
     if (resumable_ && seconds_since(stored_) >= rule_.seconds) checkpoint();
@@ -241,6 +232,24 @@ class CorpusWriter {
   const std::vector<IndexedWriter>& writers() const { return writers_; }
 
  private:
+  // The wanted documents, as many at once as follow one another.
+  void add_column(const EncodedBlock::Column& column, IndexedWriter& writer) {
+    const std::span<const std::byte> ids(column.ids);
+    const std::span<const std::int32_t> lengths(column.lengths), sequences(column.sequences);
+    std::size_t byte = 0, sequence = 0;
+    for (std::size_t first = 0, end = 0; first < wanted_.size(); first = end) {
+      const std::size_t first_byte = byte, first_sequence = sequence;
+      while (end < wanted_.size() && wanted_[end] == wanted_[first]) {
+        const std::size_t next = sequence + static_cast<std::size_t>(sequences[end++]);
+        for (; sequence < next; ++sequence) byte += static_cast<std::size_t>(lengths[sequence] * bytes_of(type_));
+      }
+      if (!wanted_[first]) continue;
+      writer.add_documents(ids.subspan(first_byte, byte - first_byte),
+                           lengths.subspan(first_sequence, sequence - first_sequence),
+                           sequences.subspan(first, end - first));
+    }
+  }
+
   void checkpoint() {
     journal_.positions.clear();
     for (IndexedWriter& writer : writers_) {
@@ -259,10 +268,12 @@ class CorpusWriter {
   PreprocessJournal journal_;
   bool resumable_;
   CheckpointRule rule_;
+  IdType type_;
   Clock::time_point stored_ = Clock::now();
   std::vector<std::string> prefixes_;
   std::vector<IndexedWriter> writers_;
   std::optional<DuplicateFilter> filter_;
+  std::vector<bool> wanted_;  // of the documents of one block
 };
 
 BlockReader::Rules reader_rules(const PreprocessOptions& options, const std::vector<std::string>& names) {
@@ -349,7 +360,8 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
 
   EncodeRules rules{.keys = names, .sample_by = options.sample_by,
                     .encode = {options.add_special_tokens, options.parse_special_tokens},
-                    .append_eod = options.append_eod, .hash_documents = options.remove_duplicates,
+                    .append_eod = options.append_eod, .type = id_type_for(tokenizer.vocabulary_size()),
+                    .hash_documents = options.remove_duplicates,
                     .splitter = splitter.get()};
   std::vector<DocumentEncoder> encoders;
   for (int i = 0; i < options.workers; ++i) encoders.emplace_back(tokenizer, rules);

@@ -69,7 +69,7 @@ struct PreprocessOptions {
     v(Option{"punkt-parameters", "folder of Punkt parameters in NLTK's form (default: learned from the input)",
              {.placeholder = "DIR"}}, punkt_parameters);
     v(Option{"remove-duplicates", "write a document only the first time that its exact text is met"}, remove_duplicates);
-    v(Option{"workers", "threads that tokenize; the output does not depend on them"}, workers);
+    v(Option{"workers", "threads in all; the output does not depend on them"}, workers);
     v(Option{"partitions", "cut the list of files into so many parts, for --partition-index"}, partitions);
     v(Option{"partition-index", "process this part alone, 0 to N-1; join the corpora with --merge"}, partition_index);
     v(Option{"merge", "join these corpora into --output-prefix; instead of --input", {.placeholder = "PREFIX"}}, merge);

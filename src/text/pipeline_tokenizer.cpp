@@ -18,33 +18,6 @@ struct PipelineTokenizer::Scratch {
   Words words;
 };
 
-class PipelineTokenizer::Loan {
- public:
-  explicit Loan(const PipelineTokenizer& owner) : owner_(&owner) {
-    {
-      const std::lock_guard lock(owner.pool_mutex_);
-      if (!owner.pool_.empty()) {
-        scratch_ = std::move(owner.pool_.back());
-        owner.pool_.pop_back();
-        return;
-      }
-    }
-    scratch_ = std::make_unique<Scratch>();
-    scratch_->model = owner.parts_.model->make_scratch();
-  }
-  ~Loan() {
-    const std::lock_guard lock(owner_->pool_mutex_);
-    owner_->pool_.push_back(std::move(scratch_));
-  }
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-  Scratch& operator*() const { return *scratch_; }
-
- private:
-  const PipelineTokenizer* owner_;
-  std::unique_ptr<Scratch> scratch_;
-};
-
 PipelineTokenizer::PipelineTokenizer(TokenizerParts parts) : parts_(std::move(parts)) {
   PITON_ASSERT(parts_.model != nullptr);
   name_ = parts_.name;
@@ -107,7 +80,11 @@ void PipelineTokenizer::encode(std::string_view text, EncodeOptions options,
   if (options.add_special_tokens) {
     out.insert(out.end(), parts_.prefix.begin(), parts_.prefix.end());
   }
-  const Loan loan(*this);
+  const Loan loan(pool_, [&] {
+    auto made = std::make_unique<Scratch>();
+    made->model = parts_.model->make_scratch();
+    return made;
+  });
   Scratch& scratch = *loan;
   scratch.out = &out;
   const auto plain = [&](std::string_view stretch, bool first) {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "text/decoders.h"
 #include "text/normalizers.h"
 #include "text/pre_tokenizers.h"
+#include "text/scratch_pool.h"
 #include "text/tokenizer.h"
 #include "text/word_cache.h"
 #include "text/word_model.h"
@@ -58,7 +58,7 @@ class PipelineTokenizer final : public Tokenizer {
 
  private:
   struct Scratch;
-  class Loan;  // a Scratch taken from the pool for one call
+  using Loan = ScratchPool<Scratch>::Loan;
 
   void encode_plain(std::string_view text, bool first, Scratch& scratch) const;
   void encode_normalized(std::string_view text, bool first, Scratch& scratch) const;
@@ -73,8 +73,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<const AddedToken*> added_by_id_;  // null where the id is the model's
   std::vector<std::string> bytes_of_id_;        // byte-level decoder only
   std::int64_t size_ = 0;
-  mutable std::mutex pool_mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> pool_;
+  mutable ScratchPool<Scratch> pool_;
 };
 
 }  // namespace piton

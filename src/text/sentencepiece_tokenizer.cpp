@@ -15,31 +15,6 @@ constexpr std::string_view kSpace = "\xE2\x96\x81";  // U+2581
 
 }  // namespace
 
-class SentencePieceTokenizer::Loan {
- public:
-  explicit Loan(const SentencePieceTokenizer& owner) : owner_(&owner) {
-    const std::lock_guard lock(owner.pool_mutex_);
-    if (owner.pool_.empty()) {
-      scratch_ = std::make_unique<Scratch>();
-      if (owner.merges_ != nullptr) scratch_->merger = std::make_unique<BpeMerger>(*owner.merges_);
-    } else {
-      scratch_ = std::move(owner.pool_.back());
-      owner.pool_.pop_back();
-    }
-  }
-  ~Loan() {
-    const std::lock_guard lock(owner_->pool_mutex_);
-    owner_->pool_.push_back(std::move(scratch_));
-  }
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-  Scratch& operator*() const { return *scratch_; }
-
- private:
-  const SentencePieceTokenizer* owner_;
-  std::unique_ptr<Scratch> scratch_;
-};
-
 SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceFacts facts, Settings settings,
                                                std::string content_hash, const std::string& where)
     : facts_(std::move(facts)), settings_(std::move(settings)), charsmap_(facts_.charsmap, where) {
@@ -192,7 +167,11 @@ std::string SentencePieceTokenizer::normalized(std::string_view text) const {
 
 void SentencePieceTokenizer::encode(std::string_view text, EncodeOptions options,
                                     std::vector<std::int32_t>& out) const {
-  const Loan loan(*this);
+  const Loan loan(pool_, [&] {
+    auto made = std::make_unique<Scratch>();
+    if (merges_ != nullptr) made->merger = std::make_unique<BpeMerger>(*merges_);
+    return made;
+  });
   Scratch& scratch = *loan;
   if (options.add_special_tokens && settings_.add_bos && special_.bos) out.push_back(*special_.bos);
   if (matcher_.active(options.parse_special_tokens)) {

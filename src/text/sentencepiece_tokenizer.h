@@ -9,7 +9,6 @@
 
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "text/bpe_merger.h"
 #include "text/charsmap.h"
 #include "text/neighbours.h"
+#include "text/scratch_pool.h"
 #include "text/sentencepiece_model.h"
 #include "text/tokenizer.h"
 #include "text/trie.h"
@@ -54,7 +54,7 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   struct Scratch;
-  class Loan;
+  using Loan = ScratchPool<Scratch>::Loan;
 
   SentencePieceFacts::Type type_of(std::int32_t id) const;
   void build_bpe();
@@ -95,8 +95,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   // pieces, which count with it, win over all others.
   float highest_score_ = std::numeric_limits<float>::min();
 
-  mutable std::mutex pool_mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> pool_;
+  mutable ScratchPool<Scratch> pool_;
 };
 
 }  // namespace piton
