@@ -21,7 +21,7 @@ class SentencePieceTokenizer::Loan {
     const std::lock_guard lock(owner.pool_mutex_);
     if (owner.pool_.empty()) {
       scratch_ = std::make_unique<Scratch>();
-      if (owner.merges_ != nullptr) scratch_->merger = std::make_unique<BpeMerger>(*owner.merges_);
+      if (owner.merges_ != nullptr) scratch_->merger = std::make_unique<BpeMerger>(*owner.merges_, *owner.tokens_of_merges_);
     } else {
       scratch_ = std::move(owner.pool_.back());
       owner.pool_.pop_back();
