@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -17,9 +16,8 @@ constexpr std::uint32_t kEnd = 0xFFFFFFFFU;
 
 std::size_t BpeMerger::merge(std::int32_t* symbols, std::size_t count) {
   if (count < 2) return count;
-  if (count <= kWord) return merge_word(symbols, count);
-  const std::size_t left = tokens_->encode(symbols, count, scratch_);
-  return left != 0 ? left : merge_long(symbols, count);
+  if (const std::size_t left = tokens_->encode(symbols, count, scratch_); left != 0) return left;
+  return count <= kWord ? merge_word(symbols, count) : merge_long(symbols, count);
 }
 
 std::size_t BpeMerger::merge_word(std::int32_t* symbols, std::size_t count) {

@@ -2,9 +2,10 @@
 // that a rule merges, the one with the lowest order goes first, the leftmost among equals, until no
 // rule applies.
 //
-// Short words are scanned. Longer ones are not merged at all (bpe_tokens.h), unless the rules are such
-// that this cannot be: then they go through a linked list and a bucket for each order, which is O(n)
-// but for sorting positions inside a bucket.
+// Hardly any word is merged like this: its encoding is found without (bpe_tokens.h). What is left are
+// words with symbols at which a rule could fire that breaks the order, as LLaMA-2's for runs of spaces
+// do. Short ones are scanned, longer ones go through a linked list and a bucket for each order: O(n) but
+// for sorting positions inside a bucket.
 #pragma once
 
 #include <cstddef>
