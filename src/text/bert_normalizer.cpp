@@ -1,8 +1,8 @@
-// BERT's normalizer at the price of one look-up a character: what the rules, one after another, make
-// of a character is remembered.
+// BERT's normalizer at the price of one look-up a character: what the rules, one after another,
+// make of a character is remembered.
 //
-// This is exact where the rules work on each character alone. Only the order in which marks follow a
-// letter (NFD) depends on more; stretches with marks that stay go through the rules as they are.
+// This is exact where the rules work on each character alone. Only the order in which marks follow
+// a letter (NFD) depends on more; stretches with marks that stay go through the rules as they are.
 #include <unicode/uchar.h>
 
 #include <array>
@@ -18,7 +18,8 @@ namespace {
 
 class BertNormalizer final : public Normalizer {
  public:
-  explicit BertNormalizer(std::unique_ptr<Normalizer> rules) : rules_(std::move(rules)), results_(kCharacters) {
+  explicit BertNormalizer(std::unique_ptr<Normalizer> rules)
+      : rules_(std::move(rules)), results_(kCharacters) {
     for (char32_t c = 1; c < 0x80; ++c) {
       const std::uint32_t result = result_of(c);
       ascii_[c] = static_cast<char>(result == kDropped ? 0 : result);
@@ -46,7 +47,8 @@ class BertNormalizer final : public Normalizer {
         rules_->apply(stretch);
         // As much room is left behind it as the rest needs.
         const auto done = static_cast<std::size_t>(to - out.data());
-        const std::size_t needed = done + stretch.size() + static_cast<std::size_t>(end - stop) * 2 + kRoom;
+        const std::size_t needed =
+            done + stretch.size() + static_cast<std::size_t>(end - stop) * 2 + kRoom;
         if (out.size() < needed) out.resize(needed + needed / 2);
         std::memcpy(out.data() + done, stretch.data(), stretch.size());
         to = out.data() + done + stretch.size();
@@ -73,7 +75,8 @@ class BertNormalizer final : public Normalizer {
   static constexpr std::uint32_t kUnknown = 0;
   static constexpr std::uint32_t kApart = 1U << 24;
   static constexpr std::uint32_t kDropped = 1U << 25;
-  static constexpr std::uint32_t kMixed = 1U << 26;  // depends on its neighbours, or is more than that
+  static constexpr std::uint32_t kMixed = 1U
+                                          << 26;  // depends on its neighbours, or is more than that
   // A character becomes six bytes at most, of two or more; or one of one.
   static constexpr std::size_t kRoom = 16;
 
@@ -88,7 +91,8 @@ class BertNormalizer final : public Normalizer {
     append_utf8(c, text);
     rules_->apply(text);
     const bool apart = text.size() > 2 && text.starts_with(' ') && text.ends_with(' ');
-    const std::string_view inner = apart ? std::string_view(text).substr(1, text.size() - 2) : std::string_view(text);
+    const std::string_view inner =
+        apart ? std::string_view(text).substr(1, text.size() - 2) : std::string_view(text);
     std::uint32_t result = kMixed;
     if (inner.empty()) {
       result = kDropped;

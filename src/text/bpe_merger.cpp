@@ -106,7 +106,7 @@ std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
   PITON_ASSERT(count < kEnd);
   if (bucket_.empty()) {
     bucket_.assign(std::max<std::uint32_t>(table_->orders(), 1), kEnd);
-    for (std::size_t size = bucket_.size(); ; size = marks_.back().size()) {
+    for (std::size_t size = bucket_.size();; size = marks_.back().size()) {
       marks_.emplace_back((size + 63) / 64, 0);
       if (marks_.back().size() == 1) break;
     }

@@ -1,11 +1,11 @@
-// Byte-pair encoding's inner loop (Sennrich et al. 2016, arXiv:1508.07909): of all neighbouring pairs
-// that a rule merges, the one with the lowest order goes first, the leftmost among equals, until no
-// rule applies.
+// Byte-pair encoding's inner loop (Sennrich et al. 2016, arXiv:1508.07909): of all neighbouring
+// pairs that a rule merges, the one with the lowest order goes first, the leftmost among equals,
+// until no rule applies.
 //
-// Hardly any word is merged like this: its encoding is found without (bpe_tokens.h). What is left are
-// words with symbols at which a rule could fire that breaks the order, as LLaMA-2's for runs of spaces
-// do. Short ones are scanned, longer ones go through a linked list and a bucket for each order: O(n) but
-// for sorting positions inside a bucket.
+// Hardly any word is merged like this: its encoding is found without (bpe_tokens.h). What is left
+// are words with symbols at which a rule could fire that breaks the order, as LLaMA-2's for runs of
+// spaces do. Short ones are scanned, longer ones go through a linked list and a bucket for each
+// order: O(n) but for sorting positions inside a bucket.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class BpeMerger {
   std::size_t merge(std::int32_t* symbols, std::size_t count);
 
  private:
-  static constexpr std::size_t kWord = 12;           // up to it, closing gaps is cheaper than links
+  static constexpr std::size_t kWord = 12;  // up to it, closing gaps is cheaper than links
   struct Item {
     std::uint32_t at;
     std::uint32_t next;  // in the bucket, kEnd for the last
@@ -39,9 +39,9 @@ class BpeMerger {
   // A bucket whose merges are being done.
   struct Level {
     std::uint32_t order = 0;
-    std::size_t next = 0;      // in the batch
-    std::vector<Item> batch;   // from left to right
-    std::vector<Item> late;    // came while the batch was worked on: a heap, leftmost on top
+    std::size_t next = 0;     // in the batch
+    std::vector<Item> batch;  // from left to right
+    std::vector<Item> late;   // came while the batch was worked on: a heap, leftmost on top
   };
   static bool is_left_of(const Item& a, const Item& b) { return a.at < b.at; }
   static bool is_right_of(const Item& a, const Item& b) { return a.at > b.at; }

@@ -86,8 +86,9 @@ class FreePlaces {
   static constexpr int kTries = 64;
   bool is_taken(std::size_t place) const { return place < taken_.size() && taken_[place]; }
   bool fits(std::size_t place, std::span<const std::uint32_t> symbols) const {
-    return std::none_of(symbols.begin(), symbols.end(),
-                        [&](std::uint32_t symbol) { return is_taken(place + symbol - symbols[0]); });
+    return std::none_of(symbols.begin(), symbols.end(), [&](std::uint32_t symbol) {
+      return is_taken(place + symbol - symbols[0]);
+    });
   }
 
   std::vector<bool> taken_;
@@ -107,7 +108,8 @@ BpeTokens::BpeTokens(const MergeTable& table) {
 
 void BpeTokens::find_symbols(std::span<const MergeRule> rules) {
   std::int32_t largest = -1;
-  for (const MergeRule& rule : rules) largest = std::max({largest, rule.left, rule.right, rule.result});
+  for (const MergeRule& rule : rules)
+    largest = std::max({largest, rule.left, rule.right, rule.result});
   index_of_.assign(static_cast<std::size_t>(largest + 1), kAlone);
   for (const MergeRule& rule : rules) index_of_[static_cast<std::size_t>(rule.result)] = kNone;
   for (const MergeRule& rule : rules) {
@@ -141,7 +143,8 @@ void BpeTokens::find_live_rules(std::span<const MergeRule> rules) {
     const bool possible = left != kNone && right != kNone && result == kNone;
     if (!possible || tokens_.size() == kMaxTokens) continue;
     if (tokens_[left].time >= time || tokens_[right].time >= time) continue;
-    if (tokens_[left].length + tokens_[right].length > kMaxLength || merges_before(left, right)) continue;
+    if (tokens_[left].length + tokens_[right].length > kMaxLength || merges_before(left, right))
+      continue;
     result = static_cast<std::uint32_t>(tokens_.size());
     ids_.push_back(rule.result);
     add_token(left, right, time);
@@ -150,7 +153,8 @@ void BpeTokens::find_live_rules(std::span<const MergeRule> rules) {
 
 void BpeTokens::add_token(std::uint32_t left, std::uint32_t right, std::uint32_t time) {
   tokens_.push_back({left, right, time, tokens_[left].length + tokens_[right].length});
-  if (!square_.empty() && left < symbols_ && right < symbols_) square_[left * symbols_ + right] = time;
+  if (!square_.empty() && left < symbols_ && right < symbols_)
+    square_[left * symbols_ + right] = time;
   const std::uint64_t key = std::uint64_t{left} << kIndexBits | right;
   const std::uint64_t hash = hash_of(key);
   const std::uint64_t bit = hash >> (pair_shift_ - 2);
@@ -205,7 +209,9 @@ void BpeTokens::find_unsafe_pairs(std::span<const MergeRule> rules) {
   for (const MergeRule& rule : rules) {
     std::uint32_t left = made[static_cast<std::size_t>(rule.left)];
     std::uint32_t right = made[static_cast<std::size_t>(rule.right)];
-    if (left == kNone || right == kNone || time_of(left, right) != kNever || merges_before(left, right)) continue;
+    if (left == kNone || right == kNone || time_of(left, right) != kNever ||
+        merges_before(left, right))
+      continue;
     while (left >= symbols_) left = tokens_[left].right;
     while (right >= symbols_) right = tokens_[right].left;
     unsafe_[left] |= kEndsLeft;
@@ -230,11 +236,13 @@ void BpeTokens::build_trie() {
       spelling.resize(spelling.size() + token.length);
       const auto at = spelling.begin() + static_cast<std::ptrdiff_t>(begins[i]);
       const std::uint32_t left_length = tokens_[token.left].length;
-      std::copy_n(spelling.begin() + static_cast<std::ptrdiff_t>(begins[token.left]), left_length, at);
-      std::copy_n(spelling.begin() + static_cast<std::ptrdiff_t>(begins[token.right]), token.length - left_length,
-                  at + left_length);
+      std::copy_n(spelling.begin() + static_cast<std::ptrdiff_t>(begins[token.left]), left_length,
+                  at);
+      std::copy_n(spelling.begin() + static_cast<std::ptrdiff_t>(begins[token.right]),
+                  token.length - left_length, at + left_length);
       ends[i] = ends[token.left];
-      for (std::uint32_t k = left_length; k < token.length; ++k) ends[i] = trie.child(ends[i], at[k]);
+      for (std::uint32_t k = left_length; k < token.length; ++k)
+        ends[i] = trie.child(ends[i], at[k]);
     }
     trie.set_token(ends[i], i);
   }
@@ -266,7 +274,8 @@ void BpeTokens::build_trie() {
     const auto begin = children.begin() + first[node];
     const auto end = children.begin() + first[node + 1];
     if (begin == end) continue;
-    std::sort(begin, end, [&](std::uint32_t a, std::uint32_t b) { return from[a].symbol < from[b].symbol; });
+    std::sort(begin, end,
+              [&](std::uint32_t a, std::uint32_t b) { return from[a].symbol < from[b].symbol; });
     symbols.clear();
     for (auto child = begin; child != end; ++child) symbols.push_back(from[*child].symbol);
     const std::size_t base = places.find(symbols) - symbols[0];
@@ -282,7 +291,8 @@ void BpeTokens::build_trie() {
   }
 }
 
-inline std::uint32_t BpeTokens::longest(const std::uint32_t* symbols, const std::uint32_t* end) const {
+inline std::uint32_t BpeTokens::longest(const std::uint32_t* symbols,
+                                        const std::uint32_t* end) const {
   std::uint32_t node = nodes_[0].base + *symbols;
   while (++symbols != end) {
     const std::uint32_t next = nodes_[node].base + *symbols;
@@ -292,8 +302,8 @@ inline std::uint32_t BpeTokens::longest(const std::uint32_t* symbols, const std:
   return nodes_[node].longest;
 }
 
-std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t count, std::int32_t* out,
-                                  std::vector<std::uint64_t>& dead) const {
+std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t count,
+                                  std::int32_t* out, std::vector<std::uint64_t>& dead) const {
   const std::uint32_t* const end = symbols + count;
   std::uint32_t next = longest(symbols, end);
   std::size_t at = 0;
@@ -304,7 +314,8 @@ std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t coun
   };
   while (true) {
     std::size_t length = tokens_[next].length;
-    while (is_dead(at + length) || (left > 0 && !stay_apart(static_cast<std::uint32_t>(out[left - 1]), next))) {
+    while (is_dead(at + length) ||
+           (left > 0 && !stay_apart(static_cast<std::uint32_t>(out[left - 1]), next))) {
       next = shorter_[next];
       if (next == kNone) {
         // No token fits here: the one before was too long.

@@ -32,8 +32,8 @@ std::vector<MergeRule> MergeTable::rules() const {
   std::vector<MergeRule> rules;
   for (const Slot& slot : slots_) {
     if (slot.key == kEmpty) continue;
-    rules.push_back({static_cast<std::int32_t>(slot.key >> 32), static_cast<std::int32_t>(slot.key & 0xFFFFFFFFU),
-                     slot.result, slot.order});
+    rules.push_back({static_cast<std::int32_t>(slot.key >> 32),
+                     static_cast<std::int32_t>(slot.key & 0xFFFFFFFFU), slot.result, slot.order});
   }
   std::sort(rules.begin(), rules.end(), [](const MergeRule& a, const MergeRule& b) {
     return std::tie(a.order, a.left, a.right) < std::tie(b.order, b.left, b.right);

@@ -26,7 +26,8 @@ class MergeTable {
     std::int32_t result = 0;
   };
 
-  // Where two rules merge one pair, the later stands. Ids are not negative, orders below kMaxOrders.
+  // Where two rules merge one pair, the later stands. Ids are not negative, orders below
+  // kMaxOrders.
   explicit MergeTable(std::span<const MergeRule> rules);
 
   Found find(std::int32_t left, std::int32_t right) const {
@@ -34,8 +35,8 @@ class MergeTable {
     return find_at(key, hash_of(key));
   }
 
-  // The same, faster where most pairs have no rule: nine of ten of these are known by a filter, which
-  // stays in the cache.
+  // The same, faster where most pairs have no rule: nine of ten of these are known by a filter,
+  // which stays in the cache.
   Found find_rare(std::int32_t left, std::int32_t right) const {
     const std::uint64_t key = key_of(left, right);
     const std::uint64_t hash = hash_of(key);

@@ -42,8 +42,11 @@ TEST(BertNormalizer, NeighboursBecomeWhatTheRulesMakeOfThem) {
   // Marks that NFD puts in order, those that stay among them (Mc of class 224, marks younger than
   // Unicode 8.0), controls that go from between them, syllables, ideographs of two planes.
   const std::u32string characters =
-      U"aZ \t\n\r\x01\x7F\u0000-\u00C9\u00DF\u0130\u0301\u0323\u0344\u1E69\u302E\u302F\u1DFA\u08D4\u08D5\u3099\u304B"
-      U"\uAC00\uAC01\u1100\u1161\u4E2D\uF900\u3400\u200B\u00AD\uFFFD\uE000\u2028\u3000\u03A3\u0399\u0345"
+      U"aZ "
+      U"\t\n\r\x01\x7F\u0000-"
+      U"\u00C9\u00DF\u0130\u0301\u0323\u0344\u1E69\u302E\u302F\u1DFA\u08D4\u08D5\u3099\u304B"
+      U"\uAC00\uAC01\u1100\u1161\u4E2D\uF900\u3400\u200B\u00AD\uFFFD\uE000\u2028\u3000\u03A3\u0399"
+      U"\u0345"
       U"\U0001D165\U0001D15E\U0001F600\U00020000\U0002F800\U0001E94A\U000E0001";
   std::mt19937 random(3);
   for (const BertRules& rules : all_rules()) {
@@ -51,7 +54,8 @@ TEST(BertNormalizer, NeighboursBecomeWhatTheRulesMakeOfThem) {
     const auto steps = make_bert_steps(rules);
     for (int trial = 0; trial < 2000; ++trial) {
       std::string text;
-      for (std::size_t i = random() % 12; i > 0; --i) append_utf8(characters[random() % characters.size()], text);
+      for (std::size_t i = random() % 12; i > 0; --i)
+        append_utf8(characters[random() % characters.size()], text);
       ASSERT_NO_FATAL_FAILURE(expect_equal(*quick, *steps, text));
     }
   }

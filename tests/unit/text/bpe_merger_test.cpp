@@ -35,7 +35,8 @@ using Symbols = std::vector<std::int32_t>;
 
 Symbols random_word(std::mt19937& random, std::size_t length, std::int32_t alphabet) {
   Symbols symbols(length);
-  for (auto& symbol : symbols) symbol = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(alphabet));
+  for (auto& symbol : symbols)
+    symbol = static_cast<std::int32_t>(random() % static_cast<std::uint32_t>(alphabet));
   return symbols;
 }
 
@@ -49,8 +50,10 @@ std::vector<MergeRule> of_different_pairs(const std::vector<MergeRule>& rules) {
   return unique;
 }
 
-// Merges words of many lengths; returns how many of them were not merged but encoded by their tokens.
-int expect_definition(const std::vector<MergeRule>& rules, std::mt19937& random, std::int32_t alphabet) {
+// Merges words of many lengths; returns how many of them were not merged but encoded by their
+// tokens.
+int expect_definition(const std::vector<MergeRule>& rules, std::mt19937& random,
+                      std::int32_t alphabet) {
   const MergeTable table(rules);
   const BpeTokens tokens(table);
   BpeMerger merger(table, tokens);
@@ -102,7 +105,8 @@ TEST(BpeMerger, TrainedRulesNeedNoMerging) {
       const std::int32_t reach = trial % 3 == 0 ? std::min(next, alphabet + 3) : next;
       const auto left = static_cast<std::int32_t>(random() % reach);
       const auto right = static_cast<std::int32_t>(random() % reach);
-      const std::uint32_t order = std::max(made_at[left], made_at[right]) + static_cast<std::uint32_t>(random() % 3);
+      const std::uint32_t order =
+          std::max(made_at[left], made_at[right]) + static_cast<std::uint32_t>(random() % 3);
       rules.push_back({left, right, next, order});
       made_at.push_back(order + 1);
     }
@@ -114,14 +118,16 @@ TEST(BpeMerger, AllSplitsOfAVocabularyMergeAsDefined) {
   std::mt19937 random(9);
   int encoded = 0;
   for (int trial = 0; trial < 300 && !testing::Test::HasFailure(); ++trial) {
-    // As SentencePiece and tiktoken have it: every two pieces that spell a third one merge to it, in
-    // the order of the third. Most of these rules never fire; pieces come before their parts at times.
+    // As SentencePiece and tiktoken have it: every two pieces that spell a third one merge to it,
+    // in the order of the third. Most of these rules never fire; pieces come before their parts at
+    // times.
     const std::int32_t alphabet = 2 + trial % 2;
     std::vector<std::string> pieces;
     for (std::int32_t i = 0; i < alphabet; ++i) pieces.emplace_back(1, static_cast<char>('a' + i));
     for (int i = 0; i < 40; ++i) {
       std::string piece = pieces[random() % pieces.size()] + pieces[random() % pieces.size()];
-      if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(std::move(piece));
+      if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end())
+        pieces.push_back(std::move(piece));
     }
     if (trial % 4 == 0) std::shuffle(pieces.begin() + alphabet, pieces.end(), random);
     std::vector<MergeRule> rules;
@@ -131,7 +137,8 @@ TEST(BpeMerger, AllSplitsOfAVocabularyMergeAsDefined) {
         if (made == pieces.end()) continue;
         const auto id = static_cast<std::int32_t>(made - pieces.begin());
         const auto order = static_cast<std::uint32_t>(trial % 3 == 0 ? id / 3 : id);
-        rules.push_back({static_cast<std::int32_t>(left), static_cast<std::int32_t>(right), id, order});
+        rules.push_back(
+            {static_cast<std::int32_t>(left), static_cast<std::int32_t>(right), id, order});
       }
     }
     encoded += expect_definition(rules, random, alphabet);
@@ -159,7 +166,8 @@ TEST(BpeMerger, WhatARuleMakesMayStandInAWord) {
 TEST(BpeMerger, LongRunsStayLinear) {
   // a, aa, aaaa, ...: a quadratic way would take minutes.
   std::vector<MergeRule> rules;
-  for (std::int32_t i = 0; i < 8; ++i) rules.push_back({i, i, i + 1, static_cast<std::uint32_t>(i)});
+  for (std::int32_t i = 0; i < 8; ++i)
+    rules.push_back({i, i, i + 1, static_cast<std::uint32_t>(i)});
   const MergeTable table(rules);
   const BpeTokens tokens(table);
   BpeMerger merger(table, tokens);

@@ -95,11 +95,13 @@ TEST(Scanners, BertCutsAtWhiteSpaceAndPunctuation) {
   steps.push_back(make_whitespace_split());
   steps.push_back(make_punctuation(SplitBehavior::kIsolated));
   const auto plain = make_sequence(std::move(steps));
-  const std::u32string characters = U"ab1 \t\n$+~.,'-\u00A0\u3000\u00BF\u3002\u4E2D\u00A3\u20AC\u2E52\u0301\U0001F600";
+  const std::u32string characters =
+      U"ab1 \t\n$+~.,'-\u00A0\u3000\u00BF\u3002\u4E2D\u00A3\u20AC\u2E52\u0301\U0001F600";
   std::mt19937 random(5);
   for (int trial = 0; trial < 5000; ++trial) {
     std::string text;
-    for (std::size_t i = random() % 20; i > 0; --i) append_utf8(characters[random() % characters.size()], text);
+    for (std::size_t i = random() % 20; i > 0; --i)
+      append_utf8(characters[random() % characters.size()], text);
     Words words;
     words.text = text;
     words.ranges = {{0, text.size()}};
