@@ -141,7 +141,7 @@ void BpeTokens::find_live_rules(std::span<const MergeRule> rules) {
     const std::uint32_t right = made[static_cast<std::size_t>(rule.right)];
     std::uint32_t& result = made[static_cast<std::size_t>(rule.result)];
     const bool possible = left != kNone && right != kNone && result == kNone;
-    if (!possible || tokens_.size() == kMaxTokens) continue;
+    if (!possible || tokens_.size() >= kMaxTokens || time >> kTimeBits != 0) continue;
     if (tokens_[left].time >= time || tokens_[right].time >= time) continue;
     if (tokens_[left].length + tokens_[right].length > kMaxLength || merges_before(left, right))
       continue;
