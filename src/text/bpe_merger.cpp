@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -15,34 +14,10 @@ constexpr std::uint32_t kEnd = 0xFFFFFFFFU;
 
 }  // namespace
 
-MergeTable::MergeTable(std::span<const MergeRule> rules) {
-  const std::uint64_t size = std::bit_ceil(std::max<std::uint64_t>(64, rules.size() * 2));
-  slots_.resize(size);
-  mask_ = size - 1;
-  shift_ = 64 - std::countr_zero(size);
-  filter_.resize(size * 4 / 64);
-  filter_shift_ = shift_ - 2;
-  for (const MergeRule& rule : rules) {
-    PITON_ASSERT(rule.left >= 0 && rule.right >= 0 && rule.order < kMaxOrders);
-    const std::uint64_t key = key_of(rule.left, rule.right);
-    const std::uint64_t hash = hash_of(key);
-    const std::uint64_t bit = hash >> filter_shift_;
-    filter_[bit / 64] |= std::uint64_t{1} << (bit % 64);
-    std::uint64_t slot = hash >> shift_;
-    while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = (slot + 1) & mask_;
-    slots_[slot] = {key, rule.order, rule.result};
-    orders_ = std::max(orders_, rule.order + 1);
-  }
-}
-
 std::size_t BpeMerger::merge(std::int32_t* symbols, std::size_t count) {
   if (count < 2) return count;
-  if (count <= kWord) return merge_word(symbols, count);
-  if (count <= kWindow) return merge_window(symbols, count, nullptr);
-  word_.assign(symbols, symbols + count);
-  if (!merge_windows(merged_)) return merge_long(symbols, count, nullptr);
-  std::copy(merged_.begin(), merged_.end(), symbols);
-  return merged_.size();
+  if (const std::size_t left = tokens_->encode(symbols, count, scratch_); left != 0) return left;
+  return count <= kWord ? merge_word(symbols, count) : merge_long(symbols, count);
 }
 
 std::size_t BpeMerger::merge_word(std::int32_t* symbols, std::size_t count) {
@@ -71,116 +46,6 @@ std::size_t BpeMerger::merge_word(std::int32_t* symbols, std::size_t count) {
     if (behind > 0) look(at);
   }
   return pairs + 1;
-}
-
-std::size_t BpeMerger::merge_window(std::int32_t* symbols, std::size_t count, std::uint32_t* begins) {
-  // Of each pair, by its left symbol: order * 64 + place, so that the smallest is the leftmost of the
-  // lowest order. Signed, because older instruction sets compare only signed ones side by side.
-  constexpr std::int32_t kNoPair = std::numeric_limits<std::int32_t>::max();
-  alignas(64) std::int32_t pairs[kWindow];
-  std::int32_t results[kWindow];
-  std::uint8_t previous[kWindow + 1];
-  std::uint8_t following[kWindow + 1];
-  const auto look = [&](std::size_t at, std::int32_t left, std::int32_t right) {
-    const MergeTable::Found found = table_->find_rare(left, right);
-    results[at] = found.result;
-    pairs[at] = found.order == MergeTable::kNone
-                    ? kNoPair
-                    : static_cast<std::int32_t>(found.order * kWindow + at);
-  };
-  for (std::size_t i = 0; i + 1 < count; ++i) look(i, symbols[i], symbols[i + 1]);
-  // In blocks of 8, so that the search has no remainder.
-  const std::size_t padded = (count + 7) / 8 * 8;
-  for (std::size_t i = count - 1; i < padded; ++i) pairs[i] = kNoPair;
-  for (std::size_t i = 0; i <= count; ++i) {
-    previous[i] = static_cast<std::uint8_t>(i - 1);
-    following[i] = static_cast<std::uint8_t>(i + 1);
-  }
-  while (true) {
-    std::int32_t lowest = kNoPair;
-    for (std::size_t i = 0; i < padded; ++i) lowest = std::min(lowest, pairs[i]);
-    if (lowest == kNoPair) break;
-    const std::size_t at = static_cast<std::size_t>(lowest) % kWindow;
-    const std::size_t right = following[at];
-    const std::size_t next = following[right];
-    symbols[at] = results[at];
-    pairs[right] = kNoPair;
-    following[at] = static_cast<std::uint8_t>(next);
-    previous[next] = static_cast<std::uint8_t>(at);
-    if (next < count) {
-      look(at, symbols[at], symbols[next]);
-    } else {
-      pairs[at] = kNoPair;
-    }
-    if (at > 0) look(previous[at], symbols[previous[at]], symbols[at]);
-  }
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < count; i = following[i]) {
-    if (begins != nullptr) begins[left] = static_cast<std::uint32_t>(i);
-    symbols[left++] = symbols[i];
-  }
-  return left;
-}
-
-void BpeMerger::fill(Window& window, std::size_t at, std::size_t size) {
-  size = std::min(size, word_.size() - at);
-  window.at = at;
-  window.size = size;
-  window.tokens.assign(word_.begin() + static_cast<std::ptrdiff_t>(at),
-                       word_.begin() + static_cast<std::ptrdiff_t>(at + size));
-  window.begins.resize(size + 1);
-  const std::size_t left = size <= kWindow
-                               ? merge_window(window.tokens.data(), size, window.begins.data())
-                               : merge_long(window.tokens.data(), size, window.begins.data());
-  window.tokens.resize(left);
-  window.begins.resize(left + 1);
-  window.begins[left] = static_cast<std::uint32_t>(size);
-}
-
-bool BpeMerger::stay_apart(std::size_t at, std::size_t left, std::size_t right) {
-  if (left + right > kWindow) return false;
-  const auto begin = word_.begin() + static_cast<std::ptrdiff_t>(at);
-  pair_.assign(begin, begin + static_cast<std::ptrdiff_t>(left + right));
-  std::uint32_t begins[kWindow];
-  return merge_window(pair_.data(), pair_.size(), begins) == 2 && begins[1] == left;
-}
-
-bool BpeMerger::find_next(const Window& window, std::size_t size, Window& next, std::size_t& cut) {
-  // The last two tokens may be what they are because the window ends there.
-  if (window.tokens.size() < 4) return false;
-  cut = window.tokens.size() - 2;
-  for (int tries = 0; tries < kCuts && cut > 0; ++tries, --cut) {
-    fill(next, window.at + window.begins[cut], size);
-    if (next.length(0) == window.length(cut)) return true;
-    if (stay_apart(window.at + window.begins[cut - 1], window.length(cut - 1), next.length(0))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-bool BpeMerger::merge_windows(std::vector<std::int32_t>& out) {
-  out.clear();
-  std::size_t last = 0;  // symbols of the last token in `out`
-  fill(window_, 0, kWindow);
-  while (window_.at + window_.size < word_.size()) {
-    std::size_t cut = 0;
-    if (!find_next(window_, kWindow, next_, cut)) {
-      const std::size_t first = window_.length(0);
-      fill(window_, window_.at, kLargeWindow);
-      const bool fits = out.empty() || window_.length(0) == first ||
-                        stay_apart(window_.at - last, last, window_.length(0));
-      if (!fits) return false;
-      if (window_.at + window_.size == word_.size()) break;
-      if (!find_next(window_, kWindow, next_, cut)) return false;
-    }
-    out.insert(out.end(), window_.tokens.begin(),
-               window_.tokens.begin() + static_cast<std::ptrdiff_t>(cut));
-    last = window_.length(cut - 1);
-    std::swap(window_, next_);
-  }
-  out.insert(out.end(), window_.tokens.begin(), window_.tokens.end());
-  return true;
 }
 
 void BpeMerger::mark(std::uint32_t order) {
@@ -236,12 +101,12 @@ void BpeMerger::take_bucket(std::uint32_t order, std::vector<Item>& out) {
   clear(order);
 }
 
-std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count, std::uint32_t* begins) {
+std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
   constexpr std::int32_t kDead = -1;
   PITON_ASSERT(count < kEnd);
   if (bucket_.empty()) {
     bucket_.assign(std::max<std::uint32_t>(table_->orders(), 1), kEnd);
-    for (std::size_t size = bucket_.size(); ; size = marks_.back().size()) {
+    for (std::size_t size = bucket_.size();; size = marks_.back().size()) {
       marks_.emplace_back((size + 63) / 64, 0);
       if (marks_.back().size() == 1) break;
     }
@@ -317,7 +182,6 @@ std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count, std:
   std::size_t left = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (symbols[i] == kDead) continue;
-    if (begins != nullptr) begins[left] = static_cast<std::uint32_t>(i);
     symbols[left++] = symbols[i];
   }
   return left;

@@ -51,6 +51,7 @@ class BpeModel final : public WordModel {
   std::int32_t character_id(char32_t c, std::string_view text) const;
 
   std::unique_ptr<MergeTable> merges_;
+  std::unique_ptr<BpeTokens> tokens_of_merges_;
   bool byte_level_ = false;
   bool ignore_merges_ = false;
   bool fuse_unknown_ = false;

@@ -182,7 +182,7 @@ std::unique_ptr<Normalizer> make_byte_level_spelling() {
   return text_step([alphabet = ByteAlphabet()](std::string& text) { text = alphabet.spell(text); });
 }
 
-std::unique_ptr<Normalizer> make_bert_normalizer(BertRules rules) {
+std::unique_ptr<Normalizer> make_bert_steps(BertRules rules) {
   std::vector<std::unique_ptr<Normalizer>> steps;
   if (rules.clean_text) {
     steps.push_back(character_step([](char32_t c, std::string& out) {

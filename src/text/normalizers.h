@@ -62,5 +62,7 @@ struct BertRules {
   bool lowercase = true;
 };
 std::unique_ptr<Normalizer> make_bert_normalizer(BertRules rules);
+// The same, slowly: the rules one after another.
+std::unique_ptr<Normalizer> make_bert_steps(BertRules rules);
 
 }  // namespace piton

@@ -57,11 +57,14 @@ std::string PipelineTokenizer::normalized(std::string_view text) const {
   }
   // Only byte-level vocabularies come here: what is not UTF-8 stays as it is.
   out.clear();
+  std::string run;
   while (!text.empty()) {
     const std::size_t valid = valid_utf8_prefix(text);
-    std::string run(text.substr(0, valid));
-    parts_.normalizer->apply(run);
-    out += run;
+    if (valid != 0) {
+      run.assign(text.substr(0, valid));
+      parts_.normalizer->apply(run);
+      out += run;
+    }
     text.remove_prefix(valid);
     if (text.empty()) break;
     out.push_back(text[0]);

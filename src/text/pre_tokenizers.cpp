@@ -251,13 +251,6 @@ std::unique_ptr<PreTokenizer> make_whitespace() {
       SplitBehavior::kRemoved, true);
 }
 
-std::unique_ptr<PreTokenizer> make_bert_pre_tokenizer() {
-  std::vector<std::unique_ptr<PreTokenizer>> steps;
-  steps.push_back(make_whitespace_split());
-  steps.push_back(make_punctuation(SplitBehavior::kIsolated));
-  return make_sequence(std::move(steps));
-}
-
 std::unique_ptr<PreTokenizer> make_punctuation(SplitBehavior behavior) {
   return split_step(
       [](std::string_view word) { return characters_where(word, is_bert_punctuation); }, behavior);

@@ -50,7 +50,6 @@ std::unique_ptr<PreTokenizer> make_byte_spelling();
 std::unique_ptr<PreTokenizer> make_whitespace_split();
 // \w+|[^\w\s]+
 std::unique_ptr<PreTokenizer> make_whitespace();
-std::unique_ptr<PreTokenizer> make_bert_pre_tokenizer();
 std::unique_ptr<PreTokenizer> make_punctuation(SplitBehavior behavior);
 std::unique_ptr<PreTokenizer> make_digits(bool individual);
 std::unique_ptr<PreTokenizer> make_metaspace(std::string replacement, PrependScheme scheme,

@@ -7,6 +7,7 @@
 //           k = 3 in cl100k and LLaMA-3, 1 in Qwen
 //   kBloom  matches of  ?[^(\s|[.,!?…。，、।۔،])]+  and what lies between them (Oniguruma's nested
 //           class: no white space, none of ()|.,!?…。，、।۔،)
+//   kBert   runs without white space, punctuation (is_bert_punctuation) cut out character by character
 //
 // Bytes that are not UTF-8 count as characters of no class.
 #pragma once
@@ -21,7 +22,7 @@
 namespace piton {
 
 struct Scanner {
-  enum class Kind { kGpt2, kCl100k, kBloom };
+  enum class Kind { kGpt2, kCl100k, kBloom, kBert };
   Kind kind = Kind::kGpt2;
   int digits = 3;  // kCl100k: the longest run of numbers in one word
 
@@ -210,9 +211,32 @@ void bloom(const CharacterTable&, std::string_view text, Word&& word) {
   if (gap < end) word(std::string_view(gap, static_cast<std::size_t>(end - gap)));
 }
 
+template <typename Word>
+void bert(const CharacterTable& table, std::string_view text, Word&& word) {
+  const Cursor cursor{table, text.data() + text.size()};
+  const char* p = text.data();
+  const char* start = p;  // of the run before `p`
+  while (p < cursor.end) {
+    const Utf8Char c = cursor.at(p);
+    const std::uint8_t flags = table.flags(c.value);
+    constexpr std::uint8_t kSigns = CharacterTable::kPunctuation | CharacterTable::kSymbol;
+    const bool space = (flags & CharacterTable::kSpace) != 0;
+    if (!space && ((flags & kSigns) == 0 || !is_bert_punctuation(c.value))) {
+      p += c.length;
+      continue;
+    }
+    if (start < p) word(std::string_view(start, static_cast<std::size_t>(p - start)));
+    if (!space) word(std::string_view(p, c.length));
+    p += c.length;
+    start = p;
+  }
+  if (start < p) word(std::string_view(start, static_cast<std::size_t>(p - start)));
+}
+
 }  // namespace scan
 
-// Calls word(std::string_view) for each piece of `text`, in order; together they are the text.
+// Calls word(std::string_view) for each piece of `text`, in order; together they are the text, but for
+// the white space that kBert leaves out.
 template <typename Word>
 void scan_words(const Scanner& scanner, const CharacterTable& table, std::string_view text,
                 Word&& word) {
@@ -220,6 +244,7 @@ void scan_words(const Scanner& scanner, const CharacterTable& table, std::string
     case Scanner::Kind::kGpt2: return scan::gpt2(table, text, word);
     case Scanner::Kind::kCl100k: return scan::cl100k(table, scanner.digits, text, word);
     case Scanner::Kind::kBloom: return scan::bloom(table, text, word);
+    case Scanner::Kind::kBert: return scan::bert(table, text, word);
   }
 }
 

@@ -107,7 +107,7 @@ struct PreTokenizerReader {
       add(make_metaspace(text_field(json, "replacement", where, "\xE2\x96\x81"),
                          read_scheme(json, where), bool_field(json, "split", where, true)));
     } else if (type == "BertPreTokenizer") {
-      add(make_bert_pre_tokenizer());
+      scan({Scanner::Kind::kBert, 0});
     } else if (type == "Whitespace") {
       add(make_whitespace());
     } else if (type == "WhitespaceSplit") {

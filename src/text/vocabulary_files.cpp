@@ -157,7 +157,7 @@ TokenizerParts read_word_piece(std::string_view vocabulary_txt, const WordPieceF
     rules.strip_accents = family.strip_accents && family.lowercase;
     rules.handle_chinese_chars = family.chinese_characters;
     parts.normalizer = make_bert_normalizer(rules);
-    parts.pre_tokenizer = make_bert_pre_tokenizer();
+    parts.scanner = {Scanner::Kind::kBert, 0};
     parts.special.eod = parts.special.sep;
     if (parts.special.cls) parts.prefix = {*parts.special.cls};
     if (parts.special.sep) parts.suffix = {*parts.special.sep};

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <random>
+#include <utility>
 
 #include "text/pattern.h"
+#include "text/pre_tokenizers.h"
 
 namespace piton {
 namespace {
@@ -84,6 +87,29 @@ TEST(Pattern, ReadsClassesAsTheFilesDialectDoes) {
   EXPECT_EQ(words(R"(.\B)", "ab\u2463"), (Words{"a", "\u2463"}));
   EXPECT_EQ(words(R"([[:alpha:]]+)", "a\u2163\u00BD"), (Words{"a\u2163"}));
   EXPECT_EQ(words(R"([]\w]+)", "a]\u00BD"), (Words{"a]"}));
+}
+
+TEST(Scanners, BertCutsAtWhiteSpaceAndPunctuation) {
+  const CharacterTable table;
+  std::vector<std::unique_ptr<PreTokenizer>> steps;
+  steps.push_back(make_whitespace_split());
+  steps.push_back(make_punctuation(SplitBehavior::kIsolated));
+  const auto plain = make_sequence(std::move(steps));
+  const std::u32string characters =
+      U"ab1 \t\n$+~.,'-\u00A0\u3000\u00BF\u3002\u4E2D\u00A3\u20AC\u2E52\u0301\U0001F600";
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 5000; ++trial) {
+    std::string text;
+    for (std::size_t i = random() % 20; i > 0; --i)
+      append_utf8(characters[random() % characters.size()], text);
+    Words words;
+    words.text = text;
+    words.ranges = {{0, text.size()}};
+    plain->apply(words, true);
+    std::vector<std::string> wanted;
+    for (std::size_t i = 0; i < words.ranges.size(); ++i) wanted.emplace_back(words.word(i));
+    ASSERT_EQ(scanned({Scanner::Kind::kBert, 0}, table, text), wanted) << text;
+  }
 }
 
 }  // namespace
