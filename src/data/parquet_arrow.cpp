@@ -2,6 +2,7 @@
 #include <arrow/api.h>
 #include <arrow/io/api.h>
 #include <parquet/arrow/reader.h>
+#include <parquet/exception.h>
 #include <parquet/file_reader.h>
 #include <parquet/properties.h>
 
@@ -21,7 +22,20 @@ constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
 class ArrowColumnReader final : public ColumnReader {
  public:
   explicit ArrowColumnReader(const std::string& path) : path_(path) {
-    auto file = check(arrow::io::ReadableFile::Open(path));
+    guard([&] { open_file(); });
+  }
+
+  std::vector<std::string> columns() const override { return schema_->field_names(); }
+
+  bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) override {
+    bool more = false;
+    guard([&] { more = read(keys, max_record_bytes, block); });
+    return more;
+  }
+
+ private:
+  void open_file() {
+    auto file = check(arrow::io::ReadableFile::Open(path_));
     parquet::ReaderProperties properties;
     // Pages are read as they are needed, not whole column chunks: these may be gigabytes.
     properties.enable_buffered_stream();
@@ -37,9 +51,7 @@ class ArrowColumnReader final : public ColumnReader {
     rows_ = reader_->parquet_reader()->metadata()->num_rows();
   }
 
-  std::vector<std::string> columns() const override { return schema_->field_names(); }
-
-  bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) override {
+  bool read(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) {
     if (batches_ == nullptr) open(keys);
     std::shared_ptr<arrow::RecordBatch> batch;
     check(batches_->ReadNext(&batch));
@@ -71,7 +83,6 @@ class ArrowColumnReader final : public ColumnReader {
     return true;
   }
 
- private:
   void open(const std::vector<std::string>& keys) {
     std::vector<int> groups, leaves;
     for (int i = 0; i < reader_->num_row_groups(); ++i) groups.push_back(i);
@@ -109,11 +120,23 @@ class ArrowColumnReader final : public ColumnReader {
     }
   }
 
-  void check(const arrow::Status& status) const {
-    if (status.ok()) return;
-    std::string reason = status.ToString();
+  [[noreturn]] void refuse(std::string reason) const {
     std::replace(reason.begin(), reason.end(), '\n', ' ');
     throw Error(Fault::kData, "{}: row {}: cannot be read as Parquet: {}; fetch the file again", path_, row_, reason);
+  }
+
+  void check(const arrow::Status& status) const {
+    if (!status.ok()) refuse(status.ToString());
+  }
+
+  // What lies under Arrow's own interface, the metadata above all, throws where Arrow returns a status.
+  template <typename Work>
+  void guard(const Work& work) const {
+    try {
+      work();
+    } catch (const parquet::ParquetException& exception) {
+      refuse(exception.what());
+    }
   }
 
   template <typename T>

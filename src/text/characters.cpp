@@ -64,8 +64,8 @@ bool is_word_character(char32_t c) {
   }
   for (const CharacterRange& range : additions::kRanges) {
     if (c >= range.first && c <= range.last) {
-      return (range.flags & (CharacterTable::kLetter | CharacterTable::kMark |
-                             CharacterTable::kNumber)) != 0;
+      return (range.flags &
+              (CharacterTable::kLetter | CharacterTable::kMark | CharacterTable::kNumber)) != 0;
     }
   }
   return false;
@@ -78,21 +78,37 @@ bool is_numeric(char32_t c) {
                      [c](const CharacterRange& r) { return c >= r.first && c <= r.last; });
 }
 
+std::uint32_t bert_categories(char32_t c) {
+  switch (c) {  // what has moved since
+    case 0x166D:
+    case 0x111C9:
+      return U_GC_PO_MASK;
+    case 0x1734:
+      return U_GC_MN_MASK;
+    case 0x1885:
+    case 0x1886:
+      return U_GC_LO_MASK;
+    case 0xA9BD:
+      return U_GC_MC_MASK;
+    default:
+      break;
+  }
+  if (c >= 0x110000) return 0;
+  return in_unicode_8(c) ? U_GET_GC_MASK(static_cast<UChar32>(c)) : U_GC_CN_MASK;
+}
+
 bool is_bert_punctuation(char32_t c) {
   if (c < 0x80) {
     return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
            (c >= 123 && c <= 126);
   }
-  if (c >= 0x110000) return false;
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_P_MASK) != 0 && in_unicode_8(c);
+  return (bert_categories(c) & U_GC_P_MASK) != 0;
 }
 
 bool is_bert_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   if (c < 0x80) return c < 32 || c == 127;
-  if (c >= 0x110000) return false;
-  const auto mask = U_GET_GC_MASK(static_cast<UChar32>(c));
-  return (mask & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0 && in_unicode_8(c);
+  return (bert_categories(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0;
 }
 
 bool is_bert_ideograph(char32_t c) {

@@ -1,7 +1,8 @@
-// What a character is: letter, number, white space, ... as the regular expressions of tokenizers ask.
+// What a character is: letter, number, white space, ... as the regular expressions of tokenizers
+// ask.
 //
-// Unicode 16.0: the properties of ICU (15.0) and the additions in unicode_additions.h, flat, one byte
-// a code point, so that a scanner pays one load a character.
+// Unicode 16.0: the properties of ICU (15.0) and the additions in unicode_additions.h, flat, one
+// byte a code point, so that a scanner pays one load a character.
 #pragma once
 
 #include <array>
@@ -42,11 +43,14 @@ bool is_word_character(char32_t c);
 // N*: what the pre-tokenizer Digits takes for a digit.
 bool is_numeric(char32_t c);
 
+// The general category as of Unicode 8.0, a mask of ICU's (U_GC_P_MASK, ...): the tables of the
+// other implementations' BERT are of that age. 0x110000 and above: 0.
+std::uint32_t bert_categories(char32_t c);
 // P* as of Unicode 8.0, and the ASCII symbols ($ + < = > ^ ` | ~): what the pre-tokenizers
 // Punctuation and BertPreTokenizer split at.
 bool is_bert_punctuation(char32_t c);
-// Control, format and private-use characters as of Unicode 8.0, but tab, newline and carriage return:
-// what BertNormalizer removes.
+// Control, format and private-use characters as of Unicode 8.0, but tab, newline and carriage
+// return: what BertNormalizer removes.
 bool is_bert_control(char32_t c);
 // The blocks of ideographs that BERT puts spaces around.
 bool is_bert_ideograph(char32_t c);

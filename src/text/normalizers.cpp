@@ -48,15 +48,12 @@ std::unique_ptr<Normalizer> text_step(F f) {
   return std::make_unique<TextStep<F>>(std::move(f));
 }
 
-bool in_unicode(char32_t c, int major) {
+// M* as of Unicode 9.0.
+bool is_mark(char32_t c) {
+  if (c < 0x300 || (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_M_MASK) == 0) return false;
   UVersionInfo age;
   u_charAge(static_cast<UChar32>(c), age);
-  return age[0] != 0 && age[0] <= major;
-}
-
-bool is_mark(char32_t c, std::uint32_t categories, int major) {
-  return c >= 0x300 && (U_GET_GC_MASK(static_cast<UChar32>(c)) & categories) != 0 &&
-         in_unicode(c, major);
+  return age[0] != 0 && age[0] <= 9;
 }
 
 // Controls that nmt text normalisation removes.
@@ -125,7 +122,7 @@ std::unique_ptr<Normalizer> make_strip(bool left, bool right) {
 
 std::unique_ptr<Normalizer> make_strip_accents() {
   return character_step([](char32_t c, std::string& out) {
-    if (!is_mark(c, U_GC_M_MASK, 9)) append_utf8(c, out);
+    if (!is_mark(c)) append_utf8(c, out);
   });
 }
 
@@ -201,7 +198,7 @@ std::unique_ptr<Normalizer> make_bert_steps(BertRules rules) {
   if (rules.strip_accents) {
     steps.push_back(make_normal_form(NormalForm::kNfd));
     steps.push_back(character_step([](char32_t c, std::string& out) {
-      if (!is_mark(c, U_GC_MN_MASK, 8)) append_utf8(c, out);
+      if (c < 0x300 || (bert_categories(c) & U_GC_MN_MASK) == 0) append_utf8(c, out);
     }));
   }
   if (rules.lowercase) steps.push_back(make_lowercase());

@@ -1,5 +1,5 @@
-// The pre-tokenizers of the byte-level families, written out: each cuts a text into the matches of a
-// known regular expression, from left to right, at one load a character.
+// The pre-tokenizers of the byte-level families, written out: each cuts a text into the matches of
+// a known regular expression, from left to right, at one load a character.
 //
 //   kGpt2   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //   kCl100k (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,k}
@@ -7,7 +7,8 @@
 //           k = 3 in cl100k and LLaMA-3, 1 in Qwen
 //   kBloom  matches of  ?[^(\s|[.,!?…。，、।۔،])]+  and what lies between them (Oniguruma's nested
 //           class: no white space, none of ()|.,!?…。，、।۔،)
-//   kBert   runs without white space, punctuation (is_bert_punctuation) cut out character by character
+//   kBert   runs without white space, punctuation (is_bert_punctuation) cut out character by
+//   character
 //
 // Bytes that are not UTF-8 count as characters of no class.
 #pragma once
@@ -219,7 +220,10 @@ void bert(const CharacterTable& table, std::string_view text, Word&& word) {
   while (p < cursor.end) {
     const Utf8Char c = cursor.at(p);
     const std::uint8_t flags = table.flags(c.value);
-    constexpr std::uint8_t kSigns = CharacterTable::kPunctuation | CharacterTable::kSymbol;
+    // What is_bert_punctuation() may hold for: characters have moved between these since its
+    // tables.
+    constexpr std::uint8_t kSigns =
+        CharacterTable::kPunctuation | CharacterTable::kSymbol | CharacterTable::kMark;
     const bool space = (flags & CharacterTable::kSpace) != 0;
     if (!space && ((flags & kSigns) == 0 || !is_bert_punctuation(c.value))) {
       p += c.length;
@@ -235,16 +239,20 @@ void bert(const CharacterTable& table, std::string_view text, Word&& word) {
 
 }  // namespace scan
 
-// Calls word(std::string_view) for each piece of `text`, in order; together they are the text, but for
-// the white space that kBert leaves out.
+// Calls word(std::string_view) for each piece of `text`, in order; together they are the text, but
+// for the white space that kBert leaves out.
 template <typename Word>
 void scan_words(const Scanner& scanner, const CharacterTable& table, std::string_view text,
                 Word&& word) {
   switch (scanner.kind) {
-    case Scanner::Kind::kGpt2: return scan::gpt2(table, text, word);
-    case Scanner::Kind::kCl100k: return scan::cl100k(table, scanner.digits, text, word);
-    case Scanner::Kind::kBloom: return scan::bloom(table, text, word);
-    case Scanner::Kind::kBert: return scan::bert(table, text, word);
+    case Scanner::Kind::kGpt2:
+      return scan::gpt2(table, text, word);
+    case Scanner::Kind::kCl100k:
+      return scan::cl100k(table, scanner.digits, text, word);
+    case Scanner::Kind::kBloom:
+      return scan::bloom(table, text, word);
+    case Scanner::Kind::kBert:
+      return scan::bert(table, text, word);
   }
 }
 
