@@ -50,6 +50,8 @@ std::unique_ptr<Normalizer> text_step(F f) {
 
 // M* as of Unicode 9.0.
 bool is_mark(char32_t c) {
+  if (c == 0x1CF2 || c == 0x1CF3) return true;  // these have moved since
+  if (c == 0x111C9) return false;
   if (c < 0x300 || (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_M_MASK) == 0) return false;
   UVersionInfo age;
   u_charAge(static_cast<UChar32>(c), age);
