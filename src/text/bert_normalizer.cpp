@@ -60,7 +60,7 @@ class BertNormalizer final : public Normalizer {
       const bool apart = (result & kApart) != 0;
       *to = ' ';
       to += apart ? 1 : 0;
-      to = put(result & ~kApart, to);
+      to = put_utf8(result & ~kApart, to);
       *to = ' ';
       to += apart ? 1 : 0;
     }
@@ -75,8 +75,8 @@ class BertNormalizer final : public Normalizer {
   static constexpr std::uint32_t kUnknown = 0;
   static constexpr std::uint32_t kApart = 1U << 24;
   static constexpr std::uint32_t kDropped = 1U << 25;
-  static constexpr std::uint32_t kMixed = 1U
-                                          << 26;  // depends on its neighbours, or is more than that
+  // Depends on its neighbours, or is more than one character.
+  static constexpr std::uint32_t kMixed = 1U << 26;
   // A character becomes six bytes at most, of two or more; or one of one.
   static constexpr std::size_t kRoom = 16;
 
@@ -114,25 +114,6 @@ class BertNormalizer final : public Normalizer {
       from += c.length;
     }
     return from;
-  }
-
-  static char* put(std::uint32_t c, char* to) {
-    if (c < 0x80) {
-      *to++ = static_cast<char>(c);
-    } else if (c < 0x800) {
-      *to++ = static_cast<char>(0xC0 | c >> 6);
-      *to++ = static_cast<char>(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-      *to++ = static_cast<char>(0xE0 | c >> 12);
-      *to++ = static_cast<char>(0x80 | (c >> 6 & 0x3F));
-      *to++ = static_cast<char>(0x80 | (c & 0x3F));
-    } else {
-      *to++ = static_cast<char>(0xF0 | c >> 18);
-      *to++ = static_cast<char>(0x80 | (c >> 12 & 0x3F));
-      *to++ = static_cast<char>(0x80 | (c >> 6 & 0x3F));
-      *to++ = static_cast<char>(0x80 | (c & 0x3F));
-    }
-    return to;
   }
 
   std::unique_ptr<Normalizer> rules_;

@@ -5,21 +5,8 @@
 namespace piton {
 
 void append_utf8(char32_t value, std::string& out) {
-  if (value < 0x80) {
-    out.push_back(static_cast<char>(value));
-  } else if (value < 0x800) {
-    out.push_back(static_cast<char>(0xC0 | value >> 6));
-    out.push_back(static_cast<char>(0x80 | (value & 0x3F)));
-  } else if (value < 0x10000) {
-    out.push_back(static_cast<char>(0xE0 | value >> 12));
-    out.push_back(static_cast<char>(0x80 | (value >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (value & 0x3F)));
-  } else {
-    out.push_back(static_cast<char>(0xF0 | value >> 18));
-    out.push_back(static_cast<char>(0x80 | (value >> 12 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (value >> 6 & 0x3F)));
-    out.push_back(static_cast<char>(0x80 | (value & 0x3F)));
-  }
+  char bytes[4];
+  out.append(bytes, put_utf8(value, bytes));
 }
 
 std::size_t ascii_end(std::string_view text, std::size_t at) {

@@ -57,6 +57,26 @@ inline Utf8Char decode_utf8_back(std::string_view text) {
   return {last < 0x80 ? static_cast<char32_t>(last) : kBadByte, 1};
 }
 
+// Writes a scalar value, up to four bytes, and returns the place behind it.
+inline char* put_utf8(char32_t value, char* to) {
+  if (value < 0x80) {
+    *to++ = static_cast<char>(value);
+  } else if (value < 0x800) {
+    *to++ = static_cast<char>(0xC0 | value >> 6);
+    *to++ = static_cast<char>(0x80 | (value & 0x3F));
+  } else if (value < 0x10000) {
+    *to++ = static_cast<char>(0xE0 | value >> 12);
+    *to++ = static_cast<char>(0x80 | (value >> 6 & 0x3F));
+    *to++ = static_cast<char>(0x80 | (value & 0x3F));
+  } else {
+    *to++ = static_cast<char>(0xF0 | value >> 18);
+    *to++ = static_cast<char>(0x80 | (value >> 12 & 0x3F));
+    *to++ = static_cast<char>(0x80 | (value >> 6 & 0x3F));
+    *to++ = static_cast<char>(0x80 | (value & 0x3F));
+  }
+  return to;
+}
+
 // Appends a scalar value.
 void append_utf8(char32_t value, std::string& out);
 
