@@ -22,12 +22,8 @@ std::uint8_t category_flags(int category) {
   return flags;
 }
 
-// True for a character that stood in Unicode 8.0.
-bool in_unicode_8(char32_t c) {
-  UVersionInfo age;
-  u_charAge(static_cast<UChar32>(c), age);
-  return age[0] != 0 && age[0] <= 8;
-}
+// Of which age the tables of the other implementations' BERT are.
+constexpr int kBertVersion = 8;
 
 }  // namespace
 
@@ -78,23 +74,35 @@ bool is_numeric(char32_t c) {
                      [c](const CharacterRange& r) { return c >= r.first && c <= r.last; });
 }
 
-std::uint32_t bert_categories(char32_t c) {
-  switch (c) {  // what has moved since
-    case 0x166D:
-    case 0x111C9:
-      return U_GC_PO_MASK;
-    case 0x1734:
-      return U_GC_MN_MASK;
+std::uint32_t categories_in_unicode(char32_t c, int version) {
+  if (c >= 0x110000) return U_GC_CN_MASK;
+  switch (c) {  // those that have moved, by the version that moved them
     case 0x1885:
     case 0x1886:
-      return U_GC_LO_MASK;
+      if (version < 9) return U_GC_LO_MASK;
+      break;
     case 0xA9BD:
-      return U_GC_MC_MASK;
+      if (version < 11) return U_GC_MC_MASK;
+      break;
+    case 0x111C9:
+      if (version < 11) return U_GC_PO_MASK;
+      break;
+    case 0x166D:
+      if (version < 12) return U_GC_PO_MASK;
+      break;
+    case 0x1CF2:
+    case 0x1CF3:
+      if (version < 12) return U_GC_MC_MASK;
+      break;
+    case 0x1734:
+      if (version < 14) return U_GC_MN_MASK;
+      break;
     default:
       break;
   }
-  if (c >= 0x110000) return 0;
-  return in_unicode_8(c) ? U_GET_GC_MASK(static_cast<UChar32>(c)) : U_GC_CN_MASK;
+  UVersionInfo age;
+  u_charAge(static_cast<UChar32>(c), age);
+  return age[0] <= version ? U_GET_GC_MASK(static_cast<UChar32>(c)) : U_GC_CN_MASK;
 }
 
 bool is_bert_punctuation(char32_t c) {
@@ -102,13 +110,14 @@ bool is_bert_punctuation(char32_t c) {
     return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
            (c >= 123 && c <= 126);
   }
-  return (bert_categories(c) & U_GC_P_MASK) != 0;
+  return (categories_in_unicode(c, kBertVersion) & U_GC_P_MASK) != 0;
 }
 
 bool is_bert_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   if (c < 0x80) return c < 32 || c == 127;
-  return (bert_categories(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0;
+  return (categories_in_unicode(c, kBertVersion) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) !=
+         0;
 }
 
 bool is_bert_ideograph(char32_t c) {

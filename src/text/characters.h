@@ -43,9 +43,11 @@ bool is_word_character(char32_t c);
 // N*: what the pre-tokenizer Digits takes for a digit.
 bool is_numeric(char32_t c);
 
-// The general category as of Unicode 8.0, a mask of ICU's (U_GC_P_MASK, ...): the tables of the
-// other implementations' BERT are of that age. 0x110000 and above: 0.
-std::uint32_t bert_categories(char32_t c);
+// The general category as of a version of Unicode from 8 on, a mask of ICU's (U_GC_P_MASK, ...):
+// other implementations' tables are of different ages. Characters that came later are unassigned
+// (Cn). Of those that have moved to another category since, the ones that the peers' answers depend
+// on.
+std::uint32_t categories_in_unicode(char32_t c, int version);
 // P* as of Unicode 8.0, and the ASCII symbols ($ + < = > ^ ` | ~): what the pre-tokenizers
 // Punctuation and BertPreTokenizer split at.
 bool is_bert_punctuation(char32_t c);

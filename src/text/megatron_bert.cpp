@@ -5,18 +5,13 @@
 #include <unicode/uchar.h>
 
 #include "base/error.h"
+#include "text/characters.h"
 
 namespace piton {
 namespace {
 
-// General category of Python 3.11: characters after Unicode 14.0 are unassigned.
-std::uint32_t category_mask(char32_t c) {
-  if (c >= 0x110000) return U_GC_CN_MASK;
-  UVersionInfo age;
-  u_charAge(static_cast<UChar32>(c), age);
-  if (age[0] > 14) return U_GC_CN_MASK;
-  return U_GET_GC_MASK(static_cast<UChar32>(c));
-}
+// Of Python 3.11.
+std::uint32_t category_mask(char32_t c) { return categories_in_unicode(c, 14); }
 
 bool is_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
@@ -37,7 +32,9 @@ bool is_punctuation(char32_t c) {
 
 // str.lower(): a capital sigma at the end of a word becomes a final sigma.
 void append_python_lower(std::string_view word, std::string& out) {
-  const auto cased = [](char32_t c) { return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED); };
+  const auto cased = [](char32_t c) {
+    return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASED);
+  };
   const auto ignorable = [](char32_t c) {
     return u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASE_IGNORABLE);
   };

@@ -48,16 +48,6 @@ std::unique_ptr<Normalizer> text_step(F f) {
   return std::make_unique<TextStep<F>>(std::move(f));
 }
 
-// M* as of Unicode 9.0.
-bool is_mark(char32_t c) {
-  if (c == 0x1CF2 || c == 0x1CF3) return true;  // these have moved since
-  if (c == 0x111C9) return false;
-  if (c < 0x300 || (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_M_MASK) == 0) return false;
-  UVersionInfo age;
-  u_charAge(static_cast<UChar32>(c), age);
-  return age[0] != 0 && age[0] <= 9;
-}
-
 // Controls that nmt text normalisation removes.
 bool is_nmt_removed(char32_t c) {
   return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
@@ -124,7 +114,7 @@ std::unique_ptr<Normalizer> make_strip(bool left, bool right) {
 
 std::unique_ptr<Normalizer> make_strip_accents() {
   return character_step([](char32_t c, std::string& out) {
-    if (!is_mark(c)) append_utf8(c, out);
+    if (c < 0x300 || (categories_in_unicode(c, 9) & U_GC_M_MASK) == 0) append_utf8(c, out);
   });
 }
 
@@ -200,7 +190,7 @@ std::unique_ptr<Normalizer> make_bert_steps(BertRules rules) {
   if (rules.strip_accents) {
     steps.push_back(make_normal_form(NormalForm::kNfd));
     steps.push_back(character_step([](char32_t c, std::string& out) {
-      if (c < 0x300 || (bert_categories(c) & U_GC_MN_MASK) == 0) append_utf8(c, out);
+      if (c < 0x300 || (categories_in_unicode(c, 8) & U_GC_MN_MASK) == 0) append_utf8(c, out);
     }));
   }
   if (rules.lowercase) steps.push_back(make_lowercase());
