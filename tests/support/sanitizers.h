@@ -6,10 +6,12 @@ extern "C" void __tsan_init() __attribute__((weak));
 
 namespace piton {
 
-inline bool has_address_sanitizer() { return &__asan_init != nullptr; }
-
 // It ends a forked child that starts threads where the parent has some; Arrow has them from the
 // moment that it is loaded.
 inline bool has_thread_sanitizer() { return &__tsan_init != nullptr; }
+
+// Sizes and times of a process then say nothing about the program: freed memory is kept, every
+// access is checked.
+inline bool has_sanitizer() { return &__asan_init != nullptr || has_thread_sanitizer(); }
 
 }  // namespace piton

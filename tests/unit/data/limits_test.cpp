@@ -92,8 +92,7 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
   EXPECT_THAT(ended.said, HasSubstr(fmt::format("{} 1 ", (copies + 1) * 2000)));
   EXPECT_THAT(ended.said, HasSubstr(fmt::format("line {} (byte {}): the record has {} bytes, above --max-record-bytes",
                                                 copies * 2000 + 1, before - 10, hole + 13)));
-  // Sanitizers keep freed memory: then a process's size says nothing about the program.
-  if (!has_address_sanitizer() && !has_thread_sanitizer()) {
+  if (!has_sanitizer()) {
     EXPECT_LT(ended.peak_bytes, std::int64_t{512} << 20);
   }
 }
@@ -154,8 +153,7 @@ TEST(Limits, ACorpusOfManyDocumentsThatWasCheckedOpensAtOnce) {
   EXPECT_EQ(corpus->documents(), sequences);
   EXPECT_EQ(ids, (std::vector<std::int32_t>{1, 2, 3}));
   RecordProperty("microseconds", std::to_string(static_cast<int>(seconds * 1e6)));
-  // Sanitizers keep freed memory: then a process's size says nothing about the program.
-  if (!has_address_sanitizer() && !has_thread_sanitizer()) {
+  if (!has_sanitizer()) {
     EXPECT_LT(seconds, 0.1);
   }
 }
