@@ -5,7 +5,7 @@
 #
 # The work is CMake's (CMakePresets.json: cpu, debug, tsan, cuda); this file only names the steps.
 .NOTPARALLEL:
-.PHONY: build test test-cpu test-debug demo nightly test-tsan fuzz docs format tidy dependencies clean
+.PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz docs format tidy dependencies clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 300
@@ -22,9 +22,11 @@ build: dependencies
 
 test: test-debug test-cpu
 
-# Everything, in the build that users run.
-test-cpu: build
+all-tests: build
 	cmake --build --preset cpu -j $(JOBS)
+
+# Everything, in the build that users run.
+test-cpu: all-tests
 	$(CTEST) --preset cpu -LE nightly
 
 # Unit tests with every access and every undefined operation checked.
@@ -39,8 +41,7 @@ demo: build
 # Tests that have a larger matrix run it where PITON_NIGHTLY is set.
 # Ten million inputs a fuzzer, or two hours of processor time.
 nightly: FUZZ_SECONDS = 7200
-nightly: test-debug test-tsan fuzz build
-	cmake --build --preset cpu -j $(JOBS)
+nightly: test-debug test-tsan fuzz all-tests
 	PITON_NIGHTLY=1 $(CTEST) --preset cpu
 
 test-tsan: dependencies
