@@ -18,7 +18,7 @@ struct MergeRule {
 class MergeTable {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
-  // So that an order and a place in a window make an int32.
+  // More than any vocabulary has; BpeMerger keeps a bucket for each.
   static constexpr std::uint32_t kMaxOrders = 1U << 25;
 
   struct Found {
