@@ -51,11 +51,11 @@ PipelineTokenizer::~PipelineTokenizer() = default;
 std::string PipelineTokenizer::normalized(std::string_view text) const {
   std::string out(text);
   if (parts_.normalizer == nullptr) return out;
-  if (valid_utf8_prefix(text) == text.size()) {
+  if (!parts_.byte_level || valid_utf8_prefix(text) == text.size()) {
     parts_.normalizer->apply(out);
     return out;
   }
-  // Only byte-level vocabularies come here: what is not UTF-8 stays as it is.
+  // Byte-level vocabularies alone take what is not UTF-8: it stays as it is.
   out.clear();
   std::string run;
   while (!text.empty()) {

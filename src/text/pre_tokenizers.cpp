@@ -1,6 +1,6 @@
 #include "text/pre_tokenizers.h"
 
-#include <functional>
+#include <algorithm>
 
 #include "text/byte_level.h"
 
@@ -148,6 +148,63 @@ std::unique_ptr<PreTokenizer> rewrite_step(Rewrite rewrite) {
   return std::make_unique<RewriteStep<Rewrite>>(std::move(rewrite));
 }
 
+// What lies between white space; without the lists of the general step.
+class WhitespaceSplit final : public PreTokenizer {
+ public:
+  void apply(Words& words, bool) const override {
+    Ranges out;
+    for (std::size_t i = 0; i < words.ranges.size(); ++i) {
+      const std::string_view word = words.word(i);
+      const std::size_t base = words.ranges[i].first;
+      std::size_t begin = 0;
+      const auto close = [&](std::size_t end) {
+        if (end > begin) out.emplace_back(base + begin, base + end);
+      };
+      for (std::size_t at = 0; at < word.size();) {
+        // Most bytes need no decoding: those of words, and the tails of longer characters.
+        const auto byte = static_cast<unsigned char>(word[at]);
+        if (byte > ' ' && (byte < 0xC2 || byte > 0xE3)) {
+          ++at;
+          continue;
+        }
+        const Utf8Char c = decode_utf8(word, at);
+        if (is_white_space(c.value)) {
+          close(at);
+          begin = at + c.length;
+        }
+        at += c.length;
+      }
+      close(word.size());
+    }
+    words.ranges = std::move(out);
+  }
+};
+
+// A new word begins at each `mark`, which is not empty.
+class SplitBefore final : public PreTokenizer {
+ public:
+  explicit SplitBefore(std::string mark) : mark_(std::move(mark)) {}
+  void apply(Words& words, bool) const override {
+    Ranges out;
+    out.reserve(words.ranges.size());
+    for (std::size_t i = 0; i < words.ranges.size(); ++i) {
+      const std::string_view word = words.word(i);
+      const std::size_t base = words.ranges[i].first;
+      std::size_t begin = 0;
+      for (std::size_t found = word.find(mark_); found != std::string_view::npos;
+           found = word.find(mark_, found + mark_.size())) {
+        if (found > begin) out.emplace_back(base + begin, base + found);
+        begin = found;
+      }
+      out.emplace_back(base + begin, base + word.size());
+    }
+    words.ranges = std::move(out);
+  }
+
+ private:
+  std::string mark_;
+};
+
 class Sequence final : public PreTokenizer {
  public:
   explicit Sequence(std::vector<std::unique_ptr<PreTokenizer>> steps) : steps_(std::move(steps)) {}
@@ -224,10 +281,7 @@ std::unique_ptr<PreTokenizer> make_byte_spelling() {
   });
 }
 
-std::unique_ptr<PreTokenizer> make_whitespace_split() {
-  return split_step([](std::string_view word) { return characters_where(word, is_white_space); },
-                    SplitBehavior::kRemoved);
-}
+std::unique_ptr<PreTokenizer> make_whitespace_split() { return std::make_unique<WhitespaceSplit>(); }
 
 std::unique_ptr<PreTokenizer> make_whitespace() {
   return split_step(
@@ -269,18 +323,19 @@ std::unique_ptr<PreTokenizer> make_metaspace(std::string replacement, PrependSch
     if (!begins && (scheme == PrependScheme::kAlways || (scheme == PrependScheme::kFirst && first))) {
       out += replacement;
     }
-    for (const char c : word) {
-      if (c == ' ') {
-        out += replacement;
-      } else {
-        out.push_back(c);
-      }
+    while (!word.empty()) {
+      const std::size_t space = std::min(word.find(' '), word.size());
+      out.append(word.substr(0, space));
+      word.remove_prefix(space);
+      if (word.empty()) break;
+      out += replacement;
+      word.remove_prefix(1);
     }
   });
-  if (!split) return rewrite;
+  if (!split || replacement.empty()) return rewrite;
   std::vector<std::unique_ptr<PreTokenizer>> steps;
   steps.push_back(std::move(rewrite));
-  steps.push_back(make_split(std::move(replacement), SplitBehavior::kMergedWithNext, false));
+  steps.push_back(std::make_unique<SplitBefore>(std::move(replacement)));
   return make_sequence(std::move(steps));
 }
 

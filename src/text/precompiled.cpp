@@ -1,8 +1,11 @@
 #include <unicode/ubrk.h>
+#include <unicode/uchar.h>
 #include <unicode/utext.h>
 
-#include <array>
+#include <atomic>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "text/normalizers.h"
@@ -18,13 +21,11 @@ struct CloseText {
   void operator()(UText* text) const { utext_close(text); }
 };
 
+// Exact for every text, and quick where characters are clusters by themselves, as nearly all are: what
+// becomes of such a character is remembered, and ICU cuts the stretches around the others.
 class PrecompiledStep final : public Normalizer {
  public:
-  explicit PrecompiledStep(Charsmap map) : map_(std::move(map)) {
-    for (int c = 0; c < 128; ++c) {
-      const char byte = static_cast<char>(c);
-      ascii_changes_[c] = map_.shortest({&byte, 1}).length != 0;
-    }
+  explicit PrecompiledStep(Charsmap map) : map_(std::move(map)), kinds_(kCharacters) {
     UErrorCode error = U_ZERO_ERROR;
     clusters_.reset(ubrk_open(UBRK_CHARACTER, "", nullptr, 0, &error));
     PITON_ASSERT(U_SUCCESS(error), "ICU has no rules for grapheme clusters");
@@ -32,57 +33,112 @@ class PrecompiledStep final : public Normalizer {
 
   void apply(std::string& text) const override {
     std::string out;
-    out.reserve(text.size() + text.size() / 8);
-    std::size_t at = 0;
-    while (at < text.size()) {
-      const std::size_t stop = plain_end(text, at);
-      out.append(text, at, stop - at);
-      at = stop;
-      if (at == text.size()) break;
-      at = clusters_until_plain(text, at, out);
+    std::size_t done = 0;      // `out` has what stands before
+    std::size_t previous = 0;  // the character before `at`, if it is not done
+    ClusterCutter cutter(*clusters_);
+    for (std::size_t at = 0; at < text.size();) {
+      const Seen seen = look(text, at);
+      if (seen.kind == kSame) {
+        previous = at;
+        at += seen.length;
+        continue;
+      }
+      const std::size_t next = at + seen.length;
+      if (seen.kind == kMapped && (next == text.size() || look(text, next).kind != kJoining)) {
+        out.append(text, done, at - done);
+        map_cluster(std::string_view(text).substr(at, seen.length), out);
+        at = next;
+      } else {
+        // What joins may join the character before it.
+        const std::size_t begin = seen.kind == kJoining && at > done ? previous : at;
+        out.append(text, done, begin - done);
+        at = end_of_joining(text, next);
+        cutter.cut(std::string_view(text).substr(begin, at - begin),
+                   [&](std::string_view cluster) { map_cluster(cluster, out); });
+      }
+      done = at;
     }
+    if (done == 0) return;
+    out.append(text, done);
     text = std::move(out);
   }
 
  private:
-  // The end of the run of ASCII characters that the map leaves alone and that are clusters by
-  // themselves: the last one before a character above ASCII may be extended by it.
-  std::size_t plain_end(const std::string& text, std::size_t at) const {
-    const std::size_t begin = at;
-    while (at < text.size()) {
-      const auto byte = static_cast<unsigned char>(text[at]);
-      if (byte >= 0x80) return at > begin ? at - 1 : at;
-      if (ascii_changes_[byte] || byte == '\r') return at;
-      ++at;
+  // Between two characters that are not kJoining there is always a boundary of clusters.
+  enum Kind : std::uint8_t { kUnknown, kSame, kMapped, kJoining };
+  struct Seen {
+    Kind kind;
+    std::size_t length;
+  };
+
+  // Cuts by ICU; its iterator is copied when it is first wanted.
+  class ClusterCutter {
+   public:
+    explicit ClusterCutter(const UBreakIterator& rules) : rules_(rules) {}
+    template <typename Take>
+    void cut(std::string_view text, Take take) {
+      UErrorCode error = U_ZERO_ERROR;
+      if (clusters_ == nullptr) clusters_.reset(ubrk_clone(&rules_, &error));
+      const std::unique_ptr<UText, CloseText> view(
+          utext_openUTF8(nullptr, text.data(), static_cast<std::int64_t>(text.size()), &error));
+      ubrk_setUText(clusters_.get(), view.get(), &error);
+      PITON_ASSERT(U_SUCCESS(error));
+      std::int32_t begin = ubrk_first(clusters_.get());
+      for (std::int32_t next = ubrk_next(clusters_.get()); next != UBRK_DONE;
+           begin = next, next = ubrk_next(clusters_.get())) {
+        take(text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(next - begin)));
+      }
     }
-    return at;
+
+   private:
+    const UBreakIterator& rules_;
+    std::unique_ptr<UBreakIterator, CloseIterator> clusters_;
+  };
+
+  // Characters whose kinds are remembered: those of the first two planes.
+  static constexpr std::size_t kCharacters = 0x20000;
+  // So many characters that do not join are worth another start of ICU.
+  static constexpr int kApartAtOnce = 8;
+
+  Seen look(const std::string& text, std::size_t at) const {
+    const Utf8Char c = decode_utf8(text, at);
+    if (c.value >= kCharacters) return {kJoining, c.length};
+    const std::uint8_t known = kinds_[c.value].load(std::memory_order_relaxed);
+    if (known != kUnknown) return {static_cast<Kind>(known), c.length};
+    return {find_kind(c.value, std::string_view(text).substr(at, c.length)), c.length};
   }
 
-  // Maps clusters from `at` on until eight plain ASCII characters follow.
-  std::size_t clusters_until_plain(const std::string& text, std::size_t at, std::string& out) const {
-    std::size_t end = at + 1;
-    std::size_t plain = 0;
-    while (end < text.size() && plain < 8) {
-      const auto byte = static_cast<unsigned char>(text[end]);
-      plain = byte < 0x80 && byte != '\n' && byte != '\r' && !ascii_changes_[byte] ? plain + 1 : 0;
-      ++end;
+  Kind find_kind(char32_t c, std::string_view spelled) const {
+    Kind kind = kJoining;
+    switch (u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_GRAPHEME_CLUSTER_BREAK)) {
+      case U_GCB_OTHER:
+      case U_GCB_CONTROL:
+      case U_GCB_LF:
+      case U_GCB_LV:
+      case U_GCB_LVT:
+        kind = map_.shortest(spelled).length != 0 ? kMapped : kSame;
+        break;
+      default:
+        break;
     }
-    if (plain == 8) end -= 7;  // one of them may belong to nothing before it; the rest is plain
-    UErrorCode error = U_ZERO_ERROR;
-    const std::unique_ptr<UBreakIterator, CloseIterator> clusters(
-        ubrk_clone(clusters_.get(), &error));
-    const std::unique_ptr<UText, CloseText> view(
-        utext_openUTF8(nullptr, text.data() + at, static_cast<std::int64_t>(end - at), &error));
-    ubrk_setUText(clusters.get(), view.get(), &error);
-    PITON_ASSERT(U_SUCCESS(error));
-    std::int32_t begin = ubrk_first(clusters.get());
-    for (std::int32_t next = ubrk_next(clusters.get()); next != UBRK_DONE;
-         begin = next, next = ubrk_next(clusters.get())) {
-      map_cluster(std::string_view(text).substr(at + static_cast<std::size_t>(begin),
-                                                static_cast<std::size_t>(next - begin)),
-                  out);
+    kinds_[c].store(kind, std::memory_order_relaxed);  // whoever else finds it finds the same
+    return kind;
+  }
+
+  // From `at`, behind a character that joins or is followed by one: a place with a boundary, before
+  // which everything that joins stands. A character that does not join may still be joined to what
+  // stands before it; the next one begins a cluster.
+  std::size_t end_of_joining(const std::string& text, std::size_t at) const {
+    int apart = 0;
+    std::size_t end = at;
+    while (at < text.size()) {
+      const Seen seen = look(text, at);
+      at += seen.length;
+      apart = seen.kind == kJoining ? 0 : apart + 1;
+      if (apart <= 1) end = at;
+      if (apart == kApartAtOnce) return end;
     }
-    return end;
+    return at;
   }
 
   void map_cluster(std::string_view cluster, std::string& out) const {
@@ -103,7 +159,7 @@ class PrecompiledStep final : public Normalizer {
   }
 
   Charsmap map_;
-  std::array<bool, 128> ascii_changes_{};
+  mutable std::vector<std::atomic<std::uint8_t>> kinds_;
   std::unique_ptr<UBreakIterator, CloseIterator> clusters_;
 };
 

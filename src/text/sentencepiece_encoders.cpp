@@ -182,10 +182,10 @@ void SentencePieceTokenizer::encode_unigram(std::string_view text, Scratch& scra
         node = {piece, score, static_cast<std::ptrdiff_t>(at)};
       }
     };
-    std::int32_t state = Trie::kRoot;
-    for (std::size_t end = at; end < text.size();) {
-      state = trie_.step(state, text[end++]);
-      if (state == Trie::kNone) break;
+    std::size_t end = at;
+    for (std::int32_t state = trie_.first(text[at]); state != Trie::kNone;
+         state = end < text.size() ? trie_.step(state, text[end]) : Trie::kNone) {
+      ++end;
       const std::int32_t piece = trie_.value(state);
       if (piece == Trie::kNone) continue;
       const auto& facts = facts_.pieces[static_cast<std::size_t>(piece)];

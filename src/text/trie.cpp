@@ -17,6 +17,7 @@ void Trie::add(std::string_view key, std::int32_t value) {
       std::uint64_t slot = place(name);
       while (slots_[slot].key != 0) slot = (slot + 1) & (slots_.size() - 1);
       slots_[slot] = {name, next};
+      if (node == kRoot) first_[static_cast<unsigned char>(byte)] = next;
     }
     node = next;
   }

@@ -2,6 +2,7 @@
 // (node, byte) -> node.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -13,11 +14,13 @@ class Trie {
   static constexpr std::int32_t kRoot = 0;
   static constexpr std::int32_t kNone = -1;
 
-  Trie() : values_(1, kNone), slots_(1024) {}
+  Trie() : values_(1, kNone), slots_(1024) { first_.fill(kNone); }
 
   // Values are not negative; the first of two equal keys keeps its value.
   void add(std::string_view key, std::int32_t value);
 
+  // step(kRoot, byte), quicker.
+  std::int32_t first(char byte) const { return first_[static_cast<unsigned char>(byte)]; }
   // The node after `byte`, or kNone.
   std::int32_t step(std::int32_t node, char byte) const {
     const std::uint64_t key = key_of(node, byte);
@@ -53,6 +56,7 @@ class Trie {
 
   std::vector<std::int32_t> values_;
   std::vector<Slot> slots_;
+  std::array<std::int32_t, 256> first_;
 };
 
 }  // namespace piton

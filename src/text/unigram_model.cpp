@@ -16,8 +16,8 @@ constexpr std::int32_t kUnknownPiece = -1;
 
 struct Node {
   double score = 0;
-  std::size_t from = std::numeric_limits<std::size_t>::max();  // none: not reached
   std::int32_t piece = 0;
+  std::uint32_t length = 0;  // of the last piece, in bytes; 0: not reached
 };
 
 }  // namespace
@@ -73,8 +73,10 @@ std::unique_ptr<WordModel::Scratch> UnigramModel::make_scratch() const {
 }
 
 void UnigramModel::append_unknown(std::string_view text, std::vector<std::int32_t>& out) const {
-  if (const auto id = vocabulary_.id_of(text)) {
-    out.push_back(*id);
+  // The walk ends early where the hash of a long text would not.
+  if (const std::int32_t node = trie_.walk(Trie::kRoot, text);
+      node != Trie::kNone && trie_.value(node) != Trie::kNone) {
+    out.push_back(vocabulary_.id_of(text).value());
     return;
   }
   const auto known = [this](char byte) { return byte_ids_[static_cast<unsigned char>(byte)] >= 0; };
@@ -87,7 +89,6 @@ void UnigramModel::append_unknown(std::string_view text, std::vector<std::int32_
 
 void UnigramModel::encode(std::string_view word, Scratch& scratch,
                           std::vector<std::int32_t>& out) const {
-  constexpr auto kUnreached = std::numeric_limits<std::size_t>::max();
   auto& memory = static_cast<UnigramScratch&>(scratch);
   std::vector<Node>& nodes = memory.nodes;  // nodes[i]: the best path that ends before byte i
   nodes.assign(word.size() + 1, Node{});
@@ -96,12 +97,14 @@ void UnigramModel::encode(std::string_view word, Scratch& scratch,
     const std::size_t length = decode_utf8(word, at).length;
     bool covered = false;
     const auto offer = [&](std::size_t end, double score, std::int32_t piece) {
-      if (nodes[end].from == kUnreached || score > nodes[end].score) nodes[end] = {score, at, piece};
+      Node& node = nodes[end];
+      if (node.length != 0 && score <= node.score) return;
+      node = {score, piece, static_cast<std::uint32_t>(end - at)};
     };
-    std::int32_t node = Trie::kRoot;
-    for (std::size_t end = at; end < word.size();) {
-      node = trie_.step(node, word[end++]);
-      if (node == Trie::kNone) break;
+    std::size_t end = at;
+    for (std::int32_t node = trie_.first(word[at]); node != Trie::kNone;
+         node = end < word.size() ? trie_.step(node, word[end]) : Trie::kNone) {
+      ++end;
       const std::int32_t piece = trie_.value(node);
       if (piece == Trie::kNone) continue;
       offer(end, scores_[static_cast<std::size_t>(piece)] + so_far, piece);
@@ -111,9 +114,11 @@ void UnigramModel::encode(std::string_view word, Scratch& scratch,
     at += length;
   }
   memory.path.clear();
-  for (std::size_t end = word.size(); end > 0; end = nodes[end].from) {
-    PITON_ASSERT(nodes[end].from < end);
-    memory.path.emplace_back(nodes[end].from, nodes[end].piece);
+  for (std::size_t end = word.size(); end > 0;) {
+    const Node& node = nodes[end];
+    PITON_ASSERT(node.length != 0 && node.length <= end);
+    end -= node.length;
+    memory.path.emplace_back(end, node.piece);
   }
   for (std::size_t i = memory.path.size(); i-- > 0;) {
     const auto [begin, piece] = memory.path[i];
