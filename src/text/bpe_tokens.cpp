@@ -117,7 +117,7 @@ void BpeTokens::find_symbols(std::span<const MergeRule> rules) {
       std::uint32_t& index = index_of_[static_cast<std::size_t>(id)];
       if (index != kAlone) continue;
       index = static_cast<std::uint32_t>(tokens_.size());
-      tokens_.emplace_back();
+      tokens_.emplace_back().last = index;
       ids_.push_back(id);
     }
   }
@@ -143,7 +143,7 @@ void BpeTokens::find_live_rules(std::span<const MergeRule> rules) {
     const bool possible = left != kNone && right != kNone && result == kNone;
     if (!possible || tokens_.size() >= kMaxTokens || time >> kTimeBits != 0) continue;
     if (tokens_[left].time >= time || tokens_[right].time >= time) continue;
-    if (tokens_[left].length + tokens_[right].length > kMaxLength || merges_before(left, right))
+    if (tokens_[left].length + tokens_[right].length > kMaxLength || merges_across(left, right))
       continue;
     result = static_cast<std::uint32_t>(tokens_.size());
     ids_.push_back(rule.result);
@@ -152,7 +152,15 @@ void BpeTokens::find_live_rules(std::span<const MergeRule> rules) {
 }
 
 void BpeTokens::add_token(std::uint32_t left, std::uint32_t right, std::uint32_t time) {
-  tokens_.push_back({left, right, time, tokens_[left].length + tokens_[right].length});
+  const Token& a = tokens_[left];
+  const Token& b = tokens_[right];
+  tokens_.push_back({.left = left,
+                     .right = right,
+                     .time = time,
+                     .length = a.length + b.length,
+                     .last = b.last,
+                     .first_time = a.time == 0 ? time : a.first_time,
+                     .last_time = b.time == 0 ? time : b.last_time});
   if (!square_.empty() && left < symbols_ && right < symbols_)
     square_[left * symbols_ + right] = time;
   const std::uint64_t key = std::uint64_t{left} << kIndexBits | right;
@@ -176,27 +184,30 @@ inline std::uint32_t BpeTokens::time_of(std::uint32_t left, std::uint32_t right)
   }
 }
 
-inline bool BpeTokens::merges_before(std::uint32_t left, std::uint32_t right) const {
+inline bool BpeTokens::parts_merge(std::uint32_t left, std::uint32_t right) const {
   // Back through time: of the two tokens at the border, the one that was made later falls apart.
   std::uint32_t until_left = kNever;  // when the one on the left is merged with what is left of it
   std::uint32_t until_right = kNever;
-  while (true) {
-    const Token a = tokens_[left];
-    const Token b = tokens_[right];
+  while (left >= symbols_ || right >= symbols_) {
+    // Of equal orders the leftmost goes first.
+    const std::uint32_t time = time_of(left, right);
+    if (time < until_left && time <= until_right) return true;
+    const Token& a = tokens_[left];
+    const Token& b = tokens_[right];
     const bool left_first = a.time >= b.time;
-    if ((a.time | b.time) == 0) return false;
     until_left = left_first ? a.time : until_left;
     until_right = left_first ? until_right : b.time;
     left = left_first ? a.right : left;
     right = left_first ? right : b.left;
-    // Of equal orders the leftmost goes first.
-    if (!square_.empty() && left < symbols_ && right < symbols_) {
-      const std::uint32_t time = square_[left * symbols_ + right];
-      return time < until_left && time <= until_right;
-    }
-    const std::uint32_t time = time_of(left, right);
-    if (time < until_left && time <= until_right) return true;
   }
+  return false;
+}
+
+bool BpeTokens::merges_across(std::uint32_t left, std::uint32_t right) const {
+  std::uint32_t first = right;
+  while (first >= symbols_) first = tokens_[first].left;
+  const std::uint32_t time = time_of_symbols(tokens_[left].last, first);
+  return symbols_merge(tokens_[left], tokens_[right], time) || parts_merge(left, right);
 }
 
 void BpeTokens::find_unsafe_pairs(std::span<const MergeRule> rules) {
@@ -209,9 +220,7 @@ void BpeTokens::find_unsafe_pairs(std::span<const MergeRule> rules) {
   for (const MergeRule& rule : rules) {
     std::uint32_t left = made[static_cast<std::size_t>(rule.left)];
     std::uint32_t right = made[static_cast<std::size_t>(rule.right)];
-    if (left == kNone || right == kNone || time_of(left, right) != kNever ||
-        merges_before(left, right))
-      continue;
+    if (left == kNone || right == kNone || merges_across(left, right)) continue;
     while (left >= symbols_) left = tokens_[left].right;
     while (right >= symbols_) right = tokens_[right].left;
     unsafe_[left] |= kEndsLeft;
@@ -251,10 +260,11 @@ void BpeTokens::build_trie() {
   const std::vector<GrowingTrie::Node>& from = trie.nodes();
   std::vector<std::uint32_t> longest(from.size(), kNone);
   std::vector<std::uint32_t> first(from.size() + 1, 0);
-  shorter_.assign(tokens_.size(), kNone);
   for (std::size_t i = 1; i < from.size(); ++i) {
     longest[i] = longest[from[i].parent];
-    if (from[i].token != kNone) shorter_[from[i].token] = std::exchange(longest[i], from[i].token);
+    if (from[i].token != kNone) {
+      tokens_[from[i].token].shorter = std::exchange(longest[i], from[i].token);
+    }
     ++first[from[i].parent + 1];
   }
   std::partial_sum(first.begin(), first.end(), first.begin());
@@ -312,26 +322,33 @@ std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t coun
   const auto is_dead = [&](std::size_t place) {
     return place <= dead_end && (dead[place / 64] >> (place % 64) & 1) != 0;
   };
-  while (true) {
-    std::size_t length = tokens_[next].length;
-    while (is_dead(at + length) ||
-           (left > 0 && !stay_apart(static_cast<std::uint32_t>(out[left - 1]), next))) {
-      next = shorter_[next];
-      if (next == kNone) {
-        // No token fits here: the one before was too long.
-        PITON_ASSERT(left > 0);
-        if (dead_end == 0) dead.assign(count / 64 + 1, 0);
-        dead_end = std::max(dead_end, at);
-        dead[at / 64] |= std::uint64_t{1} << (at % 64);
-        next = static_cast<std::uint32_t>(out[--left]);
-        at -= tokens_[next].length;
+  while (at < count) {
+    if (left > 0) {
+      const auto before = static_cast<std::uint32_t>(out[left - 1]);
+      const Token& token = tokens_[before];
+      const std::uint32_t time = time_of_symbols(token.last, symbols[at]);
+      while (next != kNone &&
+             (is_dead(at + tokens_[next].length) || symbols_merge(token, tokens_[next], time) ||
+              parts_merge(before, next))) {
+        next = tokens_[next].shorter;
       }
-      length = tokens_[next].length;
+    } else {
+      while (next != kNone && is_dead(tokens_[next].length)) next = tokens_[next].shorter;
     }
-    out[left++] = static_cast<std::int32_t>(next);
-    at += length;
-    if (at == count) break;
-    next = longest(symbols + at, end);
+    if (next != kNone) {
+      out[left++] = static_cast<std::int32_t>(next);
+      at += tokens_[next].length;
+      if (at < count) next = longest(symbols + at, end);
+      continue;
+    }
+    // No token fits here: the one before was too long.
+    PITON_ASSERT(left > 0);
+    if (dead_end == 0) dead.assign(count / 64 + 1, 0);
+    dead_end = std::max(dead_end, at);
+    dead[at / 64] |= std::uint64_t{1} << (at % 64);
+    const Token& token = tokens_[static_cast<std::size_t>(out[--left])];
+    at -= token.length;
+    next = token.shorter;
   }
   for (std::size_t i = 0; i < left; ++i) out[i] = ids_[static_cast<std::size_t>(out[i])];
   return left;

@@ -55,6 +55,11 @@ class BpeTokens {
     std::uint32_t right = kNone;
     std::uint32_t time = 0;    // of its rule: 1, 2, ... for the different orders; 0 for a symbol
     std::uint32_t length = 1;  // in symbols
+    std::uint32_t shorter = kNone;  // the longest other token that begins it
+    std::uint32_t last = kNone;     // its last symbol
+    // When its first and its last symbol are merged with the one beside them; kNever for a symbol.
+    std::uint32_t first_time = kNever;
+    std::uint32_t last_time = kNever;
   };
 
   // Of a double array (Aoe 1989): the child of `node` for a symbol is at base + symbol, if its
@@ -76,12 +81,19 @@ class BpeTokens {
 
   // When the rule of a pair fires; kNever if it has no live one.
   std::uint32_t time_of(std::uint32_t left, std::uint32_t right) const;
-  // True if the symbols of two tokens do not become these: something merges across the border.
-  bool merges_before(std::uint32_t left, std::uint32_t right) const;
-  // True if the symbols of two tokens are merged to these two.
-  bool stay_apart(std::uint32_t left, std::uint32_t right) const {
-    return time_of(left, right) == kNever && !merges_before(left, right);
+  // The same of two symbols.
+  std::uint32_t time_of_symbols(std::uint32_t left, std::uint32_t right) const {
+    return square_.empty() ? time_of(left, right) : square_[left * symbols_ + right];
   }
+  // Whether the symbols of two tokens become other tokens than these: something merges across the
+  // border. merges_across() is either of the two below.
+  bool merges_across(std::uint32_t left, std::uint32_t right) const;
+  // The two symbols at the border do; `time` is that of their rule.
+  static bool symbols_merge(const Token& left, const Token& right, std::uint32_t time) {
+    return time < left.last_time && time <= right.first_time;
+  }
+  // Larger parts do.
+  bool parts_merge(std::uint32_t left, std::uint32_t right) const;
   std::uint32_t longest(const std::uint32_t* symbols, const std::uint32_t* end) const;
   // Encodes symbols of which rules speak, to ids.
   std::size_t encode_run(const std::uint32_t* symbols, std::size_t count, std::int32_t* out,
@@ -91,10 +103,9 @@ class BpeTokens {
       index_of_;  // of ids: the symbol, kAlone, or kNone for what a rule makes
   std::size_t symbols_ = 0;
   std::vector<Token> tokens_;
-  std::vector<std::int32_t> ids_;       // by token
-  std::vector<std::uint32_t> shorter_;  // by token: the longest other that begins it
-  std::vector<std::uint32_t> square_;   // [symbols, symbols] times, where there are few symbols
-  std::vector<std::uint64_t> pairs_;    // open hash table: left, right, time; 0 is free
+  std::vector<std::int32_t> ids_;      // by token
+  std::vector<std::uint32_t> square_;  // [symbols, symbols] times, where there are few symbols
+  std::vector<std::uint64_t> pairs_;   // open hash table: left, right, time; 0 is free
   std::vector<std::uint64_t> pair_filter_;
   int pair_shift_ = 0;
   std::vector<std::uint8_t> unsafe_;  // by symbol: whether it ends the left or begins the right
