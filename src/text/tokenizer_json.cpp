@@ -203,6 +203,23 @@ void read_post_processor(const Json& processor, const std::string& where, int de
   }
 }
 
+void check_frame(const Frame& frame, const TokenizerParts& parts, const std::string& where) {
+  const auto is_known = [&](std::int32_t id) {
+    return parts.model->vocabulary().has(id) ||
+           std::any_of(parts.added.begin(), parts.added.end(),
+                       [id](const AddedToken& token) { return token.id == id; });
+  };
+  for (const auto* ids : {&frame.prefix, &frame.suffix}) {
+    for (const std::int32_t id : *ids) {
+      if (is_known(id)) continue;
+      throw Error(Fault::kData,
+                  "{}: it puts id {} around a text, which neither the vocabulary nor the added "
+                  "tokens have; mend the file",
+                  where, id);
+    }
+  }
+}
+
 }  // namespace
 
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& where) {
@@ -257,7 +274,9 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& whe
   parts.byte_level_decoder = decoder.byte_level;
   parts.byte_fallback_decoder = decoder.byte_fallback;
   Frame frame;
-  read_post_processor(field(json, "post_processor", where), where + ": post_processor", 0, frame);
+  const std::string post_where = where + ": post_processor";
+  read_post_processor(field(json, "post_processor", where), post_where, 0, frame);
+  check_frame(frame, parts, post_where);
   parts.prefix = std::move(frame.prefix);
   parts.suffix = std::move(frame.suffix);
   if (const auto unknown = optional_text(model, "unk_token", model_where)) {

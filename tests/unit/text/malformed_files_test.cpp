@@ -56,6 +56,9 @@ TEST(TokenizerJson, SaysWhatIsWrong) {
                          R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[b]]"},)"
                          R"("behavior":"Isolated"}})"),
               HasSubstr("a class inside a class"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
+                         R"("post_processor":{"type":"BertProcessing","cls":["a",0],"sep":["b",1]}})"),
+              HasSubstr("post_processor: it puts id 1 around a text, which neither"));
 }
 
 TEST(TokenizerJson, RefusesDeepNests) {
