@@ -295,73 +295,50 @@ void BpeTokens::build_trie() {
       const std::size_t place = base + from[*child].symbol;
       places.take(place);
       place_of[*child] = static_cast<std::uint32_t>(place);
-      nodes_[place] = {0, place_of[node], longest[*child], tokens_[longest[*child]].length};
+      nodes_[place] = {0, place_of[node], longest[*child]};
       queue.push_back(*child);
     }
   }
-  if (symbols_ > kSquare) return;
-  second_.assign(symbols_ * symbols_, 0);
-  for (std::size_t child = 1; child < from.size(); ++child) {
-    const GrowingTrie::Node& node = from[child];
-    if (node.parent == 0 || from[node.parent].parent != 0) continue;
-    second_[from[node.parent].symbol * symbols_ + node.symbol] = place_of[child];
-  }
 }
 
-inline const BpeTokens::Node& BpeTokens::longest(const std::uint32_t* symbols,
-                                                 const std::uint32_t* end) const {
-  std::uint32_t node = nodes_[0].base + symbols[0];
-  if (!second_.empty() && symbols + 1 != end) {
-    const std::uint32_t next = second_[symbols[0] * symbols_ + symbols[1]];
-    if (next == 0) return nodes_[node];
-    node = next;
-    ++symbols;
-  }
+inline std::uint32_t BpeTokens::longest(const std::uint32_t* symbols,
+                                        const std::uint32_t* end) const {
+  std::uint32_t node = nodes_[0].base + *symbols;
   while (++symbols != end) {
     const std::uint32_t next = nodes_[node].base + *symbols;
     if (nodes_[next].parent != node) break;
     node = next;
   }
-  return nodes_[node];
+  return nodes_[node].longest;
 }
 
 std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t count,
                                   std::int32_t* out, std::vector<std::uint64_t>& dead) const {
   const std::uint32_t* const end = symbols + count;
-  std::uint32_t next = kNone;
-  std::size_t length = 0;  // of `next`
-  const auto look = [&](std::size_t place) {
-    const Node& node = longest(symbols + place, end);
-    next = node.longest;
-    length = node.length;
-  };
+  std::uint32_t next = longest(symbols, end);
   std::size_t at = 0;
   std::size_t left = 0;
   std::size_t dead_end = 0;  // no dead place is behind it
   const auto is_dead = [&](std::size_t place) {
     return place <= dead_end && (dead[place / 64] >> (place % 64) & 1) != 0;
   };
-  look(0);
   while (at < count) {
-    const auto take_shorter = [&] {
-      next = tokens_[next].shorter;
-      if (next != kNone) length = tokens_[next].length;
-    };
     if (left > 0) {
       const auto before = static_cast<std::uint32_t>(out[left - 1]);
       const Token& token = tokens_[before];
       const std::uint32_t time = time_of_symbols(token.last, symbols[at]);
-      while (next != kNone && (is_dead(at + length) || symbols_merge(token, tokens_[next], time) ||
-                               parts_merge(before, next))) {
-        take_shorter();
+      while (next != kNone &&
+             (is_dead(at + tokens_[next].length) || symbols_merge(token, tokens_[next], time) ||
+              parts_merge(before, next))) {
+        next = tokens_[next].shorter;
       }
     } else {
-      while (next != kNone && is_dead(length)) take_shorter();
+      while (next != kNone && is_dead(tokens_[next].length)) next = tokens_[next].shorter;
     }
     if (next != kNone) {
       out[left++] = static_cast<std::int32_t>(next);
-      at += length;
-      if (at < count) look(at);
+      at += tokens_[next].length;
+      if (at < count) next = longest(symbols + at, end);
       continue;
     }
     // No token fits here: the one before was too long.
@@ -372,7 +349,6 @@ std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t coun
     const Token& token = tokens_[static_cast<std::size_t>(out[--left])];
     at -= token.length;
     next = token.shorter;
-    if (next != kNone) length = tokens_[next].length;
   }
   for (std::size_t i = 0; i < left; ++i) out[i] = ids_[static_cast<std::size_t>(out[i])];
   return left;

@@ -68,7 +68,6 @@ class BpeTokens {
     std::uint32_t base = 0;
     std::uint32_t parent = kNone;
     std::uint32_t longest = kNone;  // token on the way to it
-    std::uint32_t length = 0;       // of that token
   };
 
   void find_symbols(std::span<const MergeRule> rules);
@@ -95,8 +94,7 @@ class BpeTokens {
   }
   // Larger parts do.
   bool parts_merge(std::uint32_t left, std::uint32_t right) const;
-  // The node with the longest token that begins the symbols.
-  const Node& longest(const std::uint32_t* symbols, const std::uint32_t* end) const;
+  std::uint32_t longest(const std::uint32_t* symbols, const std::uint32_t* end) const;
   // Encodes symbols of which rules speak, to ids.
   std::size_t encode_run(const std::uint32_t* symbols, std::size_t count, std::int32_t* out,
                          std::vector<std::uint64_t>& dead) const;
@@ -113,7 +111,6 @@ class BpeTokens {
   std::vector<std::uint8_t> unsafe_;  // by symbol: whether it ends the left or begins the right
   bool any_unsafe_ = false;
   std::vector<Node> nodes_;
-  std::vector<std::uint32_t> second_;  // [symbols, symbols] nodes, where there are few symbols; 0 is none
 };
 
 }  // namespace piton

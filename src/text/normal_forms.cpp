@@ -31,7 +31,7 @@ bool in_unicode_9(char32_t c) {
 
 class NormalFormStep final : public Normalizer {
  public:
-  explicit NormalFormStep(NormalForm form) : form_(&form_of(form)), inert_(0x110000, true) {
+  explicit NormalFormStep(NormalForm form) : form_(&form_of(form)), inert_(kBadByte + 1, true) {
     // Characters that the form touches, alone or with a neighbour. Those younger than Unicode 9.0
     // are all left alone.
     for (UChar32 c = 0x80; c < 0x110000; ++c) {
@@ -43,6 +43,8 @@ class NormalFormStep final : public Normalizer {
       }
     }
   }
+
+  bool takes_any_bytes() const override { return true; }
 
   void apply(std::string& text) const override {
     std::size_t at = 0;
@@ -56,7 +58,7 @@ class NormalFormStep final : public Normalizer {
       std::size_t end = at;
       while (end < text.size()) {
         const Utf8Char c = decode_utf8(text, end);
-        if (c.value < 0x110000 && inert_[c.value]) break;
+        if (inert_[c.value]) break;
         end += c.length;
       }
       out.append(text, done, begin - done);
@@ -88,7 +90,7 @@ class NormalFormStep final : public Normalizer {
   }
 
   const icu::Normalizer2* form_;
-  std::vector<bool> inert_;
+  std::vector<bool> inert_;  // by character; so are bytes that are none
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // Follows the semantics of the `tokenizers` library, its Unicode versions included: normal forms as
 // of Unicode 9.0 (later characters are left alone), control and punctuation as of 8.0. Texts are
-// well-formed UTF-8.
+// well-formed UTF-8, but where takes_any_bytes() says more.
 #pragma once
 
 #include <memory>
@@ -21,6 +21,9 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Rewrites `text` in place.
   virtual void apply(std::string& text) const = 0;
+  // True if apply() takes texts that are not well-formed too: it leaves the bytes that are no
+  // character, and does what it does to each stretch between them.
+  virtual bool takes_any_bytes() const { return false; }
 };
 
 class NormalizerSequence final : public Normalizer {

@@ -51,7 +51,8 @@ PipelineTokenizer::~PipelineTokenizer() = default;
 std::string PipelineTokenizer::normalized(std::string_view text) const {
   std::string out(text);
   if (parts_.normalizer == nullptr) return out;
-  if (!parts_.byte_level || valid_utf8_prefix(text) == text.size()) {
+  if (!parts_.byte_level || parts_.normalizer->takes_any_bytes() ||
+      valid_utf8_prefix(text) == text.size()) {
     parts_.normalizer->apply(out);
     return out;
   }
