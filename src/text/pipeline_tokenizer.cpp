@@ -9,10 +9,8 @@
 namespace piton {
 
 struct PipelineTokenizer::Scratch {
-  std::unique_ptr<WordModel::Scratch> model;
-  WordCache cache;
-  std::vector<std::int32_t>* out = nullptr;
-  std::vector<std::int32_t> word_ids;
+  explicit Scratch(const WordModel& model) : encoder(model) {}
+  WordEncoder encoder;
   std::vector<AddedTokenMatcher::Part> parts;
   std::vector<AddedTokenMatcher::Part> inner_parts;
   Words words;
@@ -84,13 +82,9 @@ void PipelineTokenizer::encode(std::string_view text, EncodeOptions options,
   if (options.add_special_tokens) {
     out.insert(out.end(), parts_.prefix.begin(), parts_.prefix.end());
   }
-  const Loan loan(pool_, [&] {
-    auto made = std::make_unique<Scratch>();
-    made->model = parts_.model->make_scratch();
-    return made;
-  });
+  const Loan loan(pool_, [&] { return std::make_unique<Scratch>(*parts_.model); });
   Scratch& scratch = *loan;
-  scratch.out = &out;
+  scratch.encoder.begin(out);
   const auto plain = [&](std::string_view stretch, bool first) {
     if (!normalized_tokens_.active(options.parse_special_tokens)) {
       return encode_plain(stretch, first, scratch);
@@ -132,77 +126,24 @@ void PipelineTokenizer::encode_plain(std::string_view text, bool first, Scratch&
 
 void PipelineTokenizer::encode_normalized(std::string_view text, bool first,
                                           Scratch& scratch) const {
-  if (text.empty()) return;
-  const char* const end = text.data() + text.size();
+  WordEncoder& encoder = scratch.encoder;
   if (parts_.scanner) {
+    const char* const end = text.data() + text.size();
     scan_words(*parts_.scanner, table_, text, [&](std::string_view word) {
-      encode_word(word, static_cast<std::size_t>(end - word.data()), scratch);
+      encoder.add(word, static_cast<std::size_t>(end - word.data()));
     });
-    return;
-  }
-  if (parts_.pre_tokenizer == nullptr) return encode_word(text, text.size(), scratch);
-  Words& words = scratch.words;
-  words.text = text;
-  words.ranges.assign(1, {0, text.size()});
-  parts_.pre_tokenizer->apply(words, first);
-  for (std::size_t i = 0; i < words.ranges.size(); ++i) {
-    encode_word(words.word(i), words.text.size() - words.ranges[i].first, scratch);
-  }
-}
-
-inline void PipelineTokenizer::encode_word(std::string_view word, std::size_t readable,
-                                           Scratch& scratch) const {
-  if (word.size() <= WordCache::kShortBytes || !parts_.model->has_parts()) {
-    return encode_whole(word, readable, scratch);
-  }
-  while (!word.empty()) {
-    const std::size_t length = parts_.model->first_part(word);
-    encode_whole(word.substr(0, length), readable, scratch);
-    word.remove_prefix(length);
-    readable -= length;
-  }
-}
-
-inline void PipelineTokenizer::encode_whole(std::string_view word, std::size_t readable,
-                                            Scratch& scratch) const {
-  std::vector<std::int32_t>& out = *scratch.out;
-  if (word.empty()) return;
-  const auto merged = [&]() -> const std::vector<std::int32_t>& {
-    scratch.word_ids.clear();
-    parts_.model->encode(word, *scratch.model, scratch.word_ids);
-    out.insert(out.end(), scratch.word_ids.begin(), scratch.word_ids.end());
-    return scratch.word_ids;
-  };
-  if (word.size() <= WordCache::kShortBytes) {
-    const WordCache::Key key = WordCache::short_key(word, readable);
-    WordCache::ShortSlot& slot = scratch.cache.short_slot(key);
-    if (slot.low == key.low && slot.high == key.high) {
-      for (std::uint32_t i = 0; i < slot.count; ++i) out.push_back(slot.ids[i]);
-      return;
+  } else if (parts_.pre_tokenizer == nullptr) {
+    encoder.add(text, text.size());
+  } else if (!text.empty()) {
+    Words& words = scratch.words;
+    words.text = text;
+    words.ranges.assign(1, {0, text.size()});
+    parts_.pre_tokenizer->apply(words, first);
+    for (std::size_t i = 0; i < words.ranges.size(); ++i) {
+      encoder.add(words.word(i), words.text.size() - words.ranges[i].first);
     }
-    const std::vector<std::int32_t>& ids = merged();
-    if (ids.size() > WordCache::kShortIds) return;
-    slot.low = key.low;
-    slot.high = key.high;
-    slot.count = static_cast<std::uint32_t>(ids.size());
-    std::copy(ids.begin(), ids.end(), slot.ids);
-    return;
   }
-  if (word.size() <= WordCache::kLongBytes) {
-    std::uint64_t key[4];
-    WordCache::LongSlot& slot = scratch.cache.long_slot(word, key);
-    if (std::equal(std::begin(key), std::end(key), slot.words)) {
-      out.insert(out.end(), slot.ids, slot.ids + slot.count);
-      return;
-    }
-    const std::vector<std::int32_t>& ids = merged();
-    if (ids.size() > WordCache::kLongIds) return;
-    std::copy(std::begin(key), std::end(key), slot.words);
-    slot.count = static_cast<std::uint32_t>(ids.size());
-    std::copy(ids.begin(), ids.end(), slot.ids);
-    return;
-  }
-  merged();
+  encoder.finish();
 }
 
 std::string PipelineTokenizer::decode(std::span<const std::int32_t> ids,

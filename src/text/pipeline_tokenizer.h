@@ -19,7 +19,7 @@
 #include "text/pre_tokenizers.h"
 #include "text/scratch_pool.h"
 #include "text/tokenizer.h"
-#include "text/word_cache.h"
+#include "text/word_encoder.h"
 #include "text/word_model.h"
 
 namespace piton {
@@ -62,8 +62,6 @@ class PipelineTokenizer final : public Tokenizer {
 
   void encode_plain(std::string_view text, bool first, Scratch& scratch) const;
   void encode_normalized(std::string_view text, bool first, Scratch& scratch) const;
-  void encode_word(std::string_view word, std::size_t readable, Scratch& scratch) const;
-  void encode_whole(std::string_view word, std::size_t readable, Scratch& scratch) const;
   std::string normalized(std::string_view text) const;
 
   TokenizerParts parts_;
