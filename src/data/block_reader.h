@@ -74,7 +74,7 @@ class BlockReader {
     std::vector<std::string> columns;  // that are read; csv and parquet files must have them
     // Smaller ones would stay in a core's cache, but unpacking pushes the tokenizer's tables out of it once
     // a block, and that costs more.
-    std::int64_t block_bytes = 1 << 20;
+    std::int64_t block_bytes = 1 << 21;
     std::int64_t max_record_bytes = 64 << 20;
   };
   // Where an earlier run stopped: everything before byte `byte` of file `file` is done.

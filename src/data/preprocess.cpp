@@ -277,7 +277,12 @@ class CorpusWriter {
 };
 
 BlockReader::Rules reader_rules(const PreprocessOptions& options, const std::vector<std::string>& names) {
-  return {.sample_by = options.sample_by, .columns = names, .max_record_bytes = options.max_record_bytes};
+  const BlockReader::Rules usual;
+  return {.sample_by = options.sample_by,
+          .columns = names,
+          // So small that each worker has one in flight, and the next one waits.
+          .block_bytes = std::clamp<std::int64_t>(kInFlightBytes / (2 * options.workers), 1 << 18, usual.block_bytes),
+          .max_record_bytes = options.max_record_bytes};
 }
 
 // Punkt's parameters from the given folder, or learned from the beginning of the input.

@@ -105,13 +105,13 @@ void SentencePieceTokenizer::encode_bpe(std::string_view text, Scratch& scratch,
 
 void SentencePieceTokenizer::encode_bpe_part(std::string_view part, Scratch& scratch,
                                              std::vector<std::int32_t>& out) const {
-  WordCache::ShortSlot* slot = nullptr;
+  WordCache::ShortLine* line = nullptr;
   WordCache::Key key;
   if (part.size() <= WordCache::kShortBytes) {
     key = WordCache::short_key(part, part.size());
-    slot = &scratch.cache.short_slot(key);
-    if (slot->low == key.low && slot->high == key.high) {
-      for (std::uint32_t i = 0; i < slot->count; ++i) out.push_back(slot->ids[i]);
+    line = &scratch.cache.short_line(key);
+    if (const WordCache::ShortSlot* found = WordCache::find(*line, key)) {
+      out.insert(out.end(), found->ids, found->ids + found->count);
       return;
     }
   }
@@ -136,11 +136,7 @@ void SentencePieceTokenizer::encode_bpe_part(std::string_view part, Scratch& scr
   }
   merge_run(scratch, ids);
   out.insert(out.end(), ids.begin(), ids.end());
-  if (slot == nullptr || ids.size() > WordCache::kShortIds) return;
-  slot->low = key.low;
-  slot->high = key.high;
-  slot->count = static_cast<std::uint32_t>(ids.size());
-  std::copy(ids.begin(), ids.end(), slot->ids);
+  if (line != nullptr) WordCache::keep(*line, key, ids);
 }
 
 void SentencePieceTokenizer::merge_run(Scratch& scratch, std::vector<std::int32_t>& out) const {

@@ -3,6 +3,32 @@
 #include <cstring>
 
 namespace piton {
+namespace {
+
+// Bytes of the maximal ill-formed part at `text`: the lead, and as many following ones as could still
+// have become a character.
+std::size_t bad_part(const char* text, const char* end) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0xC2 || lead > 0xF4) return 1;
+  const std::ptrdiff_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  unsigned low = 0x80;
+  unsigned high = 0xBF;
+  if (lead == 0xE0) low = 0xA0;
+  if (lead == 0xED) high = 0x9F;
+  if (lead == 0xF0) low = 0x90;
+  if (lead == 0xF4) high = 0x8F;
+  std::ptrdiff_t part = 1;
+  while (part < length && part < end - text) {
+    const auto byte = static_cast<unsigned char>(text[part]);
+    if (byte < low || byte > high) break;
+    low = 0x80;
+    high = 0xBF;
+    ++part;
+  }
+  return static_cast<std::size_t>(part);
+}
+
+}  // namespace
 
 void append_utf8(char32_t value, std::string& out) {
   char bytes[4];
@@ -36,36 +62,20 @@ std::size_t valid_utf8_prefix(std::string_view text) {
 }
 
 std::string replace_bad_utf8(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t valid = valid_utf8_prefix(text);
-    out.append(text.substr(0, valid));
-    text.remove_prefix(valid);
-    if (text.empty()) break;
-    // A maximal part: the lead and as many following bytes as could still have become a character.
-    const auto lead = static_cast<unsigned char>(text[0]);
-    std::size_t part = 1;
-    unsigned low = 0x80;
-    unsigned high = 0xBF;
-    std::size_t length = 1;
-    if (lead >= 0xC2 && lead <= 0xDF) length = 2;
-    if (lead >= 0xE0 && lead <= 0xEF) length = 3;
-    if (lead >= 0xF0 && lead <= 0xF4) length = 4;
-    if (lead == 0xE0) low = 0xA0;
-    if (lead == 0xED) high = 0x9F;
-    if (lead == 0xF0) low = 0x90;
-    if (lead == 0xF4) high = 0x8F;
-    while (part < length && part < text.size()) {
-      const auto byte = static_cast<unsigned char>(text[part]);
-      if (byte < low || byte > high) break;
-      low = 0x80;
-      high = 0xBF;
-      ++part;
+  std::string out(text.size() * 3, '\0');  // a bad byte becomes three
+  char* to = out.data();
+  const char* from = text.data();
+  const char* const end = from + text.size();
+  while (from < end) {
+    const Utf8Char c = decode_utf8(from, end);
+    if (c.value != kBadByte) {
+      for (std::size_t i = 0; i < c.length; ++i) *to++ = *from++;
+      continue;
     }
-    append_utf8(0xFFFD, out);
-    text.remove_prefix(part);
+    to = put_utf8(0xFFFD, to);
+    from += bad_part(from, end);
   }
+  out.resize(static_cast<std::size_t>(to - out.data()));
   return out;
 }
 

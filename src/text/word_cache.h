@@ -1,17 +1,20 @@
 // Remembers the ids of short words: natural text repeats itself, and a look-up is an order of
 // magnitude cheaper than merging.
 //
-// Two tables, mapped directly (a newcomer replaces what stood there): 32-byte slots for words of at
-// most 15 bytes and 3 ids, 64-byte slots for words of at most 31 bytes and 7 ids. 2^16 short slots
-// are 2 MiB and 2^13 long ones 512 KiB: with the merge table they stay near the core. Not for two
-// threads at once.
+// Two tables. Words of at most 15 bytes and 3 ids lie in 32-byte slots, two to a line: of the words
+// that belong to a line, the one met last stands first, and a newcomer replaces the second. Words of
+// at most 31 bytes and 7 ids have lines of their own, where a newcomer replaces what stood there.
+// The short table is 4 MiB: of web text with its names, half of the time that merging takes is that
+// of words which a table of 2 MiB has forgotten (docs/benchmarks.md). Not for two threads at once.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace piton {
@@ -28,6 +31,9 @@ class WordCache {
     std::uint64_t high = 0;  // the top byte is the length; 0 never occurs
     std::int32_t ids[kShortIds] = {};
     std::uint32_t count = 0;
+  };
+  struct alignas(64) ShortLine {
+    ShortSlot slots[2];
   };
 
   struct LongSlot {
@@ -62,10 +68,30 @@ class WordCache {
     return key;
   }
 
-  ShortSlot& short_slot(Key key) {
+  ShortLine& short_line(Key key) {
     std::uint64_t hash = (key.low ^ (key.high * 0x9E3779B97F4A7C15U)) * 0xD6E8FEB86659FD93U;
     hash ^= hash >> 32;
     return short_[(hash * 0xD6E8FEB86659FD93U) >> (64 - kShortBits)];
+  }
+  // The ids of a word, or null.
+  static const ShortSlot* find(ShortLine& line, Key key) {
+    const auto holds = [key](const ShortSlot& slot) {
+      return slot.low == key.low && slot.high == key.high;
+    };
+    if (!holds(line.slots[0])) {
+      if (!holds(line.slots[1])) return nullptr;
+      std::swap(line.slots[0], line.slots[1]);
+    }
+    return line.slots;
+  }
+  // Remembers a word, if its ids are few enough.
+  static void keep(ShortLine& line, Key key, std::span<const std::int32_t> ids) {
+    if (ids.size() > kShortIds) return;
+    ShortSlot& slot = line.slots[line.slots[0].high == 0 ? 0 : 1];
+    slot.low = key.low;
+    slot.high = key.high;
+    slot.count = static_cast<std::uint32_t>(ids.size());
+    std::copy(ids.begin(), ids.end(), slot.ids);
   }
 
   LongSlot& long_slot(std::string_view word, std::uint64_t (&key)[4]) {
@@ -81,9 +107,9 @@ class WordCache {
   }
 
  private:
-  static constexpr int kShortBits = 16;
+  static constexpr int kShortBits = 16;  // lines
   static constexpr int kLongBits = 13;
-  std::vector<ShortSlot> short_;
+  std::vector<ShortLine> short_;
   std::vector<LongSlot> long_;
 };
 

@@ -11,16 +11,6 @@ const std::vector<std::int32_t>& WordEncoder::encode(std::string_view word) {
   return ids_;
 }
 
-void WordEncoder::encode_new(const Waiting& waiting) {
-  const std::vector<std::int32_t>& ids = encode(waiting.word);
-  if (ids.size() > WordCache::kShortIds) return;
-  WordCache::ShortSlot& slot = *waiting.slot;
-  slot.low = waiting.key.low;
-  slot.high = waiting.key.high;
-  slot.count = static_cast<std::uint32_t>(ids.size());
-  std::copy(ids.begin(), ids.end(), slot.ids);
-}
-
 void WordEncoder::add_long(std::string_view word) {
   finish();
   if (word.size() > WordCache::kLongBytes) {

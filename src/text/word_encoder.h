@@ -52,27 +52,24 @@ class WordEncoder {
   struct Waiting {
     std::string_view word;
     WordCache::Key key;
-    WordCache::ShortSlot* slot = nullptr;
+    WordCache::ShortLine* line = nullptr;
   };
 
   void add_short(std::string_view word, std::size_t readable) {
     if (word.empty()) return;
     const WordCache::Key key = WordCache::short_key(word, readable);
-    WordCache::ShortSlot* const slot = &cache_.short_slot(key);
-    __builtin_prefetch(slot);
-    queue_[waiting_++] = {word, key, slot};
+    WordCache::ShortLine* const line = &cache_.short_line(key);
+    __builtin_prefetch(line);
+    queue_[waiting_++] = {word, key, line};
     if (waiting_ == queue_.size()) finish();
   }
   void encode_short(const Waiting& waiting) {
-    WordCache::ShortSlot& slot = *waiting.slot;
-    if (slot.low == waiting.key.low && slot.high == waiting.key.high) {
-      for (std::uint32_t i = 0; i < slot.count; ++i) out_->push_back(slot.ids[i]);
-      return;
+    if (const WordCache::ShortSlot* found = WordCache::find(*waiting.line, waiting.key)) {
+      for (std::uint32_t i = 0; i < found->count; ++i) out_->push_back(found->ids[i]);
+    } else {
+      WordCache::keep(*waiting.line, waiting.key, encode(waiting.word));
     }
-    encode_new(waiting);
   }
-  // By the model, and remembered if it fits.
-  void encode_new(const Waiting& waiting);
   void add_long(std::string_view word);
   // Appends what the model gives, and returns it.
   const std::vector<std::int32_t>& encode(std::string_view word);
