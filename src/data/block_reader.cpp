@@ -50,6 +50,11 @@ void check_columns(const FileFacts& file, const std::vector<std::string>& wanted
 
 }  // namespace
 
+std::string describe(const BadRecord& bad) {
+  if (bad.byte < 0) return fmt::format("{}: row {}: {}", bad.file, bad.line, bad.reason);
+  return fmt::format("{}: line {} (byte {}): {}", bad.file, bad.line, bad.byte, bad.reason);
+}
+
 BlockReader::BlockReader(std::vector<InputFile> files, Rules rules, Place from)
     : files_(std::move(files)), rules_(std::move(rules)), from_(from), next_file_(from.file) {
   for (std::size_t i = 0; i < std::min(next_file_, files_.size()); ++i) finished_bytes_ += files_[i].bytes;

@@ -33,6 +33,8 @@ struct BadRecord {
   std::int64_t byte = 0;
   std::string reason;
 };
+// "FILE: line 3 (byte 120): reason", or for parquet "FILE: row 3: reason".
+std::string describe(const BadRecord& bad);
 
 struct Block {
   std::shared_ptr<const FileFacts> file;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,8 +14,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "data/corpus_writer.h"
 #include "data/document_encoder.h"
-#include "data/duplicate_filter.h"
 #include "data/indexed_dataset.h"
 #include "data/input_files.h"
 #include "data/ordered_pipeline.h"
@@ -30,7 +29,6 @@ namespace {
 // Between the reader and the writer: 32 MB of raw text becomes at most 128 MB of int32 ids (a byte
 // each at worst), so that the whole stays far below 512 MB whatever the number of workers.
 constexpr std::int64_t kInFlightBytes = 32 << 20;
-constexpr std::size_t kShownBad = 5;
 
 using Clock = std::chrono::steady_clock;
 
@@ -135,15 +133,6 @@ std::string work_of(const PreprocessOptions& options, const std::vector<InputFil
   return hash.hex();
 }
 
-std::vector<std::string> corpus_prefixes(const PreprocessOptions& options) {
-  std::vector<std::string> prefixes;
-  for (const std::string& key : options.json_keys) {
-    prefixes.push_back(fmt::format("{}_{}_{}", options.output_prefix, key,
-                                   options.split_sentences ? "sentence" : "document"));
-  }
-  return prefixes;
-}
-
 // A run that was killed leaves unfinished atomic files and runs of the table of duplicates; their
 // names begin with the output prefix and end as below.
 void remove_leftovers(const std::string& output_prefix) {
@@ -160,121 +149,6 @@ void remove_leftovers(const std::string& output_prefix) {
   }
   for (const auto& path : found) std::filesystem::remove(path, ignored);
 }
-
-// True if what the journal speaks of is still there. It is not where a run was killed between
-// putting the corpora in place and removing the journal.
-bool can_resume(const PreprocessOptions& options, const PreprocessJournal& journal) {
-  const auto prefixes = corpus_prefixes(options);
-  if (journal.positions.size() != prefixes.size()) return false;
-  for (std::size_t i = 0; i < prefixes.size(); ++i) {
-    if (!partial_files_reach(prefixes[i], journal.positions[i])) return false;
-  }
-  std::error_code code;
-  const auto logged = std::filesystem::file_size(options.output_prefix + ".duplicates.log", code);
-  return !options.remove_duplicates || (!code && static_cast<std::int64_t>(logged) >= journal.duplicates_logged * 16);
-}
-
-// Writes blocks in order and remembers how far it came.
-class CorpusWriter {
- public:
-  CorpusWriter(const PreprocessOptions& options, const Tokenizer& tokenizer, PreprocessJournal journal,
-               bool resumed, bool resumable, CheckpointRule rule)
-      : options_(options), journal_(std::move(journal)), resumable_(resumable), rule_(rule),
-        type_(id_type_for(tokenizer.vocabulary_size())) {
-    prefixes_ = corpus_prefixes(options);
-    for (std::size_t i = 0; i < prefixes_.size(); ++i) {
-      std::optional<IndexedWriter::Position> from;
-      if (resumed) from = journal_.positions[i];
-      writers_.emplace_back(prefixes_[i], type_, from);
-    }
-    if (options.remove_duplicates) {
-      filter_.emplace(options.output_prefix + ".duplicates", journal_.duplicates_logged);
-    }
-  }
-
-  void add(EncodedBlock& block) {
-    for (const BadRecord& bad : block.bad) {
-      if (options_.on_error == OnError::kFail) {
-        throw Error(Fault::kData, "{}; mend it, or count and leave out such records with --on-error skip", describe(bad));
-      }
-      ++journal_.bad_records;
-      if (journal_.first_bad.size() < kShownBad) journal_.first_bad.push_back(bad);
-    }
-    wanted_.assign(static_cast<std::size_t>(block.documents), true);
-    for (std::size_t i = 0; i < wanted_.size(); ++i) {
-      if (filter_) wanted_[i] = filter_->insert(block.hashes[i]);
-      ++(wanted_[i] ? journal_.documents : journal_.duplicates);
-    }
-    for (std::size_t key = 0; key < writers_.size(); ++key) add_column(block.columns[key], writers_[key]);
-    journal_.text_bytes += block.text_bytes;
-    journal_.place = {block.file, block.end_byte};
-    if (resumable_ && seconds_since(stored_) >= rule_.seconds) checkpoint();
-  }
-
-  void finish() {
-    if (journal_.documents == 0) {
-      throw Error(Fault::kData, "preprocess: no document in the input{}; is it empty?",
-                  journal_.bad_records > 0 ? fmt::format(" beside {} bad records", journal_.bad_records) : "");
-    }
-    for (IndexedWriter& writer : writers_) writer.finish();
-    if (filter_) filter_->discard();
-    forget();
-  }
-
-  // The run failed: nothing is left.
-  void forget() {
-    std::error_code ignored;
-    std::filesystem::remove(PreprocessJournal::path(options_.output_prefix), ignored);
-  }
-
-  const PreprocessJournal& journal() const { return journal_; }
-  const std::vector<std::string>& prefixes() const { return prefixes_; }
-  const std::vector<IndexedWriter>& writers() const { return writers_; }
-
- private:
-  // The wanted documents, as many at once as follow one another.
-  void add_column(const EncodedBlock::Column& column, IndexedWriter& writer) {
-    const std::span<const std::byte> ids(column.ids);
-    const std::span<const std::int32_t> lengths(column.lengths), sequences(column.sequences);
-    std::size_t byte = 0, sequence = 0;
-    for (std::size_t first = 0, end = 0; first < wanted_.size(); first = end) {
-      const std::size_t first_byte = byte, first_sequence = sequence;
-      while (end < wanted_.size() && wanted_[end] == wanted_[first]) {
-        const std::size_t next = sequence + static_cast<std::size_t>(sequences[end++]);
-        for (; sequence < next; ++sequence) byte += static_cast<std::size_t>(lengths[sequence] * bytes_of(type_));
-      }
-      if (!wanted_[first]) continue;
-      writer.add_documents(ids.subspan(first_byte, byte - first_byte),
-                           lengths.subspan(first_sequence, sequence - first_sequence),
-                           sequences.subspan(first, end - first));
-    }
-  }
-
-  void checkpoint() {
-    journal_.positions.clear();
-    for (IndexedWriter& writer : writers_) {
-      writer.flush();
-      journal_.positions.push_back(writer.position());
-    }
-    if (filter_) {
-      filter_->flush();
-      journal_.duplicates_logged = filter_->size();
-    }
-    journal_.store(options_.output_prefix);
-    stored_ = Clock::now();
-  }
-
-  const PreprocessOptions& options_;
-  PreprocessJournal journal_;
-  bool resumable_;
-  CheckpointRule rule_;
-  IdType type_;
-  Clock::time_point stored_ = Clock::now();
-  std::vector<std::string> prefixes_;
-  std::vector<IndexedWriter> writers_;
-  std::optional<DuplicateFilter> filter_;
-  std::vector<bool> wanted_;  // of the documents of one block
-};
 
 BlockReader::Rules reader_rules(const PreprocessOptions& options, const std::vector<std::string>& names) {
   const BlockReader::Rules usual;
@@ -323,11 +197,6 @@ PunktParameters punkt_parameters(const PreprocessOptions& options, const std::ve
 
 }  // namespace
 
-std::string describe(const BadRecord& bad) {
-  if (bad.byte < 0) return fmt::format("{}: row {}: {}", bad.file, bad.line, bad.reason);
-  return fmt::format("{}: line {} (byte {}): {}", bad.file, bad.line, bad.byte, bad.reason);
-}
-
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
                             Progress& progress, CheckpointRule rule) {
   check(options, tokenizer);
@@ -363,15 +232,15 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
                          journal.place.byte, files[journal.place.file].path));
   }
 
+  CorpusWriter writer(options, id_type_for(tokenizer.vocabulary_size()), journal, resumed, resumable, rule);
   EncodeRules rules{.keys = names, .sample_by = options.sample_by,
                     .encode = {options.add_special_tokens, options.parse_special_tokens},
-                    .append_eod = options.append_eod, .type = id_type_for(tokenizer.vocabulary_size()),
+                    .append_eod = options.append_eod, .type = writer.id_type(),
                     .hash_documents = options.remove_duplicates,
                     .splitter = splitter.get()};
   std::vector<DocumentEncoder> encoders;
   for (int i = 0; i < options.workers; ++i) encoders.emplace_back(tokenizer, rules);
   BlockReader reader(files, reader_rules(options, names), journal.place);
-  CorpusWriter writer(options, tokenizer, journal, resumed, resumable, rule);
   const std::int64_t bytes_before = journal.text_bytes;
   auto shown = start;
   Spares<EncodedBlock> spares;

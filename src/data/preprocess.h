@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "data/block_reader.h"
+#include "data/corpus_writer.h"
 #include "data/preprocess_options.h"
 #include "text/tokenizer.h"
 
@@ -34,11 +35,6 @@ struct PreprocessReport {
   bool resumed = false;
 };
 
-// How often progress is made safe; tests make it rare or constant.
-struct CheckpointRule {
-  double seconds = 10;
-};
-
 // Runs to the end. A run that was killed before left partial files and a journal beside the output;
 // the same command goes on from there, another one starts afresh. When it throws, nothing is left.
 // Throws Error(kUsage) for options that do not fit, Error(kData) for inputs that cannot be used:
@@ -48,8 +44,5 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
 
 // --merge: the corpora one after another; documents keep their order.
 PreprocessReport merge_corpora(const std::vector<std::string>& prefixes, const std::string& output_prefix);
-
-// "FILE: line 3 (byte 120): reason", or for parquet "FILE: row 3: reason".
-std::string describe(const BadRecord& bad);
 
 }  // namespace piton

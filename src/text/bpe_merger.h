@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "text/bpe_tokens.h"
@@ -17,11 +18,18 @@
 
 namespace piton {
 
+// The rules in both forms that merging goes by.
+struct BpeRules {
+  explicit BpeRules(std::span<const MergeRule> rules) : table(rules), tokens(table) {}
+  MergeTable table;
+  BpeTokens tokens;
+};
+
 // The working memory of merging. Not for two threads at once.
 class BpeMerger {
  public:
-  // Keeps references to both; `tokens` are those of `table`.
-  BpeMerger(const MergeTable& table, const BpeTokens& tokens) : table_(&table), tokens_(&tokens) {}
+  // Keeps a reference.
+  explicit BpeMerger(const BpeRules& rules) : table_(&rules.table), tokens_(&rules.tokens) {}
 
   // Merges symbols[0..count) in place and returns how many are left.
   std::size_t merge(std::int32_t* symbols, std::size_t count);

@@ -10,7 +10,7 @@ namespace piton {
 
 class BpeModel::BpeScratch final : public Scratch {
  public:
-  BpeScratch(const MergeTable& table, const BpeTokens& tokens) : merger(table, tokens) {}
+  explicit BpeScratch(const BpeRules& rules) : merger(rules) {}
   BpeMerger merger;
   std::vector<std::int32_t> symbols;
 };
@@ -46,8 +46,7 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
     rules.push_back(
         {*left_id, *right_id, *joined_id, static_cast<std::uint32_t>(rules.size())});
   }
-  merges_ = std::make_unique<MergeTable>(rules);
-  tokens_of_merges_ = std::make_unique<BpeTokens>(*merges_);
+  merges_ = std::make_unique<BpeRules>(rules);
 
   if (facts.unknown) {
     unknown_ = vocabulary_.id_of(*facts.unknown);
@@ -104,7 +103,7 @@ std::size_t BpeModel::first_part(std::string_view word) const {
 }
 
 std::unique_ptr<WordModel::Scratch> BpeModel::make_scratch() const {
-  return std::make_unique<BpeScratch>(*merges_, *tokens_of_merges_);
+  return std::make_unique<BpeScratch>(*merges_);
 }
 
 std::int32_t BpeModel::character_id(char32_t c, std::string_view text) const {

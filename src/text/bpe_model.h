@@ -50,8 +50,7 @@ class BpeModel final : public WordModel {
   void encode_characters(std::string_view word, std::vector<std::int32_t>& symbols) const;
   std::int32_t character_id(char32_t c, std::string_view text) const;
 
-  std::unique_ptr<MergeTable> merges_;
-  std::unique_ptr<BpeTokens> tokens_of_merges_;
+  std::unique_ptr<BpeRules> merges_;
   bool byte_level_ = false;
   bool ignore_merges_ = false;
   bool fuse_unknown_ = false;

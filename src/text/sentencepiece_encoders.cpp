@@ -72,8 +72,7 @@ void SentencePieceTokenizer::build_bpe() {
       }
     }
   }
-  merges_ = std::make_unique<MergeTable>(rules);
-  tokens_of_merges_ = std::make_unique<BpeTokens>(*merges_);
+  merges_ = std::make_unique<BpeRules>(rules);
 }
 
 void SentencePieceTokenizer::encode_bpe(std::string_view text, Scratch& scratch,

@@ -169,7 +169,7 @@ void SentencePieceTokenizer::encode(std::string_view text, EncodeOptions options
                                     std::vector<std::int32_t>& out) const {
   const Loan loan(pool_, [&] {
     auto made = std::make_unique<Scratch>();
-    if (merges_ != nullptr) made->merger = std::make_unique<BpeMerger>(*merges_, *tokens_of_merges_);
+    if (merges_ != nullptr) made->merger = std::make_unique<BpeMerger>(*merges_);
     return made;
   });
   Scratch& scratch = *loan;

@@ -81,8 +81,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   AddedTokenMatcher matcher_;
 
   // BPE. Symbols above the vocabulary are characters that only occur inside pieces.
-  std::unique_ptr<MergeTable> merges_;
-  std::unique_ptr<BpeTokens> tokens_of_merges_;
+  std::unique_ptr<BpeRules> merges_;
   std::unordered_map<char32_t, std::int32_t> characters_;
   std::int32_t ascii_[128] = {};
   std::vector<std::string> helper_characters_;

@@ -54,9 +54,8 @@ std::vector<MergeRule> of_different_pairs(const std::vector<MergeRule>& rules) {
 // tokens.
 int expect_definition(const std::vector<MergeRule>& rules, std::mt19937& random,
                       std::int32_t alphabet) {
-  const MergeTable table(rules);
-  const BpeTokens tokens(table);
-  BpeMerger merger(table, tokens);
+  const BpeRules both(rules);
+  BpeMerger merger(both);
   BpeTokens::Scratch scratch;
   int encoded = 0;
   for (const std::size_t length : {1, 2, 3, 7, 12, 13, 40, 64, 65, 300}) {
@@ -66,7 +65,7 @@ int expect_definition(const std::vector<MergeRule>& rules, std::mt19937& random,
     merged.resize(merger.merge(merged.data(), merged.size()));
     EXPECT_EQ(merged, wanted) << "length " << length;
     Symbols by_tokens = word;
-    if (const std::size_t left = tokens.encode(by_tokens.data(), length, scratch); left != 0) {
+    if (const std::size_t left = both.tokens.encode(by_tokens.data(), length, scratch); left != 0) {
       by_tokens.resize(left);
       EXPECT_EQ(by_tokens, wanted) << "length " << length;
       ++encoded;
@@ -148,9 +147,8 @@ TEST(BpeMerger, AllSplitsOfAVocabularyMergeAsDefined) {
 
 TEST(BpeMerger, SymbolsWithoutRulesStandAlone) {
   const std::vector<MergeRule> rules = {{0, 1, 10, 0}, {10, 10, 11, 1}, {1, 0, 12, 2}};
-  const MergeTable table(rules);
-  const BpeTokens tokens(table);
-  BpeMerger merger(table, tokens);
+  const BpeRules both(rules);
+  BpeMerger merger(both);
   Symbols word = {7, 0, 1, 0, 1, 99, 1, 0, 1, 7, 1, 0, 7, 7, 0, 1};
   const Symbols wanted = merge_plainly(rules, word);
   word.resize(merger.merge(word.data(), word.size()));
@@ -168,9 +166,8 @@ TEST(BpeMerger, LongRunsStayLinear) {
   std::vector<MergeRule> rules;
   for (std::int32_t i = 0; i < 8; ++i)
     rules.push_back({i, i, i + 1, static_cast<std::uint32_t>(i)});
-  const MergeTable table(rules);
-  const BpeTokens tokens(table);
-  BpeMerger merger(table, tokens);
+  const BpeRules both(rules);
+  BpeMerger merger(both);
   Symbols word(3'000'003, 0);
   word.resize(merger.merge(word.data(), word.size()));
   Symbols wanted(3'000'003 / 256, 8);
