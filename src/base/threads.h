@@ -1,9 +1,9 @@
 // The compute threads: our own pool, pinned, with a fixed partition of the work.
 //
 // The caller of run() is thread 0; workers 1..n-1 are pinned to one core each and sleep on a futex
-// between jobs, after looking for the next one for some microseconds. Work is handed out as part indices in a fixed round
-// (part i goes to thread i mod n), so that with a fixed number of PARTS the result never depends
-// on the number of THREADS, as long as parts write disjoint memory.
+// between jobs, after looking for the next one for some microseconds. Work is handed out as part
+// indices in a fixed round (part i goes to thread i mod n), so that with a fixed number of PARTS the
+// result never depends on the number of THREADS, as long as parts write disjoint memory.
 #pragma once
 
 #include <cstdint>
