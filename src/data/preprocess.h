@@ -4,7 +4,7 @@
 //   all workers             parse records, split sentences, tokenize
 //   one worker at a time    drops duplicates and writes, in the order of the input
 //
-// A worker cuts a block and then tokenizes it, so that its bytes are still in the core's cache.
+// A worker cuts a block and then tokenizes it, so that its bytes are still near the core.
 // The output depends on input and options alone: not on the number of workers, and not on how often
 // the run was killed and started again. Blocks in flight are bounded in bytes, so memory does not
 // grow with the input (a table of duplicates and one long record apart).
