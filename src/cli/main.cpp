@@ -43,7 +43,12 @@ void flush_results() {
 int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
   terminal.finish();
   std::fflush(stdout);
-  const std::string line = fmt::format("piton{}{}: {}\n", name.empty() ? "" : " ", name, message);
+  // The library names the work too ("preprocess: ..."), for those who call it without a command line.
+  const bool names_it =
+      !name.empty() && (message.starts_with(name + ":") || message.starts_with(name + " "));
+  const std::string line = names_it       ? fmt::format("piton {}\n", message)
+                           : name.empty() ? fmt::format("piton: {}\n", message)
+                                          : fmt::format("piton {}: {}\n", name, message);
   std::fputs(line.c_str(), stderr);
   return code;
 }

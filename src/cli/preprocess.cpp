@@ -21,7 +21,8 @@ struct OutputOptions {
 void report(const PreprocessReport& done, bool json, Log& log) {
   for (const BadRecord& bad : done.first_bad) log.warning(describe(bad));
   if (done.bad_records > 0) {
-    log.warning(fmt::format("{} bad records were left out{}", done.bad_records,
+    log.warning(fmt::format("{} {} left out{}", done.bad_records,
+                            done.bad_records == 1 ? "bad record was" : "bad records were",
                             done.bad_records > static_cast<std::int64_t>(done.first_bad.size()) ? "; the first ones are shown" : ""));
   }
   if (json) {

@@ -81,7 +81,7 @@ expect(RUN inspect layout --tensor-model-parallel-size 2 --world-size 4 --json C
   OUT "{\"rank\":3,\"tensor\":1,\"context\":0,\"expert\":0,\"data\":1,\"pipeline\":0}")
 
 # What cannot be shown.
-expect(RUN inspect CODE 2 ERR "^piton inspect: inspect: nothing is named; wanted a checkpoint, a corpus prefix")
+expect(RUN inspect CODE 2 ERR "^piton inspect: nothing is named; wanted a checkpoint, a corpus prefix")
 expect(RUN inspect ${WORK}/absent CODE 3 ERR "absent: there is no such file or folder; wanted a checkpoint")
 expect(RUN inspect ${WORK}/empty CODE 3 ERR "empty: is nothing that can be shown; wanted a checkpoint .*a corpus prefix")
 expect(RUN inspect ${WORK}/three.jsonl CODE 3 ERR "three.jsonl: is nothing that can be shown")
