@@ -163,7 +163,7 @@ InputFormat detect_format(const std::string& path, std::string_view head) {
   throw Error(Fault::kData, "{}: neither its name nor its content tells what it is; say it with --input-format", path);
 }
 
-std::vector<std::string> inputs_of_hf_params(const std::string& file) {
+HfInputs inputs_of_hf_params(const std::string& file) {
   const std::string text = read_text_file(file, 1 << 24);
   nlohmann::json params;
   try {
@@ -217,7 +217,7 @@ std::vector<std::string> inputs_of_hf_params(const std::string& file) {
   } else if (!path.empty() && !input_format(path)) {
     throw refuse(fmt::format("\"path\": \"{}\" is neither a folder nor a kind of file", path));
   }
-  return inputs;
+  return {path, inputs};
 }
 
 }  // namespace piton

@@ -42,10 +42,15 @@ std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
 // From the name and the first bytes (unpacked; up to 1 MB). Throws Error(kData) if neither tells.
 InputFormat detect_format(const std::string& path, std::string_view head);
 
+// What a description of a data set names.
+struct HfInputs {
+  std::string path;                // as it stands there
+  std::vector<std::string> files;  // files and folders
+};
 // One file (or folder, or URL-less data set description) that `datasets.load_dataset` would take:
 // {"path": "json", "data_files": [...]}, {"path": FOLDER}; "name" is a subfolder, "split" must be
 // "train" or absent, "streaming" is always so here. Throws Error(kUsage) with line and column for
 // text that is not JSON, and for keys that local files cannot honour.
-std::vector<std::string> inputs_of_hf_params(const std::string& file);
+HfInputs inputs_of_hf_params(const std::string& file);
 
 }  // namespace piton

@@ -42,8 +42,11 @@ void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
   if (options.input.empty() && options.datasets.empty() && options.hf_datasets_params.empty()) {
     throw Error(Fault::kUsage, "preprocess: no --input; give files, globs, folders, or - for standard input");
   }
-  if (!options.hf_datasets_params.empty() && !options.input.empty()) {
-    throw Error(Fault::kUsage, "preprocess: both --input and --hf-datasets-params are given; use one of them");
+  if (!options.streaming) {
+    throw Error(Fault::kUsage, "preprocess: --no-streaming: records are always read as they come; leave it out");
+  }
+  if (options.log_interval < 0) {
+    throw Error(Fault::kUsage, "preprocess: --log-interval: got {}, wanted 0 or more", options.log_interval);
   }
   if (options.json_keys.empty() || options.json_keys[0].empty()) {
     throw Error(Fault::kUsage, "preprocess: --json-keys is empty; name the keys to read, as in --json-keys text");
@@ -95,7 +98,15 @@ std::vector<std::string> names_in_files(const PreprocessOptions& options) {
 
 std::vector<InputFile> files_of(const PreprocessOptions& options) {
   std::vector<std::string> inputs = options.input;
-  if (!options.hf_datasets_params.empty()) inputs = inputs_of_hf_params(options.hf_datasets_params);
+  if (!options.hf_datasets_params.empty()) {
+    const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
+    // Scripts name the data set twice.
+    if (!inputs.empty() && inputs != std::vector<std::string>{named.path}) {
+      throw Error(Fault::kUsage, "preprocess: --input and --hf-datasets-params name different data: got \"{}\", and \"path\": "
+                  "\"{}\" in {}; use one of them", inputs[0], named.path, options.hf_datasets_params);
+    }
+    inputs = named.files;
+  }
   inputs.insert(inputs.end(), options.datasets.begin(), options.datasets.end());
   std::optional<InputFormat> format;
   if (options.input_format != "auto") format = input_format(options.input_format);
@@ -243,6 +254,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   BlockReader reader(files, reader_rules(options, names), journal.place);
   const std::int64_t bytes_before = journal.text_bytes;
   auto shown = start;
+  std::int64_t logged = journal.documents;
   Spares<EncodedBlock> spares;
   OrderedPipeline<Block, EncodedBlock> pipeline;
   try {
@@ -264,6 +276,12 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
           const std::int64_t consumed = block.consumed_bytes;
           writer.add(block);
           spares.give(std::move(block));
+          const std::int64_t documents = writer.journal().documents;
+          if (options.log_interval > 0 && documents / options.log_interval > logged / options.log_interval) {
+            log.info(fmt::format("preprocess: {} documents, {:.1f} MB/s", documents,
+                                 static_cast<double>(writer.journal().text_bytes - bytes_before) / 1e6 / seconds_since(start)));
+          }
+          logged = documents;
           if (seconds_since(shown) < 0.25) return;
           shown = Clock::now();
           const double seconds = seconds_since(start);

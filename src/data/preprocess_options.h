@@ -20,6 +20,7 @@ struct PreprocessOptions {
   std::vector<std::string> input;
   std::vector<std::string> datasets;
   std::string hf_datasets_params;
+  bool streaming = true;
   std::string input_format = "auto";
   SampleBy sample_by = SampleBy::kLine;
   std::vector<std::string> json_keys = {"text"};
@@ -34,6 +35,7 @@ struct PreprocessOptions {
   std::string punkt_parameters;
   bool remove_duplicates = false;
   int workers = 1;
+  std::int64_t log_interval = 0;
   int partitions = 1;
   std::optional<std::int64_t> partition_index;
   std::vector<std::string> merge;
@@ -47,6 +49,8 @@ struct PreprocessOptions {
     v(Option{"datasets", "more of the same, read after --input", {.placeholder = "PATH"}}, datasets);
     v(Option{"hf-datasets-params", "JSON file with the arguments of load_dataset, local files only; instead of --input",
              {.placeholder = "FILE"}}, hf_datasets_params);
+    v(Option{"streaming", "read records as they come; there is no other way"},
+      streaming);
     v(Option{"input-format", "what the files hold (auto: by name and content)",
              {.choices = {"auto", "text", "jsonl", "json", "csv", "tsv", "wikiextractor", "wiki-xml", "parquet"}}},
       input_format);
@@ -70,6 +74,7 @@ struct PreprocessOptions {
              {.placeholder = "DIR"}}, punkt_parameters);
     v(Option{"remove-duplicates", "write a document only the first time that its exact text is met"}, remove_duplicates);
     v(Option{"workers", "threads in all; the output does not depend on them"}, workers);
+    v(Option{"log-interval", "a line in the log every N documents (0: none)"}, log_interval);
     v(Option{"partitions", "cut the list of files into so many parts, for --partition-index"}, partitions);
     v(Option{"partition-index", "process this part alone, 0 to N-1; join the corpora with --merge"}, partition_index);
     v(Option{"merge", "join these corpora into --output-prefix; instead of --input", {.placeholder = "PREFIX"}}, merge);

@@ -421,8 +421,42 @@ TEST(Preprocess, HuggingFaceParametersNameLocalFiles) {
   options.hf_datasets_params = folder / "p.json";
   options.output_prefix = folder / "out";
   EXPECT_EQ(run(options).documents, 1);
+  // Scripts give --input as well, which must then be the same.
+  options.input = {"json"};
+  EXPECT_EQ(run(options).documents, 1);
+  options.input = {folder / "x.jsonl"};
+  EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("name different data"));
+  options.input.clear();
   put_file(folder / "p.json", R"({"path": "wikipedia", "name": "20220301.en"})");
   EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("data sets are read from local files"));
+}
+
+// Counts lines of information.
+class CountingLog final : public Log {
+ public:
+  void write(LogLevel level, std::string_view line) override {
+    if (level == LogLevel::kInfo && line.find(" documents, ") != std::string_view::npos) ++lines;
+  }
+  int lines = 0;
+};
+
+TEST(Preprocess, LogsEverySoManyDocuments) {
+  TemporaryFolder folder;
+  // Of several blocks: a line comes when one is written.
+  Texts texts;
+  for (int i = 0; i < 300; ++i) texts.push_back(std::string(40000, 'a'));
+  put_file(folder / "x.jsonl", as_jsonl(texts));
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  CountingLog log;
+  preprocess(options, ByteTokenizer(), log, silent_progress);
+  EXPECT_EQ(log.lines, 0);
+  options.log_interval = 100;
+  preprocess(options, ByteTokenizer(), log, silent_progress);
+  EXPECT_EQ(log.lines, 3);
+  options.log_interval = -1;
+  EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("--log-interval: got -1"));
 }
 
 TEST(Preprocess, ReadsARealParquetFile) {
