@@ -1,6 +1,7 @@
 // How close the kernels of the cpu back end come to the machine's limits.
 //
-//   cpu_kernels [one] [group...]     groups: linear fp32 head skinny attention rows optimizer; none: all
+//   cpu_kernels [one] [group...]     groups: linear fp32 head skinny attention rows optimizer;
+//   none: all
 //
 // `one` uses one thread and its processor time instead of the wall clock: on a machine that others
 // use too, only that means anything.
@@ -85,8 +86,8 @@ class Bench {
     const double seconds = fastest(call);
     const double peak = std::max(before, peak_flops(threads_, dtype, 0.02));
     const double rate = piton::flops(call) / seconds;
-    fmt::print("{:44} {:9.3f} ms {:8.1f} GFLOP/s {:5.1f} % of {:.0f}\n", what, seconds * 1e3, rate / 1e9,
-               100 * rate / peak, peak / 1e9);
+    fmt::print("{:44} {:9.3f} ms {:8.1f} GFLOP/s {:5.1f} % of {:.0f}\n", what, seconds * 1e3,
+               rate / 1e9, 100 * rate / peak, peak / 1e9);
     std::fflush(stdout);
   }
 
@@ -102,7 +103,11 @@ class Bench {
         kernels_->packed_bytes(form, weight.dim(0), weight.dim(1), weight.dtype());
     const Tensor to = host_tensor(DType::kU8, {bytes});
     kernels_->run(PackWeight{.packed = to, .rows = weight, .form = form}, *stream_);
-    return {.form = form, .tensor = to, .out = weight.dim(0), .in = weight.dim(1), .dtype = weight.dtype()};
+    return {.form = form,
+            .tensor = to,
+            .out = weight.dim(0),
+            .in = weight.dim(1),
+            .dtype = weight.dtype()};
   }
 
   void linear(std::int64_t n, std::int64_t out, std::int64_t in, DType dtype, DType outside) {
@@ -111,18 +116,29 @@ class Bench {
     const Tensor y = random(outside, {n, out});
     const std::string size = fmt::format("{} {} x {} -> {}", name(dtype), n, in, out);
     flops(size + " forward",
-          LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward),
-                        .bias = random(dtype, {out})}, dtype);
+          LinearForward{.y = y,
+                        .x = x,
+                        .weight = packed(weight, WeightForm::kForward),
+                        .bias = random(dtype, {out})},
+          dtype);
     flops(size + " backward input",
-          LinearBackwardInput{.dx = host_tensor(dtype, {n, in}), .dy = y,
-                              .weight = packed(weight, WeightForm::kBackward)}, dtype);
+          LinearBackwardInput{.dx = host_tensor(dtype, {n, in}),
+                              .dy = y,
+                              .weight = packed(weight, WeightForm::kBackward)},
+          dtype);
     flops(size + " backward weight",
           LinearBackwardWeight{.dweight = host_tensor(DType::kF32, {out, in}),
-                               .dbias = host_tensor(DType::kF32, {out}), .dy = y, .x = x}, dtype);
+                               .dbias = host_tensor(DType::kF32, {out}),
+                               .dy = y,
+                               .x = x},
+          dtype);
     bandwidth(size + " pack", PackWeight{.packed = packed(weight, WeightForm::kForward).tensor,
-                                         .rows = weight, .form = WeightForm::kForward});
-    bandwidth(size + " pack backward", PackWeight{.packed = packed(weight, WeightForm::kBackward).tensor,
-                                         .rows = weight, .form = WeightForm::kBackward});
+                                         .rows = weight,
+                                         .form = WeightForm::kForward});
+    bandwidth(size + " pack backward",
+              PackWeight{.packed = packed(weight, WeightForm::kBackward).tensor,
+                         .rows = weight,
+                         .form = WeightForm::kBackward});
   }
 
   void linears() {
@@ -148,7 +164,8 @@ class Bench {
     for (const std::int64_t n : {1, 2, 4, 8, 16, 32}) {
       bandwidth(fmt::format("bf16 {} x 2048 -> 5632 forward", n),
                 LinearForward{.y = host_tensor(DType::kBF16, {n, 5632}),
-                              .x = random(DType::kBF16, {n, 2048}), .weight = view});
+                              .x = random(DType::kBF16, {n, 2048}),
+                              .weight = view});
     }
   }
 
@@ -160,12 +177,22 @@ class Bench {
     const Tensor out = host_tensor(dtype, {b, s, a, d});
     const Tensor lse = host_tensor(DType::kF32, {b, a, s});
     const double scale = 1 / std::sqrt(static_cast<double>(d));
-    const std::string size = fmt::format("{} attention {} x {}, {}/{} x {}", name(dtype), b, s, a, g, d);
-    flops(size + " forward", AttentionForward{.out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = scale}, dtype);
+    const std::string size =
+        fmt::format("{} attention {} x {}, {}/{} x {}", name(dtype), b, s, a, g, d);
+    flops(size + " forward",
+          AttentionForward{.out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = scale}, dtype);
     flops(size + " backward",
-          AttentionBackward{.dq = host_tensor(dtype, {b, s, a, d}), .dk = host_tensor(dtype, {b, s, g, d}),
-                            .dv = host_tensor(dtype, {b, s, g, d}), .dout = random(dtype, {b, s, a, d}),
-                            .out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = scale}, dtype);
+          AttentionBackward{.dq = host_tensor(dtype, {b, s, a, d}),
+                            .dk = host_tensor(dtype, {b, s, g, d}),
+                            .dv = host_tensor(dtype, {b, s, g, d}),
+                            .dout = random(dtype, {b, s, a, d}),
+                            .out = out,
+                            .lse = lse,
+                            .q = q,
+                            .k = k,
+                            .v = v,
+                            .scale = scale},
+          dtype);
   }
 
   void attentions() {
@@ -177,53 +204,79 @@ class Bench {
     const Tensor k = random(DType::kBF16, {1, 2048, 4, 64});
     bandwidth("bf16 decode over 2048 keys, 32/4 x 64",
               AttentionForward{.out = host_tensor(DType::kBF16, {1, 1, 32, 64}),
-                               .lse = host_tensor(DType::kF32, {1, 32, 1}), .q = q, .k = k, .v = k,
-                               .mask = {.query_begin = 2047}, .scale = 0.125});
+                               .lse = host_tensor(DType::kF32, {1, 32, 1}),
+                               .q = q,
+                               .k = k,
+                               .v = k,
+                               .mask = {.query_begin = 2047},
+                               .scale = 0.125});
   }
 
   void rows() {
     const std::int64_t n = 4096, h = 768;
     const auto wide = [&](std::int64_t f) { return random(DType::kBF16, {n, f}); };
     const auto fp32 = [&](std::int64_t f) { return random(DType::kF32, {f}); };
-    bandwidth("bf16 layer norm 4096 x 768",
-              NormForward{.y = wide(h), .mean = fp32(n), .rstd = fp32(n), .x = wide(h),
-                          .gain = random(DType::kBF16, {h}), .bias = random(DType::kBF16, {h})});
-    bandwidth("bf16 layer norm backward",
-              NormBackward{.dx = wide(h), .dgain = fp32(h), .dbias = fp32(h), .dy = wide(h),
-                           .dresidual = wide(h), .x = wide(h), .gain = random(DType::kBF16, {h}),
-                           .mean = fp32(n), .rstd = fp32(n)});
-    for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu}) {
+    bandwidth("bf16 layer norm 4096 x 768", NormForward{.y = wide(h),
+                                                        .mean = fp32(n),
+                                                        .rstd = fp32(n),
+                                                        .x = wide(h),
+                                                        .gain = random(DType::kBF16, {h}),
+                                                        .bias = random(DType::kBF16, {h})});
+    bandwidth("bf16 layer norm backward", NormBackward{.dx = wide(h),
+                                                       .dgain = fp32(h),
+                                                       .dbias = fp32(h),
+                                                       .dy = wide(h),
+                                                       .dresidual = wide(h),
+                                                       .x = wide(h),
+                                                       .gain = random(DType::kBF16, {h}),
+                                                       .mean = fp32(n),
+                                                       .rstd = fp32(n)});
+    for (const auto kind :
+         {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kSilu}) {
       bandwidth(fmt::format("bf16 activation {} 4096 x 3072", static_cast<int>(kind)),
                 ActivationForward{.y = wide(3072), .x = wide(3072), .kind = kind});
-      bandwidth(fmt::format("bf16 activation {} backward", static_cast<int>(kind)),
-                ActivationBackward{.dx = wide(3072), .dy = wide(3072), .x = wide(3072), .kind = kind});
+      bandwidth(
+          fmt::format("bf16 activation {} backward", static_cast<int>(kind)),
+          ActivationBackward{.dx = wide(3072), .dy = wide(3072), .x = wide(3072), .kind = kind});
     }
     Dropout dropout{.probability = 0.1, .key = site_key(1, "x")};
     dropout.rows = {.consumed_samples = host_tensor(DType::kI64, {1}), .sequence = 1024};
-    bandwidth("bf16 dropout add 4096 x 768",
-              DropoutAddForward{.y = wide(h), .x = wide(h), .bias = random(DType::kBF16, {h}),
-                                .residual = wide(h), .dropout = dropout});
+    bandwidth("bf16 dropout add 4096 x 768", DropoutAddForward{.y = wide(h),
+                                                               .x = wide(h),
+                                                               .bias = random(DType::kBF16, {h}),
+                                                               .residual = wide(h),
+                                                               .dropout = dropout});
     bandwidth("bf16 add 4096 x 768", Add{.y = wide(h), .a = wide(h), .b = wide(h)});
     const Tensor ids = host_tensor(DType::kI32, {n});
-    for (std::int64_t i = 0; i < n; ++i) ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % 50304);
-    bandwidth("bf16 embedding 4096 x 768",
-              EmbeddingForward{.y = wide(h), .table = random(DType::kBF16, {50304, h}), .ids = ids});
+    for (std::int64_t i = 0; i < n; ++i)
+      ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % 50304);
+    bandwidth(
+        "bf16 embedding 4096 x 768",
+        EmbeddingForward{.y = wide(h), .table = random(DType::kBF16, {50304, h}), .ids = ids});
     bandwidth("bf16 embedding backward",
-              EmbeddingBackward{.dtable = host_tensor(DType::kF32, {50304, h}), .dy = wide(h), .ids = ids});
+              EmbeddingBackward{
+                  .dtable = host_tensor(DType::kF32, {50304, h}), .dy = wide(h), .ids = ids});
     const std::int64_t slice = 512;
     const Tensor logits = random(DType::kF32, {slice, 50304});
     const Tensor labels = ids.slice(0, 0, slice);
     bandwidth("loss statistics 512 x 50304",
-              LossStatistics{.statistics = host_tensor(DType::kF32, {slice, 3}), .logits = logits,
-                             .labels = labels, .valid = 50257});
+              LossStatistics{.statistics = host_tensor(DType::kF32, {slice, 3}),
+                             .logits = logits,
+                             .labels = labels,
+                             .valid = 50257});
     bandwidth("loss backward 512 x 50304 to bf16",
-              LossBackward{.dlogits = host_tensor(DType::kBF16, {slice, 50304}), .logits = logits,
-                           .lse = fp32(slice), .labels = labels, .mask = fp32(slice), .scale = fp32(1),
+              LossBackward{.dlogits = host_tensor(DType::kBF16, {slice, 50304}),
+                           .logits = logits,
+                           .lse = fp32(slice),
+                           .labels = labels,
+                           .mask = fp32(slice),
+                           .scale = fp32(1),
                            .valid = 50257});
     const Tensor q = random(DType::kBF16, {n, 12, 64});
-    bandwidth("bf16 rotary 4096 x 12 x 64",
-              Rotary{.x = q, .positions = host_tensor(DType::kI32, {n}), .cosine = random(DType::kF32, {1, 32}),
-                     .sine = random(DType::kF32, {1, 32})});
+    bandwidth("bf16 rotary 4096 x 12 x 64", Rotary{.x = q,
+                                                   .positions = host_tensor(DType::kI32, {n}),
+                                                   .cosine = random(DType::kF32, {1, 32}),
+                                                   .sine = random(DType::kF32, {1, 32})});
   }
 
   void optimizer() {
@@ -232,11 +285,17 @@ class Bench {
     const Tensor second = host_tensor(DType::kF32, {n});
     const Tensor scalars = host_tensor(DType::kF32, {kStepScalars});
     for (int i = 0; i < kStepScalars; ++i) scalars.data<float>()[i] = 1e-3F;
-    bandwidth("adamw 40 M, bf16 copy",
-              AdamwUpdate{.main = main, .first = host_tensor(DType::kF32, {n}), .second = second,
-                          .copy = host_tensor(DType::kBF16, {n}), .gradient = random(DType::kF32, {n}),
-                          .scalars = scalars, .weight_decay = 0.1});
-    bandwidth("square sums 40 M", SquareSums{.sums = host_tensor(DType::kF64, {(n + 65535) / 65536}), .x = main, .block = 65536});
+    bandwidth("adamw 40 M, bf16 copy", AdamwUpdate{.main = main,
+                                                   .first = host_tensor(DType::kF32, {n}),
+                                                   .second = second,
+                                                   .copy = host_tensor(DType::kBF16, {n}),
+                                                   .gradient = random(DType::kF32, {n}),
+                                                   .scalars = scalars,
+                                                   .weight_decay = 0.1});
+    bandwidth(
+        "square sums 40 M",
+        SquareSums{
+            .sums = host_tensor(DType::kF64, {(n + 65535) / 65536}), .x = main, .block = 65536});
     bandwidth("copy fp32 40 M", Copy{.dst = second, .src = main});
   }
 

@@ -15,8 +15,12 @@ constexpr std::int64_t kReadLoopBytes = std::int64_t{256} << 20;  // far above e
 class Reader {
  public:
   Reader(const Machine& machine, const DecodeBenchOptions& options, std::int64_t capacity)
-      : machine_(machine), options_(options), kernels_(machine.kernels),
-        mesh_(machine.world, MeshSizes{}), session_(observed(machine, kernels_), mesh_, {.model = options.model, .use = SessionUse::kInference}) {
+      : machine_(machine),
+        options_(options),
+        kernels_(machine.kernels),
+        mesh_(machine.world, MeshSizes{}),
+        session_(observed(machine, kernels_), mesh_,
+                 {.model = options.model, .use = SessionUse::kInference}) {
     session_.initialize();
     cache_.emplace(session_.chunk(0).make_cache(machine.arena, options.samples, capacity));
   }
@@ -27,10 +31,14 @@ class Reader {
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
     std::vector<std::int32_t> positions(tokens.size());
     for (std::int64_t row = 0; row < rows; ++row) {
-      tokens[row] = static_cast<std::int32_t>((row * 7919 + cache_->length()) % options_.model.vocabulary);
+      tokens[row] =
+          static_cast<std::int32_t>((row * 7919 + cache_->length()) % options_.model.vocabulary);
       positions[row] = static_cast<std::int32_t>(cache_->length() + row % count);
     }
-    const ModelInput input{.samples = options_.samples, .sequence = count, .tokens = ids(tokens), .positions = ids(positions)};
+    const ModelInput input{.samples = options_.samples,
+                           .sequence = count,
+                           .tokens = ids(tokens),
+                           .positions = ids(positions)};
     Context context = session_.context(false);
     session_.chunk(0).logits(context, input, &*cache_, /*last_only=*/true);
     machine_.stream.synchronize();
@@ -52,12 +60,18 @@ class Reader {
 
  private:
   static Machine observed(const Machine& machine, Kernels& kernels) {
-    return {.world = machine.world, .device = machine.device, .kernels = kernels, .arena = machine.arena,
-            .stream = machine.stream, .threads = machine.threads, .log = machine.log};
+    return {.world = machine.world,
+            .device = machine.device,
+            .kernels = kernels,
+            .arena = machine.arena,
+            .stream = machine.stream,
+            .threads = machine.threads,
+            .log = machine.log};
   }
 
   Tensor ids(const std::vector<std::int32_t>& values) {
-    const Tensor tensor = machine_.arena.allocate(DType::kI32, {static_cast<std::int64_t>(values.size())}, MemoryKind::kActivations);
+    const Tensor tensor = machine_.arena.allocate(
+        DType::kI32, {static_cast<std::int64_t>(values.size())}, MemoryKind::kActivations);
     machine_.device.upload(values.data(), tensor, machine_.stream);
     return tensor;
   }
@@ -72,10 +86,14 @@ class Reader {
 
 void check(const Machine& machine, const DecodeBenchOptions& options, std::int64_t length) {
   if (machine.world.size() != 1) {
-    throw Error(Fault::kUsage, "bench: decoding runs on one process, and {} were started; leave mpirun out", machine.world.size());
+    throw Error(Fault::kUsage,
+                "bench: decoding runs on one process, and {} were started; leave mpirun out",
+                machine.world.size());
   }
   if (length > options.model.max_positions) {
-    throw Error(Fault::kUsage, "--context: {} tokens with those decoded, and the model takes {}; give fewer", length, options.model.max_positions);
+    throw Error(Fault::kUsage,
+                "--context: {} tokens with those decoded, and the model takes {}; give fewer",
+                length, options.model.max_positions);
   }
 }
 
@@ -83,7 +101,8 @@ void check(const Machine& machine, const DecodeBenchOptions& options, std::int64
 double multiplying_weights(const ModelConfig& model) {
   double weights = static_cast<double>(model.parameters());
   if (!model.tied) weights -= static_cast<double>(model.vocabulary * model.hidden);
-  if (model.positions == PositionKind::kLearned) weights -= static_cast<double>(model.max_positions * model.hidden);
+  if (model.positions == PositionKind::kLearned)
+    weights -= static_cast<double>(model.max_positions * model.hidden);
   return weights;
 }
 
@@ -96,13 +115,17 @@ DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& optio
   reader.read(options.context);
   reader.read(1);
   bench.memory = machine.arena.counts();
-  const double cached = static_cast<double>(options.samples * options.model.layers * 2 * options.model.groups * options.model.head_size) *
-                        (static_cast<double>(options.context) + static_cast<double>(options.tokens + 1) / 2);
-  bench.bytes = (multiplying_weights(options.model) + cached) * static_cast<double>(size_bytes(options.model.dtype));
+  const double cached =
+      static_cast<double>(options.samples * options.model.layers * 2 * options.model.groups *
+                          options.model.head_size) *
+      (static_cast<double>(options.context) + static_cast<double>(options.tokens + 1) / 2);
+  bench.bytes = (multiplying_weights(options.model) + cached) *
+                static_cast<double>(size_bytes(options.model.dtype));
   const Tensor plain = zero_tensor(machine, DType::kU8, {kReadLoopBytes});
   Samples reads;
   for (int round = 0; round < options.rounds; ++round) {
-    if (plain.place().kind == DeviceKind::kHost) sample(reads, [&] { read_once(machine.threads, plain); });
+    if (plain.place().kind == DeviceKind::kHost)
+      sample(reads, [&] { read_once(machine.threads, plain); });
     reader.forget(options.context);
     const double seconds = seconds_of([&] {
       for (std::int64_t token = 0; token < options.tokens; ++token) reader.read(1);
@@ -113,7 +136,8 @@ DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& optio
     reader.forget(options.context);
     reader.read(1);
   });
-  if (!reads.seconds.empty()) bench.read_bandwidth = static_cast<double>(kReadLoopBytes) / reads.best();
+  if (!reads.seconds.empty())
+    bench.read_bandwidth = static_cast<double>(kReadLoopBytes) / reads.best();
   return bench;
 }
 
@@ -126,7 +150,8 @@ PrefillBench bench_prefill(const Machine& machine, const DecodeBenchOptions& opt
   bench.tokens = static_cast<double>(options.samples * options.context);
   // The head sees each sample's last row alone.
   const double head = 2 * static_cast<double>(options.model.vocabulary * options.model.hidden);
-  bench.flops = (options.model.forward_flops_per_token(options.context) - head) * bench.tokens + head * static_cast<double>(options.samples);
+  bench.flops = (options.model.forward_flops_per_token(options.context) - head) * bench.tokens +
+                head * static_cast<double>(options.samples);
   PeakSamples peak(machine, options.model.dtype);
   for (int round = 0; round < options.rounds; ++round) {
     peak.sample();

@@ -1,4 +1,5 @@
-// `bench decode` and `bench prefill`: a model of random weights that reads a prompt or continues one.
+// `bench decode` and `bench prefill`: a model of random weights that reads a prompt or continues
+// one.
 #pragma once
 
 #include <map>
@@ -16,7 +17,7 @@ struct DecodeBenchOptions {
   std::int64_t context = 128;  // tokens in the cache before the first one
   std::int64_t tokens = 8;     // decoded a round, one after the other
   int rounds = 7;
-  bool profile = false;        // one more round, call by call
+  bool profile = false;  // one more round, call by call
 };
 
 // Where the time of one token or of one pass goes.
@@ -38,10 +39,10 @@ struct DecodeBench {
 DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& options);
 
 struct PrefillBench {
-  Samples pass;      // of one prompt of `context` tokens a sample; logits of the last row only
+  Samples pass;  // of one prompt of `context` tokens a sample; logits of the last row only
   double tokens = 0;
   double flops = 0;
-  double peak = 0;   // flops a second; 0: not measured
+  double peak = 0;  // flops a second; 0: not measured
   MemoryCounts memory;
   ReadProfile profile;
 };

@@ -28,16 +28,19 @@ struct GemmSize {
 std::vector<GemmSize> gemm_sizes(const ModelConfig& model, std::int64_t rows);
 
 // Forward, input gradient and weight gradient of each size. Each round measures the peak, then all.
-CallsBench bench_gemm(const Machine& machine, const std::vector<GemmSize>& sizes, DType dtype, int rounds);
+CallsBench bench_gemm(const Machine& machine, const std::vector<GemmSize>& sizes, DType dtype,
+                      int rounds);
 
 struct AttentionSize {
   std::int64_t samples = 1;
   std::int64_t sequence = 0;
-  AttentionLayout layout = AttentionLayout::kBsnd;  // of every tensor; TND packs the samples into one row
+  AttentionLayout layout =
+      AttentionLayout::kBsnd;  // of every tensor; TND packs the samples into one row
 };
 
 // Causal, forward and backward, with the heads, window, slopes and form of `model`.
-CallsBench bench_attention(const Machine& machine, const ModelConfig& model, const AttentionSize& size, int rounds);
+CallsBench bench_attention(const Machine& machine, const ModelConfig& model,
+                           const AttentionSize& size, int rounds);
 
 struct OptimizerBench {
   Samples update;
@@ -46,6 +49,7 @@ struct OptimizerBench {
 };
 
 // AdamW over `elements` fp32 weights with a bf16 copy where `dtype` is bf16.
-OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DType dtype, int rounds);
+OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DType dtype,
+                               int rounds);
 
 }  // namespace piton

@@ -42,8 +42,11 @@ std::int64_t bytes_of(const std::vector<std::string>& documents) {
 }
 
 void add_texts(const PreprocessOptions& options, std::vector<std::string>& texts) {
-  BlockReader reader(files_of(options), {.sample_by = options.sample_by, .columns = options.json_keys,
-                                         .max_record_bytes = options.max_record_bytes}, {});
+  BlockReader reader(files_of(options),
+                     {.sample_by = options.sample_by,
+                      .columns = options.json_keys,
+                      .max_record_bytes = options.max_record_bytes},
+                     {});
   std::shared_ptr<const FileFacts> file;
   std::unique_ptr<RecordParser> parser;
   ParsedRecord record;
@@ -68,7 +71,8 @@ std::vector<std::size_t> shares(const std::vector<std::string>& documents, int w
   std::vector<std::size_t> bounds{0};
   std::int64_t seen = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
-    while (static_cast<int>(bounds.size()) < workers && seen * workers >= all * static_cast<std::int64_t>(bounds.size())) {
+    while (static_cast<int>(bounds.size()) < workers &&
+           seen * workers >= all * static_cast<std::int64_t>(bounds.size())) {
       bounds.push_back(i);
     }
     seen += static_cast<std::int64_t>(documents[i].size());
@@ -78,8 +82,8 @@ std::vector<std::size_t> shares(const std::vector<std::string>& documents, int w
   return bounds;
 }
 
-std::int64_t encode_all(const Tokenizer& tokenizer, const std::vector<std::string>& documents, EncodeOptions options,
-                        const std::vector<std::size_t>& bounds) {
+std::int64_t encode_all(const Tokenizer& tokenizer, const std::vector<std::string>& documents,
+                        EncodeOptions options, const std::vector<std::size_t>& bounds) {
   std::vector<std::int64_t> tokens(bounds.size() - 1, 0);
   const auto encode_share = [&](std::size_t worker) {
     std::vector<std::int32_t> ids;
@@ -92,7 +96,8 @@ std::int64_t encode_all(const Tokenizer& tokenizer, const std::vector<std::strin
     tokens[worker] = count;
   };
   std::vector<std::jthread> threads;
-  for (std::size_t worker = 1; worker < tokens.size(); ++worker) threads.emplace_back(encode_share, worker);
+  for (std::size_t worker = 1; worker < tokens.size(); ++worker)
+    threads.emplace_back(encode_share, worker);
   encode_share(0);
   threads.clear();
   std::int64_t all = 0;
@@ -110,7 +115,8 @@ void unpack(const std::vector<InputFile>& files) {
 }
 
 void check(int workers, int rounds) {
-  if (workers < 1 || workers > 1024) throw Error(Fault::kUsage, "--workers: got {}, wanted 1 to 1024", workers);
+  if (workers < 1 || workers > 1024)
+    throw Error(Fault::kUsage, "--workers: got {}, wanted 1 to 1024", workers);
   if (rounds < 1) throw Error(Fault::kUsage, "--rounds: got {}, wanted 1 or more", rounds);
 }
 
@@ -120,7 +126,9 @@ std::vector<std::string> read_texts(const PreprocessOptions& options, std::int64
   std::vector<std::string> texts;
   add_texts(options, texts);
   std::int64_t bytes = bytes_of(texts);
-  if (bytes == 0) throw Error(Fault::kData, "--input: there is no text in it; wanted records with \"{}\"", options.json_keys[0]);
+  if (bytes == 0)
+    throw Error(Fault::kData, "--input: there is no text in it; wanted records with \"{}\"",
+                options.json_keys[0]);
   for (std::size_t i = 0; bytes < least_bytes; ++i) {
     texts.push_back(std::string(texts[i]));
     bytes += static_cast<std::int64_t>(texts.back().size());
@@ -146,11 +154,13 @@ std::vector<std::string> made_texts(MadeText kind, std::int64_t bytes) {
   return texts;
 }
 
-TokenizerBench bench_tokenizer(const Tokenizer& tokenizer, const std::vector<std::string>& documents,
-                               EncodeOptions options, int workers, int rounds) {
+TokenizerBench bench_tokenizer(const Tokenizer& tokenizer,
+                               const std::vector<std::string>& documents, EncodeOptions options,
+                               int workers, int rounds) {
   check(workers, rounds);
   const std::vector<std::size_t> bounds = shares(documents, workers);
-  TokenizerBench bench{.documents = static_cast<std::int64_t>(documents.size()), .bytes = bytes_of(documents)};
+  TokenizerBench bench{.documents = static_cast<std::int64_t>(documents.size()),
+                       .bytes = bytes_of(documents)};
   bench.tokens = encode_all(tokenizer, documents, options, bounds);
   for (int round = 0; round < rounds; ++round) {
     sample(bench.encode, [&] { encode_all(tokenizer, documents, options, bounds); });
@@ -159,14 +169,16 @@ TokenizerBench bench_tokenizer(const Tokenizer& tokenizer, const std::vector<std
 }
 
 TokenizerBench bench_fresh_tokenizer(const std::function<std::unique_ptr<Tokenizer>()>& open,
-                                     const std::vector<std::string>& documents, EncodeOptions options, int workers,
-                                     int rounds) {
+                                     const std::vector<std::string>& documents,
+                                     EncodeOptions options, int workers, int rounds) {
   check(workers, rounds);
   const std::vector<std::size_t> bounds = shares(documents, workers);
-  TokenizerBench bench{.documents = static_cast<std::int64_t>(documents.size()), .bytes = bytes_of(documents)};
+  TokenizerBench bench{.documents = static_cast<std::int64_t>(documents.size()),
+                       .bytes = bytes_of(documents)};
   for (int round = 0; round < rounds; ++round) {
     const std::unique_ptr<Tokenizer> tokenizer = open();
-    sample(bench.encode, [&] { bench.tokens = encode_all(*tokenizer, documents, options, bounds); });
+    sample(bench.encode,
+           [&] { bench.tokens = encode_all(*tokenizer, documents, options, bounds); });
   }
   return bench;
 }
@@ -174,25 +186,28 @@ TokenizerBench bench_fresh_tokenizer(const std::function<std::unique_ptr<Tokeniz
 double PreprocessBench::share_of_tokenizer() const {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < whole.cpu.seconds.size(); ++i) {
-    ratios.push_back(tokenizer.encode.cpu.seconds[i] / (whole.cpu.seconds[i] - unpack.cpu.seconds[i]));
+    ratios.push_back(tokenizer.encode.cpu.seconds[i] /
+                     (whole.cpu.seconds[i] - unpack.cpu.seconds[i]));
   }
   const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
   std::nth_element(ratios.begin(), middle, ratios.end());
   return *middle;
 }
 
-PreprocessBench bench_preprocess(const Tokenizer& tokenizer, const PreprocessOptions& options, int rounds, Log& log,
-                                 Progress& progress) {
+PreprocessBench bench_preprocess(const Tokenizer& tokenizer, const PreprocessOptions& options,
+                                 int rounds, Log& log, Progress& progress) {
   check(options.workers, rounds);
   const std::vector<InputFile> files = files_of(options);
   const std::vector<std::string> texts = read_texts(options, 0);
   const EncodeOptions encode{options.add_special_tokens, options.parse_special_tokens};
   const std::vector<std::size_t> bounds = shares(texts, options.workers);
   PreprocessBench bench;
-  bench.tokenizer = {.documents = static_cast<std::int64_t>(texts.size()), .bytes = bytes_of(texts)};
+  bench.tokenizer = {.documents = static_cast<std::int64_t>(texts.size()),
+                     .bytes = bytes_of(texts)};
   bench.tokenizer.tokens = encode_all(tokenizer, texts, encode, bounds);
   for (int round = 0; round < rounds; ++round) {
-    sample(bench.whole, [&] { bench.bytes = preprocess(options, tokenizer, log, progress).text_bytes; });
+    sample(bench.whole,
+           [&] { bench.bytes = preprocess(options, tokenizer, log, progress).text_bytes; });
     sample(bench.unpack, [&] { unpack(files); });
     sample(bench.tokenizer.encode, [&] { encode_all(tokenizer, texts, encode, bounds); });
   }

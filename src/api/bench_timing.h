@@ -53,7 +53,8 @@ Tensor zero_tensor(const Machine& machine, DType dtype, const Shape& shape);
 // Returns when the call is done.
 void run_alone(const Machine& machine, const KernelCall& call);
 
-// Largest resident size of this process so far, as the system counts it (VmHWM); 0 where it does not.
+// Largest resident size of this process so far, as the system counts it (VmHWM); 0 where it does
+// not.
 std::int64_t peak_resident_bytes();
 
 }  // namespace piton

@@ -15,12 +15,15 @@ std::vector<MicroBatch> random_batches(const TrainBenchOptions& options) {
   std::uint32_t state = 1;
   const auto next = [&] {
     state = state * 1664525U + 1013904223U;  // Numerical Recipes' generator
-    return static_cast<std::int32_t>((state >> 8) % static_cast<std::uint32_t>(options.plan.session.model.vocabulary));
+    return static_cast<std::int32_t>(
+        (state >> 8) % static_cast<std::uint32_t>(options.plan.session.model.vocabulary));
   };
   std::vector<MicroBatch> batches;
   const std::int64_t rows = options.micro_batch * options.plan.sequence;
   for (int i = 0; i < options.plan.micro_batches; ++i) {
-    MicroBatch batch{.samples = options.micro_batch, .sequence = options.plan.sequence, .sample_index = i * options.micro_batch};
+    MicroBatch batch{.samples = options.micro_batch,
+                     .sequence = options.plan.sequence,
+                     .sample_index = i * options.micro_batch};
     for (std::int64_t row = 0; row < rows; ++row) {
       batch.tokens.push_back(next());
       batch.labels.push_back(next());
@@ -35,19 +38,30 @@ std::vector<MicroBatch> random_batches(const TrainBenchOptions& options) {
 class TrainRun {
  public:
   TrainRun(const Machine& machine, const TrainBenchOptions& options)
-      : options_(options), plain_(machine), kernels_(machine.kernels),
-        observed_{.world = machine.world, .device = machine.device, .kernels = kernels_, .arena = machine.arena,
-                  .stream = machine.stream, .threads = machine.threads, .log = machine.log},
+      : options_(options),
+        plain_(machine),
+        kernels_(machine.kernels),
+        observed_{.world = machine.world,
+                  .device = machine.device,
+                  .kernels = kernels_,
+                  .arena = machine.arena,
+                  .stream = machine.stream,
+                  .threads = machine.threads,
+                  .log = machine.log},
         batches_(random_batches(options)) {}
 
   TrainBench operator()() {
     TrainBench bench;
-    const double tokens = static_cast<double>(options_.micro_batch * options_.plan.micro_batches * options_.plan.sequence);
+    const double tokens = static_cast<double>(options_.micro_batch * options_.plan.micro_batches *
+                                              options_.plan.sequence);
     bench.tokens = tokens * options_.plan.mesh[Axis::kData];
     // Ranks of one replica share the work of its tokens.
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
-    bench.flops = 3 * options_.plan.session.model.forward_flops_per_token(options_.plan.sequence) * tokens / share;
-    bench.planned_bytes = estimate_layout(options_.plan, options_.micro_batch, plain_)[plain_.world.rank()].memory.peak_total_bytes;
+    bench.flops = 3 * options_.plan.session.model.forward_flops_per_token(options_.plan.sequence) *
+                  tokens / share;
+    bench.planned_bytes =
+        estimate_layout(options_.plan, options_.micro_batch, plain_)[plain_.world.rank()]
+            .memory.peak_total_bytes;
 
     bench.start_seconds = seconds_of([&] {
       mesh_.emplace(plain_.world, options_.plan.mesh);

@@ -21,14 +21,14 @@ struct TrainBenchOptions {
 
 struct TrainBench {
   Samples step;
-  double tokens = 0;          // of all ranks, a step
-  double flops = 0;           // of this rank, a step: 3 x forward, recomputation not counted
-  double peak = 0;            // of this rank, flops a second; 0: not measured
-  double floor_seconds = 0;   // sum of the products measured alone; 0: not measured
+  double tokens = 0;         // of all ranks, a step
+  double flops = 0;          // of this rank, a step: 3 x forward, recomputation not counted
+  double peak = 0;           // of this rank, flops a second; 0: not measured
+  double floor_seconds = 0;  // sum of the products measured alone; 0: not measured
   std::vector<CallFigure> products;
-  double start_seconds = 0;       // from nothing to weights that are ready
-  double first_step_seconds = 0;  // cold memory, weights packed for the first time
-  MemoryCounts memory;            // of the arena
+  double start_seconds = 0;         // from nothing to weights that are ready
+  double first_step_seconds = 0;    // cold memory, weights packed for the first time
+  MemoryCounts memory;              // of the arena
   std::int64_t resident_bytes = 0;  // of the process, before anything else was measured
   std::int64_t planned_bytes = 0;   // what `plan` says
   double profiled_step_seconds = 0;

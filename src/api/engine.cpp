@@ -20,14 +20,16 @@ std::unique_ptr<Device> make_cuda_device(const EngineOptions& options) {
   auto device = cuda::make_device();
   if (options.launched) {
     throw Error(Fault::kUsage,
-                "--kernels cuda: no communicator of this build reaches the memory of {}; run one rank without "
+                "--kernels cuda: no communicator of this build reaches the memory of {}; run one "
+                "rank without "
                 "mpirun, or use --kernels cpu",
                 device->name());
   }
   return device;
 }
 
-std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, const Device& device, ThreadPool& threads) {
+std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, const Device& device,
+                                      ThreadPool& threads) {
   if (options.kernels == kCuda) return cuda::make_kernels(device);
   if (options.kernels == "reference") return make_reference_kernels();
   return make_cpu_kernels(threads, options.isa);
@@ -36,7 +38,8 @@ std::unique_ptr<Kernels> make_kernels(const EngineOptions& options, const Device
 }  // namespace
 
 bool has_kernels(const std::string& kernels) {
-  return kernels == "cpu" || kernels == "reference" || (kernels == kCuda && cuda::cuda_devices() > 0);
+  return kernels == "cpu" || kernels == "reference" ||
+         (kernels == kCuda && cuda::cuda_devices() > 0);
 }
 
 struct Engine::State {
@@ -51,7 +54,8 @@ struct Engine::State {
 
 Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique<State>()) {
   State& state = *state_;
-  if (options.kernels != kCuda && !has_kernels(options.kernels)) {  // CUDA says itself why it cannot run
+  if (options.kernels != kCuda &&
+      !has_kernels(options.kernels)) {  // CUDA says itself why it cannot run
     throw Error(Fault::kUsage, "--kernels: got {}, wanted reference, cpu or cuda", options.kernels);
   }
   HostDevice* host = nullptr;
@@ -73,20 +77,26 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
       cores_of_rank(available_cores(), state.world->host_rank(), state.world->host_size());
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores.size());
   const bool pinned = threads <= static_cast<int>(cores.size());
-  state.threads.emplace(threads, pinned ? std::vector<int>(cores.begin(), cores.begin() + threads) : std::vector<int>{});
+  state.threads.emplace(threads, pinned ? std::vector<int>(cores.begin(), cores.begin() + threads)
+                                        : std::vector<int>{});
   if (host != nullptr) host->share_work(*state.threads);
   state.kernels = make_kernels(options, device, *state.threads);
   state.arena.emplace(device);
   state.stream = device.make_stream();
-  state.machine.emplace(Machine{.world = *state.world, .device = device, .kernels = *state.kernels,
-                                .arena = *state.arena, .stream = *state.stream, .threads = *state.threads,
+  state.machine.emplace(Machine{.world = *state.world,
+                                .device = device,
+                                .kernels = *state.kernels,
+                                .arena = *state.arena,
+                                .stream = *state.stream,
+                                .threads = *state.threads,
                                 .log = log,
                                 .measure_peak_flops = [this](DType dtype) {
                                   return peak_flops(*state_->threads, dtype, 0.05);
                                 }});
   if (state.world->rank() == 0) {
-    log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each", state.kernels->name(), state.world->size(),
-                         state.world->size() > 1 ? "s" : "", threads, threads > 1 ? "s" : ""));
+    log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each", state.kernels->name(),
+                         state.world->size(), state.world->size() > 1 ? "s" : "", threads,
+                         threads > 1 ? "s" : ""));
   }
 }
 

@@ -22,7 +22,8 @@ MicroBatch sequence_batch(std::span<const std::int32_t> ids) {
 }
 
 // The canonical tensors that a parameter holds, cut from its whole local rows.
-void add_pieces(const Parameter& parameter, const Tensor& rows, std::map<std::string, Tensor>& out) {
+void add_pieces(const Parameter& parameter, const Tensor& rows,
+                std::map<std::string, Tensor>& out) {
   for (const Piece& piece : parameter.pieces) {
     const Tensor part = rows.slice(0, piece.local_row, piece.extent[0]);
     Tensor copy = host_tensor(part.dtype(), piece.extent);
@@ -51,7 +52,10 @@ struct Model::State {
 
   void load_values(Session& to) {
     load_checkpoint(folder, {.parameters = to.parameters(), .sharded = &to.sharded()},
-                    {.mesh = *mesh, .device = machine.device, .arena = machine.arena, .stream = machine.stream});
+                    {.mesh = *mesh,
+                     .device = machine.device,
+                     .arena = machine.arena,
+                     .stream = machine.stream});
     to.publish_values();
   }
 };
@@ -59,12 +63,17 @@ struct Model::State {
 Model::Model() = default;
 Model::~Model() = default;
 
-double Model::Score::sum() const { return std::accumulate(log_likelihood.begin(), log_likelihood.end(), 0.0); }
+double Model::Score::sum() const {
+  return std::accumulate(log_likelihood.begin(), log_likelihood.end(), 0.0);
+}
 
 std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem::path& path,
                                    const TokenizerOptions& tokenizer) {
   if (machine.world.size() != 1) {
-    throw Error(Fault::kUsage, "--load: generation and scoring run on one process, and {} were started; leave mpirun out", machine.world.size());
+    throw Error(
+        Fault::kUsage,
+        "--load: generation and scoring run on one process, and {} were started; leave mpirun out",
+        machine.world.size());
   }
   const std::filesystem::path folder = find_checkpoint(path);
   PretrainOptions options = stored_options(folder);
@@ -79,7 +88,8 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   }
   SessionSettings settings{.model = options.model.resolve(vocabulary),
                            .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
-                           .seed = options.loop.seed, .use = SessionUse::kInference};
+                           .seed = options.loop.seed,
+                           .use = SessionUse::kInference};
   state.mesh = std::make_unique<Mesh>(machine.world, MeshSizes{});
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
   state.folder = folder;
@@ -92,27 +102,34 @@ const ModelConfig& Model::config() const { return state_->session->settings().mo
 const Tokenizer* Model::tokenizer() const { return state_->tokenizer.get(); }
 
 const Tokenizer& Model::require_tokenizer() const {
-  if (!state_->tokenizer) throw Error(Fault::kUsage, "--tokenizer-type: the run has no tokenizer; name one, or give ids");
+  if (!state_->tokenizer)
+    throw Error(Fault::kUsage, "--tokenizer-type: the run has no tokenizer; name one, or give ids");
   return *state_->tokenizer;
 }
 
-std::vector<GeneratedToken> Model::generate(std::span<const std::int32_t> prompt, const SamplingOptions& options,
-                                            const std::function<bool(const GeneratedToken&)>& each) {
+std::vector<GeneratedToken> Model::generate(
+    std::span<const std::int32_t> prompt, const SamplingOptions& options,
+    const std::function<bool(const GeneratedToken&)>& each) {
   std::optional<std::int32_t> end;
   if (state_->tokenizer) {
-    end = state_->tokenizer->special().eos ? state_->tokenizer->special().eos : state_->tokenizer->special().eod;
+    end = state_->tokenizer->special().eos ? state_->tokenizer->special().eos
+                                           : state_->tokenizer->special().eod;
   }
-  return piton::generate(state_->session->context(false), state_->session->chunk(0), prompt, options, end, each);
+  return piton::generate(state_->session->context(false), state_->session->chunk(0), prompt,
+                         options, end, each);
 }
 
 Tensor Model::logits(std::span<const std::int32_t> ids) {
   const std::int64_t vocabulary = config().vocabulary;
   const auto length = static_cast<std::int64_t>(ids.size());
   if (length > config().max_positions) {
-    throw Error(Fault::kUsage, "score: {} tokens, and the model takes {}; cut the text", length, config().max_positions);
+    throw Error(Fault::kUsage, "score: {} tokens, and the model takes {}; cut the text", length,
+                config().max_positions);
   }
   for (const std::int32_t id : ids) {
-    if (id < 0 || id >= vocabulary) throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", id, vocabulary - 1);
+    if (id < 0 || id >= vocabulary)
+      throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", id,
+                  vocabulary - 1);
   }
   std::vector<std::int32_t> padded(ids.begin(), ids.end());
   padded.push_back(0);  // a label that nobody reads
@@ -138,20 +155,25 @@ Model::Score Model::score(std::span<const std::int32_t> ids) {
     const float* row = all.data<float>() + static_cast<std::int64_t>(i) * vocabulary;
     const float largest = *std::max_element(row, row + vocabulary);
     double sum = 0;
-    for (std::int64_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(row[v]) - largest);
+    for (std::int64_t v = 0; v < vocabulary; ++v)
+      sum += std::exp(static_cast<double>(row[v]) - largest);
     const std::int32_t label = ids[i + 1];
-    if (label < 0 || label >= vocabulary) throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", label, vocabulary - 1);
+    if (label < 0 || label >= vocabulary)
+      throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", label,
+                  vocabulary - 1);
     score.log_likelihood.push_back(static_cast<double>(row[label]) - largest - std::log(sum));
   }
   return score;
 }
 
-std::map<std::string, Tensor> Model::gradients(const std::vector<std::vector<std::int32_t>>& sequences) {
+std::map<std::string, Tensor> Model::gradients(
+    const std::vector<std::vector<std::int32_t>>& sequences) {
   std::vector<MicroBatch> batches;
   for (const auto& ids : sequences) {
     if (ids.size() >= 2) batches.push_back(sequence_batch(ids));
   }
-  if (batches.empty()) throw Error(Fault::kUsage, "score: gradients need a sequence of two tokens or more");
+  if (batches.empty())
+    throw Error(Fault::kUsage, "score: gradients need a sequence of two tokens or more");
   SessionSettings settings = state_->session->settings();
   settings.micro_batches = static_cast<int>(batches.size());
   settings.use = SessionUse::kGradients;

@@ -20,8 +20,8 @@ namespace piton {
 
 class Model {
  public:
-  // `path`: a run's folder (its newest checkpoint) or one checkpoint. The tokenizer is the run's own,
-  // unless `tokenizer` names another. The machine must be of one rank and outlive the model.
+  // `path`: a run's folder (its newest checkpoint) or one checkpoint. The tokenizer is the run's
+  // own, unless `tokenizer` names another. The machine must be of one rank and outlive the model.
   static std::unique_ptr<Model> load(const Machine& machine, const std::filesystem::path& path,
                                      const TokenizerOptions& tokenizer);
   ~Model();
@@ -32,7 +32,8 @@ class Model {
   // Throws Error(kUsage) where there is none.
   const Tokenizer& require_tokenizer() const;
 
-  std::vector<GeneratedToken> generate(std::span<const std::int32_t> prompt, const SamplingOptions& options,
+  std::vector<GeneratedToken> generate(std::span<const std::int32_t> prompt,
+                                       const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
   // One sequence: token i is scored given those before it; the first is not scored.

@@ -9,6 +9,7 @@
 namespace piton {
 
 // One estimate a rank, as if the run used `machine`'s kernels.
-std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micro_batch, const Machine& machine);
+std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micro_batch,
+                                          const Machine& machine);
 
 }  // namespace piton

@@ -1,5 +1,5 @@
-// Where a session's calls go: to the back end itself while steps are timed, to an observer of it for
-// single steps. A session keeps the back end that it was made with, hence the switch.
+// Where a session's calls go: to the back end itself while steps are timed, to an observer of it
+// for single steps. A session keeps the back end that it was made with, hence the switch.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -229,7 +229,9 @@ BoundOption bind_option(Option option, std::string& value) {
   BoundOption bound = bind_scalar(std::move(option), value);
   if (empty_is_unset) {
     // No choice was made: a stored configuration says nothing, since reading it would refuse "".
-    bound.toml = [toml = std::move(bound.toml), &value] { return value.empty() ? std::string() : toml(); };
+    bound.toml = [toml = std::move(bound.toml), &value] {
+      return value.empty() ? std::string() : toml();
+    };
   }
   return bound;
 }

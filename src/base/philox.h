@@ -62,8 +62,8 @@ double philox_normal(PhiloxKey key, std::uint64_t index);
 // Four at once: indices 4*block .. 4*block+3.
 std::array<double, 4> philox_normal4(PhiloxKey key, std::uint64_t block);
 
-// Indices 4*first_block .. 4*first_block + out.size() - 1, the same bits, an order of magnitude sooner.
-// The size is a multiple of 4.
+// Indices 4*first_block .. 4*first_block + out.size() - 1, the same bits, an order of magnitude
+// sooner. The size is a multiple of 4.
 void philox_normals(PhiloxKey key, std::uint64_t first_block, std::span<double> out);
 
 }  // namespace piton

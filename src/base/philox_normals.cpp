@@ -1,6 +1,6 @@
-// philox_normals: the arithmetic of philox.cpp, a lane for each pair of normals, so that the compiler
-// makes vectors of it. Every operation is correctly rounded and none is contracted, hence the same bits
-// as one by one; selections stand in the place of branches.
+// philox_normals: the arithmetic of philox.cpp, a lane for each pair of normals, so that the
+// compiler makes vectors of it. Every operation is correctly rounded and none is contracted, hence
+// the same bits as one by one; selections stand in the place of branches.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,8 +12,8 @@
 namespace piton {
 namespace {
 
-constexpr int kBlocks = 64;            // of one turn
-constexpr int kPairs = 2 * kBlocks;    // first all pairs of words 0 and 1, then of words 2 and 3
+constexpr int kBlocks = 64;          // of one turn
+constexpr int kPairs = 2 * kBlocks;  // first all pairs of words 0 and 1, then of words 2 and 3
 
 struct Words {
   std::uint32_t lane[4][kBlocks];
@@ -47,11 +47,13 @@ PITON_VECTOR_CLONES
 void radii(const double* uniform, double* radius) {
   for (int i = 0; i < kPairs; ++i) {
     const auto bits = std::bit_cast<std::uint64_t>(uniform[i]);
-    const double whole = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFULL) | 0x3FF0000000000000ULL);
+    const double whole =
+        std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFULL) | 0x3FF0000000000000ULL);
     const double half = whole * 0.5;
     const bool large = whole >= 1.4142135623730951;
     const double m = large ? half : whole;
-    const double exponent = static_cast<double>(static_cast<std::int64_t>(bits >> 52) - 1023) + (large ? 1.0 : 0.0);
+    const double exponent =
+        static_cast<double>(static_cast<std::int64_t>(bits >> 52) - 1023) + (large ? 1.0 : 0.0);
     const double s = (m - 1.0) / (m + 1.0);
     const double z = s * s;
     double sum = 1.0 / 21.0;
@@ -59,7 +61,8 @@ void radii(const double* uniform, double* radius) {
     constexpr double kLn2High = 0x1.62e42feep-1;
     constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
     const double twice = 2.0 * s;
-    radius[i] = std::sqrt(-2.0 * (exponent * kLn2High + (twice + (twice * (z * sum) + exponent * kLn2Low))));
+    radius[i] = std::sqrt(
+        -2.0 * (exponent * kLn2High + (twice + (twice * (z * sum) + exponent * kLn2Low))));
   }
 }
 

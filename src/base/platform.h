@@ -6,12 +6,13 @@
     "Piton is built for x86-64 (GNU or Clang, little-endian); other processors are not supported yet"
 #endif
 
-// Before a function of plain loops: compiled for wider instruction sets too, chosen when it is first
-// called. Sanitizers instrument the choice itself, which runs before they are ready.
+// Before a function of plain loops: compiled for wider instruction sets too, chosen when it is
+// first called. Sanitizers instrument the choice itself, which runs before they are ready.
 #if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PITON_VECTOR_CLONES
 #else
-#define PITON_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define PITON_VECTOR_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
 
 namespace piton {

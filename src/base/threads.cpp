@@ -93,7 +93,10 @@ struct ThreadPool::State {
   };
 
   State(int count, bool pinned)
-      : threads(count), spin(pinned ? kSpinAlone : kSpinShared), workers(count - 1), failures(count) {}
+      : threads(count),
+        spin(pinned ? kSpinAlone : kSpinShared),
+        workers(count - 1),
+        failures(count) {}
   ~State() {
     stopping = true;  // published by the tickets
     for (Worker& worker : workers) {

@@ -2,8 +2,8 @@
 //
 // The caller of run() is thread 0; workers 1..n-1 are pinned to one core each and sleep on a futex
 // between jobs, after looking for the next one for some microseconds. Work is handed out as part
-// indices in a fixed round (part i goes to thread i mod n), so that with a fixed number of PARTS the
-// result never depends on the number of THREADS, as long as parts write disjoint memory.
+// indices in a fixed round (part i goes to thread i mod n), so that with a fixed number of PARTS
+// the result never depends on the number of THREADS, as long as parts write disjoint memory.
 #pragma once
 
 #include <cstdint>

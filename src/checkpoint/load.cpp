@@ -224,7 +224,8 @@ class Loader {
         context_.device.upload(host.raw(), dst, context_.stream);
       };
       if (!span.main_is_value) load(kMainPrefix, span.main);
-      for (const Moment& moment : span.moments) load(fmt::format("{}.", moment.name), moment.values);
+      for (const Moment& moment : span.moments)
+        load(fmt::format("{}.", moment.name), moment.values);
     }
     optimizer.set_steps(state.optimizer_steps, state.skipped_steps);
   }
@@ -283,11 +284,12 @@ void check_kind(const fs::path& folder, const std::vector<CanonicalTensor>& want
   const std::string got = moment_names(stored);
   const std::string want = moment_names(wanted);
   if (got == want) return;
-  throw Error(Fault::kData,
-              "checkpoint: {}: got the state of another optimizer ({}), wanted {}; continue with the "
-              "--optimizer it was saved with, or load its weights alone",
-              folder.string(), got.empty() ? "nothing but weights" : got,
-              want.empty() ? "nothing but weights" : want);
+  throw Error(
+      Fault::kData,
+      "checkpoint: {}: got the state of another optimizer ({}), wanted {}; continue with the "
+      "--optimizer it was saved with, or load its weights alone",
+      folder.string(), got.empty() ? "nothing but weights" : got,
+      want.empty() ? "nothing but weights" : want);
 }
 
 std::string checked_hash(const fs::path& folder, TensorKind kind) {

@@ -169,7 +169,8 @@ std::vector<Holding> collect(const StoredModel& model, Sources& sources) {
     add(holdings_of(parameter, 0, parameter.elements(), "", parameter.dtype, i));
   }
   if (model.optimizer == nullptr) return holdings;
-  const auto add_state = [&](const OptimizerState& state, const std::string& prefix, const Tensor& tensor) {
+  const auto add_state = [&](const OptimizerState& state, const std::string& prefix,
+                             const Tensor& tensor) {
     add(holdings_of(*state.parameter, state.offset, state.size(), prefix, DType::kF32,
                     sources.parameters.size() + sources.state.size()));
     sources.state.push_back(tensor);

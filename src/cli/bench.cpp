@@ -27,17 +27,24 @@ struct BenchOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"rounds", "measurements of each thing, taken in turns; the best counts"}, rounds);
-    v(Option{"profile", "train, decode, prefill: also where the time of one goes, call by call"}, profile);
-    v(Option{"no-floor", "train: leave out the products measured alone (and over_product_floor)"}, no_floor);
+    v(Option{"profile", "train, decode, prefill: also where the time of one goes, call by call"},
+      profile);
+    v(Option{"no-floor", "train: leave out the products measured alone (and over_product_floor)"},
+      no_floor);
     v(Option{"rows", "gemm: rows of x (default: micro batch x sequence)"}, rows);
     v(Option{"in", "gemm: columns of x, with --out (default: the linear maps of the model)"}, in);
     v(Option{"out", "gemm: columns of y, with --in"}, out);
     v(Option{"elements", "optimizer: weights (default: those of the model)"}, elements);
     v(Option{"context", "decode, prefill: tokens of the prompt"}, context);
     v(Option{"tokens", "decode: tokens of a round"}, tokens);
-    v(Option{"shape-order", "attention: how queries, keys and values lie in memory (TND: samples packed into one row)"},
-      Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd}, {"BSH", AttentionLayout::kBsh}, {"SBH", AttentionLayout::kSbh},
-                                       {"BNSD", AttentionLayout::kBnsd}, {"TND", AttentionLayout::kTnd}}));
+    v(Option{"shape-order",
+             "attention: how queries, keys and values lie in memory (TND: samples packed into one "
+             "row)"},
+      Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd},
+                                       {"BSH", AttentionLayout::kBsh},
+                                       {"SBH", AttentionLayout::kSbh},
+                                       {"BNSD", AttentionLayout::kBnsd},
+                                       {"TND", AttentionLayout::kTnd}}));
     v(Option{"json", "print one JSON object"}, json);
   }
 };
@@ -49,7 +56,9 @@ struct Request {
   const Machine& machine;
 
   ModelConfig model() const { return options.model.resolve(std::nullopt); }
-  std::int64_t sequence() const { return options.loop.sequence > 0 ? options.loop.sequence : model().max_positions; }
+  std::int64_t sequence() const {
+    return options.loop.sequence > 0 ? options.loop.sequence : model().max_positions;
+  }
 };
 
 // A number that is 0 where it could not be measured is left out.
@@ -58,13 +67,17 @@ void put_if(Json& out, const char* key, double value) {
 }
 
 Json to_json(const Samples& samples) {
-  return {{"best_seconds", samples.best()}, {"spread", samples.spread()}, {"seconds", samples.seconds}};
+  return {
+      {"best_seconds", samples.best()}, {"spread", samples.spread()}, {"seconds", samples.seconds}};
 }
 
 Json to_json(const std::vector<CallFigure>& calls, double peak) {
   Json list = Json::array();
   for (const CallFigure& call : calls) {
-    Json one{{"what", call.what}, {"calls", call.calls}, {"best_seconds", call.samples.best()}, {"spread", call.samples.spread()}};
+    Json one{{"what", call.what},
+             {"calls", call.calls},
+             {"best_seconds", call.samples.best()},
+             {"spread", call.samples.spread()}};
     if (peak > 0) one["share_of_peak"] = call.flops / call.samples.best() / peak;
     list.push_back(std::move(one));
   }
@@ -83,14 +96,18 @@ Json calls_json(const CallsBench& bench) {
 Json run_gemm(const Request& request) {
   const BenchOptions& bench = request.bench;
   if (bench.in.has_value() != bench.out.has_value()) {
-    throw Error(Fault::kUsage, "--in, --out: got one of them; wanted both, or neither for the linear maps of the model");
+    throw Error(
+        Fault::kUsage,
+        "--in, --out: got one of them; wanted both, or neither for the linear maps of the model");
   }
-  const std::int64_t rows = bench.rows.value_or(request.options.loop.micro_batch_size * request.sequence());
+  const std::int64_t rows =
+      bench.rows.value_or(request.options.loop.micro_batch_size * request.sequence());
   std::vector<GemmSize> sizes = gemm_sizes(request.model(), rows);
   if (bench.in) sizes = {{rows, *bench.in, *bench.out}};
   for (const GemmSize& size : sizes) {
     if (std::min({size.rows, size.in, size.out}) < 1) {
-      throw Error(Fault::kUsage, "--rows, --in, --out: got {}, {}, {}; wanted 1 or more", size.rows, size.in, size.out);
+      throw Error(Fault::kUsage, "--rows, --in, --out: got {}, {}, {}; wanted 1 or more", size.rows,
+                  size.in, size.out);
     }
   }
   return calls_json(bench_gemm(request.machine, sizes, request.model().dtype, bench.rounds));
@@ -98,7 +115,8 @@ Json run_gemm(const Request& request) {
 
 Json run_attention(const Request& request) {
   const ModelConfig model = request.model();
-  const AttentionSize size{.samples = request.options.loop.micro_batch_size, .sequence = request.sequence(),
+  const AttentionSize size{.samples = request.options.loop.micro_batch_size,
+                           .sequence = request.sequence(),
                            .layout = request.bench.layout};
   return calls_json(bench_attention(request.machine, model, size, request.bench.rounds));
 }
@@ -107,7 +125,8 @@ Json run_optimizer(const Request& request) {
   const ModelConfig model = request.model();
   const std::int64_t elements = request.bench.elements.value_or(model.parameters());
   if (elements < 1) throw Error(Fault::kUsage, "--elements: got {}, wanted 1 or more", elements);
-  const OptimizerBench bench = bench_optimizer(request.machine, elements, model.dtype, request.bench.rounds);
+  const OptimizerBench bench =
+      bench_optimizer(request.machine, elements, model.dtype, request.bench.rounds);
   Json out;
   if (!bench.loop.seconds.empty()) {
     out["share_of_bandwidth"] = bench.loop.best() / bench.update.best();
@@ -130,17 +149,24 @@ using Profile = std::map<std::string, CallTime, std::less<>>;
 
 Json profile_json(const Profile& profile) {
   std::vector<std::pair<std::string, CallTime>> sorted(profile.begin(), profile.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second.seconds > b.second.seconds;
+  });
   Json list = Json::array();
   for (const auto& [what, time] : sorted) {
-    list.push_back({{"what", what}, {"calls", time.calls}, {"seconds", time.seconds}, {"gflops_per_second", time.flops * 1e-9 / time.seconds},
-                    {"mb_per_second", static_cast<double>(time.bytes_moved) * 1e-6 / time.seconds}});
+    list.push_back(
+        {{"what", what},
+         {"calls", time.calls},
+         {"seconds", time.seconds},
+         {"gflops_per_second", time.flops * 1e-9 / time.seconds},
+         {"mb_per_second", static_cast<double>(time.bytes_moved) * 1e-6 / time.seconds}});
   }
   return list;
 }
 
 // `what` took `seconds`, calls and all; left out where nothing was profiled.
-void put_profile(Json& out, const char* what, double seconds, const Profile& by_name, const Profile& by_call) {
+void put_profile(Json& out, const char* what, double seconds, const Profile& by_name,
+                 const Profile& by_call) {
   if (by_name.empty()) return;
   double inside = 0;
   for (const auto& [name, time] : by_name) inside += time.seconds;
@@ -151,8 +177,10 @@ void put_profile(Json& out, const char* what, double seconds, const Profile& by_
 }
 
 Json run_train(const Request& request) {
-  TrainBenchOptions options{.micro_batch = request.options.loop.micro_batch_size, .rounds = request.bench.rounds,
-                            .profile = request.bench.profile, .floor = !request.bench.no_floor};
+  TrainBenchOptions options{.micro_batch = request.options.loop.micro_batch_size,
+                            .rounds = request.bench.rounds,
+                            .profile = request.bench.profile,
+                            .floor = !request.bench.no_floor};
   if (request.options.loop.train_iters == 0) request.options.loop.train_iters = 1;
   options.plan = make_run_plan(request.options, request.machine.world.size(), 0);
   const TrainBench bench = bench_train(request.machine, options);
@@ -169,30 +197,38 @@ Json run_train(const Request& request) {
   out["tokens_per_step"] = bench.tokens;
   out.update(to_json(bench.step));
   if (bench.floor_seconds > 0) out["products"] = to_json(bench.products, bench.peak);
-  put_profile(out, "step_seconds", bench.profiled_step_seconds, bench.profile, bench.profile_by_call);
+  put_profile(out, "step_seconds", bench.profiled_step_seconds, bench.profile,
+              bench.profile_by_call);
   return out;
 }
 
 DecodeBenchOptions decode_options(const Request& request) {
   const BenchOptions& bench = request.bench;
   if (bench.context < 1 || bench.tokens < 1 || request.options.loop.micro_batch_size < 1) {
-    throw Error(Fault::kUsage, "--context, --tokens, --micro-batch-size: got {}, {}, {}; wanted 1 or more", bench.context,
-                bench.tokens, request.options.loop.micro_batch_size);
+    throw Error(Fault::kUsage,
+                "--context, --tokens, --micro-batch-size: got {}, {}, {}; wanted 1 or more",
+                bench.context, bench.tokens, request.options.loop.micro_batch_size);
   }
-  return {.model = request.model(), .samples = request.options.loop.micro_batch_size, .context = bench.context,
-          .tokens = bench.tokens, .rounds = bench.rounds, .profile = bench.profile};
+  return {.model = request.model(),
+          .samples = request.options.loop.micro_batch_size,
+          .context = bench.context,
+          .tokens = bench.tokens,
+          .rounds = bench.rounds,
+          .profile = bench.profile};
 }
 
 Json run_decode(const Request& request) {
   const DecodeBenchOptions options = decode_options(request);
   const DecodeBench bench = bench_decode(request.machine, options);
   Json out{{"tokens_per_second", static_cast<double>(options.samples) / bench.token.best()}};
-  if (bench.read_bandwidth > 0) out["share_of_bandwidth"] = bench.bytes / bench.token.best() / bench.read_bandwidth;
+  if (bench.read_bandwidth > 0)
+    out["share_of_bandwidth"] = bench.bytes / bench.token.best() / bench.read_bandwidth;
   out["mb_per_second"] = bench.bytes * 1e-6 / bench.token.best();
   put_if(out, "read_mb_per_second", bench.read_bandwidth * 1e-6);
   put_memory(out, bench.memory);
   out.update(to_json(bench.token));
-  put_profile(out, "token_seconds", bench.profile.seconds, bench.profile.by_name, bench.profile.by_call);
+  put_profile(out, "token_seconds", bench.profile.seconds, bench.profile.by_name,
+              bench.profile.by_call);
   return out;
 }
 
@@ -203,7 +239,8 @@ Json run_prefill(const Request& request) {
   put_if(out, "peak_gflops", bench.peak * 1e-9);
   put_memory(out, bench.memory);
   out.update(to_json(bench.pass));
-  put_profile(out, "pass_seconds", bench.profile.seconds, bench.profile.by_name, bench.profile.by_call);
+  put_profile(out, "pass_seconds", bench.profile.seconds, bench.profile.by_name,
+              bench.profile.by_call);
   return out;
 }
 
@@ -212,8 +249,9 @@ struct Kind {
   Json (*run)(const Request&);
 };
 
-constexpr Kind kKinds[] = {{"train", run_train}, {"gemm", run_gemm}, {"attention", run_attention},
-                           {"optimizer", run_optimizer}, {"decode", run_decode}, {"prefill", run_prefill}};
+constexpr Kind kKinds[] = {{"train", run_train},         {"gemm", run_gemm},
+                           {"attention", run_attention}, {"optimizer", run_optimizer},
+                           {"decode", run_decode},       {"prefill", run_prefill}};
 
 // Benches of text take other options than those of models.
 struct TextKind {
@@ -221,14 +259,16 @@ struct TextKind {
   int (*run)(Invocation&);
 };
 
-constexpr TextKind kTextKinds[] = {{"tokenizer", run_bench_tokenizer}, {"preprocess", run_bench_preprocess}};
+constexpr TextKind kTextKinds[] = {{"tokenizer", run_bench_tokenizer},
+                                   {"preprocess", run_bench_preprocess}};
 
 const Kind& find_kind(const std::string& name) {
   for (const Kind& kind : kKinds) {
     if (kind.name == name) return kind;
   }
   std::string known;
-  for (const Kind& kind : kKinds) known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
+  for (const Kind& kind : kKinds)
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", kind.name);
   for (const TextKind& kind : kTextKinds) known += fmt::format(", {}", kind.name);
   throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
 }
@@ -249,19 +289,23 @@ void print_text(const Json& result) {
     if (!result.contains(key)) continue;
     text += fmt::format("{}, each measured alone:\n", key);
     for (const Json& one : result[key]) {
-      text += fmt::format("  {:10.3f} ms x {:3}  {:5.1f} % of peak  {}\n", 1e3 * one["best_seconds"].get<double>(), one["calls"].get<std::int64_t>(),
+      text += fmt::format("  {:10.3f} ms x {:3}  {:5.1f} % of peak  {}\n",
+                          1e3 * one["best_seconds"].get<double>(), one["calls"].get<std::int64_t>(),
                           100 * one.value("share_of_peak", 0.0), one["what"].get<std::string>());
     }
   }
   if (result.contains("profile")) {
     const Json& profile = result["profile"];
     const double step = profile["step_seconds"];
-    text += fmt::format("one step, call by call: {:.1f} ms, {:.1f} ms of it between calls\n", 1e3 * step, 1e3 * profile["outside_of_calls_seconds"].get<double>());
+    text += fmt::format("one step, call by call: {:.1f} ms, {:.1f} ms of it between calls\n",
+                        1e3 * step, 1e3 * profile["outside_of_calls_seconds"].get<double>());
     for (const char* key : {"by_name", "by_call"}) {
       for (const Json& one : profile[key]) {
-        text += fmt::format("  {:9.2f} ms {:5.1f} % {:5} calls {:8.1f} GFLOP/s {:9.0f} MB/s  {}\n", 1e3 * one["seconds"].get<double>(),
-                            100 * one["seconds"].get<double>() / step, one["calls"].get<std::int64_t>(), one["gflops_per_second"].get<double>(),
-                            one["mb_per_second"].get<double>(), one["what"].get<std::string>());
+        text += fmt::format(
+            "  {:9.2f} ms {:5.1f} % {:5} calls {:8.1f} GFLOP/s {:9.0f} MB/s  {}\n",
+            1e3 * one["seconds"].get<double>(), 100 * one["seconds"].get<double>() / step,
+            one["calls"].get<std::int64_t>(), one["gflops_per_second"].get<double>(),
+            one["mb_per_second"].get<double>(), one["what"].get<std::string>());
       }
     }
   }
@@ -287,13 +331,17 @@ int run_bench(Invocation& invocation) {
   }
   refuse_more_arguments(invocation.parse(set, general, true));
   const Kind& kind = find_kind(name);
-  if (bench.rounds < 1) throw Error(Fault::kUsage, "--rounds: got {}, wanted 1 or more", bench.rounds);
+  if (bench.rounds < 1)
+    throw Error(Fault::kUsage, "--rounds: got {}, wanted 1 or more", bench.rounds);
   if (options.model.model.empty() && !options.model.family) options.model.model = "gpt2-124m";
   if (!options.model.hidden_dropout) options.model.hidden_dropout = 0;
   if (!options.model.attention_dropout) options.model.attention_dropout = 0;
   Engine engine(engine_options(general), invocation.log);
   const Machine& machine = engine.machine();
-  Json result{{"bench", name}, {"kernels", machine.kernels.name()}, {"threads", machine.threads.threads()}, {"rounds", bench.rounds}};
+  Json result{{"bench", name},
+              {"kernels", machine.kernels.name()},
+              {"threads", machine.threads.threads()},
+              {"rounds", bench.rounds}};
   result.update(kind.run({bench, options, machine}));
   if (machine.world.rank() != 0) return 0;
   if (bench.json) {

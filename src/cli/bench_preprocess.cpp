@@ -26,7 +26,8 @@ struct PreprocessBenchOptions {
 // Where corpora go that nobody asked for; removed in the end.
 class ScratchFolder {
  public:
-  ScratchFolder() : path_(std::filesystem::temp_directory_path() / fmt::format("piton-bench-{}", ::getpid())) {}
+  ScratchFolder()
+      : path_(std::filesystem::temp_directory_path() / fmt::format("piton-bench-{}", ::getpid())) {}
   ~ScratchFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
@@ -51,16 +52,24 @@ int run_bench_preprocess(Invocation& invocation) {
   set.add("Input and output", options);
   set.add("Tokenizer", named);
   refuse_more_arguments(invocation.parse(set, general));
-  if (options.input.empty()) throw Error(Fault::kUsage, "bench preprocess: no --input; give files as for piton preprocess");
+  if (options.input.empty())
+    throw Error(Fault::kUsage, "bench preprocess: no --input; give files as for piton preprocess");
   const ScratchFolder scratch;
   if (options.output_prefix.empty()) options.output_prefix = scratch.prefix();
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(named);
-  const PreprocessBench done = bench_preprocess(*tokenizer, options, bench.rounds, invocation.log, invocation.progress);
-  Json result{{"bench", "preprocess"}, {"tokenizer", tokenizer->name()}, {"workers", options.workers}, {"rounds", bench.rounds},
-              {"documents", done.tokenizer.documents}, {"text_bytes", done.bytes}, {"tokens", done.tokenizer.tokens}};
+  const PreprocessBench done =
+      bench_preprocess(*tokenizer, options, bench.rounds, invocation.log, invocation.progress);
+  Json result{{"bench", "preprocess"},
+              {"tokenizer", tokenizer->name()},
+              {"workers", options.workers},
+              {"rounds", bench.rounds},
+              {"documents", done.tokenizer.documents},
+              {"text_bytes", done.bytes},
+              {"tokens", done.tokenizer.tokens}};
   result.update(figures(done.whole, done.bytes));
   result["share_of_tokenizer"] = done.share_of_tokenizer();
-  result["tokenizer_mb_per_cpu_second"] = figures(done.tokenizer.encode, done.tokenizer.bytes)["mb_per_cpu_second"];
+  result["tokenizer_mb_per_cpu_second"] =
+      figures(done.tokenizer.encode, done.tokenizer.bytes)["mb_per_cpu_second"];
   result["unpack_cpu_seconds"] = done.unpack.cpu.best();
   print_figures(result, bench.json);
   return 0;

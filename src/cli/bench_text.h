@@ -1,5 +1,5 @@
-// Parts that `piton bench tokenizer` and `piton bench preprocess` share. Both declare options of their
-// own: they read texts, not models.
+// Parts that `piton bench tokenizer` and `piton bench preprocess` share. Both declare options of
+// their own: they read texts, not models.
 #pragma once
 
 #include <nlohmann/json.hpp>

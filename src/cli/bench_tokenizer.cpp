@@ -17,30 +17,40 @@ struct TokenizerBenchOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"made-text", "instead of --input: text that is hard to tokenize",
-             {.choices = {"one-letter", "random-letters", "random-bytes"}, .placeholder = "KIND"}}, made_text);
+    v(Option{"made-text",
+             "instead of --input: text that is hard to tokenize",
+             {.choices = {"one-letter", "random-letters", "random-bytes"}, .placeholder = "KIND"}},
+      made_text);
     v(Option{"megabytes", "the texts are repeated in memory up to this size"}, megabytes);
     v(Option{"rounds", "measurements; the best counts"}, rounds);
-    v(Option{"fresh", "open the tokenizer anew for each round, so that it remembers no words"}, fresh);
+    v(Option{"fresh", "open the tokenizer anew for each round, so that it remembers no words"},
+      fresh);
     v(Option{"json", "print one JSON object"}, json);
   }
 };
 
-std::vector<std::string> texts_of(const TokenizerBenchOptions& bench, const PreprocessOptions& input) {
+std::vector<std::string> texts_of(const TokenizerBenchOptions& bench,
+                                  const PreprocessOptions& input) {
   const std::int64_t bytes = bench.megabytes * 1000000;
   if (bench.made_text.empty()) return read_texts(input, bytes);
-  if (bench.megabytes == 0) throw Error(Fault::kUsage, "--megabytes: got 0, wanted 1 or more with --made-text");
+  if (bench.megabytes == 0)
+    throw Error(Fault::kUsage, "--megabytes: got 0, wanted 1 or more with --made-text");
   if (bench.made_text == "one-letter") return made_texts(MadeText::kOneLetter, bytes);
-  return made_texts(bench.made_text == "random-letters" ? MadeText::kRandomLetters : MadeText::kRandomBytes, bytes);
+  return made_texts(
+      bench.made_text == "random-letters" ? MadeText::kRandomLetters : MadeText::kRandomBytes,
+      bytes);
 }
 
 }  // namespace
 
 Json figures(const TextSamples& samples, std::int64_t bytes) {
   const double megabytes = 1e-6 * static_cast<double>(bytes);
-  return {{"mb_per_second", megabytes / samples.wall.best()}, {"mb_per_cpu_second", megabytes / samples.cpu.best()},
-          {"best_seconds", samples.wall.best()}, {"spread", samples.wall.spread()},
-          {"cpu_seconds", samples.cpu.best()}, {"seconds", samples.wall.seconds}};
+  return {{"mb_per_second", megabytes / samples.wall.best()},
+          {"mb_per_cpu_second", megabytes / samples.cpu.best()},
+          {"best_seconds", samples.wall.best()},
+          {"spread", samples.wall.spread()},
+          {"cpu_seconds", samples.cpu.best()},
+          {"seconds", samples.wall.seconds}};
 }
 
 void print_figures(const Json& result, bool json) {
@@ -48,7 +58,8 @@ void print_figures(const Json& result, bool json) {
   for (const auto& [key, value] : result.items()) {
     if (json) break;
     if (value.is_string()) text += fmt::format("{:24} {}\n", key, value.get<std::string>());
-    if (value.is_number_integer()) text += fmt::format("{:24} {}\n", key, value.get<std::int64_t>());
+    if (value.is_number_integer())
+      text += fmt::format("{:24} {}\n", key, value.get<std::int64_t>());
     if (value.is_number_float()) text += fmt::format("{:24} {:.4f}\n", key, value.get<double>());
   }
   std::fputs(text.c_str(), stdout);
@@ -65,18 +76,24 @@ int run_bench_tokenizer(Invocation& invocation) {
   set.add("Tokenizer", named);
   refuse_more_arguments(invocation.parse(set, general));
   if (input.input.empty() == bench.made_text.empty()) {
-    throw Error(Fault::kUsage, "bench tokenizer: {} --input; give files of text as for piton preprocess, or --made-text",
-                input.input.empty() ? "no" : "both --made-text and");
+    throw Error(
+        Fault::kUsage,
+        "bench tokenizer: {} --input; give files of text as for piton preprocess, or --made-text",
+        input.input.empty() ? "no" : "both --made-text and");
   }
-  if (bench.megabytes < 0) throw Error(Fault::kUsage, "--megabytes: got {}, wanted 0 or more", bench.megabytes);
+  if (bench.megabytes < 0)
+    throw Error(Fault::kUsage, "--megabytes: got {}, wanted 0 or more", bench.megabytes);
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(named);
   const std::vector<std::string> texts = texts_of(bench, input);
   const EncodeOptions encode{input.add_special_tokens, input.parse_special_tokens};
   const TokenizerBench done =
-      bench.fresh ? bench_fresh_tokenizer([&] { return open_tokenizer(named); }, texts, encode, input.workers, bench.rounds)
+      bench.fresh ? bench_fresh_tokenizer([&] { return open_tokenizer(named); }, texts, encode,
+                                          input.workers, bench.rounds)
                   : bench_tokenizer(*tokenizer, texts, encode, input.workers, bench.rounds);
-  Json result{{"bench", "tokenizer"}, {"tokenizer", tokenizer->name()}, {"workers", input.workers}, {"rounds", bench.rounds},
-              {"documents", done.documents}, {"text_bytes", done.bytes}, {"tokens", done.tokens}};
+  Json result{{"bench", "tokenizer"},        {"tokenizer", tokenizer->name()},
+              {"workers", input.workers},    {"rounds", bench.rounds},
+              {"documents", done.documents}, {"text_bytes", done.bytes},
+              {"tokens", done.tokens}};
   result.update(figures(done.encode, done.bytes));
   print_figures(result, bench.json);
   return 0;

@@ -21,7 +21,8 @@ struct GenerateOptions {
   void visit(Visitor&& v) {
     v(Option{"load", "run or checkpoint of the model", {.placeholder = "DIR"}}, load);
     v(Option{"prompt", "text to continue", {.placeholder = "TEXT"}}, prompt);
-    v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}}, prompt_ids_text);
+    v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}},
+      prompt_ids_text);
     v(Option{"prompt-file", "file whose text is continued", {.placeholder = "FILE"}}, prompt_file);
     v(Option{"stream", "print each piece of text as it is made"}, stream);
     v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
@@ -51,11 +52,15 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
 }
 
 std::vector<std::int32_t> prompt_of(const GenerateOptions& options, const Model& model) {
-  const int given = static_cast<int>(!options.prompt.empty()) + static_cast<int>(!options.prompt_ids_text.empty()) +
+  const int given = static_cast<int>(!options.prompt.empty()) +
+                    static_cast<int>(!options.prompt_ids_text.empty()) +
                     static_cast<int>(!options.prompt_file.empty());
-  if (given != 1) throw Error(Fault::kUsage, "--prompt, --prompt-ids, --prompt-file: got {} of them, wanted exactly one", given);
+  if (given != 1)
+    throw Error(Fault::kUsage,
+                "--prompt, --prompt-ids, --prompt-file: got {} of them, wanted exactly one", given);
   if (!options.prompt_ids_text.empty()) return parse_ids(options.prompt_ids_text);
-  const std::string text = options.prompt.empty() ? read_text_file(options.prompt_file) : options.prompt;
+  const std::string text =
+      options.prompt.empty() ? read_text_file(options.prompt_file) : options.prompt;
   return model.require_tokenizer().encode(text, {.add_special_tokens = true});
 }
 
@@ -71,7 +76,8 @@ int run_generate(Invocation& invocation) {
   set.add("Sampling", sampling);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
-  if (options.load.empty()) throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
+  if (options.load.empty())
+    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   Engine engine(engine_options(general), invocation.log);
   const auto model = Model::load(engine.machine(), options.load, tokenizer);
   const std::vector<std::int32_t> prompt = prompt_of(options, *model);
@@ -85,14 +91,15 @@ int run_generate(Invocation& invocation) {
     std::fflush(stdout);
   };
   std::string text;
-  const std::vector<GeneratedToken> tokens = model->generate(prompt, sampling, [&](const GeneratedToken& token) {
-    if (decoder) {
-      const std::string piece = decoder->push(token.id);
-      if (prints) show(piece);
-      text += piece;
-    }
-    return true;
-  });
+  const std::vector<GeneratedToken> tokens =
+      model->generate(prompt, sampling, [&](const GeneratedToken& token) {
+        if (decoder) {
+          const std::string piece = decoder->push(token.id);
+          if (prints) show(piece);
+          text += piece;
+        }
+        return true;
+      });
   if (decoder) {
     const std::string rest = decoder->finish();
     if (prints) show(rest);
@@ -106,13 +113,15 @@ int run_generate(Invocation& invocation) {
       out["ids"].push_back(token.id);
       out["log_probabilities"].push_back(token.log_probability);
     }
-    const std::string line = out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    const std::string line =
+        out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     show(line);
   } else if (words != nullptr) {
     show(prints ? "\n" : text + "\n");
   } else {
     std::string line;
-    for (const GeneratedToken& token : tokens) line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
+    for (const GeneratedToken& token : tokens)
+      line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
     show(line + "\n");
   }
   return 0;

@@ -23,7 +23,8 @@ struct InspectOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"hash", "of a checkpoint's weights and optimiser state, the same for every layout"}, hash);
+    v(Option{"hash", "of a checkpoint's weights and optimiser state, the same for every layout"},
+      hash);
     v(Option{"json", "print one JSON object"}, json);
     v(Option{"world-size", "ranks of the layout to show (default: tensor x pipeline)"}, world_size);
     v(Option{"count", "samples, or sequences of a corpus, to show"}, count);
@@ -40,7 +41,8 @@ void print_hash(const std::filesystem::path& folder, bool json) {
   if (json) {
     print(nlohmann::ordered_json{{"weights", weights}, {"optimizer", optimizer}}.dump() + "\n");
   } else {
-    print(fmt::format("weights   {}\noptimizer {}\n", weights, optimizer.empty() ? "none" : optimizer));
+    print(fmt::format("weights   {}\noptimizer {}\n", weights,
+                      optimizer.empty() ? "none" : optimizer));
   }
 }
 
@@ -59,25 +61,36 @@ void print_checkpoint(const std::filesystem::path& folder, bool json) {
       elements *= size;
     }
     weights += elements;
-    tensors.push_back({{"name", stored.tensor.name}, {"dtype", std::string(name(stored.tensor.dtype))}, {"shape", shape}});
-    lines += fmt::format("  {:44} {:5} {}\n", stored.tensor.name, name(stored.tensor.dtype), to_string(stored.tensor.shape));
+    tensors.push_back({{"name", stored.tensor.name},
+                       {"dtype", std::string(name(stored.tensor.dtype))},
+                       {"shape", shape}});
+    lines += fmt::format("  {:44} {:5} {}\n", stored.tensor.name, name(stored.tensor.dtype),
+                         to_string(stored.tensor.shape));
   }
   if (json) {
-    print(nlohmann::ordered_json{{"iteration", state.iteration}, {"consumed_samples", state.consumed_samples},
-                                 {"consumed_tokens", state.consumed_tokens}, {"parameters", weights},
-                                 {"optimizer", manifest.has_optimizer()}, {"tensors", tensors}}.dump() + "\n");
+    print(nlohmann::ordered_json{{"iteration", state.iteration},
+                                 {"consumed_samples", state.consumed_samples},
+                                 {"consumed_tokens", state.consumed_tokens},
+                                 {"parameters", weights},
+                                 {"optimizer", manifest.has_optimizer()},
+                                 {"tensors", tensors}}
+              .dump() +
+          "\n");
     return;
   }
-  print(fmt::format("{}: iteration {}, {} samples, {} tokens, loss {:.6f}\n{} parameters{}\n{}", folder.string(), state.iteration,
-                    state.consumed_samples, state.consumed_tokens, state.lm_loss, weights,
+  print(fmt::format("{}: iteration {}, {} samples, {} tokens, loss {:.6f}\n{} parameters{}\n{}",
+                    folder.string(), state.iteration, state.consumed_samples, state.consumed_tokens,
+                    state.lm_loss, weights,
                     manifest.has_optimizer() ? ", with optimiser state" : "", lines));
 }
 
 void print_recipe(const PretrainOptions& options, bool json) {
   std::int64_t vocabulary = 0;
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
-  const ModelConfig model = options.model.resolve(vocabulary > 0 ? std::optional(vocabulary) : std::nullopt);
-  const std::int64_t sequence = options.loop.sequence > 0 ? options.loop.sequence : model.max_positions;
+  const ModelConfig model =
+      options.model.resolve(vocabulary > 0 ? std::optional(vocabulary) : std::nullopt);
+  const std::int64_t sequence =
+      options.loop.sequence > 0 ? options.loop.sequence : model.max_positions;
   const std::int64_t parameters = model.parameters();
   const std::int64_t weight_bytes = parameters * size_bytes(model.dtype);
   // Main copies exist beside 16-bit weights only.
@@ -85,37 +98,54 @@ void print_recipe(const PretrainOptions& options, bool json) {
   const double flops = 3 * model.forward_flops_per_token(sequence);
   if (json) {
     print(nlohmann::ordered_json{{"parameters", parameters},
-                                 {"bytes", {{"weights", weight_bytes}, {"gradients", 4 * parameters}, {"optimizer", optimizer_bytes}}},
-                                 {"flops_per_token", flops}}.dump() + "\n");
+                                 {"bytes",
+                                  {{"weights", weight_bytes},
+                                   {"gradients", 4 * parameters},
+                                   {"optimizer", optimizer_bytes}}},
+                                 {"flops_per_token", flops}}
+              .dump() +
+          "\n");
     return;
   }
-  print(fmt::format("{} parameters, {} layers of width {}, {} heads ({} groups) of {}, vocabulary {}\n"
-                    "weights {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB; {:.3f} GFLOP a token of {} (forward and backward)\n",
-                    parameters, model.layers, model.hidden, model.heads, model.groups, model.head_size, model.vocabulary,
-                    static_cast<double>(weight_bytes) / (1 << 20), static_cast<double>(4 * parameters) / (1 << 20),
-                    static_cast<double>(optimizer_bytes) / (1 << 20), flops * 1e-9, sequence));
+  print(fmt::format(
+      "{} parameters, {} layers of width {}, {} heads ({} groups) of {}, vocabulary {}\n"
+      "weights {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB; {:.3f} GFLOP a token of {} "
+      "(forward and backward)\n",
+      parameters, model.layers, model.hidden, model.heads, model.groups, model.head_size,
+      model.vocabulary, static_cast<double>(weight_bytes) / (1 << 20),
+      static_cast<double>(4 * parameters) / (1 << 20),
+      static_cast<double>(optimizer_bytes) / (1 << 20), flops * 1e-9, sequence));
 }
 
 void print_layout(const PretrainOptions& options, int world_size, bool json) {
-  const int ranks = world_size > 0 ? world_size : options.parallel.tensor * options.parallel.pipeline;
+  const int ranks =
+      world_size > 0 ? world_size : options.parallel.tensor * options.parallel.pipeline;
   const MeshSizes sizes = options.parallel.check(ranks);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::string text = "rank  tensor  context  expert  data  pipeline\n";
   for (int rank = 0; rank < ranks; ++rank) {
     const std::array<int, kAxes> at = coordinates_of(rank, sizes);
-    list.push_back({{"rank", rank}, {"tensor", at[0]}, {"context", at[1]}, {"expert", at[2]}, {"data", at[3]}, {"pipeline", at[4]}});
-    text += fmt::format("{:4}  {:6}  {:7}  {:6}  {:4}  {:8}\n", rank, at[0], at[1], at[2], at[3], at[4]);
+    list.push_back({{"rank", rank},
+                    {"tensor", at[0]},
+                    {"context", at[1]},
+                    {"expert", at[2]},
+                    {"data", at[3]},
+                    {"pipeline", at[4]}});
+    text += fmt::format("{:4}  {:6}  {:7}  {:6}  {:4}  {:8}\n", rank, at[0], at[1], at[2], at[3],
+                        at[4]);
   }
   print(json ? nlohmann::ordered_json{{"ranks", list}}.dump() + "\n" : text);
 }
 
 bool is_checkpoint(const std::filesystem::path& path) {
   std::error_code ignored;
-  return std::filesystem::exists(path / kManifestName, ignored) || std::filesystem::exists(path / kTrackerName, ignored);
+  return std::filesystem::exists(path / kManifestName, ignored) ||
+         std::filesystem::exists(path / kTrackerName, ignored);
 }
 
 // What `path` is decides the files in it.
-void print_path(const std::string& path, const InspectOptions& inspect, const PretrainOptions& options, Log& log) {
+void print_path(const std::string& path, const InspectOptions& inspect,
+                const PretrainOptions& options, Log& log) {
   if (inspect.hash) {
     print_hash(find_checkpoint(path), inspect.json);
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
@@ -128,10 +158,15 @@ void print_path(const std::string& path, const InspectOptions& inspect, const Pr
     print_tokenizer(tokenizer, options.parallel.tensor, inspect.json);
   } else {
     std::error_code ignored;
-    throw Error(Fault::kData, "inspect: {}: {}; wanted a checkpoint ({} or {}), a corpus prefix ({}.idx), a tokenizer "
-                "(tokenizer.json, *.model, vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
-                path, std::filesystem::exists(path, ignored) ? "is nothing that can be shown" : "there is no such file or folder",
-                kTrackerName, kManifestName, path);
+    throw Error(
+        Fault::kData,
+        "inspect: {}: {}; wanted a checkpoint ({} or {}), a corpus prefix ({}.idx), a tokenizer "
+        "(tokenizer.json, *.model, vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or "
+        "layout",
+        path,
+        std::filesystem::exists(path, ignored) ? "is nothing that can be shown"
+                                               : "there is no such file or folder",
+        kTrackerName, kManifestName, path);
   }
 }
 
@@ -146,15 +181,18 @@ int run_inspect(Invocation& invocation) {
   options.add_to(set);
   // A word before the recipe, which parse() takes out only from the first place.
   std::string what;
-  if (!invocation.words.empty() && (invocation.words[0] == "samples" || invocation.words[0] == "layout")) {
+  if (!invocation.words.empty() &&
+      (invocation.words[0] == "samples" || invocation.words[0] == "layout")) {
     what = invocation.words[0];
     invocation.words.erase(invocation.words.begin());
   }
   const std::vector<std::string> arguments = invocation.parse(set, general, true);
   refuse_more_arguments(arguments, what.empty() ? 1 : 0);
   if (!arguments.empty()) what = arguments[0];
-  if (inspect.count < 1) throw Error(Fault::kUsage, "--count: got {}, wanted 1 or more", inspect.count);
-  if (inspect.first < 0) throw Error(Fault::kUsage, "--first: got {}, wanted 0 or more", inspect.first);
+  if (inspect.count < 1)
+    throw Error(Fault::kUsage, "--count: got {}, wanted 1 or more", inspect.count);
+  if (inspect.first < 0)
+    throw Error(Fault::kUsage, "--first: got {}, wanted 0 or more", inspect.first);
   if (what == "layout") {
     print_layout(options, inspect.world_size, inspect.json);
   } else if (what == "samples") {
@@ -166,7 +204,9 @@ int run_inspect(Invocation& invocation) {
   } else if (!options.tokenizer.empty()) {
     print_tokenizer(options.tokenizer, options.parallel.tensor, inspect.json);
   } else {
-    throw Error(Fault::kUsage, "inspect: nothing is named; wanted a checkpoint, a corpus prefix, a tokenizer, a RECIPE.toml, samples or layout");
+    throw Error(Fault::kUsage,
+                "inspect: nothing is named; wanted a checkpoint, a corpus prefix, a tokenizer, a "
+                "RECIPE.toml, samples or layout");
   }
   return 0;
 }

@@ -26,8 +26,14 @@ struct Role {
 };
 
 std::array<Role, 8> roles(const SpecialIds& ids) {
-  return {{{"bos", ids.bos}, {"eos", ids.eos}, {"eod", ids.eod}, {"pad", ids.pad},
-           {"unk", ids.unk}, {"cls", ids.cls}, {"sep", ids.sep}, {"mask", ids.mask}}};
+  return {{{"bos", ids.bos},
+           {"eos", ids.eos},
+           {"eod", ids.eod},
+           {"pad", ids.pad},
+           {"unk", ids.unk},
+           {"cls", ids.cls},
+           {"sep", ids.sep},
+           {"mask", ids.mask}}};
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerOptions& options) {
@@ -37,7 +43,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TokenizerOptions& options) {
 std::int64_t sequence_of(const PretrainOptions& options) {
   if (options.loop.sequence > 0) return options.loop.sequence;
   if (options.model.model.empty() && !options.model.max_positions) {
-    throw Error(Fault::kUsage, "--seq-length: is not given; wanted tokens of one sample, or a model or recipe that says");
+    throw Error(
+        Fault::kUsage,
+        "--seq-length: is not given; wanted tokens of one sample, or a model or recipe that says");
   }
   return options.model.resolve(std::nullopt).max_positions;
 }
@@ -69,12 +77,14 @@ bool is_tokenizer(const fs::path& path) {
   return false;
 }
 
-void print_corpus(const std::string& prefix, const TokenizerOptions& options, int count, bool scan, bool json, Log& log) {
+void print_corpus(const std::string& prefix, const TokenizerOptions& options, int count, bool scan,
+                  bool json, Log& log) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
   const CorpusDescription about = describe_corpus(prefix, tokenizer.get(), count, scan);
   if (tokenizer && about.largest_id >= tokenizer->vocabulary_size()) {
-    log.warning(fmt::format("{}: the largest id is {}, and the tokenizer has {}; it was made with another one", prefix,
-                            about.largest_id, tokenizer->vocabulary_size()));
+    log.warning(fmt::format(
+        "{}: the largest id is {}, and the tokenizer has {}; it was made with another one", prefix,
+        about.largest_id, tokenizer->vocabulary_size()));
   }
   print(json ? to_json(about) + "\n" : to_text(about));
 }
@@ -90,20 +100,27 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
     if (tokenizer->is_special(id)) specials.push_back(id);
   }
   if (json) {
-    Json about = {{"name", tokenizer->name()}, {"vocabulary_size", size}, {"padded_vocabulary_size", rows},
-                  {"holes", holes}, {"content_hash", tokenizer->content_hash()}, {"special", Json::object()},
+    Json about = {{"name", tokenizer->name()},
+                  {"vocabulary_size", size},
+                  {"padded_vocabulary_size", rows},
+                  {"holes", holes},
+                  {"content_hash", tokenizer->content_hash()},
+                  {"special", Json::object()},
                   {"special_tokens", Json::array()}};
     for (const Role& role : roles(tokenizer->special())) {
       if (role.id) about["special"][role.name] = *role.id;
     }
-    for (const std::int32_t id : specials) about["special_tokens"].push_back({{"id", id}, {"piece", tokenizer->piece(id)}});
+    for (const std::int32_t id : specials)
+      about["special_tokens"].push_back({{"id", id}, {"piece", tokenizer->piece(id)}});
     print(about.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
     return;
   }
-  std::string text = fmt::format("{}: {} ids{}, {} rows in a model; hash {}\n", tokenizer->name(), size,
-                                 holes > 0 ? fmt::format(" ({} of them unused)", holes) : "", rows, tokenizer->content_hash());
+  std::string text = fmt::format("{}: {} ids{}, {} rows in a model; hash {}\n", tokenizer->name(),
+                                 size, holes > 0 ? fmt::format(" ({} of them unused)", holes) : "",
+                                 rows, tokenizer->content_hash());
   for (const Role& role : roles(tokenizer->special())) {
-    if (role.id) text += fmt::format("  {:5} {:>7}  {}\n", role.name, *role.id, tokenizer->piece(*role.id));
+    if (role.id)
+      text += fmt::format("  {:5} {:>7}  {}\n", role.name, *role.id, tokenizer->piece(*role.id));
   }
   // Vocabularies with hundreds of reserved tokens would hide the rest.
   constexpr std::size_t kShown = 32;
@@ -111,32 +128,44 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
   for (std::size_t i = 0; i < std::min(specials.size(), kShown); ++i) {
     text += fmt::format("  {:>7}  {}\n", specials[i], tokenizer->piece(specials[i]));
   }
-  if (specials.size() > kShown) text += fmt::format("  and {} more; --json lists all\n", specials.size() - kShown);
+  if (specials.size() > kShown)
+    text += fmt::format("  and {} more; --json lists all\n", specials.size() - kShown);
   print(text);
 }
 
-void print_samples(const PretrainOptions& options, std::int64_t first, std::int64_t count, bool json, Log& log) {
+void print_samples(const PretrainOptions& options, std::int64_t first, std::int64_t count,
+                   bool json, Log& log) {
   const LoopOptions& loop = options.loop;
   const std::int64_t sequence = sequence_of(options);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
   const std::int64_t global_batch = loop.global_batch_size.value_or(loop.micro_batch_size);
-  SampleCounts counts = sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, global_batch);
+  SampleCounts counts =
+      sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, global_batch);
   if (loop.train_iters == 0) {
     counts.train = first + count;
-    log.info(fmt::format("samples: --train-iters is not given; the order is that of a run of {} samples", counts.train));
+    log.info(
+        fmt::format("samples: --train-iters is not given; the order is that of a run of {} samples",
+                    counts.train));
   }
-  const DataSets sets = open_data_sets(options.data, sequence, static_cast<std::uint32_t>(loop.seed), counts, log);
+  const DataSets sets =
+      open_data_sets(options.data, sequence, static_cast<std::uint32_t>(loop.seed), counts, log);
   if (!sets.train) {
-    throw Error(Fault::kUsage, "--data-path: no training data is named; give the prefix of a corpus (piton preprocess makes one)");
+    throw Error(Fault::kUsage,
+                "--data-path: no training data is named; give the prefix of a corpus (piton "
+                "preprocess makes one)");
   }
   const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds();
   const std::int64_t vocabulary =
-      tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer, options.parallel.tensor) : 0;
-  BatchSource source(sets.train, BatchRules::from(options.data, special.eod, special.pad, vocabulary));
+      tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,
+                                         options.parallel.tensor)
+                : 0;
+  BatchSource source(sets.train,
+                     BatchRules::from(options.data, special.eod, special.pad, vocabulary));
   const bool colors = isatty(STDOUT_FILENO) == 1;
   for (std::int64_t place = first; place < first + count; ++place) {
     const MicroBatch batch = source.micro_batch(std::array{place});
-    print(json ? samples_to_json(batch, place, tokenizer.get()) : samples_to_text(batch, place, tokenizer.get(), colors));
+    print(json ? samples_to_json(batch, place, tokenizer.get())
+               : samples_to_text(batch, place, tokenizer.get(), colors));
   }
 }
 

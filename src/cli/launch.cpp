@@ -7,7 +7,8 @@ namespace piton::cli {
 namespace {
 
 // A signal handler can reach nothing else.
-volatile std::sig_atomic_t stop_requests = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+volatile std::sig_atomic_t stop_requests =
+    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 extern "C" void request_stop(int signal) {
   stop_requests = stop_requests + 1;
@@ -19,7 +20,8 @@ bool has(const char* name) { return std::getenv(name) != nullptr; }
 }  // namespace
 
 EngineOptions engine_options(const GeneralOptions& general) {
-  if (general.threads < 0) throw Error(Fault::kUsage, "--threads: got {}, wanted 0 (all cores) or more", general.threads);
+  if (general.threads < 0)
+    throw Error(Fault::kUsage, "--threads: got {}, wanted 0 (all cores) or more", general.threads);
   EngineOptions options{.kernels = general.kernels, .threads = general.threads};
   if (const char* isa = std::getenv("PITON_ISA")) options.isa = isa;
   // Open MPI and PMIx launchers set one of these for every rank; a process on its own has none.

@@ -1,5 +1,5 @@
-// What the launcher (mpirun, srun with PMIx) and the user's environment say about this process. The only
-// reader of the environment.
+// What the launcher (mpirun, srun with PMIx) and the user's environment say about this process. The
+// only reader of the environment.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace piton::cli {
 // Engine options from the general flags and the environment: the ranks to join, PITON_ISA.
 EngineOptions engine_options(const GeneralOptions& general);
 
-// Sets a flag on SIGUSR1, SIGTERM and SIGINT, so that a run can save and end; a second SIGINT ends the
-// process at once. One at a time.
+// Sets a flag on SIGUSR1, SIGTERM and SIGINT, so that a run can save and end; a second SIGINT ends
+// the process at once. One at a time.
 class StopSignals {
  public:
   StopSignals();

@@ -43,7 +43,8 @@ void flush_results() {
 int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
   terminal.finish();
   std::fflush(stdout);
-  // The library names the work too ("preprocess: ..."), for those who call it without a command line.
+  // The library names the work too ("preprocess: ..."), for those who call it without a command
+  // line.
   const bool names_it =
       !name.empty() && (message.starts_with(name + ":") || message.starts_with(name + " "));
   const std::string line = names_it       ? fmt::format("piton {}\n", message)

@@ -17,8 +17,9 @@ int run_pretrain(Invocation& invocation) {
   options.add_to(experiment);
   Engine engine(engine_options(general), invocation.log);
   const StopSignals signals;
-  const PretrainResult result = pretrain(engine.machine(), options, experiment, [&] { return signals.requested(); },
-                                         invocation.progress);
+  const PretrainResult result = pretrain(
+      engine.machine(), options, experiment, [&] { return signals.requested(); },
+      invocation.progress);
   return result.stopped_by_signal ? static_cast<int>(Fault::kSaved) : 0;
 }
 

@@ -25,8 +25,10 @@ struct TokenizeOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"lines", "each line is a text of its own"}, lines);
-    v(Option{"json-strings", "each line is a text of its own, written as a JSON string"}, json_strings);
-    v(Option{"json", "print an object a text: ids, count, pieces with --pieces, text with --decode"},
+    v(Option{"json-strings", "each line is a text of its own, written as a JSON string"},
+      json_strings);
+    v(Option{"json",
+             "print an object a text: ids, count, pieces with --pieces, text with --decode"},
       json);
     v(Option{"decode", "the input is ids, the output text"}, decode);
     v(Option{"pieces", "print pieces instead of ids"}, pieces);
@@ -39,11 +41,13 @@ struct TokenizeOptions {
 
   void check() const {
     if (decode && (pieces || count || add_special_tokens || parse_special_tokens)) {
-      throw Error(Fault::kUsage,
-                  "--decode: goes with --lines, --json-strings and --json only; leave the others out");
+      throw Error(
+          Fault::kUsage,
+          "--decode: goes with --lines, --json-strings and --json only; leave the others out");
     }
     if (pieces && count && !json) {
-      throw Error(Fault::kUsage, "--pieces and --count: got both, wanted one of them; or add --json");
+      throw Error(Fault::kUsage,
+                  "--pieces and --count: got both, wanted one of them; or add --json");
     }
     if (lines && json_strings) {
       throw Error(Fault::kUsage, "--lines and --json-strings: got both, wanted one of them");
@@ -61,7 +65,8 @@ std::vector<std::int32_t> parse_ids(std::string_view text) {
   const char* at = text.data();
   const char* const end = at + text.size();
   while (true) {
-    while (at < end && (*at == ' ' || *at == ',' || *at == '\n' || *at == '\r' || *at == '\t')) ++at;
+    while (at < end && (*at == ' ' || *at == ',' || *at == '\n' || *at == '\r' || *at == '\t'))
+      ++at;
     if (at == end) return ids;
     std::int32_t id = 0;
     const auto [stop, error] = std::from_chars(at, end, id);

@@ -6,8 +6,8 @@
 // All members of a group call the same collectives in the same order. A group of one member is
 // legal: its collectives only copy, and there is no second code path for one process.
 //
-// Sums run in fp32 for bf16 and fp16 (fp64 for fp64), over members in the order of their world ranks, and
-// are rounded once: the same bits on every member and in every run.
+// Sums run in fp32 for bf16 and fp16 (fp64 for fp64), over members in the order of their world
+// ranks, and are rounded once: the same bits on every member and in every run.
 //
 // A member that is lost or does not come within the timeout ends the wait with Error(kPeer), which
 // names the collective, its number, and who is missing; it is thrown where the event is waited for.
@@ -41,7 +41,7 @@ struct TrafficCounts {
 class SymmetricMemory {
  public:
   virtual ~SymmetricMemory() = default;
-  virtual Tensor mine() const = 0;          // u8 [bytes]
+  virtual Tensor mine() const = 0;            // u8 [bytes]
   virtual Tensor peer(int member) const = 0;  // u8 [bytes] or empty
   // Counters for flow control between members, ordered with memory: signal(m, slot) adds 1 to
   // member m's counter; wait(slot, value) blocks until this member's counter is at least value.
@@ -61,17 +61,21 @@ class Communicator {
 
   // data[i] = reduction over members. fp64, fp32, bf16, fp16, int64; contiguous.
   virtual Event all_reduce(const Tensor& data, Reduction reduction, Stream& after) = 0;
-  // out = the members' `mine`, in order of rank, along dim 0; may not overlap unless mine is its own
-  // place in out.
+  // out = the members' `mine`, in order of rank, along dim 0; may not overlap unless mine is its
+  // own place in out.
   virtual Event all_gather(const Tensor& out, const Tensor& mine, Stream& after) = 0;
   // mine = the sum over members of their slice number rank() of `all` along dim 0.
   virtual Event reduce_scatter(const Tensor& mine, const Tensor& all, Stream& after) = 0;
   // The same with unequal parts, in place on a flat tensor: member r owns elements
-  // [begins[r], begins[r+1]). After gather all is everyone's; after scatter only the own part is valid.
-  virtual Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins, Stream& after) = 0;
-  virtual Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins, Stream& after) = 0;
+  // [begins[r], begins[r+1]). After gather all is everyone's; after scatter only the own part is
+  // valid.
+  virtual Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
+                                 Stream& after) = 0;
+  virtual Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins,
+                                     Stream& after) = 0;
   virtual Event broadcast(const Tensor& data, int root, Stream& after) = 0;
-  // Messages match by (member, tag), in order within a tag. A send completes when `data` may be reused.
+  // Messages match by (member, tag), in order within a tag. A send completes when `data` may be
+  // reused.
   virtual Event send(const Tensor& data, int member, int tag, Stream& after) = 0;
   virtual Event receive(const Tensor& data, int member, int tag, Stream& after) = 0;
 
@@ -96,9 +100,11 @@ class World {
 
   // Collective over `ranks` (world ranks, ascending, containing rank()). All members create their
   // groups in the same order.
-  virtual std::unique_ptr<Communicator> make_group(std::span<const int> ranks, const std::string& name) = 0;
+  virtual std::unique_ptr<Communicator> make_group(std::span<const int> ranks,
+                                                   const std::string& name) = 0;
 
-  // Ends every rank of the run soon, whatever they do; `code` is the exit code asked for. Does not return.
+  // Ends every rank of the run soon, whatever they do; `code` is the exit code asked for. Does not
+  // return.
   [[noreturn]] virtual void abort(int code) = 0;
   virtual TrafficCounts traffic() const = 0;  // of all groups
 };

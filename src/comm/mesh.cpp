@@ -11,11 +11,16 @@ namespace {
 // The flags that set the sizes, for messages; data is what is left over and has none.
 std::string_view flag(Axis axis) {
   switch (axis) {
-    case Axis::kTensor: return "--tensor-model-parallel-size";
-    case Axis::kContext: return "--context-parallel-size";
-    case Axis::kExpert: return "--expert-model-parallel-size";
-    case Axis::kData: return "the number of data-parallel ranks";
-    case Axis::kPipeline: return "--pipeline-model-parallel-size";
+    case Axis::kTensor:
+      return "--tensor-model-parallel-size";
+    case Axis::kContext:
+      return "--context-parallel-size";
+    case Axis::kExpert:
+      return "--expert-model-parallel-size";
+    case Axis::kData:
+      return "the number of data-parallel ranks";
+    case Axis::kPipeline:
+      return "--pipeline-model-parallel-size";
   }
   PITON_ASSERT(false);
   return {};
@@ -33,11 +38,16 @@ std::string group_name(AxisSet set) {
 
 std::string_view name(Axis axis) {
   switch (axis) {
-    case Axis::kTensor: return "tensor";
-    case Axis::kContext: return "context";
-    case Axis::kExpert: return "expert";
-    case Axis::kData: return "data";
-    case Axis::kPipeline: return "pipeline";
+    case Axis::kTensor:
+      return "tensor";
+    case Axis::kContext:
+      return "context";
+    case Axis::kExpert:
+      return "expert";
+    case Axis::kData:
+      return "data";
+    case Axis::kPipeline:
+      return "pipeline";
   }
   PITON_ASSERT(false, "axis {}", static_cast<int>(axis));
   return {};

@@ -61,8 +61,8 @@ class Mesh {
   World& world() const { return *world_; }
 
   // The group along `set` through this rank; made on first use, which is collective over the group
-  // (every rank asks for its groups in the same order) and waits for all members: ask for groups before
-  // messages are under way. Members stand in order of world rank.
+  // (every rank asks for its groups in the same order) and waits for all members: ask for groups
+  // before messages are under way. Members stand in order of world rank.
   Communicator& group(AxisSet set);
   Communicator& group(Axis axis) { return group(axes(axis)); }
 

@@ -15,9 +15,9 @@ struct AxisPlacement {
   };
   Kind kind = Kind::kReplicated;
   int dim = 0;
-  // The gradient that backward leaves on this rank is only this rank's contribution: the true one is
-  // the sum over the axis. (Data: different samples. Tensor: norms fed by split tokens. Pipeline:
-  // tied weights used on several stages.)
+  // The gradient that backward leaves on this rank is only this rank's contribution: the true one
+  // is the sum over the axis. (Data: different samples. Tensor: norms fed by split tokens.
+  // Pipeline: tied weights used on several stages.)
   bool gradient_is_partial = false;
 };
 

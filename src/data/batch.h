@@ -9,9 +9,10 @@
 namespace piton {
 
 struct MicroBatch {
-  std::int64_t samples = 0;       // b
-  std::int64_t sequence = 0;      // s
-  std::int64_t sample_index = 0;  // of the first sample, in the global batch; mask draws count from it
+  std::int64_t samples = 0;   // b
+  std::int64_t sequence = 0;  // s
+  std::int64_t sample_index =
+      0;  // of the first sample, in the global batch; mask draws count from it
   std::vector<std::int32_t> tokens;     // [b*s]
   std::vector<std::int32_t> labels;     // [b*s]; -100 where nothing is to be learned
   std::vector<float> loss_mask;         // [b*s]; 0 or 1

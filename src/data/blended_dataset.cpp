@@ -48,13 +48,16 @@ std::int64_t blend_share(std::int64_t samples, double weight) {
 
 std::int64_t blend_share_built(std::int64_t samples, double weight) {
   constexpr double kWithSurplus = 1 + 0.005;
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(blend_share(samples, weight)) * kWithSurplus));
+  return static_cast<std::int64_t>(
+      std::ceil(static_cast<double>(blend_share(samples, weight)) * kWithSurplus));
 }
 
-BlendedDataset::BlendedDataset(std::vector<Part> parts, std::int64_t size) : parts_(std::move(parts)) {
+BlendedDataset::BlendedDataset(std::vector<Part> parts, std::int64_t size)
+    : parts_(std::move(parts)) {
   PITON_ASSERT(!parts_.empty(), "a blend of nothing");
   if (parts_.size() >= static_cast<std::size_t>(std::numeric_limits<std::int16_t>::max())) {
-    throw Error(Fault::kUsage, "blend: {} corpora, at most 32766 can be blended; merge some", parts_.size());
+    throw Error(Fault::kUsage, "blend: {} corpora, at most 32766 can be blended; merge some",
+                parts_.size());
   }
   std::vector<double> weights;
   for (const Part& part : parts_) weights.push_back(part.weight);
@@ -79,8 +82,10 @@ BlendedDataset::BlendedDataset(std::vector<Part> parts, std::int64_t size) : par
   for (std::size_t part = 0; part < parts_.size(); ++part) {
     const std::int64_t has = parts_[part].source->size();
     if (taken[part] > has) {
-      throw Error(Fault::kData, "blend: {} would give {} samples and has {}; lower its weight or leave weights "
-                  "out", parts_[part].name, taken[part], has);
+      throw Error(Fault::kData,
+                  "blend: {} would give {} samples and has {}; lower its weight or leave weights "
+                  "out",
+                  parts_[part].name, taken[part], has);
     }
   }
 }

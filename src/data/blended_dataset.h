@@ -40,7 +40,9 @@ class BlendedDataset final : public SampleSource {
 
   // Which part gives sample `index`, and which of its samples that is.
   int part(std::int64_t index) const { return part_of_[static_cast<std::size_t>(index)]; }
-  std::int64_t index_in_part(std::int64_t index) const { return index_in_part_[static_cast<std::size_t>(index)]; }
+  std::int64_t index_in_part(std::int64_t index) const {
+    return index_in_part_[static_cast<std::size_t>(index)];
+  }
 
  private:
   std::vector<Part> parts_;

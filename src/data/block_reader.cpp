@@ -16,8 +16,8 @@ constexpr std::size_t kLeastReadBytes = 1 << 13;
 constexpr std::size_t kSpareBytes = 64;  // SIMDJSON_PADDING
 constexpr std::size_t kHeadBytes = 1 << 20;
 
-// Counts in bytes as long as these cannot overflow, which becomes vector instructions: several times
-// faster than std::count, and every byte of the input passes here.
+// Counts in bytes as long as these cannot overflow, which becomes vector instructions: several
+// times faster than std::count, and every byte of the input passes here.
 std::int64_t line_ends(std::string_view bytes) {
   constexpr std::size_t kStride = 32;
   std::int64_t lines = 0;
@@ -42,8 +42,8 @@ std::string listed(const std::vector<std::string>& names) {
 void check_columns(const FileFacts& file, const std::vector<std::string>& wanted) {
   for (const std::string& column : wanted) {
     if (std::find(file.columns.begin(), file.columns.end(), column) == file.columns.end()) {
-      throw Error(Fault::kData, "{}: no column \"{}\"; it has {}; choose with --json-keys", file.path, column,
-                  listed(file.columns));
+      throw Error(Fault::kData, "{}: no column \"{}\"; it has {}; choose with --json-keys",
+                  file.path, column, listed(file.columns));
     }
   }
 }
@@ -57,7 +57,8 @@ std::string describe(const BadRecord& bad) {
 
 BlockReader::BlockReader(std::vector<InputFile> files, Rules rules, Place from)
     : files_(std::move(files)), rules_(std::move(rules)), from_(from), next_file_(from.file) {
-  for (std::size_t i = 0; i < std::min(next_file_, files_.size()); ++i) finished_bytes_ += files_[i].bytes;
+  for (std::size_t i = 0; i < std::min(next_file_, files_.size()); ++i)
+    finished_bytes_ += files_[i].bytes;
 }
 
 std::optional<Block> BlockReader::next() {
@@ -102,7 +103,8 @@ bool BlockReader::open_next_file() {
     buffer_byte_ = 3;
   }
   scanner_ = make_record_scanner(file_->format, rules_.sample_by);
-  if ((file_->format == InputFormat::kCsv || file_->format == InputFormat::kTsv) && !buffer_.empty()) {
+  if ((file_->format == InputFormat::kCsv || file_->format == InputFormat::kTsv) &&
+      !buffer_.empty()) {
     read_csv_header();
     check_columns(*file_, rules_.columns);
   }
@@ -116,15 +118,17 @@ void BlockReader::read_csv_header() {
     if (end != RecordScanner::kNone || stream_ended_) break;
     scanned_ = buffer_.size();
     if (buffer_.size() > static_cast<std::size_t>(rules_.max_record_bytes)) {
-      throw Error(Fault::kData, "{}: the first line, which names the columns, is longer than {} bytes", file_->path,
-                  rules_.max_record_bytes);
+      throw Error(Fault::kData,
+                  "{}: the first line, which names the columns, is longer than {} bytes",
+                  file_->path, rules_.max_record_bytes);
     }
     fill();
   }
   const std::size_t size = end == RecordScanner::kNone ? buffer_.size() : scanned_ + end;
   const std::string header = buffer_.substr(0, size);
   std::vector<std::string> fields;
-  if (const auto fault = split_csv_fields(header, file_->format == InputFormat::kTsv ? '\t' : ',', fields)) {
+  if (const auto fault =
+          split_csv_fields(header, file_->format == InputFormat::kTsv ? '\t' : ',', fields)) {
     throw Error(Fault::kData, "{}: line 1: {}", file_->path, *fault);
   }
   file_->columns = std::move(fields);
@@ -154,8 +158,9 @@ std::optional<Block> BlockReader::next_of_stream() {
   std::size_t whole = 0;     // bytes of complete records in buffer_
   std::int64_t dropped = 0;  // bytes of oversized records that were taken out of buffer_
   std::int64_t dropped_lines = 0;
-  std::int64_t lines = 0;    // of the complete records; counted at once, while they are in the nearest cache
-  bool dropping = false;     // inside an oversized record, whose bytes go as they come
+  std::int64_t lines =
+      0;  // of the complete records; counted at once, while they are in the nearest cache
+  bool dropping = false;  // inside an oversized record, whose bytes go as they come
   std::int64_t record_bytes_dropped = 0;
 
   const auto drop_from = [&](std::size_t from, std::size_t to) {
@@ -166,18 +171,21 @@ std::optional<Block> BlockReader::next_of_stream() {
     scanned_ = from;
   };
   const auto too_long = [&] {
-    block.unusable.push_back({file_->path,
-                               buffer_line_ + dropped_lines + line_ends(std::string_view(buffer_).substr(0, whole)),
-                               buffer_byte_ + dropped + static_cast<std::int64_t>(whole), ""});
+    block.unusable.push_back(
+        {file_->path,
+         buffer_line_ + dropped_lines + line_ends(std::string_view(buffer_).substr(0, whole)),
+         buffer_byte_ + dropped + static_cast<std::int64_t>(whole), ""});
     record_bytes_dropped = 0;
   };
   const auto end_too_long = [&] {
-    block.unusable.back().reason = fmt::format("the record has {} bytes, above --max-record-bytes {}",
-                                                record_bytes_dropped, rules_.max_record_bytes);
+    block.unusable.back().reason =
+        fmt::format("the record has {} bytes, above --max-record-bytes {}", record_bytes_dropped,
+                    rules_.max_record_bytes);
     dropping = false;
   };
 
-  while (whole < static_cast<std::size_t>(rules_.block_bytes) && (block.unusable.empty() || dropping)) {
+  while (whole < static_cast<std::size_t>(rules_.block_bytes) &&
+         (block.unusable.empty() || dropping)) {
     const std::size_t end = scanner_->scan(std::string_view(buffer_).substr(scanned_));
     if (end != RecordScanner::kNone) {
       scanned_ += end;
@@ -210,8 +218,10 @@ std::optional<Block> BlockReader::next_of_stream() {
         block.open_end = true;
       }
       if (const auto what = scanner_->unfinished(); !what.empty()) {
-        block.unusable.push_back({file_->path, buffer_line_ + dropped_lines + line_ends(buffer_),
-                                  buffer_byte_ + dropped + static_cast<std::int64_t>(buffer_.size()), std::string(what)});
+        block.unusable.push_back(
+            {file_->path, buffer_line_ + dropped_lines + line_ends(buffer_),
+             buffer_byte_ + dropped + static_cast<std::int64_t>(buffer_.size()),
+             std::string(what)});
       }
       block.ends_file = true;
       file_ended_ = true;

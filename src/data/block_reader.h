@@ -1,5 +1,6 @@
-// Input files cut into blocks of whole records, in order. A block is what one worker takes at a time;
-// where blocks end depends on the bytes alone, so a run that goes on after a kill cuts the same ones.
+// Input files cut into blocks of whole records, in order. A block is what one worker takes at a
+// time; where blocks end depends on the bytes alone, so a run that goes on after a kill cuts the
+// same ones.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +41,13 @@ struct Block {
   std::shared_ptr<const FileFacts> file;
   std::int64_t first_byte = 0;
   std::int64_t first_line = 1;
-  std::string bytes;                // with 64 spare bytes behind them, as simdjson wants
-  std::vector<std::size_t> ends;    // of each record, in `bytes`
-  bool open_end = false;            // the file ends without an end of its last record
-  std::vector<BadRecord> unusable;  // behind the records: one above the limit, an end that is missing
-  // parquet: records are rows; `ends` has one entry for each key of each row. Rows of no use stand in
-  // `bad_rows`, in order, with the reason; what `ends` says of them does not count.
+  std::string bytes;              // with 64 spare bytes behind them, as simdjson wants
+  std::vector<std::size_t> ends;  // of each record, in `bytes`
+  bool open_end = false;          // the file ends without an end of its last record
+  std::vector<BadRecord>
+      unusable;  // behind the records: one above the limit, an end that is missing
+  // parquet: records are rows; `ends` has one entry for each key of each row. Rows of no use stand
+  // in `bad_rows`, in order, with the reason; what `ends` says of them does not count.
   std::vector<std::pair<std::size_t, std::string>> bad_rows;
 
   // Where reading goes on behind this block.
@@ -59,10 +61,12 @@ class ColumnReader {
  public:
   virtual ~ColumnReader() = default;
   virtual std::vector<std::string> columns() const = 0;
-  // The next rows of `keys`, whose columns exist; false at the end. Fills bytes, ends, bad_rows (null
-  // values, rows whose texts together exceed `max_record_bytes`), first_line (row), first_byte and
-  // end_byte (row number), ends_file. Which rows make a block follows from the file alone.
-  virtual bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) = 0;
+  // The next rows of `keys`, whose columns exist; false at the end. Fills bytes, ends, bad_rows
+  // (null values, rows whose texts together exceed `max_record_bytes`), first_line (row),
+  // first_byte and end_byte (row number), ends_file. Which rows make a block follows from the file
+  // alone.
+  virtual bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
+                    Block& block) = 0;
 };
 
 // Throws Error(kUsage) with the command that mends it where this build cannot read Parquet.
@@ -74,8 +78,8 @@ class BlockReader {
   struct Rules {
     SampleBy sample_by = SampleBy::kLine;
     std::vector<std::string> columns;  // that are read; csv and parquet files must have them
-    // Smaller ones would stay in a core's cache, but unpacking pushes the tokenizer's tables out of it once
-    // a block, and that costs more.
+    // Smaller ones would stay in a core's cache, but unpacking pushes the tokenizer's tables out of
+    // it once a block, and that costs more.
     std::int64_t block_bytes = 1 << 21;
     std::int64_t max_record_bytes = 64 << 20;
   };
@@ -113,8 +117,8 @@ class BlockReader {
   std::unique_ptr<ByteStream> stream_;
   std::unique_ptr<ColumnReader> columns_;
   std::unique_ptr<RecordScanner> scanner_;
-  std::string buffer_;          // from the start of the current block on
-  std::size_t scanned_ = 0;     // of buffer_
+  std::string buffer_;            // from the start of the current block on
+  std::size_t scanned_ = 0;       // of buffer_
   std::int64_t buffer_byte_ = 0;  // place of buffer_[0] in the unpacked file
   std::int64_t buffer_line_ = 1;
   bool stream_ended_ = false;

@@ -22,8 +22,8 @@ namespace piton {
 namespace {
 
 constexpr std::size_t kInputBytes = 1 << 18;
-// What unpacking one file may take, zstd's own limit on windows: the whole of preprocessing promises
-// 512 MB. xz -9 wants 65 MiB.
+// What unpacking one file may take, zstd's own limit on windows: the whole of preprocessing
+// promises 512 MB. xz -9 wants 65 MiB.
 constexpr std::uint64_t kUnpackMemoryBytes = 128 << 20;
 
 // Packed bytes as they lie in the file, with a window that decoders take from.
@@ -68,8 +68,8 @@ class RawFile {
   const std::string& name() const { return name_; }
 
   [[noreturn]] void damaged(std::string_view packer, std::string_view what) const {
-    throw Error(Fault::kData, "{}: byte {} of the packed file: {}: {}; fetch the file again", name_, consumed_, packer,
-                what);
+    throw Error(Fault::kData, "{}: byte {} of the packed file: {}: {}; fetch the file again", name_,
+                consumed_, packer, what);
   }
 
  private:
@@ -122,7 +122,8 @@ class PlainStream final : public Stream {
 // Decoders implement step(): unpack some of `in` into `out`, say how far they came.
 class PackedStream : public Stream {
  public:
-  PackedStream(std::unique_ptr<RawFile> file, std::string_view packer) : Stream(std::move(file)), packer_(packer) {}
+  PackedStream(std::unique_ptr<RawFile> file, std::string_view packer)
+      : Stream(std::move(file)), packer_(packer) {}
 
   std::size_t read(std::span<char> out) final {
     while (!finished_) {
@@ -182,7 +183,8 @@ class GzipStream final : public PackedStream {
     state_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
     state_.avail_in = static_cast<uInt>(in.size());
     state_.next_out = reinterpret_cast<Bytef*>(out.data());
-    state_.avail_out = static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
+    state_.avail_out =
+        static_cast<uInt>(std::min<std::size_t>(out.size(), std::numeric_limits<uInt>::max()));
     const uInt room = state_.avail_out;
     const int code = ::inflate(&state_, Z_NO_FLUSH);
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
@@ -232,7 +234,8 @@ class Bzip2Stream final : public PackedStream {
     state_.next_in = const_cast<char*>(in.data());
     state_.avail_in = static_cast<unsigned>(in.size());
     state_.next_out = out.data();
-    state_.avail_out = static_cast<unsigned>(std::min<std::size_t>(out.size(), std::numeric_limits<unsigned>::max()));
+    state_.avail_out = static_cast<unsigned>(
+        std::min<std::size_t>(out.size(), std::numeric_limits<unsigned>::max()));
     const unsigned room = state_.avail_out;
     const int code = ::BZ2_bzDecompress(&state_);
     if (code != BZ_OK && code != BZ_STREAM_END) {
@@ -261,7 +264,8 @@ class XzStream final : public PackedStream {
     state_.avail_out = out.size();
     const lzma_ret code = ::lzma_code(&state_, LZMA_RUN);
     if (code == LZMA_MEMLIMIT_ERROR) {
-      throw Error(Fault::kData, "{}: unpacking takes {} MiB, wanted at most {}; pack it again with xz -9 or less",
+      throw Error(Fault::kData,
+                  "{}: unpacking takes {} MiB, wanted at most {}; pack it again with xz -9 or less",
                   file_->name(), ::lzma_memusage(&state_) >> 20, kUnpackMemoryBytes >> 20);
     }
     if (code != LZMA_OK && code != LZMA_STREAM_END && code != LZMA_BUF_ERROR) {
@@ -282,7 +286,8 @@ std::unique_ptr<ByteStream> open_byte_stream(const std::string& path) {
   if (head.size() > 3 && head.starts_with("BZh") && head[3] >= '1' && head[3] <= '9') {
     return std::make_unique<Bzip2Stream>(std::move(file));
   }
-  if (head.starts_with(std::string_view("\xfd\x37zXZ\0", 6))) return std::make_unique<XzStream>(std::move(file));
+  if (head.starts_with(std::string_view("\xfd\x37zXZ\0", 6)))
+    return std::make_unique<XzStream>(std::move(file));
   return std::make_unique<PlainStream>(std::move(file));
 }
 

@@ -13,8 +13,8 @@ namespace piton {
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  // Fills up to `out.size()` bytes, at least one; 0 at the end. Throws Error(kData) naming the file,
-  // and the place within the packed bytes, if it cannot be read, is damaged, or ends early.
+  // Fills up to `out.size()` bytes, at least one; 0 at the end. Throws Error(kData) naming the
+  // file, and the place within the packed bytes, if it cannot be read, is damaged, or ends early.
   virtual std::size_t read(std::span<char> out) = 0;
   // Bytes taken from the file so far (packed), for progress.
   virtual std::int64_t consumed_bytes() const = 0;

@@ -30,12 +30,17 @@ bool can_resume(const PreprocessOptions& options, const PreprocessJournal& journ
   }
   std::error_code code;
   const auto logged = std::filesystem::file_size(options.output_prefix + ".duplicates.log", code);
-  return !options.remove_duplicates || (!code && static_cast<std::int64_t>(logged) >= journal.duplicates_logged * 16);
+  return !options.remove_duplicates ||
+         (!code && static_cast<std::int64_t>(logged) >= journal.duplicates_logged * 16);
 }
 
-CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal, bool resumed,
-                           bool resumable, CheckpointRule rule)
-    : options_(options), journal_(std::move(journal)), resumable_(resumable), rule_(rule), type_(type) {
+CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal,
+                           bool resumed, bool resumable, CheckpointRule rule)
+    : options_(options),
+      journal_(std::move(journal)),
+      resumable_(resumable),
+      rule_(rule),
+      type_(type) {
   prefixes_ = corpus_prefixes(options);
   for (std::size_t i = 0; i < prefixes_.size(); ++i) {
     std::optional<IndexedWriter::Position> from;
@@ -50,7 +55,9 @@ CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, Prepro
 void CorpusWriter::add(EncodedBlock& block) {
   for (const BadRecord& bad : block.bad) {
     if (options_.on_error == OnError::kFail) {
-      throw Error(Fault::kData, "{}; mend it, or count and leave out such records with --on-error skip", describe(bad));
+      throw Error(Fault::kData,
+                  "{}; mend it, or count and leave out such records with --on-error skip",
+                  describe(bad));
     }
     ++journal_.bad_records;
     if (journal_.first_bad.size() < kShownBad) journal_.first_bad.push_back(bad);
@@ -60,16 +67,20 @@ void CorpusWriter::add(EncodedBlock& block) {
     if (filter_) wanted_[i] = filter_->insert(block.hashes[i]);
     ++(wanted_[i] ? journal_.documents : journal_.duplicates);
   }
-  for (std::size_t key = 0; key < writers_.size(); ++key) add_column(block.columns[key], writers_[key]);
+  for (std::size_t key = 0; key < writers_.size(); ++key)
+    add_column(block.columns[key], writers_[key]);
   journal_.text_bytes += block.text_bytes;
   journal_.place = {block.file, block.end_byte};
-  if (resumable_ && std::chrono::duration<double>(Clock::now() - stored_).count() >= rule_.seconds) checkpoint();
+  if (resumable_ && std::chrono::duration<double>(Clock::now() - stored_).count() >= rule_.seconds)
+    checkpoint();
 }
 
 void CorpusWriter::finish() {
   if (journal_.documents == 0) {
     throw Error(Fault::kData, "preprocess: no document in the input{}; is it empty?",
-                journal_.bad_records > 0 ? fmt::format(" beside {} bad records", journal_.bad_records) : "");
+                journal_.bad_records > 0
+                    ? fmt::format(" beside {} bad records", journal_.bad_records)
+                    : "");
   }
   for (IndexedWriter& writer : writers_) writer.finish();
   if (filter_) filter_->discard();
@@ -89,7 +100,8 @@ void CorpusWriter::add_column(const EncodedBlock::Column& column, IndexedWriter&
     const std::size_t first_byte = byte, first_sequence = sequence;
     while (end < wanted_.size() && wanted_[end] == wanted_[first]) {
       const std::size_t next = sequence + static_cast<std::size_t>(sequences[end++]);
-      for (; sequence < next; ++sequence) byte += static_cast<std::size_t>(lengths[sequence] * bytes_of(type_));
+      for (; sequence < next; ++sequence)
+        byte += static_cast<std::size_t>(lengths[sequence] * bytes_of(type_));
     }
     if (!wanted_[first]) continue;
     writer.add_documents(ids.subspan(first_byte, byte - first_byte),

@@ -29,10 +29,10 @@ bool can_resume(const PreprocessOptions& options, const PreprocessJournal& journ
 
 class CorpusWriter {
  public:
-  // Goes on where `journal` stands if the run is `resumed`; `resumable`: the input can be read again.
-  // Keeps a reference to the options.
-  CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal, bool resumed,
-               bool resumable, CheckpointRule rule);
+  // Goes on where `journal` stands if the run is `resumed`; `resumable`: the input can be read
+  // again. Keeps a reference to the options.
+  CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal,
+               bool resumed, bool resumable, CheckpointRule rule);
 
   // Throws Error(kData): a bad record under OnError::kFail, a file that cannot be written.
   void add(EncodedBlock& block);

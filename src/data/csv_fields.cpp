@@ -16,14 +16,16 @@ std::optional<std::string> split_csv_fields(std::string_view record, char separa
       ++at;
       while (true) {
         const auto quote = record.find('"', at);
-        if (quote == std::string_view::npos) return "a quoted field is not closed; is the file cut off?";
+        if (quote == std::string_view::npos)
+          return "a quoted field is not closed; is the file cut off?";
         field.append(record.substr(at, quote - at));
         at = quote + 1;
         if (at >= record.size() || record[at] != '"') break;
         field += '"';
         ++at;
       }
-      if (at < record.size() && record[at] != separator) return "text stands behind a closing quote";
+      if (at < record.size() && record[at] != separator)
+        return "text stands behind a closing quote";
     } else {
       const auto end = record.find(separator, at);
       field.assign(record.substr(at, end == std::string_view::npos ? end : end - at));

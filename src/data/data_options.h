@@ -35,33 +35,50 @@ struct DataOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules experiment{.resume = Resume::kMustMatch};
-    v(Option{"data-path", "corpus prefixes, or weights and prefixes in turn; divided by --split",
-             {.placeholder = "[WEIGHT] PREFIX"}}, data_path);
-    v(Option{"train-data-path", "corpora of training alone; instead of --data-path and --split",
-             {.placeholder = "[WEIGHT] PREFIX"}}, train_data_path);
+    v(Option{"data-path",
+             "corpus prefixes, or weights and prefixes in turn; divided by --split",
+             {.placeholder = "[WEIGHT] PREFIX"}},
+      data_path);
+    v(Option{"train-data-path",
+             "corpora of training alone; instead of --data-path and --split",
+             {.placeholder = "[WEIGHT] PREFIX"}},
+      train_data_path);
     v(Option{"valid-data-path", "corpora of validation alone", {.placeholder = "[WEIGHT] PREFIX"}},
       valid_data_path);
     v(Option{"test-data-path", "corpora of the test alone", {.placeholder = "[WEIGHT] PREFIX"}},
       test_data_path);
-    v(Option{"train-weighted-split-paths", "\"NAME: WEIGHT START:END PREFIX, ...\", shares of corpora to train on",
-             {.placeholder = "TEXT"}}, train_weighted_split_paths);
-    v(Option{"valid-weighted-split-paths", "the same for validation; each text is a set of its own",
-             {.placeholder = "TEXT"}}, valid_weighted_split_paths);
+    v(Option{"train-weighted-split-paths",
+             "\"NAME: WEIGHT START:END PREFIX, ...\", shares of corpora to train on",
+             {.placeholder = "TEXT"}},
+      train_weighted_split_paths);
+    v(Option{"valid-weighted-split-paths",
+             "the same for validation; each text is a set of its own",
+             {.placeholder = "TEXT"}},
+      valid_weighted_split_paths);
     v(Option{"test-weighted-split-paths", "the same for the test", {.placeholder = "TEXT"}},
       test_weighted_split_paths);
-    v(Option{"split", "shares of training, validation and test, in sequences of each corpus",
-             {.resume = Resume::kMustMatch, .placeholder = "A,B,C"}}, split);
-    v(Option{"train-data-exact-num-epochs", "read the training corpora exactly so many times", experiment},
+    v(Option{"split",
+             "shares of training, validation and test, in sequences of each corpus",
+             {.resume = Resume::kMustMatch, .placeholder = "A,B,C"}},
+      split);
+    v(Option{"train-data-exact-num-epochs", "read the training corpora exactly so many times",
+             experiment},
       train_data_exact_num_epochs);
-    v(Option{"data-cache-path", "folder that keeps sample orders between runs, verified by content",
-             {.placeholder = "DIR"}}, data_cache_path);
-    v(Option{"dataloader-type", "single: the shuffled order once; cyclic: a new permutation each epoch", experiment},
-      Choice(dataloader_type, {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}}));
+    v(Option{"data-cache-path",
+             "folder that keeps sample orders between runs, verified by content",
+             {.placeholder = "DIR"}},
+      data_cache_path);
+    v(Option{"dataloader-type",
+             "single: the shuffled order once; cyclic: a new permutation each epoch", experiment},
+      Choice(dataloader_type,
+             {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}}));
     v(Option{"reset-position-ids", "positions restart after each end of a document", experiment},
       reset_position_ids);
-    v(Option{"reset-attention-mask", "tokens do not see earlier documents of their row", experiment},
+    v(Option{"reset-attention-mask", "tokens do not see earlier documents of their row",
+             experiment},
       reset_attention_mask);
-    v(Option{"eod-mask-loss", "nothing is learned after the end of a document", experiment}, eod_mask_loss);
+    v(Option{"eod-mask-loss", "nothing is learned after the end of a document", experiment},
+      eod_mask_loss);
   }
 };
 

@@ -54,7 +54,9 @@ std::array<double, 3> shares_of(const std::string& split) {
     const auto comma = rest.find_first_of(",/");
     const auto share = number(rest.substr(0, comma));
     if (!share || !(*share >= 0) || !std::isfinite(*share) || shares.size() == 3) {
-      throw Error(Fault::kUsage, "--split: got \"{}\", wanted up to three shares of 0 or more, as in 969,30,1", split);
+      throw Error(Fault::kUsage,
+                  "--split: got \"{}\", wanted up to three shares of 0 or more, as in 969,30,1",
+                  split);
     }
     shares.push_back(*share);
     if (comma == std::string_view::npos) break;
@@ -62,7 +64,8 @@ std::array<double, 3> shares_of(const std::string& split) {
   }
   shares.resize(3, 0.0);
   if (shares[0] + shares[1] + shares[2] <= 0) {
-    throw Error(Fault::kUsage, "--split: got \"{}\", all shares are zero; give one of them some", split);
+    throw Error(Fault::kUsage, "--split: got \"{}\", all shares are zero; give one of them some",
+                split);
   }
   const auto parts = normalized(shares);
   return {parts[0], parts[1], parts[2]};
@@ -98,8 +101,10 @@ BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) 
     for (std::size_t i = 0; i < words.size(); i += 2) {
       const double weight = *number(words[i]);
       if (!(weight > 0) || !std::isfinite(weight)) {
-        throw Error(Fault::kUsage, "--{}: weight of {}: got {}, wanted a number above 0; leave the corpus out "
-                    "instead", flag, words[i + 1], words[i]);
+        throw Error(Fault::kUsage,
+                    "--{}: weight of {}: got {}, wanted a number above 0; leave the corpus out "
+                    "instead",
+                    flag, words[i + 1], words[i]);
       }
       plan.parts.push_back({std::string(trimmed(words[i + 1])), weight});
     }
@@ -108,8 +113,10 @@ BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) 
   for (const std::string& word : words) {
     // A number where no such corpus exists is a weight that lost its partner.
     if (number(word) && !std::filesystem::exists(word + ".idx")) {
-      throw Error(Fault::kUsage, "--{}: got {} words with the number {} among them, wanted prefixes alone, or "
-                  "weights and prefixes in turn (0.3 a 0.7 b)", flag, words.size(), word);
+      throw Error(Fault::kUsage,
+                  "--{}: got {} words with the number {} among them, wanted prefixes alone, or "
+                  "weights and prefixes in turn (0.3 a 0.7 b)",
+                  flag, words.size(), word);
     }
     plan.parts.push_back({std::string(trimmed(word)), 0});
   }
@@ -119,8 +126,10 @@ BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) 
 // "NAME: W START:END PREFIX, W START:END PREFIX"
 std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::string_view flag) {
   const auto wrong = [&](std::string_view what) {
-    return Error(Fault::kUsage, "--{}: {}: got \"{}\", wanted \"NAME: WEIGHT START:END PREFIX, ...\", as in "
-                 "\"TRAIN: 0.7 0:0.9 wiki, 0.3 0:1 books\"", flag, what, text);
+    return Error(Fault::kUsage,
+                 "--{}: {}: got \"{}\", wanted \"NAME: WEIGHT START:END PREFIX, ...\", as in "
+                 "\"TRAIN: 0.7 0:0.9 wiki, 0.3 0:1 books\"",
+                 flag, what, text);
   };
   const auto colon = text.find(':');
   if (colon == std::string::npos) throw wrong("no name");
@@ -141,7 +150,8 @@ std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::st
     const auto range = fields[1].find(':');
     if (fields[2].empty() || range == std::string_view::npos) throw wrong("a part is incomplete");
     const auto weight = number(fields[0]);
-    const auto start = number(fields[1].substr(0, range)), end = number(fields[1].substr(range + 1));
+    const auto start = number(fields[1].substr(0, range)),
+               end = number(fields[1].substr(range + 1));
     if (!weight || !(*weight > 0)) throw wrong("a weight is not a number above 0");
     if (!start || !end || !(*start >= 0) || !(*end <= 1) || !(*start < *end)) {
       throw wrong("a range is not within 0:1");
@@ -155,11 +165,13 @@ std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::st
 // A split that came out empty. Asking it for a sample is the user's mistake.
 class EmptySource final : public SampleSource {
  public:
-  EmptySource(std::string name, std::int64_t sequence) : name_(std::move(name)), sequence_(sequence) {}
+  EmptySource(std::string name, std::int64_t sequence)
+      : name_(std::move(name)), sequence_(sequence) {}
   std::int64_t size() const override { return 0; }
   std::int64_t sequence() const override { return sequence_; }
   void sample(std::int64_t, std::span<std::int32_t>) const override {
-    throw Error(Fault::kData, "{} set: empty; give it a larger share (--split) or a larger corpus", name_);
+    throw Error(Fault::kData, "{} set: empty; give it a larger share (--split) or a larger corpus",
+                name_);
   }
 
  private:
@@ -174,8 +186,8 @@ class Opener {
     if (options.data_cache_path) cache_ = *options.data_cache_path;
   }
 
-  std::shared_ptr<const SampleSource> open(const BlendPlan& plan, std::size_t set, const std::string& name,
-                                           std::int64_t samples) {
+  std::shared_ptr<const SampleSource> open(const BlendPlan& plan, std::size_t set,
+                                           const std::string& name, std::int64_t samples) {
     const bool exact_epochs = set == 0 && options_.train_data_exact_num_epochs.has_value();
     if (plan.parts.size() == 1 && !plan.blend_single) {
       return open_part(plan.parts[0], name, samples, exact_epochs);
@@ -212,21 +224,25 @@ class Opener {
   }
 
   std::shared_ptr<const SampleSource> open_part(const BlendPart& part, const std::string& name,
-                                                std::optional<std::int64_t> samples, bool exact_epochs) {
+                                                std::optional<std::int64_t> samples,
+                                                bool exact_epochs) {
     auto corpus = this->corpus(part.prefix);
     const auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
     bool has_tokens = false;
     for (auto i = first; i < end && !has_tokens; ++i) has_tokens = corpus->length(i) > 0;
     if (!has_tokens) {
-      const std::string what = fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)",
-                                           part.prefix, name, corpus->sequences());
+      const std::string what =
+          fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)", part.prefix,
+                      name, corpus->sequences());
       if (name == kSetNames[0] && samples.value_or(0) > 0) {
-        throw Error(Fault::kData, "{}; training has nothing to read: give it a larger share (--split)", what);
+        throw Error(Fault::kData,
+                    "{}; training has nothing to read: give it a larger share (--split)", what);
       }
       log_.warning(what);
       return std::make_shared<EmptySource>(name, sequence_);
     }
-    GptRequest request{.first = first, .end = end, .sequence = sequence_, .samples = samples, .seed = seed_};
+    GptRequest request{
+        .first = first, .end = end, .sequence = sequence_, .samples = samples, .seed = seed_};
     if (exact_epochs) request.epochs = options_.train_data_exact_num_epochs;
     return std::make_shared<GptDataset>(std::move(corpus), request, cache_);
   }
@@ -245,14 +261,18 @@ void check(const DataOptions& options) {
   const bool apart = !options.train_data_path.empty() || !options.valid_data_path.empty() ||
                      !options.test_data_path.empty();
   const bool weighted = !options.train_weighted_split_paths.empty() ||
-                        !options.valid_weighted_split_paths.empty() || !options.test_weighted_split_paths.empty();
+                        !options.valid_weighted_split_paths.empty() ||
+                        !options.test_weighted_split_paths.empty();
   if (common + apart + weighted > 1) {
-    throw Error(Fault::kUsage, "data: got more than one of --data-path, --train-data-path (and its like) and "
+    throw Error(Fault::kUsage,
+                "data: got more than one of --data-path, --train-data-path (and its like) and "
                 "--train-weighted-split-paths (and its like); use one way to name corpora");
   }
   if (options.train_weighted_split_paths.size() > 1) {
-    throw Error(Fault::kUsage, "--train-weighted-split-paths: got {} texts, training reads one set; put the parts "
-                "into one text, divided by commas", options.train_weighted_split_paths.size());
+    throw Error(Fault::kUsage,
+                "--train-weighted-split-paths: got {} texts, training reads one set; put the parts "
+                "into one text, divided by commas",
+                options.train_weighted_split_paths.size());
   }
   if (options.train_data_exact_num_epochs && *options.train_data_exact_num_epochs < 1) {
     throw Error(Fault::kUsage, "--train-data-exact-num-epochs: got {}, wanted 1 or more",
@@ -262,15 +282,18 @@ void check(const DataOptions& options) {
 
 }  // namespace
 
-SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval, std::int64_t eval_iters,
-                           std::int64_t global_batch) {
+SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
+                           std::int64_t eval_iters, std::int64_t global_batch) {
   const std::int64_t evaluations = eval_interval > 0 ? train_iters / eval_interval + 1 : 1;
-  return {train_iters * global_batch, evaluations * eval_iters * global_batch, eval_iters * global_batch};
+  return {train_iters * global_batch, evaluations * eval_iters * global_batch,
+          eval_iters * global_batch};
 }
 
-std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split, std::int64_t sequences) {
+std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
+                                                                std::int64_t sequences) {
   std::vector<std::pair<std::int64_t, std::int64_t>> bounds;
-  for (const auto& [start, end] : share_bounds(split)) bounds.push_back(bounds_of(start, end, sequences));
+  for (const auto& [start, end] : share_bounds(split))
+    bounds.push_back(bounds_of(start, end, sequences));
   return bounds;
 }
 
@@ -280,7 +303,8 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
   Opener opener(options, sequence, seed, log);
   DataSets sets;
   const std::array<std::int64_t, 3> wanted = {counts.train, counts.valid, counts.test};
-  const auto keep = [&](std::size_t set, std::string name, std::shared_ptr<const SampleSource> source) {
+  const auto keep = [&](std::size_t set, std::string name,
+                        std::shared_ptr<const SampleSource> source) {
     if (set == 0) sets.train = std::move(source);
     if (set == 1) sets.valid.push_back({std::move(name), std::move(source)});
     if (set == 2) sets.test.push_back({std::move(name), std::move(source)});
@@ -299,7 +323,8 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
   const std::array<const std::vector<std::string>*, 3> apart = {
       &options.train_data_path, &options.valid_data_path, &options.test_data_path};
   const std::array<const std::vector<std::string>*, 3> weighted = {
-      &options.train_weighted_split_paths, &options.valid_weighted_split_paths, &options.test_weighted_split_paths};
+      &options.train_weighted_split_paths, &options.valid_weighted_split_paths,
+      &options.test_weighted_split_paths};
   for (std::size_t set = 0; set < 3; ++set) {
     const std::string name(kSetNames[set]);
     if (!apart[set]->empty()) {

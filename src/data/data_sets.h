@@ -27,8 +27,8 @@ struct SampleCounts {
 };
 
 // train_iters x b; (train_iters / eval_interval + 1) x eval_iters x b; eval_iters x b.
-SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval, std::int64_t eval_iters,
-                           std::int64_t global_batch);
+SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
+                           std::int64_t eval_iters, std::int64_t global_batch);
 
 struct NamedSource {
   std::string name;
@@ -39,17 +39,19 @@ struct DataSets {
   std::shared_ptr<const SampleSource> train;  // null where no training data is named
   std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
   std::vector<NamedSource> test;
-  std::vector<std::string> fingerprints;      // of every corpus, in the order named; for the checkpoint
+  std::vector<std::string> fingerprints;  // of every corpus, in the order named; for the checkpoint
 };
 
 // Opens every corpus named. Warns through `log` about a split that has a share and rounds to
-// nothing. Throws Error(kUsage) for options that contradict each other or cannot be read (shares all
-// zero, weights not above zero, names missing), Error(kData) for corpora that cannot be used and
-// where training is asked for samples that do not exist.
+// nothing. Throws Error(kUsage) for options that contradict each other or cannot be read (shares
+// all zero, weights not above zero, names missing), Error(kData) for corpora that cannot be used
+// and where training is asked for samples that do not exist.
 DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
                         const SampleCounts& counts, Log& log);
 
-// "969, 30, 1" -> bounds of the three splits over `sequences`, [3] pairs; empty ones have equal ends.
-std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split, std::int64_t sequences);
+// "969, 30, 1" -> bounds of the three splits over `sequences`, [3] pairs; empty ones have equal
+// ends.
+std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
+                                                                std::int64_t sequences);
 
 }  // namespace piton

@@ -37,8 +37,11 @@ void DocumentEncoder::encode(Block& block, EncodedBlock& out) {
   for (std::size_t i = 0; i < records; ++i) {
     std::string reason;
     switch (parser_->parse(block, i, record_, reason)) {
-      case Parsed::kRecord: add_document(record_, out); break;
-      case Parsed::kNothing: break;
+      case Parsed::kRecord:
+        add_document(record_, out);
+        break;
+      case Parsed::kNothing:
+        break;
       case Parsed::kBad: {
         BadRecord bad = place_of(block, i, rules_.keys.size());
         bad.reason = std::move(reason);

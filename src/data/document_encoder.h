@@ -28,15 +28,15 @@ struct EncodeRules {
 // Documents of one block, in order, for each key.
 struct EncodedBlock {
   struct Column {
-    std::vector<std::byte> ids;                  // of all sequences, as they lie in the corpus
-    std::vector<std::int32_t> lengths;           // of each sequence
-    std::vector<std::int32_t> sequences;         // of each document
+    std::vector<std::byte> ids;           // of all sequences, as they lie in the corpus
+    std::vector<std::int32_t> lengths;    // of each sequence
+    std::vector<std::int32_t> sequences;  // of each document
   };
-  std::vector<Column> columns;           // one for each key
-  std::vector<ContentHash> hashes;       // of each document, if asked for
-  std::vector<BadRecord> bad;            // in order
+  std::vector<Column> columns;      // one for each key
+  std::vector<ContentHash> hashes;  // of each document, if asked for
+  std::vector<BadRecord> bad;       // in order
   std::int64_t documents = 0;
-  std::int64_t text_bytes = 0;           // of the texts that were encoded
+  std::int64_t text_bytes = 0;  // of the texts that were encoded
 
   // What is needed to go on behind the block.
   std::size_t file = 0;

@@ -47,7 +47,8 @@ struct DuplicateFilter::State {
   bool kept = false;
 
   std::span<const ContentHash> entries(const MappedFile& run) const {
-    return {reinterpret_cast<const ContentHash*>(run.bytes().data()), run.bytes().size() / sizeof(ContentHash)};
+    return {reinterpret_cast<const ContentHash*>(run.bytes().data()),
+            run.bytes().size() / sizeof(ContentHash)};
   }
 
   bool known(const ContentHash& hash) const {
@@ -77,7 +78,9 @@ struct DuplicateFilter::State {
     std::vector<ContentHash> sorted(recent.begin(), recent.end());
     std::sort(sorted.begin(), sorted.end());
     std::size_t at = 0;
-    write_run([&](ContentHash& hash) { return at < sorted.size() ? (hash = sorted[at++], true) : false; });
+    write_run([&](ContentHash& hash) {
+      return at < sorted.size() ? (hash = sorted[at++], true) : false;
+    });
     recent.clear();
     if (runs.size() >= kMostRuns) join_runs();
   }
@@ -116,7 +119,8 @@ struct DuplicateFilter::State {
     if (::ftruncate(log, keep_entries * 16) != 0) fail("cannot be cut back");
     std::vector<ContentHash> piece(1 << 16);
     for (std::int64_t at = 0; at < keep_entries;) {
-      const auto count = std::min<std::int64_t>(static_cast<std::int64_t>(piece.size()), keep_entries - at);
+      const auto count =
+          std::min<std::int64_t>(static_cast<std::int64_t>(piece.size()), keep_entries - at);
       const ssize_t got = ::pread(log, piece.data(), static_cast<std::size_t>(count) * 16, at * 16);
       if (got != count * 16) fail("cannot be read back");
       for (std::int64_t i = 0; i < count; ++i) add_to_table(piece[static_cast<std::size_t>(i)]);
@@ -144,7 +148,8 @@ struct DuplicateFilter::State {
   void remove_files() {
     std::error_code ignored;
     std::filesystem::remove(name + ".log", ignored);
-    for (int i = 0; i < next_run; ++i) std::filesystem::remove(fmt::format("{}.run-{}", name, i), ignored);
+    for (int i = 0; i < next_run; ++i)
+      std::filesystem::remove(fmt::format("{}.run-{}", name, i), ignored);
   }
 
   ~State() {

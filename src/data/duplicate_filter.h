@@ -24,8 +24,8 @@ struct ContentHash {
 
 class DuplicateFilter {
  public:
-  // `kept`: how many hashes of an earlier run's log are valid. `memory_entries`: 16 bytes each, with
-  // the table's slack about 32.
+  // `kept`: how many hashes of an earlier run's log are valid. `memory_entries`: 16 bytes each,
+  // with the table's slack about 32.
   DuplicateFilter(std::string name, std::int64_t kept = 0, std::size_t memory_entries = 4 << 20);
   ~DuplicateFilter();
 

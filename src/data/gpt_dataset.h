@@ -9,8 +9,8 @@
 //           k + 1, whose token is the last of k and the first of k + 1
 //   shuffle samples shuffled as one list; apart: those of the first e-1 epochs, then the rest
 //
-// All shuffles of a split come from one numpy RandomState(seed), in this order. A "document" here is
-// a sequence of the corpus, as in Megatron.
+// All shuffles of a split come from one numpy RandomState(seed), in this order. A "document" here
+// is a sequence of the corpus, as in Megatron.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,12 @@ namespace piton {
 
 // What decides the order; equal requests on equal corpora give equal samples.
 struct GptRequest {
-  std::int64_t first = 0;      // the split: sequences [first, end) of the corpus
+  std::int64_t first = 0;  // the split: sequences [first, end) of the corpus
   std::int64_t end = 0;
-  std::int64_t sequence = 0;   // s
+  std::int64_t sequence = 0;                 // s
   std::optional<std::int64_t> samples = {};  // N; absent: as many as one epoch gives
-  std::optional<std::int64_t> epochs = {};   // exactly so many, shuffled as one; `samples` is then ignored
+  std::optional<std::int64_t> epochs =
+      {};  // exactly so many, shuffled as one; `samples` is then ignored
   std::uint32_t seed = 1234;
 };
 

@@ -46,13 +46,16 @@ std::optional<GptIndex> map_index(const std::filesystem::path& path, const std::
   std::memcpy(&header, bytes.data(), sizeof header);
   const auto most = static_cast<std::int64_t>(bytes.size());
   if (std::string_view(header.magic, 8) != kMagic || header.version != 1 ||
-      std::string_view(header.corpus, 32) != corpus || std::string_view(header.request, 32) != request ||
-      header.order < 0 || header.samples < 0 || header.order > most || header.samples > most) {
+      std::string_view(header.corpus, 32) != corpus ||
+      std::string_view(header.request, 32) != request || header.order < 0 || header.samples < 0 ||
+      header.order > most || header.samples > most) {
     return {};
   }
   const auto samples = static_cast<std::size_t>(header.samples);
   const auto order = static_cast<std::size_t>(header.order);
-  if (bytes.size() != sizeof header + 8 * (samples + 1) + 8 * samples + 4 * (samples + 1) + 4 * order) return {};
+  if (bytes.size() !=
+      sizeof header + 8 * (samples + 1) + 8 * samples + 4 * (samples + 1) + 4 * order)
+    return {};
   GptIndex index;
   index.epochs = header.epochs;
   index.last_apart = header.last_apart != 0;
@@ -69,8 +72,8 @@ std::optional<GptIndex> map_index(const std::filesystem::path& path, const std::
   return index;
 }
 
-void store_index(const GptIndex& index, const std::filesystem::path& path, const std::string& corpus,
-                 const std::string& request) {
+void store_index(const GptIndex& index, const std::filesystem::path& path,
+                 const std::string& corpus, const std::string& request) {
   Header header{};
   std::memcpy(header.magic, kMagic.data(), 8);
   header.version = 1;
@@ -91,10 +94,11 @@ void store_index(const GptIndex& index, const std::filesystem::path& path, const
 
 }  // namespace
 
-std::shared_ptr<const IndexedDataset> open_corpus(const std::string& prefix,
-                                                  const std::optional<std::filesystem::path>& cache) {
+std::shared_ptr<const IndexedDataset> open_corpus(
+    const std::string& prefix, const std::optional<std::filesystem::path>& cache) {
   if (!cache) return std::make_shared<const IndexedDataset>(IndexedDataset::open(prefix));
-  auto corpus = std::make_shared<const IndexedDataset>(IndexedDataset::open(prefix, IndexedDataset::Check::kHeader));
+  auto corpus = std::make_shared<const IndexedDataset>(
+      IndexedDataset::open(prefix, IndexedDataset::Check::kHeader));
   const auto mark = *cache / (corpus->fingerprint() + ".checked");
   std::error_code ignored;
   if (std::filesystem::exists(mark, ignored)) return corpus;

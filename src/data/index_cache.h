@@ -22,8 +22,8 @@
 namespace piton {
 
 // Opens a corpus. With `cache`, one that was checked whole before is not checked again.
-std::shared_ptr<const IndexedDataset> open_corpus(const std::string& prefix,
-                                                  const std::optional<std::filesystem::path>& cache);
+std::shared_ptr<const IndexedDataset> open_corpus(
+    const std::string& prefix, const std::optional<std::filesystem::path>& cache);
 
 // Maps the lists from `cache`, or builds and stores them. A cache that cannot be written is no
 // error: the lists then stay in memory.

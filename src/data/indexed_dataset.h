@@ -5,10 +5,9 @@
 //   bytes      field
 //   0..8       "MMIDIDX" and two zero bytes
 //   9..16      u64  version, 1
-//   17         u8   type of one id: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16 (6 and 7, floats, are refused)
-//   18..25     u64  sequences, n
-//   26..33     u64  document boundaries, m
-//   34..       i32  [n] length of each sequence, in ids
+//   17         u8   type of one id: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16 (6 and 7, floats, are
+//   refused) 18..25     u64  sequences, n 26..33     u64  document boundaries, m 34..       i32 [n]
+//   length of each sequence, in ids
 //              i64  [n] where each starts in NAME.bin, in bytes: the sum of those before
 //              i64  [m] first sequence of each document; the first is 0, the last n
 //              i8   [n] mode of each sequence, in multimodal corpora only; not read
@@ -34,7 +33,14 @@
 namespace piton {
 
 // Type of one id on disk; the values are those of the file.
-enum class IdType : std::uint8_t { kUint8 = 1, kInt8 = 2, kInt16 = 3, kInt32 = 4, kInt64 = 5, kUint16 = 8 };
+enum class IdType : std::uint8_t {
+  kUint8 = 1,
+  kInt8 = 2,
+  kInt16 = 3,
+  kInt32 = 4,
+  kInt64 = 5,
+  kUint16 = 8
+};
 
 int bytes_of(IdType type);
 // uint16 for vocabularies below 65 500 ids, else int32.
@@ -61,14 +67,16 @@ class IndexedDataset {
   std::int64_t tokens() const { return tokens_; }
 
   // In ids.
-  std::int32_t length(std::int64_t sequence) const { return load<std::int32_t>(lengths_, sequence); }
+  std::int32_t length(std::int64_t sequence) const {
+    return load<std::int32_t>(lengths_, sequence);
+  }
   // First sequence of `document`; document_start(documents()) is sequences().
   std::int64_t document_start(std::int64_t document) const {
     return load<std::int64_t>(documents_, document);
   }
 
-  // Copies ids [first, first + out.size()) of a sequence; asserts that they exist. Throws Error(kData)
-  // where an int64 id does not fit 32 bits.
+  // Copies ids [first, first + out.size()) of a sequence; asserts that they exist. Throws
+  // Error(kData) where an int64 id does not fit 32 bits.
   void read(std::int64_t sequence, std::int64_t first, std::span<std::int32_t> out) const;
 
   // What Check::kWhole does beyond the header.
@@ -79,7 +87,8 @@ class IndexedDataset {
   std::string fingerprint() const;
 
  private:
-  IndexedDataset(MappedFile index, MappedFile ids) : index_(std::move(index)), ids_(std::move(ids)) {}
+  IndexedDataset(MappedFile index, MappedFile ids)
+      : index_(std::move(index)), ids_(std::move(ids)) {}
   void read_mapped_header();
   void convert_old_index();
 
@@ -104,10 +113,11 @@ class IndexedDataset {
   const std::byte* documents_ = nullptr;
 };
 
-// Writes NAME.bin and NAME.idx as they come, in constant memory: ids go to NAME.bin.partial, lengths
-// and boundaries to NAME.lengths.partial and NAME.documents.partial, from which finish() makes the
-// index. The partial files are removed when the writer is dropped unfinished, unless keep_partial()
-// was called: then a later writer may go on from a Position that was given after flush().
+// Writes NAME.bin and NAME.idx as they come, in constant memory: ids go to NAME.bin.partial,
+// lengths and boundaries to NAME.lengths.partial and NAME.documents.partial, from which finish()
+// makes the index. The partial files are removed when the writer is dropped unfinished, unless
+// keep_partial() was called: then a later writer may go on from a Position that was given after
+// flush().
 class IndexedWriter {
  public:
   struct Position {
@@ -126,8 +136,8 @@ class IndexedWriter {
   // Appends one sequence to the open document. Asserts that every id fits the type.
   void add_sequence(std::span<const std::int32_t> ids);
   void end_document();
-  // Appends documents that are already as they lie in the file: `ids` of append_ids(), the length of
-  // each sequence, and how many sequences each document has. Asserts that they fit each other.
+  // Appends documents that are already as they lie in the file: `ids` of append_ids(), the length
+  // of each sequence, and how many sequences each document has. Asserts that they fit each other.
   void add_documents(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
                      std::span<const std::int32_t> sequences);
   // Appends a whole corpus of the same type (Error(kUsage) otherwise): merging.

@@ -20,17 +20,20 @@ namespace {
 // survives a crash.
 class GrowingFile {
  public:
-  GrowingFile(std::string path, std::int64_t keep_bytes) : path_(std::move(path)), size_(keep_bytes) {
+  GrowingFile(std::string path, std::int64_t keep_bytes)
+      : path_(std::move(path)), size_(keep_bytes) {
     file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
     if (file_ < 0) fail("cannot be created");
     ::fchmod(file_, 0640);
-    struct stat status{};
+    struct stat status {};
     if (::fstat(file_, &status) != 0) fail("cannot be looked at");
     if (status.st_size < keep_bytes) {
       const auto got = static_cast<std::int64_t>(status.st_size);
       ::close(file_);
-      throw Error(Fault::kData, "{}: shorter than when it was left: got {} bytes, wanted {}; remove it and "
-                  "start again", path_, got, keep_bytes);
+      throw Error(Fault::kData,
+                  "{}: shorter than when it was left: got {} bytes, wanted {}; remove it and "
+                  "start again",
+                  path_, got, keep_bytes);
     }
     if (::ftruncate(file_, keep_bytes) != 0) fail("cannot be cut back");
     if (::lseek(file_, keep_bytes, SEEK_SET) < 0) fail("cannot be positioned");
@@ -126,7 +129,8 @@ std::string with_folders(std::string prefix) {
 }  // namespace
 
 void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out) {
-  PITON_ASSERT(type == IdType::kUint16 || type == IdType::kInt32, "ids of type {}", static_cast<int>(type));
+  PITON_ASSERT(type == IdType::kUint16 || type == IdType::kInt32, "ids of type {}",
+               static_cast<int>(type));
   if (type == IdType::kInt32) {
     const auto bytes = std::as_bytes(ids);
     out.insert(out.end(), bytes.begin(), bytes.end());
@@ -146,7 +150,9 @@ void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std:
 
 struct IndexedWriter::State {
   State(std::string name, IdType id_type, const Position& from)
-      : prefix(with_folders(std::move(name))), type(id_type), position(from),
+      : prefix(with_folders(std::move(name))),
+        type(id_type),
+        position(from),
         ids(partial_names(prefix)[0], from.ids_bytes),
         lengths(partial_names(prefix)[1], from.sequences * 4),
         documents(partial_names(prefix)[2], from.documents * 8) {}
@@ -168,7 +174,8 @@ struct IndexedWriter::State {
 
 IndexedWriter::IndexedWriter(std::string prefix, IdType type, std::optional<Position> resume)
     : state_(std::make_unique<State>(std::move(prefix), type, resume.value_or(Position{}))) {
-  PITON_ASSERT(type == IdType::kUint16 || type == IdType::kInt32, "writer of type {}", static_cast<int>(type));
+  PITON_ASSERT(type == IdType::kUint16 || type == IdType::kInt32, "writer of type {}",
+               static_cast<int>(type));
 }
 
 IndexedWriter::~IndexedWriter() = default;
@@ -177,7 +184,8 @@ IndexedWriter::IndexedWriter(IndexedWriter&&) noexcept = default;
 void IndexedWriter::add_sequence(std::span<const std::int32_t> ids) {
   State& s = *state_;
   if (ids.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    throw Error(Fault::kData, "{}: a sequence of {} ids; the format holds at most 2147483647 in one", s.prefix,
+    throw Error(Fault::kData,
+                "{}: a sequence of {} ids; the format holds at most 2147483647 in one", s.prefix,
                 ids.size());
   }
   s.converted.clear();
@@ -193,13 +201,14 @@ void IndexedWriter::end_document() {
   ++state_->position.documents;
 }
 
-void IndexedWriter::add_documents(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
+void IndexedWriter::add_documents(std::span<const std::byte> ids,
+                                  std::span<const std::int32_t> lengths,
                                   std::span<const std::int32_t> sequences) {
   State& s = *state_;
   std::int64_t length = 0;
   for (const std::int32_t one : lengths) length += one;
-  PITON_ASSERT(length * bytes_of(s.type) == static_cast<std::int64_t>(ids.size()), "{} bytes of ids, lengths say {}",
-               ids.size(), length * bytes_of(s.type));
+  PITON_ASSERT(length * bytes_of(s.type) == static_cast<std::int64_t>(ids.size()),
+               "{} bytes of ids, lengths say {}", ids.size(), length * bytes_of(s.type));
   const std::int64_t first = s.position.sequences;
   s.ids.write(ids);
   s.lengths.write(std::as_bytes(lengths));
@@ -215,8 +224,10 @@ void IndexedWriter::add_documents(std::span<const std::byte> ids, std::span<cons
 void IndexedWriter::add_corpus(const IndexedDataset& corpus) {
   State& s = *state_;
   if (corpus.type() != s.type) {
-    throw Error(Fault::kUsage, "{}: ids of type {} cannot be merged into {} with type {}; corpora of one "
-                "tokenizer have one type", corpus.prefix(), static_cast<int>(corpus.type()), s.prefix,
+    throw Error(Fault::kUsage,
+                "{}: ids of type {} cannot be merged into {} with type {}; corpora of one "
+                "tokenizer have one type",
+                corpus.prefix(), static_cast<int>(corpus.type()), s.prefix,
                 static_cast<int>(s.type));
   }
   std::vector<std::int32_t> ids;
@@ -265,7 +276,8 @@ void IndexedWriter::finish() {
   });
   write_value(std::int64_t{0});
   s.documents.read_all([&](std::span<const std::byte> piece) { index.write(piece); });
-  PITON_ASSERT(pointer == s.position.ids_bytes, "{} bytes of ids, lengths say {}", s.position.ids_bytes, pointer);
+  PITON_ASSERT(pointer == s.position.ids_bytes, "{} bytes of ids, lengths say {}",
+               s.position.ids_bytes, pointer);
 
   s.ids.sync();
   // An index of an earlier corpus of this name must not stand beside the new ids.
@@ -273,7 +285,8 @@ void IndexedWriter::finish() {
   std::filesystem::remove(s.prefix + ".idx", ignored);
   std::error_code failure;
   std::filesystem::rename(s.ids.path(), s.prefix + ".bin", failure);
-  if (failure) throw Error(Fault::kData, "{}.bin: cannot be put in place: {}", s.prefix, failure.message());
+  if (failure)
+    throw Error(Fault::kData, "{}.bin: cannot be put in place: {}", s.prefix, failure.message());
   index.commit();
   s.finished = true;
   std::filesystem::remove(s.lengths.path(), ignored);
@@ -282,7 +295,8 @@ void IndexedWriter::finish() {
 
 bool partial_files_reach(const std::string& prefix, const IndexedWriter::Position& position) {
   const auto names = partial_names(prefix);
-  const std::array<std::int64_t, 3> wanted = {position.ids_bytes, position.sequences * 4, position.documents * 8};
+  const std::array<std::int64_t, 3> wanted = {position.ids_bytes, position.sequences * 4,
+                                              position.documents * 8};
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::error_code code;
     const auto size = std::filesystem::file_size(names[i], code);

@@ -19,15 +19,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::pair<InputFormat, std::string_view>, 8> kNames = {{
-    {InputFormat::kText, "text"}, {InputFormat::kJsonLines, "jsonl"}, {InputFormat::kJson, "json"},
-    {InputFormat::kCsv, "csv"}, {InputFormat::kTsv, "tsv"}, {InputFormat::kWikiExtractor, "wikiextractor"},
-    {InputFormat::kWikiXml, "wiki-xml"}, {InputFormat::kParquet, "parquet"}}};
+constexpr std::array<std::pair<InputFormat, std::string_view>, 8> kNames = {
+    {{InputFormat::kText, "text"},
+     {InputFormat::kJsonLines, "jsonl"},
+     {InputFormat::kJson, "json"},
+     {InputFormat::kCsv, "csv"},
+     {InputFormat::kTsv, "tsv"},
+     {InputFormat::kWikiExtractor, "wikiextractor"},
+     {InputFormat::kWikiXml, "wiki-xml"},
+     {InputFormat::kParquet, "parquet"}}};
 
 // ".json" of "x.json.gz".
 std::string ending_of(const std::string& path) {
   std::string ending = fs::path(unpacked_name(path)).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return ending;
 }
 
@@ -52,7 +58,8 @@ void add_folder(const fs::path& folder, std::vector<std::string>& found) {
   std::map<std::string, int> kinds;
   std::vector<std::string> files;
   std::error_code code;
-  for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+  for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end;
+       it.increment(code)) {
     const std::string file_name = it->path().filename().string();
     if (file_name.starts_with('.')) {
       if (it->is_directory()) it.disable_recursion_pending();
@@ -61,21 +68,27 @@ void add_folder(const fs::path& folder, std::vector<std::string>& found) {
     if (!it->is_regular_file()) continue;
     const std::string ending = ending_of(it->path().string());
     const std::string_view kind = format_by_ending(ending);
-    // Names without an ending are WikiExtractor's; others (README.md, dataset_info.yaml) are not data.
+    // Names without an ending are WikiExtractor's; others (README.md, dataset_info.yaml) are not
+    // data.
     if (kind.empty() && !ending.empty()) continue;
-    if (kind.empty() && (file_name == "LICENSE" || file_name == "README" || file_name == "_SUCCESS")) continue;
+    if (kind.empty() &&
+        (file_name == "LICENSE" || file_name == "README" || file_name == "_SUCCESS"))
+      continue;
     ++kinds[std::string(kind.empty() ? "without an ending" : kind)];
     files.push_back(it->path().string());
   }
   if (code) throw Error(Fault::kData, "{}: cannot be listed: {}", folder.string(), code.message());
   if (kinds.size() > 1) {
     std::string counts;
-    for (const auto& [kind, count] : kinds) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, kind);
-    throw Error(Fault::kUsage, "{}: the folder mixes formats: {}; name the files themselves, as in '{}/*.jsonl'",
+    for (const auto& [kind, count] : kinds)
+      counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, kind);
+    throw Error(Fault::kUsage,
+                "{}: the folder mixes formats: {}; name the files themselves, as in '{}/*.jsonl'",
                 folder.string(), counts, folder.string());
   }
   if (files.empty()) {
-    throw Error(Fault::kUsage, "{}: no txt, jsonl, json, csv, tsv, xml or parquet files in the folder",
+    throw Error(Fault::kUsage,
+                "{}: no txt, jsonl, json, csv, tsv, xml or parquet files in the folder",
                 folder.string());
   }
   std::sort(files.begin(), files.end());
@@ -111,7 +124,8 @@ std::optional<InputFormat> input_format(std::string_view text) {
   return {};
 }
 
-std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs, std::optional<InputFormat> format) {
+std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
+                                        std::optional<InputFormat> format) {
   std::vector<std::string> found;
   for (const std::string& input : inputs) {
     std::error_code ignored;
@@ -138,7 +152,8 @@ InputFormat detect_format(const std::string& path, std::string_view head) {
   if (head.starts_with("PAR1")) return InputFormat::kParquet;
   if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
   const auto first = head.find_first_not_of(" \t\r\n");
-  const std::string_view content = first == std::string_view::npos ? std::string_view{} : head.substr(first);
+  const std::string_view content =
+      first == std::string_view::npos ? std::string_view{} : head.substr(first);
   if (ending == ".csv") return InputFormat::kCsv;
   if (ending == ".tsv") return InputFormat::kTsv;
   if (ending == ".jsonl" || ending == ".ndjson") return InputFormat::kJsonLines;
@@ -158,9 +173,12 @@ InputFormat detect_format(const std::string& path, std::string_view head) {
     if (path == "-") return InputFormat::kText;
   }
   if (ending == ".parquet") {
-    throw Error(Fault::kData, "{}: not a Parquet file: does not start with \"PAR1\"; fetch it again", path);
+    throw Error(Fault::kData,
+                "{}: not a Parquet file: does not start with \"PAR1\"; fetch it again", path);
   }
-  throw Error(Fault::kData, "{}: neither its name nor its content tells what it is; say it with --input-format", path);
+  throw Error(Fault::kData,
+              "{}: neither its name nor its content tells what it is; say it with --input-format",
+              path);
 }
 
 HfInputs inputs_of_hf_params(const std::string& file) {
@@ -170,15 +188,20 @@ HfInputs inputs_of_hf_params(const std::string& file) {
     params = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     const auto at = std::min<std::size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
-    const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+    const auto line =
+        std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
     const auto start = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
-    throw Error(Fault::kUsage, "{}:{}:{}: not JSON (true and false are lower-case, every text has both quotes); "
-                "wanted {{\"path\": \"json\", \"data_files\": [...], \"split\": \"train\"}}", file, line,
-                start == std::string::npos ? at + 1 : at - start);
+    throw Error(Fault::kUsage,
+                "{}:{}:{}: not JSON (true and false are lower-case, every text has both quotes); "
+                "wanted {{\"path\": \"json\", \"data_files\": [...], \"split\": \"train\"}}",
+                file, line, start == std::string::npos ? at + 1 : at - start);
   }
   const auto refuse = [&](std::string_view what) {
-    return Error(Fault::kUsage, "{}: {}; data sets are read from local files: give \"path\" a folder, or json, csv, "
-                 "text or parquet with \"data_files\"", file, what);
+    return Error(
+        Fault::kUsage,
+        "{}: {}; data sets are read from local files: give \"path\" a folder, or json, csv, "
+        "text or parquet with \"data_files\"",
+        file, what);
   };
   if (!params.is_object()) throw refuse("not an object");
   std::vector<std::string> inputs;
@@ -198,7 +221,8 @@ HfInputs inputs_of_hf_params(const std::string& file) {
     } else if (key == "split") {
       if (value != "train") throw refuse("\"split\" is not \"train\"");
     } else if (key == "data_files") {
-      const nlohmann::json& files = value.is_object() && value.contains("train") ? value["train"] : value;
+      const nlohmann::json& files =
+          value.is_object() && value.contains("train") ? value["train"] : value;
       if (files.is_array()) {
         for (const auto& one : files) add(one);
       } else {
@@ -210,7 +234,8 @@ HfInputs inputs_of_hf_params(const std::string& file) {
   }
   if (inputs.empty()) {
     const fs::path folder = subfolder.empty() ? fs::path(path) : fs::path(path) / subfolder;
-    if (path.empty() || !fs::exists(folder)) throw refuse(fmt::format("\"{}\" is not here", folder.string()));
+    if (path.empty() || !fs::exists(folder))
+      throw refuse(fmt::format("\"{}\" is not here", folder.string()));
     inputs.push_back(folder.string());
   } else if (fs::is_directory(path)) {
     for (std::string& input : inputs) input = (fs::path(path) / input).string();

@@ -28,8 +28,8 @@ std::string_view name(InputFormat format);
 std::optional<InputFormat> input_format(std::string_view name);
 
 struct InputFile {
-  std::string path;         // "-" is standard input
-  std::int64_t bytes = 0;   // as it lies on the disk; 0 for standard input
+  std::string path;                        // "-" is standard input
+  std::int64_t bytes = 0;                  // as it lies on the disk; 0 for standard input
   std::optional<InputFormat> format = {};  // given by the user; absent: detect_format() at opening
 };
 

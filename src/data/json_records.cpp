@@ -16,7 +16,8 @@ class JsonParser final : public RecordParser {
  public:
   explicit JsonParser(std::vector<std::string> keys) : keys_(std::move(keys)) {}
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) override {
+  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+               std::string& reason) override {
     const std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
     std::size_t first = begin;
     const std::size_t end = block.ends[index];
@@ -27,7 +28,8 @@ class JsonParser final : public RecordParser {
       const char c = block.bytes[first];
       if (kBlank.find(c) == std::string_view::npos && !(array && c == ',')) {
         // The bracket of the outermost array comes before the file's first record.
-        if (!(array && c == '[' && !opened && index == 0 && block.first_byte <= 3 && begin == 0)) break;
+        if (!(array && c == '[' && !opened && index == 0 && block.first_byte <= 3 && begin == 0))
+          break;
         opened = true;
       }
       ++first;
@@ -39,7 +41,8 @@ class JsonParser final : public RecordParser {
       reason = "something follows the end of the array";
       return Parsed::kBad;
     }
-    PITON_ASSERT(block.bytes.capacity() >= block.bytes.size() + simdjson::SIMDJSON_PADDING, "no spare bytes");
+    PITON_ASSERT(block.bytes.capacity() >= block.bytes.size() + simdjson::SIMDJSON_PADDING,
+                 "no spare bytes");
     simdjson::dom::element root;
     const auto code = parser_.parse(text.data(), text.size(), false).get(root);
     if (code != simdjson::SUCCESS) {
@@ -68,7 +71,8 @@ class JsonParser final : public RecordParser {
         found_[i] = true;
         record.texts[i].clear();
         if (!take(value, record.texts[i])) {
-          reason = fmt::format("key \"{}\" holds {}, wanted text or a list of texts", keys_[i], kind(value));
+          reason = fmt::format("key \"{}\" holds {}, wanted text or a list of texts", keys_[i],
+                               kind(value));
           return Parsed::kBad;
         }
       }
@@ -76,7 +80,8 @@ class JsonParser final : public RecordParser {
     for (std::size_t i = 0; i < keys_.size(); ++i) {
       if (found_[i]) continue;
       std::string names;
-      for (const auto [name, value] : object) names += (names.empty() ? "" : ", ") + std::string(name);
+      for (const auto [name, value] : object)
+        names += (names.empty() ? "" : ", ") + std::string(name);
       reason = fmt::format("no key \"{}\"; it has {}", keys_[i], names.empty() ? "none" : names);
       return Parsed::kBad;
     }
@@ -100,12 +105,18 @@ class JsonParser final : public RecordParser {
 
   static std::string_view kind(simdjson::dom::element value) {
     switch (value.type()) {
-      case simdjson::dom::element_type::ARRAY: return "a list of other things than texts";
-      case simdjson::dom::element_type::OBJECT: return "an object";
-      case simdjson::dom::element_type::BOOL: return "true or false";
-      case simdjson::dom::element_type::NULL_VALUE: return "null";
-      case simdjson::dom::element_type::STRING: return "text";
-      default: return "a number";
+      case simdjson::dom::element_type::ARRAY:
+        return "a list of other things than texts";
+      case simdjson::dom::element_type::OBJECT:
+        return "an object";
+      case simdjson::dom::element_type::BOOL:
+        return "true or false";
+      case simdjson::dom::element_type::NULL_VALUE:
+        return "null";
+      case simdjson::dom::element_type::STRING:
+        return "text";
+      default:
+        return "a number";
     }
   }
 
@@ -113,12 +124,15 @@ class JsonParser final : public RecordParser {
     if (code == simdjson::UTF8_ERROR) {
       const auto at = first_bad_utf8(text);
       if (at != std::string_view::npos) {
-        return fmt::format("byte {} of the record (0x{:02x}) is not UTF-8; convert the file with iconv -t UTF-8", at,
-                           static_cast<unsigned char>(text[at]));
+        return fmt::format(
+            "byte {} of the record (0x{:02x}) is not UTF-8; convert the file with iconv -t UTF-8",
+            at, static_cast<unsigned char>(text[at]));
       }
     }
-    if (code == simdjson::STRING_ERROR) return "not JSON: a text holds a wrong escape, or half of a surrogate pair";
-    if (code == simdjson::UNCLOSED_STRING || code == simdjson::TAPE_ERROR || code == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) {
+    if (code == simdjson::STRING_ERROR)
+      return "not JSON: a text holds a wrong escape, or half of a surrogate pair";
+    if (code == simdjson::UNCLOSED_STRING || code == simdjson::TAPE_ERROR ||
+        code == simdjson::INCOMPLETE_ARRAY_OR_OBJECT) {
       return "not JSON: the record is cut off or a comma, bracket or quote is wrong";
     }
     return fmt::format("not JSON: {}", simdjson::error_message(code));

@@ -18,7 +18,8 @@ void NumpyRandom::refill() {
     return (mixed >> 1) ^ ((low & 1U) != 0 ? 0x9908B0DFU : 0U);
   };
   constexpr int kShift = 397;
-  for (int i = 0; i < kWords - kShift; ++i) state_[i] = state_[i + kShift] ^ twist(state_[i], state_[i + 1]);
+  for (int i = 0; i < kWords - kShift; ++i)
+    state_[i] = state_[i + kShift] ^ twist(state_[i], state_[i + 1]);
   for (int i = kWords - kShift; i < kWords - 1; ++i) {
     state_[i] = state_[i + kShift - kWords] ^ twist(state_[i], state_[i + 1]);
   }

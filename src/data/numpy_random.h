@@ -1,6 +1,6 @@
 // NumPy's legacy generator (numpy.random.RandomState): MT19937 (Matsumoto & Nishimura 1998), seeded
-// by Knuth's recurrence, with bounded integers by masked rejection. Corpus orders are drawn from it,
-// so that they equal Megatron's to the bit; nothing else in Piton uses it.
+// by Knuth's recurrence, with bounded integers by masked rejection. Corpus orders are drawn from
+// it, so that they equal Megatron's to the bit; nothing else in Piton uses it.
 //
 //   NumpyRandom random(1234);
 //   random.shuffle(std::span(order));     // numpy.random.RandomState(1234).shuffle(order)

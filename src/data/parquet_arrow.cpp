@@ -27,7 +27,8 @@ class ArrowColumnReader final : public ColumnReader {
 
   std::vector<std::string> columns() const override { return schema_->field_names(); }
 
-  bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) override {
+  bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
+            Block& block) override {
     bool more = false;
     guard([&] { more = read(keys, max_record_bytes, block); });
     return more;
@@ -72,10 +73,11 @@ class ArrowColumnReader final : public ColumnReader {
         block.ends.push_back(block.bytes.size());
       }
       if (usable) continue;
-      block.bad_rows.emplace_back(static_cast<std::size_t>(row),
-                                  null ? "the value is null"
-                                       : fmt::format("the row has {} bytes of text, --max-record-bytes allows {}", bytes,
-                                                     max_record_bytes));
+      block.bad_rows.emplace_back(
+          static_cast<std::size_t>(row),
+          null ? "the value is null"
+               : fmt::format("the row has {} bytes of text, --max-record-bytes allows {}", bytes,
+                             max_record_bytes));
     }
     row_ += batch->num_rows();
     block.end_byte = row_;
@@ -89,10 +91,11 @@ class ArrowColumnReader final : public ColumnReader {
     for (const std::string& key : keys) {
       const auto type = schema_->GetFieldByName(key)->type();
       const auto id = type->id();
-      if (id != arrow::Type::STRING && id != arrow::Type::LARGE_STRING && id != arrow::Type::BINARY &&
-          id != arrow::Type::LARGE_BINARY) {
-        throw Error(Fault::kData, "{}: column \"{}\" holds {}, wanted text; choose another with --json-keys", path_, key,
-                    type->ToString());
+      if (id != arrow::Type::STRING && id != arrow::Type::LARGE_STRING &&
+          id != arrow::Type::BINARY && id != arrow::Type::LARGE_BINARY) {
+        throw Error(Fault::kData,
+                    "{}: column \"{}\" holds {}, wanted text; choose another with --json-keys",
+                    path_, key, type->ToString());
       }
       // Leaves count the parts of nested columns too.
       const auto* columns = reader_->parquet_reader()->metadata()->schema();
@@ -115,21 +118,25 @@ class ArrowColumnReader final : public ColumnReader {
   static std::string_view text_of(const arrow::Array& column, std::int64_t row) {
     switch (column.type_id()) {
       case arrow::Type::LARGE_STRING:
-      case arrow::Type::LARGE_BINARY: return static_cast<const arrow::LargeBinaryArray&>(column).GetView(row);
-      default: return static_cast<const arrow::BinaryArray&>(column).GetView(row);
+      case arrow::Type::LARGE_BINARY:
+        return static_cast<const arrow::LargeBinaryArray&>(column).GetView(row);
+      default:
+        return static_cast<const arrow::BinaryArray&>(column).GetView(row);
     }
   }
 
   [[noreturn]] void refuse(std::string reason) const {
     std::replace(reason.begin(), reason.end(), '\n', ' ');
-    throw Error(Fault::kData, "{}: row {}: cannot be read as Parquet: {}; fetch the file again", path_, row_, reason);
+    throw Error(Fault::kData, "{}: row {}: cannot be read as Parquet: {}; fetch the file again",
+                path_, row_, reason);
   }
 
   void check(const arrow::Status& status) const {
     if (!status.ok()) refuse(status.ToString());
   }
 
-  // What lies under Arrow's own interface, the metadata above all, throws where Arrow returns a status.
+  // What lies under Arrow's own interface, the metadata above all, throws where Arrow returns a
+  // status.
   template <typename Work>
   void guard(const Work& work) const {
     try {

@@ -24,14 +24,14 @@
 namespace piton {
 
 struct PreprocessReport {
-  std::vector<std::string> prefixes;      // of the corpora, one for each key
-  std::vector<std::int64_t> tokens;       // of each
-  std::int64_t documents = 0;             // written
-  std::int64_t duplicates = 0;            // left out
-  std::int64_t bad_records = 0;           // left out
-  std::vector<BadRecord> first_bad;       // at most five
-  std::int64_t text_bytes = 0;            // of the texts read, this run and those before it
-  double seconds = 0;                     // of this run
+  std::vector<std::string> prefixes;  // of the corpora, one for each key
+  std::vector<std::int64_t> tokens;   // of each
+  std::int64_t documents = 0;         // written
+  std::int64_t duplicates = 0;        // left out
+  std::int64_t bad_records = 0;       // left out
+  std::vector<BadRecord> first_bad;   // at most five
+  std::int64_t text_bytes = 0;        // of the texts read, this run and those before it
+  double seconds = 0;                 // of this run
   bool resumed = false;
 };
 
@@ -43,6 +43,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
                             Progress& progress, CheckpointRule checkpoint = {});
 
 // --merge: the corpora one after another; documents keep their order.
-PreprocessReport merge_corpora(const std::vector<std::string>& prefixes, const std::string& output_prefix);
+PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
+                               const std::string& output_prefix);
 
 }  // namespace piton

@@ -8,16 +8,23 @@
 namespace piton {
 
 void PreprocessJournal::store(const std::string& output_prefix) const {
-  nlohmann::json json = {{"work", work}, {"file", place.file}, {"byte", place.byte},
-                         {"duplicates_logged", duplicates_logged}, {"documents", documents},
-                         {"duplicates", duplicates}, {"text_bytes", text_bytes}, {"bad_records", bad_records}};
+  nlohmann::json json = {{"work", work},
+                         {"file", place.file},
+                         {"byte", place.byte},
+                         {"duplicates_logged", duplicates_logged},
+                         {"documents", documents},
+                         {"duplicates", duplicates},
+                         {"text_bytes", text_bytes},
+                         {"bad_records", bad_records}};
   for (const auto& position : positions) {
     json["positions"].push_back({position.ids_bytes, position.sequences, position.documents});
   }
   json["first_bad"] = nlohmann::json::array();
-  for (const BadRecord& bad : first_bad) json["first_bad"].push_back({bad.file, bad.line, bad.byte, bad.reason});
+  for (const BadRecord& bad : first_bad)
+    json["first_bad"].push_back({bad.file, bad.line, bad.byte, bad.reason});
   // File names and what records hold need not be UTF-8; the journal stays JSON all the same.
-  write_text_file(path(output_prefix), json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write_text_file(path(output_prefix),
+                  json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 std::optional<PreprocessJournal> PreprocessJournal::load(const std::string& output_prefix) {

@@ -24,7 +24,9 @@ struct PreprocessJournal {
   std::int64_t bad_records = 0;
   std::vector<BadRecord> first_bad;
 
-  static std::string path(const std::string& output_prefix) { return output_prefix + ".preprocess.json"; }
+  static std::string path(const std::string& output_prefix) {
+    return output_prefix + ".preprocess.json";
+  }
 
   void store(const std::string& output_prefix) const;
   // Nothing if there is none, or it cannot be read.

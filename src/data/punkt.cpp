@@ -20,9 +20,11 @@ enum class Starts { kYes, kNo, kUnknown };
 
 // Does the shape of `token` say that it begins a sentence?
 Starts orthographic(const punkt::Token& token, const PunktParameters& parameters) {
-  if (token.text.size() == 1 && std::u32string_view(U";:,.!?").find(token.text[0]) != kNone) return Starts::kNo;
+  if (token.text.size() == 1 && std::u32string_view(U";:,.!?").find(token.text[0]) != kNone)
+    return Starts::kNo;
   const int cases = parameters.cases_of(token.type_no_sentence_period());
-  if (token.first_upper() && (cases & PunktParameters::kLower) != 0 && (cases & PunktParameters::kMiddleUpper) == 0) {
+  if (token.first_upper() && (cases & PunktParameters::kLower) != 0 &&
+      (cases & PunktParameters::kMiddleUpper) == 0) {
     return Starts::kYes;
   }
   if (token.first_lower() &&
@@ -60,12 +62,15 @@ PunktParameters PunktParameters::read(const std::filesystem::path& folder) {
   };
   read_words("abbrev_types.txt", parameters.abbreviations);
   read_words("sent_starters.txt", parameters.sentence_starters);
-  const auto wrong = [](const std::filesystem::path& file, int line, std::string_view got, std::string_view wanted) {
-    return Error(Fault::kData, "{}: line {}: got \"{}\", wanted {}", file.string(), line, got, wanted);
+  const auto wrong = [](const std::filesystem::path& file, int line, std::string_view got,
+                        std::string_view wanted) {
+    return Error(Fault::kData, "{}: line {}: got \"{}\", wanted {}", file.string(), line, got,
+                 wanted);
   };
   const auto collocations = folder / "collocations.tab";
   for_each_line(collocations, [&](std::string_view line, int number) {
-    if (std::count(line.begin(), line.end(), '\t') != 1) throw wrong(collocations, number, line, "two words and a tab");
+    if (std::count(line.begin(), line.end(), '\t') != 1)
+      throw wrong(collocations, number, line, "two words and a tab");
     parameters.collocations.emplace(line);
   });
   const auto cases = folder / "ortho_context.tab";
@@ -121,7 +126,8 @@ void punkt::annotate_by_type(std::vector<Token>& tokens, const PunktParameters& 
     const auto text = token.text;
     if (text.size() == 1 && is_sentence_end(text[0])) {
       token.sentence_break = true;
-    } else if (text.size() >= 2 && std::all_of(text.begin(), text.end(), [](char32_t c) { return c == '.'; })) {
+    } else if (text.size() >= 2 &&
+               std::all_of(text.begin(), text.end(), [](char32_t c) { return c == '.'; })) {
       token.ellipsis = true;
     } else if (token.period_final && !text.ends_with(U"..")) {
       const std::string word = lower_utf8(text.substr(0, text.size() - 1));
@@ -259,7 +265,8 @@ void PunktSplitter::split(std::string_view text, std::vector<std::string_view>& 
     const std::u32string_view part = std::u32string_view(all).substr(piece, kPieceCharacters);
     const auto give = [&](std::size_t begin, std::size_t end) {
       if (begin >= end) return;
-      sentences.push_back(text.substr(offsets[piece + begin], offsets[piece + end] - offsets[piece + begin]));
+      sentences.push_back(
+          text.substr(offsets[piece + begin], offsets[piece + end] - offsets[piece + begin]));
     };
     // Quotes and brackets that close a sentence move to it.
     const std::vector<Span> raw = spans(part);
@@ -271,13 +278,15 @@ void PunktSplitter::split(std::string_view text, std::vector<std::string_view>& 
         give(begin, raw[i].end);
         break;
       }
-      const std::u32string_view next = part.substr(raw[i + 1].begin, raw[i + 1].end - raw[i + 1].begin);
+      const std::u32string_view next =
+          part.substr(raw[i + 1].begin, raw[i + 1].end - raw[i + 1].begin);
       std::size_t closing = 0, end = 0;
       while (closing < next.size() && punkt::is_closing(next[closing]) && end == 0) {
         ++closing;
         std::size_t space = closing;
         while (space < next.size() && punkt::is_space(next[space])) ++space;
-        if (space > closing || closing == next.size() || next.substr(closing, 2) == U"--") end = space;
+        if (space > closing || closing == next.size() || next.substr(closing, 2) == U"--")
+          end = space;
       }
       if (end > 0) {
         give(begin, raw[i + 1].begin + closing);

@@ -1,5 +1,6 @@
-// Sentence boundaries by Punkt (Kiss & Strunk 2006), equal to NLTK 3.10's PunktSentenceTokenizer with
-// the same parameters; texts are cut into pieces of a million characters first, as Megatron does.
+// Sentence boundaries by Punkt (Kiss & Strunk 2006), equal to NLTK 3.10's PunktSentenceTokenizer
+// with the same parameters; texts are cut into pieces of a million characters first, as Megatron
+// does.
 //
 // keep_newlines is Megatron's variant: a sentence keeps the white space behind it, and white space
 // inside words' neighbourhood counts as part of the boundary.
@@ -22,8 +23,12 @@ namespace piton {
 struct PunktParameters {
   // In which places a type was seen with which case of its first letter.
   enum Case : int {
-    kBeginUpper = 1 << 1, kMiddleUpper = 1 << 2, kUnknownUpper = 1 << 3,
-    kBeginLower = 1 << 4, kMiddleLower = 1 << 5, kUnknownLower = 1 << 6,
+    kBeginUpper = 1 << 1,
+    kMiddleUpper = 1 << 2,
+    kUnknownUpper = 1 << 3,
+    kBeginLower = 1 << 4,
+    kMiddleLower = 1 << 5,
+    kUnknownLower = 1 << 6,
     kUpper = kBeginUpper | kMiddleUpper | kUnknownUpper,
     kLower = kBeginLower | kMiddleLower | kUnknownLower,
   };
@@ -60,8 +65,8 @@ class PunktSplitter final : public SentenceSplitter {
     std::size_t begin;
     std::size_t end;
   };
-  // A place that may end a sentence: [begin, end) matched, `next` is where the following word starts
-  // (npos if punctuation follows), `after` where the context behind it ends.
+  // A place that may end a sentence: [begin, end) matched, `next` is where the following word
+  // starts (npos if punctuation follows), `after` where the context behind it ends.
   struct Candidate {
     std::size_t begin;
     std::size_t end;

@@ -15,7 +15,8 @@ bool is_word_not_digit(char32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   const auto point = static_cast<UChar32>(c);
   if ((U_MASK(u_charType(point)) & U_GC_L_MASK) != 0) return true;
-  return u_charType(point) != U_DECIMAL_DIGIT_NUMBER && u_getNumericValue(point) != U_NO_NUMERIC_VALUE;
+  return u_charType(point) != U_DECIMAL_DIGIT_NUMBER &&
+         u_getNumericValue(point) != U_NO_NUMERIC_VALUE;
 }
 
 bool is_digit(char32_t c) {
@@ -23,7 +24,9 @@ bool is_digit(char32_t c) {
   return u_charType(static_cast<UChar32>(c)) == U_DECIMAL_DIGIT_NUMBER;
 }
 
-bool starts_word(char32_t c) { return std::u32string_view(U"(\"`{[:;&#*@)}]-,").find(c) == std::u32string_view::npos; }
+bool starts_word(char32_t c) {
+  return std::u32string_view(U"(\"`{[:;&#*@)}]-,").find(c) == std::u32string_view::npos;
+}
 
 // Length of "--..", ".." or ". . ." at `at`; 0 if there is none.
 std::size_t multi_punctuation(std::u32string_view text, std::size_t at) {
@@ -91,18 +94,20 @@ void tokenize_line(std::u32string_view line, std::vector<Token>& tokens) {
 
 bool is_space(char32_t c) {
   if (c < 0x80) return (c >= 9 && c <= 13) || (c >= 28 && c <= 32);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202F || c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool is_sentence_end(char32_t c) { return c == '.' || c == '?' || c == '!'; }
 
 bool is_non_word(char32_t c) {
-  return std::u32string_view(U")\";}]*:@'({[\u2018\u2019\u201c\u201d\u00ab\u00bb?!").find(c) != std::u32string_view::npos;
+  return std::u32string_view(U")\";}]*:@'({[\u2018\u2019\u201c\u201d\u00ab\u00bb?!").find(c) !=
+         std::u32string_view::npos;
 }
 
 bool is_closing(char32_t c) {
-  return std::u32string_view(U"\"')]}\u2018\u2019\u201c\u201d\u00ab\u00bb").find(c) != std::u32string_view::npos;
+  return std::u32string_view(U"\"')]}\u2018\u2019\u201c\u201d\u00ab\u00bb").find(c) !=
+         std::u32string_view::npos;
 }
 
 std::string_view Token::type_no_period() const {
@@ -111,9 +116,15 @@ std::string_view Token::type_no_period() const {
   return view;
 }
 
-bool Token::first_upper() const { return u_hasBinaryProperty(static_cast<UChar32>(text[0]), UCHAR_UPPERCASE) != 0; }
-bool Token::first_lower() const { return u_hasBinaryProperty(static_cast<UChar32>(text[0]), UCHAR_LOWERCASE) != 0; }
-bool Token::is_initial() const { return text.size() == 2 && text[1] == '.' && is_word_not_digit(text[0]); }
+bool Token::first_upper() const {
+  return u_hasBinaryProperty(static_cast<UChar32>(text[0]), UCHAR_UPPERCASE) != 0;
+}
+bool Token::first_lower() const {
+  return u_hasBinaryProperty(static_cast<UChar32>(text[0]), UCHAR_LOWERCASE) != 0;
+}
+bool Token::is_initial() const {
+  return text.size() == 2 && text[1] == '.' && is_word_not_digit(text[0]);
+}
 bool Token::is_alpha() const { return std::all_of(text.begin(), text.end(), is_word_not_digit); }
 bool Token::is_non_punctuation() const { return has_word_character(type); }
 
@@ -193,7 +204,8 @@ std::string lower_utf8(std::u32string_view text) {
   return to_utf8(points);
 }
 
-void decode_utf8(std::string_view text, std::u32string& points, std::vector<std::uint32_t>* offsets) {
+void decode_utf8(std::string_view text, std::u32string& points,
+                 std::vector<std::uint32_t>* offsets) {
   points.clear();
   if (offsets != nullptr) offsets->clear();
   for (std::size_t i = 0; i < text.size();) {
@@ -212,7 +224,8 @@ void decode_utf8(std::string_view text, std::u32string& points, std::vector<std:
       points += ((c & 0x0F) << 12) | ((byte(i + 1) & 0x3F) << 6) | (byte(i + 2) & 0x3F);
       i += 3;
     } else {
-      points += ((c & 0x07) << 18) | ((byte(i + 1) & 0x3F) << 12) | ((byte(i + 2) & 0x3F) << 6) | (byte(i + 3) & 0x3F);
+      points += ((c & 0x07) << 18) | ((byte(i + 1) & 0x3F) << 12) | ((byte(i + 2) & 0x3F) << 6) |
+                (byte(i + 3) & 0x3F);
       i += 4;
     }
   }
@@ -226,7 +239,8 @@ bool has_word_character(std::string_view type) {
 }
 
 std::size_t length_in_points(std::string_view utf8) {
-  return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(utf8.begin(), utf8.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 }  // namespace piton::punkt

@@ -32,7 +32,8 @@ double collocation_likelihood(std::int64_t a, std::int64_t b, std::int64_t ab, s
     s2 = real(b - ab) * std::log(p) + real(n - a - b + ab) * std::log(1.0 - p);
   }
   if (a != ab && p1 > 0 && p1 < 1) s3 = real(ab) * std::log(p1) + real(a - ab) * std::log(1.0 - p1);
-  if (b != ab && p2 > 0 && p2 < 1) s4 = real(b - ab) * std::log(p2) + real(n - a - b + ab) * std::log(1.0 - p2);
+  if (b != ab && p2 > 0 && p2 < 1)
+    s4 = real(b - ab) * std::log(p2) + real(n - a - b + ab) * std::log(1.0 - p2);
   return -2.0 * (s1 + s2 - s3 - s4);
 }
 
@@ -75,8 +76,10 @@ void PunktTrainer::train(std::string_view text) {
     if (is_rare_abbreviation(word, next)) parameters_.abbreviations.emplace(word.type_no_period());
     const bool number_or_initial = word.is_number() || word.is_initial();
     if (word.sentence_break && !number_or_initial && next.is_alpha()) ++starters_[next.type];
-    if (word.sentence_break && number_or_initial && word.is_non_punctuation() && next.is_non_punctuation()) {
-      ++collocations_[std::string(word.type_no_period()) + '\t' + std::string(next.type_no_sentence_period())];
+    if (word.sentence_break && number_or_initial && word.is_non_punctuation() &&
+        next.is_non_punctuation()) {
+      ++collocations_[std::string(word.type_no_period()) + '\t' +
+                      std::string(next.type_no_sentence_period())];
     }
   }
 }
@@ -92,10 +95,11 @@ void PunktTrainer::reclassify_abbreviations(const std::vector<punkt::Token>& tok
     const auto periods = std::count(word.begin(), word.end(), '.') + 1;
     const auto others = static_cast<std::ptrdiff_t>(punkt::length_in_points(word)) - periods + 1;
     const std::int64_t with = count(types_, word + "."), without = count(types_, word);
-    const double likelihood =
-        abbreviation_likelihood(static_cast<double>(with + without), static_cast<double>(period_words_),
-                                static_cast<double>(with), static_cast<double>(words_));
-    const double score = likelihood * std::exp(-static_cast<double>(others)) * static_cast<double>(periods) *
+    const double likelihood = abbreviation_likelihood(
+        static_cast<double>(with + without), static_cast<double>(period_words_),
+        static_cast<double>(with), static_cast<double>(words_));
+    const double score = likelihood * std::exp(-static_cast<double>(others)) *
+                         static_cast<double>(periods) *
                          std::pow(static_cast<double>(others), -static_cast<double>(without));
     if (score >= kAbbreviation && candidate) parameters_.abbreviations.insert(word);
     if (score < kAbbreviation && !candidate) parameters_.abbreviations.erase(word);
@@ -109,9 +113,11 @@ void PunktTrainer::learn_cases(const std::vector<punkt::Token>& tokens) {
     if (token.line_start && place == Place::kMiddle) place = Place::kUnknown;
     const int shift = place == Place::kBegin ? 0 : place == Place::kMiddle ? 1 : 2;
     if (token.first_lower()) {
-      parameters_.cases[std::string(token.type_no_sentence_period())] |= PunktParameters::kBeginLower << shift;
+      parameters_.cases[std::string(token.type_no_sentence_period())] |=
+          PunktParameters::kBeginLower << shift;
     } else if (token.first_upper()) {
-      parameters_.cases[std::string(token.type_no_sentence_period())] |= PunktParameters::kBeginUpper << shift;
+      parameters_.cases[std::string(token.type_no_sentence_period())] |=
+          PunktParameters::kBeginUpper << shift;
     }
     if (token.sentence_break) {
       place = token.is_number() || token.is_initial() ? Place::kUnknown : Place::kBegin;
@@ -131,7 +137,8 @@ bool PunktTrainer::is_rare_abbreviation(const punkt::Token& word, const punkt::T
   if (std::u32string_view(U",:;").find(next.text[0]) != std::u32string_view::npos) return true;
   if (!next.first_lower()) return false;
   const int cases = parameters_.cases_of(next.type_no_sentence_period());
-  return (cases & PunktParameters::kBeginUpper) != 0 && (cases & PunktParameters::kMiddleUpper) == 0;
+  return (cases & PunktParameters::kBeginUpper) != 0 &&
+         (cases & PunktParameters::kMiddleUpper) == 0;
 }
 
 PunktParameters PunktTrainer::finish() {
@@ -147,10 +154,12 @@ PunktParameters PunktTrainer::finish() {
   }
   parameters_.collocations.clear();
   for (const auto& [pair, together] : collocations_) {
-    const std::string first = pair.substr(0, pair.find('\t')), second = pair.substr(pair.find('\t') + 1);
+    const std::string first = pair.substr(0, pair.find('\t')),
+                      second = pair.substr(pair.find('\t') + 1);
     if (parameters_.sentence_starters.contains(second)) continue;
     const std::int64_t count1 = count_either(first), count2 = count_either(second);
-    if (count1 <= 1 || count2 <= 1 || together <= 1 || together > std::min(count1, count2)) continue;
+    if (count1 <= 1 || count2 <= 1 || together <= 1 || together > std::min(count1, count2))
+      continue;
     if (collocation_likelihood(count1, count2, together, words_) >= kCollocation &&
         static_cast<double>(words_) / static_cast<double>(count1) >
             static_cast<double>(count2) / static_cast<double>(together)) {

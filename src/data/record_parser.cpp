@@ -19,15 +19,18 @@ std::string_view record_of(const Block& block, std::size_t index) {
 }
 
 std::string not_utf8(std::string_view text, std::size_t at) {
-  return fmt::format("byte {} of the text (0x{:02x}) is not UTF-8; convert the file with iconv -t UTF-8", at,
-                     static_cast<unsigned char>(text[at]));
+  return fmt::format(
+      "byte {} of the text (0x{:02x}) is not UTF-8; convert the file with iconv -t UTF-8", at,
+      static_cast<unsigned char>(text[at]));
 }
 
 class TextParser final : public RecordParser {
  public:
-  TextParser(std::vector<std::string> keys, SampleBy sample_by) : keys_(std::move(keys)), sample_by_(sample_by) {}
+  TextParser(std::vector<std::string> keys, SampleBy sample_by)
+      : keys_(std::move(keys)), sample_by_(sample_by) {}
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) override {
+  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+               std::string& reason) override {
     std::string_view text = record_of(block, index);
     for (const std::string& key : keys_) {
       if (key != "text") {
@@ -36,7 +39,8 @@ class TextParser final : public RecordParser {
       }
     }
     if (sample_by_ == SampleBy::kParagraph) {
-      while (text.starts_with('\n') || text.starts_with("\r\n")) text.remove_prefix(text[0] == '\r' ? 2 : 1);
+      while (text.starts_with('\n') || text.starts_with("\r\n"))
+        text.remove_prefix(text[0] == '\r' ? 2 : 1);
       while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
       if (text.empty()) return Parsed::kNothing;
     } else if (sample_by_ == SampleBy::kLine) {
@@ -66,7 +70,8 @@ class CsvParser final : public RecordParser {
     }
   }
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) override {
+  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+               std::string& reason) override {
     const std::string_view line = record_of(block, index);
     if (line.find_first_not_of("\r\n") == std::string_view::npos) return Parsed::kNothing;
     if (auto fault = split_csv_fields(line, separator_, fields_)) {
@@ -74,7 +79,8 @@ class CsvParser final : public RecordParser {
       return Parsed::kBad;
     }
     if (fields_.size() != columns_) {
-      reason = fmt::format("got {} fields, wanted {} as in the first line", fields_.size(), columns_);
+      reason =
+          fmt::format("got {} fields, wanted {} as in the first line", fields_.size(), columns_);
       return Parsed::kBad;
     }
     record.texts.resize(places_.size());
@@ -100,9 +106,11 @@ class ColumnParser final : public RecordParser {
  public:
   explicit ColumnParser(std::size_t keys) : keys_(keys) {}
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) override {
-    const auto bad = std::lower_bound(block.bad_rows.begin(), block.bad_rows.end(), index,
-                                      [](const auto& row, std::size_t wanted) { return row.first < wanted; });
+  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+               std::string& reason) override {
+    const auto bad =
+        std::lower_bound(block.bad_rows.begin(), block.bad_rows.end(), index,
+                         [](const auto& row, std::size_t wanted) { return row.first < wanted; });
     if (bad != block.bad_rows.end() && bad->first == index) {
       reason = bad->second;
       return Parsed::kBad;
@@ -125,15 +133,24 @@ class ColumnParser final : public RecordParser {
 
 }  // namespace
 
-std::unique_ptr<RecordParser> make_record_parser(const FileFacts& file, std::vector<std::string> keys,
+std::unique_ptr<RecordParser> make_record_parser(const FileFacts& file,
+                                                 std::vector<std::string> keys,
                                                  SampleBy sample_by) {
   switch (file.format) {
-    case InputFormat::kText: return std::make_unique<TextParser>(std::move(keys), sample_by);
-    case InputFormat::kJsonLines: case InputFormat::kJson: return make_json_parser(std::move(keys));
-    case InputFormat::kCsv: case InputFormat::kTsv: return std::make_unique<CsvParser>(file, keys);
-    case InputFormat::kWikiExtractor: return make_wiki_extractor_parser(std::move(keys));
-    case InputFormat::kWikiXml: return make_wiki_xml_parser(std::move(keys));
-    case InputFormat::kParquet: return std::make_unique<ColumnParser>(keys.size());
+    case InputFormat::kText:
+      return std::make_unique<TextParser>(std::move(keys), sample_by);
+    case InputFormat::kJsonLines:
+    case InputFormat::kJson:
+      return make_json_parser(std::move(keys));
+    case InputFormat::kCsv:
+    case InputFormat::kTsv:
+      return std::make_unique<CsvParser>(file, keys);
+    case InputFormat::kWikiExtractor:
+      return make_wiki_extractor_parser(std::move(keys));
+    case InputFormat::kWikiXml:
+      return make_wiki_xml_parser(std::move(keys));
+    case InputFormat::kParquet:
+      return std::make_unique<ColumnParser>(keys.size());
   }
   PITON_ASSERT(false, "no parser");
   return nullptr;
@@ -151,10 +168,13 @@ BadRecord place_of(const Block& block, std::size_t index, std::size_t keys) {
   std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
   // Separators and blank space before a record count with it; the place named is its first byte.
   const auto first = block.bytes.find_first_not_of(" \t\r\n,", begin);
-  if (first != std::string::npos && first < block.ends[index] && block.file->format != InputFormat::kText) begin = first;
+  if (first != std::string::npos && first < block.ends[index] &&
+      block.file->format != InputFormat::kText)
+    begin = first;
   // Oversized records were taken out before or behind, their bytes are not in `bytes`.
-  std::int64_t line = block.first_line +
-                      std::count(block.bytes.begin(), block.bytes.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
+  std::int64_t line =
+      block.first_line + std::count(block.bytes.begin(),
+                                    block.bytes.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
   return {block.file->path, line, block.first_byte + static_cast<std::int64_t>(begin), ""};
 }
 

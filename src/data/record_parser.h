@@ -33,12 +33,13 @@ class RecordParser {
  public:
   virtual ~RecordParser() = default;
   // Record `index` of `block` (for parquet: row). The bytes of the block may be changed.
-  virtual Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) = 0;
+  virtual Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+                       std::string& reason) = 0;
 };
 
 // `keys` are the names in the files.
-std::unique_ptr<RecordParser> make_record_parser(const FileFacts& file, std::vector<std::string> keys,
-                                                 SampleBy sample_by);
+std::unique_ptr<RecordParser> make_record_parser(const FileFacts& file,
+                                                 std::vector<std::string> keys, SampleBy sample_by);
 
 // Number of records in a block.
 std::size_t records_of(const Block& block, std::size_t keys);

@@ -95,8 +95,12 @@ class JsonScanner final : public RecordScanner {
         continue;
       }
       switch (c) {
-        case '"': in_string_ = true; begun_ = true; break;
-        case '{': case '[':
+        case '"':
+          in_string_ = true;
+          begun_ = true;
+          break;
+        case '{':
+        case '[':
           if (c == '[' && depth_ == 0 && !begun_ && !array_ && first_) {
             array_ = true;  // the outermost array is not itself a record
             break;
@@ -104,16 +108,23 @@ class JsonScanner final : public RecordScanner {
           ++depth_;
           begun_ = true;
           break;
-        case '}': case ']':
+        case '}':
+        case ']':
           if (depth_ > 0 && --depth_ == 0) return end(i + 1);
           if (c == ']' && depth_ == 0 && array_ && !begun_) closed_ = true;
           break;
-        case ',': case '\n':
+        case ',':
+        case '\n':
           // A bare number or word, which is no record; it ends here and is reported.
           if (depth_ == 0 && begun_) return end(i);
           break;
-        case ' ': case '\t': case '\r': break;
-        default: begun_ = true; break;
+        case ' ':
+        case '\t':
+        case '\r':
+          break;
+        default:
+          begun_ = true;
+          break;
       }
     }
     return kNone;
@@ -173,13 +184,20 @@ std::unique_ptr<RecordScanner> make_record_scanner(InputFormat format, SampleBy 
       if (sample_by == SampleBy::kParagraph) return std::make_unique<ParagraphScanner>();
       if (sample_by == SampleBy::kDocument) return std::make_unique<WholeScanner>();
       return std::make_unique<LineScanner>();
-    case InputFormat::kJsonLines: return std::make_unique<LineScanner>();
-    case InputFormat::kJson: return std::make_unique<JsonScanner>();
-    case InputFormat::kCsv: return std::make_unique<CsvScanner>(',');
-    case InputFormat::kTsv: return std::make_unique<CsvScanner>('\t');
-    case InputFormat::kWikiExtractor: return std::make_unique<TagScanner>("</doc>");
-    case InputFormat::kWikiXml: return std::make_unique<TagScanner>("</page>");
-    case InputFormat::kParquet: break;
+    case InputFormat::kJsonLines:
+      return std::make_unique<LineScanner>();
+    case InputFormat::kJson:
+      return std::make_unique<JsonScanner>();
+    case InputFormat::kCsv:
+      return std::make_unique<CsvScanner>(',');
+    case InputFormat::kTsv:
+      return std::make_unique<CsvScanner>('\t');
+    case InputFormat::kWikiExtractor:
+      return std::make_unique<TagScanner>("</doc>");
+    case InputFormat::kWikiXml:
+      return std::make_unique<TagScanner>("</page>");
+    case InputFormat::kParquet:
+      break;
   }
   PITON_ASSERT(false, "no scanner for {}", name(format));
   return nullptr;

@@ -1,5 +1,5 @@
-// Where records end, found serially at memory speed while bytes stream by; what is in them is parsed
-// later, by many threads (record_parser.h).
+// Where records end, found serially at memory speed while bytes stream by; what is in them is
+// parsed later, by many threads (record_parser.h).
 //
 //   format          a record is
 //   text            a line; under kParagraph up to a blank line; under kDocument the whole file

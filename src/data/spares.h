@@ -1,5 +1,5 @@
-// Used-up buffers that other threads fill again: their memory is in the process already, and asking the
-// system for a megabyte and giving it back costs more than writing it.
+// Used-up buffers that other threads fill again: their memory is in the process already, and asking
+// the system for a megabyte and giving it back costs more than writing it.
 #pragma once
 
 #include <cstddef>

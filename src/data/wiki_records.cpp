@@ -22,7 +22,8 @@ std::string_view record_of(const Block& block, std::size_t index) {
 }
 
 // The text between `open` and `close`; nothing if either is missing.
-std::optional<std::string_view> between(std::string_view text, std::string_view open, std::string_view close) {
+std::optional<std::string_view> between(std::string_view text, std::string_view open,
+                                        std::string_view close) {
   const auto begin = text.find(open);
   if (begin == std::string_view::npos) return {};
   const auto from = begin + open.size();
@@ -70,7 +71,8 @@ class WikiExtractorParser final : public WikiParser {
  public:
   using WikiParser::WikiParser;
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) override {
+  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+               std::string& reason) override {
     const std::string_view text = trimmed(record_of(block, index));
     if (text.empty()) return Parsed::kNothing;
     const auto tag_end = text.find(">\n");
@@ -94,8 +96,11 @@ class WikiExtractorParser final : public WikiParser {
     }
     std::string_view body = text.substr(tag_end + 2);
     body.remove_suffix(std::string_view("</doc>").size());
-    return give({{"id", attribute("id")}, {"url", attribute("url")}, {"title", std::move(title)},
-                 {"text", std::string(trimmed(body))}}, record, reason);
+    return give({{"id", attribute("id")},
+                 {"url", attribute("url")},
+                 {"title", std::move(title)},
+                 {"text", std::string(trimmed(body))}},
+                record, reason);
   }
 };
 
@@ -103,12 +108,14 @@ class WikiXmlParser final : public WikiParser {
  public:
   using WikiParser::WikiParser;
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record, std::string& reason) override {
+  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+               std::string& reason) override {
     const std::string_view text = record_of(block, index);
     const auto begin = text.find("<page>");
     const bool tail = block.open_end && index + 1 == block.ends.size();
     if (begin == std::string_view::npos && tail) {
-      if (text.find("</mediawiki>") != std::string_view::npos || trimmed(text).empty()) return Parsed::kNothing;
+      if (text.find("</mediawiki>") != std::string_view::npos || trimmed(text).empty())
+        return Parsed::kNothing;
       reason = "the dump has no </mediawiki>; is the file cut off?";
       return Parsed::kBad;
     }
@@ -117,7 +124,8 @@ class WikiXmlParser final : public WikiParser {
       return Parsed::kBad;
     }
     const std::string_view page = text.substr(begin);
-    if (const auto space = between(page, "<ns>", "</ns>"); space && trimmed(*space) != "0") return Parsed::kNothing;
+    if (const auto space = between(page, "<ns>", "</ns>"); space && trimmed(*space) != "0")
+      return Parsed::kNothing;
     if (page.find("<redirect ") != std::string_view::npos) return Parsed::kNothing;
     // <text bytes="10" xml:space="preserve">...</text>, or <text ... /> where it is empty.
     std::string_view body;
@@ -134,7 +142,8 @@ class WikiXmlParser final : public WikiParser {
     }
     return give({{"id", std::string(between(page, "<id>", "</id>").value_or(""))},
                  {"title", without_entities(between(page, "<title>", "</title>").value_or(""))},
-                 {"text", plain_text_of_wikitext(without_entities(body))}}, record, reason);
+                 {"text", plain_text_of_wikitext(without_entities(body))}},
+                record, reason);
   }
 };
 
@@ -156,8 +165,8 @@ void append_utf8(std::string& out, std::uint32_t code) {
   }
 }
 
-// Removes [open ... close] pairs, nested ones with them. An opening without an end takes its own two
-// characters only.
+// Removes [open ... close] pairs, nested ones with them. An opening without an end takes its own
+// two characters only.
 std::string without_nested(std::string_view text, std::string_view open, std::string_view close) {
   // Where each opening ends, found in one pass with a stack.
   std::vector<std::pair<std::size_t, std::size_t>> cuts;  // outermost [begin, end)
@@ -213,10 +222,11 @@ bool starts_with_folded(std::string_view text, std::string_view lower) {
 
 // Removes tags; the content of those that hold no running text goes with them.
 std::string without_tags(std::string_view text) {
-  constexpr std::array<std::string_view, 12> kDropped = {"ref", "gallery", "math", "timeline", "imagemap", "score",
-                                                         "syntaxhighlight", "source", "code", "style", "script", "chem"};
+  constexpr std::array<std::string_view, 12> kDropped = {
+      "ref",    "gallery", "math",  "timeline", "imagemap", "score", "syntaxhighlight",
+      "source", "code",    "style", "script",   "chem"};
   std::string out;
-  bool tags_left = true;                          // each search that fails is not made again:
+  bool tags_left = true;                            // each search that fails is not made again:
   std::array<bool, kDropped.size()> closings_left;  // text of openings alone stays linear
   closings_left.fill(true);
   for (std::size_t i = 0; i < text.size();) {
@@ -225,7 +235,8 @@ std::string without_tags(std::string_view text) {
       continue;
     }
     const std::string_view rest = text.substr(i + 1);
-    const bool tag = !rest.empty() && (rest[0] == '/' || (rest[0] >= 'a' && rest[0] <= 'z') || (rest[0] >= 'A' && rest[0] <= 'Z'));
+    const bool tag = !rest.empty() && (rest[0] == '/' || (rest[0] >= 'a' && rest[0] <= 'z') ||
+                                       (rest[0] >= 'A' && rest[0] <= 'Z'));
     const auto end = tag && tags_left ? text.find('>', i) : std::string_view::npos;
     if (end == std::string_view::npos) {
       tags_left = tags_left && !tag;
@@ -282,8 +293,9 @@ bool names_media(std::string_view inside) {
          starts_with_folded(space, "category") || starts_with_folded(space, "media");
 }
 
-// [[target|label]] -> label, [[target]] -> target; files, images and categories vanish with what they
-// hold. [http://... label] -> label. Links nest in captions only; below eight they are left as they are.
+// [[target|label]] -> label, [[target]] -> target; files, images and categories vanish with what
+// they hold. [http://... label] -> label. Links nest in captions only; below eight they are left as
+// they are.
 std::string without_links(std::string_view text, int depth = 0) {
   if (depth == 8) return std::string(text);
   const auto links = links_of(text);
@@ -314,7 +326,8 @@ std::string without_links(std::string_view text, int depth = 0) {
         out += without_links(shown, depth + 1);
       }
       i = end;
-    } else if (text[i] == '[' && (text.substr(i + 1, 4) == "http" || text.substr(i + 1, 2) == "//")) {
+    } else if (text[i] == '[' &&
+               (text.substr(i + 1, 4) == "http" || text.substr(i + 1, 2) == "//")) {
       if (bracket_end < i) bracket_end = text.find_first_of("]\n", i);
       const std::size_t end = bracket_end;
       if (end == std::string_view::npos || text[end] == '\n') {
@@ -339,10 +352,14 @@ std::string_view line_content(std::string_view line) {
     while (line.ends_with('=')) line.remove_suffix(1);
     return trimmed(line);
   }
-  if (line.starts_with("----")) return trimmed(line.substr(line.find_first_not_of('-') == std::string_view::npos
-                                                               ? line.size() : line.find_first_not_of('-')));
-  while (!line.empty() && std::string_view("*#:;").find(line[0]) != std::string_view::npos) line.remove_prefix(1);
-  if (line.starts_with("__") && line.ends_with("__") && line.find(' ') == std::string_view::npos) return {};
+  if (line.starts_with("----"))
+    return trimmed(line.substr(line.find_first_not_of('-') == std::string_view::npos
+                                   ? line.size()
+                                   : line.find_first_not_of('-')));
+  while (!line.empty() && std::string_view("*#:;").find(line[0]) != std::string_view::npos)
+    line.remove_prefix(1);
+  if (line.starts_with("__") && line.ends_with("__") && line.find(' ') == std::string_view::npos)
+    return {};
   return trimmed(line);
 }
 
@@ -361,8 +378,13 @@ std::string without_quote_runs(std::string_view line) {
 }  // namespace
 
 std::string without_entities(std::string_view text) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKnown = {{
-      {"lt", "<"}, {"gt", ">"}, {"amp", "&"}, {"quot", "\""}, {"apos", "'"}, {"nbsp", "\xC2\xA0"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kKnown = {
+      {{"lt", "<"},
+       {"gt", ">"},
+       {"amp", "&"},
+       {"quot", "\""},
+       {"apos", "'"},
+       {"nbsp", "\xC2\xA0"}}};
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
@@ -388,9 +410,11 @@ std::string without_entities(std::string_view text) {
       std::uint32_t code = 0;
       bool valid = entity.size() > (hex ? 2U : 1U);
       for (const char c : entity.substr(hex ? 2 : 1)) {
-        const std::uint32_t digit = c >= '0' && c <= '9' ? static_cast<std::uint32_t>(c - '0')
-                                    : hex && c >= 'a' && c <= 'f' ? static_cast<std::uint32_t>(c - 'a' + 10)
-                                    : hex && c >= 'A' && c <= 'F' ? static_cast<std::uint32_t>(c - 'A' + 10) : 99U;
+        const std::uint32_t digit =
+            c >= '0' && c <= '9'          ? static_cast<std::uint32_t>(c - '0')
+            : hex && c >= 'a' && c <= 'f' ? static_cast<std::uint32_t>(c - 'a' + 10)
+            : hex && c >= 'A' && c <= 'F' ? static_cast<std::uint32_t>(c - 'A' + 10)
+                                          : 99U;
         if (digit == 99U || code > 0x10FFFF) valid = false;
         code = code * (hex ? 16 : 10) + digit;
       }

@@ -13,8 +13,9 @@ namespace piton {
 // <doc id="12" url="..." title="...">\n text \n</doc>
 std::unique_ptr<RecordParser> make_wiki_extractor_parser(std::vector<std::string> keys);
 
-// <page><title>..</title><ns>0</ns><id>..</id><revision>..<text ..>wikitext</text></revision></page>;
-// other namespaces and redirects are left out, the text is that of plain_text_of_wikitext().
+// <page><title>..</title><ns>0</ns><id>..</id><revision>..<text
+// ..>wikitext</text></revision></page>; other namespaces and redirects are left out, the text is
+// that of plain_text_of_wikitext().
 std::unique_ptr<RecordParser> make_wiki_xml_parser(std::vector<std::string> keys);
 
 // What a reader would see as running text: templates, tables, references, comments, files and

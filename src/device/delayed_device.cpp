@@ -63,7 +63,9 @@ class DelayedStream final : public Stream {
     return Event(std::move(fence));
   }
 
-  void wait(const Event& event) override { push({[event] { event.wait(); }, /*late=*/false}); }
+  void wait(const Event& event) override {
+    push({[event] { event.wait(); }, /*late=*/false});
+  }
 
   void enqueue(std::function<void()> work) override { push({std::move(work), /*late=*/true}); }
 
@@ -92,7 +94,8 @@ class DelayedStream final : public Stream {
         queue_.pop_front();
       }
       if (piece.late && max_delay_us_ > 0) {
-        const std::uint64_t delay = next_random(&random_) % static_cast<std::uint64_t>(max_delay_us_ + 1);
+        const std::uint64_t delay =
+            next_random(&random_) % static_cast<std::uint64_t>(max_delay_us_ + 1);
         std::this_thread::sleep_for(std::chrono::microseconds(delay));
       }
       piece.work();

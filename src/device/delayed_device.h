@@ -1,9 +1,9 @@
 // A device for tests: an address space of its own, and work that runs late.
 //
-// Its addresses are reserved and unreadable, so a host pointer that slips into a kernel, or a device
-// pointer that slips into host code, faults at once. Its streams run on threads of their own and
-// start each piece of work only after a delay drawn from `seed`, so a missing wait reads memory that
-// is not written yet (fresh memory is filled with NaN).
+// Its addresses are reserved and unreadable, so a host pointer that slips into a kernel, or a
+// device pointer that slips into host code, faults at once. Its streams run on threads of their own
+// and start each piece of work only after a delay drawn from `seed`, so a missing wait reads memory
+// that is not written yet (fresh memory is filled with NaN).
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 //
 // Every kernel and collective is put on a Stream and is ordered after what stands on it. Another
 // stream waits for it through an Event. On the host, compute runs inline: when enqueue returns the
-// work is done, and its events are complete. Host code that reads a result on any device first waits
-// for an event recorded after it, or uses download().
+// work is done, and its events are complete. Host code that reads a result on any device first
+// waits for an event recorded after it, or uses download().
 #pragma once
 
 #include <functional>
@@ -33,8 +33,8 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual Event record() = 0;                  // complete when all that is on the stream so far is done
-  virtual void wait(const Event& event) = 0;   // what comes after on this stream waits for `event`
+  virtual Event record() = 0;  // complete when all that is on the stream so far is done
+  virtual void wait(const Event& event) = 0;  // what comes after on this stream waits for `event`
   // Host work in stream order (a CUDA stream calls it from its own thread). The function must not
   // use the stream.
   virtual void enqueue(std::function<void()> work) = 0;
@@ -48,11 +48,11 @@ class Device : public Memory {
 
   // Ordered on `stream`. The host buffer of upload may be reused when the call returns; that of
   // download holds the data when the call returns (it synchronises).
-  virtual void upload(const void* host, const Tensor& dst, Stream& stream) = 0;    // contiguous dst
-  virtual void download(const Tensor& src, void* host, Stream& stream) = 0;        // contiguous src
-  virtual void zero(const Tensor& dst, Stream& stream) = 0;                        // contiguous dst
-  // The same, quickly where most of it was never written: pages that the system gives as zeros are left
-  // to their first use.
+  virtual void upload(const void* host, const Tensor& dst, Stream& stream) = 0;  // contiguous dst
+  virtual void download(const Tensor& src, void* host, Stream& stream) = 0;      // contiguous src
+  virtual void zero(const Tensor& dst, Stream& stream) = 0;                      // contiguous dst
+  // The same, quickly where most of it was never written: pages that the system gives as zeros are
+  // left to their first use.
   virtual void zero_new(const Tensor& dst, Stream& stream) { zero(dst, stream); }
 
   // Where host code that runs in stream order (Stream::enqueue, the communication thread) finds the

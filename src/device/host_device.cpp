@@ -38,7 +38,8 @@ HostDevice::HostDevice(std::string description, std::int64_t limit_bytes)
 std::byte* HostDevice::allocate(std::int64_t bytes) {
   // Whole pages of 2 MiB where it is worth it: fewer misses of the address translation.
   const std::int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const std::int64_t size = std::max<std::int64_t>(bytes + alignment - 1, 1) / alignment * alignment;
+  const std::int64_t size =
+      std::max<std::int64_t>(bytes + alignment - 1, 1) / alignment * alignment;
   void* data = nullptr;
   if (allocated_bytes_.fetch_add(bytes) + bytes <= limit_bytes_) {
     data = std::aligned_alloc(static_cast<std::size_t>(alignment),
@@ -88,7 +89,8 @@ void HostDevice::zero_new(const Tensor& dst, Stream& stream) {
     // Whole pages go back to the system, which gives zeros for them when they are next touched: by
     // then by the threads that work with them, and pages that were never touched cost nothing here.
     std::byte* const end = dst.raw() + dst.bytes();
-    std::byte* const first = dst.raw() + (-reinterpret_cast<std::uintptr_t>(dst.raw()) & (kHugePage - 1));
+    std::byte* const first =
+        dst.raw() + (-reinterpret_cast<std::uintptr_t>(dst.raw()) & (kHugePage - 1));
     const std::int64_t pages = end > first ? (end - first) / kHugePage * kHugePage : 0;
     if (pages == 0 || madvise(first, static_cast<std::size_t>(pages), MADV_DONTNEED) != 0) {
       return clear(dst.raw(), dst.bytes());

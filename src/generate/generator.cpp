@@ -32,8 +32,8 @@ Tensor upload_ids(Context& context, const std::vector<std::int32_t>& ids) {
 }
 
 // The last row's logits on the host.
-std::vector<float> last_logits(Context& context, Decoder& decoder, std::span<const std::int32_t> ids,
-                               KvCache& cache) {
+std::vector<float> last_logits(Context& context, Decoder& decoder,
+                               std::span<const std::int32_t> ids, KvCache& cache) {
   std::vector<std::int32_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(cache.length()));
   const ModelInput input{.samples = 1,
@@ -50,13 +50,21 @@ std::vector<float> last_logits(Context& context, Decoder& decoder, std::span<con
 }  // namespace
 
 void SamplingOptions::check(std::int64_t vocabulary) const {
-  if (max_new_tokens < 1) throw Error(Fault::kUsage, "--max-new-tokens: got {}, wanted 1 or more", max_new_tokens);
-  if (!(temperature > 0)) throw Error(Fault::kUsage, "--temperature: got {}, wanted more than 0 (for the most likely token: --greedy)", temperature);
-  if (top_k < 0 || top_k > vocabulary) throw Error(Fault::kUsage, "--top-k: got {}, wanted 0 to {} (the vocabulary)", top_k, vocabulary);
-  if (!(top_p > 0 && top_p <= 1)) throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
+  if (max_new_tokens < 1)
+    throw Error(Fault::kUsage, "--max-new-tokens: got {}, wanted 1 or more", max_new_tokens);
+  if (!(temperature > 0))
+    throw Error(Fault::kUsage,
+                "--temperature: got {}, wanted more than 0 (for the most likely token: --greedy)",
+                temperature);
+  if (top_k < 0 || top_k > vocabulary)
+    throw Error(Fault::kUsage, "--top-k: got {}, wanted 0 to {} (the vocabulary)", top_k,
+                vocabulary);
+  if (!(top_p > 0 && top_p <= 1))
+    throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
 }
 
-GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options, std::int64_t index) {
+GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
+                          std::int64_t index) {
   PITON_ASSERT(!logits.empty());
   const double total = log_sum_exp(logits);
   const auto result = [&](std::int64_t id) {
@@ -71,10 +79,12 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
     return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
   };
   std::size_t kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(), likelier);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                    likelier);
   std::vector<double> weights(kept);
   for (std::size_t i = 0; i < kept; ++i) {
-    weights[i] = std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / options.temperature);
+    weights[i] =
+        std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / options.temperature);
   }
   double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (options.top_p < 1) {
@@ -92,19 +102,25 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
   return result(order[kept - 1]);
 }
 
-std::vector<GeneratedToken> generate(Context context, Decoder& decoder, std::span<const std::int32_t> prompt,
-                                     const SamplingOptions& options, std::optional<std::int32_t> end,
+std::vector<GeneratedToken> generate(Context context, Decoder& decoder,
+                                     std::span<const std::int32_t> prompt,
+                                     const SamplingOptions& options,
+                                     std::optional<std::int32_t> end,
                                      const std::function<bool(const GeneratedToken&)>& each) {
   const ModelConfig& config = decoder.config();
   options.check(config.vocabulary);
   const auto length = static_cast<std::int64_t>(prompt.size());
-  if (length == 0) throw Error(Fault::kUsage, "generate: the prompt is empty; wanted at least one token");
+  if (length == 0)
+    throw Error(Fault::kUsage, "generate: the prompt is empty; wanted at least one token");
   if (length >= config.max_positions) {
-    throw Error(Fault::kUsage, "generate: the prompt has {} tokens and the model takes {}; shorten the prompt", length, config.max_positions);
+    throw Error(Fault::kUsage,
+                "generate: the prompt has {} tokens and the model takes {}; shorten the prompt",
+                length, config.max_positions);
   }
   for (const std::int32_t id : prompt) {
     if (id < 0 || id >= config.vocabulary) {
-      throw Error(Fault::kUsage, "generate: the prompt holds id {}, wanted 0 to {}", id, config.vocabulary - 1);
+      throw Error(Fault::kUsage, "generate: the prompt holds id {}, wanted 0 to {}", id,
+                  config.vocabulary - 1);
     }
   }
   const std::int64_t room = std::min(config.max_positions, length + options.max_new_tokens);

@@ -13,10 +13,10 @@ namespace piton {
 
 struct SamplingOptions {
   std::int64_t max_new_tokens = 128;
-  bool greedy = false;       // the most likely token, the lowest id on ties
+  bool greedy = false;  // the most likely token, the lowest id on ties
   double temperature = 1.0;
-  std::int64_t top_k = 0;    // 0: all
-  double top_p = 1.0;        // 1: all
+  std::int64_t top_k = 0;  // 0: all
+  double top_p = 1.0;      // 1: all
   std::uint64_t seed = 1234;
 
   template <typename Visitor>
@@ -37,15 +37,19 @@ struct GeneratedToken {
   double log_probability = 0;  // of the model, before temperature and filters
 };
 
-// The token drawn from `logits` [vocabulary]: temperature, then top-k, then top-p (which keeps the token
-// that crosses p), then Philox number `index` of the seed. Throws nothing; asserts a vocabulary.
-GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options, std::int64_t index);
+// The token drawn from `logits` [vocabulary]: temperature, then top-k, then top-p (which keeps the
+// token that crosses p), then Philox number `index` of the seed. Throws nothing; asserts a
+// vocabulary.
+GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
+                          std::int64_t index);
 
 // Continues `prompt` (at least one id) until max_new_tokens, `end` or the model's longest sequence.
-// `each` sees a token as soon as it is drawn; false from it ends. Throws Error(kUsage) if the prompt is
-// empty, holds ids outside the vocabulary, or leaves no room.
-std::vector<GeneratedToken> generate(Context context, Decoder& decoder, std::span<const std::int32_t> prompt,
-                                     const SamplingOptions& options, std::optional<std::int32_t> end,
+// `each` sees a token as soon as it is drawn; false from it ends. Throws Error(kUsage) if the
+// prompt is empty, holds ids outside the vocabulary, or leaves no room.
+std::vector<GeneratedToken> generate(Context context, Decoder& decoder,
+                                     std::span<const std::int32_t> prompt,
+                                     const SamplingOptions& options,
+                                     std::optional<std::int32_t> end,
                                      const std::function<bool(const GeneratedToken&)>& each);
 
 }  // namespace piton

@@ -29,7 +29,10 @@ Sizes expect_inputs(std::string_view call, const Tensor& q, const Tensor& k, con
 void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& sizes) {
   const Shape queries{sizes.b, sizes.sq};
   if (mask.query_positions.defined()) {
-    Operand{call, "query_positions", mask.query_positions}.shape(queries).dtype(DType::kI32).contiguous();
+    Operand{call, "query_positions", mask.query_positions}
+        .shape(queries)
+        .dtype(DType::kI32)
+        .contiguous();
   }
   if (mask.key_lengths.defined()) {
     Operand{call, "key_lengths", mask.key_lengths}.shape({sizes.b}).dtype(DType::kI32).contiguous();
@@ -37,7 +40,10 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
   PITON_ASSERT(mask.query_segments.defined() == mask.key_segments.defined(),
                "{}: segments of queries without segments of keys, or the reverse", call);
   if (mask.query_segments.defined()) {
-    Operand{call, "query_segments", mask.query_segments}.shape(queries).dtype(DType::kI32).contiguous();
+    Operand{call, "query_segments", mask.query_segments}
+        .shape(queries)
+        .dtype(DType::kI32)
+        .contiguous();
     Operand{call, "key_segments", mask.key_segments}
         .shape({sizes.b, sizes.sk})
         .dtype(DType::kI32)
@@ -50,10 +56,11 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
 
 void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_t block_rows) {
   PITON_ASSERT(block_rows >= 0, "{}: blocks of {} rows", call, block_rows);
-  PITON_ASSERT(block_rows == 0 ||
-                   (mask.causal && mask.query_begin == 0 && !mask.query_positions.defined()),
-               "{}: keys behind a block of the triangle are not read, so the mask must be causal, from position 0 on",
-               call);
+  PITON_ASSERT(
+      block_rows == 0 || (mask.causal && mask.query_begin == 0 && !mask.query_positions.defined()),
+      "{}: keys behind a block of the triangle are not read, so the mask must be causal, from "
+      "position 0 on",
+      call);
 }
 
 // Query-key pairs that the mask leaves, as far as host values tell: segments, lengths and positions
@@ -87,7 +94,10 @@ void AttentionForward::check() const {
   expect_one_place(*this);
   const Sizes sizes = expect_inputs(kName, q, k, v);
   Operand{kName, "out", out}.shape(q.shape()).dtype(q.dtype()).rows();
-  Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(q.dtype())).contiguous();
+  Operand{kName, "lse", lse}
+      .shape({sizes.b, sizes.a, sizes.sq})
+      .dtype(sum_dtype(q.dtype()))
+      .contiguous();
   expect_mask(kName, mask, sizes);
   expect_blocks(kName, mask, block_rows);
   expect_dropout(kName, dropout);
@@ -104,7 +114,10 @@ void AttentionBackward::check() const {
   Operand{kName, "dv", dv}.shape(k.shape()).dtype(dtype).rows();
   Operand{kName, "dout", dout}.shape(q.shape()).dtype(dtype).rows();
   Operand{kName, "out", out}.shape(q.shape()).dtype(dtype).rows();
-  Operand{kName, "lse", lse}.shape({sizes.b, sizes.a, sizes.sq}).dtype(sum_dtype(dtype)).contiguous();
+  Operand{kName, "lse", lse}
+      .shape({sizes.b, sizes.a, sizes.sq})
+      .dtype(sum_dtype(dtype))
+      .contiguous();
   expect_mask(kName, mask, sizes);
   expect_blocks(kName, mask, block_rows);
   expect_dropout(kName, dropout);

@@ -11,9 +11,9 @@
 // How the square is cut is the back end's, except for what `block_rows` asks:
 //   0  tiles with a running softmax; those in which nobody sees anybody are not computed
 //   B  the triangle form: rows in blocks of B, and block i against the whole rectangle of keys
-//      0 .. (i + 1) B - 1 with one ordinary softmax: n (n + 1) / 2 of n^2 blocks of B x B for n B rows.
-//      Rows that are left over see all keys. It needs a causal mask and queries from position 0 on. A
-//      back end without it may compute the other: both are the same function.
+//      0 .. (i + 1) B - 1 with one ordinary softmax: n (n + 1) / 2 of n^2 blocks of B x B for n B
+//      rows. Rows that are left over see all keys. It needs a causal mask and queries from position
+//      0 on. A back end without it may compute the other: both are the same function.
 #pragma once
 
 #include <optional>
@@ -27,24 +27,26 @@ struct AttentionMask {
   std::optional<std::int64_t> window_before;  // j >= i - window_before; none: no bound
   std::optional<std::int64_t> window_after;   // j <= i + window_after; may be negative
   std::int64_t query_begin = 0;               // position of query 0: > 0 behind a cache
-  Tensor query_positions;  // int32 [b, sq] or empty: instead of query_begin + i
-  Tensor key_lengths;      // int32 [b] or empty: keys from there on are invisible
-  Tensor query_segments;   // int32 [b, sq] and [b, sk], or both empty: only keys of the
-  Tensor key_segments;     //   query's own segment are visible (packed documents)
-  Tensor slopes;           // fp32 [a] or empty: ALiBi
+  Tensor query_positions;                     // int32 [b, sq] or empty: instead of query_begin + i
+  Tensor key_lengths;     // int32 [b] or empty: keys from there on are invisible
+  Tensor query_segments;  // int32 [b, sq] and [b, sk], or both empty: only keys of the
+  Tensor key_segments;    //   query's own segment are visible (packed documents)
+  Tensor slopes;          // fp32 [a] or empty: ALiBi
 };
 
 struct AttentionForward {
   static constexpr std::string_view kName = "attention forward";
   Tensor out;  // [b, sq, a, d]  written; dtype of q
-  Tensor lse;  // [b, a, sq]     written, fp32 (fp64): log of the sum of exponentials, before dropout
-  Tensor q;    // [b, sq, a, d]  q, k, v: last dim contiguous, the others any strides
-  Tensor k;    // [b, sk, g, d]
-  Tensor v;    // [b, sk, g, d]
+  Tensor
+      lse;   // [b, a, sq]     written, fp32 (fp64): log of the sum of exponentials, before dropout
+  Tensor q;  // [b, sq, a, d]  q, k, v: last dim contiguous, the others any strides
+  Tensor k;  // [b, sk, g, d]
+  Tensor v;  // [b, sk, g, d]
   AttentionMask mask;
-  double scale = 0;              // usually 1 / sqrt(d)
-  Dropout dropout;               // rows.first_row 0; the position is the query's, the column the key
-  std::int64_t head_begin = 0;   // global number of head 0: mask draws count heads of the unsplit model
+  double scale = 0;  // usually 1 / sqrt(d)
+  Dropout dropout;   // rows.first_row 0; the position is the query's, the column the key
+  std::int64_t head_begin =
+      0;  // global number of head 0: mask draws count heads of the unsplit model
   std::int64_t block_rows = 0;
 
   template <typename Self, typename Visitor>
@@ -69,9 +71,9 @@ struct AttentionForward {
 // of the whole row, while k and v are a part of the keys).
 struct AttentionBackward {
   static constexpr std::string_view kName = "attention backward";
-  Tensor dq;  // [b, sq, a, d]  written
-  Tensor dk;  // [b, sk, g, d]  written
-  Tensor dv;  // [b, sk, g, d]  written
+  Tensor dq;    // [b, sq, a, d]  written
+  Tensor dk;    // [b, sk, g, d]  written
+  Tensor dv;    // [b, sk, g, d]  written
   Tensor dout;  // [b, sq, a, d]
   Tensor out;   // [b, sq, a, d]
   Tensor lse;   // [b, a, sq]

@@ -1,6 +1,6 @@
-// Ways in which queries, keys and values lie in memory, as views for the calls of attention.h, which take
-// [b, s, heads, d] with any strides but the last: nothing is copied, and the results have the same bits in
-// every layout.
+// Ways in which queries, keys and values lie in memory, as views for the calls of attention.h,
+// which take [b, s, heads, d] with any strides but the last: nothing is copied, and the results
+// have the same bits in every layout.
 //
 //   SBH   [s, b, heads * d]       Megatron-LM's activations
 //   BSH   [b, s, heads * d]       Piton's (nn/attention.h)
@@ -26,9 +26,10 @@ Shape attention_shape(AttentionLayout layout, std::int64_t b, std::int64_t s, st
 // packed_segments() keeps apart.
 Tensor attention_view(const Tensor& tensor, AttentionLayout layout, std::int64_t heads);
 
-// The segment of each of the t rows of TND: query_segments and key_segments [1, t] of AttentionMask.
-// `cumulative`: 0, then the end of each sample, the last one t; samples may be empty. Causal masks, windows
-// and slopes go by distance, so they hold within a sample as they stand.
+// The segment of each of the t rows of TND: query_segments and key_segments [1, t] of
+// AttentionMask. `cumulative`: 0, then the end of each sample, the last one t; samples may be
+// empty. Causal masks, windows and slopes go by distance, so they hold within a sample as they
+// stand.
 std::vector<std::int32_t> packed_segments(std::span<const std::int64_t> cumulative);
 
 }  // namespace piton

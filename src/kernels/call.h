@@ -25,10 +25,10 @@ enum class Access { kRead, kWrite, kUpdate };
 // matrix is row first_row + i of the unsplit micro-batch; its sample is
 // *consumed_samples + sample_index + row / sequence and its position row mod sequence.
 struct MaskRows {
-  Tensor consumed_samples;       // int64 [1], on the device: changes from step to step
-  std::int64_t sample_index = 0; // of the micro-batch's first sample in the global batch
-  std::int64_t sequence = 1;     // rows a sample
-  std::int64_t first_row = 0;    // > 0 under sequence parallelism
+  Tensor consumed_samples;        // int64 [1], on the device: changes from step to step
+  std::int64_t sample_index = 0;  // of the micro-batch's first sample in the global batch
+  std::int64_t sequence = 1;      // rows a sample
+  std::int64_t first_row = 0;     // > 0 under sequence parallelism
 };
 
 // Dropout of one site: kept elements are scaled by 1 / (1 - probability); probability 0 keeps all
@@ -48,9 +48,9 @@ enum class WeightForm : std::uint8_t {
 
 struct WeightView {
   WeightForm form = WeightForm::kRows;
-  Tensor tensor;         // kRows: [out, in]; otherwise opaque bytes, u8 [packed_bytes]
-  std::int64_t out = 0;  // f
-  std::int64_t in = 0;   // h
+  Tensor tensor;              // kRows: [out, in]; otherwise opaque bytes, u8 [packed_bytes]
+  std::int64_t out = 0;       // f
+  std::int64_t in = 0;        // h
   DType dtype = DType::kF32;  // of the plain weight
 };
 

@@ -1,8 +1,8 @@
 // A host back end behind a DelayedDevice: what a GPU's back end is to the floors above, for tests.
 //
 // Every tensor of a call is translated to the host's view of the same bytes when the call is
-// submitted; the call itself runs later, on the stream's thread. So a missing wait computes from NaN,
-// and a host tensor among the arguments is an assertion.
+// submitted; the call itself runs later, on the stream's thread. So a missing wait computes from
+// NaN, and a host tensor among the arguments is an assertion.
 #pragma once
 
 #include <memory>

@@ -8,9 +8,9 @@ namespace piton {
 
 struct EmbeddingForward {
   static constexpr std::string_view kName = "embedding forward";
-  Tensor y;       // [n, h]  written; zero rows for ids outside
-  Tensor table;   // [rows, h]
-  Tensor ids;     // int32 [n]
+  Tensor y;      // [n, h]  written; zero rows for ids outside
+  Tensor table;  // [rows, h]
+  Tensor ids;    // int32 [n]
   std::int64_t vocabulary_begin = 0;
   bool add = false;  // y += instead of y = (the second table: positions)
 

@@ -25,9 +25,9 @@ const Operand& Operand::dtype(DType wanted) const {
 const Operand& Operand::floating() const {
   given();
   const DType dtype = tensor.dtype();
-  PITON_ASSERT(dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 ||
-                   dtype == DType::kF16,
-               "{}: {} is {}, wanted a floating type", call, name, to_string(tensor));
+  PITON_ASSERT(
+      dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16,
+      "{}: {} is {}, wanted a floating type", call, name, to_string(tensor));
   return *this;
 }
 

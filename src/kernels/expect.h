@@ -16,15 +16,16 @@ struct Operand {
   const Operand& given() const;
   const Operand& shape(const Shape& wanted) const;  // and given
   const Operand& dtype(DType wanted) const;
-  const Operand& floating() const;    // fp64, fp32, bf16 or fp16
+  const Operand& floating() const;  // fp64, fp32, bf16 or fp16
   const Operand& contiguous() const;
-  const Operand& rows() const;        // the last dim is contiguous
+  const Operand& rows() const;  // the last dim is contiguous
 };
 
 // The type in which sums, statistics and gradients of `dtype` are kept: fp64 for fp64, else fp32.
 DType sum_dtype(DType dtype);
 
-// Asserts what a mask draw reads: a probability in [0, 1), and the sample counter where it is not 0.
+// Asserts what a mask draw reads: a probability in [0, 1), and the sample counter where it is not
+// 0.
 void expect_dropout(std::string_view call, const Dropout& dropout);
 
 // Asserts that all tensors of a call are at one place.
@@ -34,7 +35,8 @@ void expect_one_place(const Call& call) {
   call.tensors(call, [&](std::string_view name, const Tensor& tensor, Access) {
     if (!tensor.defined()) return;
     if (first == nullptr) first = &tensor;
-    PITON_ASSERT(tensor.place() == first->place(), "{}: {} is on another device", Call::kName, name);
+    PITON_ASSERT(tensor.place() == first->place(), "{}: {} is on another device", Call::kName,
+                 name);
   });
 }
 

@@ -1,9 +1,10 @@
 // The seam of the mathematics: every back end executes these calls, and nothing else.
 //
-// A call is checked here, once, so that back ends receive only valid input and messages are equal on
-// all of them. Back ends: kernels/reference (plain loops; the specification and the oracle),
-// kernels/cpu, kernels/cuda, kernels/meta (computes nothing, counts). A new call is a struct, a line
-// in KernelCall, and a function of the same name in each back end: the compiler finds what is missing.
+// A call is checked here, once, so that back ends receive only valid input and messages are equal
+// on all of them. Back ends: kernels/reference (plain loops; the specification and the oracle),
+// kernels/cpu, kernels/cuda, kernels/meta (computes nothing, counts). A new call is a struct, a
+// line in KernelCall, and a function of the same name in each back end: the compiler finds what is
+// missing.
 #pragma once
 
 #include <memory>
@@ -29,8 +30,8 @@ using KernelCall =
     std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, NormForward,
                  NormBackward, Rotary, AttentionForward, AttentionBackward, CacheAppend,
                  ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward,
-                 EmbeddingForward, EmbeddingBackward, LossStatistics, LossCombine, LossBackward, Copy,
-                 Add, AdamwUpdate, SgdUpdate, SquareSums>;
+                 EmbeddingForward, EmbeddingBackward, LossStatistics, LossCombine, LossBackward,
+                 Copy, Add, AdamwUpdate, SgdUpdate, SquareSums>;
 
 std::string_view name(const KernelCall& call);
 void check(const KernelCall& call);
@@ -38,7 +39,8 @@ double flops(const KernelCall& call);
 // Bytes read plus bytes written, each tensor once.
 std::int64_t bytes_moved(const KernelCall& call);
 
-// visitor(std::string_view name, const Tensor& tensor, Access access) for every tensor that is given.
+// visitor(std::string_view name, const Tensor& tensor, Access access) for every tensor that is
+// given.
 template <typename Call, typename Visitor>
 void for_each_tensor(Call& call, Visitor&& visitor) {
   std::visit(

@@ -8,7 +8,8 @@
 namespace piton {
 namespace {
 
-void expect_weight(std::string_view call, const WeightView& weight, WeightForm packed, DType dtype) {
+void expect_weight(std::string_view call, const WeightView& weight, WeightForm packed,
+                   DType dtype) {
   PITON_ASSERT(weight.form == WeightForm::kRows || weight.form == packed,
                "{}: the weight is packed for the other direction", call);
   PITON_ASSERT(weight.dtype == dtype, "{}: the weight is {}, wanted {}", call, name(weight.dtype),
@@ -36,11 +37,15 @@ void LinearForward::check() const {
   PITON_ASSERT(y.dtype() == x.dtype() || y.dtype() == DType::kF32, "{}: y is {} for x {}", kName,
                to_string(y), to_string(x));
   expect_weight(kName, weight, WeightForm::kForward, x.dtype());
-  if (bias.defined()) Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
+  if (bias.defined())
+    Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
   PITON_ASSERT(!residual.defined() || !activation, "{}: a residual beside an activation", kName);
-  PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation", kName);
-  for (const auto& [name, tensor] : {std::pair{"residual", &residual}, {"preactivation", &preactivation}}) {
-    if (tensor->defined()) Operand{kName, name, *tensor}.shape({n, weight.out}).dtype(y.dtype()).rows();
+  PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation",
+               kName);
+  for (const auto& [name, tensor] :
+       {std::pair{"residual", &residual}, {"preactivation", &preactivation}}) {
+    if (tensor->defined())
+      Operand{kName, name, *tensor}.shape({n, weight.out}).dtype(y.dtype()).rows();
   }
 }
 
@@ -53,8 +58,8 @@ void LinearBackwardInput::check() const {
   const std::int64_t n = dy.dim(0);
   Operand{kName, "dy", dy}.shape({n, weight.out});
   Operand{kName, "dx", dx}.shape({n, weight.in});
-  PITON_ASSERT(dy.dtype() == weight.dtype || dy.dtype() == DType::kF32, "{}: dy {} beside a {} weight",
-               kName, to_string(dy), name(weight.dtype));
+  PITON_ASSERT(dy.dtype() == weight.dtype || dy.dtype() == DType::kF32,
+               "{}: dy {} beside a {} weight", kName, to_string(dy), name(weight.dtype));
   PITON_ASSERT(dx.dtype() == dy.dtype() || dx.dtype() == weight.dtype, "{}: dx is {}", kName,
                to_string(dx));
   expect_weight(kName, weight, WeightForm::kBackward, weight.dtype);

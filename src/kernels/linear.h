@@ -1,8 +1,8 @@
 // Linear maps: y = x W^T + bias, W stored [out, in]. Shapes: x [n, in], y [n, out].
 //
 // Sums run in fp32 for bf16, fp16 and fp32 (in fp64 for fp64). Rows are computed in fixed tiles of
-// Kernels::row_tile() rows, so that a call on rows cut at tile edges gives the same bits as the call
-// on all of them. n may be 0.
+// Kernels::row_tile() rows, so that a call on rows cut at tile edges gives the same bits as the
+// call on all of them. n may be 0.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,19 @@
 
 namespace piton {
 
-// y = x W^T + bias + residual, or y = activation(x W^T + bias); every part but x and W may be missing. The
-// sum stays wide until all of it is there: y is rounded once, and an activation reads the sum itself, not
-// the rounded `preactivation`.
+// y = x W^T + bias + residual, or y = activation(x W^T + bias); every part but x and W may be
+// missing. The sum stays wide until all of it is there: y is rounded once, and an activation reads
+// the sum itself, not the rounded `preactivation`.
 struct LinearForward {
   static constexpr std::string_view kName = "linear forward";
   Tensor y;           // [n, out]  written; dtype of x, or fp32
   Tensor x;           // [n, in]   rows may be strided, columns are contiguous
   WeightView weight;  // kRows or kForward; dtype of x
   Tensor bias;        // [out] or empty; dtype of x
-  Tensor residual;    // [n, out] or empty; dtype of y; rows may be strided; not beside an activation
+  Tensor residual;  // [n, out] or empty; dtype of y; rows may be strided; not beside an activation
   std::optional<ActivationKind> activation;
-  Tensor preactivation;  // [n, out] or empty  written; dtype of y: what the activation's backward reads
+  Tensor preactivation;  // [n, out] or empty  written; dtype of y: what the activation's backward
+                         // reads
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -78,8 +79,8 @@ struct LinearBackwardWeight {
 // Plain rows into the back end's own layout. Run only where Kernels::packed_bytes() is not 0.
 struct PackWeight {
   static constexpr std::string_view kName = "pack weight";
-  Tensor packed;    // u8 [packed_bytes]  written
-  Tensor rows;      // [out, in]
+  Tensor packed;  // u8 [packed_bytes]  written
+  Tensor rows;    // [out, in]
   WeightForm form = WeightForm::kForward;
 
   template <typename Self, typename Visitor>

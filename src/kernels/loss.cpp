@@ -22,7 +22,10 @@ void LossStatistics::check() const {
   expect_one_place(*this);
   Operand{kName, "logits", logits}.given();
   expect_logits(kName, logits, labels, valid);
-  Operand{kName, "statistics", statistics}.shape({logits.dim(0), 3}).dtype(logits.dtype()).contiguous();
+  Operand{kName, "statistics", statistics}
+      .shape({logits.dim(0), 3})
+      .dtype(logits.dtype())
+      .contiguous();
 }
 
 void LossCombine::check() const {

@@ -22,7 +22,8 @@ void SgdUpdate::check() const {
   Operand{kName, "main", main}.dtype(DType::kF32).contiguous();
   const Shape span{main.elements()};
   Operand{kName, "main", main}.shape(span);
-  if (buffer.defined()) Operand{kName, "buffer", buffer}.shape(span).dtype(DType::kF32).contiguous();
+  if (buffer.defined())
+    Operand{kName, "buffer", buffer}.shape(span).dtype(DType::kF32).contiguous();
   Operand{kName, "gradient", gradient}.shape(span).dtype(DType::kF32).contiguous();
   Operand{kName, "scalars", scalars}.shape({kStepScalars}).dtype(DType::kF32).contiguous();
   if (copy.defined()) Operand{kName, "copy", copy}.shape(span).floating().contiguous();
@@ -32,7 +33,10 @@ void SquareSums::check() const {
   expect_one_place(*this);
   Operand{kName, "x", x}.dtype(DType::kF32).contiguous();
   PITON_ASSERT(x.ndim() == 1 && block > 0, "{}: x is {}, blocks of {}", kName, to_string(x), block);
-  Operand{kName, "sums", sums}.shape({(x.dim(0) + block - 1) / block}).dtype(DType::kF64).contiguous();
+  Operand{kName, "sums", sums}
+      .shape({(x.dim(0) + block - 1) / block})
+      .dtype(DType::kF64)
+      .contiguous();
 }
 
 }  // namespace piton

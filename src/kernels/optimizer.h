@@ -7,8 +7,8 @@
 //   main = main - lr * (m / correction1) / (sqrt(v / correction2) + eps)
 // with correctionK = 1 - betaK^t.
 //
-// SGD with momentum (Sutskever et al. 2013), as torch.optim.SGD and Megatron have it: no dampening, and
-// decay is part of the gradient (L2), so it passes through the momentum.
+// SGD with momentum (Sutskever et al. 2013), as torch.optim.SGD and Megatron have it: no dampening,
+// and decay is part of the gradient (L2), so it passes through the momentum.
 //   g = gradient * gradient_scale + decay * main
 //   buffer = momentum * buffer + g
 //   main = main - lr * buffer
@@ -31,10 +31,11 @@ enum StepScalar : int {
 
 struct AdamwUpdate {
   static constexpr std::string_view kName = "adamw";
-  Tensor main;      // fp32 [n]  updated
-  Tensor first;     // fp32 [n]  m, updated
-  Tensor second;    // fp32 [n]  v, updated
-  Tensor copy;      // [n] or empty: main rounded to the weights' dtype, written (kept where kApply is 0)
+  Tensor main;    // fp32 [n]  updated
+  Tensor first;   // fp32 [n]  m, updated
+  Tensor second;  // fp32 [n]  v, updated
+  Tensor
+      copy;  // [n] or empty: main rounded to the weights' dtype, written (kept where kApply is 0)
   Tensor gradient;  // fp32 [n]
   Tensor scalars;   // fp32 [kStepScalars]
   double beta1 = 0.9;
@@ -58,9 +59,10 @@ struct AdamwUpdate {
 
 struct SgdUpdate {
   static constexpr std::string_view kName = "sgd";
-  Tensor main;      // fp32 [n]  updated
-  Tensor buffer;    // fp32 [n]  updated; empty: no momentum
-  Tensor copy;      // [n] or empty: main rounded to the weights' dtype, written (kept where kApply is 0)
+  Tensor main;    // fp32 [n]  updated
+  Tensor buffer;  // fp32 [n]  updated; empty: no momentum
+  Tensor
+      copy;  // [n] or empty: main rounded to the weights' dtype, written (kept where kApply is 0)
   Tensor gradient;  // fp32 [n]
   Tensor scalars;   // fp32 [kStepScalars]; the corrections are not read
   double momentum = 0;
@@ -79,9 +81,9 @@ struct SgdUpdate {
   double flops() const { return 0; }
 };
 
-// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order fixed by the size of
-// the block. Blocks are counted from a parameter's start, so a shard cut at block edges gives the same
-// sums.
+// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order fixed by the size
+// of the block. Blocks are counted from a parameter's start, so a shard cut at block edges gives
+// the same sums.
 struct SquareSums {
   static constexpr std::string_view kName = "square sums";
   Tensor sums;  // fp64 [ceil(n / block)]  written

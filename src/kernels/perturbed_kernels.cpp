@@ -13,9 +13,9 @@ void PerturbedKernels::submit(const KernelCall& call, Stream& stream) {
       access = how;
     });
   }
-  const bool integers =
-      target.defined() && !std::holds_alternative<PackWeight>(call) &&
-      (target.dtype() == DType::kI32 || target.dtype() == DType::kI64 || target.dtype() == DType::kU8);
+  const bool integers = target.defined() && !std::holds_alternative<PackWeight>(call) &&
+                        (target.dtype() == DType::kI32 || target.dtype() == DType::kI64 ||
+                         target.dtype() == DType::kU8);
   if (!target.defined() || integers) {
     inner_.run(call, stream);
     return;

@@ -1,8 +1,9 @@
 // Another back end with one deliberate error: what a test has to notice to be worth running.
 //
 // After each call of the chosen kind one of its outputs is wrong by a factor. A written tensor is
-// scaled; of an updated one the change is scaled, so that the error does not depend on what was there.
-// A packed weight is opaque: it is packed from scaled rows. Copies of integers are left alone.
+// scaled; of an updated one the change is scaled, so that the error does not depend on what was
+// there. A packed weight is opaque: it is packed from scaled rows. Copies of integers are left
+// alone.
 #pragma once
 
 #include <string>

@@ -13,7 +13,8 @@ struct Rotary {
   static constexpr std::string_view kName = "rotary";
   enum class Convention : std::uint8_t { kHalves, kPairs };
 
-  Tensor x;          // [n, heads, d]  changed in place; rows and heads may be strided: d may be a part of each head
+  Tensor x;  // [n, heads, d]  changed in place; rows and heads may be strided: d may be a part of
+             // each head
   Tensor positions;  // int32 [n]
   Tensor cosine;     // [positions, d/2]  fp32 (fp64 for fp64)
   Tensor sine;       // [positions, d/2]

@@ -1,7 +1,7 @@
 // Another back end, timed: where the wall time of a step goes, call by call.
 //
-// Every call is waited for, so what a device would overlap is added up. On the host, where a call is
-// done when it returns, the timer adds well under a microsecond to each.
+// Every call is waited for, so what a device would overlap is added up. On the host, where a call
+// is done when it returns, the timer adds well under a microsecond to each.
 #pragma once
 
 #include <cstdint>

@@ -19,33 +19,52 @@ PositionKind position_kind(const std::string& name) {
 void AttentionOptions::apply(ModelConfig& config) const {
   if (positions) config.positions = position_kind(*positions);
   if (sparse_mode < 0 || sparse_mode > 4) {
-    throw Error(Fault::kUsage, "--sparse-mode: got {}, wanted 0 to 4 (5 to 8 take masks from outside; documents of packed samples are kept apart by --reset-attention-mask)", sparse_mode);
+    throw Error(Fault::kUsage,
+                "--sparse-mode: got {}, wanted 0 to 4 (5 to 8 take masks from outside; documents "
+                "of packed samples are kept apart by --reset-attention-mask)",
+                sparse_mode);
   }
   if (sparse_mode >= 1 && sparse_mode <= 3 && (window_before || window_after)) {
-    throw Error(Fault::kUsage, "--sparse-mode: mode {} has no window, and {} is given; leave one of them out, or take mode 0", sparse_mode,
-                window_before ? "--pre-tockens" : "--next-tockens");
+    throw Error(Fault::kUsage,
+                "--sparse-mode: mode {} has no window, and {} is given; leave one of them out, or "
+                "take mode 0",
+                sparse_mode, window_before ? "--pre-tockens" : "--next-tockens");
   }
   if (sparse_mode == 4 && !(window_before && window_after)) {
-    throw Error(Fault::kUsage, "--sparse-mode: mode 4 is the band between --pre-tockens and --next-tockens; give both");
+    throw Error(
+        Fault::kUsage,
+        "--sparse-mode: mode 4 is the band between --pre-tockens and --next-tockens; give both");
   }
   if (sparse_mode == 4 && *window_after > 0) {
-    throw Error(Fault::kUsage, "--next-tockens: got {}, wanted at most 0 with --sparse-mode 4, which has no other mask: tokens would see those they are to predict", *window_after);
+    throw Error(Fault::kUsage,
+                "--next-tockens: got {}, wanted at most 0 with --sparse-mode 4, which has no other "
+                "mask: tokens would see those they are to predict",
+                *window_after);
   }
   if (window_before && *window_before < 0) {
-    throw Error(Fault::kUsage, "--pre-tockens: got {}, wanted 0 or more: only keys behind a token would be left, and attention is causal", *window_before);
+    throw Error(Fault::kUsage,
+                "--pre-tockens: got {}, wanted 0 or more: only keys behind a token would be left, "
+                "and attention is causal",
+                *window_before);
   }
-  if (window_after && *window_after < 0 && window_before.value_or(config.max_positions) < -*window_after) {
-    throw Error(Fault::kUsage, "--next-tockens: got {}, wanted {} or more: the window ends before it begins", *window_after,
-                -window_before.value_or(config.max_positions));
+  if (window_after && *window_after < 0 &&
+      window_before.value_or(config.max_positions) < -*window_after) {
+    throw Error(Fault::kUsage,
+                "--next-tockens: got {}, wanted {} or more: the window ends before it begins",
+                *window_after, -window_before.value_or(config.max_positions));
   }
   if (triangle_attn && use_flash_attn) {
-    throw Error(Fault::kUsage, "--triangle-attn: cannot be together with --use-flash-attn, they are two forms of attention; leave one of them out");
+    throw Error(Fault::kUsage,
+                "--triangle-attn: cannot be together with --use-flash-attn, they are two forms of "
+                "attention; leave one of them out");
   }
   if (triangle_block_size && !triangle_attn) {
-    throw Error(Fault::kUsage, "--triangle-block-size: is of --triangle-attn, which is not given; leave it out");
+    throw Error(Fault::kUsage,
+                "--triangle-block-size: is of --triangle-attn, which is not given; leave it out");
   }
   if (triangle_attn && triangle_block_size.value_or(kTriangleBlock) < 1) {
-    throw Error(Fault::kUsage, "--triangle-block-size: got {}, wanted 1 or more", *triangle_block_size);
+    throw Error(Fault::kUsage, "--triangle-block-size: got {}, wanted 1 or more",
+                *triangle_block_size);
   }
   config.attention_block = triangle_attn ? triangle_block_size.value_or(kTriangleBlock) : 0;
   config.window_before = window_before;

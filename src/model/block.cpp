@@ -5,7 +5,9 @@
 namespace piton {
 namespace {
 
-std::string layer_name(std::int64_t index, const char* part) { return fmt::format("layers.{}.{}", index, part); }
+std::string layer_name(std::int64_t index, const char* part) {
+  return fmt::format("layers.{}.{}", index, part);
+}
 
 Initialization input_weights(const ModelConfig& config) {
   return {Initialization::Kind::kNormal, config.init_deviation};
@@ -19,21 +21,31 @@ Initialization residual_weights(const ModelConfig& config) {
 
 }  // namespace
 
-Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config, std::int64_t index)
-    : attention_norm_(parameters, shard, layer_name(index, "attention_norm"), config.norm, config.hidden,
-                      config.norm_eps),
-      attention_(parameters, shard, layer_name(index, "attention"),
-                 {.hidden = config.hidden, .heads = config.heads, .groups = config.groups,
-                  .head_size = config.head_size, .biases = config.biases,
-                  .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
-                  .window_before = config.window_before, .window_after = config.window_after,
-                  .block_rows = config.attention_block},
-                 input_weights(config), residual_weights(config), config.attention_dropout,
-                 config.hidden_dropout),
-      mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), config.norm, config.hidden, config.norm_eps),
+Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
+             std::int64_t index)
+    : attention_norm_(parameters, shard, layer_name(index, "attention_norm"), config.norm,
+                      config.hidden, config.norm_eps),
+      attention_(
+          parameters, shard, layer_name(index, "attention"),
+          {.hidden = config.hidden,
+           .heads = config.heads,
+           .groups = config.groups,
+           .head_size = config.head_size,
+           .biases = config.biases,
+           .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
+           .window_before = config.window_before,
+           .window_after = config.window_after,
+           .block_rows = config.attention_block},
+          input_weights(config), residual_weights(config), config.attention_dropout,
+          config.hidden_dropout),
+      mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), config.norm, config.hidden,
+                config.norm_eps),
       mlp_(parameters, shard, layer_name(index, "mlp"),
-           {.hidden = config.hidden, .ffn_hidden = config.ffn_hidden, .gated = config.gated,
-            .biases = config.biases, .activation = config.activation},
+           {.hidden = config.hidden,
+            .ffn_hidden = config.ffn_hidden,
+            .gated = config.gated,
+            .biases = config.biases,
+            .activation = config.activation},
            input_weights(config), residual_weights(config), config.hidden_dropout) {}
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input) const {

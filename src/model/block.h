@@ -13,7 +13,8 @@ namespace piton {
 class Block {
  public:
   // `index` counts the layers of the whole model.
-  Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config, std::int64_t index);
+  Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
+        std::int64_t index);
   Value forward(Context& context, const Value& x, const AttentionInput& input) const;
 
  private:

@@ -8,7 +8,10 @@ namespace piton {
 
 void ModelConfig::check() const {
   const auto positive = [](std::int64_t value, const char* flag) {
-    if (value <= 0) throw Error(Fault::kUsage, "{}: got {}, wanted a positive number (or name a preset with --model)", flag, value);
+    if (value <= 0)
+      throw Error(Fault::kUsage,
+                  "{}: got {}, wanted a positive number (or name a preset with --model)", flag,
+                  value);
   };
   positive(layers, "--num-layers");
   positive(hidden, "--hidden-size");
@@ -19,25 +22,34 @@ void ModelConfig::check() const {
   positive(vocabulary, "--vocab-size");
   positive(max_positions, "--max-position-embeddings");
   if (heads % groups != 0) {
-    throw Error(Fault::kUsage, "--num-query-groups: got {}, wanted a divisor of --num-attention-heads, which is {}", groups, heads);
+    throw Error(
+        Fault::kUsage,
+        "--num-query-groups: got {}, wanted a divisor of --num-attention-heads, which is {}",
+        groups, heads);
   }
   if (positions == PositionKind::kRotary && head_size % 2 != 0) {
-    throw Error(Fault::kUsage, "--kv-channels: got {}, wanted an even number, since rotary positions turn pairs", head_size);
+    throw Error(Fault::kUsage,
+                "--kv-channels: got {}, wanted an even number, since rotary positions turn pairs",
+                head_size);
   }
   const auto probability = [](double value, const char* flag) {
-    if (!(value >= 0 && value < 1)) throw Error(Fault::kUsage, "{}: got {}, wanted 0 <= p < 1", flag, value);
+    if (!(value >= 0 && value < 1))
+      throw Error(Fault::kUsage, "{}: got {}, wanted 0 <= p < 1", flag, value);
   };
   probability(hidden_dropout, "--hidden-dropout");
   probability(attention_dropout, "--attention-dropout");
-  if (!(norm_eps > 0)) throw Error(Fault::kUsage, "--norm-epsilon: got {}, wanted a positive number", norm_eps);
+  if (!(norm_eps > 0))
+    throw Error(Fault::kUsage, "--norm-epsilon: got {}, wanted a positive number", norm_eps);
   check_rotary(*this);
-  if (!(init_deviation >= 0)) throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
+  if (!(init_deviation >= 0))
+    throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
 
 namespace {
 
 std::int64_t block_matrices(const ModelConfig& c) {
-  const std::int64_t attention = c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
+  const std::int64_t attention =
+      c.hidden * c.head_size * (c.heads + 2 * c.groups) + c.heads * c.head_size * c.hidden;
   return attention + (c.gated ? 3 : 2) * c.hidden * c.ffn_hidden;
 }
 
@@ -46,19 +58,22 @@ std::int64_t block_matrices(const ModelConfig& c) {
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer ? 2 * hidden : hidden;
   std::int64_t block = block_matrices(*this) + 2 * norm_size;
-  if (biases) block += head_size * (heads + 2 * groups) + hidden + (gated ? 2 : 1) * ffn_hidden + hidden;
+  if (biases)
+    block += head_size * (heads + 2 * groups) + hidden + (gated ? 2 : 1) * ffn_hidden + hidden;
   std::int64_t ends = vocabulary * hidden * (tied ? 1 : 2) + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
   return layers * block + ends;
 }
 
 double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
-  const double products = 2.0 * static_cast<double>(layers * block_matrices(*this) + vocabulary * hidden);
-  // Two products of 2 d FLOPs for each visible key; a causal row sees half the sequence, or w keys once it
-  // stands w behind the start.
+  const double products =
+      2.0 * static_cast<double>(layers * block_matrices(*this) + vocabulary * hidden);
+  // Two products of 2 d FLOPs for each visible key; a causal row sees half the sequence, or w keys
+  // once it stands w behind the start.
   const auto s = static_cast<double>(sequence);
   const double w = window_before ? std::min(static_cast<double>(*window_before) + 1, s) : s;
-  const double attention = 2.0 * 2.0 * static_cast<double>(heads * head_size) * (w - w * w / (2 * s));
+  const double attention =
+      2.0 * 2.0 * static_cast<double>(heads * head_size) * (w - w * w / (2 * s));
   return products + static_cast<double>(layers) * attention;
 }
 
@@ -67,10 +82,16 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (!model.empty()) {
     config = preset(model);
     if (family && *family != config.family) {
-      throw Error(Fault::kUsage, "--model-family: got {}, but --model {} is of family {}; leave one of them out", *family, model, config.family);
+      throw Error(Fault::kUsage,
+                  "--model-family: got {}, but --model {} is of family {}; leave one of them out",
+                  *family, model, config.family);
     }
   } else {
-    if (!family) throw Error(Fault::kUsage, "--model: no model is named; wanted a preset ({}) or --model-family with its sizes", fmt::join(preset_names(), ", "));
+    if (!family)
+      throw Error(
+          Fault::kUsage,
+          "--model: no model is named; wanted a preset ({}) or --model-family with its sizes",
+          fmt::join(preset_names(), ", "));
     config = family_facts(*family);
   }
   const auto set = [](auto& field, const auto& given) {
@@ -84,20 +105,27 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
     const std::int64_t old_heads = config.heads;
     set(config.heads, heads);
     if (config.heads > 0 && config.hidden % config.heads != 0 && !head_size) {
-      throw Error(Fault::kUsage, "--num-attention-heads: got {}, wanted a divisor of --hidden-size, which is {} (or give --kv-channels)", config.heads, config.hidden);
+      throw Error(Fault::kUsage,
+                  "--num-attention-heads: got {}, wanted a divisor of --hidden-size, which is {} "
+                  "(or give --kv-channels)",
+                  config.heads, config.hidden);
     }
     if (config.heads > 0) config.head_size = config.hidden / config.heads;
     if (heads && !groups && config.groups == old_heads) config.groups = config.heads;
     if (config.groups == 0) config.groups = config.heads;
     if (hidden && !ffn_hidden) {
       // 4 h, or for gated MLPs 2/3 of it rounded down to a multiple of 64 (Megatron's rule).
-      config.ffn_hidden = config.gated && !mlp.is_x_model ? config.hidden * 8 / 3 / 64 * 64 : 4 * config.hidden;
+      config.ffn_hidden =
+          config.gated && !mlp.is_x_model ? config.hidden * 8 / 3 / 64 * 64 : 4 * config.hidden;
     }
   }
   set(config.ffn_hidden, ffn_hidden);
   if (mlp.is_x_model) {
     if (config.ffn_hidden % 2 != 0) {
-      throw Error(Fault::kUsage, "--ffn-hidden-size: got {}, wanted an even number, since --is-x-model makes a gate of half of it", config.ffn_hidden);
+      throw Error(Fault::kUsage,
+                  "--ffn-hidden-size: got {}, wanted an even number, since --is-x-model makes a "
+                  "gate of half of it",
+                  config.ffn_hidden);
     }
     config.ffn_hidden /= 2;
   }
@@ -113,7 +141,10 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (tokenizer_vocabulary) config.vocabulary = *tokenizer_vocabulary;
   if (vocabulary) {
     if (tokenizer_vocabulary && *vocabulary < *tokenizer_vocabulary) {
-      throw Error(Fault::kUsage, "--vocab-size: got {}, but the tokenizer has {} ids; leave the flag out or raise it", *vocabulary, *tokenizer_vocabulary);
+      throw Error(
+          Fault::kUsage,
+          "--vocab-size: got {}, but the tokenizer has {} ids; leave the flag out or raise it",
+          *vocabulary, *tokenizer_vocabulary);
     }
     config.vocabulary = *vocabulary;
   }

@@ -18,40 +18,42 @@ namespace piton {
 enum class PositionKind : std::uint8_t { kLearned, kRotary, kAlibi, kNone };
 
 struct ModelConfig {
-  std::string family;             // "gpt2", "llama"
-  std::int64_t layers = 0;        // L
-  std::int64_t hidden = 0;        // h
-  std::int64_t ffn_hidden = 0;    // f, of each of gate and up
-  std::int64_t heads = 0;         // a
-  std::int64_t groups = 0;        // key-value heads
-  std::int64_t head_size = 0;     // d
-  std::int64_t vocabulary = 0;    // V, unpadded
+  std::string family;           // "gpt2", "llama"
+  std::int64_t layers = 0;      // L
+  std::int64_t hidden = 0;      // h
+  std::int64_t ffn_hidden = 0;  // f, of each of gate and up
+  std::int64_t heads = 0;       // a
+  std::int64_t groups = 0;      // key-value heads
+  std::int64_t head_size = 0;   // d
+  std::int64_t vocabulary = 0;  // V, unpadded
   std::int64_t max_positions = 0;
   NormKind norm = NormKind::kLayer;
   double norm_eps = 1e-5;
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
-  double rotary_share = 1;        // of each head's channels, the first ones
-  bool rotary_pairs = false;      // kernels/rotary.h, Convention
+  double rotary_share = 1;    // of each head's channels, the first ones
+  bool rotary_pairs = false;  // kernels/rotary.h, Convention
   RotaryScaling rotary_scaling;
   std::optional<std::int64_t> window_before;  // keys of causal attention: j >= i - window_before
   std::optional<std::int64_t> window_after;   // and j <= i + window_after
   std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
-  bool gated = false;             // gate and up projections
-  bool biases = true;             // of every linear
-  bool tied = true;               // head = token embedding
+  bool gated = false;  // gate and up projections
+  bool biases = true;  // of every linear
+  bool tied = true;    // head = token embedding
   double hidden_dropout = 0;
   double attention_dropout = 0;
-  double init_deviation = 0.02;   // residual outputs get / sqrt(2 L)
-  DType dtype = DType::kF32;      // of weights and activations
+  double init_deviation = 0.02;  // residual outputs get / sqrt(2 L)
+  DType dtype = DType::kF32;     // of weights and activations
 
   // Throws Error(kUsage) on the first field that cannot be, naming its flag.
   void check() const;
-  std::int64_t rotary_channels() const { return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share); }
+  std::int64_t rotary_channels() const {
+    return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share);
+  }
   std::int64_t parameters() const;  // unpadded, tied weights once
-  // 2 x (elements of every weight that multiplies) + causal attention at half the square (with a window: its
-  // part of that), per token, forward.
+  // 2 x (elements of every weight that multiplies) + causal attention at half the square (with a
+  // window: its part of that), per token, forward.
   double forward_flops_per_token(std::int64_t sequence) const;
 };
 
@@ -59,7 +61,8 @@ struct ModelConfig {
 struct ModelOptions {
   std::string model;  // preset; single flags override it
   std::optional<std::string> family;
-  std::optional<std::int64_t> layers, hidden, ffn_hidden, heads, groups, head_size, vocabulary, max_positions;
+  std::optional<std::int64_t> layers, hidden, ffn_hidden, heads, groups, head_size, vocabulary,
+      max_positions;
   std::optional<double> norm_eps, hidden_dropout, attention_dropout, init_deviation;
   bool bf16 = false;
   AttentionOptions attention;
@@ -69,7 +72,8 @@ struct ModelOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"model", "preset: gpt2-124m, llama-134m, llama-1.1b, or a tiny one for tests", same}, model);
+    v(Option{"model", "preset: gpt2-124m, llama-134m, llama-1.1b, or a tiny one for tests", same},
+      model);
     v(Option{"model-family", "gpt2 or llama", same}, family);
     v(Option{"num-layers", "transformer blocks", same}, layers);
     v(Option{"hidden-size", "width of the residual stream", same}, hidden);
@@ -77,19 +81,25 @@ struct ModelOptions {
     v(Option{"num-attention-heads", "query heads", same}, heads);
     v(Option{"num-query-groups", "key-value heads (grouped queries)", same}, groups);
     v(Option{"kv-channels", "width of one head", same}, head_size);
-    v(Option{"vocab-size", "ids of the tokenizer (from the tokenizer where one is given)", same}, vocabulary);
+    v(Option{"vocab-size", "ids of the tokenizer (from the tokenizer where one is given)", same},
+      vocabulary);
     v(Option{"max-position-embeddings", "longest sequence", same}, max_positions);
-    v(Option{"norm-epsilon", "added inside the root of norms", {.aliases = {"layernorm-epsilon"}, .resume = Resume::kMustMatch}}, norm_eps);
+    v(Option{"norm-epsilon",
+             "added inside the root of norms",
+             {.aliases = {"layernorm-epsilon"}, .resume = Resume::kMustMatch}},
+      norm_eps);
     rotary.visit(v);
     v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
     v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
     v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);
-    v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same}, bf16);
+    v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same},
+      bf16);
     attention.visit(v);
     mlp.visit(v);
   }
 
-  // The preset with the flags applied, checked. `tokenizer_vocabulary`: used where --vocab-size is not given.
+  // The preset with the flags applied, checked. `tokenizer_vocabulary`: used where --vocab-size is
+  // not given.
   ModelConfig resolve(std::optional<std::int64_t> tokenizer_vocabulary) const;
 };
 

@@ -21,13 +21,13 @@ struct RotaryTables {
 };
 
 // Rounded once from double.
-RotaryTables make_rotary_tables(const ModelConfig& config, std::int64_t sequence, Device& device, Arena& arena,
-                                Stream& stream) {
+RotaryTables make_rotary_tables(const ModelConfig& config, std::int64_t sequence, Device& device,
+                                Arena& arena, Stream& stream) {
   const std::int64_t half = config.rotary_channels() / 2;
   const DType dtype = sum_dtype(config.dtype);
   const Shape shape{config.max_positions, half};
-  const std::vector<double> frequencies =
-      rotary_frequencies(config.rotary_base, config.rotary_channels(), config.rotary_scaling, sequence);
+  const std::vector<double> frequencies = rotary_frequencies(
+      config.rotary_base, config.rotary_channels(), config.rotary_scaling, sequence);
   const double magnitude = rotary_magnitude(config.rotary_scaling);
   const Tensor cosine = host_tensor(dtype, shape);
   const Tensor sine = host_tensor(dtype, shape);
@@ -53,7 +53,8 @@ RotaryTables make_rotary_tables(const ModelConfig& config, std::int64_t sequence
 }
 
 // Of this rank's heads.
-Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device, Arena& arena, Stream& stream) {
+Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device, Arena& arena,
+                   Stream& stream) {
   const std::vector<float> all = alibi_slopes(config.heads);
   const std::int64_t heads = config.heads / shard.size();
   Tensor slopes = arena.allocate(DType::kF32, {heads}, MemoryKind::kParameters);
@@ -66,9 +67,10 @@ class DecoderChunk final : public Decoder {
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const ChunkRange& range,
                Device& device, Arena& arena, Stream& stream)
       : config_(config), range_(range), recompute_(layout.recompute) {
-    shard_ = {.group = &layout.mesh->group(Axis::kTensor),
-              .strategy = {.slices = layout.linear_slices, .sequence_parallel = layout.sequence_parallel},
-              .dtype = config.dtype};
+    shard_ = {
+        .group = &layout.mesh->group(Axis::kTensor),
+        .strategy = {.slices = layout.linear_slices, .sequence_parallel = layout.sequence_parallel},
+        .dtype = config.dtype};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     const Initialization normal{Initialization::Kind::kNormal, config.init_deviation};
 
@@ -85,14 +87,15 @@ class DecoderChunk final : public Decoder {
     }
     if (range.first) {
       embedding_.emplace(parameters_, shard_, *table, vocabulary_, config.hidden,
-                         config.positions == PositionKind::kLearned ? config.max_positions : 0, normal,
-                         config.hidden_dropout);
+                         config.positions == PositionKind::kLearned ? config.max_positions : 0,
+                         normal, config.hidden_dropout);
     }
     for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
       blocks_.emplace_back(parameters_, shard_, config, layer);
     }
     if (range.last) {
-      final_norm_.emplace(parameters_, shard_, "final_norm", config.norm, config.hidden, config.norm_eps);
+      final_norm_.emplace(parameters_, shard_, "final_norm", config.norm, config.hidden,
+                          config.norm_eps);
       Parameter* head = table;
       if (!config.tied) {
         head = &parameters_.add(vocabulary_parameter(shard_, "head.weight", vocabulary_.size,
@@ -103,7 +106,8 @@ class DecoderChunk final : public Decoder {
     if (config.positions == PositionKind::kRotary) {
       rotary_ = make_rotary_tables(config, 1, device, arena, stream);
     }
-    if (config.positions == PositionKind::kAlibi) slopes_ = make_slopes(config, shard_, device, arena, stream);
+    if (config.positions == PositionKind::kAlibi)
+      slopes_ = make_slopes(config, shard_, device, arena, stream);
   }
 
   bool first() const override { return range_.first; }
@@ -116,7 +120,8 @@ class DecoderChunk final : public Decoder {
     return {{config_.dtype, {samples * sequence / ranks, config_.hidden}}};
   }
 
-  ChunkOutput forward(Context& context, const ModelInput& input, const std::vector<Value>& inputs) override {
+  ChunkOutput forward(Context& context, const ModelInput& input,
+                      const std::vector<Value>& inputs) override {
     Context with_rows = context;
     with_rows.rows = input.rows;
     prepare_rotary(context, input.sequence);
@@ -126,7 +131,8 @@ class DecoderChunk final : public Decoder {
     return {.loss = head_->loss(with_rows, final_norm_->forward(with_rows, x), input.loss)};
   }
 
-  Tensor logits(Context& context, const ModelInput& input, KvCache* cache, bool last_only) override {
+  Tensor logits(Context& context, const ModelInput& input, KvCache* cache,
+                bool last_only) override {
     PITON_ASSERT(range_.first && range_.last, "logits of a whole model");
     Context plain = context.with_tape(nullptr);
     plain.training = false;
@@ -149,8 +155,13 @@ class DecoderChunk final : public Decoder {
   }
 
   KvCache make_cache(Arena& arena, std::int64_t batch, std::int64_t capacity) const override {
-    return {arena, config_.dtype, static_cast<std::int64_t>(blocks_.size()), batch, capacity,
-            config_.groups / shard_.size(), config_.head_size};
+    return {arena,
+            config_.dtype,
+            static_cast<std::int64_t>(blocks_.size()),
+            batch,
+            capacity,
+            config_.groups / shard_.size(),
+            config_.head_size};
   }
 
  private:
@@ -162,11 +173,16 @@ class DecoderChunk final : public Decoder {
   }
 
   AttentionInput attention_input(const ModelInput& input) const {
-    return {.batch = input.samples, .positions = input.positions, .segments = input.segments,
-            .cosine = rotary_.cosine, .sine = rotary_.sine, .slopes = slopes_};
+    return {.batch = input.samples,
+            .positions = input.positions,
+            .segments = input.segments,
+            .cosine = rotary_.cosine,
+            .sine = rotary_.sine,
+            .slopes = slopes_};
   }
 
-  Value run_block(Context& context, const Block& block, const Value& x, const ModelInput& input) const {
+  Value run_block(Context& context, const Block& block, const Value& x,
+                  const ModelInput& input) const {
     const AttentionInput attention = attention_input(input);
     if (!recompute_) return block.forward(context, x, attention);
     const Segment segment = [&block, attention](Context& inner, const std::vector<Value>& values) {
@@ -199,7 +215,8 @@ class DecoderChunk final : public Decoder {
 }  // namespace
 
 std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const ModelLayout& layout,
-                                      const ChunkRange& range, Device& device, Arena& arena, Stream& stream) {
+                                      const ChunkRange& range, Device& device, Arena& arena,
+                                      Stream& stream) {
   layout.check(config);
   return std::make_unique<DecoderChunk>(config, layout, range, device, arena, stream);
 }

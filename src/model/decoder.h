@@ -22,10 +22,11 @@ struct ChunkRange {
 
 class Decoder : public Chunk {
  public:
-  // fp32 (fp64) logits [rows, padded vocabulary / t] without a loss. With a cache, `input` holds the
-  // tokens after those in it, and the cache advances; with `last_only` only each sample's last row is
-  // computed ([b, ...]). First and last chunk in one.
-  virtual Tensor logits(Context& context, const ModelInput& input, KvCache* cache, bool last_only) = 0;
+  // fp32 (fp64) logits [rows, padded vocabulary / t] without a loss. With a cache, `input` holds
+  // the tokens after those in it, and the cache advances; with `last_only` only each sample's last
+  // row is computed ([b, ...]). First and last chunk in one.
+  virtual Tensor logits(Context& context, const ModelInput& input, KvCache* cache,
+                        bool last_only) = 0;
   virtual KvCache make_cache(Arena& arena, std::int64_t batch, std::int64_t capacity) const = 0;
   virtual const ModelConfig& config() const = 0;
 };
@@ -33,7 +34,8 @@ class Decoder : public Chunk {
 // Declares the parameters (without memory) and the layers, and makes the rotary tables in `arena`.
 // `layout` and its mesh must outlive the decoder.
 std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const ModelLayout& layout,
-                                      const ChunkRange& range, Device& device, Arena& arena, Stream& stream);
+                                      const ChunkRange& range, Device& device, Arena& arena,
+                                      Stream& stream);
 
 // Layers of chunk `chunk` of `chunks`: as equal as they come, the first ones larger.
 ChunkRange chunk_range(const ModelConfig& config, int chunk, int chunks);

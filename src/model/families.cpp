@@ -34,8 +34,8 @@ ModelConfig preset(const std::string& name) {
     if (one.name == name) return one.config;
   }
   const std::vector<std::string> names = preset_names();
-  throw Error(Fault::kUsage, "--model: got \"{}\", wanted one of {}{}", name, fmt::join(names, ", "),
-              suggestion(name, names));
+  throw Error(Fault::kUsage, "--model: got \"{}\", wanted one of {}{}", name,
+              fmt::join(names, ", "), suggestion(name, names));
 }
 
 }  // namespace piton

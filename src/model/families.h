@@ -1,5 +1,5 @@
-// The model families: one small file of facts each, and the named sizes. No code depends on a family's
-// name; everything follows from the ModelConfig.
+// The model families: one small file of facts each, and the named sizes. No code depends on a
+// family's name; everything follows from the ModelConfig.
 #pragma once
 
 #include <optional>

@@ -38,8 +38,8 @@ Preset sized(std::string name, std::int64_t layers, std::int64_t hidden, std::in
 }  // namespace
 
 std::vector<Preset> gpt2_presets() {
-  return {sized("gpt2-124m", 12, 768, 12, 50257, 1024), sized("gpt2-355m", 24, 1024, 16, 50257, 1024),
-          sized("gpt2-tiny", 4, 64, 4, 257, 128)};
+  return {sized("gpt2-124m", 12, 768, 12, 50257, 1024),
+          sized("gpt2-355m", 24, 1024, 16, 50257, 1024), sized("gpt2-tiny", 4, 64, 4, 257, 128)};
 }
 
 }  // namespace piton

@@ -23,16 +23,19 @@ BFloat16 rounded(double value) {
 
 // `count` canonical indices from `first` on.
 template <typename T>
-void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization, PhiloxKey key) {
+void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization,
+          PhiloxKey key) {
   if (initialization.kind != Initialization::Kind::kNormal) {
-    std::fill(to, to + count, rounded<T>(initialization.kind == Initialization::Kind::kOne ? 1 : 0));
+    std::fill(to, to + count,
+              rounded<T>(initialization.kind == Initialization::Kind::kOne ? 1 : 0));
     return;
   }
   std::array<double, kChunk> normals;
   const std::int64_t end = first + count;
   for (std::int64_t block = first / 4; block * 4 < end; block += kChunk / 4) {
     const std::int64_t blocks = std::min(kChunk / 4, (end - block * 4 + 3) / 4);
-    philox_normals(key, static_cast<std::uint64_t>(block), {normals.data(), static_cast<std::size_t>(4 * blocks)});
+    philox_normals(key, static_cast<std::uint64_t>(block),
+                   {normals.data(), static_cast<std::size_t>(4 * blocks)});
     const std::int64_t from = std::max(first, block * 4);
     const std::int64_t stop = std::min(end, (block + blocks) * 4);
     for (std::int64_t index = from; index < stop; ++index) {
@@ -45,10 +48,14 @@ void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& i
 void fill_row(const Tensor& rows, std::int64_t at, std::int64_t columns, std::int64_t first,
               const Initialization& initialization, PhiloxKey key) {
   switch (rows.dtype()) {
-    case DType::kF64: return fill(rows.data<double>() + at, columns, first, initialization, key);
-    case DType::kF32: return fill(rows.data<float>() + at, columns, first, initialization, key);
-    case DType::kBF16: return fill(rows.data<BFloat16>() + at, columns, first, initialization, key);
-    default: PITON_ASSERT(false, "no weights of {}", name(rows.dtype()));
+    case DType::kF64:
+      return fill(rows.data<double>() + at, columns, first, initialization, key);
+    case DType::kF32:
+      return fill(rows.data<float>() + at, columns, first, initialization, key);
+    case DType::kBF16:
+      return fill(rows.data<BFloat16>() + at, columns, first, initialization, key);
+    default:
+      PITON_ASSERT(false, "no weights of {}", name(rows.dtype()));
   }
 }
 
@@ -56,7 +63,8 @@ void fill_row(const Tensor& rows, std::int64_t at, std::int64_t columns, std::in
 
 void write_initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPool& threads,
                         const Tensor& rows) {
-  PITON_ASSERT(rows.shape() == parameter.shape && rows.dtype() == parameter.dtype && rows.contiguous());
+  PITON_ASSERT(rows.shape() == parameter.shape && rows.dtype() == parameter.dtype &&
+               rows.contiguous());
   const std::int64_t columns = parameter.shape.ndim() > 1 ? parameter.shape[1] : 1;
   std::int64_t covered = 0;
   for (const Piece& piece : parameter.pieces) covered += piece.extent.elements();
@@ -69,7 +77,8 @@ void write_initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPo
     }
     threads.run(piece.extent[0], [&](std::int64_t row) {
       fill_row(rows, (piece.local_row + row) * columns, columns,
-               (piece.start[0] + row) * piece.global[1] + piece.start[1], piece.initialization, key);
+               (piece.start[0] + row) * piece.global[1] + piece.start[1], piece.initialization,
+               key);
     });
   }
 }

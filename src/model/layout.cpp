@@ -12,7 +12,9 @@ void ModelLayout::check(const ModelConfig& config) const {
   const int t = mesh->size(Axis::kTensor);
   const auto divides = [&](std::int64_t value, const char* what, const char* flag) {
     if (value % t != 0) {
-      throw Error(Fault::kUsage, "layout: {} {} cannot be split over {} tensor ranks; change {} or --tensor-model-parallel-size",
+      throw Error(Fault::kUsage,
+                  "layout: {} {} cannot be split over {} tensor ranks; change {} or "
+                  "--tensor-model-parallel-size",
                   value, what, t, flag);
     }
   };
@@ -21,11 +23,15 @@ void ModelLayout::check(const ModelConfig& config) const {
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
   const int p = mesh->size(Axis::kPipeline);
   if (config.layers < p) {
-    throw Error(Fault::kUsage, "layout: {} layers cannot fill {} pipeline stages; change --num-layers or --pipeline-model-parallel-size",
+    throw Error(Fault::kUsage,
+                "layout: {} layers cannot fill {} pipeline stages; change --num-layers or "
+                "--pipeline-model-parallel-size",
                 config.layers, p);
   }
   if (sequence_parallel && t == 1) {
-    throw Error(Fault::kUsage, "layout: --sequence-parallel splits tokens over tensor ranks, and --tensor-model-parallel-size is 1; leave one of them out");
+    throw Error(Fault::kUsage,
+                "layout: --sequence-parallel splits tokens over tensor ranks, and "
+                "--tensor-model-parallel-size is 1; leave one of them out");
   }
 }
 

@@ -11,8 +11,8 @@ namespace piton {
 struct ModelLayout {
   Mesh* mesh = nullptr;
   bool sequence_parallel = false;
-  int linear_slices = 1;             // rows of a linear cut to overlap its collective
-  bool recompute = false;            // full: each block keeps its input only
+  int linear_slices = 1;                   // rows of a linear cut to overlap its collective
+  bool recompute = false;                  // full: each block keeps its input only
   std::int64_t vocabulary_multiple = 128;  // padded to a multiple of this x tensor size,
   std::int64_t vocabulary_rows = 0;        // or to exactly this, if above 0
 

@@ -1,7 +1,7 @@
 #include "model/families.h"
 
-// LLaMA and its successors (Touvron et al. 2023, arXiv:2302.13971, 2307.09288): rotary positions, RMS
-// norm before each branch, SwiGLU, no biases, untied head, grouped queries, no dropout.
+// LLaMA and its successors (Touvron et al. 2023, arXiv:2302.13971, 2307.09288): rotary positions,
+// RMS norm before each branch, SwiGLU, no biases, untied head, grouped queries, no dropout.
 namespace piton {
 
 ModelConfig llama_facts() {

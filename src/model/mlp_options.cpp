@@ -11,7 +11,8 @@ std::string named(const MlpOptions& options) {
   const auto agree = [&](bool given, const char* flag, const char* means) {
     if (!given) return;
     if (!name.empty() && name != means) {
-      throw Error(Fault::kUsage, "--{}: is {}, and another flag says {}; give one of them", flag, means, name);
+      throw Error(Fault::kUsage, "--{}: is {}, and another flag says {}; give one of them", flag,
+                  means, name);
     }
     name = means;
   };
@@ -25,7 +26,10 @@ std::string named(const MlpOptions& options) {
 void MlpOptions::apply(ModelConfig& config) const {
   const std::string name = named(*this);
   if (is_x_model && (name == "swiglu" || name == "geglu")) {
-    throw Error(Fault::kUsage, "--is-x-model: is a gated GELU itself, and the activation named is {}; wanted gelu, gelu-erf, gelu-fast or none", name);
+    throw Error(Fault::kUsage,
+                "--is-x-model: is a gated GELU itself, and the activation named is {}; wanted "
+                "gelu, gelu-erf, gelu-fast or none",
+                name);
   }
   if (name == "gelu-erf") {
     config.activation = ActivationKind::kGeluErf;

@@ -7,8 +7,8 @@
 //   swiglu         silu(gate) up              f each         Megatron: --swiglu
 //   geglu          gelu(gate) up              f each
 //
-// f is --ffn-hidden-size. --is-x-model is GeGLU whose first matrix has the f rows of a plain MLP, half of
-// them the gate: f / 2 inside. Its gelu is the one that --activation names.
+// f is --ffn-hidden-size. --is-x-model is GeGLU whose first matrix has the f rows of a plain MLP,
+// half of them the gate: f / 2 inside. Its gelu is the one that --activation names.
 #pragma once
 
 #include <optional>
@@ -29,14 +29,20 @@ struct MlpOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"activation", "of the MLP (default: the family's)",
-             {.resume = Resume::kMustMatch, .choices = {"gelu", "gelu-erf", "gelu-fast", "swiglu", "geglu"}}}, activation);
+    v(Option{"activation",
+             "of the MLP (default: the family's)",
+             {.resume = Resume::kMustMatch,
+              .choices = {"gelu", "gelu-erf", "gelu-fast", "swiglu", "geglu"}}},
+      activation);
     v(Option{"swiglu", "the same as --activation swiglu", same}, swiglu);
-    v(Option{"no-bias-gelu-fusion", "the exact GELU, as where Megatron does not fuse it: --activation gelu-erf", same}, exact_gelu);
+    v(Option{"no-bias-gelu-fusion",
+             "the exact GELU, as where Megatron does not fuse it: --activation gelu-erf", same},
+      exact_gelu);
     v(Option{"is-x-model", "GeGLU inside half of --ffn-hidden-size", same}, is_x_model);
   }
 
-  // Sets the activation and whether it is gated; f stays. Throws Error(kUsage) where flags contradict.
+  // Sets the activation and whether it is gated; f stays. Throws Error(kUsage) where flags
+  // contradict.
   void apply(ModelConfig& config) const;
 };
 

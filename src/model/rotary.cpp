@@ -14,7 +14,8 @@ using Kind = RotaryScaling::Kind;
 constexpr double kTurn = 2 * std::numbers::pi;
 
 double llama3(const RotaryScaling& s, double frequency) {
-  const double turns = static_cast<double>(s.original_positions) * frequency / kTurn;  // in N positions
+  const double turns =
+      static_cast<double>(s.original_positions) * frequency / kTurn;  // in N positions
   if (turns < s.low) return frequency / s.factor;
   if (turns > s.high) return frequency;
   const double share = (turns - s.low) / (s.high - s.low);
@@ -23,7 +24,8 @@ double llama3(const RotaryScaling& s, double frequency) {
 
 // The pair, as a real number, that makes `turns` turns in N positions.
 double pair_of(const RotaryScaling& s, double turns, double base, double channels) {
-  return channels * std::log(static_cast<double>(s.original_positions) / (turns * kTurn)) / (2 * std::log(base));
+  return channels * std::log(static_cast<double>(s.original_positions) / (turns * kTurn)) /
+         (2 * std::log(base));
 }
 
 void yarn(const RotaryScaling& s, double base, std::vector<double>& frequencies) {
@@ -43,7 +45,9 @@ void yarn(const RotaryScaling& s, double base, std::vector<double>& frequencies)
   }
 }
 
-double yarn_magnitude(double factor, double share) { return factor <= 1 ? 1 : 0.1 * share * std::log(factor) + 1; }
+double yarn_magnitude(double factor, double share) {
+  return factor <= 1 ? 1 : 0.1 * share * std::log(factor) + 1;
+}
 
 Kind kind_of(const std::string& name) {
   if (name == "linear") return Kind::kLinear;
@@ -55,33 +59,40 @@ Kind kind_of(const std::string& name) {
 
 void refuse_beside(const char* flag, const std::string& type, const char* wanted) {
   if (type == wanted) return;
-  throw Error(Fault::kUsage, "{}: it means --rotary-scaling-type {}, but that is {}; leave one of them out", flag, wanted, type);
+  throw Error(Fault::kUsage,
+              "{}: it means --rotary-scaling-type {}, but that is {}; leave one of them out", flag,
+              wanted, type);
 }
 
 }  // namespace
 
 std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence) {
   if (scaling.kind == Kind::kDynamic) return std::max(sequence, scaling.original_positions);
-  if (scaling.kind == Kind::kLongrope) return scaling.original_positions + (sequence > scaling.original_positions ? 1 : 0);
+  if (scaling.kind == Kind::kLongrope)
+    return scaling.original_positions + (sequence > scaling.original_positions ? 1 : 0);
   return 0;
 }
 
-std::vector<double> rotary_frequencies(double base, std::int64_t channels, const RotaryScaling& scaling,
-                                       std::int64_t sequence) {
+std::vector<double> rotary_frequencies(double base, std::int64_t channels,
+                                       const RotaryScaling& scaling, std::int64_t sequence) {
   const auto d = static_cast<double>(channels);
   if (scaling.kind == Kind::kDynamic) {
     const double length = static_cast<double>(rotary_length(scaling, sequence));
-    const double stretch = scaling.factor * length / static_cast<double>(scaling.original_positions) - (scaling.factor - 1);
+    const double stretch =
+        scaling.factor * length / static_cast<double>(scaling.original_positions) -
+        (scaling.factor - 1);
     base *= std::pow(stretch, d / (d - 2));
   }
   std::vector<double> frequencies;
-  for (std::int64_t i = 0; i < channels / 2; ++i) frequencies.push_back(std::pow(base, -2 * static_cast<double>(i) / d));
+  for (std::int64_t i = 0; i < channels / 2; ++i)
+    frequencies.push_back(std::pow(base, -2 * static_cast<double>(i) / d));
   if (scaling.kind == Kind::kYarn) yarn(scaling, base, frequencies);
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     if (scaling.kind == Kind::kLinear) frequencies[i] /= scaling.factor;
     if (scaling.kind == Kind::kLlama3) frequencies[i] = llama3(scaling, frequencies[i]);
     if (scaling.kind == Kind::kLongrope) {
-      frequencies[i] /= (sequence > scaling.original_positions ? scaling.long_factors : scaling.short_factors)[i];
+      frequencies[i] /=
+          (sequence > scaling.original_positions ? scaling.long_factors : scaling.short_factors)[i];
     }
   }
   return frequencies;
@@ -92,10 +103,12 @@ double rotary_magnitude(const RotaryScaling& scaling) {
   if (scaling.magnitude) return *scaling.magnitude;
   if (scaling.kind == Kind::kLongrope) {
     if (scaling.factor <= 1) return 1;
-    return std::sqrt(1 + std::log(scaling.factor) / std::log(static_cast<double>(scaling.original_positions)));
+    return std::sqrt(1 + std::log(scaling.factor) /
+                             std::log(static_cast<double>(scaling.original_positions)));
   }
   if (scaling.numerator != 0 && scaling.denominator != 0) {
-    return yarn_magnitude(scaling.factor, scaling.numerator) / yarn_magnitude(scaling.factor, scaling.denominator);
+    return yarn_magnitude(scaling.factor, scaling.numerator) /
+           yarn_magnitude(scaling.factor, scaling.denominator);
   }
   return yarn_magnitude(scaling.factor, 1);
 }
@@ -106,34 +119,47 @@ void RotaryOptions::apply(ModelConfig& config) const {
   if (use_rope_scaling) refuse_beside("--use-rope-scaling", type, "llama3");
   if (interpolation_factor) refuse_beside("--rotary-seq-len-interpolation-factor", type, "linear");
   if (config.positions != PositionKind::kRotary) {
-    const char* flag = base                  ? "--rotary-base"
-                       : percent             ? "--rotary-percent"
-                       : interleaved         ? "--rotary-interleaved"
-                       : type != "none"      ? "--rotary-scaling-type"
-                                             : nullptr;
-    if (flag != nullptr) throw Error(Fault::kUsage, "{}: this model has no rotary positions; leave it out", flag);
+    const char* flag = base             ? "--rotary-base"
+                       : percent        ? "--rotary-percent"
+                       : interleaved    ? "--rotary-interleaved"
+                       : type != "none" ? "--rotary-scaling-type"
+                                        : nullptr;
+    if (flag != nullptr)
+      throw Error(Fault::kUsage, "{}: this model has no rotary positions; leave it out", flag);
     return;
   }
   if (base) config.rotary_base = *base;
   if (percent) config.rotary_share = *percent;
   if (interleaved) config.rotary_pairs = true;
   const auto stray = [&](const char* flag, bool given) {
-    if (given) throw Error(Fault::kUsage, "{}: got it for --rotary-scaling-type {}, which does not read it; leave it out", flag, type);
+    if (given)
+      throw Error(Fault::kUsage,
+                  "{}: got it for --rotary-scaling-type {}, which does not read it; leave it out",
+                  flag, type);
   };
   stray("--rotary-short-factors", type != "longrope" && !short_factors.empty());
   stray("--rotary-long-factors", type != "longrope" && !long_factors.empty());
   stray("--rotary-scaling-factor", scaling_factor && (type == "none" || interpolation_factor));
   stray("--original-max-position-embeddings",
-        original_positions && (type == "none" || (type == "linear" && (scaling_factor || interpolation_factor))));
+        original_positions &&
+            (type == "none" || (type == "linear" && (scaling_factor || interpolation_factor))));
   if (!scaling_type && type == "none") return;  // the family's
   RotaryScaling& scaling = config.rotary_scaling;
   scaling = {.kind = kind_of(type), .short_factors = short_factors, .long_factors = long_factors};
   if (type == "none") return;
-  scaling.original_positions = original_positions.value_or(type == "llama3" ? 8192 : config.max_positions);
-  const double length_ratio = static_cast<double>(config.max_positions) / static_cast<double>(scaling.original_positions);
-  scaling.factor = scaling_factor ? *scaling_factor : interpolation_factor ? *interpolation_factor : type == "llama3" ? 8 : length_ratio;
+  scaling.original_positions =
+      original_positions.value_or(type == "llama3" ? 8192 : config.max_positions);
+  const double length_ratio =
+      static_cast<double>(config.max_positions) / static_cast<double>(scaling.original_positions);
+  scaling.factor = scaling_factor         ? *scaling_factor
+                   : interpolation_factor ? *interpolation_factor
+                   : type == "llama3"     ? 8
+                                          : length_ratio;
   if (!scaling_factor && !interpolation_factor && type != "llama3" && !original_positions) {
-    throw Error(Fault::kUsage, "--rotary-scaling-type: {} wants a --rotary-scaling-factor, or --original-max-position-embeddings to derive it from", type);
+    throw Error(Fault::kUsage,
+                "--rotary-scaling-type: {} wants a --rotary-scaling-factor, or "
+                "--original-max-position-embeddings to derive it from",
+                type);
   }
 }
 
@@ -141,33 +167,48 @@ void check_rotary(const ModelConfig& config) {
   if (config.positions != PositionKind::kRotary) return;
   const RotaryScaling& s = config.rotary_scaling;
   if (!(config.rotary_base > 1) || !std::isfinite(config.rotary_base)) {
-    throw Error(Fault::kUsage, "--rotary-base: got {}, wanted a number above 1", config.rotary_base);
+    throw Error(Fault::kUsage, "--rotary-base: got {}, wanted a number above 1",
+                config.rotary_base);
   }
   const std::int64_t channels = config.rotary_channels();
   if (!(config.rotary_share > 0 && config.rotary_share <= 1) || channels < 2 || channels % 2 != 0) {
-    throw Error(Fault::kUsage, "--rotary-percent: got {} of heads of {}, wanted above 0, at most 1, and an even number of channels", config.rotary_share, config.head_size);
+    throw Error(Fault::kUsage,
+                "--rotary-percent: got {} of heads of {}, wanted above 0, at most 1, and an even "
+                "number of channels",
+                config.rotary_share, config.head_size);
   }
   if (s.kind == Kind::kNone) return;
   if (!(s.factor >= 1) || !std::isfinite(s.factor)) {
     throw Error(Fault::kUsage, "--rotary-scaling-factor: got {}, wanted at least 1", s.factor);
   }
   if (s.original_positions <= 1) {
-    throw Error(Fault::kUsage, "--original-max-position-embeddings: got {}, wanted at least 2", s.original_positions);
+    throw Error(Fault::kUsage, "--original-max-position-embeddings: got {}, wanted at least 2",
+                s.original_positions);
   }
   if (s.kind == Kind::kDynamic && channels <= 2) {
-    throw Error(Fault::kUsage, "--rotary-scaling-type: dynamic wants more than 2 rotated channels, got {}", channels);
+    throw Error(Fault::kUsage,
+                "--rotary-scaling-type: dynamic wants more than 2 rotated channels, got {}",
+                channels);
   }
   if (s.kind == Kind::kLlama3 && !(s.low > 0 && s.high > s.low)) {
-    throw Error(Fault::kUsage, "--rotary-scaling-type: llama3 between {} and {} turns, wanted 0 < low < high", s.low, s.high);
+    throw Error(Fault::kUsage,
+                "--rotary-scaling-type: llama3 between {} and {} turns, wanted 0 < low < high",
+                s.low, s.high);
   }
   if (s.kind == Kind::kYarn && !(s.slow > 0 && s.fast > s.slow)) {
-    throw Error(Fault::kUsage, "--rotary-scaling-type: yarn between {} and {} turns, wanted 0 < slow < fast", s.slow, s.fast);
+    throw Error(Fault::kUsage,
+                "--rotary-scaling-type: yarn between {} and {} turns, wanted 0 < slow < fast",
+                s.slow, s.fast);
   }
   if (s.kind != Kind::kLongrope) return;
-  for (const auto& [flag, factors] : {std::pair{"--rotary-short-factors", &s.short_factors}, {"--rotary-long-factors", &s.long_factors}}) {
-    const bool positive = std::all_of(factors->begin(), factors->end(), [](double f) { return f > 0 && std::isfinite(f); });
+  for (const auto& [flag, factors] : {std::pair{"--rotary-short-factors", &s.short_factors},
+                                      {"--rotary-long-factors", &s.long_factors}}) {
+    const bool positive = std::all_of(factors->begin(), factors->end(),
+                                      [](double f) { return f > 0 && std::isfinite(f); });
     if (static_cast<std::int64_t>(factors->size()) != channels / 2 || !positive) {
-      throw Error(Fault::kUsage, "{}: got {} numbers, wanted {} above 0, one for each pair of channels", flag, factors->size(), channels / 2);
+      throw Error(Fault::kUsage,
+                  "{}: got {} numbers, wanted {} above 0, one for each pair of channels", flag,
+                  factors->size(), channels / 2);
     }
   }
 }

@@ -1,17 +1,22 @@
-// Angles of rotary positions (kernels/rotary.h), plain or stretched for sequences longer than those that
-// a model was first trained on.
+// Angles of rotary positions (kernels/rotary.h), plain or stretched for sequences longer than those
+// that a model was first trained on.
 //
-// Of d rotated channels, pair i < d/2 turns by position * f_i with f_i = base^(-2i/d). With a factor F and
-// N original positions:
+// Of d rotated channels, pair i < d/2 turns by position * f_i with f_i = base^(-2i/d). With a
+// factor F and N original positions:
 //
-//   linear    f / F                                                        (Chen et al. 2023, arXiv:2306.15595)
-//   dynamic   base (F S / N - (F - 1))^(d/(d-2)) in place of base, for sequences of S > N tokens ("NTK")
-//   llama3    f / F where the wavelength 2 pi / f is above N / low, f where it is below N / high, and
-//             between them a blend linear in N f / 2 pi                     (Grattafiori et al. 2024, arXiv:2407.21783)
-//   yarn      f where a pair turns `fast` times or more in N positions, f / F where it turns `slow` times or
-//             fewer, a blend linear in i between; tables times 0.1 ln F + 1 (Peng et al. 2023, arXiv:2309.00071)
+//   linear    f / F                                                        (Chen et al. 2023,
+//   arXiv:2306.15595) dynamic   base (F S / N - (F - 1))^(d/(d-2)) in place of base, for sequences
+//   of S > N tokens ("NTK") llama3    f / F where the wavelength 2 pi / f is above N / low, f where
+//   it is below N / high, and
+//             between them a blend linear in N f / 2 pi                     (Grattafiori et al.
+//             2024, arXiv:2407.21783)
+//   yarn      f where a pair turns `fast` times or more in N positions, f / F where it turns `slow`
+//   times or
+//             fewer, a blend linear in i between; tables times 0.1 ln F + 1 (Peng et al. 2023,
+//             arXiv:2309.00071)
 //   longrope  f_i / long_i for sequences of S > N tokens, else f_i / short_i; tables times
-//             sqrt(1 + ln F / ln N)                                         (Ding et al. 2024, arXiv:2402.13753)
+//             sqrt(1 + ln F / ln N)                                         (Ding et al. 2024,
+//             arXiv:2402.13753)
 // The numbers are those of Transformers' ROPE_INIT_FUNCTIONS (tests/golden/rotary.jsonl).
 #pragma once
 
@@ -37,7 +42,8 @@ struct RotaryScaling {
   double fast = 32;  // yarn
   double slow = 1;
   bool whole_pairs = true;  // yarn: the blend's ends are rounded outwards to whole pairs
-  double numerator = 0;     // yarn: with both, tables times (0.1 numerator ln F + 1) / (0.1 denominator ln F + 1)
+  double numerator =
+      0;  // yarn: with both, tables times (0.1 numerator ln F + 1) / (0.1 denominator ln F + 1)
   double denominator = 0;
   std::optional<double> magnitude;    // yarn, longrope: of the tables, in place of the formula
   std::vector<double> short_factors;  // longrope: [d/2]
@@ -48,8 +54,8 @@ struct RotaryScaling {
 std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence);
 
 // f_i of `channels` rotated channels, for sequences of `sequence` tokens.
-std::vector<double> rotary_frequencies(double base, std::int64_t channels, const RotaryScaling& scaling,
-                                       std::int64_t sequence);
+std::vector<double> rotary_frequencies(double base, std::int64_t channels,
+                                       const RotaryScaling& scaling, std::int64_t sequence);
 
 // What cosine and sine are multiplied by.
 double rotary_magnitude(const RotaryScaling& scaling);
@@ -67,18 +73,35 @@ struct RotaryOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"rotary-base", "base of the rotary angles", same}, base);
-    v(Option{"rotary-percent", "share of each head's channels that rotary positions turn", same}, percent);
-    v(Option{"rotary-interleaved", "rotary positions turn channels 2i and 2i + 1 together, not i and i + d/2", same}, interleaved);
-    v(Option{"rotary-scaling-type", "how rotary angles are stretched for longer sequences",
-             {.resume = Resume::kMustMatch, .choices = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"}}}, scaling_type);
-    v(Option{"rotary-scaling-factor", "by how much (default: llama3 8, others longest sequence over original)",
-             {.aliases = {"rope-scaling-factor"}, .resume = Resume::kMustMatch}}, scaling_factor);
-    v(Option{"original-max-position-embeddings", "longest sequence before stretching (default: llama3 8192, others the longest sequence)", same},
+    v(Option{"rotary-percent", "share of each head's channels that rotary positions turn", same},
+      percent);
+    v(Option{"rotary-interleaved",
+             "rotary positions turn channels 2i and 2i + 1 together, not i and i + d/2", same},
+      interleaved);
+    v(Option{"rotary-scaling-type",
+             "how rotary angles are stretched for longer sequences",
+             {.resume = Resume::kMustMatch,
+              .choices = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"}}},
+      scaling_type);
+    v(Option{"rotary-scaling-factor",
+             "by how much (default: llama3 8, others longest sequence over original)",
+             {.aliases = {"rope-scaling-factor"}, .resume = Resume::kMustMatch}},
+      scaling_factor);
+    v(Option{"original-max-position-embeddings",
+             "longest sequence before stretching (default: llama3 8192, others the longest "
+             "sequence)",
+             same},
       original_positions);
-    v(Option{"rotary-seq-len-interpolation-factor", "--rotary-scaling-type linear with this factor", same}, interpolation_factor);
+    v(Option{"rotary-seq-len-interpolation-factor", "--rotary-scaling-type linear with this factor",
+             same},
+      interpolation_factor);
     v(Option{"use-rope-scaling", "--rotary-scaling-type llama3", same}, use_rope_scaling);
-    v(Option{"rotary-short-factors", "longrope: a divisor of each angle up to the original length", same}, short_factors);
-    v(Option{"rotary-long-factors", "longrope: a divisor of each angle beyond the original length", same}, long_factors);
+    v(Option{"rotary-short-factors", "longrope: a divisor of each angle up to the original length",
+             same},
+      short_factors);
+    v(Option{"rotary-long-factors", "longrope: a divisor of each angle beyond the original length",
+             same},
+      long_factors);
   }
 
   // Throws Error(kUsage) naming the flag. After positions, heads and the longest sequence are set.

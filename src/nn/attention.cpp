@@ -47,11 +47,15 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
                              .positions = input.positions,
                              .convention = shape_.rotary,
                              .block_rows = shape_.block_rows};
-  settings.mask = {.window_before = shape_.window_before, .window_after = shape_.window_after,
-                   .query_segments = input.segments, .key_segments = input.segments, .slopes = input.slopes};
+  settings.mask = {.window_before = shape_.window_before,
+                   .window_after = shape_.window_after,
+                   .query_segments = input.segments,
+                   .key_segments = input.segments,
+                   .slopes = input.slopes};
   settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};
-  const Value mixed = input.cache != nullptr ? cached_attention(context, qkv, settings, *input.cache)
-                                             : self_attention(context, qkv, settings);
+  const Value mixed = input.cache != nullptr
+                          ? cached_attention(context, qkv, settings, *input.cache)
+                          : self_attention(context, qkv, settings);
   return output_.forward(context, mixed, &residual,
                          {hidden_dropout_, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

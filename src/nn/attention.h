@@ -1,6 +1,6 @@
-// Multi-head attention with grouped queries (Ainslie et al. 2023, arXiv:2305.13245), split by heads over
-// the tensor ranks: a fused query-key-value projection, attention, the output projection, and the end
-// of the residual branch.
+// Multi-head attention with grouped queries (Ainslie et al. 2023, arXiv:2305.13245), split by heads
+// over the tensor ranks: a fused query-key-value projection, attention, the output projection, and
+// the end of the residual branch.
 #pragma once
 
 #include <optional>
@@ -22,12 +22,12 @@ struct AttentionShape {
   Rotary::Convention rotary = Rotary::Convention::kHalves;
   std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
   std::optional<std::int64_t> window_after;
-  std::int64_t block_rows = 0;                // the same, AttentionForward; behind a cache always 0
+  std::int64_t block_rows = 0;  // the same, AttentionForward; behind a cache always 0
 };
 
-// What each head adds to a score for each token of distance, of all `heads` heads (Press et al. 2022,
-// arXiv:2108.12409): 2^(-8 k / heads), k = 1 .. heads, where heads is a power of two; else those of the
-// next lower power c, then every second of the 2 c heads' from the first on.
+// What each head adds to a score for each token of distance, of all `heads` heads (Press et al.
+// 2022, arXiv:2108.12409): 2^(-8 k / heads), k = 1 .. heads, where heads is a power of two; else
+// those of the next lower power c, then every second of the 2 c heads' from the first on.
 std::vector<float> alibi_slopes(std::int64_t heads);
 
 // What attention knows of the micro-batch: its rows are whole, whatever the residual stream is.
@@ -37,7 +37,7 @@ struct AttentionInput {
   Tensor segments;   // int32 [b, s] or empty
   Tensor cosine;     // rotary tables or empty
   Tensor sine;
-  Tensor slopes;     // fp32 [a/t] of this rank's heads, or empty: ALiBi
+  Tensor slopes;  // fp32 [a/t] of this rank's heads, or empty: ALiBi
   const CacheView* cache = nullptr;
 };
 
@@ -47,7 +47,8 @@ class Attention {
             const AttentionShape& shape, Initialization input, Initialization output,
             double attention_dropout, double hidden_dropout);
   // residual + dropout(attention(x) + bias).
-  Value forward(Context& context, const Value& x, const Value& residual, const AttentionInput& input) const;
+  Value forward(Context& context, const Value& x, const Value& residual,
+                const AttentionInput& input) const;
 
  private:
   Shard shard_;

@@ -1,5 +1,5 @@
-// All that a pipeline sees of a model: a chunk takes boundary tensors and gives boundary tensors, or
-// the loss. A boundary is a list of tensors (an encoder-decoder passes two).
+// All that a pipeline sees of a model: a chunk takes boundary tensors and gives boundary tensors,
+// or the loss. A boundary is a list of tensors (an encoder-decoder passes two).
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace piton {
 struct ModelInput {
   std::int64_t samples = 0;   // b
   std::int64_t sequence = 0;  // s
-  Tensor tokens;     // int32 [b*s]
-  Tensor positions;  // int32 [b*s]
-  Tensor segments;   // int32 [b, s] or empty: packed documents
-  LossInputs loss;   // labels, mask, scale; used by the last chunk
-  MaskRows rows;     // for mask draws
+  Tensor tokens;              // int32 [b*s]
+  Tensor positions;           // int32 [b*s]
+  Tensor segments;            // int32 [b, s] or empty: packed documents
+  LossInputs loss;            // labels, mask, scale; used by the last chunk
+  MaskRows rows;              // for mask draws
 };
 
 struct BoundaryTensor {
@@ -37,9 +37,10 @@ class Chunk {
   virtual ~Chunk() = default;
   virtual bool first() const = 0;  // takes tokens instead of a boundary
   virtual bool last() const = 0;   // gives the loss
-  // What this chunk gives to the next for a micro-batch of b samples of s tokens. The last one answers as
-  // if there were a next.
-  virtual std::vector<BoundaryTensor> boundary(std::int64_t samples, std::int64_t sequence) const = 0;
+  // What this chunk gives to the next for a micro-batch of b samples of s tokens. The last one
+  // answers as if there were a next.
+  virtual std::vector<BoundaryTensor> boundary(std::int64_t samples,
+                                               std::int64_t sequence) const = 0;
   // `inputs`: leaves of context.tape that came from the previous chunk; empty for the first.
   virtual ChunkOutput forward(Context& context, const ModelInput& input,
                               const std::vector<Value>& inputs) = 0;

@@ -22,15 +22,15 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
     : shard_(shard), vocabulary_(vocabulary), tokens_(&tokens), hidden_dropout_(hidden_dropout) {
   tokens_->contributions += 1;
   if (max_positions > 0) {
-    positions_ = &parameters.add(
-        replicated_parameter(shard, "embedding.position.weight", max_positions, hidden, initialization));
+    positions_ = &parameters.add(replicated_parameter(shard, "embedding.position.weight",
+                                                      max_positions, hidden, initialization));
     positions_->contributions += 1;
   }
 }
 
 Value Embedding::forward(Context& context, const ModelInput& input) const {
-  Value x = token_embedding(context, input.tokens, *tokens_, vocabulary_.begin(shard_), *shard_.group,
-                            shard_.strategy.sequence_parallel);
+  Value x = token_embedding(context, input.tokens, *tokens_, vocabulary_.begin(shard_),
+                            *shard_.group, shard_.strategy.sequence_parallel);
   const std::int64_t rows = x.tensor.dim(0);
   if (positions_ != nullptr) {
     const std::int64_t first = shard_.splits_sequence() ? shard_.rank() * rows : 0;

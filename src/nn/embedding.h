@@ -1,5 +1,5 @@
-// The two ends of a language model that know the vocabulary: token (and position) embedding, and the
-// head with its loss. The table is split over the vocabulary; padded rows exist only in memory.
+// The two ends of a language model that know the vocabulary: token (and position) embedding, and
+// the head with its loss. The table is split over the vocabulary; padded rows exist only in memory.
 #pragma once
 
 #include <string>
@@ -21,9 +21,9 @@ struct Vocabulary {
 class Embedding {
  public:
   // `max_positions` 0: no learned positions. `tokens`: the table, which the head may share.
-  Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens, const Vocabulary& vocabulary,
-            std::int64_t hidden, std::int64_t max_positions, Initialization initialization,
-            double hidden_dropout);
+  Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
+            const Vocabulary& vocabulary, std::int64_t hidden, std::int64_t max_positions,
+            Initialization initialization, double hidden_dropout);
   // [b*s, h], or this rank's part of the rows under sequence parallelism.
   Value forward(Context& context, const ModelInput& input) const;
 
@@ -38,8 +38,8 @@ class Embedding {
 class Head {
  public:
   Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary);
-  // fp32 (fp64) [rows, padded / t]: for generation. Training and evaluation take loss(), which never
-  // holds more than a slice of them.
+  // fp32 (fp64) [rows, padded / t]: for generation. Training and evaluation take loss(), which
+  // never holds more than a slice of them.
   Value logits(Context& context, const Value& x) const;
   LossOutput loss(Context& context, const Value& x, const LossInputs& inputs) const;
 

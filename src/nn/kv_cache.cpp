@@ -2,8 +2,8 @@
 
 namespace piton {
 
-KvCache::KvCache(Arena& arena, DType dtype, std::int64_t layers, std::int64_t batch, std::int64_t capacity,
-                 std::int64_t groups, std::int64_t head_size)
+KvCache::KvCache(Arena& arena, DType dtype, std::int64_t layers, std::int64_t batch,
+                 std::int64_t capacity, std::int64_t groups, std::int64_t head_size)
     : capacity_(capacity) {
   // A head's rows lie one behind the other, so that attention reads a stream.
   const Shape shape{batch, groups, capacity, head_size};
@@ -13,10 +13,13 @@ KvCache::KvCache(Arena& arena, DType dtype, std::int64_t layers, std::int64_t ba
   }
 }
 
-CacheView KvCache::layer(std::int64_t index) const { return {keys_[index], values_[index], length_}; }
+CacheView KvCache::layer(std::int64_t index) const {
+  return {keys_[index], values_[index], length_};
+}
 
 void KvCache::advance(std::int64_t tokens) {
-  PITON_ASSERT(length_ + tokens <= capacity_, "{} + {} tokens in a cache of {}", length_, tokens, capacity_);
+  PITON_ASSERT(length_ + tokens <= capacity_, "{} + {} tokens in a cache of {}", length_, tokens,
+               capacity_);
   length_ += tokens;
 }
 

@@ -12,7 +12,8 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
     weights.push_back({part.name + ".weight", part.out});
     biases.push_back({part.name + ".bias", part.out});
   }
-  weight_ = &parameters.add(row_split_parameter(shard, name + ".weight", weights, in, initialization));
+  weight_ =
+      &parameters.add(row_split_parameter(shard, name + ".weight", weights, in, initialization));
   weight_->contributions += 1;
   if (bias) {
     bias_ = &parameters.add(row_split_parameter(shard, name + ".bias", biases, 0, {}));
@@ -20,14 +21,17 @@ ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const 
   }
 }
 
-Value ColumnLinear::forward(Context& context, const Value& x, std::optional<ActivationKind> activation) const {
-  return column_linear(context, x, *weight_, bias_, *shard_.group, shard_.strategy, shard_.dtype, activation);
+Value ColumnLinear::forward(Context& context, const Value& x,
+                            std::optional<ActivationKind> activation) const {
+  return column_linear(context, x, *weight_, bias_, *shard_.group, shard_.strategy, shard_.dtype,
+                       activation);
 }
 
 RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
                      std::int64_t out, std::int64_t in, bool bias, Initialization initialization)
     : shard_(shard) {
-  weight_ = &parameters.add(column_split_parameter(shard, name + ".weight", out, in, initialization));
+  weight_ =
+      &parameters.add(column_split_parameter(shard, name + ".weight", out, in, initialization));
   weight_->contributions += 1;
   if (bias) {
     bias_ = &parameters.add(replicated_parameter(shard, name + ".bias", out, 0, {}));
@@ -37,7 +41,8 @@ RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::s
 
 Value RowLinear::forward(Context& context, const Value& x, const Value* residual,
                          const Dropout& dropout) const {
-  return row_linear(context, x, *weight_, *shard_.group, shard_.strategy, {bias_, residual, dropout});
+  return row_linear(context, x, *weight_, *shard_.group, shard_.strategy,
+                    {bias_, residual, dropout});
 }
 
 }  // namespace piton

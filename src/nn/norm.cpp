@@ -17,7 +17,8 @@ Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& nam
 }
 
 Value Norm::forward(Context& context, const Value& x) const {
-  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, eps_) : rms_norm(context, x, *gain_, eps_);
+  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, eps_)
+                          : rms_norm(context, x, *gain_, eps_);
 }
 
 }  // namespace piton

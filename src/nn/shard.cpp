@@ -23,8 +23,9 @@ Parameter base_parameter(const Shard& shard, std::string name, Shape shape) {
 
 }  // namespace
 
-Parameter row_split_parameter(const Shard& shard, std::string name, const std::vector<RowPart>& parts,
-                              std::int64_t in, Initialization initialization) {
+Parameter row_split_parameter(const Shard& shard, std::string name,
+                              const std::vector<RowPart>& parts, std::int64_t in,
+                              Initialization initialization) {
   const int t = shard.size();
   std::int64_t rows = 0;
   std::vector<Piece> pieces;
@@ -34,8 +35,12 @@ Parameter row_split_parameter(const Shard& shard, std::string name, const std::v
     Shape start = sizes(0, in);
     start[0] = shard.rank() * share;
     if (in > 0) start[1] = 0;
-    pieces.push_back({.name = part.name, .global = sizes(part.out, in), .start = start,
-                      .extent = sizes(share, in), .local_row = rows, .initialization = initialization,
+    pieces.push_back({.name = part.name,
+                      .global = sizes(part.out, in),
+                      .start = start,
+                      .extent = sizes(share, in),
+                      .local_row = rows,
+                      .initialization = initialization,
                       .decays = in > 0});
     rows += share;
   }
@@ -45,38 +50,52 @@ Parameter row_split_parameter(const Shard& shard, std::string name, const std::v
   return parameter;
 }
 
-Parameter column_split_parameter(const Shard& shard, std::string name, std::int64_t out, std::int64_t in,
-                                 Initialization initialization) {
+Parameter column_split_parameter(const Shard& shard, std::string name, std::int64_t out,
+                                 std::int64_t in, Initialization initialization) {
   PITON_ASSERT(in % shard.size() == 0, "{}: {} columns over {} ranks", name, in, shard.size());
   const std::int64_t share = in / shard.size();
   Parameter parameter = base_parameter(shard, name, {out, share});
   parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 1};
-  parameter.pieces.push_back({.name = std::move(name), .global = {out, in}, .start = {0, shard.rank() * share},
-                              .extent = {out, share}, .initialization = initialization, .decays = true});
+  parameter.pieces.push_back({.name = std::move(name),
+                              .global = {out, in},
+                              .start = {0, shard.rank() * share},
+                              .extent = {out, share},
+                              .initialization = initialization,
+                              .decays = true});
   return parameter;
 }
 
-Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size, std::int64_t in,
-                               Initialization initialization) {
+Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size,
+                               std::int64_t in, Initialization initialization) {
   Parameter parameter = base_parameter(shard, name, sizes(size, in));
   parameter.placement[Axis::kTensor].gradient_is_partial = shard.splits_sequence();
   Shape start = sizes(0, in);
   for (int dim = 0; dim < start.ndim(); ++dim) start[dim] = 0;
-  parameter.pieces.push_back({.name = std::move(name), .global = sizes(size, in), .start = start,
-                              .extent = sizes(size, in), .initialization = initialization, .decays = in > 0});
+  parameter.pieces.push_back({.name = std::move(name),
+                              .global = sizes(size, in),
+                              .start = start,
+                              .extent = sizes(size, in),
+                              .initialization = initialization,
+                              .decays = in > 0});
   return parameter;
 }
 
 Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_t vocabulary,
-                               std::int64_t padded, std::int64_t in, Initialization initialization) {
-  PITON_ASSERT(padded % shard.size() == 0 && padded >= vocabulary, "{}: {} padded rows", name, padded);
+                               std::int64_t padded, std::int64_t in,
+                               Initialization initialization) {
+  PITON_ASSERT(padded % shard.size() == 0 && padded >= vocabulary, "{}: {} padded rows", name,
+               padded);
   const std::int64_t share = padded / shard.size();
   const std::int64_t begin = std::min(vocabulary, shard.rank() * share);
   const std::int64_t end = std::min(vocabulary, (shard.rank() + 1) * share);
   Parameter parameter = base_parameter(shard, name, {share, in});
   parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
-  parameter.pieces.push_back({.name = std::move(name), .global = {vocabulary, in}, .start = {begin, 0},
-                              .extent = {end - begin, in}, .initialization = initialization, .decays = true});
+  parameter.pieces.push_back({.name = std::move(name),
+                              .global = {vocabulary, in},
+                              .start = {begin, 0},
+                              .extent = {end - begin, in},
+                              .initialization = initialization,
+                              .decays = true});
   return parameter;
 }
 

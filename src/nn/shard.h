@@ -27,23 +27,25 @@ struct Shard {
   }
 };
 
-// One canonical matrix (or vector) of a tensor whose rows are split over the tensor axis: rank r holds
-// rows r * out / t ... of each. Several of them, one after another, make a fused local tensor.
+// One canonical matrix (or vector) of a tensor whose rows are split over the tensor axis: rank r
+// holds rows r * out / t ... of each. Several of them, one after another, make a fused local
+// tensor.
 struct RowPart {
   std::string name;
   std::int64_t out = 0;  // unsplit
 };
 
 // Local [sum of out / t, in], or [sum of out / t] for in = 0.
-Parameter row_split_parameter(const Shard& shard, std::string name, const std::vector<RowPart>& parts,
-                              std::int64_t in, Initialization initialization);
+Parameter row_split_parameter(const Shard& shard, std::string name,
+                              const std::vector<RowPart>& parts, std::int64_t in,
+                              Initialization initialization);
 // Local [out, in / t].
-Parameter column_split_parameter(const Shard& shard, std::string name, std::int64_t out, std::int64_t in,
-                                 Initialization initialization);
-// Local = global, a vector [size] or matrix [size, in]; its gradient is partial over tensor ranks that
-// hold different tokens.
-Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size, std::int64_t in,
-                               Initialization initialization);
+Parameter column_split_parameter(const Shard& shard, std::string name, std::int64_t out,
+                                 std::int64_t in, Initialization initialization);
+// Local = global, a vector [size] or matrix [size, in]; its gradient is partial over tensor ranks
+// that hold different tokens.
+Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size,
+                               std::int64_t in, Initialization initialization);
 // The token table [padded / t, in]: rows beyond `vocabulary` are padding and belong to no piece.
 Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_t vocabulary,
                                std::int64_t padded, std::int64_t in, Initialization initialization);

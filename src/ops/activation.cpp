@@ -12,7 +12,8 @@ Value activated(Context& context, const Value& x, const Tensor& y, ActivationKin
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
-    context.kernels.run(ActivationBackward{.dx = dx, .dy = dy, .x = x.tensor, .kind = kind}, context.stream);
+    context.kernels.run(ActivationBackward{.dx = dx, .dy = dy, .x = x.tensor, .kind = kind},
+                        context.stream);
     backward.give(x.id, std::move(dx));
   });
   return result;
@@ -21,10 +22,13 @@ Value activated(Context& context, const Value& x, const Tensor& y, ActivationKin
 Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind) {
   const std::int64_t width = gate_up.tensor.dim(1) / 2;
   Tensor y = context.activation(gate_up.tensor.dtype(), {gate_up.tensor.dim(0), width});
-  const auto half = [width](const Tensor& both, int which) { return both.slice(1, which * width, width); };
-  context.kernels.run(ActivationForward{.y = y, .x = half(gate_up.tensor, 0), .up = half(gate_up.tensor, 1),
-                                        .kind = kind},
-                      context.stream);
+  const auto half = [width](const Tensor& both, int which) {
+    return both.slice(1, which * width, width);
+  };
+  context.kernels.run(
+      ActivationForward{
+          .y = y, .x = half(gate_up.tensor, 0), .up = half(gate_up.tensor, 1), .kind = kind},
+      context.stream);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   context.tape->record([gate_up, id = result.id, kind, half](Backward& backward) {
@@ -32,8 +36,11 @@ Value gated_activation(Context& context, const Value& gate_up, ActivationKind ki
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     Tensor d = context.activation(gate_up.tensor.dtype(), gate_up.tensor.shape());
-    context.kernels.run(ActivationBackward{.dx = half(d, 0), .dup = half(d, 1), .dy = dy,
-                                           .x = half(gate_up.tensor, 0), .up = half(gate_up.tensor, 1),
+    context.kernels.run(ActivationBackward{.dx = half(d, 0),
+                                           .dup = half(d, 1),
+                                           .dy = dy,
+                                           .x = half(gate_up.tensor, 0),
+                                           .up = half(gate_up.tensor, 1),
                                            .kind = kind},
                         context.stream);
     backward.give(gate_up.id, std::move(d));

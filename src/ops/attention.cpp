@@ -29,8 +29,12 @@ void rotate(Context& context, const Tensor& qkv, const AttentionSettings& settin
   const Tensor heads = qkv.slice(1, 0, (settings.heads + settings.groups) * d)
                            .split_dim(1, d)
                            .slice(2, 0, 2 * settings.cosine.dim(1));
-  context.kernels.run(Rotary{.x = heads, .positions = settings.positions, .cosine = settings.cosine,
-                             .sine = settings.sine, .convention = settings.convention, .inverse = inverse},
+  context.kernels.run(Rotary{.x = heads,
+                             .positions = settings.positions,
+                             .cosine = settings.cosine,
+                             .sine = settings.sine,
+                             .convention = settings.convention,
+                             .inverse = inverse},
                       context.stream);
 }
 
@@ -42,11 +46,18 @@ Value self_attention(Context& context, const Value& qkv, const AttentionSettings
   rotate(context, qkv.tensor, settings, false);
   const HeadViews views = head_views(qkv.tensor, settings);
   Tensor out = context.activation(qkv.tensor.dtype(), {rows, settings.heads * settings.head_size});
-  Tensor lse = context.activation(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
+  Tensor lse =
+      context.activation(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
   AttentionForward call{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
-                        .lse = lse, .q = views.q, .k = views.k, .v = views.v, .mask = settings.mask,
-                        .scale = settings.scale, .dropout = settings.dropout,
-                        .head_begin = settings.head_begin, .block_rows = settings.block_rows};
+                        .lse = lse,
+                        .q = views.q,
+                        .k = views.k,
+                        .v = views.v,
+                        .mask = settings.mask,
+                        .scale = settings.scale,
+                        .dropout = settings.dropout,
+                        .head_begin = settings.head_begin,
+                        .block_rows = settings.block_rows};
   if (!context.training) call.dropout.probability = 0;
   context.kernels.run(call, context.stream);
   if (context.tape == nullptr) return {out};
@@ -58,11 +69,22 @@ Value self_attention(Context& context, const Value& qkv, const AttentionSettings
     Tensor dqkv = context.activation(qkv.tensor.dtype(), qkv.tensor.shape());
     const HeadViews gradients = head_views(dqkv, settings);
     context.kernels.run(
-        AttentionBackward{.dq = gradients.q, .dk = gradients.k, .dv = gradients.v,
-                          .dout = dout.split_dim(0, dout.dim(0) / settings.batch).split_dim(2, settings.head_size),
-                          .out = call.out, .lse = call.lse, .q = call.q, .k = call.k, .v = call.v,
-                          .mask = call.mask, .scale = call.scale, .dropout = call.dropout,
-                          .head_begin = call.head_begin, .block_rows = call.block_rows},
+        AttentionBackward{
+            .dq = gradients.q,
+            .dk = gradients.k,
+            .dv = gradients.v,
+            .dout =
+                dout.split_dim(0, dout.dim(0) / settings.batch).split_dim(2, settings.head_size),
+            .out = call.out,
+            .lse = call.lse,
+            .q = call.q,
+            .k = call.k,
+            .v = call.v,
+            .mask = call.mask,
+            .scale = call.scale,
+            .dropout = call.dropout,
+            .head_begin = call.head_begin,
+            .block_rows = call.block_rows},
         context.stream);
     rotate(context, dqkv, settings, true);
     backward.give(qkv.id, std::move(dqkv));
@@ -77,18 +99,26 @@ Value cached_attention(Context& context, const Value& qkv, const AttentionSettin
   const std::int64_t sequence = rows / settings.batch;
   rotate(context, qkv.tensor, settings, false);
   const HeadViews views = head_views(qkv.tensor, settings);
-  context.kernels.run(CacheAppend{.cache = cache.keys, .rows = views.k, .begin = cache.begin}, context.stream);
-  context.kernels.run(CacheAppend{.cache = cache.values, .rows = views.v, .begin = cache.begin}, context.stream);
+  context.kernels.run(CacheAppend{.cache = cache.keys, .rows = views.k, .begin = cache.begin},
+                      context.stream);
+  context.kernels.run(CacheAppend{.cache = cache.values, .rows = views.v, .begin = cache.begin},
+                      context.stream);
   const std::int64_t length = cache.begin + sequence;
   Tensor out = context.activation(qkv.tensor.dtype(), {rows, settings.heads * settings.head_size});
-  Tensor lse = context.workspace(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
+  Tensor lse =
+      context.workspace(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
   AttentionMask mask = settings.mask;
   mask.query_begin = cache.begin;
-  context.kernels.run(AttentionForward{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
-                                       .lse = lse, .q = views.q, .k = cache.keys.slice(1, 0, length),
-                                       .v = cache.values.slice(1, 0, length), .mask = mask,
-                                       .scale = settings.scale, .head_begin = settings.head_begin},
-                      context.stream);
+  context.kernels.run(
+      AttentionForward{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
+                       .lse = lse,
+                       .q = views.q,
+                       .k = cache.keys.slice(1, 0, length),
+                       .v = cache.values.slice(1, 0, length),
+                       .mask = mask,
+                       .scale = settings.scale,
+                       .head_begin = settings.head_begin},
+      context.stream);
   return {out};
 }
 

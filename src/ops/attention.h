@@ -15,8 +15,8 @@ struct AttentionSettings {
   double scale = 0;
   AttentionMask mask;
   Dropout dropout;
-  // Rotary tables [positions, d/2], or narrower where only the first channels of a head turn, and each row's
-  // position; or empty tensors.
+  // Rotary tables [positions, d/2], or narrower where only the first channels of a head turn, and
+  // each row's position; or empty tensors.
   Tensor cosine;
   Tensor sine;
   Tensor positions;  // int32 [n]
@@ -24,7 +24,8 @@ struct AttentionSettings {
   std::int64_t block_rows = 0;  // of self_attention: kernels/attention.h
 };
 
-// qkv [n, (a + 2g)/t * d] -> [n, a/t * d]. The op takes qkv's memory over: it rotates q and k in place.
+// qkv [n, (a + 2g)/t * d] -> [n, a/t * d]. The op takes qkv's memory over: it rotates q and k in
+// place.
 Value self_attention(Context& context, const Value& qkv, const AttentionSettings& settings);
 
 // Without a tape, behind a cache: appends this call's k and v at `begin` and attends to all before.

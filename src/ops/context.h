@@ -16,14 +16,14 @@ inline DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 
 
 struct Context {
   Kernels& kernels;
-  Stream& stream;           // compute
+  Stream& stream;  // compute
   Device& device;
   Arena& arena;
   WeightProvider& weights;
-  Tape* tape = nullptr;     // null: nothing is kept (generation, evaluation, recomputed segments)
-  bool training = false;    // dropout is drawn
+  Tape* tape = nullptr;   // null: nothing is kept (generation, evaluation, recomputed segments)
+  bool training = false;  // dropout is drawn
   std::uint64_t seed = 1234;
-  MaskRows rows = {};       // of the micro-batch, unsplit (first_row 0)
+  MaskRows rows = {};  // of the micro-batch, unsplit (first_row 0)
 
   // Memory for an activation or for workspace.
   Tensor activation(DType dtype, const Shape& shape) const {

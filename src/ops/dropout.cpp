@@ -11,11 +11,15 @@ Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value
   Tensor y = context.activation(x.tensor.dtype(), x.tensor.shape());
   {
     WeightUse bias_use;
-    if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
-    context.kernels.run(DropoutAddForward{.y = y, .x = x.tensor, .bias = bias_use.rows(),
-                                          .residual = residual != nullptr ? residual->tensor : Tensor(),
-                                          .dropout = drawn},
-                        context.stream);
+    if (bias != nullptr)
+      bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    context.kernels.run(
+        DropoutAddForward{.y = y,
+                          .x = x.tensor,
+                          .bias = bias_use.rows(),
+                          .residual = residual != nullptr ? residual->tensor : Tensor(),
+                          .dropout = drawn},
+        context.stream);
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);

@@ -11,9 +11,10 @@ Value token_embedding(Context& context, const Tensor& ids, Parameter& table,
   Tensor y = context.activation(table.dtype, {ids.dim(0), width});
   {
     const WeightUse use = context.weights.acquire(table, WeightForm::kRows, context.stream);
-    context.kernels.run(EmbeddingForward{.y = y, .table = use.rows(), .ids = ids,
-                                         .vocabulary_begin = vocabulary_begin},
-                        context.stream);
+    context.kernels.run(
+        EmbeddingForward{
+            .y = y, .table = use.rows(), .ids = ids, .vocabulary_begin = vocabulary_begin},
+        context.stream);
   }
   if (scatters) {
     Tensor mine = context.activation(table.dtype, {ids.dim(0) / group.size(), width});
@@ -29,34 +30,38 @@ Value token_embedding(Context& context, const Tensor& ids, Parameter& table,
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([ids, id = result.id, &table, vocabulary_begin, &group, scatters](Backward& backward) {
-    Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    backward.defer([ids, dy, &table, vocabulary_begin, &group, scatters](Context& context) {
-      Tensor dtable = context.weights.gradient(table, context.stream);
-      if (!dtable.defined()) return;
-      Tensor whole = dy;
-      if (scatters) {
-        whole = context.activation(dy.dtype(), {ids.dim(0), dy.dim(1)});
-        const Event ready = group.all_gather(whole, dy, context.stream);
-        context.arena.hold(whole, ready.fence());
-        context.arena.hold(dy, ready.fence());
-        context.await(ready);
-      }
-      context.kernels.run(EmbeddingBackward{.dtable = dtable, .dy = whole, .ids = ids,
-                                            .vocabulary_begin = vocabulary_begin},
-                          context.stream);
-      context.weights.contribute(table, context.stream);
-    });
-  });
+  context.tape->record(
+      [ids, id = result.id, &table, vocabulary_begin, &group, scatters](Backward& backward) {
+        Tensor dy = backward.take(id);
+        if (!dy.defined()) return;
+        backward.defer([ids, dy, &table, vocabulary_begin, &group, scatters](Context& context) {
+          Tensor dtable = context.weights.gradient(table, context.stream);
+          if (!dtable.defined()) return;
+          Tensor whole = dy;
+          if (scatters) {
+            whole = context.activation(dy.dtype(), {ids.dim(0), dy.dim(1)});
+            const Event ready = group.all_gather(whole, dy, context.stream);
+            context.arena.hold(whole, ready.fence());
+            context.arena.hold(dy, ready.fence());
+            context.await(ready);
+          }
+          context.kernels.run(
+              EmbeddingBackward{
+                  .dtable = dtable, .dy = whole, .ids = ids, .vocabulary_begin = vocabulary_begin},
+              context.stream);
+          context.weights.contribute(table, context.stream);
+        });
+      });
   return result;
 }
 
-Value add_position_embedding(Context& context, const Value& x, const Tensor& ids, Parameter& table) {
+Value add_position_embedding(Context& context, const Value& x, const Tensor& ids,
+                             Parameter& table) {
   {
     const WeightUse use = context.weights.acquire(table, WeightForm::kRows, context.stream);
-    context.kernels.run(EmbeddingForward{.y = x.tensor, .table = use.rows(), .ids = ids, .add = true},
-                        context.stream);
+    context.kernels.run(
+        EmbeddingForward{.y = x.tensor, .table = use.rows(), .ids = ids, .add = true},
+        context.stream);
   }
   if (context.tape == nullptr) return x;
   Value result = context.tape->output(x.tensor);
@@ -67,7 +72,8 @@ Value add_position_embedding(Context& context, const Value& x, const Tensor& ids
     backward.defer([ids, dy, &table](Context& context) {
       Tensor dtable = context.weights.gradient(table, context.stream);
       if (!dtable.defined()) return;
-      context.kernels.run(EmbeddingBackward{.dtable = dtable, .dy = dy, .ids = ids}, context.stream);
+      context.kernels.run(EmbeddingBackward{.dtable = dtable, .dy = dy, .ids = ids},
+                          context.stream);
       context.weights.contribute(table, context.stream);
     });
   });

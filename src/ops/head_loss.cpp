@@ -99,48 +99,61 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
       backward = context.weights.acquire(table, WeightForm::kBackward, context.stream);
     }
     for (const RowRange& slice : slices) {
-      const auto part = [&slice](const Tensor& all) { return all.slice(0, slice.begin, slice.size); };
+      const auto part = [&slice](const Tensor& all) {
+        return all.slice(0, slice.begin, slice.size);
+      };
       const auto first = [&slice](const Tensor& buffer) { return buffer.slice(0, 0, slice.size); };
       const Tensor labels = part(inputs.labels);
       const Tensor mask = part(inputs.mask);
-      context.kernels.run(LinearForward{.y = first(logits), .x = part(rows), .weight = forward.view()},
-                          context.stream);
-      context.kernels.run(LossStatistics{.statistics = first(statistics), .logits = first(logits),
-                                         .labels = labels, .vocabulary_begin = inputs.vocabulary_begin,
+      context.kernels.run(
+          LinearForward{.y = first(logits), .x = part(rows), .weight = forward.view()},
+          context.stream);
+      context.kernels.run(LossStatistics{.statistics = first(statistics),
+                                         .logits = first(logits),
+                                         .labels = labels,
+                                         .vocabulary_begin = inputs.vocabulary_begin,
                                          .valid = inputs.valid},
                           context.stream);
       context.kernels.run(
-          LossCombine{.loss = part(output.per_token), .lse = first(lse), .sum = output.sum.tensor,
+          LossCombine{.loss = part(output.per_token),
+                      .lse = first(lse),
+                      .sum = output.sum.tensor,
                       .statistics = gather_statistics(context, first(statistics), group),
-                      .labels = labels, .mask = mask},
+                      .labels = labels,
+                      .mask = mask},
           context.stream);
       if (!gradients.wanted()) continue;
-      context.kernels.run(LossBackward{.dlogits = first(dlogits), .logits = first(logits),
-                                       .lse = first(lse), .labels = labels, .mask = mask,
+      context.kernels.run(LossBackward{.dlogits = first(dlogits),
+                                       .logits = first(logits),
+                                       .lse = first(lse),
+                                       .labels = labels,
+                                       .mask = mask,
                                        .scale = inputs.scale,
                                        .vocabulary_begin = inputs.vocabulary_begin,
                                        .valid = inputs.valid},
                           context.stream);
       if (gradients.dx.defined()) {
-        context.kernels.run(LinearBackwardInput{.dx = part(gradients.dx), .dy = first(dlogits),
-                                                .weight = backward->view()},
-                            context.stream);
+        context.kernels.run(
+            LinearBackwardInput{
+                .dx = part(gradients.dx), .dy = first(dlogits), .weight = backward->view()},
+            context.stream);
       }
       if (gradients.dweight.defined()) {
-        context.kernels.run(LinearBackwardWeight{.dweight = gradients.dweight, .dy = first(dlogits),
-                                                 .x = part(rows)},
-                            context.stream);
+        context.kernels.run(
+            LinearBackwardWeight{
+                .dweight = gradients.dweight, .dy = first(dlogits), .x = part(rows)},
+            context.stream);
       }
     }
   }
   if (context.tape == nullptr) return output;
   if (gradients.dweight.defined()) context.weights.contribute(table, context.stream);
   output.sum = context.tape->output(output.sum.tensor);
-  context.tape->record([id = output.sum.id, x_id = x.id, dx = gradients.dx, &group,
-                        gathers](Backward& backward) {
-    if (!backward.take(id).defined() || !dx.defined()) return;
-    give_dx(backward, x_id, dx, group, gathers);
-  });
+  context.tape->record(
+      [id = output.sum.id, x_id = x.id, dx = gradients.dx, &group, gathers](Backward& backward) {
+        if (!backward.take(id).defined() || !dx.defined()) return;
+        give_dx(backward, x_id, dx, group, gathers);
+      });
   return output;
 }
 

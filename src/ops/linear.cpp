@@ -11,7 +11,8 @@ namespace piton {
 namespace {
 
 // The rows of a product; the weight and what is not given stay as they are.
-LinearForward rows_of(const LinearForward& whole, std::int64_t y_begin, std::int64_t x_begin, std::int64_t size) {
+LinearForward rows_of(const LinearForward& whole, std::int64_t y_begin, std::int64_t x_begin,
+                      std::int64_t size) {
   const auto part = [size](const Tensor& tensor, std::int64_t begin) {
     return tensor.defined() ? tensor.slice(0, begin, size) : tensor;
   };
@@ -42,7 +43,8 @@ void weight_gradient(Context& context, Parameter& weight, Parameter* bias, const
                      const Tensor& x) {
   Tensor dweight = context.weights.gradient(weight, context.stream);
   Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
-  PITON_ASSERT(dweight.defined() || !dbias.defined(), "{}: a frozen weight with a trained bias", weight.name);
+  PITON_ASSERT(dweight.defined() || !dbias.defined(), "{}: a frozen weight with a trained bias",
+               weight.name);
   if (!dweight.defined()) return;
   context.kernels.run(LinearBackwardWeight{.dweight = dweight, .dbias = dbias, .dy = dy, .x = x},
                       context.stream);
@@ -69,8 +71,9 @@ void gathered_forward(Context& context, LinearForward whole, const Tensor& x, Co
       continue;
     }
     for (int r = 0; r < group.size(); ++r) {
-      context.kernels.run(rows_of(whole, r * rows + ranges[i].begin, r * ranges[i].size, ranges[i].size),
-                          context.stream);
+      context.kernels.run(
+          rows_of(whole, r * rows + ranges[i].begin, r * ranges[i].size, ranges[i].size),
+          context.stream);
     }
   }
 }
@@ -89,8 +92,12 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
   {
     const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
     WeightUse bias_use;
-    if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
-    LinearForward call{.y = y, .x = x.tensor, .weight = use.view(), .bias = bias_use.rows(),
+    if (bias != nullptr)
+      bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    LinearForward call{.y = y,
+                       .x = x.tensor,
+                       .weight = use.view(),
+                       .bias = bias_use.rows(),
                        .activation = activation};
     if (activation && context.tape != nullptr) call.preactivation = before;
     if (gathers) {
@@ -113,8 +120,10 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
     if (x.wants_gradient()) {
       Tensor dx = context.activation(x.tensor.dtype(), {dy.dim(0), weight.shape[1]});
       {
-        const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
-        context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()}, context.stream);
+        const WeightUse use =
+            context.weights.acquire(weight, WeightForm::kBackward, context.stream);
+        context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
+                            context.stream);
       }
       Event reduced;
       if (gathers) {
@@ -129,13 +138,14 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
       }
       backward.give(x.id, std::move(dx), std::move(reduced));
     }
-    backward.defer([whole_x, x_ready, travels, gathers, dy, &weight, bias, &group](Context& context) {
-      Event ready = x_ready;
-      Tensor input = whole_x;
-      if (gathers && !travels) input = gather(context, whole_x, group, ready);
-      context.await(ready);
-      weight_gradient(context, weight, bias, dy, input);
-    });
+    backward.defer(
+        [whole_x, x_ready, travels, gathers, dy, &weight, bias, &group](Context& context) {
+          Event ready = x_ready;
+          Tensor input = whole_x;
+          if (gathers && !travels) input = gather(context, whole_x, group, ready);
+          context.await(ready);
+          weight_gradient(context, weight, bias, dy, input);
+        });
   });
   return activation ? activated(context, result, y, *activation) : result;
 }
@@ -143,15 +153,20 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
 namespace {
 
 // y = residual + x W^T + bias on a group of one.
-Value whole_row_linear(Context& context, const Value& x, Parameter& weight, int slices, Parameter* bias,
-                       const Value* residual) {
+Value whole_row_linear(Context& context, const Value& x, Parameter& weight, int slices,
+                       Parameter* bias, const Value* residual) {
   Tensor y = context.activation(x.tensor.dtype(), {x.tensor.dim(0), weight.shape[0]});
   {
     const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
     WeightUse bias_use;
-    if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
-    multiply(context, {.y = y, .x = x.tensor, .weight = use.view(), .bias = bias_use.rows(),
-                       .residual = residual != nullptr ? residual->tensor : Tensor()},
+    if (bias != nullptr)
+      bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    multiply(context,
+             {.y = y,
+              .x = x.tensor,
+              .weight = use.view(),
+              .bias = bias_use.rows(),
+              .residual = residual != nullptr ? residual->tensor : Tensor()},
              slices);
   }
   if (context.tape == nullptr) return {y};
@@ -165,7 +180,8 @@ Value whole_row_linear(Context& context, const Value& x, Parameter& weight, int 
     if (x.wants_gradient()) {
       Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
       const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
-      context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()}, context.stream);
+      context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
+                          context.stream);
       backward.give(x.id, std::move(dx));
     }
     backward.defer([input = x.tensor, dy, &weight, bias](Context& context) {
@@ -191,10 +207,11 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
         // Slice i holds every rank's i-th part, so that what is reduced is contiguous.
         Tensor partial = context.activation(y.dtype(), {ranks * range.size, width});
         for (std::int64_t r = 0; r < ranks; ++r) {
-          context.kernels.run(LinearForward{.y = partial.slice(0, r * range.size, range.size),
-                                            .x = x.tensor.slice(0, r * rows + range.begin, range.size),
-                                            .weight = use.view()},
-                              context.stream);
+          context.kernels.run(
+              LinearForward{.y = partial.slice(0, r * range.size, range.size),
+                            .x = x.tensor.slice(0, r * rows + range.begin, range.size),
+                            .weight = use.view()},
+              context.stream);
         }
         Tensor mine = y.slice(0, range.begin, range.size);
         reduced.push_back(group.reduce_scatter(mine, partial, context.stream));
@@ -203,9 +220,10 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
         continue;
       }
       Tensor part = y.slice(0, range.begin, range.size);
-      context.kernels.run(LinearForward{.y = part, .x = x.tensor.slice(0, range.begin, range.size),
-                                        .weight = use.view()},
-                          context.stream);
+      context.kernels.run(
+          LinearForward{
+              .y = part, .x = x.tensor.slice(0, range.begin, range.size), .weight = use.view()},
+          context.stream);
       if (ranks > 1) {
         reduced.push_back(group.all_reduce(part, Reduction::kSum, context.stream));
         context.arena.hold(part, reduced.back().fence());
@@ -227,7 +245,8 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
     if (x.wants_gradient()) {
       Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
       const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
-      context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()}, context.stream);
+      context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
+                          context.stream);
       backward.give(x.id, std::move(dx));
     }
     backward.defer([input = x.tensor, dy, &weight](Context& context) {

@@ -8,11 +8,11 @@
 // Under sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198) the whole-width side holds
 // n/t rows: column gathers x and reduce-scatters dx; row reduce-scatters y and gathers dy.
 //
-// What follows a product is done with its tiles still in cache, where nothing stands between: an activation
-// behind column, bias and residual behind row on a group of one without dropout.
+// What follows a product is done with its tiles still in cache, where nothing stands between: an
+// activation behind column, bias and residual behind row on a group of one without dropout.
 //
-// The tape keeps the rank's own rows of x, and column gathers them again in backward. The collective
-// of dx is started before dW is computed and waited for after it.
+// The tape keeps the rank's own rows of x, and column gathers them again in backward. The
+// collective of dx is started before dW is computed and waited for after it.
 #pragma once
 
 #include <optional>
@@ -23,12 +23,13 @@
 namespace piton {
 
 struct LinearStrategy {
-  int slices = 1;                // rows cut into this many parts at row-tile edges, to overlap
+  int slices = 1;  // rows cut into this many parts at row-tile edges, to overlap
   bool sequence_parallel = false;
 };
 
-// y = x W^T + bias, or its activation. `bias` may be null. `output` kF32 for logits. Slices whose edges do not fall on
-// row tiles are rounded to them; with fewer tiles than slices there are as many slices as tiles.
+// y = x W^T + bias, or its activation. `bias` may be null. `output` kF32 for logits. Slices whose
+// edges do not fall on row tiles are rounded to them; with fewer tiles than slices there are as
+// many slices as tiles.
 Value column_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
                     Communicator& group, const LinearStrategy& strategy, DType output,
                     std::optional<ActivationKind> activation = {});
@@ -40,7 +41,8 @@ struct BranchEnd {
   Dropout dropout;
 };
 
-// y = residual + dropout(sum over the group of x W^T + bias). `dropout.rows` says which rows y holds.
+// y = residual + dropout(sum over the group of x W^T + bias). `dropout.rows` says which rows y
+// holds.
 Value row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
                  const LinearStrategy& strategy, const BranchEnd& end);
 

@@ -15,9 +15,15 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
   {
     const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
     WeightUse bias_use;
-    if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
-    context.kernels.run(NormForward{.y = y, .mean = mean, .rstd = rstd, .x = x.tensor,
-                                    .gain = gain_use.rows(), .bias = bias_use.rows(), .eps = eps},
+    if (bias != nullptr)
+      bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+    context.kernels.run(NormForward{.y = y,
+                                    .mean = mean,
+                                    .rstd = rstd,
+                                    .x = x.tensor,
+                                    .gain = gain_use.rows(),
+                                    .bias = bias_use.rows(),
+                                    .eps = eps},
                         context.stream);
   }
   if (context.tape == nullptr) return {y};
@@ -32,9 +38,15 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
     {
       const WeightUse use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
       // What flows past the norm has arrived already: the kernel adds it.
-      context.kernels.run(NormBackward{.dx = dx, .dgain = dgain, .dbias = dbias, .dy = dy,
-                                       .dresidual = backward.take(x.id), .x = x.tensor,
-                                       .gain = use.rows(), .mean = mean, .rstd = rstd},
+      context.kernels.run(NormBackward{.dx = dx,
+                                       .dgain = dgain,
+                                       .dbias = dbias,
+                                       .dy = dy,
+                                       .dresidual = backward.take(x.id),
+                                       .x = x.tensor,
+                                       .gain = use.rows(),
+                                       .mean = mean,
+                                       .rstd = rstd},
                           context.stream);
     }
     if (dgain.defined()) context.weights.contribute(gain, context.stream);

@@ -33,7 +33,8 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
       if (gradient.defined()) replay.seed(results[i], std::move(gradient));
       results[i].tensor = {};
     }
-    replay.backward(again, backward.runs_jobs_at_once() ? Tape::Mode::kWhole : Tape::Mode::kInputOnly);
+    replay.backward(again,
+                    backward.runs_jobs_at_once() ? Tape::Mode::kWhole : Tape::Mode::kInputOnly);
     backward.adopt_jobs(replay);
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (!leaves[i].wants_gradient()) continue;

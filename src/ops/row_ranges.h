@@ -11,8 +11,8 @@ struct RowRange {
   std::int64_t size = 0;
 };
 
-// `rows` in at most `parts` ranges, cut at multiples of `tile`, as equal as tiles allow. At least one
-// range; it is empty where there are no rows.
+// `rows` in at most `parts` ranges, cut at multiples of `tile`, as equal as tiles allow. At least
+// one range; it is empty where there are no rows.
 std::vector<RowRange> cut_rows(std::int64_t rows, std::int64_t parts, std::int64_t tile);
 
 }  // namespace piton

@@ -1,9 +1,9 @@
 // How one micro-batch goes back.
 //
-// A Value is a tensor and its place on a tape. An op computes its output; if it was handed a tape it
-// records a node: a function that takes the output's gradient and gives the inputs' gradients, and
-// puts each weight gradient on the tape's queue of weight jobs. Nothing is kept unless a tape is
-// handed in, and a node is dropped as soon as it has run: activations go as backward proceeds.
+// A Value is a tensor and its place on a tape. An op computes its output; if it was handed a tape
+// it records a node: a function that takes the output's gradient and gives the inputs' gradients,
+// and puts each weight gradient on the tape's queue of weight jobs. Nothing is kept unless a tape
+// is handed in, and a node is dropped as soon as it has run: activations go as backward proceeds.
 //
 //   backward(kWhole)      each node's input gradients, then its weight jobs at once
 //   backward(kInputOnly)  input gradients; weight jobs wait for run_weight_jobs() (zero bubble)
@@ -41,9 +41,9 @@ class Backward {
   // again gives the first. Nodes take those of their outputs; a norm also takes its input's, to add
   // it in its own kernel. The tensor may be shared: it is not to be written to.
   Tensor take(std::int64_t id);
-  // Adds `gradient` to that of a value. The first handle is kept as it is: the caller must not write
-  // to it afterwards. `ready`: compute waits for it before the gradient is used (a collective that
-  // is under way). Ignored for id -1.
+  // Adds `gradient` to that of a value. The first handle is kept as it is: the caller must not
+  // write to it afterwards. `ready`: compute waits for it before the gradient is used (a collective
+  // that is under way). Ignored for id -1.
   void give(std::int64_t id, Tensor gradient, Event ready = {});
   // Queues a weight job; it runs after this node's function, or when the schedule says so.
   void defer(std::function<void(Context&)> job);

@@ -2,7 +2,8 @@
 
 namespace piton {
 
-WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm form, Stream& stream) {
+WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm form,
+                            Stream& stream) {
   WeightView view{.form = WeightForm::kRows,
                   .tensor = rows,
                   .out = rows.dim(0),
@@ -28,7 +29,9 @@ WeightUse ResidentWeights::acquire(Parameter& parameter, WeightForm form, Stream
   return {forms_.get(parameter, parameter.value, form, stream), nullptr};
 }
 
-Tensor ResidentWeights::gradient(Parameter& parameter, Stream& /*stream*/) { return parameter.gradient; }
+Tensor ResidentWeights::gradient(Parameter& parameter, Stream& /*stream*/) {
+  return parameter.gradient;
+}
 
 void ResidentWeights::contribute(Parameter& /*parameter*/, Stream& /*stream*/) {}
 

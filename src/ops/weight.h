@@ -21,7 +21,8 @@ namespace piton {
 class WeightUse {
  public:
   WeightUse() = default;
-  WeightUse(WeightView view, std::shared_ptr<void> lease) : view_(std::move(view)), lease_(std::move(lease)) {}
+  WeightUse(WeightView view, std::shared_ptr<void> lease)
+      : view_(std::move(view)), lease_(std::move(lease)) {}
   const WeightView& view() const { return view_; }
   const Tensor& rows() const { return view_.tensor; }  // of a kRows use
 
@@ -38,8 +39,8 @@ class WeightProvider {
   // One-dim parameters and tables are acquired as kRows.
   virtual WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) = 0;
 
-  // Where a weight-gradient job adds to: fp32 (fp64), local shape. Empty if the parameter is frozen:
-  // then the job is not to be done.
+  // Where a weight-gradient job adds to: fp32 (fp64), local shape. Empty if the parameter is
+  // frozen: then the job is not to be done.
   virtual Tensor gradient(Parameter& parameter, Stream& stream) = 0;
 
   // One contribution to the gradient stands on `stream`. The last one that is expected of a step

@@ -138,8 +138,9 @@ std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter
   return runs;
 }
 
-Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
-             Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream)
+Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans,
+                     std::int64_t norm_block, Mesh& mesh, Kernels& kernels, Device& device,
+                     Arena& arena, Stream& stream)
     : options_(options),
       spans_(std::move(spans)),
       norm_block_(norm_block),
@@ -230,7 +231,8 @@ void Optimizer::plan_norm(Stream& stream) {
   for (auto& [key, entry] : entries) {
     entry.first_block = total;
     total += static_cast<std::int64_t>(entry.owners.size());
-    PITON_ASSERT(!ranks_->real() || std::find(entry.owners.begin(), entry.owners.end(), -1) == entry.owners.end(),
+    PITON_ASSERT(!ranks_->real() ||
+                     std::find(entry.owners.begin(), entry.owners.end(), -1) == entry.owners.end(),
                  "{}: a block of it is updated by no rank", key);
   }
   host_sums_.assign(total, 0);

@@ -1,8 +1,8 @@
-// Updates of the flat spans that this rank owns, by AdamW or by SGD with momentum, and the gradient's
-// norm over all ranks.
+// Updates of the flat spans that this rank owns, by AdamW or by SGD with momentum, and the
+// gradient's norm over all ranks.
 //
-// Precision: main copy, moments and the gradient are fp32 whatever the weights are; squares are summed
-// in fp64. Formulas: kernels/optimizer.h.
+// Precision: main copy, moments and the gradient are fp32 whatever the weights are; squares are
+// summed in fp64. Formulas: kernels/optimizer.h.
 //
 // The norm is the L2 norm of the whole model's gradient, each element counted once: copies of a
 // parameter on several ranks (data-parallel, tensor-replicated, tied stages) have one owner a
@@ -101,10 +101,10 @@ struct StepResult {
 class Optimizer {
  public:
   // Collective over all ranks of `mesh`. Moments start at 0; main copies are set by reset_main(),
-  // once values are (initialisation, loading). `norm_block`: elements of a block of the norm; spans are
-  // cut at multiples of it. The tensors of `spans` are kept.
+  // once values are (initialisation, loading). `norm_block`: elements of a block of the norm; spans
+  // are cut at multiples of it. The tensors of `spans` are kept.
   Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
-        Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
+            Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 
   // main = value, on the stream; nothing to do where they are one.
   void reset_main(Stream& stream);

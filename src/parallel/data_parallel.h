@@ -42,11 +42,11 @@ class ShardedParameters : public WeightProvider {
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, Kernels& kernels, Device& device,
                                                  Arena& arena, Stream& stream);
-  // Whole values on every rank, no gradients, and each weight held once: as plain rows until its packed
-  // form is first asked for, packed from then on. What embeds and projects keeps both. owned() is empty;
-  // whole_value() asserts that there are plain rows; steps are refused.
-  static std::unique_ptr<ShardedParameters> make_inference(const std::vector<Parameter*>& parameters,
-                                                           Kernels& kernels, Arena& arena);
+  // Whole values on every rank, no gradients, and each weight held once: as plain rows until its
+  // packed form is first asked for, packed from then on. What embeds and projects keeps both.
+  // owned() is empty; whole_value() asserts that there are plain rows; steps are refused.
+  static std::unique_ptr<ShardedParameters> make_inference(
+      const std::vector<Parameter*>& parameters, Kernels& kernels, Arena& arena);
 
   virtual const FlatLayout& layout() const = 0;
   virtual std::vector<OwnedSpan> owned() = 0;

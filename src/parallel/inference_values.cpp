@@ -23,9 +23,8 @@ class InferenceValues final : public ShardedParameters {
                     .out = parameter.shape[0],
                     .in = parameter.shape.ndim() > 1 ? parameter.shape[1] : 1,
                     .dtype = parameter.dtype};
-    const std::int64_t bytes = form == WeightForm::kRows
-                                   ? 0
-                                   : kernels_.packed_bytes(form, view.out, view.in, view.dtype);
+    const std::int64_t bytes =
+        form == WeightForm::kRows ? 0 : kernels_.packed_bytes(form, view.out, view.in, view.dtype);
     if (bytes == 0) {
       view.form = WeightForm::kRows;
       assert_rows(parameter);
@@ -71,7 +70,8 @@ class InferenceValues final : public ShardedParameters {
     return arena_.allocate(parameter.dtype, parameter.shape, MemoryKind::kParameters);
   }
   static void assert_rows(const Parameter& parameter) {
-    PITON_ASSERT(parameter.value.defined(), "{}: its plain rows went when it was packed", parameter.name);
+    PITON_ASSERT(parameter.value.defined(), "{}: its plain rows went when it was packed",
+                 parameter.name);
   }
   static void refuse(const std::string& what) {
     PITON_ASSERT(false, "{}: these weights are for inference", what);

@@ -134,8 +134,8 @@ std::vector<std::vector<BoundaryTensor>> exchange_boundaries(const Schedule& sch
   // For each chunk in turn: number of tensors; of each: dtype, dims, sizes.
   std::string mine;
   for (Chunk* chunk : own) {
-    // The last chunk's too, which nobody receives: on virtual ranks (`plan`) one stage's answer stands
-    // for all.
+    // The last chunk's too, which nobody receives: on virtual ranks (`plan`) one stage's answer
+    // stands for all.
     const std::vector<BoundaryTensor> tensors = chunk->boundary(input.samples, input.sequence);
     append(mine, static_cast<std::int64_t>(tensors.size()));
     for (const BoundaryTensor& tensor : tensors) {

@@ -41,7 +41,8 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int
   session.train_step(batches, plan.global_batch, 0);
   RankEstimate estimate{.memory = machine.arena.counts(),
                         .traffic = difference(machine.world.traffic(), before)};
-  for (const Parameter* parameter : session.parameters()) estimate.parameters += parameter->elements();
+  for (const Parameter* parameter : session.parameters())
+    estimate.parameters += parameter->elements();
   return estimate;
 }
 

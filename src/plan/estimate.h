@@ -1,5 +1,5 @@
-// What a layout costs each rank, found by running the model's own code on a device without memory: the
-// parameters, buffers and activations of two steps, the bytes sent, the multiply-adds.
+// What a layout costs each rank, found by running the model's own code on a device without memory:
+// the parameters, buffers and activations of two steps, the bytes sent, the multiply-adds.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace piton {
 
 struct RankEstimate {
-  MemoryCounts memory;            // high-water mark by kind and in all
-  TrafficCounts traffic;          // sent by this rank in one step
-  std::int64_t parameters = 0;    // local elements, padding included
+  MemoryCounts memory;          // high-water mark by kind and in all
+  TrafficCounts traffic;        // sent by this rank in one step
+  std::int64_t parameters = 0;  // local elements, padding included
 };
 
 // `machine` stands on the meta device and on a virtual world of the plan's size.

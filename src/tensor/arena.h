@@ -34,7 +34,12 @@ class Fence {
 };
 
 enum class MemoryKind : std::uint8_t {
-  kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kCommunication
+  kParameters,
+  kGradients,
+  kOptimizer,
+  kActivations,
+  kWorkspace,
+  kCommunication
 };
 inline constexpr int kMemoryKinds = 6;
 std::string_view name(MemoryKind kind);
@@ -56,12 +61,12 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Uninitialised, 64-byte aligned. Thread-safe. Throws Error(kMemory): names the kind, the size and
-  // what holds the most.
+  // Uninitialised, 64-byte aligned. Thread-safe. Throws Error(kMemory): names the kind, the size
+  // and what holds the most.
   Tensor allocate(DType dtype, const Shape& shape, MemoryKind kind);
 
-  // The slot under `tensor` (or under the tensor it is a view of) cannot be reused before `fence` is
-  // complete, even if all its tensors go. Tensors of other origin are left alone.
+  // The slot under `tensor` (or under the tensor it is a view of) cannot be reused before `fence`
+  // is complete, even if all its tensors go. Tensors of other origin are left alone.
   void hold(const Tensor& tensor, std::shared_ptr<Fence> fence);
 
   MemoryCounts counts() const;

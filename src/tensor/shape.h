@@ -21,7 +21,9 @@ class Shape {
   std::int64_t operator[](int dim) const { return sizes_[dim < 0 ? dim + ndim_ : dim]; }
   std::int64_t& operator[](int dim) { return sizes_[dim < 0 ? dim + ndim_ : dim]; }
   std::int64_t elements() const;  // 1 for no dims
-  std::span<const std::int64_t> sizes() const { return {sizes_.data(), static_cast<std::size_t>(ndim_)}; }
+  std::span<const std::int64_t> sizes() const {
+    return {sizes_.data(), static_cast<std::size_t>(ndim_)};
+  }
   void append(std::int64_t size);
   bool operator==(const Shape& other) const;
 

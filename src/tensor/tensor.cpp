@@ -26,9 +26,9 @@ int positive(int dim, int ndim) {
   return result;
 }
 
-// Strides that show `from` (with `strides`) as `to`; an empty shape where that takes a copy. Dims of
-// both are walked in groups of equal product; inside a group of `from` each stride must be the next
-// one times the next size.
+// Strides that show `from` (with `strides`) as `to`; an empty shape where that takes a copy. Dims
+// of both are walked in groups of equal product; inside a group of `from` each stride must be the
+// next one times the next size.
 bool strides_as(const Shape& from, const Shape& strides, const Shape& to, Shape* result) {
   *result = row_major(to);
   if (from.elements() == 0) return true;
@@ -72,24 +72,25 @@ class HeapStorage final : public Storage {
  public:
   explicit HeapStorage(std::int64_t bytes)
       : Storage(static_cast<std::byte*>(
-                    ::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64})),
+                    ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{64})),
                 bytes, {DeviceKind::kHost, 0}) {
     std::memset(data(), 0, static_cast<std::size_t>(bytes));
   }
-  ~HeapStorage() override { ::operator delete(data(), std::align_val_t{64}); }
+  ~HeapStorage() override { ::operator delete (data(), std::align_val_t{64}); }
 };
 
 }  // namespace
 
-Tensor::Tensor(std::shared_ptr<Storage> storage, std::int64_t offset_bytes, DType dtype, Shape shape)
+Tensor::Tensor(std::shared_ptr<Storage> storage, std::int64_t offset_bytes, DType dtype,
+               Shape shape)
     : storage_(std::move(storage)),
       offset_bytes_(offset_bytes),
       dtype_(dtype),
       shape_(shape),
       strides_(row_major(shape)) {
-  PITON_ASSERT(storage_ != nullptr && offset_bytes_ >= 0 &&
-                   offset_bytes_ + bytes() <= storage_->bytes(),
-               "{} at {} passes the end of its storage", to_string(*this), offset_bytes_);
+  PITON_ASSERT(
+      storage_ != nullptr && offset_bytes_ >= 0 && offset_bytes_ + bytes() <= storage_->bytes(),
+      "{} at {} passes the end of its storage", to_string(*this), offset_bytes_);
 }
 
 bool Tensor::contiguous() const {
@@ -105,8 +106,8 @@ bool Tensor::contiguous() const {
 
 Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t size) const {
   dim = positive(dim, ndim());
-  PITON_ASSERT(begin >= 0 && size >= 0 && begin + size <= shape_[dim], "rows {} + {} of dim {} of {}",
-               begin, size, dim, to_string(shape_));
+  PITON_ASSERT(begin >= 0 && size >= 0 && begin + size <= shape_[dim],
+               "rows {} + {} of dim {} of {}", begin, size, dim, to_string(shape_));
   Tensor view = *this;
   view.shape_[dim] = size;
   view.offset_bytes_ += begin * strides_[dim] * size_bytes(dtype_);

@@ -68,15 +68,19 @@ class Tensor {
   T* data() const;
 
   // Views.
-  Tensor slice(int dim, std::int64_t begin, std::int64_t size) const;  // rows begin .. begin+size-1 of a dim
-  Tensor select(int dim, std::int64_t index) const;                    // that dim removed
+  Tensor slice(int dim, std::int64_t begin,
+               std::int64_t size) const;             // rows begin .. begin+size-1 of a dim
+  Tensor select(int dim, std::int64_t index) const;  // that dim removed
   Tensor swap_dims(int one, int other) const;
-  Tensor reshape(Shape shape) const;                  // contiguous tensors, or a split/merge of dims that keeps strides
-  Tensor split_dim(int dim, std::int64_t inner) const;  // [.., n, ..] -> [.., n/inner, inner, ..], any strides
-  Tensor flatten() const;                             // [elements], contiguous only
+  Tensor reshape(
+      Shape shape) const;  // contiguous tensors, or a split/merge of dims that keeps strides
+  Tensor split_dim(
+      int dim, std::int64_t inner) const;  // [.., n, ..] -> [.., n/inner, inner, ..], any strides
+  Tensor flatten() const;                  // [elements], contiguous only
   // The same bytes under another address (a device's memory seen from elsewhere) or type.
   Tensor with_storage(std::shared_ptr<Storage> storage) const;
-  bool overlaps(const Tensor& other) const;  // shares at least one byte of the same storage (by extent)
+  bool overlaps(
+      const Tensor& other) const;  // shares at least one byte of the same storage (by extent)
 
  private:
   std::shared_ptr<Storage> storage_;
@@ -93,13 +97,34 @@ Tensor host_tensor(DType dtype, Shape shape);
 
 template <typename T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<double>() { return DType::kF64; }
-template <> constexpr DType dtype_of<float>() { return DType::kF32; }
-template <> constexpr DType dtype_of<BFloat16>() { return DType::kBF16; }
-template <> constexpr DType dtype_of<Float16>() { return DType::kF16; }
-template <> constexpr DType dtype_of<std::int64_t>() { return DType::kI64; }
-template <> constexpr DType dtype_of<std::int32_t>() { return DType::kI32; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return DType::kU8; }
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::kF64;
+}
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::kF32;
+}
+template <>
+constexpr DType dtype_of<BFloat16>() {
+  return DType::kBF16;
+}
+template <>
+constexpr DType dtype_of<Float16>() {
+  return DType::kF16;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::kI64;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::kI32;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::kU8;
+}
 
 template <typename T>
 T* Tensor::data() const {

@@ -46,7 +46,9 @@ class AddedTokenMatcher {
   void split(std::string_view text, bool parse_special, std::vector<Part>& parts) const;
 
   // True if split() can find anything.
-  bool active(bool parse_special) const { return has_plain_ || (parse_special && !tokens_.empty()); }
+  bool active(bool parse_special) const {
+    return has_plain_ || (parse_special && !tokens_.empty());
+  }
 
  private:
   struct Node {

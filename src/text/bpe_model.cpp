@@ -27,24 +27,27 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
   rules.reserve(rules.size() + facts.merges.size());
   for (const auto& [left, right] : facts.merges) {
     if (!right.starts_with(continuing_prefix_)) {
-      throw Error(Fault::kData,
-                  "{}: merge {} (\"{}\" \"{}\"): the right part lacks the continuing prefix \"{}\"; "
-                  "is the file damaged?",
-                  where, rules.size(), left, right, continuing_prefix_);
+      throw Error(
+          Fault::kData,
+          "{}: merge {} (\"{}\" \"{}\"): the right part lacks the continuing prefix \"{}\"; "
+          "is the file damaged?",
+          where, rules.size(), left, right, continuing_prefix_);
     }
     const std::string joined = left + right.substr(continuing_prefix_.size());
     const auto left_id = vocabulary_.id_of(left);
     const auto right_id = vocabulary_.id_of(right);
     const auto joined_id = vocabulary_.id_of(joined);
     if (!left_id || !right_id || !joined_id) {
-      throw Error(Fault::kData,
-                  "{}: merge {} (\"{}\" \"{}\"): \"{}\" is not in the vocabulary; do the vocabulary "
-                  "and the merges come from one model?",
-                  where, rules.size(), left, right,
-                  !left_id ? left : !right_id ? right : joined);
+      throw Error(
+          Fault::kData,
+          "{}: merge {} (\"{}\" \"{}\"): \"{}\" is not in the vocabulary; do the vocabulary "
+          "and the merges come from one model?",
+          where, rules.size(), left, right,
+          !left_id    ? left
+          : !right_id ? right
+                      : joined);
     }
-    rules.push_back(
-        {*left_id, *right_id, *joined_id, static_cast<std::uint32_t>(rules.size())});
+    rules.push_back({*left_id, *right_id, *joined_id, static_cast<std::uint32_t>(rules.size())});
   }
   merges_ = std::make_unique<BpeRules>(rules);
 

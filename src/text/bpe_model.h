@@ -59,8 +59,8 @@ class BpeModel final : public WordModel {
   std::string continuing_prefix_;
   std::string end_suffix_;
   std::optional<std::int32_t> unknown_;
-  std::array<std::int32_t, 256> byte_ids_{};       // of bytes: byte level, or <0xNN>
-  std::array<std::int32_t, 128> ascii_ids_{};      // of ASCII characters, -1 where none
+  std::array<std::int32_t, 256> byte_ids_{};   // of bytes: byte level, or <0xNN>
+  std::array<std::int32_t, 128> ascii_ids_{};  // of ASCII characters, -1 where none
   std::unordered_map<char32_t, std::int32_t> character_ids_;
   std::unordered_map<std::string, std::int32_t> raw_words_;  // byte level and ignore_merges
   Neighbours neighbours_;

@@ -8,8 +8,7 @@ ByteAlphabet::ByteAlphabet() {
   byte_.fill(-1);
   char32_t next = 0x100;
   for (int byte = 0; byte < 256; ++byte) {
-    const bool itself =
-        (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    const bool itself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
     const char32_t c = itself ? static_cast<char32_t>(byte) : next++;
     append_utf8(c, spelling_[byte]);
     byte_[c] = static_cast<std::int16_t>(byte);

@@ -147,9 +147,9 @@ std::unique_ptr<Decoder> make_word_piece_decoder(std::string prefix, bool cleanu
   return step([prefix = std::move(prefix), cleanup](std::vector<std::string>& pieces) {
     // In this order, as English is put together again.
     constexpr std::pair<std::string_view, std::string_view> kCleanups[] = {
-        {" .", "."},      {" ?", "?"},     {" !", "!"},           {" ,", ","},
-        {" ' ", "'"},     {" n't", "n't"}, {" 'm", "'m"},         {" do not", " don't"},
-        {" 's", "'s"},    {" 've", "'ve"}, {" 're", "'re"},
+        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       std::string& piece = pieces[i];

@@ -20,7 +20,8 @@ Json parse_json(std::string_view text, const std::string& where) {
     if (const std::size_t end = message.find("] "); end != std::string_view::npos) {
       message.remove_prefix(end + 2);
     }
-    throw Error(Fault::kData, "{}: not JSON: {}; is the file whole?", where, message.substr(0, 200));
+    throw Error(Fault::kData, "{}: not JSON: {}; is the file whole?", where,
+                message.substr(0, 200));
   }
 }
 

@@ -1,6 +1,6 @@
-// Where a text may be cut without changing its byte-pair encoding: between two characters that stand
-// beside each other in no piece, since no merge can ever cross there. So a LLaMA text, one word for
-// its rules, is cut before each "▁", and Chinese nearly everywhere.
+// Where a text may be cut without changing its byte-pair encoding: between two characters that
+// stand beside each other in no piece, since no merge can ever cross there. So a LLaMA text, one
+// word for its rules, is cut before each "▁", and Chinese nearly everywhere.
 #pragma once
 
 #include <bitset>

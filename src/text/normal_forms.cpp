@@ -14,10 +14,18 @@ const icu::Normalizer2& form_of(NormalForm form) {
   UErrorCode error = U_ZERO_ERROR;
   const icu::Normalizer2* normalizer = nullptr;
   switch (form) {
-    case NormalForm::kNfc: normalizer = icu::Normalizer2::getNFCInstance(error); break;
-    case NormalForm::kNfd: normalizer = icu::Normalizer2::getNFDInstance(error); break;
-    case NormalForm::kNfkc: normalizer = icu::Normalizer2::getNFKCInstance(error); break;
-    case NormalForm::kNfkd: normalizer = icu::Normalizer2::getNFKDInstance(error); break;
+    case NormalForm::kNfc:
+      normalizer = icu::Normalizer2::getNFCInstance(error);
+      break;
+    case NormalForm::kNfd:
+      normalizer = icu::Normalizer2::getNFDInstance(error);
+      break;
+    case NormalForm::kNfkc:
+      normalizer = icu::Normalizer2::getNFKCInstance(error);
+      break;
+    case NormalForm::kNfkd:
+      normalizer = icu::Normalizer2::getNFKDInstance(error);
+      break;
   }
   PITON_ASSERT(U_SUCCESS(error) && normalizer != nullptr, "ICU has no normal forms");
   return *normalizer;
@@ -35,9 +43,9 @@ class NormalFormStep final : public Normalizer {
     // Characters that the form touches, alone or with a neighbour. Those younger than Unicode 9.0
     // are all left alone.
     for (UChar32 c = 0x80; c < 0x110000; ++c) {
-      if (c == 0x3400) c = 0xA000;                 // ideographs that nothing touches
+      if (c == 0x3400) c = 0xA000;                   // ideographs that nothing touches
       if (c >= 0x323B0 && c < 0xE0000) c = 0xE0000;  // unassigned planes
-      if (c >= 0xF0000) break;                     // private use
+      if (c >= 0xF0000) break;                       // private use
       if (!form_->isInert(c) && in_unicode_9(static_cast<char32_t>(c))) {
         inert_[static_cast<std::size_t>(c)] = false;
       }

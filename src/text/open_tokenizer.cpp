@@ -13,9 +13,9 @@
 namespace piton {
 
 std::vector<std::string> TokenizerOptions::types() {
-  return {"PretrainedFromHF",       "GPT2BPETokenizer", "BertWordPieceLowerCase",
-          "BertWordPieceCase",      "SentencePieceTokenizer", "Llama2Tokenizer",
-          "GPTSentencePieceTokenizer", "TikTokenizer",  "ByteTokenizer"};
+  return {"PretrainedFromHF",          "GPT2BPETokenizer",       "BertWordPieceLowerCase",
+          "BertWordPieceCase",         "SentencePieceTokenizer", "Llama2Tokenizer",
+          "GPTSentencePieceTokenizer", "TikTokenizer",           "ByteTokenizer"};
 }
 
 namespace {
@@ -43,9 +43,10 @@ std::string chosen_type(const TokenizerOptions& options) {
   if (!options.merge_file.empty()) return "GPT2BPETokenizer";
   if (options.vocab_file.ends_with(".model")) return "SentencePieceTokenizer";
   if (options.vocab_file.ends_with(".tiktoken")) return "TikTokenizer";
-  throw Error(Fault::kUsage,
-              "tokenizer: none is given; give --tokenizer-name-or-path DIR, or --tokenizer-type and "
-              "its files (ByteTokenizer needs none)");
+  throw Error(
+      Fault::kUsage,
+      "tokenizer: none is given; give --tokenizer-name-or-path DIR, or --tokenizer-type and "
+      "its files (ByteTokenizer needs none)");
 }
 
 }  // namespace
@@ -74,9 +75,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
     }
     const std::string& vocabulary = need(options.vocab_file, "", "--vocab-file FILE", type);
     const std::string& merges = need(options.merge_file, "", "--merge-file FILE", type);
-    return std::make_unique<PipelineTokenizer>(
-        read_byte_bpe(read_text_file(vocabulary, kFileLimit), read_text_file(merges, kFileLimit), {},
-                      vocabulary, merges));
+    return std::make_unique<PipelineTokenizer>(read_byte_bpe(read_text_file(vocabulary, kFileLimit),
+                                                             read_text_file(merges, kFileLimit), {},
+                                                             vocabulary, merges));
   }
   if (bert) {
     WordPieceFamily family;

@@ -55,12 +55,14 @@ bool has_nested_class(std::string_view expression) {
   return false;
 }
 
-// In the files' dialect (Oniguruma's) a word has letters in the wide sense, marks, decimal digits and
-// joiners like "_", and space is what Unicode calls so; in PCRE2 a word also has numbers like one half but
-// no marks, and space has U+180E. Classes are spelt out; \W inside a class has no such spelling.
+// In the files' dialect (Oniguruma's) a word has letters in the wide sense, marks, decimal digits
+// and joiners like "_", and space is what Unicode calls so; in PCRE2 a word also has numbers like
+// one half but no marks, and space has U+180E. Classes are spelt out; \W inside a class has no such
+// spelling.
 std::string in_classes_of_pcre2(std::string_view expression) {
   constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-  // Outside a class Latin-1 has a table of its own there, in which superscripts and fractions are words.
+  // Outside a class Latin-1 has a table of its own there, in which superscripts and fractions are
+  // words.
   constexpr std::string_view kLatin = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
   const std::string word = fmt::format("[{}{}]", kWord, kLatin);
   const std::string other = fmt::format("[^{}{}]", kWord, kLatin);
@@ -135,13 +137,14 @@ Pattern::Pattern(std::string_view expression, const std::string& where)
   int error = 0;
   PCRE2_SIZE offset = 0;
   // In the files' dialect ^ and $ hold at every line.
-  constexpr std::uint32_t kOptions = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF |
-                                     PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE;
+  constexpr std::uint32_t kOptions =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE;
   const std::string translated = in_classes_of_pcre2(expression);
   state_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                                kOptions, &error, &offset, nullptr);
   if (state_->code == nullptr) {
-    throw Error(Fault::kData, "{}: the expression \"{}\" does not compile: {} at byte {} of "
+    throw Error(Fault::kData,
+                "{}: the expression \"{}\" does not compile: {} at byte {} of "
                 "\"{}\"; mend it",
                 where, expression, message_of(error), offset, translated);
   }

@@ -34,7 +34,8 @@ void append_pieces(const std::vector<Stretch>& stretches, SplitBehavior behavior
     case SplitBehavior::kContiguous: {
       for (std::size_t i = 0; i < stretches.size();) {
         std::size_t last = i;
-        while (last + 1 < stretches.size() && stretches[last + 1].match == stretches[i].match) ++last;
+        while (last + 1 < stretches.size() && stretches[last + 1].match == stretches[i].match)
+          ++last;
         add(stretches[i].begin, stretches[last].end);
         i = last + 1;
       }
@@ -281,7 +282,9 @@ std::unique_ptr<PreTokenizer> make_byte_spelling() {
   });
 }
 
-std::unique_ptr<PreTokenizer> make_whitespace_split() { return std::make_unique<WhitespaceSplit>(); }
+std::unique_ptr<PreTokenizer> make_whitespace_split() {
+  return std::make_unique<WhitespaceSplit>();
+}
 
 std::unique_ptr<PreTokenizer> make_whitespace() {
   return split_step(
@@ -317,21 +320,22 @@ std::unique_ptr<PreTokenizer> make_digits(bool individual) {
 
 std::unique_ptr<PreTokenizer> make_metaspace(std::string replacement, PrependScheme scheme,
                                              bool split) {
-  auto rewrite = rewrite_step([replacement, scheme](std::string_view word, std::string& out,
-                                                    bool first) {
-    const bool begins = word.starts_with(' ') || word.starts_with(replacement);
-    if (!begins && (scheme == PrependScheme::kAlways || (scheme == PrependScheme::kFirst && first))) {
-      out += replacement;
-    }
-    while (!word.empty()) {
-      const std::size_t space = std::min(word.find(' '), word.size());
-      out.append(word.substr(0, space));
-      word.remove_prefix(space);
-      if (word.empty()) break;
-      out += replacement;
-      word.remove_prefix(1);
-    }
-  });
+  auto rewrite =
+      rewrite_step([replacement, scheme](std::string_view word, std::string& out, bool first) {
+        const bool begins = word.starts_with(' ') || word.starts_with(replacement);
+        if (!begins &&
+            (scheme == PrependScheme::kAlways || (scheme == PrependScheme::kFirst && first))) {
+          out += replacement;
+        }
+        while (!word.empty()) {
+          const std::size_t space = std::min(word.find(' '), word.size());
+          out.append(word.substr(0, space));
+          word.remove_prefix(space);
+          if (word.empty()) break;
+          out += replacement;
+          word.remove_prefix(1);
+        }
+      });
   if (!split || replacement.empty()) return rewrite;
   std::vector<std::unique_ptr<PreTokenizer>> steps;
   steps.push_back(std::move(rewrite));

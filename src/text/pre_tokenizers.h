@@ -1,7 +1,7 @@
 // The second step of a tokenizer.json: a text into words.
 //
-// Words are ranges of one buffer; a step may rewrite the buffer (prefixes, replaced spaces). Follows
-// the semantics of the `tokenizers` library.
+// Words are ranges of one buffer; a step may rewrite the buffer (prefixes, replaced spaces).
+// Follows the semantics of the `tokenizers` library.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,8 @@ std::unique_ptr<PreTokenizer> make_sequence(std::vector<std::unique_ptr<PreToken
 // `invert`: what does not match is the delimiter.
 std::unique_ptr<PreTokenizer> make_split(Pattern pattern, SplitBehavior behavior, bool invert);
 std::unique_ptr<PreTokenizer> make_split(std::string literal, SplitBehavior behavior, bool invert);
-std::unique_ptr<PreTokenizer> make_scan(Scanner scanner, std::shared_ptr<const CharacterTable> table);
+std::unique_ptr<PreTokenizer> make_scan(Scanner scanner,
+                                        std::shared_ptr<const CharacterTable> table);
 // A space before every word that does not begin with one (ByteLevel's add_prefix_space).
 std::unique_ptr<PreTokenizer> make_prefix_space();
 // Words spelt in the byte-level alphabet.

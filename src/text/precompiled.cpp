@@ -21,8 +21,8 @@ struct CloseText {
   void operator()(UText* text) const { utext_close(text); }
 };
 
-// Exact for every text, and quick where characters are clusters by themselves, as nearly all are: what
-// becomes of such a character is remembered, and ICU cuts the stretches around the others.
+// Exact for every text, and quick where characters are clusters by themselves, as nearly all are:
+// what becomes of such a character is remembered, and ICU cuts the stretches around the others.
 class PrecompiledStep final : public Normalizer {
  public:
   explicit PrecompiledStep(Charsmap map) : map_(std::move(map)), kinds_(kCharacters) {

@@ -144,7 +144,8 @@ void SentencePieceTokenizer::merge_run(Scratch& scratch, std::vector<std::int32_
   scratch.symbols.clear();
 }
 
-void SentencePieceTokenizer::append_split(std::int32_t symbol, std::vector<std::int32_t>& out) const {
+void SentencePieceTokenizer::append_split(std::int32_t symbol,
+                                          std::vector<std::int32_t>& out) const {
   const auto pieces = static_cast<std::int32_t>(facts_.pieces.size());
   if (symbol >= pieces) {
     append_unknown(helper_characters_[static_cast<std::size_t>(symbol - pieces)], out);

@@ -15,8 +15,8 @@ namespace {
 // One field of a message in the wire format.
 struct WireField {
   std::uint64_t number = 0;
-  std::uint64_t value = 0;   // varint and fixed kinds
-  std::string_view bytes;    // length-delimited kind
+  std::uint64_t value = 0;  // varint and fixed kinds
+  std::string_view bytes;   // length-delimited kind
   bool is_bytes = false;
 };
 
@@ -31,9 +31,15 @@ class WireReader {
     field.number = tag >> 3;
     if (field.number == 0) fail("field number 0");
     switch (tag & 7) {
-      case 0: field.value = varint(); break;
-      case 1: field.value = fixed(8); break;
-      case 5: field.value = fixed(4); break;
+      case 0:
+        field.value = varint();
+        break;
+      case 1:
+        field.value = fixed(8);
+        break;
+      case 5:
+        field.value = fixed(4);
+        break;
       case 2: {
         const std::uint64_t size = varint();
         if (size > bytes_.size() - at_) fail("a field longer than the file");
@@ -42,17 +48,19 @@ class WireReader {
         at_ += size;
         break;
       }
-      default: fail("an unknown kind of field");
+      default:
+        fail("an unknown kind of field");
     }
     return true;
   }
 
  private:
   [[noreturn]] void fail(const char* what) const {
-    throw Error(Fault::kData,
-                "{}: not a SentencePiece model: {} at byte {} of a message of {}; is the file whole "
-                "(and not a text file that points to it)?",
-                *where_, what, at_, bytes_.size());
+    throw Error(
+        Fault::kData,
+        "{}: not a SentencePiece model: {} at byte {} of a message of {}; is the file whole "
+        "(and not a text file that points to it)?",
+        *where_, what, at_, bytes_.size());
   }
   std::uint64_t varint() {
     std::uint64_t value = 0;
@@ -108,14 +116,29 @@ void read_training(std::string_view bytes, const std::string& where, SentencePie
         }
         facts.kind = static_cast<SentencePieceFacts::Kind>(field.value);
         break;
-      case 24: facts.whitespace_as_suffix = field.value != 0; break;
-      case 35: facts.byte_fallback = field.value != 0; break;
-      case 44: facts.unknown_surface = field.bytes; break;
-      case 45: facts.unknown_piece = field.bytes; break;
-      case 46: facts.begin_piece = field.bytes; break;
-      case 47: facts.end_piece = field.bytes; break;
-      case 48: facts.pad_piece = field.bytes; break;
-      default: break;
+      case 24:
+        facts.whitespace_as_suffix = field.value != 0;
+        break;
+      case 35:
+        facts.byte_fallback = field.value != 0;
+        break;
+      case 44:
+        facts.unknown_surface = field.bytes;
+        break;
+      case 45:
+        facts.unknown_piece = field.bytes;
+        break;
+      case 46:
+        facts.begin_piece = field.bytes;
+        break;
+      case 47:
+        facts.end_piece = field.bytes;
+        break;
+      case 48:
+        facts.pad_piece = field.bytes;
+        break;
+      default:
+        break;
     }
   }
 }
@@ -125,22 +148,31 @@ void read_normalizer_spec(std::string_view bytes, const std::string& where,
   WireReader reader(bytes, where);
   for (WireField field; reader.next(field);) {
     switch (field.number) {
-      case 2: facts.charsmap = field.bytes; break;
-      case 3: facts.add_dummy_prefix = field.value != 0; break;
-      case 4: facts.remove_extra_whitespaces = field.value != 0; break;
-      case 5: facts.escape_whitespaces = field.value != 0; break;
-      default: break;
+      case 2:
+        facts.charsmap = field.bytes;
+        break;
+      case 3:
+        facts.add_dummy_prefix = field.value != 0;
+        break;
+      case 4:
+        facts.remove_extra_whitespaces = field.value != 0;
+        break;
+      case 5:
+        facts.escape_whitespaces = field.value != 0;
+        break;
+      default:
+        break;
     }
   }
 }
 
 void check(const SentencePieceFacts& facts, const std::string& where) {
   using Type = SentencePieceFacts::Type;
-  if (facts.pieces.empty() ||
-      facts.pieces.size() > static_cast<std::size_t>(Vocabulary::kMaxId)) {
-    throw Error(Fault::kData,
-                "{}: not a SentencePiece model: {} pieces, wanted 1 .. {}; is it another kind of file?",
-                where, facts.pieces.size(), Vocabulary::kMaxId);
+  if (facts.pieces.empty() || facts.pieces.size() > static_cast<std::size_t>(Vocabulary::kMaxId)) {
+    throw Error(
+        Fault::kData,
+        "{}: not a SentencePiece model: {} pieces, wanted 1 .. {}; is it another kind of file?",
+        where, facts.pieces.size(), Vocabulary::kMaxId);
   }
   std::unordered_set<std::string_view> seen;
   std::int64_t unknowns = 0;
@@ -152,9 +184,9 @@ void check(const SentencePieceFacts& facts, const std::string& where) {
                   piece.text.empty() ? "empty" : "there twice");
     }
     if (piece.text.size() > Vocabulary::kMaxPieceBytes) {
-      throw Error(Fault::kData, "{}: piece {} has {} bytes, wanted at most {}; fetch the file again",
-                  where, &piece - facts.pieces.data(), piece.text.size(),
-                  Vocabulary::kMaxPieceBytes);
+      throw Error(Fault::kData,
+                  "{}: piece {} has {} bytes, wanted at most {}; fetch the file again", where,
+                  &piece - facts.pieces.data(), piece.text.size(), Vocabulary::kMaxPieceBytes);
     }
     if (!std::isfinite(piece.score)) {
       throw Error(Fault::kData, "{}: the score of piece \"{}\" is not a finite number", where,

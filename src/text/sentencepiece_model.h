@@ -20,7 +20,14 @@ namespace piton {
 
 struct SentencePieceFacts {
   enum class Kind { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
-  enum class Type { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+  enum class Type {
+    kNormal = 1,
+    kUnknown = 2,
+    kControl = 3,
+    kUserDefined = 4,
+    kUnused = 5,
+    kByte = 6
+  };
   struct Piece {
     std::string text;
     float score = 0;
@@ -42,9 +49,9 @@ struct SentencePieceFacts {
   bool escape_whitespaces = true;
 };
 
-// Throws Error(kData), beginning with `where`, if `bytes` is not such a file: not the wire format, no
-// pieces, not exactly one unknown piece, empty or repeated pieces, types out of range, a byte piece
-// that is not <0xNN>, byte fallback without all 256 of them, a score that is not finite.
+// Throws Error(kData), beginning with `where`, if `bytes` is not such a file: not the wire format,
+// no pieces, not exactly one unknown piece, empty or repeated pieces, types out of range, a byte
+// piece that is not <0xNN>, byte fallback without all 256 of them, a score that is not finite.
 SentencePieceFacts read_sentencepiece_model(std::string_view bytes, const std::string& where);
 
 }  // namespace piton

@@ -21,8 +21,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceFacts facts, Setting
   using Type = SentencePieceFacts::Type;
   if (facts_.kind != SentencePieceFacts::Kind::kBpe &&
       facts_.kind != SentencePieceFacts::Kind::kUnigram) {
-    throw Error(Fault::kData, "{}: word and character models are not supported, wanted BPE or unigram",
-                where);
+    throw Error(Fault::kData,
+                "{}: word and character models are not supported, wanted BPE or unigram", where);
   }
   content_hash_ = std::move(content_hash);
   if (facts_.byte_fallback) byte_ids_.assign(256, -1);
@@ -239,7 +239,8 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids,
   for (const std::int32_t id : ids) {
     if (id < 0 || id >= size_) continue;
     if (type_of(id) == Type::kByte) {
-      run.push_back(static_cast<char>(fallback_byte(facts_.pieces[static_cast<std::size_t>(id)].text)));
+      run.push_back(
+          static_cast<char>(fallback_byte(facts_.pieces[static_cast<std::size_t>(id)].text)));
       continue;
     }
     flush();

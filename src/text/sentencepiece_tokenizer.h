@@ -1,9 +1,9 @@
 // The tokenizer of a tokenizer.model, equal to the SentencePiece library (Kudo & Richardson 2018,
 // arXiv:1808.06226).
 //
-// A text is normalized (map of characters, white space), a dummy space put before it, spaces written
-// "▁", and the whole is encoded: BPE by scores, or the best unigram path. Bytes that are not UTF-8
-// become U+FFFD, one each. Control pieces (<s>) are never found in a text unless
+// A text is normalized (map of characters, white space), a dummy space put before it, spaces
+// written "▁", and the whole is encoded: BPE by scores, or the best unigram path. Bytes that are
+// not UTF-8 become U+FFFD, one each. Control pieces (<s>) are never found in a text unless
 // parse_special_tokens; each stretch between them is then encoded as a text of its own.
 #pragma once
 
@@ -59,7 +59,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceFacts::Type type_of(std::int32_t id) const;
   void build_bpe();
   std::size_t user_defined_at(std::string_view text, std::int32_t* id) const;
-  void encode_stretch(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& out) const;
+  void encode_stretch(std::string_view text, Scratch& scratch,
+                      std::vector<std::int32_t>& out) const;
   void encode_bpe(std::string_view text, Scratch& scratch, std::vector<std::int32_t>& out) const;
   void encode_bpe_part(std::string_view part, Scratch& scratch,
                        std::vector<std::int32_t>& out) const;

@@ -54,7 +54,8 @@ class Tokenizer {
 
   // The bytes that `ids` stand for; not always UTF-8, since an id may be part of a character.
   // Ids outside the vocabulary (padded rows of the model) stand for nothing.
-  virtual std::string decode(std::span<const std::int32_t> ids, DecodeOptions options = {}) const = 0;
+  virtual std::string decode(std::span<const std::int32_t> ids,
+                             DecodeOptions options = {}) const = 0;
 
   // The entry of `id` as the vocabulary spells it ("Ġthe", "▁the", "<0x0A>"); "" if it has none.
   virtual std::string piece(std::int32_t id) const = 0;

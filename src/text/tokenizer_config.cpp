@@ -59,11 +59,12 @@ std::int32_t checked_id(std::int64_t id, const std::string& where) {
 void read_added_decoder(const Json& json, const std::string& where, TokenizerConfig& config) {
   if (field(json, "added_tokens_decoder", where).is_null()) return;
   for (const auto& [key, value] : need_object(json, "added_tokens_decoder", where).items()) {
-    const bool digits = !key.empty() && key.size() < 10 &&
-                        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits =
+        !key.empty() && key.size() < 10 &&
+        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!digits) {
-      throw Error(Fault::kData, "{}: added_tokens_decoder: got the id \"{}\", wanted a number", where,
-                  key);
+      throw Error(Fault::kData, "{}: added_tokens_decoder: got the id \"{}\", wanted a number",
+                  where, key);
     }
     AddedToken token;
     token.id = checked_id(std::stoll(key), where);

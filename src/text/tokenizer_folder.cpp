@@ -36,7 +36,8 @@ fs::path file_with_extension(const fs::path& folder, const char* extension) {
   std::vector<fs::path> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == extension && is_file(entry.path())) found.push_back(entry.path());
+    if (entry.path().extension() == extension && is_file(entry.path()))
+      found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
   return found.empty() ? fs::path() : found.front();
@@ -59,9 +60,8 @@ void apply_config(const TokenizerConfig& config, TokenizerParts& parts) {
   parts.content_hash = hash_with(parts.content_hash, config);
   for (const AddedToken& token : config.added) {
     check_added_token(token, parts.model->vocabulary().size(), config.where);
-    const auto same = std::find_if(parts.added.begin(), parts.added.end(), [&](const AddedToken& a) {
-      return a.content == token.content;
-    });
+    const auto same = std::find_if(parts.added.begin(), parts.added.end(),
+                                   [&](const AddedToken& a) { return a.content == token.content; });
     if (same == parts.added.end()) {
       parts.added.push_back(token);
     } else {
@@ -120,9 +120,8 @@ std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file, const Tokeni
   for (const AddedToken& token : config.added) {
     if (token.id >= pieces) settings.added.push_back(token);
   }
-  return std::make_unique<SentencePieceTokenizer>(std::move(facts), std::move(settings),
-                                                  hash_with(hash_text(bytes), config),
-                                                  file.string());
+  return std::make_unique<SentencePieceTokenizer>(
+      std::move(facts), std::move(settings), hash_with(hash_text(bytes), config), file.string());
 }
 
 std::unique_ptr<Tokenizer> open_byte_bpe(const fs::path& vocabulary, const fs::path& merges,
@@ -147,8 +146,7 @@ std::unique_ptr<Tokenizer> open_word_piece(const fs::path& file, const Tokenizer
   family.lowercase = config.do_lower_case;
   family.strip_accents = config.strip_accents.value_or(config.do_lower_case);
   family.chinese_characters = config.chinese_characters;
-  TokenizerParts parts =
-      read_word_piece(read_text_file(file, kFileLimit), family, file.string());
+  TokenizerParts parts = read_word_piece(read_text_file(file, kFileLimit), family, file.string());
   apply_config(config, parts);
   return std::make_unique<PipelineTokenizer>(std::move(parts));
 }

@@ -25,9 +25,10 @@ std::vector<std::pair<std::string, std::int32_t>> read_vocabulary(const Json& mo
   const Json& object = need_object(model, "vocab", where);
   entries.reserve(object.size());
   for (const auto& [piece, id] : object.items()) {
-    if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<std::uint64_t>() >> 32 != 0)) {
-      throw Error(Fault::kData, "{}: vocabulary: the id of \"{}\": got {}, wanted an integer", where,
-                  piece, id.dump().substr(0, 40));
+    if (!id.is_number_integer() ||
+        (id.is_number_unsigned() && id.get<std::uint64_t>() >> 32 != 0)) {
+      throw Error(Fault::kData, "{}: vocabulary: the id of \"{}\": got {}, wanted an integer",
+                  where, piece, id.dump().substr(0, 40));
     }
     entries.emplace_back(piece, read_id(id.get<std::int64_t>(), piece, where));
   }
@@ -50,8 +51,8 @@ std::vector<std::pair<std::string, std::string>> read_merges(const Json& model,
       throw Error(Fault::kData,
                   "{}: merge {}: got {}, wanted two pieces with one space between; fetch the file "
                   "again (some mirrors turn no-break spaces into spaces)",
-                  where, merges.size(), merge.dump(-1, ' ', false, Json::error_handler_t::replace)
-                                            .substr(0, 60));
+                  where, merges.size(),
+                  merge.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60));
     }
     merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
@@ -67,9 +68,8 @@ std::optional<std::string> optional_text(const Json& object, const char* key,
 BpeFacts read_bpe(const Json& model, const std::string& where) {
   const Json& dropout = field(model, "dropout", where);
   if (dropout.is_number() && dropout.get<double>() != 0) {
-    throw Error(Fault::kData,
-                "{}: dropout is {}: ids would be random; set it to null in the file", where,
-                dropout.get<double>());
+    throw Error(Fault::kData, "{}: dropout is {}: ids would be random; set it to null in the file",
+                where, dropout.get<double>());
   }
   BpeFacts facts;
   facts.vocabulary = read_vocabulary(model, where);
@@ -87,8 +87,8 @@ UnigramFacts read_unigram(const Json& model, const std::string& where) {
   UnigramFacts facts;
   for (const Json& entry : need_array(model, "vocab", where)) {
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number()) {
-      throw Error(Fault::kData, "{}: vocabulary entry {}: wanted [piece, score]; mend the file", where,
-                  facts.pieces.size());
+      throw Error(Fault::kData, "{}: vocabulary entry {}: wanted [piece, score]; mend the file",
+                  where, facts.pieces.size());
     }
     facts.pieces.emplace_back(entry[0].get<std::string>(), entry[1].get<double>());
   }
@@ -120,7 +120,8 @@ bool knows_all_bytes(const Json& model) {
 }
 
 // `pieces`: the model's.
-std::vector<AddedToken> read_added(const Json& json, std::int64_t pieces, const std::string& where) {
+std::vector<AddedToken> read_added(const Json& json, std::int64_t pieces,
+                                   const std::string& where) {
   std::vector<AddedToken> added;
   const Json& list = field(json, "added_tokens", where);
   if (list.is_null()) return added;
@@ -177,8 +178,9 @@ void read_template(const Json& processor, const std::string& where, Frame& frame
     }
   }
   if (sequences != 1) {
-    throw Error(Fault::kData, "{}: the template holds the text {} times, wanted once; mend the file",
-                where, sequences);
+    throw Error(Fault::kData,
+                "{}: the template holds the text {} times, wanted once; mend the file", where,
+                sequences);
   }
   frame.wrap(before, after);
 }
@@ -236,8 +238,8 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& whe
   const std::string model_where = where + ": model";
   if (type == "BPE") {
     BpeFacts facts = read_bpe(model, model_where);
-    facts.byte_level = words.byte_level && raw && facts.continuing_prefix.empty() &&
-                       facts.end_suffix.empty();
+    facts.byte_level =
+        words.byte_level && raw && facts.continuing_prefix.empty() && facts.end_suffix.empty();
     if (words.byte_level && raw && !facts.byte_level) {
       throw Error(Fault::kData,
                   "{}: a byte-level vocabulary with a prefix or suffix of words is not supported",

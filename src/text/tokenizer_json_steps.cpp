@@ -185,7 +185,8 @@ std::unique_ptr<Normalizer> read_normalizer(const Json& json, const std::string&
   if (type == "Precompiled") {
     const auto bytes = decode_base64(text_field(json, "precompiled_charsmap", where));
     if (!bytes) {
-      throw Error(Fault::kData, "{}: precompiled_charsmap is not base64; fetch the file again", where);
+      throw Error(Fault::kData, "{}: precompiled_charsmap is not base64; fetch the file again",
+                  where);
     }
     if (bytes->empty()) return nullptr;
     return make_precompiled(Charsmap(*bytes, where));
@@ -256,9 +257,10 @@ void read_decoder_steps(const Json& json, const std::string& where, int depth, D
       steps.push_back(make_replace_decoder(pattern.text, std::move(content)));
     }
   } else {
-    unknown_type(type, where,
-                 "Sequence, ByteLevel, ByteFallback, Fuse, Metaspace, WordPiece, BPEDecoder, Strip, "
-                 "Replace");
+    unknown_type(
+        type, where,
+        "Sequence, ByteLevel, ByteFallback, Fuse, Metaspace, WordPiece, BPEDecoder, Strip, "
+        "Replace");
   }
 }
 

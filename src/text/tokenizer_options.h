@@ -45,7 +45,8 @@ struct TokenizerOptions {
              {.aliases = {"tokenizer-model"}, .placeholder = "DIR"}},
       name_or_path);
     v(Option{"tokenizer-not-use-fast", "read tokenizer.model before tokenizer.json"}, not_use_fast);
-    v(Option{"vocab-file", "vocab.json, vocab.txt or *.model", {.placeholder = "FILE"}}, vocab_file);
+    v(Option{"vocab-file", "vocab.json, vocab.txt or *.model", {.placeholder = "FILE"}},
+      vocab_file);
     v(Option{"merge-file", "merges.txt of a byte-level BPE", {.placeholder = "FILE"}}, merge_file);
     v(Option{"vocab-extra-ids",
              "number of <extra_id_i> tokens that are appended",
@@ -72,9 +73,9 @@ struct TokenizerOptions {
 // files) and Error(kData) for files that are missing, malformed or of an unknown kind.
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options);
 
-// Rows of the embedding: the next multiple of `make_vocab_size_divisible_by` * `tensor_parallel`, or
-// exactly `pad_vocab_size_to`. Throws Error(kUsage) if that is smaller than the vocabulary or not
-// divisible by `tensor_parallel`.
+// Rows of the embedding: the next multiple of `make_vocab_size_divisible_by` * `tensor_parallel`,
+// or exactly `pad_vocab_size_to`. Throws Error(kUsage) if that is smaller than the vocabulary or
+// not divisible by `tensor_parallel`.
 std::int64_t padded_vocabulary_size(std::int64_t vocabulary, const TokenizerOptions& options,
                                     std::int64_t tensor_parallel = 1);
 

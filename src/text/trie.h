@@ -46,7 +46,8 @@ class Trie {
   };
   static std::uint64_t key_of(std::int32_t node, char byte) {
     return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(node)) << 8 |
-            static_cast<unsigned char>(byte)) + 1;
+            static_cast<unsigned char>(byte)) +
+           1;
   }
   std::uint64_t place(std::uint64_t key) const {
     key *= 0x9E3779B97F4A7C15U;

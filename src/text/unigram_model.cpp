@@ -33,8 +33,9 @@ UnigramModel::UnigramModel(const UnigramFacts& facts, const std::string& where)
       fuse_unknown_(facts.fuse_unknown),
       byte_fallback_(facts.byte_fallback) {
   if (facts.pieces.size() > static_cast<std::size_t>(Vocabulary::kMaxId)) {
-    throw Error(Fault::kData, "{}: vocabulary: got {} pieces, wanted at most {}; is the file damaged?",
-                where, facts.pieces.size(), Vocabulary::kMaxId);
+    throw Error(Fault::kData,
+                "{}: vocabulary: got {} pieces, wanted at most {}; is the file damaged?", where,
+                facts.pieces.size(), Vocabulary::kMaxId);
   }
   double lowest = std::numeric_limits<double>::max();
   for (const auto& [piece, score] : facts.pieces) {

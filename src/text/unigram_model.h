@@ -1,6 +1,7 @@
-// The unigram language model (Kudo 2018, arXiv:1804.10959): of all ways to cut a word into pieces, the
-// one with the largest sum of scores (log-probabilities); Viterbi from left to right over characters.
-// A character that no piece of one character covers may be unknown, at ten below the worst score.
+// The unigram language model (Kudo 2018, arXiv:1804.10959): of all ways to cut a word into pieces,
+// the one with the largest sum of scores (log-probabilities); Viterbi from left to right over
+// characters. A character that no piece of one character covers may be unknown, at ten below the
+// worst score.
 //
 // Sums run in double, as in `tokenizers`: ties are decided by rounding. SentencePiece sums in float
 // (sentencepiece_unigram.h).

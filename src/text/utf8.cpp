@@ -5,8 +5,8 @@
 namespace piton {
 namespace {
 
-// Bytes of the maximal ill-formed part at `text`: the lead, and as many following ones as could still
-// have become a character.
+// Bytes of the maximal ill-formed part at `text`: the lead, and as many following ones as could
+// still have become a character.
 std::size_t bad_part(const char* text, const char* end) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0xC2 || lead > 0xF4) return 1;

@@ -21,10 +21,11 @@ void Vocabulary::add_all(const std::vector<std::pair<std::string, std::int32_t>>
   const std::int64_t largest = largest_id(entries.size());
   for (const auto& [piece, id] : entries) {
     if (id < 0 || id > largest) {
-      throw Error(Fault::kData,
-                  "{}: vocabulary: the id of \"{}\" is out of range: got {}, wanted 0 .. {}; is the "
-                  "file damaged?",
-                  where, piece, id, largest);
+      throw Error(
+          Fault::kData,
+          "{}: vocabulary: the id of \"{}\" is out of range: got {}, wanted 0 .. {}; is the "
+          "file damaged?",
+          where, piece, id, largest);
     }
     add(piece, id);
   }

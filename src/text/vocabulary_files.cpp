@@ -165,9 +165,9 @@ TokenizerParts read_word_piece(std::string_view vocabulary_txt, const WordPieceF
   parts.decoder = make_word_piece_decoder("##", !family.megatron);
   parts.model = std::move(model);
   parts.name = "WordPiece";
-  const std::string kind = fmt::format("{} {} {} {} {}", family.lowercase, family.megatron,
-                                       family.extra_ids, family.strip_accents,
-                                       family.chinese_characters);
+  const std::string kind =
+      fmt::format("{} {} {} {} {}", family.lowercase, family.megatron, family.extra_ids,
+                  family.strip_accents, family.chinese_characters);
   parts.content_hash = hash_of({vocabulary_txt, kind});
   return parts;
 }
@@ -192,12 +192,14 @@ TokenizerParts read_tiktoken(std::string_view ranks, const Scanner& scanner,
     }
     // A rank is an id, and a line has at least six bytes.
     if (!bytes || bytes->empty() || rank < 0 || rank > Vocabulary::largest_id(ranks.size() / 6)) {
-      throw Error(Fault::kData, "{}:{}: wanted base64, a space and a rank; is this a tiktoken file?",
-                  where, number);
+      throw Error(Fault::kData,
+                  "{}:{}: wanted base64, a space and a rank; is this a tiktoken file?", where,
+                  number);
     }
     if (bytes->size() > Vocabulary::kMaxPieceBytes) {
-      throw Error(Fault::kData, "{}:{}: a token of {} bytes, wanted at most {}; is the file damaged?",
-                  where, number, bytes->size(), Vocabulary::kMaxPieceBytes);
+      throw Error(Fault::kData,
+                  "{}:{}: a token of {} bytes, wanted at most {}; is the file damaged?", where,
+                  number, bytes->size(), Vocabulary::kMaxPieceBytes);
     }
     tokens.emplace_back(*bytes, static_cast<std::int32_t>(rank));
   }

@@ -1,5 +1,5 @@
-// Vocabularies in files of their own: vocab.json + merges.txt (byte-level BPE), vocab.txt (WordPiece)
-// and tiktoken's ranks, read into the parts of a pipeline.
+// Vocabularies in files of their own: vocab.json + merges.txt (byte-level BPE), vocab.txt
+// (WordPiece) and tiktoken's ranks, read into the parts of a pipeline.
 //
 // What such files do not say comes from the family: the pre-tokenizer, the normal form, the special
 // tokens.
@@ -14,7 +14,7 @@ namespace piton {
 
 struct ByteBpeFamily {
   Scanner scanner{Scanner::Kind::kGpt2, 0};
-  bool nfc = false;               // Qwen normalizes
+  bool nfc = false;  // Qwen normalizes
   bool add_prefix_space = false;
   bool ignore_merges = false;
 };
@@ -30,7 +30,7 @@ struct WordPieceFamily {
   // words of at most 200 characters, [BOS], [EOS] and <extra_id_i> appended, no [CLS] .. [SEP].
   bool megatron = false;
   std::int64_t extra_ids = 0;
-  bool strip_accents = true;      // not in Megatron's kind
+  bool strip_accents = true;  // not in Megatron's kind
   bool chinese_characters = true;
 };
 

@@ -11,8 +11,8 @@ WordPieceModel::WordPieceModel(const WordPieceFacts& facts, const std::string& w
   vocabulary_.add_all(facts.vocabulary, where);
   const auto unknown = vocabulary_.id_of(facts.unknown);
   if (!unknown) {
-    throw Error(Fault::kData, "{}: the unknown token \"{}\" is not in the vocabulary; add it", where,
-                facts.unknown);
+    throw Error(Fault::kData, "{}: the unknown token \"{}\" is not in the vocabulary; add it",
+                where, facts.unknown);
   }
   unknown_ = *unknown;
   for (const auto& [piece, id] : facts.vocabulary) {
@@ -23,7 +23,9 @@ WordPieceModel::WordPieceModel(const WordPieceFacts& facts, const std::string& w
 }
 
 void WordPieceModel::encode(std::string_view word, Scratch&, std::vector<std::int32_t>& out) const {
-  const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; };
+  const auto continues = [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+  };
   const auto size = static_cast<std::int64_t>(word.size());
   if (size > max_characters_ &&
       size - std::count_if(word.begin(), word.end(), continues) > max_characters_) {

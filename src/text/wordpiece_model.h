@@ -1,6 +1,6 @@
-// WordPiece (Schuster & Nakajima 2012; Devlin et al. 2018, arXiv:1810.04805): the longest piece that
-// begins the word, then the longest that continues it ("##..."), and so on; a word that cannot be
-// finished, or has too many characters, is one unknown token.
+// WordPiece (Schuster & Nakajima 2012; Devlin et al. 2018, arXiv:1810.04805): the longest piece
+// that begins the word, then the longest that continues it ("##..."), and so on; a word that cannot
+// be finished, or has too many characters, is one unknown token.
 #pragma once
 
 #include <cstdint>

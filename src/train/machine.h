@@ -1,4 +1,5 @@
-// What a run stands on, chosen by api: ranks, device, kernels, memory, compute stream, threads, log.
+// What a run stands on, chosen by api: ranks, device, kernels, memory, compute stream, threads,
+// log.
 #pragma once
 
 #include <functional>

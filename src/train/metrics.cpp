@@ -25,7 +25,9 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t iteration
     if (object.is_discarded() || !object.is_object() || !object.contains("iteration")) {
       // The last line may have been cut by a crash.
       if (lines.peek() == std::istringstream::traits_type::eof()) break;
-      throw Error(Fault::kData, "{}:{}: not a line of metrics; move the file away to start a new one", path.string(), index);
+      throw Error(Fault::kData,
+                  "{}:{}: not a line of metrics; move the file away to start a new one",
+                  path.string(), index);
     }
     if (object["iteration"].get<std::int64_t>() > iteration) break;
     kept += line + "\n";

@@ -1,5 +1,5 @@
-// DIR/metrics.jsonl: one JSON object a step, written by one rank. A resume cuts it back to the step it
-// continues from, so that no step stands twice.
+// DIR/metrics.jsonl: one JSON object a step, written by one rank. A resume cuts it back to the step
+// it continues from, so that no step stands twice.
 #pragma once
 
 #include <array>
@@ -26,9 +26,9 @@ struct StepMetrics {
   double model_tflops = 0;       // of all ranks
   double share_of_peak = 0;      // 0: the peak was not measured
   double elapsed_ms = 0;
-  std::int64_t skipped = 0;      // steps skipped since the start of the run
-  MemoryCounts memory;           // of the writing rank
-  TrafficCounts traffic;         // of the writing rank, since its start
+  std::int64_t skipped = 0;  // steps skipped since the start of the run
+  MemoryCounts memory;       // of the writing rank
+  TrafficCounts traffic;     // of the writing rank, since its start
   std::optional<double> validation_loss;
 };
 
@@ -36,8 +36,8 @@ std::string to_json(const StepMetrics& metrics);
 
 class MetricsFile {
  public:
-  // Keeps the lines of an existing file up to `iteration`. Throws Error(kData) if a line of it is not
-  // a JSON object with an "iteration".
+  // Keeps the lines of an existing file up to `iteration`. Throws Error(kData) if a line of it is
+  // not a JSON object with an "iteration".
   MetricsFile(const std::filesystem::path& path, std::int64_t iteration);
   // One line, handed to the system at once.
   void write(const StepMetrics& metrics);

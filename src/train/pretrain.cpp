@@ -20,13 +20,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 class Run {
  public:
   Run(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
       const std::function<bool()>& stop, Progress& progress)
-      : machine_(machine), options_(options), resolved_(resolved), stop_(stop), progress_(progress),
+      : machine_(machine),
+        options_(options),
+        resolved_(resolved),
+        stop_(stop),
+        progress_(progress),
         leads_(machine.world.rank() == 0) {}
 
   PretrainResult operator()() {
@@ -55,7 +61,8 @@ class Run {
   void open() {
     std::unique_ptr<Tokenizer> tokenizer;
     if (!options_.tokenizer.empty()) tokenizer = open_tokenizer(options_.tokenizer);
-    plan_ = make_run_plan(options_, machine_.world.size(), tokenizer ? tokenizer->vocabulary_size() : 0);
+    plan_ = make_run_plan(options_, machine_.world.size(),
+                          tokenizer ? tokenizer->vocabulary_size() : 0);
     rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
     options_.optimizer.check();
     state_.seed = options_.loop.seed;
@@ -66,10 +73,12 @@ class Run {
     mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
     session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
     std::int64_t unpadded = plan_.session.model.parameters();
-    say(fmt::format("model: {} parameters, {} layers, {}; {} tokens an update ({} samples of {}, {} micro-batch{} a rank)",
+    say(
+        fmt::format("model: {} parameters, {} layers, {}; {} tokens an update ({} samples of {}, "
+                    "{} micro-batch{} a rank)",
                     unpadded, plan_.session.model.layers, name(plan_.session.model.dtype),
-                    plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence, plan_.micro_batches,
-                    plan_.micro_batches > 1 ? "es" : ""));
+                    plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence,
+                    plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
     if (checkpoint.empty()) {
       session_->initialize();
     } else {
@@ -77,33 +86,45 @@ class Run {
     }
     if (!options_.loop.save.empty() && leads_) {
       create_folders(options_.loop.save);
-      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml", resolved_.to_toml());
-      metrics_ = std::make_unique<MetricsFile>(std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
+      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml",
+                      resolved_.to_toml());
+      metrics_ = std::make_unique<MetricsFile>(
+          std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
     }
-    if (machine_.measure_peak_flops) peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
+    if (machine_.measure_peak_flops)
+      peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
     started_at_ = state_.iteration;
     started_ = Clock::now();
   }
 
   void open_data(const Tokenizer* tokenizer) {
     const LoopOptions& loop = options_.loop;
-    SampleCounts counts = sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, plan_.global_batch);
-    DataSets sets = open_data_sets(options_.data, plan_.sequence, static_cast<std::uint32_t>(loop.seed), counts, leads_ ? machine_.log : silent_);
-    if (!sets.train) throw Error(Fault::kUsage, "--data-path: no training data is named; give the prefix of a corpus (piton preprocess makes one)");
+    SampleCounts counts =
+        sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, plan_.global_batch);
+    DataSets sets =
+        open_data_sets(options_.data, plan_.sequence, static_cast<std::uint32_t>(loop.seed), counts,
+                       leads_ ? machine_.log : silent_);
+    if (!sets.train)
+      throw Error(Fault::kUsage,
+                  "--data-path: no training data is named; give the prefix of a corpus (piton "
+                  "preprocess makes one)");
     std::optional<std::int32_t> eod;
     std::optional<std::int32_t> pad;
     if (tokenizer != nullptr) {
       eod = tokenizer->special().eod;
       if (tokenizer->special().pad != eod) pad = tokenizer->special().pad;
     }
-    const BatchRules rules = BatchRules::from(options_.data, eod, pad, plan_.session.model.vocabulary);
+    const BatchRules rules =
+        BatchRules::from(options_.data, eod, pad, plan_.session.model.vocabulary);
     for (std::size_t i = 0; i < sets.fingerprints.size(); ++i) {
       state_.facts[fmt::format("corpus.{}", i)] = sets.fingerprints[i];
     }
     train_ = std::make_unique<BatchSource>(sets.train, rules);
     if (loop.eval_iters > 0) {
       if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
-        throw Error(Fault::kData, "--eval-iters: the validation split has no samples; change --split, or set --eval-iters 0");
+        throw Error(Fault::kData,
+                    "--eval-iters: the validation split has no samples; change --split, or set "
+                    "--eval-iters 0");
       }
       BatchRules in_order = rules;
       in_order.order = DataloaderType::kSingle;
@@ -111,13 +132,16 @@ class Run {
     }
   }
 
-  // The folder to load, or empty for a new run. --load that names --save's own folder before anything
-  // was saved is the first start of a run that is meant to be started again.
+  // The folder to load, or empty for a new run. --load that names --save's own folder before
+  // anything was saved is the first start of a run that is meant to be started again.
   std::filesystem::path checkpoint_to_load() {
     const LoopOptions& loop = options_.loop;
     if (loop.load.empty()) {
       if (!loop.save.empty() && latest_iteration(loop.save)) {
-        throw Error(Fault::kUsage, "--save: {} already holds a run; give --load {} to continue it, or another folder", loop.save, loop.save);
+        throw Error(
+            Fault::kUsage,
+            "--save: {} already holds a run; give --load {} to continue it, or another folder",
+            loop.save, loop.save);
       }
       return {};
     }
@@ -131,8 +155,10 @@ class Run {
   void resume(const std::filesystem::path& checkpoint) {
     const std::vector<std::string> differences = resolved_.differences(checkpoint / "config.toml");
     if (!differences.empty()) {
-      throw Error(Fault::kUsage, "--load: {} is another experiment: {}; use its values, or start anew with another --save",
-                  checkpoint.string(), fmt::join(differences, "; "));
+      throw Error(
+          Fault::kUsage,
+          "--load: {} is another experiment: {}; use its values, or start anew with another --save",
+          checkpoint.string(), fmt::join(differences, "; "));
     }
     const std::map<std::string, std::string> facts = state_.facts;
     StoredModel model = stored_model();
@@ -141,35 +167,46 @@ class Run {
     for (const auto& [key, value] : facts) {
       const auto stored = state_.facts.find(key);
       if (stored != state_.facts.end() && stored->second != value) {
-        throw Error(Fault::kData, "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
-                    checkpoint.string(), key, value, stored->second);
+        throw Error(
+            Fault::kData,
+            "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
+            checkpoint.string(), key, value, stored->second);
       }
     }
     if (options_.loop.no_load_optim) session_->publish_values();
     consecutive_skips_ = 0;
-    say(fmt::format("resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
-                    checkpoint.string(), state_.iteration, state_.consumed_samples, state_.consumed_tokens,
-                    state_.learning_rate, state_.lm_loss));
+    say(fmt::format(
+        "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
+        checkpoint.string(), state_.iteration, state_.consumed_samples, state_.consumed_tokens,
+        state_.learning_rate, state_.lm_loss));
   }
 
   StoredModel stored_model() {
-    return {.parameters = session_->parameters(), .sharded = &session_->sharded(), .optimizer = &session_->optimizer()};
+    return {.parameters = session_->parameters(),
+            .sharded = &session_->sharded(),
+            .optimizer = &session_->optimizer()};
   }
 
   StoreContext store_context() {
-    return {.mesh = *mesh_, .device = machine_.device, .arena = machine_.arena, .stream = machine_.stream};
+    return {.mesh = *mesh_,
+            .device = machine_.device,
+            .arena = machine_.arena,
+            .stream = machine_.stream};
   }
 
   std::vector<MicroBatch> batch(BatchSource& source, std::int64_t consumed) {
-    return source.batch({.consumed_samples = consumed, .global_batch = plan_.global_batch,
-                         .micro_batch = options_.loop.micro_batch_size, .rank = mesh_->coordinate(Axis::kData),
+    return source.batch({.consumed_samples = consumed,
+                         .global_batch = plan_.global_batch,
+                         .micro_batch = options_.loop.micro_batch_size,
+                         .rank = mesh_->coordinate(Axis::kData),
                          .ranks = mesh_->size(Axis::kData)});
   }
 
   void step(PretrainResult& result) {
     const Clock::time_point start = Clock::now();
     const double lr = rate_->at(session_->optimizer().steps());
-    const StepReport report = session_->train_step(batch(*train_, state_.consumed_samples), state_.consumed_samples, lr);
+    const StepReport report =
+        session_->train_step(batch(*train_, state_.consumed_samples), state_.consumed_samples, lr);
     const double elapsed = seconds_since(start);
     state_.iteration += 1;
     state_.consumed_samples += plan_.global_batch;
@@ -180,17 +217,24 @@ class Run {
     result.loss = report.loss;
     count_skips(report);
 
-    StepMetrics metrics{.iteration = state_.iteration, .consumed_samples = state_.consumed_samples,
-                        .consumed_tokens = state_.consumed_tokens, .lm_loss = report.loss,
-                        .grad_norm = report.grad_norm, .learning_rate = lr, .elapsed_ms = 1e3 * elapsed,
-                        .skipped = session_->optimizer().skipped(), .memory = machine_.arena.counts(),
+    StepMetrics metrics{.iteration = state_.iteration,
+                        .consumed_samples = state_.consumed_samples,
+                        .consumed_tokens = state_.consumed_tokens,
+                        .lm_loss = report.loss,
+                        .grad_norm = report.grad_norm,
+                        .learning_rate = lr,
+                        .elapsed_ms = 1e3 * elapsed,
+                        .skipped = session_->optimizer().skipped(),
+                        .memory = machine_.arena.counts(),
                         .traffic = machine_.world.traffic()};
     const double tokens = static_cast<double>(plan_.global_batch * plan_.sequence);
     metrics.tokens_per_second = tokens / elapsed;
-    const double flops = 3.0 * plan_.session.model.forward_flops_per_token(plan_.sequence) * tokens / elapsed;
+    const double flops =
+        3.0 * plan_.session.model.forward_flops_per_token(plan_.sequence) * tokens / elapsed;
     metrics.model_tflops = flops * 1e-12;
     if (peak_flops_ > 0) metrics.share_of_peak = flops / (peak_flops_ * machine_.world.size());
-    if (valid_ && (state_.iteration % options_.loop.eval_interval == 0 || state_.iteration == options_.loop.train_iters)) {
+    if (valid_ && (state_.iteration % options_.loop.eval_interval == 0 ||
+                   state_.iteration == options_.loop.train_iters)) {
       metrics.validation_loss = evaluate();
       result.validation_loss = metrics.validation_loss;
     }
@@ -200,9 +244,13 @@ class Run {
 
   void count_skips(const StepReport& report) {
     consecutive_skips_ = report.skipped ? consecutive_skips_ + 1 : 0;
-    if (report.skipped) say(fmt::format("iteration {}: gradients are not finite; the update is skipped", state_.iteration));
+    if (report.skipped)
+      say(fmt::format("iteration {}: gradients are not finite; the update is skipped",
+                      state_.iteration));
     if (consecutive_skips_ >= options_.loop.max_consecutive_skips) {
-      throw Error(Fault::kDiverged, "iteration {}: {} updates in a row had no finite gradients; lower --lr, or continue from an earlier checkpoint",
+      throw Error(Fault::kDiverged,
+                  "iteration {}: {} updates in a row had no finite gradients; lower --lr, or "
+                  "continue from an earlier checkpoint",
                   state_.iteration, consecutive_skips_);
     }
   }
@@ -217,24 +265,34 @@ class Run {
       sum.loss_tokens += one.loss_tokens;
     }
     const double loss = sum.loss_sum / sum.loss_tokens;
-    say(fmt::format("validation loss at iteration {}: {:.6f} nats a token, perplexity {:.4f}", state_.iteration, loss, std::exp(loss)));
+    say(fmt::format("validation loss at iteration {}: {:.6f} nats a token, perplexity {:.4f}",
+                    state_.iteration, loss, std::exp(loss)));
     return loss;
   }
 
   void log(const StepMetrics& metrics) {
     const LoopOptions& loop = options_.loop;
     if (leads_) {
-      progress_.update({.done = state_.iteration, .total = loop.train_iters, .seconds = seconds_since(started_),
-                        .note = fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss, metrics.tokens_per_second)});
+      progress_.update({.done = state_.iteration,
+                        .total = loop.train_iters,
+                        .seconds = seconds_since(started_),
+                        .note = fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss,
+                                            metrics.tokens_per_second)});
     }
     if (state_.iteration % loop.log_interval != 0 && state_.iteration != loop.train_iters) return;
-    const double mean = seconds_since(started_) / static_cast<double>(state_.iteration - started_at_);
-    const auto left = static_cast<std::int64_t>(mean * static_cast<double>(loop.train_iters - state_.iteration));
+    const double mean =
+        seconds_since(started_) / static_cast<double>(state_.iteration - started_at_);
+    const auto left =
+        static_cast<std::int64_t>(mean * static_cast<double>(loop.train_iters - state_.iteration));
     std::string line = fmt::format(
-        "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: 1.0 | grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {}:{:02}:{:02} |",
-        state_.iteration, loop.train_iters, state_.consumed_samples, metrics.elapsed_ms, metrics.learning_rate,
-        plan_.global_batch, metrics.lm_loss, metrics.grad_norm, metrics.skipped, metrics.tokens_per_second,
-        metrics.model_tflops, 100 * metrics.share_of_peak, left / 3600, left / 60 % 60, left % 60);
+        "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
+        "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: 1.0 | "
+        "grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | "
+        "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {}:{:02}:{:02} |",
+        state_.iteration, loop.train_iters, state_.consumed_samples, metrics.elapsed_ms,
+        metrics.learning_rate, plan_.global_batch, metrics.lm_loss, metrics.grad_norm,
+        metrics.skipped, metrics.tokens_per_second, metrics.model_tflops,
+        100 * metrics.share_of_peak, left / 3600, left / 60 % 60, left % 60);
     say(line);
   }
 
@@ -250,8 +308,8 @@ class Run {
 
   void save() {
     const Clock::time_point start = Clock::now();
-    const std::filesystem::path folder =
-        save_checkpoint(options_.loop.save, stored_model(), store_context(), state_, resolved_.to_toml());
+    const std::filesystem::path folder = save_checkpoint(
+        options_.loop.save, stored_model(), store_context(), state_, resolved_.to_toml());
     say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
   }
 
@@ -277,15 +335,18 @@ class Run {
 };
 
 void write_failure(const std::string& folder, int rank, const Error& error) {
-  const nlohmann::ordered_json failure{{"rank", rank}, {"fault", std::string(name(error.fault()))},
-                                       {"exit_code", static_cast<int>(error.fault())}, {"message", error.what()}};
+  const nlohmann::ordered_json failure{{"rank", rank},
+                                       {"fault", std::string(name(error.fault()))},
+                                       {"exit_code", static_cast<int>(error.fault())},
+                                       {"message", error.what()}};
   write_text_file(std::filesystem::path(folder) / "failure.json", failure.dump(2) + "\n");
 }
 
 }  // namespace
 
-PretrainResult pretrain(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
-                        const std::function<bool()>& stop, Progress& progress) {
+PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
+                        const OptionSet& resolved, const std::function<bool()>& stop,
+                        Progress& progress) {
   try {
     return Run(machine, options, resolved, stop, progress)();
   } catch (const Error& error) {

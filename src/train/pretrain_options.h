@@ -1,5 +1,5 @@
-// Everything that `pretrain` can be told. Each struct stands where it is used; this file only puts them
-// together and holds the options of the loop itself.
+// Everything that `pretrain` can be told. Each struct stands where it is used; this file only puts
+// them together and holds the options of the loop itself.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include "base/options.h"
 #include "data/data_options.h"
 #include "model/config.h"
-#include "optim/optimizer.h"
 #include "optim/learning_rate.h"
+#include "optim/optimizer.h"
 #include "parallel/parallel_options.h"
 #include "text/tokenizer_options.h"
 
@@ -28,26 +28,37 @@ struct LoopOptions {
   bool no_load_optim = false;
   std::int64_t log_interval = 1;
   std::int64_t eval_interval = 1000;
-  std::int64_t eval_iters = 0;     // 0: no evaluation
+  std::int64_t eval_iters = 0;  // 0: no evaluation
   std::int64_t max_consecutive_skips = 10;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"micro-batch-size", "samples of one forward pass on one rank"}, micro_batch_size);
-    v(Option{"global-batch-size", "samples of one update over all ranks (default: micro batch x data-parallel ranks)", same}, global_batch_size);
-    v(Option{"seq-length", "tokens of one sample (default: --max-position-embeddings)", {.aliases = {"encoder-seq-length"}, .resume = Resume::kMustMatch}}, sequence);
+    v(Option{"global-batch-size",
+             "samples of one update over all ranks (default: micro batch x data-parallel ranks)",
+             same},
+      global_batch_size);
+    v(Option{"seq-length",
+             "tokens of one sample (default: --max-position-embeddings)",
+             {.aliases = {"encoder-seq-length"}, .resume = Resume::kMustMatch}},
+      sequence);
     v(Option{"train-iters", "updates of the whole run", same}, train_iters);
     v(Option{"exit-interval", "save and stop after an iteration that this divides"}, exit_interval);
     v(Option{"seed", "of initial weights, dropout and the order of samples", same}, seed);
-    v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}}, save);
-    v(Option{"load", "continue from the newest checkpoint of this folder", {.placeholder = "DIR"}}, load);
-    v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"}, save_interval);
+    v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}},
+      save);
+    v(Option{"load", "continue from the newest checkpoint of this folder", {.placeholder = "DIR"}},
+      load);
+    v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
+      save_interval);
     v(Option{"no-load-optim", "start the optimiser anew from the loaded weights"}, no_load_optim);
     v(Option{"log-interval", "iterations between lines of the log"}, log_interval);
     v(Option{"eval-interval", "iterations between evaluations", same}, eval_interval);
     v(Option{"eval-iters", "batches of an evaluation (0: none)", same}, eval_iters);
-    v(Option{"max-consecutive-skips", "stop (exit code 5) after so many updates in a row without finite gradients"}, max_consecutive_skips);
+    v(Option{"max-consecutive-skips",
+             "stop (exit code 5) after so many updates in a row without finite gradients"},
+      max_consecutive_skips);
   }
 };
 

@@ -10,41 +10,52 @@
 namespace piton {
 namespace {
 
-constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kContext);                    // hold different tokens
-constexpr AxisSet kLossAxes = axes(Axis::kData, Axis::kContext, Axis::kPipeline);     // hold parts of the loss
+constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kContext);  // hold different tokens
+constexpr AxisSet kLossAxes =
+    axes(Axis::kData, Axis::kContext, Axis::kPipeline);  // hold parts of the loss
 
 }  // namespace
 
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
     : machine_(machine), mesh_(&mesh), settings_(settings) {
-  layout_ = {.mesh = mesh_, .sequence_parallel = settings.sequence_parallel,
-             .linear_slices = settings.linear_slices, .recompute = settings.recompute,
-             .vocabulary_multiple = settings.vocabulary_multiple, .vocabulary_rows = settings.vocabulary_rows};
+  layout_ = {.mesh = mesh_,
+             .sequence_parallel = settings.sequence_parallel,
+             .linear_slices = settings.linear_slices,
+             .recompute = settings.recompute,
+             .vocabulary_multiple = settings.vocabulary_multiple,
+             .vocabulary_rows = settings.vocabulary_rows};
   // Made now: making a group waits for its members, and must not stand between messages of a step.
-  for (const AxisSet set : {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes}) mesh.group(set);
+  for (const AxisSet set :
+       {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
+    mesh.group(set);
 
   consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);
   machine.device.zero(consumed_samples_, machine.stream);
 
-  Schedule schedule = make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
+  Schedule schedule =
+      make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
   std::vector<Chunk*> chunks;
   for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
-    chunks_.push_back(make_decoder(settings.model, layout_, chunk_range(settings.model, chunk, schedule.chunks()),
+    chunks_.push_back(make_decoder(settings.model, layout_,
+                                   chunk_range(settings.model, chunk, schedule.chunks()),
                                    machine.device, machine.arena, machine.stream));
     chunks.push_back(chunks_.back().get());
-    for (Parameter* parameter : chunks_.back()->parameters().all()) parameters_.push_back(parameter);
+    for (Parameter* parameter : chunks_.back()->parameters().all())
+      parameters_.push_back(parameter);
   }
   if (settings.use == SessionUse::kInference) {
     sharded_ = ShardedParameters::make_inference(parameters_, machine.kernels, machine.arena);
   } else {
-    sharded_ = ShardedParameters::make(settings.zero_stage, parameters_, mesh, machine.kernels, machine.device,
-                                       machine.arena, machine.stream);
+    sharded_ = ShardedParameters::make(settings.zero_stage, parameters_, mesh, machine.kernels,
+                                       machine.device, machine.arena, machine.stream);
   }
   if (settings.use == SessionUse::kTraining) {
-    optimizer_ = std::make_unique<Optimizer>(settings.optimizer_options, update_spans(sharded_->owned()), kNormBlock, mesh,
-                                         machine.kernels, machine.device, machine.arena, machine.stream);
+    optimizer_ = std::make_unique<Optimizer>(
+        settings.optimizer_options, update_spans(sharded_->owned()), kNormBlock, mesh,
+        machine.kernels, machine.device, machine.arena, machine.stream);
   }
-  pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks), mesh.group(Axis::kPipeline));
+  pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks),
+                                         mesh.group(Axis::kPipeline));
 }
 
 Session::~Session() { machine_.stream.synchronize(); }
@@ -54,7 +65,8 @@ void Session::initialize() {
   for (const Parameter* parameter : parameters_) {
     largest = std::max(largest, parameter->elements() * size_bytes(parameter->dtype));
   }
-  const Tensor memory = host_tensor(DType::kU8, {largest});  // one for all: new pages take the system's time
+  const Tensor memory =
+      host_tensor(DType::kU8, {largest});  // one for all: new pages take the system's time
   for (Parameter* parameter : parameters_) {
     const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
     write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
@@ -70,8 +82,13 @@ void Session::publish_values() {
 }
 
 Context Session::context(bool training) {
-  return {.kernels = machine_.kernels, .stream = machine_.stream, .device = machine_.device,
-          .arena = machine_.arena, .weights = *sharded_, .training = training, .seed = settings_.seed};
+  return {.kernels = machine_.kernels,
+          .stream = machine_.stream,
+          .device = machine_.device,
+          .arena = machine_.arena,
+          .weights = *sharded_,
+          .training = training,
+          .seed = settings_.seed};
 }
 
 ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
@@ -88,7 +105,8 @@ ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
                    .loss = {.labels = put(DType::kI32, {rows}, batch.labels.data()),
                             .mask = put(DType::kF32, {rows}, batch.loss_mask.data()),
                             .scale = scale},
-                   .rows = {.consumed_samples = consumed_samples_, .sample_index = batch.sample_index,
+                   .rows = {.consumed_samples = consumed_samples_,
+                            .sample_index = batch.sample_index,
                             .sequence = batch.sequence}};
   if (!batch.segments.empty()) {
     input.segments = put(DType::kI32, {batch.samples, batch.sequence}, batch.segments.data());
@@ -100,7 +118,8 @@ double Session::summed_over_ranks(double value, AxisSet axes) {
   Communicator& group = mesh_->group(axes);
   if (group.size() == 1) return value;
   double sum = 0;
-  for (const std::string& bytes : group.gather_bytes(std::string(reinterpret_cast<const char*>(&value), sizeof(value)))) {
+  for (const std::string& bytes :
+       group.gather_bytes(std::string(reinterpret_cast<const char*>(&value), sizeof(value)))) {
     double one = 0;
     std::memcpy(&one, bytes.data(), sizeof(one));
     sum += one;
@@ -114,17 +133,23 @@ double Session::total_tokens(const std::vector<MicroBatch>& batches) {
   return summed_over_ranks(tokens, kSampleAxes);
 }
 
-StepReport Session::gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples) {
+StepReport Session::gradients(const std::vector<MicroBatch>& batches,
+                              std::int64_t consumed_samples) {
   StepReport report{.loss_tokens = total_tokens(batches)};
   if (report.loss_tokens == 0) {
-    throw Error(Fault::kData, "batch at sample {}: no token of the global batch has a loss; check the loss mask of the corpus", consumed_samples);
+    throw Error(Fault::kData,
+                "batch at sample {}: no token of the global batch has a loss; check the loss mask "
+                "of the corpus",
+                consumed_samples);
   }
   machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
   const bool wide = settings_.model.dtype == DType::kF64;
-  const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1}, MemoryKind::kWorkspace);
+  const Tensor scale =
+      machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1}, MemoryKind::kWorkspace);
   const double inverse = 1.0 / report.loss_tokens;
   const auto narrow = static_cast<float>(inverse);
-  machine_.device.upload(wide ? static_cast<const void*>(&inverse) : &narrow, scale, machine_.stream);
+  machine_.device.upload(wide ? static_cast<const void*>(&inverse) : &narrow, scale,
+                         machine_.stream);
 
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
@@ -139,7 +164,8 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches, std::int64
   return report;
 }
 
-StepReport Session::train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples, double lr) {
+StepReport Session::train_step(const std::vector<MicroBatch>& batches,
+                               std::int64_t consumed_samples, double lr) {
   StepReport report = gradients(batches, consumed_samples);
   const StepResult step = optimizer_->step(lr, machine_.stream);
   sharded_->publish_values(machine_.stream);
@@ -155,8 +181,7 @@ Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
   const PipelineResult result = pipeline_->evaluate(context(false), inputs);
   double loss_sum = 0;
   machine_.device.download(result.loss_sum, &loss_sum, machine_.stream);
-  return {.loss_sum = summed_over_ranks(loss_sum, kLossAxes),
-          .loss_tokens = total_tokens(batches)};
+  return {.loss_sum = summed_over_ranks(loss_sum, kLossAxes), .loss_tokens = total_tokens(batches)};
 }
 
 }  // namespace piton

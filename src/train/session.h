@@ -1,5 +1,6 @@
-// A model in training on this rank: its chunks, parameters, optimiser and schedule, and one step of all
-// of them. It knows nothing of files, data sets or options: pretrain, score, plan and tests drive it.
+// A model in training on this rank: its chunks, parameters, optimiser and schedule, and one step of
+// all of them. It knows nothing of files, data sets or options: pretrain, score, plan and tests
+// drive it.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,12 @@ struct SessionSettings {
   ModelConfig model;
   bool sequence_parallel = false;
   int linear_slices = 1;
-  bool recompute = false;                  // full: each block keeps its input only
+  bool recompute = false;  // full: each block keeps its input only
   std::int64_t vocabulary_multiple = 128;
-  std::int64_t vocabulary_rows = 0;        // exact padded size; 0: by the multiple
+  std::int64_t vocabulary_rows = 0;  // exact padded size; 0: by the multiple
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  int micro_batches = 1;                   // a step
+  int micro_batches = 1;  // a step
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
   SessionUse use = SessionUse::kTraining;
@@ -57,9 +58,11 @@ class Session {
 
   // One update from this data-parallel rank's micro-batches. `consumed_samples`: of the run, before
   // this batch; mask draws count from it.
-  StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples, double lr);
+  StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples,
+                        double lr);
 
-  // Not for kInference: forward and backward of one batch without an update: gradients stay in the parameters.
+  // Not for kInference: forward and backward of one batch without an update: gradients stay in the
+  // parameters.
   StepReport gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples);
 
   // Mean loss, forward only and without dropout; sum and tokens are over all ranks.

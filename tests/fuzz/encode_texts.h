@@ -10,12 +10,13 @@
 namespace piton {
 
 // Encodes and decodes `own` (the file itself is a text as good as any) and some texts of all kinds.
-// Ids lie in the vocabulary, a second time gives the same, and streaming decodes the same text, if it
-// `streams`: decoders that a tokenizer.json puts together may look at all of a text.
+// Ids lie in the vocabulary, a second time gives the same, and streaming decodes the same text, if
+// it `streams`: decoders that a tokenizer.json puts together may look at all of a text.
 inline void encode_texts(const Tokenizer& tokenizer, std::string_view own, bool streams = true) {
   const std::string letters(200, 'a');
   for (const std::string_view text :
-       {own.substr(0, 300), std::string_view("Hello  w\xC3\xB6rld \xE4\xB8\xAD\xE6\x96\x87 123\n\xFF"),
+       {own.substr(0, 300),
+        std::string_view("Hello  w\xC3\xB6rld \xE4\xB8\xAD\xE6\x96\x87 123\n\xFF"),
         std::string_view(letters)}) {
     for (const bool special : {false, true}) {
       const auto ids = tokenizer.encode(text, {special, special});

@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t ids = std::min<std::size_t>(rest.size(), data[0] + 256U * data[1]);
   piton::scratch_file("corpus.bin", rest.substr(0, ids));
   piton::scratch_file("corpus.idx", rest.substr(ids));
-  for (const auto check : {piton::IndexedDataset::Check::kWhole, piton::IndexedDataset::Check::kHeader}) {
+  for (const auto check :
+       {piton::IndexedDataset::Check::kWhole, piton::IndexedDataset::Check::kHeader}) {
     try {
       const auto corpus = piton::IndexedDataset::open(prefix, check);
       if (check == piton::IndexedDataset::Check::kHeader) continue;

@@ -1,5 +1,5 @@
-// Any bytes as a packed file (gzip, zstd, bzip2, xz): an Error naming the file, or bytes that do not
-// depend on how many are asked for at once.
+// Any bytes as a packed file (gzip, zstd, bzip2, xz): an Error naming the file, or bytes that do
+// not depend on how many are asked for at once.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -40,11 +40,13 @@ Unpacked unpack(const std::string& file, std::size_t at_once) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string file = piton::scratch_file("packed", {reinterpret_cast<const char*>(data), size});
+  const std::string file =
+      piton::scratch_file("packed", {reinterpret_cast<const char*>(data), size});
   const Unpacked large = unpack(file, 1 << 16);
   const Unpacked small = unpack(file, 61);
   // Bytes before an error may be fewer where the decoder checks a whole buffer first.
-  if (large.error.empty() && large.bytes.size() < kEnough && small.bytes != large.bytes) std::abort();
+  if (large.error.empty() && large.bytes.size() < kEnough && small.bytes != large.bytes)
+    std::abort();
   if (large.bytes.size() < kEnough && large.error.empty() != small.error.empty()) std::abort();
   return 0;
 }

@@ -1,5 +1,5 @@
-// Any bytes as Punkt's four parameter files and a text (parted by zero bytes): an Error, or sentences
-// that lie in the text, in order. What was read is written and read again to the same.
+// Any bytes as Punkt's four parameter files and a text (parted by zero bytes): an Error, or
+// sentences that lie in the text, in order. What was read is written and read again to the same.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const bool keep_newlines = (data[0] & 1) != 0;
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  for (const char* name : {"abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"}) {
+  for (const char* name :
+       {"abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"}) {
     piton::scratch_file(name, piton::take_part(rest));
   }
   // Readers of records refuse what is not UTF-8 before it is cut.
@@ -24,12 +25,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto again = piton::scratch_folder() / "again";
     std::filesystem::create_directories(again);
     parameters.write(again);
-    if (piton::PunktParameters::read(again).content_hash() != parameters.content_hash()) std::abort();
+    if (piton::PunktParameters::read(again).content_hash() != parameters.content_hash())
+      std::abort();
     std::vector<std::string_view> sentences;
     piton::PunktSplitter(parameters, keep_newlines).split(text, sentences);
     const char* at = text.data();
     for (const std::string_view sentence : sentences) {
-      if (sentence.data() < at || sentence.data() + sentence.size() > text.data() + text.size()) std::abort();
+      if (sentence.data() < at || sentence.data() + sentence.size() > text.data() + text.size())
+        std::abort();
       at = sentence.data() + sentence.size();
     }
   } catch (const piton::Error& error) {

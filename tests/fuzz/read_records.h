@@ -14,8 +14,8 @@
 namespace piton {
 
 // Texts and places of bad records, one after another; "error" for a file that cannot be read.
-inline std::string read_records(std::string_view bytes, InputFormat format, std::vector<std::string> keys,
-                                std::int64_t block_bytes) {
+inline std::string read_records(std::string_view bytes, InputFormat format,
+                                std::vector<std::string> keys, std::int64_t block_bytes) {
   const std::string file = scratch_file("records", bytes);
   std::string seen;
   try {
@@ -37,10 +37,12 @@ inline std::string read_records(std::string_view bytes, InputFormat format, std:
             seen += "bad " + std::to_string(bad.line) + " " + std::to_string(bad.byte) + '\0';
             break;
           }
-          case Parsed::kNothing: break;
+          case Parsed::kNothing:
+            break;
         }
       }
-      for (const BadRecord& bad : block->unusable) seen += "unusable " + std::to_string(bad.byte) + '\0';
+      for (const BadRecord& bad : block->unusable)
+        seen += "unusable " + std::to_string(bad.byte) + '\0';
     }
   } catch (const Error&) {
     // How far an unpacker comes before it sees the damage depends on how much it is asked for.

@@ -1,4 +1,5 @@
-// Files for readers that want paths: in memory where the machine has such a folder, one set a process.
+// Files for readers that want paths: in memory where the machine has such a folder, one set a
+// process.
 #pragma once
 
 #include <unistd.h>
@@ -14,8 +15,9 @@ inline const std::filesystem::path& scratch_folder() {
   static const std::filesystem::path folder = [] {
     const std::filesystem::path memory = "/dev/shm";
     std::error_code error;
-    const auto base =
-        std::filesystem::is_directory(memory, error) ? memory : std::filesystem::temp_directory_path();
+    const auto base = std::filesystem::is_directory(memory, error)
+                          ? memory
+                          : std::filesystem::temp_directory_path();
     const auto path = base / ("piton-fuzz-" + std::to_string(::getpid()));
     std::filesystem::create_directories(path);
     return path;

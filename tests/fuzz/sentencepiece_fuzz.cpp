@@ -10,8 +10,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
-    const piton::SentencePieceTokenizer tokenizer(piton::read_sentencepiece_model(bytes, "fuzz"), {},
-                                                  "", "fuzz");
+    const piton::SentencePieceTokenizer tokenizer(piton::read_sentencepiece_model(bytes, "fuzz"),
+                                                  {}, "", "fuzz");
     piton::encode_texts(tokenizer, bytes);
   } catch (const piton::Error&) {
   }

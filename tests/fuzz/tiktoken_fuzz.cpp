@@ -1,6 +1,6 @@
-// Any bytes as a file of tiktoken's ranks: an Error, or a tokenizer that encodes and decodes without a
-// fault. Where the first byte is odd, the 256 single bytes are put before the rest: without them every
-// file is refused.
+// Any bytes as a file of tiktoken's ranks: an Error, or a tokenizer that encodes and decodes
+// without a fault. Where the first byte is odd, the 256 single bytes are put before the rest:
+// without them every file is refused.
 #include <cstdint>
 
 #include "base/error.h"
@@ -29,7 +29,8 @@ const std::string& single_bytes() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const std::string file = (data[0] & 1) != 0 ? single_bytes() + std::string(bytes) : std::string(bytes);
+  const std::string file =
+      (data[0] & 1) != 0 ? single_bytes() + std::string(bytes) : std::string(bytes);
   const piton::Scanner scanner{piton::Scanner::Kind::kCl100k, (data[0] & 2) != 0 ? 1 : 3};
   try {
     const piton::PipelineTokenizer tokenizer(piton::read_tiktoken(file, scanner, "fuzz"));

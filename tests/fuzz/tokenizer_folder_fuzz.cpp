@@ -1,5 +1,6 @@
 // Any bytes as tokenizer_config.json, special_tokens_map.json and added_tokens.json (parted by zero
-// bytes) beside a small vocabulary: an Error, or a tokenizer that encodes and decodes without a fault.
+// bytes) beside a small vocabulary: an Error, or a tokenizer that encodes and decodes without a
+// fault.
 #include <cstdint>
 
 #include "base/error.h"
@@ -9,8 +10,10 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
-  piton::scratch_file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nw\n##or\n##ld\n1\n##2\n<s>\n</s>\n");
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
+  piton::scratch_file("vocab.txt",
+                      "[PAD]\n[UNK]\n[CLS]\n[SEP]\nhello\nw\n##or\n##ld\n1\n##2\n<s>\n</s>\n");
+  for (const char* name :
+       {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
     const std::string_view part = piton::take_part(rest);
     if (part.empty()) {
       std::filesystem::remove(piton::scratch_folder() / name);

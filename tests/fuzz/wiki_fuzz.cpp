@@ -1,5 +1,5 @@
-// Bytes as WikiExtractor and MediaWiki files: every record is read or named as bad, and records do not depend on the
-// size of the blocks that the file is cut into.
+// Bytes as WikiExtractor and MediaWiki files: every record is read or named as bad, and records do
+// not depend on the size of the blocks that the file is cut into.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

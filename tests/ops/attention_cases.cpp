@@ -34,7 +34,8 @@ class AttentionCases {
     add_attention("grouped", grouped, {}, 0);
     add_attention("window", grouped, {.window_before = 4}, 0);
     add_attention("window behind each query", grouped, {.window_before = 6, .window_after = -2}, 0);
-    add_attention("two-sided window", grouped, {.causal = false, .window_before = 3, .window_after = 2}, 0);
+    add_attention("two-sided window", grouped,
+                  {.causal = false, .window_before = 3, .window_after = 2}, 0);
     add_attention("behind a cache", cached, {.query_begin = 14}, 0);
     const AttentionSizes decoding{2, 1, 150, 6, 2, 64};
     add_attention("decoding", decoding, {.query_begin = 140}, 0);
@@ -60,7 +61,8 @@ class AttentionCases {
     segments.key_segments = segments.query_segments;
     add_attention("segments", grouped, segments, 0);
     AttentionMask slopes{};
-    slopes.slopes = tensor_of(DType::kF32, {6}, std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3});
+    slopes.slopes =
+        tensor_of(DType::kF32, {6}, std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3});
     add_attention("slopes", grouped, slopes, 0);
     add_triangles(grouped, segments, slopes);
     add_attention("dropout", grouped, {}, 0.3);
@@ -71,13 +73,15 @@ class AttentionCases {
     struct Edge {
       std::int64_t s, d;
     };
-    for (const Edge edge : {Edge{47, 32}, Edge{48, 64}, Edge{49, 80}, Edge{63, 96}, Edge{64, 128}, Edge{65, 256},
-                            Edge{64, 33}, Edge{255, 33}, Edge{256, 32}, Edge{257, 64}}) {
+    for (const Edge edge :
+         {Edge{47, 32}, Edge{48, 64}, Edge{49, 80}, Edge{63, 96}, Edge{64, 128}, Edge{65, 256},
+          Edge{64, 33}, Edge{255, 33}, Edge{256, 32}, Edge{257, 64}}) {
       const std::string detail = fmt::format("s {} d {}", edge.s, edge.d);
       add_attention(detail, {1, edge.s, edge.s, 1, 1, edge.d}, {.window_before = 70}, 0);
     }
     // Grouped queries and a mask that cuts tiles in both directions.
-    add_attention("s 65, two-sided", {1, 65, 65, 4, 2, 64}, {.causal = false, .window_before = 20, .window_after = 33}, 0);
+    add_attention("s 65, two-sided", {1, 65, 65, 4, 2, 64},
+                  {.causal = false, .window_before = 20, .window_after = 33}, 0);
     add_attention("s 49, dropout", {1, 49, 49, 3, 1, 64}, {}, 0.2);
   }
 
@@ -94,9 +98,12 @@ class AttentionCases {
 
   static Tensor consumed() { return tensor_of(DType::kI64, {1}, std::vector<double>{70000}); }
 
-  // Whole blocks and a rest, less than a block, one row; with every mask that a block's rectangle cuts.
-  void add_triangles(const AttentionSizes& grouped, const AttentionMask& segments, const AttentionMask& slopes) {
-    for (const std::int64_t rows : {1, 7, 8, 21, 64}) add_attention(fmt::format("triangle of {}", rows), grouped, {}, 0, rows);
+  // Whole blocks and a rest, less than a block, one row; with every mask that a block's rectangle
+  // cuts.
+  void add_triangles(const AttentionSizes& grouped, const AttentionMask& segments,
+                     const AttentionMask& slopes) {
+    for (const std::int64_t rows : {1, 7, 8, 21, 64})
+      add_attention(fmt::format("triangle of {}", rows), grouped, {}, 0, rows);
     add_attention("triangle, one row", {1, 1, 1, 1, 1, 1}, {}, 0, 4);
     add_attention("triangle, long", {1, 150, 150, 2, 1, 32}, {}, 0, 64);
     add_attention("triangle, long, odd blocks", {1, 150, 150, 2, 1, 32}, {}, 0, 50);
@@ -112,8 +119,10 @@ class AttentionCases {
 
   void add_attention(const std::string& detail, const AttentionSizes& s, const AttentionMask& mask,
                      double probability, std::int64_t block_rows = 0) {
-    Dropout dropout{.probability = probability, .key = site_key(1234, "layers.0.attention.dropout")};
-    dropout.rows = {.consumed_samples = consumed(), .sample_index = 6, .sequence = s.sq, .first_row = 0};
+    Dropout dropout{.probability = probability,
+                    .key = site_key(1234, "layers.0.attention.dropout")};
+    dropout.rows = {
+        .consumed_samples = consumed(), .sample_index = 6, .sequence = s.sq, .first_row = 0};
     const auto q = [&] { return source_.normal_rows(dtype_, {s.b, s.sq, s.a, s.d}); };
     const auto k = [&] { return source_.normal_rows(dtype_, {s.b, s.sk, s.g, s.d}); };
     AttentionForward forward{.out = source_.unwritten(dtype_, {s.b, s.sq, s.a, s.d}),
@@ -156,7 +165,9 @@ class AttentionCases {
     const AttentionMask& mask = call.mask;
     const std::int64_t b = call.q.dim(0), sq = call.q.dim(1), a = call.q.dim(2), d = call.q.dim(3);
     const std::int64_t sk = call.k.dim(1), g = call.k.dim(2);
-    const auto element = [](const Tensor& tensor, std::int64_t i) { return static_cast<std::int64_t>(value_at(tensor, i)); };
+    const auto element = [](const Tensor& tensor, std::int64_t i) {
+      return static_cast<std::int64_t>(value_at(tensor, i));
+    };
     for (std::int64_t batch = 0; batch < b; ++batch) {
       for (std::int64_t head = 0; head < a; ++head) {
         for (std::int64_t row = 0; row < sq; ++row) {
@@ -180,7 +191,8 @@ class AttentionCases {
                        k[static_cast<std::size_t>(((batch * sk + j) * g + head / (a / g)) * d + c)];
             }
             score *= call.scale;
-            if (mask.slopes.defined()) score += value_at(mask.slopes, head) * static_cast<double>(j - i);
+            if (mask.slopes.defined())
+              score += value_at(mask.slopes, head) * static_cast<double>(j - i);
             sum += std::exp(score);
           }
           set_value(lse, (batch * a + head) * sq + row, std::log(sum));

@@ -1,4 +1,5 @@
-// The cases of attention in the list of call_cases.h, and larger ones that are run where they matter.
+// The cases of attention in the list of call_cases.h, and larger ones that are run where they
+// matter.
 #pragma once
 
 #include "call_cases.h"

@@ -53,16 +53,32 @@ class AttentionNumbers : public ::testing::TestWithParam<std::tuple<DType, std::
  protected:
   static constexpr std::int64_t kRows = 100;
 
-  AttentionNumbers() : dtype_(std::get<0>(GetParam())), threads_(1), kernels_(make_cpu_kernels(threads_)), stream_(device_.make_stream()) {
+  AttentionNumbers()
+      : dtype_(std::get<0>(GetParam())),
+        threads_(1),
+        kernels_(make_cpu_kernels(threads_)),
+        stream_(device_.make_stream()) {
     TensorSource source(8);
     const Shape queries{1, kRows, 2, 16};
     const Shape keys{1, kRows, 1, 16};
-    forward_ = {.out = host_tensor(dtype_, queries), .lse = host_tensor(DType::kF32, {1, 2, kRows}),
-                .q = source.normal(dtype_, queries), .k = source.normal(dtype_, keys),
-                .v = source.normal(dtype_, keys), .scale = 0.25, .block_rows = std::get<1>(GetParam())};
-    backward_ = {.dq = host_tensor(dtype_, queries), .dk = host_tensor(dtype_, keys), .dv = host_tensor(dtype_, keys),
-                 .dout = source.normal(dtype_, queries), .out = forward_.out, .lse = forward_.lse, .q = forward_.q,
-                 .k = forward_.k, .v = forward_.v, .scale = 0.25, .block_rows = forward_.block_rows};
+    forward_ = {.out = host_tensor(dtype_, queries),
+                .lse = host_tensor(DType::kF32, {1, 2, kRows}),
+                .q = source.normal(dtype_, queries),
+                .k = source.normal(dtype_, keys),
+                .v = source.normal(dtype_, keys),
+                .scale = 0.25,
+                .block_rows = std::get<1>(GetParam())};
+    backward_ = {.dq = host_tensor(dtype_, queries),
+                 .dk = host_tensor(dtype_, keys),
+                 .dv = host_tensor(dtype_, keys),
+                 .dout = source.normal(dtype_, queries),
+                 .out = forward_.out,
+                 .lse = forward_.lse,
+                 .q = forward_.q,
+                 .k = forward_.k,
+                 .v = forward_.v,
+                 .scale = 0.25,
+                 .block_rows = forward_.block_rows};
   }
 
   // All outputs, each row-major, under today's masks.
@@ -70,13 +86,15 @@ class AttentionNumbers : public ::testing::TestWithParam<std::tuple<DType, std::
     kernels_->run(forward_, *stream_);
     backward_.mask = forward_.mask;
     kernels_->run(backward_, *stream_);
-    return {values(forward_.out), values(forward_.lse), values(backward_.dq), values(backward_.dk), values(backward_.dv)};
+    return {values(forward_.out), values(forward_.lse), values(backward_.dq), values(backward_.dk),
+            values(backward_.dv)};
   }
   // Rows of `tensor` [1, rows, heads, 16] with a number that is not finite.
   static std::vector<bool> not_finite(const Tensor& tensor) {
     std::vector<bool> rows(kRows, false);
     for (std::int64_t row = 0; row < kRows; ++row) {
-      for (const double value : values(tensor.select(1, row))) rows[row] = rows[row] || !std::isfinite(value);
+      for (const double value : values(tensor.select(1, row)))
+        rows[row] = rows[row] || !std::isfinite(value);
     }
     return rows;
   }
@@ -92,7 +110,8 @@ class AttentionNumbers : public ::testing::TestWithParam<std::tuple<DType, std::
 
 TEST_P(AttentionNumbers, AreTheSameForEveryWindowThatHidesNothing) {
   const auto whole = run();
-  for (const std::int64_t before : {kRows - 1, kRows, std::int64_t{1} << 33, std::numeric_limits<std::int64_t>::max()}) {
+  for (const std::int64_t before :
+       {kRows - 1, kRows, std::int64_t{1} << 33, std::numeric_limits<std::int64_t>::max()}) {
     forward_.mask.window_before = before;
     forward_.mask.window_after = before;
     EXPECT_EQ(run(), whole) << before;
@@ -115,7 +134,9 @@ TEST_P(AttentionNumbers, AreZeroWhereNothingIsSeen) {
   for (std::int64_t row = 0; row < kRows; ++row) {
     const auto out = values(forward_.out.select(1, row));
     const auto dq = values(backward_.dq.select(1, row));
-    const auto zero = [](const std::vector<double>& x) { return std::all_of(x.begin(), x.end(), [](double one) { return one == 0; }); };
+    const auto zero = [](const std::vector<double>& x) {
+      return std::all_of(x.begin(), x.end(), [](double one) { return one == 0; });
+    };
     EXPECT_EQ(zero(out), row < 3) << row;
     EXPECT_EQ(value_at(forward_.lse, row) == -kInfinity, row < 3) << row;
     if (row < 3) {
@@ -127,7 +148,8 @@ TEST_P(AttentionNumbers, AreZeroWhereNothingIsSeen) {
   }
 }
 
-// A score that is not a number reaches every row that sees it and no other; so does an infinite one.
+// A score that is not a number reaches every row that sees it and no other; so does an infinite
+// one.
 TEST_P(AttentionNumbers, ThatAreNotFiniteReachWhoSeesThem) {
   constexpr std::int64_t kKey = 70;
   const auto clean = run();
@@ -140,7 +162,8 @@ TEST_P(AttentionNumbers, ThatAreNotFiniteReachWhoSeesThem) {
     for (std::int64_t i = 0; i < kRows * 2; ++i) set_value(forward_.q, i * 16 + 5, 1);
     run();
     const std::vector<bool> reached = not_finite(forward_.out);
-    for (std::int64_t row = 0; row < kRows; ++row) EXPECT_EQ(reached[row], row >= kKey) << poison << " in k, row " << row;
+    for (std::int64_t row = 0; row < kRows; ++row)
+      EXPECT_EQ(reached[row], row >= kKey) << poison << " in k, row " << row;
     set_value(forward_.k, place, was);
     assign(forward_.q, values(queries));
 
@@ -149,7 +172,8 @@ TEST_P(AttentionNumbers, ThatAreNotFiniteReachWhoSeesThem) {
     set_value(forward_.v, value_place, poison);
     run();
     const std::vector<bool> seen = not_finite(forward_.out);
-    for (std::int64_t row = kKey; row < kRows; ++row) EXPECT_TRUE(seen[row]) << poison << " in v, row " << row;
+    for (std::int64_t row = kKey; row < kRows; ++row)
+      EXPECT_TRUE(seen[row]) << poison << " in v, row " << row;
     set_value(forward_.v, value_place, value);
 
     const std::int64_t query_place = (kKey * 2 + 1) * 16 + 2;
@@ -157,7 +181,8 @@ TEST_P(AttentionNumbers, ThatAreNotFiniteReachWhoSeesThem) {
     set_value(forward_.q, query_place, poison);
     kernels_->run(forward_, *stream_);
     const std::vector<bool> own = not_finite(forward_.out);
-    for (std::int64_t row = 0; row < kRows; ++row) EXPECT_EQ(own[row], row == kKey) << poison << " in q, row " << row;
+    for (std::int64_t row = 0; row < kRows; ++row)
+      EXPECT_EQ(own[row], row == kKey) << poison << " in q, row " << row;
     set_value(forward_.q, query_place, query);
 
     run();
@@ -166,7 +191,8 @@ TEST_P(AttentionNumbers, ThatAreNotFiniteReachWhoSeesThem) {
     run();
     const std::vector<bool> dv = not_finite(backward_.dv);
     const std::vector<bool> dk = not_finite(backward_.dk);
-    for (std::int64_t row = 0; row <= kKey; ++row) EXPECT_TRUE(dv[row] && dk[row]) << poison << " in dout, key " << row;
+    for (std::int64_t row = 0; row <= kKey; ++row)
+      EXPECT_TRUE(dv[row] && dk[row]) << poison << " in dout, key " << row;
     EXPECT_TRUE(not_finite(backward_.dq)[kKey]);
     set_value(backward_.dout, query_place, gradient);
   }
@@ -174,9 +200,11 @@ TEST_P(AttentionNumbers, ThatAreNotFiniteReachWhoSeesThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, AttentionNumbers,
-                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16), ::testing::Values(0, 32)),
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
+                                            ::testing::Values(0, 32)),
                          [](const auto& info) {
-                           return std::string(name(std::get<0>(info.param))) + (std::get<1>(info.param) > 0 ? "_triangle" : "");
+                           return std::string(name(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) > 0 ? "_triangle" : "");
                          });
 
 }  // namespace

@@ -1,5 +1,7 @@
-// One attention, laid out in memory in every way: the same bits forward and backward; and samples packed
-// into one row are samples on their own.
+// One attention, laid out in memory in every way: the same bits forward and backward; and samples
+// packed into one row are samples on their own.
+#include "kernels/attention_layout.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 
 #include "base/threads.h"
 #include "device/host_device.h"
-#include "kernels/attention_layout.h"
 #include "kernels/cpu/kernels.h"
 #include "support/compare.h"
 
@@ -24,18 +25,23 @@ struct Results {
 class AttentionLayouts : public ::testing::TestWithParam<std::tuple<DType, std::int64_t>> {
  protected:
   AttentionLayouts()
-      : dtype_(std::get<0>(GetParam())), threads_(2), kernels_(make_cpu_kernels(threads_)),
-        stream_(device_.make_stream()), source_(3) {
+      : dtype_(std::get<0>(GetParam())),
+        threads_(2),
+        kernels_(make_cpu_kernels(threads_)),
+        stream_(device_.make_stream()),
+        source_(3) {
     q_ = source_.normal(dtype_, {kBatch, kLength, kHeads, kWidth});
     dout_ = source_.normal(dtype_, {kBatch, kLength, kHeads, kWidth});
     k_ = source_.normal(dtype_, {kBatch, kLength, kGroups, kWidth});
     v_ = source_.normal(dtype_, {kBatch, kLength, kGroups, kWidth});
     mask_.window_before = 30;
-    mask_.slopes = tensor_of(DType::kF32, {kHeads}, std::vector<double>{0.5, 0.25, 0.1, 0.05, 0.02, 0.01});
+    mask_.slopes =
+        tensor_of(DType::kF32, {kHeads}, std::vector<double>{0.5, 0.25, 0.1, 0.05, 0.02, 0.01});
   }
 
   // Samples [first, first + count), laid out so.
-  Results run(AttentionLayout layout, std::int64_t first, std::int64_t count, const AttentionMask& mask) {
+  Results run(AttentionLayout layout, std::int64_t first, std::int64_t count,
+              const AttentionMask& mask) {
     const auto empty = [&](std::int64_t heads) {
       const Shape shape = attention_shape(layout, count, kLength, heads, kWidth);
       return attention_view(host_tensor(dtype_, shape), layout, heads);
@@ -45,20 +51,33 @@ class AttentionLayouts : public ::testing::TestWithParam<std::tuple<DType, std::
       assign(view, values(rows.slice(0, first, count)));
       return view;
     };
-    AttentionForward forward{.out = empty(kHeads), .q = laid_out(q_, kHeads), .k = laid_out(k_, kGroups),
-                             .v = laid_out(v_, kGroups), .mask = mask, .scale = 0.25, .block_rows = std::get<1>(GetParam())};
+    AttentionForward forward{.out = empty(kHeads),
+                             .q = laid_out(q_, kHeads),
+                             .k = laid_out(k_, kGroups),
+                             .v = laid_out(v_, kGroups),
+                             .mask = mask,
+                             .scale = 0.25,
+                             .block_rows = std::get<1>(GetParam())};
     forward.lse = host_tensor(DType::kF32, {forward.q.dim(0), kHeads, forward.q.dim(1)});
     kernels_->run(forward, *stream_);
-    const AttentionBackward backward{.dq = empty(kHeads), .dk = empty(kGroups), .dv = empty(kGroups),
-                                     .dout = laid_out(dout_, kHeads), .out = forward.out, .lse = forward.lse,
-                                     .q = forward.q, .k = forward.k, .v = forward.v, .mask = mask, .scale = 0.25,
+    const AttentionBackward backward{.dq = empty(kHeads),
+                                     .dk = empty(kGroups),
+                                     .dv = empty(kGroups),
+                                     .dout = laid_out(dout_, kHeads),
+                                     .out = forward.out,
+                                     .lse = forward.lse,
+                                     .q = forward.q,
+                                     .k = forward.k,
+                                     .v = forward.v,
+                                     .mask = mask,
+                                     .scale = 0.25,
                                      .block_rows = forward.block_rows};
     kernels_->run(backward, *stream_);
     const auto plain = [&](const Tensor& view, std::int64_t heads) {
       return tensor_of(dtype_, {count, kLength, heads, kWidth}, values(view));
     };
-    return {plain(forward.out, kHeads), forward.lse, plain(backward.dq, kHeads), plain(backward.dk, kGroups),
-            plain(backward.dv, kGroups)};
+    return {plain(forward.out, kHeads), forward.lse, plain(backward.dq, kHeads),
+            plain(backward.dk, kGroups), plain(backward.dv, kGroups)};
   }
 
   DType dtype_;
@@ -108,14 +127,17 @@ TEST_P(AttentionLayouts, PackedGiveTheSamplesOnTheirOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, AttentionLayouts,
-                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16), ::testing::Values(0, 32)),
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
+                                            ::testing::Values(0, 32)),
                          [](const auto& info) {
-                           return std::string(name(std::get<0>(info.param))) + (std::get<1>(info.param) > 0 ? "_triangle" : "");
+                           return std::string(name(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) > 0 ? "_triangle" : "");
                          });
 
 TEST(PackedSegmentsDeathTest, WantCumulativeLengths) {
   EXPECT_DEATH(packed_segments(std::vector<std::int64_t>{1, 2}), "begin with 0");
-  EXPECT_DEATH(packed_segments(std::vector<std::int64_t>{0, 5, 3}), "sample 1 of a packed row has -2 rows");
+  EXPECT_DEATH(packed_segments(std::vector<std::int64_t>{0, 5, 3}),
+               "sample 1 of a packed row has -2 rows");
 }
 
 }  // namespace

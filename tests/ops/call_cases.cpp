@@ -29,10 +29,11 @@ class CaseList {
         add_linear(n, size.out, size.in, /*with_bias=*/n % 2 == 1, dtype_);
       }
     }
-    if (dtype_ != sums_) add_linear(11, 33, 48, /*with_bias=*/false, sums_);  // logits: y and dy wide
+    if (dtype_ != sums_)
+      add_linear(11, 33, 48, /*with_bias=*/false, sums_);  // logits: y and dy wide
     add_linear_ends();
-    // Around the kernels' own tiles of columns (256), of dW (192 and 256 by 768), of rows of dW (1024) and of
-    // depth (1024, and 8192 through the library).
+    // Around the kernels' own tiles of columns (256), of dW (192 and 256 by 768), of rows of dW
+    // (1024) and of depth (1024, and 8192 through the library).
     add_linear(1026, 3, 2, /*with_bias=*/true, dtype_);
     add_linear(3, 257, 770, /*with_bias=*/true, dtype_);
     add_linear(2, 5, 8195, /*with_bias=*/false, dtype_);
@@ -57,7 +58,8 @@ class CaseList {
             const std::int64_t heads = 3;
             // Of wide heads the first part alone may turn.
             const std::int64_t wide = d == 10 ? d + 6 : d;
-            const Tensor x = source_.normal_rows(dtype_, {n, heads * wide}).split_dim(1, wide).slice(2, 0, d);
+            const Tensor x =
+                source_.normal_rows(dtype_, {n, heads * wide}).split_dim(1, wide).slice(2, 0, d);
             const std::int64_t limit = 40;
             Tensor cosine = source_.normal(sums_, {limit, d / 2});
             Tensor sine = source_.normal(sums_, {limit, d / 2});
@@ -89,9 +91,8 @@ class CaseList {
   }
 
   void add_activations() {
-    for (const auto kind :
-         {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
-                            ActivationKind::kSilu}) {
+    for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+                            ActivationKind::kGeluFast, ActivationKind::kSilu}) {
       for (const std::int64_t n : {0, 1, 9}) {
         for (const std::int64_t f : {1, 33, 100}) {
           for (const bool gated : {false, true}) add_activation(kind, n, f, gated);
@@ -135,7 +136,8 @@ class CaseList {
       std::int64_t columns, valid, begin;
     };
     for (const std::int64_t n : {0, 1, 17}) {
-      for (const Part part : {Part{37, 37, 0}, Part{40, 35, 20}, Part{16, 0, 100}, Part{300, 300, 0}}) {
+      for (const Part part :
+           {Part{37, 37, 0}, Part{40, 35, 20}, Part{16, 0, 100}, Part{300, 300, 0}}) {
         add_loss(n, part.columns, part.valid, part.begin, sums_);
         if (dtype_ != sums_) add_loss(n, part.columns, part.valid, part.begin, dtype_);
       }
@@ -234,7 +236,8 @@ class CaseList {
             .dtype = dtype_};
   }
 
-  void add_linear(std::int64_t n, std::int64_t out, std::int64_t in, bool with_bias, DType outside) {
+  void add_linear(std::int64_t n, std::int64_t out, std::int64_t in, bool with_bias,
+                  DType outside) {
     const std::string detail = fmt::format("n {} out {} in {}", n, out, in);
     add(detail, in,
         LinearForward{.y = source_.unwritten(outside, {n, out}),
@@ -255,12 +258,14 @@ class CaseList {
   }
 
   // What may follow the sums: a residual, an activation, and what an activation keeps. One size has
-  // several tiles of columns (a kernel's tiles are at most 256 wide), one several stretches of depth.
+  // several tiles of columns (a kernel's tiles are at most 256 wide), one several stretches of
+  // depth.
   void add_linear_ends() {
     struct Size {
       std::int64_t n, out, in;
     };
-    const Size sizes[]{{0, 7, 5}, {1, 1, 1}, {5, 7, 5}, {tile_ + 1, 33, 65}, {2, 300, 40}, {1, 260, 2060}};
+    const Size sizes[]{{0, 7, 5},           {1, 1, 1},    {5, 7, 5},
+                       {tile_ + 1, 33, 65}, {2, 300, 40}, {1, 260, 2060}};
     for (const Size size : sizes) {
       const std::string detail = fmt::format("n {} out {} in {}", size.n, size.out, size.in);
       const auto call = [&](bool with_bias, DType outside) {
@@ -323,8 +328,7 @@ class CaseList {
     const Tensor x = both.slice(1, 0, f);
     const Tensor up = gated ? both.slice(1, f, f) : Tensor();
     add(detail, 1,
-        ActivationForward{
-            .y = source_.unwritten(dtype_, {n, f}), .x = x, .up = up, .kind = kind});
+        ActivationForward{.y = source_.unwritten(dtype_, {n, f}), .x = x, .up = up, .kind = kind});
     add(detail, 1,
         ActivationBackward{.dx = dboth.slice(1, 0, f),
                            .dup = gated ? dboth.slice(1, f, f) : Tensor(),
@@ -337,8 +341,10 @@ class CaseList {
   void add_dropout(std::int64_t n, std::int64_t h, double probability, bool full) {
     const std::string detail = fmt::format("n {} h {} p {} full {}", n, h, probability, full);
     Dropout dropout{.probability = probability, .key = site_key(99, "layers.1.mlp.dropout")};
-    dropout.rows = {
-        .consumed_samples = consumed(), .sample_index = 3, .sequence = 8, .first_row = full ? 20 : 0};
+    dropout.rows = {.consumed_samples = consumed(),
+                    .sample_index = 3,
+                    .sequence = 8,
+                    .first_row = full ? 20 : 0};
     add(detail, 2,
         DropoutAddForward{.y = source_.unwritten(dtype_, {n, h}),
                           .x = source_.normal(dtype_, {n, h}),

@@ -11,10 +11,12 @@ namespace piton::test {
 
 struct CallCase {
   std::string name;
-  KernelCall call;            // host tensors; outputs are NaN, updated tensors hold numbers
-  std::int64_t terms = 1;     // the longest sum, for the tolerance
-  DType narrowest = DType::kF64;  // what operands may be rounded to on the way, if narrower than the output
-  std::int64_t rounded_terms = 1;  // how many terms of a sum have such an operand (support/tolerance.h)
+  KernelCall call;         // host tensors; outputs are NaN, updated tensors hold numbers
+  std::int64_t terms = 1;  // the longest sum, for the tolerance
+  DType narrowest =
+      DType::kF64;  // what operands may be rounded to on the way, if narrower than the output
+  std::int64_t rounded_terms =
+      1;  // how many terms of a sum have such an operand (support/tolerance.h)
 };
 
 struct CaseOptions {

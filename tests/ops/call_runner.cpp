@@ -127,7 +127,8 @@ std::vector<std::pair<std::string, Tensor>> outputs(const KernelCall& call) {
   const auto wanted = outputs(expected);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto result = bit_equal(got[i].second, wanted[i].second);
-    if (!result) return ::testing::AssertionFailure() << wanted[i].first << ": " << result.message();
+    if (!result)
+      return ::testing::AssertionFailure() << wanted[i].first << ": " << result.message();
   }
   return ::testing::AssertionSuccess();
 }
@@ -146,7 +147,8 @@ std::vector<std::pair<std::string, Tensor>> outputs(const KernelCall& call) {
     }
   }
   const auto untouched = only_outputs_changed(call_case.call, actual);
-  if (!untouched) return ::testing::AssertionFailure() << call_case.name << ": " << untouched.message();
+  if (!untouched)
+    return ::testing::AssertionFailure() << call_case.name << ": " << untouched.message();
   return ::testing::AssertionSuccess();
 }
 

@@ -1,4 +1,5 @@
-// Runs a call that was made on host tensors on any back end and device, and brings the results back.
+// Runs a call that was made on host tensors on any back end and device, and brings the results
+// back.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +17,8 @@ class CallRunner {
  public:
   CallRunner(Kernels& kernels, Device& device) : kernels_(kernels), device_(device) {}
 
-  // The call with its tensors as they are afterwards, on the host; `call` itself is left alone. With
-  // kPacked the weight of a linear is packed first, where the back end packs such a weight.
+  // The call with its tensors as they are afterwards, on the host; `call` itself is left alone.
+  // With kPacked the weight of a linear is packed first, where the back end packs such a weight.
   KernelCall run(const KernelCall& call, WeightUse use = WeightUse::kPlain);
 
   // Whether run() would pack something.

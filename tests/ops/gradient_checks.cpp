@@ -126,7 +126,8 @@ class Accumulated {
     run(forward);
     return weighted_sum(forward.y, dy);
   };
-  return slopes_agree(loss, {{"x", x, dx}, {"w", w, dw.take()}, {"bias", forward.bias, dbias.take()}});
+  return slopes_agree(loss,
+                      {{"x", x, dx}, {"w", w, dw.take()}, {"bias", forward.bias, dbias.take()}});
 }
 
 ::testing::AssertionResult check_norm(Kernels& kernels, bool layer, bool with_residual) {
@@ -301,8 +302,7 @@ struct AttentionSetting {
   const Tensor y = source.unwritten(kDType, {n, h});
   const Tensor dy = source.normal(kDType, {n, h});
   const Accumulated dtable(source, {rows, h});
-  run(EmbeddingBackward{
-      .dtable = dtable.tensor(), .dy = dy, .ids = ids, .vocabulary_begin = 6});
+  run(EmbeddingBackward{.dtable = dtable.tensor(), .dy = dy, .ids = ids, .vocabulary_begin = 6});
   const auto loss = [&] {
     run(EmbeddingForward{.y = y, .table = table, .ids = ids, .vocabulary_begin = 6});
     return weighted_sum(y, dy);
@@ -316,7 +316,8 @@ struct AttentionSetting {
   TensorSource source(9);
   const std::int64_t n = 4, columns = 6;
   const std::int64_t valid[2] = {6, 3};
-  const Tensor logits[2] = {source.normal(kDType, {n, columns}), source.normal(kDType, {n, columns})};
+  const Tensor logits[2] = {source.normal(kDType, {n, columns}),
+                            source.normal(kDType, {n, columns})};
   const Tensor labels = tensor_of(DType::kI32, {n}, std::vector<double>{2, 7, -1, 5});
   const Tensor mask = tensor_of(DType::kF32, {n}, std::vector<double>{1, 0.5, 1, 1});
   const Tensor scale = tensor_of(kDType, {1}, std::vector<double>{0.25});
@@ -344,7 +345,8 @@ struct AttentionSetting {
   const double whole = loss();
   const double rows = weighted_sum(losses, mask) * value_at(scale, 0);
   if (std::fabs(whole - rows) > difference_tolerance().absolute) {
-    return ::testing::AssertionFailure() << "the sum " << whole << " is not that of the rows " << rows;
+    return ::testing::AssertionFailure()
+           << "the sum " << whole << " is not that of the rows " << rows;
   }
   std::vector<Gradient> gradients;
   for (std::int64_t rank = 0; rank < 2; ++rank) {
@@ -400,8 +402,9 @@ std::vector<GradientCheck> gradient_checks() {
   checks.push_back({"linear, activated", check_activated_linear});
   for (const bool layer : {true, false}) {
     for (const bool residual : {true, false}) {
-      checks.push_back({fmt::format("{} norm{}", layer ? "layer" : "rms", residual ? ", residual" : ""),
-                        [=](Kernels& kernels) { return check_norm(kernels, layer, residual); }});
+      checks.push_back(
+          {fmt::format("{} norm{}", layer ? "layer" : "rms", residual ? ", residual" : ""),
+           [=](Kernels& kernels) { return check_norm(kernels, layer, residual); }});
     }
   }
   for (const auto convention : {Rotary::Convention::kHalves, Rotary::Convention::kPairs}) {
@@ -409,9 +412,8 @@ std::vector<GradientCheck> gradient_checks() {
                       [=](Kernels& kernels) { return check_rotary(kernels, convention); }});
   }
   add_attentions(checks);
-  for (const auto kind :
-       {ActivationKind::kGeluTanh, ActivationKind::kGeluErf, ActivationKind::kGeluFast,
-                            ActivationKind::kSilu}) {
+  for (const auto kind : {ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
+                          ActivationKind::kGeluFast, ActivationKind::kSilu}) {
     for (const bool gated : {false, true}) {
       checks.push_back({fmt::format("activation {} gated {}", static_cast<int>(kind), gated),
                         [=](Kernels& kernels) { return check_activation(kernels, kind, gated); }});

@@ -1,5 +1,5 @@
-// One test body, every back end: each call against the reference, and the promises of the seam about
-// threads and slices.
+// One test body, every back end: each call against the reference, and the promises of the seam
+// about threads and slices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,8 @@ template <typename Call>
 Call rows_of(const Call& call, std::int64_t begin, std::int64_t size) {
   Call part = call;
   part.tensors(part, [&](std::string_view name, Tensor& tensor, Access) {
-    if (tensor.defined() && name != "weight" && name != "bias") tensor = tensor.slice(0, begin, size);
+    if (tensor.defined() && name != "weight" && name != "bias")
+      tensor = tensor.slice(0, begin, size);
   });
   return part;
 }
@@ -111,8 +112,9 @@ TEST_P(CpuInstructionSet, AgreesWithTheReferenceOnEveryCall) {
   }
   HostDevice device;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    expect_agreement(*kernels, device,
-                     call_cases({.dtype = dtype, .awkward = true, .row_tile = kernels->row_tile()}));
+    expect_agreement(
+        *kernels, device,
+        call_cases({.dtype = dtype, .awkward = true, .row_tile = kernels->row_tile()}));
   }
 }
 
@@ -134,11 +136,13 @@ TEST(CpuKernelsPacking, ThatIsOffByOnePercentIsSeen) {
   CallRunner runner(broken, device);
   int packed = 0;
   for (const CallCase& call_case : call_cases({.dtype = DType::kF32, .row_tile = 4})) {
-    if (!runner.packs(call_case.call) || outputs(call_case.call)[0].second.elements() < 20) continue;
+    if (!runner.packs(call_case.call) || outputs(call_case.call)[0].second.elements() < 20)
+      continue;
     ++packed;
     EXPECT_FALSE(agrees(call_case, runner, WeightUse::kPacked)) << call_case.name;
   }
-  if (packed == 0) GTEST_SKIP() << "this processor's matrix products take plain rows of fp32 weights";
+  if (packed == 0)
+    GTEST_SKIP() << "this processor's matrix products take plain rows of fp32 weights";
 }
 
 }  // namespace

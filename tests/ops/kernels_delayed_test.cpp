@@ -16,7 +16,8 @@ TEST(DelayedDevice, GivesEveryCallTheResultOfTheHost) {
   DelayedDevice device(/*seed=*/7, /*max_delay_us=*/20);
   DelayedKernels kernels(*reference, device);
   CallRunner runner(kernels, device);
-  for (const CallCase& call_case : call_cases({.dtype = DType::kF32, .awkward = true, .row_tile = 4})) {
+  for (const CallCase& call_case :
+       call_cases({.dtype = DType::kF32, .awkward = true, .row_tile = 4})) {
     EXPECT_TRUE(same_bits(runner.run(call_case.call), run_reference(call_case.call)))
         << call_case.name;
   }
@@ -51,7 +52,8 @@ Tensor copied_and_added(bool wait) {
 
 TEST(DelayedDevice, ShowsAMissingWaitAsNan) {
   for (const double value : values(copied_and_added(/*wait=*/true))) EXPECT_EQ(value, 2);
-  for (const double value : values(copied_and_added(/*wait=*/false))) EXPECT_TRUE(std::isnan(value));
+  for (const double value : values(copied_and_added(/*wait=*/false)))
+    EXPECT_TRUE(std::isnan(value));
 }
 
 TEST(DelayedDeviceDeathTest, FaultsWhereHostCodeReadsItsMemory) {

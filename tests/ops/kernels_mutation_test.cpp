@@ -28,7 +28,8 @@ TEST(Agreement, SeesEveryOutputOfEveryCallThatIsOffByOnePercent) {
       every.emplace(name(call_case.call), tensor);
     }
   }
-  EXPECT_EQ(kinds.size(), std::variant_size_v<KernelCall> - 1) << "all calls but packing have cases";
+  EXPECT_EQ(kinds.size(), std::variant_size_v<KernelCall> - 1)
+      << "all calls but packing have cases";
   for (const auto& [call, tensor] : every) {
     PerturbedKernels broken(*reference, call, tensor);
     CallRunner runner(broken, device);
@@ -51,7 +52,9 @@ TEST(GradientChecks, SeeEveryOutputThatTheyUseOffByOnePercent) {
         {"linear backward weight", "dweight"},
         {"linear backward weight", "dbias"}}},
       {"linear, activated",
-       {{"linear forward", "y"}, {"linear forward", "preactivation"}, {"activation backward", "dx"}}},
+       {{"linear forward", "y"},
+        {"linear forward", "preactivation"},
+        {"activation backward", "dx"}}},
       {"layer norm",
        {{"norm forward", "y"},
         {"norm forward", "mean"},

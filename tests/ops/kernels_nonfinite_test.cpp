@@ -1,5 +1,6 @@
-// A NaN or an infinity in an operand comes out where the reference has one, and nowhere else: no padding, masked
-// lane or skipped product swallows it or spreads it. A training step is skipped by what comes out.
+// A NaN or an infinity in an operand comes out where the reference has one, and nowhere else: no
+// padding, masked lane or skipped product swallows it or spreads it. A training step is skipped by
+// what comes out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,18 +16,26 @@
 namespace piton::test {
 namespace {
 
-bool is_float(const Tensor& tensor) { return tensor.dtype() != DType::kI32 && tensor.dtype() != DType::kI64 && tensor.dtype() != DType::kU8; }
+bool is_float(const Tensor& tensor) {
+  return tensor.dtype() != DType::kI32 && tensor.dtype() != DType::kI64 &&
+         tensor.dtype() != DType::kU8;
+}
 
 // Attention is left to its own tests: what a masked score hides is part of its contract. A dropped
 // element is 0 times what it was in one back end and 0 in the other.
 bool applies(const KernelCall& call) {
-  if (std::holds_alternative<AttentionForward>(call) || std::holds_alternative<AttentionBackward>(call)) return false;
-  if (const auto* forward = std::get_if<DropoutAddForward>(&call)) return forward->dropout.probability == 0;
-  if (const auto* backward = std::get_if<DropoutAddBackward>(&call)) return backward->dropout.probability == 0;
+  if (std::holds_alternative<AttentionForward>(call) ||
+      std::holds_alternative<AttentionBackward>(call))
+    return false;
+  if (const auto* forward = std::get_if<DropoutAddForward>(&call))
+    return forward->dropout.probability == 0;
+  if (const auto* backward = std::get_if<DropoutAddBackward>(&call))
+    return backward->dropout.probability == 0;
   return true;
 }
 
-::testing::AssertionResult same_kinds(const KernelCall& actual, const KernelCall& expected, int* nonfinite) {
+::testing::AssertionResult same_kinds(const KernelCall& actual, const KernelCall& expected,
+                                      int* nonfinite) {
   const auto got = outputs(actual);
   const auto wanted = outputs(expected);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -36,7 +45,8 @@ bool applies(const KernelCall& call) {
     for (std::size_t e = 0; e < b.size(); ++e) {
       *nonfinite += std::isfinite(b[e]) ? 0 : 1;
       if (std::isfinite(a[e]) == std::isfinite(b[e])) continue;
-      return ::testing::AssertionFailure() << wanted[i].first << "[" << e << "]: got " << a[e] << ", wanted " << b[e];
+      return ::testing::AssertionFailure()
+             << wanted[i].first << "[" << e << "]: got " << a[e] << ", wanted " << b[e];
     }
   }
   return ::testing::AssertionSuccess();
@@ -58,21 +68,22 @@ TEST_P(NonFinite, NumbersComeOutWhereTheyDoOfTheReference) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const CallCase& call_case : call_cases({.dtype = dtype, .row_tile = 4})) {
       if (!applies(call_case.call)) continue;
-      for_each_tensor(call_case.call, [&](std::string_view tensor_name, const Tensor& tensor, Access access) {
-        if (access == Access::kWrite || !is_float(tensor) || tensor.elements() == 0) return;
-        const std::int64_t place = offsets(tensor).back();
-        const double kept = value_at(tensor, place);
-        for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
-          set_value(tensor, place, bad);
-          const KernelCall expected = run_reference(call_case.call);
-          for (const WeightUse use : {WeightUse::kPlain, WeightUse::kPacked}) {
-            if (use == WeightUse::kPacked && !runner.packs(call_case.call)) continue;
-            EXPECT_TRUE(same_kinds(runner.run(call_case.call, use), expected, &nonfinite))
-                << call_case.name << ", " << bad << " in " << tensor_name;
-          }
-        }
-        set_value(tensor, place, kept);
-      });
+      for_each_tensor(
+          call_case.call, [&](std::string_view tensor_name, const Tensor& tensor, Access access) {
+            if (access == Access::kWrite || !is_float(tensor) || tensor.elements() == 0) return;
+            const std::int64_t place = offsets(tensor).back();
+            const double kept = value_at(tensor, place);
+            for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+              set_value(tensor, place, bad);
+              const KernelCall expected = run_reference(call_case.call);
+              for (const WeightUse use : {WeightUse::kPlain, WeightUse::kPacked}) {
+                if (use == WeightUse::kPacked && !runner.packs(call_case.call)) continue;
+                EXPECT_TRUE(same_kinds(runner.run(call_case.call, use), expected, &nonfinite))
+                    << call_case.name << ", " << bad << " in " << tensor_name;
+              }
+            }
+            set_value(tensor, place, kept);
+          });
     }
   }
   EXPECT_GT(nonfinite, 10000);
@@ -85,7 +96,8 @@ std::string set_name(const ::testing::TestParamInfo<const char*>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, NonFinite,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"), set_name);
+                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"),
+                         set_name);
 
 }  // namespace
 }  // namespace piton::test

@@ -1,5 +1,6 @@
-// Kernel calls against numbers from outside: worked by hand, published, or from the definition written
-// down once more. The reference back end is the oracle of the others, so it needs one itself.
+// Kernel calls against numbers from outside: worked by hand, published, or from the definition
+// written down once more. The reference back end is the oracle of the others, so it needs one
+// itself.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +35,8 @@ class KernelValues : public ::testing::TestWithParam<bool> {
   static Tensor int32(const Shape& shape, std::vector<double> contents) {
     return tensor_of(DType::kI32, shape, contents);
   }
-  static void expect_values(const Tensor& tensor, std::vector<double> wanted, std::int64_t terms = 4) {
+  static void expect_values(const Tensor& tensor, std::vector<double> wanted,
+                            std::int64_t terms = 4) {
     EXPECT_TRUE(close(tensor, tensor_of(DType::kF64, tensor.shape(), wanted),
                       tolerance(tensor.dtype(), terms)));
   }
@@ -52,8 +54,10 @@ TEST_P(KernelValues, OfALinearAreRowsTimesWeightRowsPlusBias) {
   const Tensor y = host_tensor(DType::kF32, {2, 2});
   const WeightView weight{
       .tensor = fp32({2, 3}, {1, 2, 3, -1, 0, 4}), .out = 2, .in = 3, .dtype = DType::kF32};
-  run(LinearForward{
-      .y = y, .x = fp32({2, 3}, {1, 0, 2, 3, 1, -1}), .weight = weight, .bias = fp32({2}, {10, 20})});
+  run(LinearForward{.y = y,
+                    .x = fp32({2, 3}, {1, 0, 2, 3, 1, -1}),
+                    .weight = weight,
+                    .bias = fp32({2}, {10, 20})});
   expect_values(y, {1 + 6 + 10, -1 + 8 + 20, 3 + 2 - 3 + 10, -3 - 4 + 20});
 }
 
@@ -124,7 +128,8 @@ TEST_P(KernelValues, OfAttentionWithEqualScoresAreMeansOfWhatIsVisible) {
 }
 
 TEST_P(KernelValues, OfActivationsAreTheirFormulasToTenDigits) {
-  // The formulas of kernels/activation.h by Python 3.11 (math.erf, math.tanh, math.exp), ten digits.
+  // The formulas of kernels/activation.h by Python 3.11 (math.erf, math.tanh, math.exp), ten
+  // digits.
   const Tensor x = fp32({1, 6}, {-2, -1, 0, 0.5, 1, 3});
   const Tensor y = host_tensor(DType::kF32, {1, 6});
   run(ActivationForward{.y = y, .x = x, .kind = ActivationKind::kGeluErf});
@@ -214,8 +219,9 @@ TEST_P(KernelValues, OfTheLossAreMinusLogSoftmaxWhateverTheSplit) {
     double sum = 0;
     for (const double x : values(logits.select(0, row))) sum += std::exp(x);
     const double label = labels[static_cast<std::size_t>(row)];
-    const double loss =
-        label < 0 ? 0 : std::log(sum) - value_at(logits.select(0, row), static_cast<std::int64_t>(label));
+    const double loss = label < 0 ? 0
+                                  : std::log(sum) - value_at(logits.select(0, row),
+                                                             static_cast<std::int64_t>(label));
     expected.push_back(loss);
     expected_sum += mask[static_cast<std::size_t>(row)] * loss;
   }
@@ -224,8 +230,9 @@ TEST_P(KernelValues, OfTheLossAreMinusLogSoftmaxWhateverTheSplit) {
     const Tensor statistics = host_tensor(DType::kF32, {2, n, 3});
     for (std::int64_t rank = 0; rank < 2; ++rank) {
       // One column of padding each, with a value that must not be seen.
-      const Tensor part = fp32({n, columns[rank] + 1},
-                               std::vector<double>(static_cast<std::size_t>(n * (columns[rank] + 1)), 50));
+      const Tensor part =
+          fp32({n, columns[rank] + 1},
+               std::vector<double>(static_cast<std::size_t>(n * (columns[rank] + 1)), 50));
       const std::int64_t begin = rank * first;
       assign(part.slice(1, 0, columns[rank]), values(logits.slice(1, begin, columns[rank])));
       run(LossStatistics{.statistics = statistics.select(0, rank),
@@ -332,7 +339,8 @@ TEST_P(KernelValues, OfSgdAreThoseOfTorchForThreeSteps) {
   const Tensor main = fp32({2}, {1, -0.5});
   const Tensor buffer = host_tensor(DType::kF32, {2});
   const Tensor copy = host_tensor(DType::kBF16, {2});
-  SgdUpdate call{.main = main, .buffer = buffer, .copy = copy, .momentum = 0.9, .weight_decay = 0.2};
+  SgdUpdate call{
+      .main = main, .buffer = buffer, .copy = copy, .momentum = 0.9, .weight_decay = 0.2};
   struct Step {
     std::vector<double> gradient, weights, sums;
   };

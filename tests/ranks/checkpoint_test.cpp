@@ -63,7 +63,8 @@ TEST(Checkpoint, ThatOneRankCannotWriteFailsOnAllAndKeepsTheOneBefore) {
   SaveOptions failing;
   if (world().rank() == 3) {
     failing.hook = [](std::string_view call, const std::filesystem::path& path) {
-      if (call == "write") throw Error(Fault::kData, "checkpoint: {}: the disk is full", path.string());
+      if (call == "write")
+        throw Error(Fault::kData, "checkpoint: {}: the disk is full", path.string());
     };
   }
   run.fill(2);

@@ -1,10 +1,10 @@
 // What every back end of comm has to do, whatever moves its bytes. Included by one test program for
 // shared windows and by one for messages.
 //
-// The oracle is a float64 sum over all members' inputs, which every rank can recompute, since inputs
-// are drawn from (rank, index). Sums are also compared bit for bit with the documented order: left to
-// right over the members, in fp32 (fp64), rounded once. Both programs pass that, so messages and
-// shared memory agree in every bit.
+// The oracle is a float64 sum over all members' inputs, which every rank can recompute, since
+// inputs are drawn from (rank, index). Sums are also compared bit for bit with the documented
+// order: left to right over the members, in fp32 (fp64), rounded once. Both programs pass that, so
+// messages and shared memory agree in every bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,25 +35,46 @@ inline double rough_input(int rank, std::int64_t index) {
 
 inline void put(const Tensor& t, std::int64_t i, double x) {
   switch (t.dtype()) {
-    case DType::kF64: t.data<double>()[i] = x; return;
-    case DType::kF32: t.data<float>()[i] = static_cast<float>(x); return;
-    case DType::kBF16: t.data<BFloat16>()[i] = to_bfloat16(static_cast<float>(x)); return;
-    case DType::kF16: t.data<Float16>()[i] = to_float16(static_cast<float>(x)); return;
-    case DType::kI64: t.data<std::int64_t>()[i] = std::llround(x * 1000); return;
-    case DType::kI32: t.data<std::int32_t>()[i] = static_cast<std::int32_t>(std::lround(x * 1000)); return;
-    case DType::kU8: t.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(std::lround(x * 100)); return;
+    case DType::kF64:
+      t.data<double>()[i] = x;
+      return;
+    case DType::kF32:
+      t.data<float>()[i] = static_cast<float>(x);
+      return;
+    case DType::kBF16:
+      t.data<BFloat16>()[i] = to_bfloat16(static_cast<float>(x));
+      return;
+    case DType::kF16:
+      t.data<Float16>()[i] = to_float16(static_cast<float>(x));
+      return;
+    case DType::kI64:
+      t.data<std::int64_t>()[i] = std::llround(x * 1000);
+      return;
+    case DType::kI32:
+      t.data<std::int32_t>()[i] = static_cast<std::int32_t>(std::lround(x * 1000));
+      return;
+    case DType::kU8:
+      t.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(std::lround(x * 100));
+      return;
   }
 }
 
 inline double get(const Tensor& t, std::int64_t i) {
   switch (t.dtype()) {
-    case DType::kF64: return t.data<double>()[i];
-    case DType::kF32: return t.data<float>()[i];
-    case DType::kBF16: return to_float(t.data<BFloat16>()[i]);
-    case DType::kF16: return to_float(t.data<Float16>()[i]);
-    case DType::kI64: return static_cast<double>(t.data<std::int64_t>()[i]);
-    case DType::kI32: return t.data<std::int32_t>()[i];
-    case DType::kU8: return t.data<std::uint8_t>()[i];
+    case DType::kF64:
+      return t.data<double>()[i];
+    case DType::kF32:
+      return t.data<float>()[i];
+    case DType::kBF16:
+      return to_float(t.data<BFloat16>()[i]);
+    case DType::kF16:
+      return to_float(t.data<Float16>()[i]);
+    case DType::kI64:
+      return static_cast<double>(t.data<std::int64_t>()[i]);
+    case DType::kI32:
+      return t.data<std::int32_t>()[i];
+    case DType::kU8:
+      return t.data<std::uint8_t>()[i];
   }
   return 0;
 }
@@ -70,11 +91,16 @@ inline double held(DType dtype, double x) {
 inline double tolerance(DType dtype, int n) {
   const double sum = n * std::ldexp(1.0, -24);
   switch (dtype) {
-    case DType::kF64: return n * std::ldexp(1.0, -53);
-    case DType::kF32: return sum;
-    case DType::kBF16: return sum + std::ldexp(1.0, -8);
-    case DType::kF16: return sum + std::ldexp(1.0, -11);
-    default: return 0;
+    case DType::kF64:
+      return n * std::ldexp(1.0, -53);
+    case DType::kF32:
+      return sum;
+    case DType::kBF16:
+      return sum + std::ldexp(1.0, -8);
+    case DType::kF16:
+      return sum + std::ldexp(1.0, -11);
+    default:
+      return 0;
   }
 }
 
@@ -117,7 +143,9 @@ TEST(AllReduce, IsTheSumOverMembersForEveryTypeAndSize) {
           sum += x;
           magnitude += std::abs(x);
         }
-        if (std::abs(get(data, i) - sum) > tolerance(dtype, s.n) * magnitude + 1e-7 * (dtype == DType::kF16)) ++wrong;
+        if (std::abs(get(data, i) - sum) >
+            tolerance(dtype, s.n) * magnitude + 1e-7 * (dtype == DType::kF16))
+          ++wrong;
       }
       EXPECT_EQ(wrong, 0) << name(dtype) << " [" << size << "]";
       expect_equal_everywhere(s.group, data);

@@ -1,7 +1,7 @@
 // ranks: 2 4
-// Any layout gives the losses of one process: both models and one with a window and ALiBi (six heads, so that
-// their slopes are no powers of one number), dropout on, twenty steps. And what is saved
-// under one layout is loaded under another, to the bit.
+// Any layout gives the losses of one process: both models and one with a window and ALiBi (six
+// heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is
+// saved under one layout is loaded under another, to the bit.
 #include <filesystem>
 
 #include "api/planning.h"
@@ -30,12 +30,21 @@ std::vector<RunLayout> layouts(int ranks) {
   if (ranks == 2) {
     return {{.name = "TP 2", .mesh = mesh(2, 1, 1)},
             {.name = "TP 2 + SP", .mesh = mesh(2, 1, 1), .sequence_parallel = true},
-            {.name = "TP 2 + SP, 2 slices", .mesh = mesh(2, 1, 1), .sequence_parallel = true, .slices = 2},
-            {.name = "TP 2 + SP, recompute", .mesh = mesh(2, 1, 1), .sequence_parallel = true, .recompute = true},
+            {.name = "TP 2 + SP, 2 slices",
+             .mesh = mesh(2, 1, 1),
+             .sequence_parallel = true,
+             .slices = 2},
+            {.name = "TP 2 + SP, recompute",
+             .mesh = mesh(2, 1, 1),
+             .sequence_parallel = true,
+             .recompute = true},
             {.name = "PP 2", .mesh = mesh(1, 1, 2)},
             {.name = "PP 2, recompute", .mesh = mesh(1, 1, 2), .recompute = true},
             {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = zb},
-            {.name = "PP 2, ZB-H1, recompute", .mesh = mesh(1, 1, 2), .recompute = true, .schedule = zb},
+            {.name = "PP 2, ZB-H1, recompute",
+             .mesh = mesh(1, 1, 2),
+             .recompute = true,
+             .schedule = zb},
             {.name = "DP 2", .mesh = mesh(1, 2, 1)},
             {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
             {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
@@ -43,10 +52,16 @@ std::vector<RunLayout> layouts(int ranks) {
             {.name = "ZeRO-3, recompute", .mesh = mesh(1, 2, 1), .recompute = true, .zero = 3}};
   }
   return {{.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},
-          {.name = "TP 2 x PP 2 + SP, ZB-H1, recompute", .mesh = mesh(2, 1, 2), .sequence_parallel = true,
-           .recompute = true, .schedule = zb},
+          {.name = "TP 2 x PP 2 + SP, ZB-H1, recompute",
+           .mesh = mesh(2, 1, 2),
+           .sequence_parallel = true,
+           .recompute = true,
+           .schedule = zb},
           {.name = "TP 2 x DP 2", .mesh = mesh(2, 2, 1)},
-          {.name = "TP 2 x DP 2 + SP, ZeRO-3", .mesh = mesh(2, 2, 1), .sequence_parallel = true, .zero = 3},
+          {.name = "TP 2 x DP 2 + SP, ZeRO-3",
+           .mesh = mesh(2, 2, 1),
+           .sequence_parallel = true,
+           .zero = 3},
           {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1}};
 }
 
@@ -86,13 +101,15 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
     TrainingRun run(ranks::world(), layout, model);
     std::map<std::string, const Piece*> cuts;
     for (Parameter* parameter : run.session().parameters()) {
-      for (const Piece& piece : parameter->pieces) cuts[piece.name + "@" + to_string(piece.start) + to_string(piece.extent)] = &piece;
+      for (const Piece& piece : parameter->pieces)
+        cuts[piece.name + "@" + to_string(piece.start) + to_string(piece.extent)] = &piece;
     }
     for (const auto& [key, bytes] : run.pieces()) {
       const Piece& piece = *cuts.at(key);
       Shape zero = piece.start;
       for (int dim = 0; dim < zero.ndim(); ++dim) zero[dim] = 0;
-      const std::string& rows = whole.at(piece.name + "@" + to_string(zero) + to_string(piece.global));
+      const std::string& rows =
+          whole.at(piece.name + "@" + to_string(zero) + to_string(piece.global));
       const std::int64_t row = piece.global.ndim() > 1 ? piece.global[1] * 4 : 4;
       const std::int64_t part = piece.extent.ndim() > 1 ? piece.extent[1] * 4 : 4;
       const std::int64_t skip = piece.start.ndim() > 1 ? piece.start[1] * 4 : 0;
@@ -114,7 +131,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts, testing::Values("gpt2-tiny", "llama-ti
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {
   const ModelConfig model = small("gpt2-tiny");
-  const std::filesystem::path folder = std::filesystem::path(PITON_BINARY_DIR) / fmt::format("layouts_{}", ranks::world().size());
+  const std::filesystem::path folder =
+      std::filesystem::path(PITON_BINARY_DIR) / fmt::format("layouts_{}", ranks::world().size());
   const RunLayout one{.name = "one process"};
   if (ranks::world().rank() == 0) {
     std::filesystem::remove_all(folder);
@@ -122,7 +140,8 @@ TEST(Checkpoints, AreTheSameUnderEveryLayout) {
     const auto world = make_single_world(device);
     TrainingRun run(*world, one, model);
     run.losses(3);
-    save_checkpoint(folder / "one", run.stored(), run.store(), {.iteration = 3, .consumed_samples = run.consumed()}, "");
+    save_checkpoint(folder / "one", run.stored(), run.store(),
+                    {.iteration = 3, .consumed_samples = run.consumed()}, "");
   }
   ranks::everyone().barrier();
   const auto from_one = find_checkpoint(folder / "one");
@@ -130,7 +149,8 @@ TEST(Checkpoints, AreTheSameUnderEveryLayout) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     run.set_consumed(load_checkpoint(from_one, run.stored(), run.store()).consumed_samples);
-    const auto saved = save_checkpoint(folder / "many", run.stored(), run.store(), {.iteration = 3, .consumed_samples = run.consumed()}, "");
+    const auto saved = save_checkpoint(folder / "many", run.stored(), run.store(),
+                                       {.iteration = 3, .consumed_samples = run.consumed()}, "");
     EXPECT_EQ(weights_hash(saved), weights_hash(from_one));
     EXPECT_EQ(optimizer_hash(saved), optimizer_hash(from_one));
     const double next = run.step().loss;
@@ -144,7 +164,8 @@ TEST(Checkpoints, AreTheSameUnderEveryLayout) {
 }
 
 TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
-  const std::filesystem::path folder = std::filesystem::path(PITON_BINARY_DIR) / fmt::format("resume_{}", ranks::world().size());
+  const std::filesystem::path folder =
+      std::filesystem::path(PITON_BINARY_DIR) / fmt::format("resume_{}", ranks::world().size());
   if (ranks::world().rank() == 0) std::filesystem::remove_all(folder);
   ranks::everyone().barrier();
   for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
@@ -156,12 +177,14 @@ TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
       {
         TrainingRun run(ranks::world(), layout, model);
         through = run.losses(10);
-        save_checkpoint(folder, run.stored(), run.store(), {.iteration = 10, .consumed_samples = run.consumed()}, "");
+        save_checkpoint(folder, run.stored(), run.store(),
+                        {.iteration = 10, .consumed_samples = run.consumed()}, "");
         through = run.losses(10);
         end = run.pieces();
       }
       TrainingRun again(ranks::world(), layout, model);
-      again.set_consumed(load_checkpoint(find_checkpoint(folder), again.stored(), again.store()).consumed_samples);
+      again.set_consumed(
+          load_checkpoint(find_checkpoint(folder), again.stored(), again.store()).consumed_samples);
       EXPECT_EQ(again.losses(10), through);
       EXPECT_EQ(again.pieces(), end);
       ranks::everyone().barrier();
@@ -181,12 +204,17 @@ TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
     const bool one = layout.mesh.ranks() == 1;
     TrainingRun run(one ? *alone : ranks::world(), layout, model);
     run.losses(3);
-    RunPlan plan{.mesh = layout.mesh, .sequence = test::kSequence, .global_batch = test::kSamples,
-                 .micro_batches = run.session().settings().micro_batches, .session = run.session().settings()};
+    RunPlan plan{.mesh = layout.mesh,
+                 .sequence = test::kSequence,
+                 .global_batch = test::kSamples,
+                 .micro_batches = run.session().settings().micro_batches,
+                 .session = run.session().settings()};
     const std::vector<RankEstimate> estimates = estimate_layout(plan, 2, run.machine());
-    const std::int64_t predicted = estimates[one ? 0 : ranks::world().rank()].memory.peak_total_bytes;
+    const std::int64_t predicted =
+        estimates[one ? 0 : ranks::world().rank()].memory.peak_total_bytes;
     const std::int64_t counted = run.arena().counts().peak_total_bytes;
-    EXPECT_NEAR(static_cast<double>(predicted), static_cast<double>(counted), 0.05 * static_cast<double>(counted));
+    EXPECT_NEAR(static_cast<double>(predicted), static_cast<double>(counted),
+                0.05 * static_cast<double>(counted));
   }
 }
 

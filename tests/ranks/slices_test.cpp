@@ -14,7 +14,8 @@ MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
 
 namespace {
 
-constexpr std::int64_t kRows = 2048;  // of the whole; 8 slices of every rank's part are whole tiles of 128
+constexpr std::int64_t kRows =
+    2048;  // of the whole; 8 slices of every rank's part are whole tiles of 128
 constexpr std::int64_t kIn = 96;
 constexpr std::int64_t kOut = 160;
 
@@ -27,11 +28,13 @@ struct Result {
 };
 
 // A matrix of normal numbers: rows `first` .. of a global one.
-Tensor numbers(Arena& arena, DType dtype, std::int64_t rows, std::int64_t columns, std::int64_t first, const char* site) {
+Tensor numbers(Arena& arena, DType dtype, std::int64_t rows, std::int64_t columns,
+               std::int64_t first, const char* site) {
   Tensor out = arena.allocate(dtype, {rows, columns}, MemoryKind::kActivations);
   const PhiloxKey key = site_key(5, site);
   for (std::int64_t i = 0; i < rows * columns; ++i) {
-    const auto value = static_cast<float>(philox_normal(key, static_cast<std::uint64_t>(first * columns + i)));
+    const auto value =
+        static_cast<float>(philox_normal(key, static_cast<std::uint64_t>(first * columns + i)));
     if (dtype == DType::kBF16) {
       out.data<BFloat16>()[i] = to_bfloat16(value);
     } else {
@@ -49,9 +52,12 @@ Result run(bool column, bool sequence_parallel, DType dtype, int slices) {
   const auto stream = device.make_stream();
   ResidentWeights weights(*kernels, arena);
   ParameterList parameters;
-  const Shard shard{.group = &ranks::everyone(), .strategy = {.slices = slices, .sequence_parallel = sequence_parallel}, .dtype = dtype};
+  const Shard shard{.group = &ranks::everyone(),
+                    .strategy = {.slices = slices, .sequence_parallel = sequence_parallel},
+                    .dtype = dtype};
   const Initialization normal{Initialization::Kind::kNormal, 0.1};
-  const ColumnLinear column_linear(parameters, shard, "column", {{"column", kOut}}, kIn, false, normal);
+  const ColumnLinear column_linear(parameters, shard, "column", {{"column", kOut}}, kIn, false,
+                                   normal);
   const RowLinear row_linear(parameters, shard, "row", kOut, kIn, false, normal);
   for (Parameter* parameter : parameters.all()) {
     parameter->value = arena.allocate(dtype, parameter->shape, MemoryKind::kParameters);
@@ -62,14 +68,21 @@ Result run(bool column, bool sequence_parallel, DType dtype, int slices) {
     device.zero(parameter->gradient, *stream);
   }
   Tape tape;
-  Context context{.kernels = *kernels, .stream = *stream, .device = device, .arena = arena, .weights = weights, .tape = &tape};
+  Context context{.kernels = *kernels,
+                  .stream = *stream,
+                  .device = device,
+                  .arena = arena,
+                  .weights = weights,
+                  .tape = &tape};
   const int t = shard.size();
   const int r = shard.rank();
   const bool splits = shard.splits_sequence();
   const std::int64_t in_rows = column && splits ? kRows / t : kRows;
   const std::int64_t out_rows = !column && splits ? kRows / t : kRows;
-  const Value x = tape.leaf(numbers(arena, dtype, in_rows, column ? kIn : kIn / t, in_rows * r, "x"));
-  const Value y = column ? column_linear.forward(context, x) : row_linear.forward(context, x, nullptr, {});
+  const Value x =
+      tape.leaf(numbers(arena, dtype, in_rows, column ? kIn : kIn / t, in_rows * r, "x"));
+  const Value y =
+      column ? column_linear.forward(context, x) : row_linear.forward(context, x, nullptr, {});
   Result result{.y = bytes_of(y.tensor)};
   tape.seed(y, numbers(arena, dtype, out_rows, column ? kOut / t : kOut, out_rows * r, "dy"));
   tape.backward(context, Tape::Mode::kWhole);

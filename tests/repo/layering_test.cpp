@@ -90,13 +90,15 @@ std::vector<std::string> cuda_faults(const SourceTree& tree) {
   for (const auto& [path, text] : tree) {
     if (path.starts_with("api/")) read_by_api += text;
   }
-  const std::regex include("^\\s*#\\s*include\\s*<(cu(da|blas|dnn|rand|b/)|nccl|cooperative_groups|mma)");
+  const std::regex include(
+      "^\\s*#\\s*include\\s*<(cu(da|blas|dnn|rand|b/)|nccl|cooperative_groups|mma)");
   for (const auto& [path, text] : tree) {
     const bool own = path.starts_with("kernels/cuda/") || path.starts_with("comm/nccl/");
     if (own && read_by_api.find("\"" + path + "\"") == std::string::npos) continue;
     const std::vector<std::string> lines = lines_of(text);
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (std::regex_search(lines[i], include)) faults.push_back(at_line(path, i, "shows CUDA's types"));
+      if (std::regex_search(lines[i], include))
+        faults.push_back(at_line(path, i, "shows CUDA's types"));
     }
   }
   return faults;
@@ -154,14 +156,14 @@ TEST(Layering, LetsAFolderStandInForOneThatIsNotBuilt) {
 }
 
 TEST(Cuda, ShowsItsTypesInItsOwnFoldersOnly) {
-  EXPECT_THAT(cuda_faults({{"api/a.cpp", "#include \"kernels/cuda/device.h\"\n"},
-                           {"device/a.h", "// a\n#include <cuda_runtime_api.h>\n"},
-                           {"kernels/cuda/check.h", "#include <cuda_runtime_api.h>\n"},
-                           {"kernels/cuda/device.h", "#include <cublas_v2.h>\n"},
-                           {"ops/a.cpp", "#include <nccl.h>\n#include <cmath>\n#include <curl.h>\n"}}),
-              ElementsAre("device/a.h:2: shows CUDA's types",
-                          "kernels/cuda/device.h:1: shows CUDA's types",
-                          "ops/a.cpp:1: shows CUDA's types"));
+  EXPECT_THAT(
+      cuda_faults({{"api/a.cpp", "#include \"kernels/cuda/device.h\"\n"},
+                   {"device/a.h", "// a\n#include <cuda_runtime_api.h>\n"},
+                   {"kernels/cuda/check.h", "#include <cuda_runtime_api.h>\n"},
+                   {"kernels/cuda/device.h", "#include <cublas_v2.h>\n"},
+                   {"ops/a.cpp", "#include <nccl.h>\n#include <cmath>\n#include <curl.h>\n"}}),
+      ElementsAre("device/a.h:2: shows CUDA's types", "kernels/cuda/device.h:1: shows CUDA's types",
+                  "ops/a.cpp:1: shows CUDA's types"));
 }
 
 TEST(Layering, CatchesFoldersAndFilesOutsideTheList) {

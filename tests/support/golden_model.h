@@ -14,7 +14,8 @@ inline void set_golden_weights(Session& session, const SafetensorsFile& golden, 
     const std::int64_t columns = parameter->shape.ndim() > 1 ? parameter->shape[1] : 1;
     for (const Piece& piece : parameter->pieces) {
       std::int64_t at = piece.local_row * columns;
-      for (const double value : values(golden.tensor("weight." + piece.name))) set_value(rows, at++, value);
+      for (const double value : values(golden.tensor("weight." + piece.name)))
+        set_value(rows, at++, value);
     }
     session.sharded().set_value(*parameter, rows, stream);
   }

@@ -1,10 +1,9 @@
 // The cases of tests/golden/rotary.jsonl (tools/oracle/rotary.py).
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
-// A small training run on a given mesh, for tests that compare layouts: same weights, same batches, same
-// masks, whatever the layout.
+// A small training run on a given mesh, for tests that compare layouts: same weights, same batches,
+// same masks, whatever the layout.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@
 
 namespace piton::test {
 
-inline constexpr std::int64_t kSamples = 8;    // of a global batch
+inline constexpr std::int64_t kSamples = 8;  // of a global batch
 inline constexpr std::int64_t kSequence = 32;
 
 struct RunLayout {
@@ -33,13 +33,14 @@ struct RunLayout {
 
 // Tokens of sample `sample`: a function of nothing else.
 inline std::int32_t token(std::int64_t sample, std::int64_t place, std::int64_t vocabulary) {
-  const PhiloxBlock block = philox({1, 2}, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(place), 0, 0});
+  const PhiloxBlock block =
+      philox({1, 2}, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(place), 0, 0});
   // Low ids are likelier, so that there is something to learn.
   return static_cast<std::int32_t>((block[0] % vocabulary) * (block[1] % vocabulary) / vocabulary);
 }
 
-inline std::vector<MicroBatch> batches(std::int64_t consumed, int rank, int ranks, std::int64_t vocabulary,
-                                       std::int64_t micro = 2) {
+inline std::vector<MicroBatch> batches(std::int64_t consumed, int rank, int ranks,
+                                       std::int64_t vocabulary, std::int64_t micro = 2) {
   std::vector<MicroBatch> all;
   for (std::int64_t begin = rank * micro; begin < kSamples; begin += micro * ranks) {
     MicroBatch batch{.samples = micro, .sequence = kSequence, .sample_index = begin};
@@ -60,21 +61,32 @@ inline std::vector<MicroBatch> batches(std::int64_t consumed, int rank, int rank
 class TrainingRun {
  public:
   TrainingRun(World& world, const RunLayout& layout, const ModelConfig& model, int threads = 1)
-      : pool_(threads), kernels_(make_cpu_kernels(pool_)), arena_(device_), stream_(device_.make_stream()),
-        counting_(*kernels_), machine_{world, device_, counting_, arena_, *stream_, pool_, log_}, mesh_(world, layout.mesh) {
+      : pool_(threads),
+        kernels_(make_cpu_kernels(pool_)),
+        arena_(device_),
+        stream_(device_.make_stream()),
+        counting_(*kernels_),
+        machine_{world, device_, counting_, arena_, *stream_, pool_, log_},
+        mesh_(world, layout.mesh) {
     const int replicas = layout.mesh[Axis::kData];
     session_ = std::make_unique<Session>(
         machine_, mesh_,
-        SessionSettings{.model = model, .sequence_parallel = layout.sequence_parallel,
-                        .linear_slices = layout.slices, .recompute = layout.recompute,
-                        .vocabulary_multiple = 16, .zero_stage = layout.zero, .schedule = layout.schedule,
-                        .micro_batches = static_cast<int>(kSamples / 2 / replicas), .seed = 11});
+        SessionSettings{.model = model,
+                        .sequence_parallel = layout.sequence_parallel,
+                        .linear_slices = layout.slices,
+                        .recompute = layout.recompute,
+                        .vocabulary_multiple = 16,
+                        .zero_stage = layout.zero,
+                        .schedule = layout.schedule,
+                        .micro_batches = static_cast<int>(kSamples / 2 / replicas),
+                        .seed = 11});
     session_->initialize();
   }
 
   StepReport step(double lr = 3e-3) {
     const StepReport report = session_->train_step(
-        batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData), session_->settings().model.vocabulary),
+        batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
+                session_->settings().model.vocabulary),
         consumed_, lr);
     consumed_ += kSamples;
     return report;
@@ -94,8 +106,8 @@ class TrainingRun {
       for (const Piece& piece : parameter->pieces) {
         if (piece.extent[0] == 0) continue;
         const Tensor part = rows.slice(0, piece.local_row, piece.extent[0]);
-        all[piece.name + "@" + to_string(piece.start) + to_string(piece.extent)] =
-            std::string(reinterpret_cast<const char*>(part.raw()), static_cast<std::size_t>(part.bytes()));
+        all[piece.name + "@" + to_string(piece.start) + to_string(piece.extent)] = std::string(
+            reinterpret_cast<const char*>(part.raw()), static_cast<std::size_t>(part.bytes()));
       }
     }
     return all;
@@ -109,7 +121,9 @@ class TrainingRun {
   void set_consumed(std::int64_t consumed) { consumed_ = consumed; }
   StoreContext store() { return {mesh_, device_, arena_, *stream_}; }
   StoredModel stored() {
-    return {.parameters = session_->parameters(), .sharded = &session_->sharded(), .optimizer = &session_->optimizer()};
+    return {.parameters = session_->parameters(),
+            .sharded = &session_->sharded(),
+            .optimizer = &session_->optimizer()};
   }
 
  private:

@@ -94,7 +94,8 @@ inline Tensor tensor_of(DType dtype, const Shape& shape, std::span<const double>
 // behind an aligned address, and those that a call lets have gaps between rows have them.
 class TensorSource {
  public:
-  explicit TensorSource(std::uint64_t seed, bool awkward = false) : random_(seed), awkward_(awkward) {}
+  explicit TensorSource(std::uint64_t seed, bool awkward = false)
+      : random_(seed), awkward_(awkward) {}
 
   Tensor normal(DType dtype, const Shape& shape, double mean = 0, double deviation = 1) {
     return filled_normal(contiguous(dtype, shape), mean, deviation);

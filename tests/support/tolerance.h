@@ -1,4 +1,5 @@
-// How far two correct computations may differ. Tests take their tolerances from here and invent none.
+// How far two correct computations may differ. Tests take their tolerances from here and invent
+// none.
 //
 // Let u be the unit roundoff: half the distance from 1 to the next number.
 //
@@ -10,10 +11,10 @@
 // absolute    A sum of n products of unit-variance numbers wanders to about sqrt(n); each of its n
 //             additions is wrong by up to u(sums) sqrt(n), and independent errors grow by another
 //             sqrt(n): n u(sums), with a factor 4 for the worst of some ten thousand elements.
-//             Where operands inside are rounded to 16 bits, each of k terms of size 1 is wrong by up
-//             to u(storage), together by sqrt(k) u(storage) / 2 on average: times 4 for the worst.
-//             k is n for a product whose wide operand is rounded first (gradients of logits); for
-//             probabilities in attention, n terms of size 1/sqrt(n), it is 1.
+//             Where operands inside are rounded to 16 bits, each of k terms of size 1 is wrong by
+//             up to u(storage), together by sqrt(k) u(storage) / 2 on average: times 4 for the
+//             worst. k is n for a product whose wide operand is rounded first (gradients of
+//             logits); for probabilities in attention, n terms of size 1/sqrt(n), it is 1.
 //
 // An error of 1% in fp32 is at least a hundred times beyond this for n up to a few thousand:
 // tests/ops/kernels_mutation_test.cpp shows it call by call.
@@ -58,9 +59,9 @@ inline Tolerance tolerance(DType storage, std::int64_t terms, std::int64_t round
           .relative = 2 * u_storage + 16 * u_sums};
 }
 
-// Central differences in fp64 with step h: h^2/6 of the third derivative plus 2^-53 |loss| / h. With
-// h = 1e-5, third derivatives up to 100 and a loss up to 100 that is 2e-9 + 1e-9; the factor 30 is
-// for losses with steeper parts.
+// Central differences in fp64 with step h: h^2/6 of the third derivative plus 2^-53 |loss| / h.
+// With h = 1e-5, third derivatives up to 100 and a loss up to 100 that is 2e-9 + 1e-9; the factor
+// 30 is for losses with steeper parts.
 inline constexpr double kDifferenceStep = 1e-5;
 inline Tolerance difference_tolerance() { return {.absolute = 1e-7, .relative = 1e-6}; }
 

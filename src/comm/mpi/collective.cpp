@@ -6,11 +6,16 @@ namespace piton {
 
 std::string_view name(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::kAllReduce: return "all-reduce";
-    case CollectiveKind::kGather: return "all-gather";
-    case CollectiveKind::kScatter: return "reduce-scatter";
-    case CollectiveKind::kBroadcast: return "broadcast";
-    case CollectiveKind::kBarrier: return "barrier";
+    case CollectiveKind::kAllReduce:
+      return "all-reduce";
+    case CollectiveKind::kGather:
+      return "all-gather";
+    case CollectiveKind::kScatter:
+      return "reduce-scatter";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kBarrier:
+      return "barrier";
   }
   return "?";
 }

@@ -71,7 +71,8 @@ MpiCommunicator::~MpiCommunicator() {
 }
 
 std::byte* MpiCommunicator::address_of(const Tensor& tensor) const {
-  PITON_ASSERT(tensor.contiguous(), "collectives take contiguous tensors, not {}", to_string(tensor));
+  PITON_ASSERT(tensor.contiguous(), "collectives take contiguous tensors, not {}",
+               to_string(tensor));
   std::byte* address = device_->host_address(tensor);
   PITON_ASSERT(address != nullptr || tensor.bytes() == 0,
                "MPI moves memory that the host can touch, not {}", to_string(tensor));
@@ -105,7 +106,8 @@ Event MpiCommunicator::ask(Collective collective, Stream* after) {
   return Event(std::move(job));
 }
 
-void MpiCommunicator::count(std::int64_t TrafficCounts::*kind, std::int64_t bytes, bool collective) {
+void MpiCommunicator::count(std::int64_t TrafficCounts::*kind, std::int64_t bytes,
+                            bool collective) {
   {
     const std::lock_guard lock(mutex_);
     traffic_.*kind += bytes;
@@ -163,9 +165,9 @@ Event MpiCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, Str
 
 Event MpiCommunicator::all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
                                         Stream& after) {
-  PITON_ASSERT(std::ssize(begins) == size() + 1 && begins[0] == 0 &&
-                   begins[size()] == flat.elements(),
-               "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
+  PITON_ASSERT(
+      std::ssize(begins) == size() + 1 && begins[0] == 0 && begins[size()] == flat.elements(),
+      "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
   const std::int64_t own = (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
   count(&TrafficCounts::all_gather_bytes, own * (size() - 1), true);
   std::byte* address = address_of(flat);
@@ -180,9 +182,9 @@ Event MpiCommunicator::all_gather_parts(const Tensor& flat, std::span<const std:
 
 Event MpiCommunicator::reduce_scatter_parts(const Tensor& flat,
                                             std::span<const std::int64_t> begins, Stream& after) {
-  PITON_ASSERT(std::ssize(begins) == size() + 1 && begins[0] == 0 &&
-                   begins[size()] == flat.elements(),
-               "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
+  PITON_ASSERT(
+      std::ssize(begins) == size() + 1 && begins[0] == 0 && begins[size()] == flat.elements(),
+      "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
   const std::int64_t own = (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
   count(&TrafficCounts::reduce_scatter_bytes, flat.bytes() - own, true);
   std::byte* address = address_of(flat);
@@ -209,8 +211,8 @@ Event MpiCommunicator::broadcast(const Tensor& data, int root, Stream& after) {
 }
 
 Event MpiCommunicator::post(bool send, const Tensor& data, int member, int tag, Stream& after) {
-  PITON_ASSERT(member >= 0 && member < size() && tag >= 0, "member {} of {}, tag {}", member, size(),
-               tag);
+  PITON_ASSERT(member >= 0 && member < size() && tag >= 0, "member {} of {}, tag {}", member,
+               size(), tag);
   auto job = std::make_shared<Job>();
   Mail mail{.send = send,
             .peer = one_host_ ? host_ranks_[member] : member,
@@ -272,15 +274,16 @@ void MpiCommunicator::barrier() { ask({.kind = CollectiveKind::kBarrier}, nullpt
 std::unique_ptr<SymmetricMemory> MpiCommunicator::allocate_symmetric(std::int64_t bytes) {
   if (!one_host_) return std::make_unique<PrivateSymmetricMemory>(*device_, rank_, bytes);
   std::shared_ptr<SharedWindow> window;
-  engine_->call(fmt::format("allocating {} bytes of symmetric memory in group {}", bytes, name_), [&] {
-    window = std::make_shared<SharedWindow>(comm_, WindowSymmetricMemory::segment_bytes(bytes));
-    WindowSymmetricMemory::make_counters(window->segment(rank_), bytes);
-    check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
-    shared_->add_symmetric(window);
-    engine_->at_end([window] { window->free(); });
-  });
-  // The pages go back at once, the window when the world ends. By then the group may be gone, so the
-  // queue keeps its runner alive.
+  engine_->call(
+      fmt::format("allocating {} bytes of symmetric memory in group {}", bytes, name_), [&] {
+        window = std::make_shared<SharedWindow>(comm_, WindowSymmetricMemory::segment_bytes(bytes));
+        WindowSymmetricMemory::make_counters(window->segment(rank_), bytes);
+        check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
+        shared_->add_symmetric(window);
+        engine_->at_end([window] { window->free(); });
+      });
+  // The pages go back at once, the window when the world ends. By then the group may be gone, so
+  // the queue keeps its runner alive.
   auto on_drop = [engine = engine_, queue = queue_, shared = shared_, window, rank = rank_] {
     try {
       engine->call("releasing symmetric memory", [&] {

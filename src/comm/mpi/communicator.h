@@ -67,7 +67,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm mail_comm_ = MPI_COMM_NULL;  // not one_host_
   SharedRunner* shared_ = nullptr;      // one_host_; owned by queue_
   std::shared_ptr<GroupQueue> queue_;
-  std::shared_ptr<MessageMail> mail_;   // not one_host_
+  std::shared_ptr<MessageMail> mail_;  // not one_host_
   std::shared_ptr<TrafficTotal> total_;
   mutable std::mutex mutex_;  // guards traffic_
   TrafficCounts traffic_;

@@ -41,8 +41,8 @@ class Engine {
   HostMail& host_mail() { return *host_mail_; }
   double timeout_seconds() const { return options_.timeout_seconds; }
 
-  // Runs `work` on the communication thread between two rounds of progress; returns when it has run,
-  // and throws what it threw. `what` names it in a timeout.
+  // Runs `work` on the communication thread between two rounds of progress; returns when it has
+  // run, and throws what it threw. `what` names it in a timeout.
   void call(const std::string& what, std::function<void()> work);
 
   // On the communication thread.

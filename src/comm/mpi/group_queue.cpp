@@ -47,9 +47,10 @@ std::optional<std::string> GroupQueue::overdue(Clock::time_point now) {
   if (!running_) return std::nullopt;
   const double waited = std::chrono::duration<double>(now - started_).count();
   if (waited < timeout_seconds_) return std::nullopt;
-  return fmt::format("comm: group {}: {} has waited {:.3g} s for {}; see the messages of those ranks, "
-                     "or allow more time if they are only slow",
-                     group_, running_->text(), waited, fmt::join(runner_->missing(), ", "));
+  return fmt::format(
+      "comm: group {}: {} has waited {:.3g} s for {}; see the messages of those ranks, "
+      "or allow more time if they are only slow",
+      group_, running_->text(), waited, fmt::join(runner_->missing(), ", "));
 }
 
 void GroupQueue::fail(const std::string& why) {

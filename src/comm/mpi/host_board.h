@@ -61,9 +61,7 @@ class HostBoard {
     std::atomic<std::int32_t> process{0};
     std::atomic<std::int32_t> code{0};
   };
-  Line& line(int host_rank) const {
-    return *reinterpret_cast<Line*>(window_->segment(host_rank));
-  }
+  Line& line(int host_rank) const { return *reinterpret_cast<Line*>(window_->segment(host_rank)); }
   void announce(State state);
 
   int rank_ = 0;

@@ -39,7 +39,8 @@ std::vector<Mail*> HostMail::under_way() {
 void HostMail::drop() {
   for (auto& queue : sending_) queue.clear();
   for (Arriving& arriving : arriving_) {
-    if (arriving.mail) arriving.buffer.resize(arriving.header.bytes);  // what still comes goes there
+    if (arriving.mail)
+      arriving.buffer.resize(arriving.header.bytes);  // what still comes goes there
     arriving.mail.reset();
   }
 }
@@ -129,8 +130,8 @@ bool HostMail::read(int peer) {
       arriving.taken = 0;
       const Key key{false, peer, arriving.header.group, static_cast<int>(arriving.header.tag)};
       const auto asked = asked_.find(key);
-      // A receive that waits for this tag is the first of it, since earlier messages went to earlier
-      // receives; unless one of them is kept because its receive was not ready.
+      // A receive that waits for this tag is the first of it, since earlier messages went to
+      // earlier receives; unless one of them is kept because its receive was not ready.
       if (asked != asked_.end() && asked->second.front().job->ready() && !kept_.contains(key)) {
         arriving.mail = std::move(asked->second.front());
         asked->second.pop_front();

@@ -52,12 +52,12 @@ class Job final : public Fence {
 class Activity {
  public:
   virtual ~Activity() = default;
-  virtual bool progress() = 0;        // true if anything moved; never blocks
-  virtual bool pending() const = 0;   // something was asked for and is not complete
-  virtual bool polls() const = 0;     // pending in MPI, which cannot ring the doorbell
+  virtual bool progress() = 0;       // true if anything moved; never blocks
+  virtual bool pending() const = 0;  // something was asked for and is not complete
+  virtual bool polls() const = 0;    // pending in MPI, which cannot ring the doorbell
   // What has waited too long, if anything, in words.
   virtual std::optional<std::string> overdue(Clock::time_point now) = 0;
-  virtual void fail(const std::string& why) = 0;    // fails all that is pending, and all that comes
+  virtual void fail(const std::string& why) = 0;  // fails all that is pending, and all that comes
 };
 
 }  // namespace piton

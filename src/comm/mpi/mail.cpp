@@ -50,9 +50,10 @@ std::optional<std::string> Mailbox::overdue(Clock::time_point now) {
     if (late(*mail)) found = mail;
   }
   if (found == nullptr) return std::nullopt;
-  return fmt::format("comm: {} has waited {:.3g} s; see the messages of that rank, or allow more time "
-                     "if it is only slow",
-                     found->text, std::chrono::duration<double>(now - found->asked).count());
+  return fmt::format(
+      "comm: {} has waited {:.3g} s; see the messages of that rank, or allow more time "
+      "if it is only slow",
+      found->text, std::chrono::duration<double>(now - found->asked).count());
 }
 
 void Mailbox::fail(const std::string& why) {

@@ -1,10 +1,10 @@
 // Messages between two ranks, matched by (rank, group, tag), in order within a tag.
 //
-// Within a host a message is written into the ring of its pair of ranks as soon as there is room, and
-// the reader empties its rings at once, whether the receive has been asked for or not: a message
-// without a receive waits in a buffer. So neither side ever holds up the other's collectives, nor
-// messages of other tags. A sender runs ahead of its receiver only as far as its schedule lets it.
-// Between hosts MPI does the same.
+// Within a host a message is written into the ring of its pair of ranks as soon as there is room,
+// and the reader empties its rings at once, whether the receive has been asked for or not: a
+// message without a receive waits in a buffer. So neither side ever holds up the other's
+// collectives, nor messages of other tags. A sender runs ahead of its receiver only as far as its
+// schedule lets it. Between hosts MPI does the same.
 #pragma once
 
 #include <mpi.h>
@@ -24,12 +24,13 @@ namespace piton {
 
 struct Mail {
   bool send = false;
-  int peer = 0;              // host rank (HostMail) or member of the group (MessageMail)
-  std::uint64_t group = 0;   // the same number on every member of a group
+  int peer = 0;             // host rank (HostMail) or member of the group (MessageMail)
+  std::uint64_t group = 0;  // the same number on every member of a group
   int tag = 0;
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
-  std::string text;          // for error messages: "group pipeline: receive of 4096 bytes, tag 3, from rank 2"
+  std::string
+      text;  // for error messages: "group pipeline: receive of 4096 bytes, tag 3, from rank 2"
   Clock::time_point asked;
   std::shared_ptr<Job> job;
 };
@@ -81,8 +82,8 @@ class HostMail final : public Mailbox {
     Header header{};
     bool active = false;
     std::int64_t taken = 0;
-    std::optional<Mail> mail;         // straight into its memory, or
-    std::vector<std::byte> buffer;    // kept until a receive comes
+    std::optional<Mail> mail;       // straight into its memory, or
+    std::vector<std::byte> buffer;  // kept until a receive comes
   };
   void drop() override;
   std::vector<Mail*> under_way() override;
@@ -91,8 +92,8 @@ class HostMail final : public Mailbox {
   bool read(int peer);
 
   HostBoard* board_;
-  std::vector<std::deque<Sending>> sending_;  // for each host rank
-  std::vector<Arriving> arriving_;            // from each host rank
+  std::vector<std::deque<Sending>> sending_;                // for each host rank
+  std::vector<Arriving> arriving_;                          // from each host rank
   std::map<Key, std::deque<std::vector<std::byte>>> kept_;  // whole messages without a receive
 };
 

@@ -31,11 +31,11 @@ bool MessageMail::progress() {
       for (std::int64_t at = 0; at == 0 || at < mail.bytes; at += kMessageBytes) {
         const int bytes = static_cast<int>(std::min(kMessageBytes, mail.bytes - at));
         MPI_Request& request = moving.requests.emplace_back();
-        check_mpi(mail.send ? MPI_Isend(mail.data + at, bytes, MPI_BYTE, mail.peer, mail.tag, comm_,
-                                        &request)
-                            : MPI_Irecv(mail.data + at, bytes, MPI_BYTE, mail.peer, mail.tag, comm_,
-                                        &request),
-                  mail.text);
+        check_mpi(
+            mail.send
+                ? MPI_Isend(mail.data + at, bytes, MPI_BYTE, mail.peer, mail.tag, comm_, &request)
+                : MPI_Irecv(mail.data + at, bytes, MPI_BYTE, mail.peer, mail.tag, comm_, &request),
+            mail.text);
       }
       moving_.push_back(std::move(moving));
       moved = true;

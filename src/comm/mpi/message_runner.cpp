@@ -41,9 +41,9 @@ void MessageRunner::start(const Collective& collective) {
 bool MessageRunner::step() {
   if (finished_) return false;
   int done = 0;
-  check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                        MPI_STATUSES_IGNORE),
-            "MPI_Testall");
+  check_mpi(
+      MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+      "MPI_Testall");
   if (!done) return false;
   next_phase();
   return true;
@@ -80,7 +80,8 @@ void MessageRunner::next_phase() {
         return exchange_pieces(round_);
       }
       [[fallthrough]];
-    case Phase::kLast: finished_ = true;
+    case Phase::kLast:
+      finished_ = true;
   }
 }
 

@@ -1,10 +1,9 @@
-// Collectives between ranks of several hosts, by MPI messages. MPI moves the bytes and nothing else;
-// the sums are the same as in shared memory, bit for bit.
+// Collectives between ranks of several hosts, by MPI messages. MPI moves the bytes and nothing
+// else; the sums are the same as in shared memory, bit for bit.
 //
-//   all-reduce   in chunks: every member gets its slice of all members, sums it, and sends the sum to all
-//   scatter      in chunks: every member gets its part of all members and sums it
-//   gather       every member sends its part to all
-//   broadcast    the root sends to all
+//   all-reduce   in chunks: every member gets its slice of all members, sums it, and sends the sum
+//   to all scatter      in chunks: every member gets its part of all members and sums it gather
+//   every member sends its part to all broadcast    the root sends to all
 //
 // A rank sends as many bytes as on a ring.
 #pragma once
@@ -56,9 +55,9 @@ class MessageRunner final : public CollectiveRunner {
   std::int64_t round_ = 0;
   enum class Phase { kStart, kPieces, kSums, kLast } phase_ = Phase::kStart;
   std::vector<MPI_Request> requests_;
-  std::vector<int> waits_for_;          // the member behind each request
-  std::vector<std::byte> staging_;      // the other members' pieces
-  std::int64_t staging_stride_ = 0;     // bytes of one member's
+  std::vector<int> waits_for_;       // the member behind each request
+  std::vector<std::byte> staging_;   // the other members' pieces
+  std::int64_t staging_stride_ = 0;  // bytes of one member's
 };
 
 }  // namespace piton

@@ -12,8 +12,8 @@ namespace piton {
 
 namespace {
 
-// A round of n ranks touches n slots; with two ranks both slots of both stay in a second-level cache
-// of 2 MiB. Measured choice: docs/benchmarks.md.
+// A round of n ranks touches n slots; with two ranks both slots of both stay in a second-level
+// cache of 2 MiB. Measured choice: docs/benchmarks.md.
 constexpr std::int64_t kSlotBytes = 512 << 10;
 constexpr std::int64_t kLineBytes = 4096;
 
@@ -83,7 +83,8 @@ void SharedRunner::start(const Collective& collective) {
       two_steps_ = size() > 2 && now_.elements * now_.element_bytes() > kSmallBytes;
       break;
     case CollectiveKind::kBroadcast:
-    case CollectiveKind::kBarrier: break;
+    case CollectiveKind::kBarrier:
+      break;
     case CollectiveKind::kGather:
     case CollectiveKind::kScatter:
       whole = 0;
@@ -135,18 +136,20 @@ void SharedRunner::check_headers() {
         its.root == mine.root && its.elements == mine.elements && its.parts == mine.parts) {
       continue;
     }
-    throw Error(Fault::kPeer,
-                "comm: the ranks disagree on collective number {}: member {} asks for {} of {} [{}], "
-                "member {} for {} of {} [{}], or with another root or other parts; do all ranks run "
-                "the same program with the same options?",
-                now_.number, rank_, name(mine.kind), name(mine.dtype), mine.elements, member,
-                name(its.kind), name(its.dtype), its.elements);
+    throw Error(
+        Fault::kPeer,
+        "comm: the ranks disagree on collective number {}: member {} asks for {} of {} [{}], "
+        "member {} for {} of {} [{}], or with another root or other parts; do all ranks run "
+        "the same program with the same options?",
+        now_.number, rank_, name(mine.kind), name(mine.dtype), mine.elements, member,
+        name(its.kind), name(its.dtype), its.elements);
   }
 }
 
 bool SharedRunner::step() {
   switch (phase_) {
-    case Phase::kFinished: return false;
+    case Phase::kFinished:
+      return false;
     case Phase::kUndecided: {
       if (least(&Line::posted) < static_cast<std::uint64_t>(now_.number) + 1) return false;
       check_headers();
@@ -159,8 +162,10 @@ bool SharedRunner::step() {
       if (all) rounds_ = 1;
       return true;
     }
-    case Phase::kSlots: return step_slots();
-    case Phase::kInPlace: return step_in_place();
+    case Phase::kSlots:
+      return step_slots();
+    case Phase::kInPlace:
+      return step_in_place();
   }
   return false;
 }
@@ -234,7 +239,8 @@ void SharedRunner::fill(std::int64_t round) {
              std::min(per_round_, now_.part_elements(m) - begin));
       }
       break;
-    case CollectiveKind::kBarrier: break;
+    case CollectiveKind::kBarrier:
+      break;
   }
 }
 
@@ -296,7 +302,8 @@ void SharedRunner::take(std::int64_t round) {
       if (count > 0) reduce(now_.dtype, now_.reduction, sources, count, std::span(&to, 1));
       break;
     }
-    case CollectiveKind::kBarrier: break;
+    case CollectiveKind::kBarrier:
+      break;
   }
 }
 
@@ -319,10 +326,15 @@ bool SharedRunner::step_in_place() {
       begin = slice_begin(now_.elements, size(), rank_);
       end = slice_begin(now_.elements, size(), rank_ + 1);
       break;
-    case CollectiveKind::kGather: end = now_.elements; break;
-    case CollectiveKind::kScatter: end = now_.part_elements(rank_); break;
+    case CollectiveKind::kGather:
+      end = now_.elements;
+      break;
+    case CollectiveKind::kScatter:
+      end = now_.part_elements(rank_);
+      break;
     case CollectiveKind::kBroadcast:
-    case CollectiveKind::kBarrier: PITON_ASSERT(false, "never in place");
+    case CollectiveKind::kBarrier:
+      PITON_ASSERT(false, "never in place");
   }
   if (summed_ == 0) {
     const std::int64_t at = begin + done_elements_;
@@ -357,7 +369,8 @@ bool SharedRunner::step_in_place() {
           }
           break;
         case CollectiveKind::kBroadcast:
-        case CollectiveKind::kBarrier: break;
+        case CollectiveKind::kBarrier:
+          break;
       }
       done_elements_ += count;
       return true;

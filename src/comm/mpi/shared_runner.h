@@ -1,15 +1,15 @@
 // Collectives between ranks of one host, through memory that they share.
 //
-// Every member owns two slots of kSlotBytes in the group's window. A collective goes through them in
-// rounds; round k uses slot k mod 2, so that one round is filled while the other is summed:
+// Every member owns two slots of kSlotBytes in the group's window. A collective goes through them
+// in rounds; round k uses slot k mod 2, so that one round is filled while the other is summed:
 //
 //   fill    copy the own bytes of this round into the own slot     once all took round k - 2
 //   sum     all-reduce: own slice over all slots, into own slot    once all filled round k
 //   take    copy the result out (scatter: sum it out)              once all filled (summed) round k
 //
-// Each member counts its rounds in a line that only it writes; whoever completes a condition for all
-// rings their doorbells. All-reduces of little, or between two, skip the second step: everyone sums
-// everything.
+// Each member counts its rounds in a line that only it writes; whoever completes a condition for
+// all rings their doorbells. All-reduces of little, or between two, skip the second step: everyone
+// sums everything.
 //
 // Memory of the group's SymmetricMemory needs no slots: members read (and all-reduce writes) each
 // other's memory in place, if the collective's source is symmetric on every member.
@@ -93,10 +93,11 @@ class SharedRunner final : public CollectiveRunner {
 
   Collective now_;
   Phase phase_ = Phase::kFinished;
-  std::uint64_t base_ = 0;      // rounds before this collective
-  std::int64_t rounds_ = 0;     // of this collective
-  std::int64_t per_round_ = 0;  // elements of a round: of the whole, or of each part (gather, scatter)
-  bool two_steps_ = false;      // all-reduce with a sum step
+  std::uint64_t base_ = 0;   // rounds before this collective
+  std::int64_t rounds_ = 0;  // of this collective
+  std::int64_t per_round_ =
+      0;                    // elements of a round: of the whole, or of each part (gather, scatter)
+  bool two_steps_ = false;  // all-reduce with a sum step
   bool checked_ = false;
   std::int64_t filled_ = 0;
   std::int64_t summed_ = 0;

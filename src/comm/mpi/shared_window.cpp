@@ -19,13 +19,15 @@ SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
   // Each member's segment by itself, so that its pages lie near the member that touches them first.
   MPI_Info_set(info, "alloc_shared_noncontig", "true");
   std::byte* mine = nullptr;
-  const int code = MPI_Win_allocate_shared(bytes_ + page, 1, info, comm, static_cast<void*>(&mine), &window_);
+  const int code =
+      MPI_Win_allocate_shared(bytes_ + page, 1, info, comm, static_cast<void*>(&mine), &window_);
   MPI_Info_free(&info);
   if (code != MPI_SUCCESS) {
-    throw Error(Fault::kMemory,
-                "comm: no shared memory of {} bytes for each rank of this host; make /dev/shm larger "
-                "(in a container: --shm-size), or start fewer ranks on a host",
-                bytes_);
+    throw Error(
+        Fault::kMemory,
+        "comm: no shared memory of {} bytes for each rank of this host; make /dev/shm larger "
+        "(in a container: --shm-size), or start fewer ranks on a host",
+        bytes_);
   }
   int size = 0;
   int rank = 0;

@@ -27,8 +27,8 @@ void WindowSymmetricMemory::make_counters(std::byte* segment, std::int64_t bytes
 }
 
 WindowSymmetricMemory::WindowSymmetricMemory(Engine& engine, std::shared_ptr<SharedWindow> window,
-                                             std::vector<int> members, int rank,
-                                             std::int64_t bytes, Place place, std::string group,
+                                             std::vector<int> members, int rank, std::int64_t bytes,
+                                             Place place, std::string group,
                                              std::function<void()> on_drop)
     : engine_(&engine),
       window_(std::move(window)),
@@ -38,8 +38,8 @@ WindowSymmetricMemory::WindowSymmetricMemory(Engine& engine, std::shared_ptr<Sha
   const std::shared_ptr<void> keep(nullptr, [on_drop = std::move(on_drop)](void*) { on_drop(); });
   for (int member = 0; member < static_cast<int>(members.size()); ++member) {
     peers_.emplace_back(
-        std::make_shared<WindowStorage>(window_->segment(member), bytes, place, keep), 0, DType::kU8,
-        Shape{bytes});
+        std::make_shared<WindowStorage>(window_->segment(member), bytes, place, keep), 0,
+        DType::kU8, Shape{bytes});
   }
 }
 
@@ -48,14 +48,16 @@ WindowSymmetricMemory::Counters& WindowSymmetricMemory::counters(int member) con
 }
 
 void WindowSymmetricMemory::signal(int member, int slot) {
-  PITON_ASSERT(slot >= 0 && slot < kSymmetricCounters, "counter {} of {}", slot, kSymmetricCounters);
+  PITON_ASSERT(slot >= 0 && slot < kSymmetricCounters, "counter {} of {}", slot,
+               kSymmetricCounters);
   Counters& theirs = counters(member);
   theirs.value[slot].fetch_add(1, std::memory_order_seq_cst);
   theirs.bell.ring();
 }
 
 void WindowSymmetricMemory::wait(int slot, std::uint64_t value) {
-  PITON_ASSERT(slot >= 0 && slot < kSymmetricCounters, "counter {} of {}", slot, kSymmetricCounters);
+  PITON_ASSERT(slot >= 0 && slot < kSymmetricCounters, "counter {} of {}", slot,
+               kSymmetricCounters);
   Counters& mine = counters(rank_);
   const auto start = Clock::now();
   for (;;) {

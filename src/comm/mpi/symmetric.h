@@ -14,11 +14,11 @@ inline constexpr int kSymmetricCounters = 64;
 
 class WindowSymmetricMemory final : public SymmetricMemory {
  public:
-  // A segment of `window` is `bytes` of data, then the counters. `members` are host ranks; `on_drop`
-  // runs when this object and all its tensors are gone.
-  WindowSymmetricMemory(Engine& engine, std::shared_ptr<SharedWindow> window, std::vector<int> members,
-                        int rank, std::int64_t bytes, Place place, std::string group,
-                        std::function<void()> on_drop);
+  // A segment of `window` is `bytes` of data, then the counters. `members` are host ranks;
+  // `on_drop` runs when this object and all its tensors are gone.
+  WindowSymmetricMemory(Engine& engine, std::shared_ptr<SharedWindow> window,
+                        std::vector<int> members, int rank, std::int64_t bytes, Place place,
+                        std::string group, std::function<void()> on_drop);
 
   // Bytes of a segment that holds `bytes` of data.
   static std::int64_t segment_bytes(std::int64_t bytes);

@@ -44,7 +44,10 @@ class VirtualCommunicator final : public Communicator {
   }
   void barrier() override {}
   std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) override {
-    throw Error(Fault::kUsage, "virtual ranks: {} bytes of symmetric memory cannot be shared with ranks that do not exist", bytes);
+    throw Error(
+        Fault::kUsage,
+        "virtual ranks: {} bytes of symmetric memory cannot be shared with ranks that do not exist",
+        bytes);
   }
   TrafficCounts traffic() const override { return own_; }
 
@@ -73,7 +76,8 @@ class VirtualWorld final : public World {
   int host_rank() const override { return rank_; }
   int host_size() const override { return size_; }
 
-  std::unique_ptr<Communicator> make_group(std::span<const int> ranks, const std::string& name) override {
+  std::unique_ptr<Communicator> make_group(std::span<const int> ranks,
+                                           const std::string& name) override {
     const auto self = std::find(ranks.begin(), ranks.end(), rank_);
     PITON_ASSERT(self != ranks.end(), "rank {} is not in group {}", rank_, name);
     return std::make_unique<VirtualCommunicator>(static_cast<int>(self - ranks.begin()),
@@ -93,6 +97,8 @@ class VirtualWorld final : public World {
 
 }  // namespace
 
-std::unique_ptr<World> make_virtual_world(int rank, int size) { return std::make_unique<VirtualWorld>(rank, size); }
+std::unique_ptr<World> make_virtual_world(int rank, int size) {
+  return std::make_unique<VirtualWorld>(rank, size);
+}
 
 }  // namespace piton

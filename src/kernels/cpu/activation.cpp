@@ -7,10 +7,14 @@ namespace piton::cpu {
 
 Activation kind_of(ActivationKind kind) {
   switch (kind) {
-    case ActivationKind::kGeluTanh: return Activation::kGeluTanh;
-    case ActivationKind::kGeluErf: return Activation::kGeluErf;
-    case ActivationKind::kGeluFast: return Activation::kGeluFast;
-    case ActivationKind::kSilu: break;
+    case ActivationKind::kGeluTanh:
+      return Activation::kGeluTanh;
+    case ActivationKind::kGeluErf:
+      return Activation::kGeluErf;
+    case ActivationKind::kGeluFast:
+      return Activation::kGeluFast;
+    case ActivationKind::kSilu:
+      break;
   }
   return Activation::kSilu;
 }
@@ -21,9 +25,10 @@ void execute(Context& context, const ActivationForward& call) {
                                       .up = matrix_of(call.up),
                                       .columns = call.x.dim(1),
                                       .kind = kind_of(call.kind)};
-  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4), [&](std::int64_t begin, std::int64_t end) {
-    context.vector.activation_forward(arguments, begin, end);
-  });
+  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   context.vector.activation_forward(arguments, begin, end);
+                 });
 }
 
 void execute(Context& context, const ActivationBackward& call) {
@@ -34,9 +39,10 @@ void execute(Context& context, const ActivationBackward& call) {
                                       .up = matrix_of(call.up),
                                       .columns = call.x.dim(1),
                                       .kind = kind_of(call.kind)};
-  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4), [&](std::int64_t begin, std::int64_t end) {
-    context.vector.activation_backward(arguments, begin, end);
-  });
+  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   context.vector.activation_backward(arguments, begin, end);
+                 });
 }
 
 }  // namespace piton::cpu

@@ -28,7 +28,8 @@ void execute(Context& context, const AttentionBackward& call) {
 }
 
 void execute(Context& context, const CacheAppend& call) {
-  execute(context, Copy{.dst = call.cache.slice(1, call.begin, call.rows.dim(1)), .src = call.rows});
+  execute(context,
+          Copy{.dst = call.cache.slice(1, call.begin, call.rows.dim(1)), .src = call.rows});
 }
 
 }  // namespace piton::cpu

@@ -32,8 +32,8 @@ void copy_rows(const Head& head, std::int64_t begin, std::int64_t rows, std::int
 
 // Dropout factors of one tile; null where there is no dropout.
 const float* factors(const Context& context, const Masks& masks, const Sight& sight,
-                     std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t queries,
-                     std::int64_t key, float* tile) {
+                     std::int64_t batch, std::int64_t head, std::int64_t query,
+                     std::int64_t queries, std::int64_t key, float* tile) {
   if (!masks.given()) return nullptr;
   std::fill_n(tile, queries * kKeyBlock, 1.0F);
   for (std::int64_t r = 0; r < queries; ++r) {
@@ -43,8 +43,8 @@ const float* factors(const Context& context, const Masks& masks, const Sight& si
   return tile;
 }
 
-// The part of a tile that any query of it sees: rows from `skip` on (a multiple of the product's six
-// rows), columns below `columns`.
+// The part of a tile that any query of it sees: rows from `skip` on (a multiple of the product's
+// six rows), columns below `columns`.
 struct Seen {
   std::int64_t skip = 0;
   std::int64_t columns = 0;  // a multiple of 16
@@ -71,7 +71,8 @@ void finish(const Context& context, const AttentionForward& call, std::int64_t b
             std::int64_t wide, float* out, const float* maxima, const float* sums) {
   const float lowest = -std::numeric_limits<float>::infinity();
   const Head to(call.out, batch, head);
-  float* lse = call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
+  float* lse =
+      call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
   for (std::int64_t r = 0; r < rows; ++r) {
     float* row = out + r * wide;
     const bool sees = maxima[r] != lowest || sums[r] != 0;
@@ -85,7 +86,11 @@ void finish(const Context& context, const AttentionForward& call, std::int64_t b
 class Forward {
  public:
   Forward(Context& context, const AttentionForward& call)
-      : context_(context), call_(call), masks_(call.dropout), d_(call.q.dim(3)), wide_(padded(d_, 16)) {}
+      : context_(context),
+        call_(call),
+        masks_(call.dropout),
+        d_(call.q.dim(3)),
+        wide_(padded(d_, 16)) {}
 
   std::int64_t parts() const {
     return call_.q.dim(0) * call_.q.dim(2) * ((call_.q.dim(1) + kQueryPart - 1) / kQueryPart);
@@ -106,9 +111,9 @@ class Forward {
     const std::int64_t sk = call_.k.dim(1);
     const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
     const std::int64_t rows = end - begin;
-    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + rows * d_ * 2 + 4 * rows * (wide_ + 2) +
-                                       4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 10 * kTile +
-                                       10 * 64));
+    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + rows * d_ * 2 +
+                                       4 * rows * (wide_ + 2) + 4 * panel_words(kKeyBlock, d_) +
+                                       4 * panels_of(d_) + 10 * kTile + 10 * 64));
     const Sight sight(call_.mask, 0, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
     auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows * d_ * 2));
     float* out = pieces.floats(rows * wide_);
@@ -138,14 +143,16 @@ class Forward {
       const std::int64_t first = query + part.skip;
       const std::int64_t count = queries - part.skip;
       const std::int64_t at = first - begin;
-      context_.dot->product_columns(count, part.columns, d_ / 2, q + at * d_, d_, 2, k, padded(valid, 16),
-                                    {.data = scores, .stride = kKeyBlock});
+      context_.dot->product_columns(count, part.columns, d_ / 2, q + at * d_, d_, 2, k,
+                                    padded(valid, 16), {.data = scores, .stride = kKeyBlock});
       const float* dropout =
           factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, kept);
-      ScoreArguments arguments = scores_of(sight, first, count, key, scores,
-                                           static_cast<float>(call_.scale), slope_of(call_.mask, head));
+      ScoreArguments arguments =
+          scores_of(sight, first, count, key, scores, static_cast<float>(call_.scale),
+                    slope_of(call_.mask, head));
       arguments.columns = static_cast<int>(part.columns);
-      context_.dot->softmax(arguments, dropout, maxima + at, sums + at, out + at * wide_, wide_, wide_, weights);
+      context_.dot->softmax(arguments, dropout, maxima + at, sums + at, out + at * wide_, wide_,
+                            wide_, weights);
       float* sum = out + at * wide_;
       context_.dot->product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2, v,
                             (valid + 1) / 2 * kPanel, 0,
@@ -162,8 +169,8 @@ class Forward {
   std::int64_t wide_;
 };
 
-// Asks for keys or values that are soon to be packed: a head's rows fill a few pages only, too few for
-// the processor's own prefetching.
+// Asks for keys or values that are soon to be packed: a head's rows fill a few pages only, too few
+// for the processor's own prefetching.
 void bring(const Head& head, std::int64_t begin, std::int64_t end, std::int64_t d) {
   constexpr std::int64_t kLine = 64;
   for (std::int64_t row = begin; row < end; ++row) {
@@ -177,7 +184,10 @@ void bring(const Head& head, std::int64_t begin, std::int64_t end, std::int64_t 
 class Decode {
  public:
   Decode(Context& context, const AttentionForward& call)
-      : context_(context), call_(call), d_(call.q.dim(3)), wide_(padded(d_, 16)),
+      : context_(context),
+        call_(call),
+        d_(call.q.dim(3)),
+        wide_(padded(d_, 16)),
         rows_(call.q.dim(2) / call.k.dim(2)) {}
 
   static bool takes(const AttentionForward& call) {
@@ -190,8 +200,9 @@ class Decode {
     const std::int64_t batch = part / call_.k.dim(2);
     const std::int64_t group = part % call_.k.dim(2);
     const std::int64_t sk = call_.k.dim(1);
-    Pieces pieces(context_.scratch.own(Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * (wide_ + 2) + 28 + 6 * kKeyBlock) +
-                                       4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
+    Pieces pieces(context_.scratch.own(
+        Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * (wide_ + 2) + 28 + 6 * kKeyBlock) +
+        4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
     const Sight sight(call_.mask, 0, batch, 1, sk, pieces.bytes(Sight::bytes(1, sk)));
     auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * d_ * 2));
     float* out = pieces.floats(rows_ * wide_);
@@ -231,7 +242,8 @@ class Decode {
       const std::int64_t pairs = (valid + 1) / 2;
       context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
       context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
-      context_.dot->product(rows_, valid, d_ / 2, q, d_, 2, k, 0, 0, {.data = scores, .stride = kKeyBlock});
+      context_.dot->product(rows_, valid, d_ / 2, q, d_, 2, k, 0, 0,
+                            {.data = scores, .stride = kKeyBlock});
       ScoreArguments arguments =
           scores_of(sight, 0, 1, key, scores, static_cast<float>(call_.scale), 0);
       arguments.rows = static_cast<int>(rows_);
@@ -244,7 +256,8 @@ class Decode {
                             {.data = out, .stride = wide_, .addend = out, .addend_stride = wide_});
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
-      finish(context_, call_, batch, group * rows_ + r, 0, 1, d_, wide_, out + r * wide_, maxima + r, sums + r);
+      finish(context_, call_, batch, group * rows_ + r, 0, 1, d_, wide_, out + r * wide_,
+             maxima + r, sums + r);
     }
   }
 
@@ -259,8 +272,13 @@ class Decode {
 class Backward {
  public:
   Backward(Context& context, const AttentionBackward& call)
-      : context_(context), call_(call), masks_(call.dropout), sq_(call.q.dim(1)), sk_(call.k.dim(1)),
-        d_(call.q.dim(3)), wide_(padded(d_, 16)) {}
+      : context_(context),
+        call_(call),
+        masks_(call.dropout),
+        sq_(call.q.dim(1)),
+        sk_(call.k.dim(1)),
+        d_(call.q.dim(3)),
+        wide_(padded(d_, 16)) {}
 
   std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
 
@@ -270,13 +288,18 @@ class Backward {
     const std::int64_t heads = call_.q.dim(2) / call_.k.dim(2);
     const std::int64_t keys = padded(sk_, kKeyBlock);
     const std::int64_t queries = padded(sq_, kQueries);
-    Pieces pieces(context_.scratch.own(
-        Sight::bytes(sq_, sk_) + 2 * sq_ * d_ * 2 + 2 * queries * wide_ * 2 +
-        4 * (sq_ * wide_ + sq_ + 2 * keys * wide_ + 2 * panel_words(kKeyBlock, d_) + panels_of(d_)) +
-        3 * 4 * kTile + 3 * 2 * kTile + 20 * 64));
+    Pieces pieces(context_.scratch.own(Sight::bytes(sq_, sk_) + 2 * sq_ * d_ * 2 +
+                                       2 * queries * wide_ * 2 +
+                                       4 * (sq_ * wide_ + sq_ + 2 * keys * wide_ +
+                                            2 * panel_words(kKeyBlock, d_) + panels_of(d_)) +
+                                       3 * 4 * kTile + 3 * 2 * kTile + 20 * 64));
     const Sight sight(call_.mask, 0, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
-    const auto pairs = [&](std::int64_t words) { return reinterpret_cast<Pair*>(pieces.floats(words)); };
-    const auto halves = [&](std::int64_t n) { return reinterpret_cast<std::uint16_t*>(pieces.bytes(n * 2)); };
+    const auto pairs = [&](std::int64_t words) {
+      return reinterpret_cast<Pair*>(pieces.floats(words));
+    };
+    const auto halves = [&](std::int64_t n) {
+      return reinterpret_cast<std::uint16_t*>(pieces.bytes(n * 2));
+    };
     const Tiles tiles{.q = halves(sq_ * d_),
                       .dout = halves(sq_ * d_),
                       .q_panels = pairs(queries / 2 * wide_),
@@ -339,8 +362,10 @@ class Backward {
     copy_rows(dout, 0, sq_, d_, t.dout);
     for (std::int64_t query = 0; query < sq_; query += kQueries) {
       const std::int64_t queries = std::min(kQueries, sq_ - query);
-      dot.pack_rows(t.q_panels + query / 2 * wide_, {t.q + query * d_, Type::kBF16, d_}, queries, d_);
-      dot.pack_rows(t.dout_panels + query / 2 * wide_, {t.dout + query * d_, Type::kBF16, d_}, queries, d_);
+      dot.pack_rows(t.q_panels + query / 2 * wide_, {t.q + query * d_, Type::kBF16, d_}, queries,
+                    d_);
+      dot.pack_rows(t.dout_panels + query / 2 * wide_, {t.dout + query * d_, Type::kBF16, d_},
+                    queries, d_);
     }
     for (std::int64_t r = 0; r < sq_; ++r) {
       t.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
@@ -349,23 +374,26 @@ class Backward {
     const Head keys(call_.k, batch, group);
     const Head values(call_.v, batch, group);
     std::int64_t loaded = -1;
-    sight.for_tiles(0, sq_, kQueries, kKeyBlock, [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
-      const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-      if (key != loaded) {
-        dot.pack_columns(t.k_columns, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
-        dot.pack_columns(t.v_columns, {values.row(key), Type::kBF16, values.stride}, d_, valid);
-        dot.pack_rows(t.k_rows, {keys.row(key), Type::kBF16, keys.stride}, valid, d_);
-        loaded = key;
-      }
-      tile(sight, batch, head, query, queries, key, valid, t);
-    });
+    sight.for_tiles(
+        0, sq_, kQueries, kKeyBlock,
+        [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
+          const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+          if (key != loaded) {
+            dot.pack_columns(t.k_columns, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
+            dot.pack_columns(t.v_columns, {values.row(key), Type::kBF16, values.stride}, d_, valid);
+            dot.pack_rows(t.k_rows, {keys.row(key), Type::kBF16, keys.stride}, valid, d_);
+            loaded = key;
+          }
+          tile(sight, batch, head, query, queries, key, valid, t);
+        });
     store(Head(call_.dq, batch, head), t.dq, sq_);
   }
 
   void tile(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
             std::int64_t queries, std::int64_t key, std::int64_t valid, const Tiles& t) const {
     const DotTable& dot = *context_.dot;
-    const float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
+    const float* lse =
+        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
     const Seen part = seen_of(sight, query, queries, key);
     const std::int64_t first = query + part.skip;
     const std::int64_t count = queries - part.skip;
@@ -376,8 +404,9 @@ class Backward {
                         {.data = t.dp, .stride = kKeyBlock});
     const float* kept =
         factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
-    ScoreArguments arguments = scores_of(sight, first, count, key, t.scores,
-                                         static_cast<float>(call_.scale), slope_of(call_.mask, head));
+    ScoreArguments arguments =
+        scores_of(sight, first, count, key, t.scores, static_cast<float>(call_.scale),
+                  slope_of(call_.mask, head));
     arguments.columns = static_cast<int>(part.columns);
     dot.score_gradients(arguments, kept, lse + first, t.dp, t.delta + first, t.weights, t.gradients,
                         t.gradient_rows);

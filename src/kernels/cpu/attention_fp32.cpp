@@ -1,19 +1,19 @@
-// Attention by tiles of fp32 with a running softmax (Milakov & Gimelshein 2018, arXiv:1805.02867; Dao et al.
-// 2022, arXiv:2205.14135): no matrix of scores exists, and tiles that see nothing are skipped.
+// Attention by tiles of fp32 with a running softmax (Milakov & Gimelshein 2018, arXiv:1805.02867;
+// Dao et al. 2022, arXiv:2205.14135): no matrix of scores exists, and tiles that see nothing are
+// skipped.
 //
-// The triangle form is the same with other blocks: parts of block_rows queries, and tiles that are as wide
-// as all keys of the part, so that the running softmax has one step.
+// The triangle form is the same with other blocks: parts of block_rows queries, and tiles that are
+// as wide as all keys of the part, so that the running softmax has one step.
 //
-// Forward divides (sample, head, part of the queries) among threads. Backward divides (sample, key head):
-// the query heads of a key head follow one another in one thread, so their sums into dk and dv have
-// a fixed order.
-#include "kernels/attention.h"
-
+// Forward divides (sample, head, part of the queries) among threads. Backward divides (sample, key
+// head): the query heads of a key head follow one another in one thread, so their sums into dk and
+// dv have a fixed order.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "kernels/attention.h"
 #include "kernels/cpu/attention_tiles.h"
 #include "kernels/cpu/context.h"
 
@@ -23,7 +23,10 @@ namespace {
 class Forward {
  public:
   Forward(Context& context, const AttentionForward& call)
-      : context_(context), call_(call), masks_(call.dropout), d_(call.q.dim(3)),
+      : context_(context),
+        call_(call),
+        masks_(call.dropout),
+        d_(call.q.dim(3)),
         wide_(padded(d_, context.vector.lanes)),
         part_rows_(call.block_rows > 0 ? call.block_rows : kQueryPart) {}
 
@@ -47,9 +50,11 @@ class Forward {
     const std::int64_t rows = end - begin;
     const std::int64_t columns =
         call_.block_rows > 0 ? padded(std::min(begin + part_rows_, sk), kKeyBlock) : kKeyBlock;
-    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + 4 * (2 * rows * wide_ + 2 * rows +
-                                       2 * columns * wide_ + kQueryBlock * columns) + 8 * 64));
-    const Sight sight(call_.mask, call_.block_rows, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
+    Pieces pieces(context_.scratch.own(
+        Sight::bytes(sq, sk) +
+        4 * (2 * rows * wide_ + 2 * rows + 2 * columns * wide_ + kQueryBlock * columns) + 8 * 64));
+    const Sight sight(call_.mask, call_.block_rows, batch, sq, sk,
+                      pieces.bytes(Sight::bytes(sq, sk)));
     float* q = pieces.floats(rows * wide_);
     float* out = pieces.floats(rows * wide_);
     float* maxima = pieces.floats(rows);
@@ -73,14 +78,17 @@ class Forward {
         loaded = key;
       }
       const std::int64_t at = query - begin;
-      context_.vector.product(static_cast<int>(queries), static_cast<int>(columns), static_cast<int>(d_),
-                              q + at * wide_, wide_, 1, k, columns, scores, columns, false);
-      context_.vector.softmax_step(
-          scores_of(sight, query, queries, key, scores, static_cast<float>(call_.scale), slope, columns),
-          maxima + at, sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
+      context_.vector.product(static_cast<int>(queries), static_cast<int>(columns),
+                              static_cast<int>(d_), q + at * wide_, wide_, 1, k, columns, scores,
+                              columns, false);
+      context_.vector.softmax_step(scores_of(sight, query, queries, key, scores,
+                                             static_cast<float>(call_.scale), slope, columns),
+                                   maxima + at, sums + at, out + at * wide_, wide_,
+                                   static_cast<int>(wide_));
       drop(sight, batch, head, query, queries, key, columns, scores);
-      context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_), static_cast<int>(columns),
-                              scores, columns, 1, v, wide_, out + at * wide_, wide_, true);
+      context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_),
+                              static_cast<int>(columns), scores, columns, 1, v, wide_,
+                              out + at * wide_, wide_, true);
     };
     sight.for_tiles(begin, end, kQueryBlock, columns, tile);
     finish(Head(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
@@ -90,15 +98,16 @@ class Forward {
             std::int64_t queries, std::int64_t key, std::int64_t columns, float* scores) const {
     if (!masks_.given()) return;
     for (std::int64_t r = 0; r < queries; ++r) {
-      context_.vector.mask(scores + r * columns,
-                           masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]),
-                           key, columns);
+      context_.vector.mask(
+          scores + r * columns,
+          masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]), key, columns);
     }
   }
 
   void finish(const Head& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
               std::int64_t rows, float* out, const float* maxima, const float* sums) const {
-    float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
+    float* lse =
+        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
     for (std::int64_t r = 0; r < rows; ++r) {
       float* row = out + r * wide_;
       const bool sees = maxima[r] != -std::numeric_limits<float>::infinity() || sums[r] != 0;
@@ -123,8 +132,13 @@ class Forward {
 class Backward {
  public:
   Backward(Context& context, const AttentionBackward& call)
-      : context_(context), call_(call), masks_(call.dropout), sq_(call.q.dim(1)), sk_(call.k.dim(1)),
-        d_(call.q.dim(3)), wide_(padded(d_, context.vector.lanes)) {}
+      : context_(context),
+        call_(call),
+        masks_(call.dropout),
+        sq_(call.q.dim(1)),
+        sk_(call.k.dim(1)),
+        d_(call.q.dim(3)),
+        wide_(padded(d_, context.vector.lanes)) {}
 
   std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
 
@@ -136,8 +150,10 @@ class Backward {
     constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq_, sk_) +
-        4 * (3 * sq_ * wide_ + sq_ + 2 * keys * wide_ + 3 * kKeyBlock * wide_ + 3 * kTile) + 16 * 64));
-    const Sight sight(call_.mask, call_.block_rows, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
+        4 * (3 * sq_ * wide_ + sq_ + 2 * keys * wide_ + 3 * kKeyBlock * wide_ + 3 * kTile) +
+        16 * 64));
+    const Sight sight(call_.mask, call_.block_rows, batch, sq_, sk_,
+                      pieces.bytes(Sight::bytes(sq_, sk_)));
     Tiles tiles{.q = pieces.floats(sq_ * wide_),
                 .dout = pieces.floats(sq_ * wide_),
                 .dq = pieces.floats(sq_ * wide_),
@@ -192,15 +208,19 @@ class Backward {
       tiles.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
     }
     std::int64_t loaded = -1;
-    sight.for_tiles(0, sq_, kQueryBlock, kKeyBlock, [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
-      if (key != loaded) {
-        load_rows(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k, wide_);
-        load_columns(context_, Head(call_.k, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.k_columns);
-        load_columns(context_, Head(call_.v, batch, group), key, kKeyBlock, sight.keys(), d_, tiles.v_columns);
-        loaded = key;
-      }
-      tile(sight, batch, head, query, queries, key, tiles);
-    });
+    sight.for_tiles(0, sq_, kQueryBlock, kKeyBlock,
+                    [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
+                      if (key != loaded) {
+                        load_rows(context_, Head(call_.k, batch, group), key, kKeyBlock,
+                                  sight.keys(), d_, tiles.k, wide_);
+                        load_columns(context_, Head(call_.k, batch, group), key, kKeyBlock,
+                                     sight.keys(), d_, tiles.k_columns);
+                        load_columns(context_, Head(call_.v, batch, group), key, kKeyBlock,
+                                     sight.keys(), d_, tiles.v_columns);
+                        loaded = key;
+                      }
+                      tile(sight, batch, head, query, queries, key, tiles);
+                    });
     store(Head(call_.dq, batch, head), tiles.dq, sq_);
   }
 
@@ -212,7 +232,8 @@ class Backward {
     const int wide = static_cast<int>(wide_);
     const auto scale = static_cast<float>(call_.scale);
     const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
-    const float* lse = call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
+    const float* lse =
+        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
     const float* q = t.q + query * wide_;
     const float* dout = t.dout + query * wide_;
     vector.product(m, kKeyBlock, d, q, wide_, 1, t.k_columns, kKeyBlock, t.p, kKeyBlock, false);
@@ -222,16 +243,20 @@ class Backward {
     if (masks_.given()) {
       std::memcpy(t.dropped, t.p, static_cast<std::size_t>(queries * kKeyBlock) * 4);
       for (std::int64_t r = 0; r < queries; ++r) {
-        const MaskRow row = masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]);
+        const MaskRow row =
+            masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]);
         vector.mask(t.dropped + r * kKeyBlock, row, key, kKeyBlock);
         vector.mask(t.dp + r * kKeyBlock, row, key, kKeyBlock);
       }
       kept = t.dropped;
     }
-    vector.product(kKeyBlock, wide, m, kept, 1, kKeyBlock, dout, wide_, t.dv + key * wide_, wide_, true);
+    vector.product(kKeyBlock, wide, m, kept, 1, kKeyBlock, dout, wide_, t.dv + key * wide_, wide_,
+                   true);
     vector.score_gradient(t.dp, t.p, kKeyBlock, m, kKeyBlock, t.delta + query, scale);
-    vector.product(kKeyBlock, wide, m, t.dp, 1, kKeyBlock, q, wide_, t.dk + key * wide_, wide_, true);
-    vector.product(m, wide, kKeyBlock, t.dp, kKeyBlock, 1, t.k, wide_, t.dq + query * wide_, wide_, true);
+    vector.product(kKeyBlock, wide, m, t.dp, 1, kKeyBlock, q, wide_, t.dk + key * wide_, wide_,
+                   true);
+    vector.product(m, wide, kKeyBlock, t.dp, kKeyBlock, 1, t.k, wide_, t.dq + query * wide_, wide_,
+                   true);
   }
 
   Context& context_;

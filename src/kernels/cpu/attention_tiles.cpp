@@ -20,8 +20,9 @@ Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t ba
   if (mask.key_lengths.defined()) {
     keys_ = std::clamp<std::int64_t>(mask.key_lengths.data<std::int32_t>()[batch], 0, keys);
   }
-  const std::int32_t* given =
-      mask.query_positions.defined() ? mask.query_positions.data<std::int32_t>() + batch * queries : nullptr;
+  const std::int32_t* given = mask.query_positions.defined()
+                                  ? mask.query_positions.data<std::int32_t>() + batch * queries
+                                  : nullptr;
   for (std::int64_t i = 0; i < queries; ++i) {
     const std::int64_t position = given != nullptr ? given[i] : mask.query_begin + i;
     std::int64_t low = 0;
@@ -63,7 +64,8 @@ bool Sight::computed(std::int64_t query, std::int64_t queries, std::int64_t key,
   if (seen.first >= last || seen.last <= key) return false;
   if (query_segments_ == nullptr || block_rows_ > 0) return true;
   // Segments whose ranges of numbers do not meet share none.
-  const auto [low_q, high_q] = std::minmax_element(query_segments_ + query, query_segments_ + query + queries);
+  const auto [low_q, high_q] =
+      std::minmax_element(query_segments_ + query, query_segments_ + query + queries);
   const auto [low_k, high_k] = std::minmax_element(key_segments_ + key, key_segments_ + last);
   return *low_q <= *high_k && *low_k <= *high_q;
 }

@@ -24,15 +24,16 @@ struct Head {
   std::int64_t width;
 
   Head(const Tensor& tensor, std::int64_t batch, std::int64_t head)
-      : data(tensor.raw() + (batch * tensor.stride(0) + head * tensor.stride(2)) * size_bytes(tensor.dtype())),
+      : data(tensor.raw() +
+             (batch * tensor.stride(0) + head * tensor.stride(2)) * size_bytes(tensor.dtype())),
         type(type_of(tensor.dtype())),
         stride(tensor.stride(1)),
         width(size_bytes(tensor.dtype())) {}
   std::byte* row(std::int64_t r) const { return data + r * stride * width; }
 };
 
-// The keys of each query of one sample: positions low .. high - 1, of its own segment; and which tiles
-// are computed.
+// The keys of each query of one sample: positions low .. high - 1, of its own segment; and which
+// tiles are computed.
 class Sight {
  public:
   // Arrays of `queries` and `keys` entries live in `memory`, bytes() long.
@@ -40,19 +41,21 @@ class Sight {
   Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t batch,
         std::int64_t queries, std::int64_t keys, std::byte* memory);
 
-  // Keys of the tiles of rows [begin, end), first == last: none. In tiles with a running softmax those
-  // that any of them may see, in the triangle form all up to the end of the last row's block.
+  // Keys of the tiles of rows [begin, end), first == last: none. In tiles with a running softmax
+  // those that any of them may see, in the triangle form all up to the end of the last row's block.
   struct Range {
     std::int64_t first;
     std::int64_t last;
   };
   Range range(std::int64_t begin, std::int64_t end) const;
   // Whether the tile of `queries` rows and `columns` keys is computed.
-  bool computed(std::int64_t query, std::int64_t queries, std::int64_t key, std::int64_t columns) const;
+  bool computed(std::int64_t query, std::int64_t queries, std::int64_t key,
+                std::int64_t columns) const;
   // True where the tile has an invisible pair (columns past the last key count).
-  bool masked(std::int64_t query, std::int64_t queries, std::int64_t key, std::int64_t columns) const;
-  // The computed tiles of rows [begin, end), of `rows` x `columns`: visit(query, queries, key). For each
-  // block of keys the queries follow one another.
+  bool masked(std::int64_t query, std::int64_t queries, std::int64_t key,
+              std::int64_t columns) const;
+  // The computed tiles of rows [begin, end), of `rows` x `columns`: visit(query, queries, key). For
+  // each block of keys the queries follow one another.
   template <typename Visit>
   void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
                  Visit visit) const {
@@ -93,7 +96,8 @@ inline ScoreArguments scores_of(const Sight& sight, std::int64_t query, std::int
           .first_key = key,
           .low = sight.low() + query,
           .high = sight.high() + query,
-          .query_segments = sight.query_segments() != nullptr ? sight.query_segments() + query : nullptr,
+          .query_segments =
+              sight.query_segments() != nullptr ? sight.query_segments() + query : nullptr,
           .key_segments = sight.key_segments() != nullptr ? sight.key_segments() + key : nullptr,
           .masked = sight.masked(query, queries, key, columns),
           .scale = scale,
@@ -123,8 +127,8 @@ class Pieces {
   std::byte* next_;
 };
 
-// Rows [begin, begin + rows) of a head as fp32 [rows, stride]; rows from `valid` on and columns from
-// d on are 0.
+// Rows [begin, begin + rows) of a head as fp32 [rows, stride]; rows from `valid` on and columns
+// from d on are 0.
 void load_rows(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
                std::int64_t valid, std::int64_t d, float* to, std::int64_t stride);
 // The same, transposed: fp32 [d, rows].

@@ -6,14 +6,15 @@
 namespace piton::cpu {
 
 void Scratch::Release::operator()(std::byte* data) const {
-  ::operator delete(data, std::align_val_t{64});
+  ::operator delete (data, std::align_val_t{64});
 }
 
 std::byte* Scratch::grown(Buffer& buffer, std::int64_t bytes) {
   if (bytes > buffer.bytes) {
     buffer.data.reset();
     buffer.bytes = 0;
-    auto* data = ::operator new(static_cast<std::size_t>(bytes), std::align_val_t{64}, std::nothrow);
+    auto* data =
+        ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{64}, std::nothrow);
     if (data == nullptr) {
       throw Error(Fault::kMemory,
                   "cpu kernels: out of memory: wanted {} bytes of workspace; use a smaller "
@@ -28,12 +29,17 @@ std::byte* Scratch::grown(Buffer& buffer, std::int64_t bytes) {
 
 Type type_of(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return Type::kF32;
-    case DType::kBF16: return Type::kBF16;
-    case DType::kF16: return Type::kF16;
-    default: break;
+    case DType::kF32:
+      return Type::kF32;
+    case DType::kBF16:
+      return Type::kBF16;
+    case DType::kF16:
+      return Type::kF16;
+    default:
+      break;
   }
-  PITON_ASSERT(false, "cpu kernels: no arithmetic in {}; fp64 is the reference's", piton::name(dtype));
+  PITON_ASSERT(false, "cpu kernels: no arithmetic in {}; fp64 is the reference's",
+               piton::name(dtype));
   return Type::kF32;
 }
 
@@ -49,9 +55,9 @@ Masks::Masks(const Dropout& dropout) : dropout_(dropout), given_(dropout.probabi
 }
 
 MaskRow Masks::make(std::int64_t sample, std::int64_t head, std::int64_t position) const {
-  const PhiloxBlock counter = mask_counter(static_cast<std::uint64_t>(sample),
-                                           static_cast<std::uint32_t>(head),
-                                           static_cast<std::uint32_t>(position), 0);
+  const PhiloxBlock counter =
+      mask_counter(static_cast<std::uint64_t>(sample), static_cast<std::uint32_t>(head),
+                   static_cast<std::uint32_t>(position), 0);
   return {.key_low = dropout_.key.low,
           .key_high = dropout_.key.high,
           .counter = {counter[0], counter[1], counter[2]},
@@ -61,7 +67,8 @@ MaskRow Masks::make(std::int64_t sample, std::int64_t head, std::int64_t positio
 
 MaskRow Masks::hidden(std::int64_t row) const {
   const std::int64_t unsplit = dropout_.rows.first_row + row;
-  return make(first_sample_ + unsplit / dropout_.rows.sequence, 0, unsplit % dropout_.rows.sequence);
+  return make(first_sample_ + unsplit / dropout_.rows.sequence, 0,
+              unsplit % dropout_.rows.sequence);
 }
 
 MaskRow Masks::query(std::int64_t batch, std::int64_t head, std::int64_t position) const {

@@ -20,7 +20,9 @@ class Scratch {
   explicit Scratch(int threads) : own_(static_cast<std::size_t>(threads)) {}
 
   // 64-byte aligned, uninitialised; of the calling thread.
-  std::byte* own(std::int64_t bytes) { return grown(own_[static_cast<std::size_t>(ThreadPool::thread_index())], bytes); }
+  std::byte* own(std::int64_t bytes) {
+    return grown(own_[static_cast<std::size_t>(ThreadPool::thread_index())], bytes);
+  }
   // Asked for by the caller of run() only, before the parts.
   std::byte* shared(std::int64_t bytes) { return grown(shared_, bytes); }
 
@@ -65,7 +67,7 @@ inline std::int64_t grain_of(std::int64_t bytes, std::int64_t part_bytes = 16 <<
   return bytes >= part_bytes ? 1 : part_bytes / (bytes > 0 ? bytes : 1);
 }
 
-Type type_of(DType dtype);  // asserts a floating-point type of at most 32 bits
+Type type_of(DType dtype);               // asserts a floating-point type of at most 32 bits
 Matrix matrix_of(const Tensor& tensor);  // [rows, columns] or not given
 Activation kind_of(ActivationKind kind);
 

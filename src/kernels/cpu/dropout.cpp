@@ -25,10 +25,9 @@ void execute(Context& context, const DropoutAddForward& call) {
   context.ranges(call.x.dim(0), grain_of(h * 4), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const MaskRow mask = masks.given() ? masks.hidden(row) : MaskRow{};
-      context.vector.dropout_add(row_of(call.y, row), row_of(call.x, row),
-                                 call.bias.defined() ? call.bias.raw() : nullptr,
-                                 row_of(call.residual, row), type, masks.given() ? &mask : nullptr,
-                                 nullptr, h);
+      context.vector.dropout_add(
+          row_of(call.y, row), row_of(call.x, row), call.bias.defined() ? call.bias.raw() : nullptr,
+          row_of(call.residual, row), type, masks.given() ? &mask : nullptr, nullptr, h);
     }
   });
 }

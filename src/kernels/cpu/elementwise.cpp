@@ -1,4 +1,5 @@
-// Copies and sums. A copy walks the rows of its last dim; where both sides lie whole, it is one row.
+// Copies and sums. A copy walks the rows of its last dim; where both sides lie whole, it is one
+// row.
 #include "kernels/elementwise.h"
 
 #include <cstring>
@@ -14,19 +15,31 @@ bool is_narrow_float(DType dtype) {
 
 double read(const std::byte* at, DType dtype) {
   switch (dtype) {
-    case DType::kF64: return *reinterpret_cast<const double*>(at);
-    case DType::kBF16: return to_float(*reinterpret_cast<const BFloat16*>(at));
-    case DType::kF16: return to_float(*reinterpret_cast<const Float16*>(at));
-    default: return *reinterpret_cast<const float*>(at);
+    case DType::kF64:
+      return *reinterpret_cast<const double*>(at);
+    case DType::kBF16:
+      return to_float(*reinterpret_cast<const BFloat16*>(at));
+    case DType::kF16:
+      return to_float(*reinterpret_cast<const Float16*>(at));
+    default:
+      return *reinterpret_cast<const float*>(at);
   }
 }
 
 void write(std::byte* at, DType dtype, double value) {
   switch (dtype) {
-    case DType::kF64: *reinterpret_cast<double*>(at) = value; return;
-    case DType::kBF16: *reinterpret_cast<BFloat16*>(at) = to_bfloat16(static_cast<float>(value)); return;
-    case DType::kF16: *reinterpret_cast<Float16*>(at) = to_float16(static_cast<float>(value)); return;
-    default: *reinterpret_cast<float*>(at) = static_cast<float>(value); return;
+    case DType::kF64:
+      *reinterpret_cast<double*>(at) = value;
+      return;
+    case DType::kBF16:
+      *reinterpret_cast<BFloat16*>(at) = to_bfloat16(static_cast<float>(value));
+      return;
+    case DType::kF16:
+      *reinterpret_cast<Float16*>(at) = to_float16(static_cast<float>(value));
+      return;
+    default:
+      *reinterpret_cast<float*>(at) = static_cast<float>(value);
+      return;
   }
 }
 
@@ -82,13 +95,13 @@ void execute(Context& context, const Copy& call) {
   const std::int64_t columns = call.src.dim(-1);
   context.ranges(call.src.elements() / columns, grain_of(columns * 4),
                  [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      copy_span(context, call.dst.raw() + row_offset(call.dst, row) * size_bytes(to), to,
-                call.dst.stride(call.dst.ndim() - 1),
-                call.src.raw() + row_offset(call.src, row) * size_bytes(from), from,
-                call.src.stride(call.src.ndim() - 1), columns);
-    }
-  });
+                   for (std::int64_t row = begin; row < end; ++row) {
+                     copy_span(context, call.dst.raw() + row_offset(call.dst, row) * size_bytes(to),
+                               to, call.dst.stride(call.dst.ndim() - 1),
+                               call.src.raw() + row_offset(call.src, row) * size_bytes(from), from,
+                               call.src.stride(call.src.ndim() - 1), columns);
+                   }
+                 });
 }
 
 void execute(Context& context, const Add& call) {

@@ -41,10 +41,14 @@ bool has_v4() {
 bool has(Isa isa) {
   __builtin_cpu_init();
   switch (isa) {
-    case Isa::kV2: return has_v2();
-    case Isa::kV3: return has_v3();
-    case Isa::kV4: return has_v4();
-    case Isa::kV4Bf16: return has_v4() && __builtin_cpu_supports("avx512bf16");
+    case Isa::kV2:
+      return has_v2();
+    case Isa::kV3:
+      return has_v3();
+    case Isa::kV4:
+      return has_v4();
+    case Isa::kV4Bf16:
+      return has_v4() && __builtin_cpu_supports("avx512bf16");
   }
   return false;
 }
@@ -53,7 +57,9 @@ bool has(Isa isa) {
 
 std::string_view name(Isa isa) { return kEntries[static_cast<std::size_t>(isa)].name; }
 
-std::string_view description(Isa isa) { return kEntries[static_cast<std::size_t>(isa)].description; }
+std::string_view description(Isa isa) {
+  return kEntries[static_cast<std::size_t>(isa)].description;
+}
 
 Isa best_isa() {
   for (auto entry = kEntries.rbegin(); entry != kEntries.rend(); ++entry) {
@@ -84,16 +90,18 @@ Isa find_isa(std::string_view name) {
 
 const VectorTable& vector_table(Isa isa) {
   switch (isa) {
-    case Isa::kV2: return v2::table();
-    case Isa::kV3: return v3::table();
-    case Isa::kV4: return v4::table();
-    case Isa::kV4Bf16: break;
+    case Isa::kV2:
+      return v2::table();
+    case Isa::kV3:
+      return v3::table();
+    case Isa::kV4:
+      return v4::table();
+    case Isa::kV4Bf16:
+      break;
   }
   return v4_bf16::table();
 }
 
-const DotTable* dot_table(Isa isa) {
-  return isa == Isa::kV4Bf16 ? &v4_bf16::dot_table() : nullptr;
-}
+const DotTable* dot_table(Isa isa) { return isa == Isa::kV4Bf16 ? &v4_bf16::dot_table() : nullptr; }
 
 }  // namespace piton::cpu

@@ -11,7 +11,12 @@ namespace {
 class CpuKernels final : public Kernels {
  public:
   CpuKernels(ThreadPool& threads, cpu::Isa isa)
-      : context_{threads, isa, cpu::vector_table(isa), cpu::dot_table(isa), {}, cpu::Scratch(threads.threads())} {}
+      : context_{threads,
+                 isa,
+                 cpu::vector_table(isa),
+                 cpu::dot_table(isa),
+                 {},
+                 cpu::Scratch(threads.threads())} {}
 
   std::string name() const override {
     return fmt::format("cpu: {}, {}", cpu::description(context_.isa), context_.matmul.version());
@@ -28,13 +33,14 @@ class CpuKernels final : public Kernels {
   // A host stream is always done with what was put on it, so the call may run here.
   void submit(const KernelCall& call, Stream&) override {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
-      PITON_ASSERT(tensor.place().kind == DeviceKind::kHost, "cpu kernels: {} of {} is not on the host",
-                   tensor_name, piton::name(call));
+      PITON_ASSERT(tensor.place().kind == DeviceKind::kHost,
+                   "cpu kernels: {} of {} is not on the host", tensor_name, piton::name(call));
     });
     std::visit([this](const auto& one) { cpu::execute(context_, one); }, call);
   }
 
-  // What it keeps (products made for a shape) is no part of the answers, so questions change it too.
+  // What it keeps (products made for a shape) is no part of the answers, so questions change it
+  // too.
   mutable cpu::Context context_;
 };
 

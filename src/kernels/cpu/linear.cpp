@@ -18,8 +18,8 @@ std::int64_t packed_bytes(Context& context, WeightForm form, std::int64_t out, s
 void execute(Context& context, const PackWeight& call) {
   const std::int64_t wanted =
       packed_bytes(context, call.form, call.rows.dim(0), call.rows.dim(1), call.rows.dtype());
-  PITON_ASSERT(call.packed.bytes() == wanted, "pack weight: {} bytes, wanted {}", call.packed.bytes(),
-               wanted);
+  PITON_ASSERT(call.packed.bytes() == wanted, "pack weight: {} bytes, wanted {}",
+               call.packed.bytes(), wanted);
   if (uses_dot(context, call.rows.dtype())) return dot_pack(context, call);
   library_pack(context, call);
 }

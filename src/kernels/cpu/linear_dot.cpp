@@ -33,7 +33,9 @@ class DotProduct {
                      : a.dim(0) <= kRowTile ? kPanel
                                             : kColumnTile) {}
 
-  std::int64_t parts() const { return tiles(right_.n(), column_tile_) * tiles(a_.dim(0), kRowTile); }
+  std::int64_t parts() const {
+    return tiles(right_.n(), column_tile_) * tiles(a_.dim(0), kRowTile);
+  }
 
   // Rows are the inner direction: a tile of the weight is read from memory once and then met in the
   // second-level cache by the next rows.
@@ -65,7 +67,8 @@ class DotProduct {
       const float* so_far = sums ? sum_tile : reinterpret_cast<const float*>(at(y_, row, column));
       const std::int64_t so_far_stride = sums ? n : y_.stride(0);
       DotOutput c{.data = at(y_, row, column), .type = type_of(y_.dtype()), .stride = y_.stride(0)};
-      if (sums && (!last || epilogue_.given())) c = {.data = sum_tile, .type = Type::kF32, .stride = n};
+      if (sums && (!last || epilogue_.given()))
+        c = {.data = sum_tile, .type = Type::kF32, .stride = n};
       if (first > 0) {
         c.addend = so_far;
         c.addend_stride = so_far_stride;
@@ -79,8 +82,8 @@ class DotProduct {
       }
       std::int64_t b_panel = 0;
       const Pair* b = right(column, first, n, k, b_tile, &b_panel);
-      context_.dot->product(m, n, (k + 1) / 2, a, stride, 2, b, b_panel,
-                            packed_ ? first / 2 : 0, c);
+      context_.dot->product(m, n, (k + 1) / 2, a, stride, 2, b, b_panel, packed_ ? first / 2 : 0,
+                            c);
     }
     if (epilogue_.given()) epilogue_.finish(context_, y_, sum_tile, n, row, column, m, n);
   }
@@ -97,8 +100,8 @@ class DotProduct {
     return tile;
   }
 
-  const Pair* right(std::int64_t column, std::int64_t first, std::int64_t n, std::int64_t k, Pair* tile,
-                    std::int64_t* b_panel) const {
+  const Pair* right(std::int64_t column, std::int64_t first, std::int64_t n, std::int64_t k,
+                    Pair* tile, std::int64_t* b_panel) const {
     const Tensor& weight = right_.weight.tensor;
     if (packed_) {
       const std::int64_t pairs = (k_ + 1) / 2;
@@ -107,9 +110,11 @@ class DotProduct {
     }
     *b_panel = (k + 1) / 2 * kPanel;
     if (right_.backward) {
-      context_.dot->pack_rows(tile, {at(weight, first, column), Type::kBF16, weight.stride(0)}, k, n);
+      context_.dot->pack_rows(tile, {at(weight, first, column), Type::kBF16, weight.stride(0)}, k,
+                              n);
     } else {
-      context_.dot->pack_columns(tile, {at(weight, column, first), Type::kBF16, weight.stride(0)}, k, n);
+      context_.dot->pack_columns(tile, {at(weight, column, first), Type::kBF16, weight.stride(0)},
+                                 k, n);
     }
     return tile;
   }

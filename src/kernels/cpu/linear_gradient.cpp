@@ -8,9 +8,9 @@
 namespace piton::cpu {
 namespace {
 
-// By the dot product: dW[out, in] = dy^T x with dy^T as the left side and x as the right. x is packed
-// once a stretch for all; each part packs the columns of dy that only it reads. 192 rows of dW, 1024
-// deep, are 384 KiB of dy^T beside a panel of x of 128 KiB.
+// By the dot product: dW[out, in] = dy^T x with dy^T as the left side and x as the right. x is
+// packed once a stretch for all; each part packs the columns of dy that only it reads. 192 rows of
+// dW, 1024 deep, are 384 KiB of dy^T beside a panel of x of 128 KiB.
 constexpr std::int64_t kDotOutTile = 32 * kLeftPanel;
 constexpr std::int64_t kDotStretch = 1024;
 
@@ -20,8 +20,8 @@ constexpr std::int64_t kStretch = 1024;  // rows of one product; the sums of str
 
 // Columns [column, column + columns) of `from` as `type`; itself where nothing is to be converted.
 const void* columns_of(const Context& context, const Tensor& from, Type type, std::int64_t row,
-                       std::int64_t column, std::int64_t rows, std::int64_t columns, std::byte* tile,
-                       std::int64_t* stride) {
+                       std::int64_t column, std::int64_t rows, std::int64_t columns,
+                       std::byte* tile, std::int64_t* stride) {
   const std::int64_t width = size_bytes(from.dtype());
   const std::byte* first = from.raw() + (row * from.stride(0) + column) * width;
   *stride = from.stride(0);
@@ -92,8 +92,9 @@ void add_by_dot(Context& context, const LinearBackwardWeight& call) {
           left, {at(call.dy, row, begin), type_of(call.dy.dtype()), call.dy.stride(0)}, k, m);
       auto* sums = reinterpret_cast<float*>(at(call.dweight, begin, 0));
       const std::int64_t stride = call.dweight.stride(0);
-      context.dot->product_packed(m, in, pairs, left, pairs, x_panels, pairs * kPanel, 0,
-                                  {.data = sums, .stride = stride, .addend = sums, .addend_stride = stride});
+      context.dot->product_packed(
+          m, in, pairs, left, pairs, x_panels, pairs * kPanel, 0,
+          {.data = sums, .stride = stride, .addend = sums, .addend_stride = stride});
     });
   }
 }

@@ -19,20 +19,25 @@ constexpr std::int64_t kDepthTile = 8192;
 // The grid of b[k, n] and where each tile of its packed form begins.
 class Grid {
  public:
-  Grid(Matmul& matmul, std::int64_t n, std::int64_t k, bool packed)
-      : n_(n), k_(k) {
+  Grid(Matmul& matmul, std::int64_t n, std::int64_t k, bool packed) : n_(n), k_(k) {
     if (!packed) return;
     full_ = bytes(matmul, std::min(n, kColumnTile), std::min(k, kDepthTile));
-    if (last_columns() != kColumnTile) edge_ = bytes(matmul, last_columns(), std::min(k, kDepthTile));
+    if (last_columns() != kColumnTile)
+      edge_ = bytes(matmul, last_columns(), std::min(k, kDepthTile));
     full_low_ = bytes(matmul, std::min(n, kColumnTile), last_depth());
-    edge_low_ = last_columns() != kColumnTile ? bytes(matmul, last_columns(), last_depth()) : full_low_;
+    edge_low_ =
+        last_columns() != kColumnTile ? bytes(matmul, last_columns(), last_depth()) : full_low_;
     if (last_columns() == kColumnTile) edge_ = full_;
   }
 
   std::int64_t column_tiles() const { return tiles(n_, kColumnTile); }
   std::int64_t depth_tiles() const { return tiles(k_, kDepthTile); }
-  std::int64_t columns(std::int64_t tile) const { return std::min(kColumnTile, n_ - tile * kColumnTile); }
-  std::int64_t depth(std::int64_t tile) const { return std::min(kDepthTile, k_ - tile * kDepthTile); }
+  std::int64_t columns(std::int64_t tile) const {
+    return std::min(kColumnTile, n_ - tile * kColumnTile);
+  }
+  std::int64_t depth(std::int64_t tile) const {
+    return std::min(kDepthTile, k_ - tile * kDepthTile);
+  }
 
   // Column tiles follow one another within a depth tile.
   std::int64_t offset(std::int64_t depth_tile, std::int64_t column_tile) const {
@@ -40,9 +45,7 @@ class Grid {
     const bool low = depth_tile == depth_tiles() - 1;
     return depth_tile * row + column_tile * (low ? full_low_ : full_);
   }
-  std::int64_t size() const {
-    return offset(depth_tiles() - 1, column_tiles() - 1) + edge_low_;
-  }
+  std::int64_t size() const { return offset(depth_tiles() - 1, column_tiles() - 1) + edge_low_; }
 
  private:
   static std::int64_t bytes(Matmul& matmul, std::int64_t n, std::int64_t k) {
@@ -72,7 +75,8 @@ class TileProduct {
         epilogue_(epilogue),
         packed_(right.weight.form != WeightForm::kRows),
         grid_(context.matmul, right.n(), right.k(), packed_),
-        converts_a_(a.dtype() != DType::kF32 || a.stride(0) != right.k() || grid_.depth_tiles() > 1),
+        converts_a_(a.dtype() != DType::kF32 || a.stride(0) != right.k() ||
+                    grid_.depth_tiles() > 1),
         converts_b_(!packed_ && right.weight.dtype != DType::kF32),
         direct_(grid_.depth_tiles() == 1 && grid_.column_tiles() == 1 && y.dtype() == DType::kF32 &&
                 y.stride(0) == right.n() && !epilogue.given()) {}
@@ -101,7 +105,8 @@ class TileProduct {
     for (std::int64_t tile = 0; tile < grid_.depth_tiles(); ++tile) {
       library_bytes = std::max(library_bytes, context_.matmul.scratch_bytes(shape(m, n, tile)));
     }
-    std::byte* a_tile = context_.scratch.own(a_bytes + b_bytes + c_bytes + bias_bytes + library_bytes);
+    std::byte* a_tile =
+        context_.scratch.own(a_bytes + b_bytes + c_bytes + bias_bytes + library_bytes);
     std::byte* b_tile = a_tile + a_bytes;
     std::byte* c_tile = b_tile + b_bytes;
     std::byte* bias_tile = c_tile + c_bytes;
@@ -124,12 +129,13 @@ class TileProduct {
         convert_rows(context_, a_tile, Type::kF32, k, a_, row, first, m, k);
         a = a_tile;
       }
-      context_.matmul.run(shape(m, n, tile), a, right(tile, column_tile, first, column, k, n, b_tile),
-                          bias, c, library);
+      context_.matmul.run(shape(m, n, tile), a,
+                          right(tile, column_tile, first, column, k, n, b_tile), bias, c, library);
     }
     if (direct_) return;
     if (epilogue_.given()) {
-      return epilogue_.finish(context_, y_, reinterpret_cast<const float*>(c_tile), n, row, column, m, n);
+      return epilogue_.finish(context_, y_, reinterpret_cast<const float*>(c_tile), n, row, column,
+                              m, n);
     }
     for (std::int64_t r = 0; r < m; ++r) {
       context_.vector.convert(at(y_, row + r, column), type_of(y_.dtype()), c_tile + r * n * 4,
@@ -145,7 +151,8 @@ class TileProduct {
     const std::int64_t from = right_.backward ? column : first;
     if (!converts_b_) return at(weight, row, from);
     const std::int64_t columns = right_.backward ? n : k;
-    convert_rows(context_, tile, Type::kF32, columns, weight, row, from, right_.backward ? k : n, columns);
+    convert_rows(context_, tile, Type::kF32, columns, weight, row, from, right_.backward ? k : n,
+                 columns);
     return tile;
   }
 

@@ -1,7 +1,7 @@
-// Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is the
-// time it takes. So each thread reads one contiguous run of panels, which the processor's own
-// prefetching follows from panel to panel; a thread that is done takes panels of one that was held up.
-// Every sum runs over k in order, as in linear_dot.cpp.
+// Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is
+// the time it takes. So each thread reads one contiguous run of panels, which the processor's own
+// prefetching follows from panel to panel; a thread that is done takes panels of one that was held
+// up. Every sum runs over k in order, as in linear_dot.cpp.
 #include <atomic>
 
 #include "kernels/cpu/linear_tiles.h"
@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kSkinnyRows = 24;
 // Rows that one pass over a panel multiplies: their sums fill the registers.
 constexpr std::int64_t kPassRows = 6;
-// More rows need several passes. From the second on a tile is met in the second-level cache, and all
-// of them bring the next tile there: up to 128 KiB each.
+// More rows need several passes. From the second on a tile is met in the second-level cache, and
+// all of them bring the next tile there: up to 128 KiB each.
 constexpr std::int64_t kPassPairs = 512;
 // From four rows on, the products take long enough to hold the processor's prefetching back.
 constexpr std::int64_t kSlowRows = 4;
@@ -21,15 +21,22 @@ constexpr std::int64_t kAheadWords = 8192 / 4;
 
 class SkinnyProduct {
  public:
-  SkinnyProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right, const Tensor& bias,
-                const Epilogue& epilogue)
-      : context_(context), y_(y), a_(a), right_(right), bias_(bias), epilogue_(epilogue), m_(a.dim(0)),
+  SkinnyProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
+                const Tensor& bias, const Epilogue& epilogue)
+      : context_(context),
+        y_(y),
+        a_(a),
+        right_(right),
+        bias_(bias),
+        epilogue_(epilogue),
+        m_(a.dim(0)),
         pairs_(right.k() / 2),
         parts_(std::min<std::int64_t>(context.threads.threads(), tiles(right.n(), kPanel))) {
     const std::int64_t panels = tiles(right.n(), kPanel);
     std::byte* memory = context.scratch.shared(parts_ * static_cast<std::int64_t>(sizeof(Run)));
     for (std::int64_t part = 0; part < parts_; ++part) {
-      Run* run = new (memory + part * sizeof(Run)) Run{panels * part / parts_, panels * (part + 1) / parts_};
+      Run* run = new (memory + part * sizeof(Run))
+          Run{panels * part / parts_, panels * (part + 1) / parts_};
       if (part == 0) runs_ = run;
     }
   }
@@ -63,13 +70,16 @@ class SkinnyProduct {
     }
     const std::int64_t width = (n + 15) / 16 * 16;
     // Equal tiles: each pass brings as much as the next tile has.
-    const std::int64_t deep = m_ <= kPassRows ? pairs_ : (pairs_ + tiles(pairs_, kPassPairs) - 1) / tiles(pairs_, kPassPairs);
+    const std::int64_t deep =
+        m_ <= kPassRows ? pairs_
+                        : (pairs_ + tiles(pairs_, kPassPairs) - 1) / tiles(pairs_, kPassPairs);
     const Pair* b = reinterpret_cast<const Pair*>(right_.weight.tensor.raw()) + column * pairs_;
     for (std::int64_t first = 0; first < pairs_; first += deep) {
       const std::int64_t pairs = std::min(deep, pairs_ - first);
       const bool ends = first + pairs == pairs_;
       DotOutput c{.data = sums, .type = Type::kF32, .stride = kPanel};
-      if (ends && !epilogue_.given()) c = {.data = at(y_, 0, column), .type = type_of(y_.dtype()), .stride = y_.stride(0)};
+      if (ends && !epilogue_.given())
+        c = {.data = at(y_, 0, column), .type = type_of(y_.dtype()), .stride = y_.stride(0)};
       if (first > 0) {
         c.addend = sums;
         c.addend_stride = kPanel;
@@ -79,7 +89,8 @@ class SkinnyProduct {
       if (n < kPanel) {
         context_.dot->product(m_, n, pairs, a, a_.stride(0), 2, b, 0, 0, c);
       } else {
-        context_.dot->product_streamed(m_, pairs, a, a_.stride(0), b, next(b, pairs, last && ends), c);
+        context_.dot->product_streamed(m_, pairs, a, a_.stride(0), b, next(b, pairs, last && ends),
+                                       c);
       }
       b += pairs * width;
     }

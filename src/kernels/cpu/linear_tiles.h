@@ -1,5 +1,5 @@
-// The two ways to compute y = a b + bias and what follows it, tile by tile: through the library in fp32, and by the
-// bf16 dot product.
+// The two ways to compute y = a b + bias and what follows it, tile by tile: through the library in
+// fp32, and by the bf16 dot product.
 #pragma once
 
 #include <algorithm>
@@ -28,21 +28,24 @@ struct Right {
   std::int64_t k() const { return backward ? weight.out : weight.in; }
 };
 
-// What follows the sums of a forward product (kernels/linear.h), tile by tile while they are in cache.
+// What follows the sums of a forward product (kernels/linear.h), tile by tile while they are in
+// cache.
 struct Epilogue {
-  Tensor residual;       // [n, out] or not given
+  Tensor residual;  // [n, out] or not given
   std::optional<ActivationKind> activation;
   Tensor preactivation;  // [n, out] or not given
 
   bool given() const { return residual.defined() || activation.has_value(); }
 
-  // Writes `rows` x `columns` of y from (row, column) on. `sums`: their fp32 sums, bias included, rows
-  // `stride` apart.
+  // Writes `rows` x `columns` of y from (row, column) on. `sums`: their fp32 sums, bias included,
+  // rows `stride` apart.
   void finish(const Context& context, const Tensor& y, const float* sums, std::int64_t stride,
-              std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) const {
+              std::int64_t row, std::int64_t column, std::int64_t rows,
+              std::int64_t columns) const {
     const auto part = [&](const Tensor& tensor) {
-      return tensor.defined() ? Matrix{at(tensor, row, column), type_of(tensor.dtype()), tensor.stride(0)}
-                              : Matrix{};
+      return tensor.defined()
+                 ? Matrix{at(tensor, row, column), type_of(tensor.dtype()), tensor.stride(0)}
+                 : Matrix{};
     };
     context.vector.finish({.sums = sums,
                            .sums_stride = stride,

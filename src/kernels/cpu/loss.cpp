@@ -11,9 +11,15 @@ namespace {
 
 void put(std::byte* at, DType dtype, float value) {
   switch (dtype) {
-    case DType::kBF16: *reinterpret_cast<BFloat16*>(at) = to_bfloat16(value); return;
-    case DType::kF16: *reinterpret_cast<Float16*>(at) = to_float16(value); return;
-    default: *reinterpret_cast<float*>(at) = value; return;
+    case DType::kBF16:
+      *reinterpret_cast<BFloat16*>(at) = to_bfloat16(value);
+      return;
+    case DType::kF16:
+      *reinterpret_cast<Float16*>(at) = to_float16(value);
+      return;
+    default:
+      *reinterpret_cast<float*>(at) = value;
+      return;
   }
 }
 
@@ -74,8 +80,8 @@ void execute(Context& context, const LossBackward& call) {
     const float factor = call.mask.data<float>()[row] * scale;
     const float target = here ? logits[label] : 0.0F;  // dlogits may lie on logits
     // A row without a label is 0 whatever its logits are.
-    context.vector.loss_gradient(dlogits, type_of(dtype), logits, call.logits.dim(1), labelled ? call.valid : 0,
-                                 lse, factor);
+    context.vector.loss_gradient(dlogits, type_of(dtype), logits, call.logits.dim(1),
+                                 labelled ? call.valid : 0, lse, factor);
     if (here) put(dlogits + label * width, dtype, (std::exp(target - lse) - 1.0F) * factor);
   });
 }

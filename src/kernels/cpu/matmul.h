@@ -48,8 +48,8 @@ class Matmul {
 
   std::string version() const;  // "oneDNN 2.6.3"
 
-  // Bytes that run() wants as `scratch`, 64-byte aligned, one piece a thread. May be called from any
-  // thread; makes what the shape needs.
+  // Bytes that run() wants as `scratch`, 64-byte aligned, one piece a thread. May be called from
+  // any thread; makes what the shape needs.
   std::int64_t scratch_bytes(const ProductShape& shape);
 
   // Runs on the calling thread alone, which may be any.

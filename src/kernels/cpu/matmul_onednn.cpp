@@ -21,9 +21,12 @@ using Tag = dnnl::memory::format_tag;
 
 dnnl::memory::data_type data_type(Type type) {
   switch (type) {
-    case Type::kBF16: return dnnl::memory::data_type::bf16;
-    case Type::kF16: return dnnl::memory::data_type::f16;
-    case Type::kF32: break;
+    case Type::kBF16:
+      return dnnl::memory::data_type::bf16;
+    case Type::kF16:
+      return dnnl::memory::data_type::f16;
+    case Type::kF32:
+      break;
   }
   return dnnl::memory::data_type::f32;
 }
@@ -40,7 +43,8 @@ auto make(const dnnl::engine& engine, const Layout& a, const Layout& b, const La
     if (bias.get_size() == 0) {
       return typename Product::primitive_desc(typename Product::desc(a, b, c), attributes, engine);
     }
-    return typename Product::primitive_desc(typename Product::desc(a, b, bias, c), attributes, engine);
+    return
+        typename Product::primitive_desc(typename Product::desc(a, b, bias, c), attributes, engine);
   } else {
     if (bias.get_size() == 0) return typename Product::primitive_desc(engine, a, b, c, attributes);
     return typename Product::primitive_desc(engine, a, b, bias, c, attributes);
@@ -105,8 +109,7 @@ struct Matmul::State {
     }
     const auto made = make<dnnl::matmul>(engine, a, b, bias, c, attributes);
     const std::unique_lock lock(mutex);
-    return products
-        .emplace(shape, Made{dnnl::matmul(made), a, b, bias, c, made.scratchpad_desc()})
+    return products.emplace(shape, Made{dnnl::matmul(made), a, b, bias, c, made.scratchpad_desc()})
         .first->second;
   }
 };
@@ -131,10 +134,11 @@ void Matmul::run(const ProductShape& shape, const void* a, const void* b, const 
     return dnnl::memory(layout, state_->engine, const_cast<void*>(data));
   };
   dnnl::stream stream(state_->engine);
-  std::unordered_map<int, dnnl::memory> arguments{{DNNL_ARG_SRC, memory(made.a, a)},
-                                                  {DNNL_ARG_WEIGHTS, memory(made.b, b)},
-                                                  {DNNL_ARG_DST, memory(made.c, c)},
-                                                  {DNNL_ARG_SCRATCHPAD, memory(made.scratch, scratch)}};
+  std::unordered_map<int, dnnl::memory> arguments{
+      {DNNL_ARG_SRC, memory(made.a, a)},
+      {DNNL_ARG_WEIGHTS, memory(made.b, b)},
+      {DNNL_ARG_DST, memory(made.c, c)},
+      {DNNL_ARG_SCRATCHPAD, memory(made.scratch, scratch)}};
   if (shape.bias) arguments.emplace(DNNL_ARG_BIAS, memory(made.bias, bias));
   made.primitive.execute(stream, arguments);
 }

@@ -28,9 +28,10 @@ void execute(Context& context, const NormForward& call) {
       .columns = call.x.dim(1),
       .eps = static_cast<float>(call.eps),
   };
-  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4), [&](std::int64_t begin, std::int64_t end) {
-    context.vector.norm_forward(arguments, begin, end);
-  });
+  context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   context.vector.norm_forward(arguments, begin, end);
+                 });
 }
 
 void execute(Context& context, const NormBackward& call) {
@@ -50,8 +51,8 @@ void execute(Context& context, const NormBackward& call) {
   const bool gain = call.dgain.defined();
   const bool bias = call.dbias.defined();
   const std::int64_t blocks = (n + kRowBlock - 1) / kRowBlock;
-  auto* sums = reinterpret_cast<float*>(
-      gain || bias ? context.scratch.shared(blocks * 2 * h * 4) : nullptr);  // [blocks, 2, h]
+  auto* sums = reinterpret_cast<float*>(gain || bias ? context.scratch.shared(blocks * 2 * h * 4)
+                                                     : nullptr);  // [blocks, 2, h]
   context.ranges(n, kRowBlock, [&](std::int64_t begin, std::int64_t end) {
     NormArguments arguments = shared;
     float* own = sums == nullptr ? nullptr : sums + begin / kRowBlock * 2 * h;
@@ -64,8 +65,10 @@ void execute(Context& context, const NormBackward& call) {
   context.ranges(h, 256, [&](std::int64_t begin, std::int64_t end) {
     const Matrix gains{sums + begin, Type::kF32, 2 * h};
     const Matrix biases{sums + h + begin, Type::kF32, 2 * h};
-    if (gain) context.vector.column_sums(call.dgain.data<float>() + begin, gains, blocks, end - begin);
-    if (bias) context.vector.column_sums(call.dbias.data<float>() + begin, biases, blocks, end - begin);
+    if (gain)
+      context.vector.column_sums(call.dgain.data<float>() + begin, gains, blocks, end - begin);
+    if (bias)
+      context.vector.column_sums(call.dbias.data<float>() + begin, biases, blocks, end - begin);
   });
 }
 

@@ -62,12 +62,14 @@ void check(cudaError_t result, std::string_view doing, std::int64_t bytes, const
                   "--kernels cpu",
                   doing, text, cudaGetErrorName(result));
     case Cause::kOurs:
-      assertion_failed(cudaGetErrorName(result), fmt::format("cuda: {}: {}", doing, text), file, line);
+      assertion_failed(cudaGetErrorName(result), fmt::format("cuda: {}: {}", doing, text), file,
+                       line);
     case Cause::kDevice:
       break;
   }
-  throw Error(Fault::kPeer, "cuda: {}: the device is lost: {} ({}); start again on a healthy device",
-              doing, text, cudaGetErrorName(result));
+  throw Error(Fault::kPeer,
+              "cuda: {}: the device is lost: {} ({}); start again on a healthy device", doing, text,
+              cudaGetErrorName(result));
 }
 
 void select(int index) { check(cudaSetDevice(index), "choice of the device"); }

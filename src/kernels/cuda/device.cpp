@@ -49,14 +49,16 @@ class CudaDevice final : public Device {
   void zero(const Tensor& dst, Stream& stream) override {
     expect_here(dst, "zero of");
     if (dst.bytes() == 0) return;
-    check(cudaMemsetAsync(dst.raw(), 0, static_cast<std::size_t>(dst.bytes()), handle_of(stream)), "zero");
+    check(cudaMemsetAsync(dst.raw(), 0, static_cast<std::size_t>(dst.bytes()), handle_of(stream)),
+          "zero");
   }
 
   std::byte* host_address(const Tensor&) const override { return nullptr; }
 
  private:
   void expect_here(const Tensor& tensor, const char* what) const {
-    PITON_ASSERT(tensor.contiguous() && tensor.place() == place(), "cuda: {} {}", what, to_string(tensor));
+    PITON_ASSERT(tensor.contiguous() && tensor.place() == place(), "cuda: {} {}", what,
+                 to_string(tensor));
     select(index_);
   }
 
@@ -78,7 +80,8 @@ std::unique_ptr<Device> make_device(int index) {
   int count = 0;
   check(cudaGetDeviceCount(&count), "search for devices");
   if (index < 0 || index >= count) {
-    throw Error(Fault::kUsage, "cuda: device: got {}, wanted 0 to {}; see nvidia-smi for the devices", index,
+    throw Error(Fault::kUsage,
+                "cuda: device: got {}, wanted 0 to {}; see nvidia-smi for the devices", index,
                 count - 1);
   }
   select(index);
@@ -86,13 +89,15 @@ std::unique_ptr<Device> make_device(int index) {
   check(cudaGetDeviceProperties(&properties, index), "look at the device");
   if (properties.major < kOldestMajor) {
     throw Error(Fault::kUsage,
-                "cuda: device {} ({}): got compute capability {}.{}, wanted {}.0 or newer; use --kernels cpu",
+                "cuda: device {} ({}): got compute capability {}.{}, wanted {}.0 or newer; use "
+                "--kernels cpu",
                 index, properties.name, properties.major, properties.minor, kOldestMajor);
   }
   return std::make_unique<CudaDevice>(
-      index, fmt::format("cuda {}: {}, {:.1f} GiB, compute capability {}.{}", index, properties.name,
-                         static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.major,
-                         properties.minor));
+      index,
+      fmt::format("cuda {}: {}, {:.1f} GiB, compute capability {}.{}", index, properties.name,
+                  static_cast<double>(properties.totalGlobalMem) / (1 << 30), properties.major,
+                  properties.minor));
 }
 
 }  // namespace piton::cuda

@@ -18,9 +18,9 @@ int cuda_devices();
 // is older than compute capability 8.0.
 //
 // upload() copies through pinned memory of the device's own, so it waits only while all of that is
-// in flight. A wait of its streams for an event of CUDA is ordered on the GPU and returns at once; a
-// wait for an event of another origin (a message of MPI) blocks the caller until it is complete, as a
-// host stream does, because CUDA may run the host functions of all streams on one thread. An
+// in flight. A wait of its streams for an event of CUDA is ordered on the GPU and returns at once;
+// a wait for an event of another origin (a message of MPI) blocks the caller until it is complete,
+// as a host stream does, because CUDA may run the host functions of all streams on one thread. An
 // exception of work that was put on a stream by enqueue() is thrown again by the next call on that
 // stream, and by the wait for an event recorded after it.
 std::unique_ptr<Device> make_device(int index = 0);

@@ -13,7 +13,9 @@ struct Strided {
   std::int64_t dst_stride[Shape::kMaxDims] = {};
   std::int64_t src_stride[Shape::kMaxDims] = {};
 
-  bool contiguous() const { return ndim == 0 || (ndim == 1 && dst_stride[0] == 1 && src_stride[0] == 1); }
+  bool contiguous() const {
+    return ndim == 0 || (ndim == 1 && dst_stride[0] == 1 && src_stride[0] == 1);
+  }
 };
 
 Strided join_dims(const Tensor& dst, const Tensor& src) {
@@ -40,7 +42,8 @@ Strided join_dims(const Tensor& dst, const Tensor& src) {
 template <typename To, typename From>
 __global__ void copy_elements(To* dst, const From* src, Strided dims, std::int64_t elements) {
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += step) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
+       i += step) {
     std::int64_t rest = i;
     std::int64_t to = 0;
     std::int64_t from = 0;
@@ -62,7 +65,8 @@ template <typename To, typename From>
 void launch_copy(const Copy& call, const Strided& dims, cudaStream_t stream) {
   const std::int64_t elements = call.src.elements();
   copy_elements<To, From><<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(
-      reinterpret_cast<To*>(call.dst.raw()), reinterpret_cast<const From*>(call.src.raw()), dims, elements);
+      reinterpret_cast<To*>(call.dst.raw()), reinterpret_cast<const From*>(call.src.raw()), dims,
+      elements);
   check(cudaGetLastError(), "launch of copy");
 }
 
@@ -85,7 +89,8 @@ void launch_move(const Copy& call, const Strided& dims, cudaStream_t stream) {
 template <typename T>
 __global__ void add_elements(T* y, const T* a, const T* b, std::int64_t elements) {
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements; i += step) {
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < elements;
+       i += step) {
     y[i] = narrow<T>(widen(a[i]) + widen(b[i]));
   }
 }
@@ -97,13 +102,15 @@ void execute(const Copy& call, cudaStream_t stream) {
   const Strided dims = join_dims(call.dst, call.src);
   if (call.dst.dtype() != call.src.dtype()) {
     with_floating(call.dst.dtype(), [&]<typename To>(std::type_identity<To>) {
-      with_floating(call.src.dtype(),
-                    [&]<typename From>(std::type_identity<From>) { launch_copy<To, From>(call, dims, stream); });
+      with_floating(call.src.dtype(), [&]<typename From>(std::type_identity<From>) {
+        launch_copy<To, From>(call, dims, stream);
+      });
     });
   } else if (dims.contiguous()) {
-    check(cudaMemcpyAsync(call.dst.raw(), call.src.raw(), static_cast<std::size_t>(call.src.bytes()),
-                          cudaMemcpyDeviceToDevice, stream),
-          "copy");
+    check(
+        cudaMemcpyAsync(call.dst.raw(), call.src.raw(), static_cast<std::size_t>(call.src.bytes()),
+                        cudaMemcpyDeviceToDevice, stream),
+        "copy");
   } else {
     launch_move(call, dims, stream);
   }

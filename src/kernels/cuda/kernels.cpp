@@ -12,7 +12,9 @@ namespace piton::cuda {
 namespace {
 
 template <typename Call>
-concept Executable = requires(const Call& call, cudaStream_t stream) { execute(call, stream); };
+concept Executable = requires(const Call& call, cudaStream_t stream) {
+  execute(call, stream);
+};
 
 class CudaKernels final : public Kernels {
  public:
@@ -21,7 +23,9 @@ class CudaKernels final : public Kernels {
   std::string name() const override { return name_; }
 
   // Weights are read as plain rows.
-  std::int64_t packed_bytes(WeightForm, std::int64_t, std::int64_t, DType) const override { return 0; }
+  std::int64_t packed_bytes(WeightForm, std::int64_t, std::int64_t, DType) const override {
+    return 0;
+  }
 
   // There is no linear yet that would be computed in tiles.
   std::int64_t row_tile() const override { return 1; }
@@ -35,8 +39,10 @@ class CudaKernels final : public Kernels {
             select(place_.index);
             execute(one, handle_of(stream));
           } else {
-            throw Error(Fault::kUsage, "--kernels cuda: this build's cuda back end has no {} yet; use --kernels cpu",
-                        Call::kName);
+            throw Error(
+                Fault::kUsage,
+                "--kernels cuda: this build's cuda back end has no {} yet; use --kernels cpu",
+                Call::kName);
           }
         },
         call);
@@ -44,8 +50,8 @@ class CudaKernels final : public Kernels {
 
   void expect_here(const KernelCall& call) const {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
-      PITON_ASSERT(tensor.place() == place_, "cuda kernels: {} of {} is not on their device", tensor_name,
-                   piton::name(call));
+      PITON_ASSERT(tensor.place() == place_, "cuda kernels: {} of {} is not on their device",
+                   tensor_name, piton::name(call));
     });
   }
 

@@ -1,7 +1,7 @@
 // The mathematics on an NVIDIA GPU.
 //
-// Promises: the same call gives the same bits on the same GPU; products and sums are contracted only
-// where the source says so. Every call that this back end does not have is refused with
+// Promises: the same call gives the same bits on the same GPU; products and sums are contracted
+// only where the source says so. Every call that this back end does not have is refused with
 // Error(kUsage) when it is run.
 #pragma once
 

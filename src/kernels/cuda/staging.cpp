@@ -21,8 +21,8 @@ PinnedStaging::Buffer& PinnedStaging::next_buffer() {
   next_ = (next_ + 1) % kBuffers;
   if (buffer.data == nullptr) {
     void* data = nullptr;
-    check(cudaHostAlloc(&data, kBufferBytes, cudaHostAllocDefault), "allocation of pinned host memory",
-          kBufferBytes);
+    check(cudaHostAlloc(&data, kBufferBytes, cudaHostAllocDefault),
+          "allocation of pinned host memory", kBufferBytes);
     buffer.data = static_cast<std::byte*>(data);
   }
   buffer.free.wait();
@@ -37,7 +37,8 @@ void PinnedStaging::upload(const void* host, std::byte* device, std::int64_t byt
     const auto size = static_cast<std::size_t>(std::min(kBufferBytes, bytes - done));
     Buffer& buffer = next_buffer();
     std::memcpy(buffer.data, from + done, size);
-    check(cudaMemcpyAsync(device + done, buffer.data, size, cudaMemcpyHostToDevice, stream), "upload");
+    check(cudaMemcpyAsync(device + done, buffer.data, size, cudaMemcpyHostToDevice, stream),
+          "upload");
     buffer.free.record(stream);
   }
 }
@@ -57,7 +58,8 @@ void PinnedStaging::download(const std::byte* device, void* host, std::int64_t b
   for (std::int64_t done = 0; done < bytes; done += kBufferBytes) {
     const auto size = static_cast<std::size_t>(std::min(kBufferBytes, bytes - done));
     Buffer& buffer = next_buffer();
-    check(cudaMemcpyAsync(buffer.data, device + done, size, cudaMemcpyDeviceToHost, stream), "download");
+    check(cudaMemcpyAsync(buffer.data, device + done, size, cudaMemcpyDeviceToHost, stream),
+          "download");
     buffer.free.record(stream);
     take_out();
     before = &buffer;

@@ -9,7 +9,8 @@
 
 namespace piton::cuda {
 
-// A cudaEvent without timing, on the device that is selected when it is made. Never recorded: complete.
+// A cudaEvent without timing, on the device that is selected when it is made. Never recorded:
+// complete.
 class RecordedEvent {
  public:
   RecordedEvent();

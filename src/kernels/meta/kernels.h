@@ -8,8 +8,8 @@ namespace piton {
 
 class MetaKernels final : public Kernels {
  public:
-  // Answers packed_bytes() and row_tile() as `like` does, so that the memory counted is that of a run
-  // on it; `like` must outlive this. Without it: plain rows, tiles of one row.
+  // Answers packed_bytes() and row_tile() as `like` does, so that the memory counted is that of a
+  // run on it; `like` must outlive this. Without it: plain rows, tiles of one row.
   explicit MetaKernels(const Kernels* like = nullptr) : like_(like) {}
 
   std::string name() const override;

@@ -6,9 +6,10 @@
 namespace piton::cuda {
 
 std::unique_ptr<Kernels> make_kernels(const Device& device) {
-  throw Error(Fault::kUsage,
-              "--kernels cuda: this build has no CUDA back end for {}; configure with the cuda preset",
-              device.name());
+  throw Error(
+      Fault::kUsage,
+      "--kernels cuda: this build has no CUDA back end for {}; configure with the cuda preset",
+      device.name());
 }
 
 }  // namespace piton::cuda

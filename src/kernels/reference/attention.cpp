@@ -94,9 +94,9 @@ void execute(const AttentionForward& call) {
         lse(batch, head, query) = largest + std::log(sum);
         for (std::int64_t key = 0; key < sk; ++key) {
           if (scores(key) == -kInfinity) continue;
-          const double p = std::exp(scores(key) - largest) / sum *
-                           draws.factor(batch, call.head_begin + head,
-                                        sight.position(batch, query), key);
+          const double p =
+              std::exp(scores(key) - largest) / sum *
+              draws.factor(batch, call.head_begin + head, sight.position(batch, query), key);
           for (std::int64_t c = 0; c < call.q.dim(3); ++c) {
             out(batch, query, head, c) += p * v(batch, key, group, c);
           }
@@ -136,10 +136,9 @@ void execute(const AttentionBackward& call) {
           const double score = call.scale * dot(q, k, batch, query, head, key, group) +
                                sight.bias(head, batch, query, key);
           const double p = std::exp(score - lse(batch, head, query));
-          const double factor = draws.factor(batch, call.head_begin + head,
-                                             sight.position(batch, query), key);
-          const double ds =
-              p * (factor * dot(dout, v, batch, query, head, key, group) - dout_out);
+          const double factor =
+              draws.factor(batch, call.head_begin + head, sight.position(batch, query), key);
+          const double ds = p * (factor * dot(dout, v, batch, query, head, key, group) - dout_out);
           for (std::int64_t c = 0; c < call.q.dim(3); ++c) {
             dv(batch, key, group, c) += factor * p * dout(batch, query, head, c);
             dq(batch, query, head, c) += call.scale * ds * k(batch, key, group, c);

@@ -9,15 +9,18 @@ namespace {
 class ReferenceKernels final : public Kernels {
  public:
   std::string name() const override { return "reference"; }
-  std::int64_t packed_bytes(WeightForm, std::int64_t, std::int64_t, DType) const override { return 0; }
+  std::int64_t packed_bytes(WeightForm, std::int64_t, std::int64_t, DType) const override {
+    return 0;
+  }
   std::int64_t row_tile() const override { return 1; }
 
  private:
   // A host stream is always done with what was put on it, so the call may run here.
   void submit(const KernelCall& call, Stream&) override {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
-      PITON_ASSERT(tensor.place().kind == DeviceKind::kHost, "reference kernels: {} of {} is not on the host",
-                   tensor_name, piton::name(call));
+      PITON_ASSERT(tensor.place().kind == DeviceKind::kHost,
+                   "reference kernels: {} of {} is not on the host", tensor_name,
+                   piton::name(call));
     });
     std::visit([](const auto& one) { reference::execute(one); }, call);
   }

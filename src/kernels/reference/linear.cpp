@@ -54,7 +54,8 @@ void execute(const LinearBackwardWeight& call) {
   Values sums(call.dweight.shape());
   for (std::int64_t row = 0; row < call.x.dim(0); ++row) {
     for (std::int64_t out = 0; out < call.dy.dim(1); ++out) {
-      for (std::int64_t in = 0; in < call.x.dim(1); ++in) sums(out, in) += dy(row, out) * x(row, in);
+      for (std::int64_t in = 0; in < call.x.dim(1); ++in)
+        sums(out, in) += dy(row, out) * x(row, in);
     }
   }
   Values dweight = Values::read(call.dweight);

@@ -13,10 +13,10 @@ double MaskDraws::factor(std::int64_t sample, std::int64_t head, std::int64_t po
   const double probability = dropout_.probability;
   if (probability == 0) return 1;
   const PhiloxBlock words =
-      philox(dropout_.key, mask_counter(static_cast<std::uint64_t>(first_sample_ + sample),
-                                        static_cast<std::uint32_t>(head),
-                                        static_cast<std::uint32_t>(position),
-                                        static_cast<std::uint32_t>(column)));
+      philox(dropout_.key,
+             mask_counter(static_cast<std::uint64_t>(first_sample_ + sample),
+                          static_cast<std::uint32_t>(head), static_cast<std::uint32_t>(position),
+                          static_cast<std::uint32_t>(column)));
   const bool kept = words[static_cast<std::size_t>(column % 4)] >= drop_threshold(probability);
   return kept ? 1 / (1 - probability) : 0;
 }

@@ -21,8 +21,8 @@ void execute(const AdamwUpdate& call) {
     main(i) *= 1 - lr * call.weight_decay;
     m(i) = call.beta1 * m(i) + (1 - call.beta1) * g;
     v(i) = call.beta2 * v(i) + (1 - call.beta2) * g * g;
-    main(i) -= lr * (m(i) / scalars(kCorrection1)) /
-               (std::sqrt(v(i) / scalars(kCorrection2)) + call.eps);
+    main(i) -=
+        lr * (m(i) / scalars(kCorrection1)) / (std::sqrt(v(i) / scalars(kCorrection2)) + call.eps);
   }
   main.write(call.main);
   m.write(call.first);

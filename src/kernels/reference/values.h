@@ -16,7 +16,9 @@ class Values {
 
   double& operator()(std::int64_t i) { return data_[index(i)]; }
   double& operator()(std::int64_t i, std::int64_t j) { return data_[index(i, j)]; }
-  double& operator()(std::int64_t i, std::int64_t j, std::int64_t k) { return data_[index(i, j, k)]; }
+  double& operator()(std::int64_t i, std::int64_t j, std::int64_t k) {
+    return data_[index(i, j, k)];
+  }
   double& operator()(std::int64_t i, std::int64_t j, std::int64_t k, std::int64_t l) {
     return data_[index(i, j, k, l)];
   }

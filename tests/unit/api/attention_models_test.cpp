@@ -1,5 +1,5 @@
-// Whole models under a window, ALiBi and packed documents: decoding behind a cache, evaluation and training
-// see the same, and documents in one row are documents on their own.
+// Whole models under a window, ALiBi and packed documents: decoding behind a cache, evaluation and
+// training see the same, and documents in one row are documents on their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,8 @@ const Variant kVariants[] = {{"window", "llama-tiny", PositionKind::kRotary, 6},
 
 std::vector<std::int32_t> some_tokens(std::int64_t count) {
   std::vector<std::int32_t> tokens(count);
-  for (std::int64_t i = 0; i < count; ++i) tokens[i] = static_cast<std::int32_t>(i * i * 7 % 101 + i % 13);
+  for (std::int64_t i = 0; i < count; ++i)
+    tokens[i] = static_cast<std::int32_t>(i * i * 7 % 101 + i % 13);
   return tokens;
 }
 
@@ -40,9 +41,14 @@ std::vector<std::int32_t> some_tokens(std::int64_t count) {
 struct ModelRun {
   explicit ModelRun(const Variant& variant) : ModelRun(config_of(variant)) {}
   explicit ModelRun(const ModelConfig& model)
-      : threads(2), kernels(make_cpu_kernels(threads)), arena(device), stream(device.make_stream()),
-        world(make_single_world(device)), machine{*world, device, *kernels, arena, *stream, threads, log},
-        mesh(*world, MeshSizes{}), session(machine, mesh, {.model = model}) {
+      : threads(2),
+        kernels(make_cpu_kernels(threads)),
+        arena(device),
+        stream(device.make_stream()),
+        world(make_single_world(device)),
+        machine{*world, device, *kernels, arena, *stream, threads, log},
+        mesh(*world, MeshSizes{}),
+        session(machine, mesh, {.model = model}) {
     session.initialize();
   }
 
@@ -57,16 +63,20 @@ struct ModelRun {
   }
 
   Tensor put(const std::vector<std::int32_t>& host) {
-    Tensor tensor = arena.allocate(DType::kI32, {static_cast<std::int64_t>(host.size())}, MemoryKind::kActivations);
+    Tensor tensor = arena.allocate(DType::kI32, {static_cast<std::int64_t>(host.size())},
+                                   MemoryKind::kActivations);
     device.upload(host.data(), tensor, *stream);
     return tensor;
   }
 
   // Logits of tokens[begin, begin + count) behind `cache`, which holds those before.
-  std::vector<float> logits(const std::vector<std::int32_t>& tokens, std::int64_t begin, std::int64_t count, KvCache* cache) {
+  std::vector<float> logits(const std::vector<std::int32_t>& tokens, std::int64_t begin,
+                            std::int64_t count, KvCache* cache) {
     std::vector<std::int32_t> positions(count);
     std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(begin));
-    const ModelInput input{.samples = 1, .sequence = count, .tokens = put({tokens.begin() + begin, tokens.begin() + begin + count}),
+    const ModelInput input{.samples = 1,
+                           .sequence = count,
+                           .tokens = put({tokens.begin() + begin, tokens.begin() + begin + count}),
                            .positions = put(positions)};
     Context context = session.context(false);
     const Tensor out = session.chunk(0).logits(context, input, cache, false);
@@ -136,8 +146,8 @@ TEST_P(AttentionModels, EvaluateToTheLossThatTheyTrainOn) {
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionModels, testing::ValuesIn(kVariants),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The triangle form is another way to the same numbers, whether blocks divide the sequence or not; behind a
-// cache it is tiles.
+// The triangle form is another way to the same numbers, whether blocks divide the sequence or not;
+// behind a cache it is tiles.
 TEST(TriangleAttention, TrainsAndDecodesAsTilesDo) {
   ModelConfig model = ModelRun::config_of(kVariants[0]);
   ModelRun tiles(model);
@@ -157,7 +167,8 @@ TEST(TriangleAttention, TrainsAndDecodesAsTilesDo) {
         difference += std::pow(got.data<float>()[i] - wanted.data<float>()[i], 2);
         norm += std::pow(wanted.data<float>()[i], 2);
       }
-      EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(norm)) << block << " " << run.session.parameters()[p]->name;
+      EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(norm))
+          << block << " " << run.session.parameters()[p]->name;
     }
     KvCache cache = run.session.chunk(0).make_cache(run.arena, 1, 90);
     const std::vector<float> decoded = run.logits(tokens, 0, 90, &cache);
@@ -182,8 +193,10 @@ TEST(PackedDocuments, TrainAsDocumentsOnTheirOwn) {
       const auto segment = static_cast<std::int32_t>(documents.size());
       row.tokens.insert(row.tokens.end(), document.tokens.begin(), document.tokens.end());
       row.labels.insert(row.labels.end(), document.labels.begin(), document.labels.end());
-      row.loss_mask.insert(row.loss_mask.end(), document.loss_mask.begin(), document.loss_mask.end());
-      row.positions.insert(row.positions.end(), document.positions.begin(), document.positions.end());
+      row.loss_mask.insert(row.loss_mask.end(), document.loss_mask.begin(),
+                           document.loss_mask.end());
+      row.positions.insert(row.positions.end(), document.positions.begin(),
+                           document.positions.end());
       row.segments.insert(row.segments.end(), length, segment);
       row.sequence += length;
       documents.push_back(document);
@@ -196,11 +209,13 @@ TEST(PackedDocuments, TrainAsDocumentsOnTheirOwn) {
     std::vector<std::vector<double>> wanted(apart.session.parameters().size());
     for (const MicroBatch& document : documents) {
       apart.session.gradients({document}, 0);
-      const double share = static_cast<double>(document.sequence) / static_cast<double>(row.sequence);
+      const double share =
+          static_cast<double>(document.sequence) / static_cast<double>(row.sequence);
       for (std::size_t p = 0; p < wanted.size(); ++p) {
         const Tensor& gradient = apart.session.parameters()[p]->gradient;
         wanted[p].resize(gradient.elements());
-        for (std::int64_t i = 0; i < gradient.elements(); ++i) wanted[p][i] += share * gradient.data<float>()[i];
+        for (std::int64_t i = 0; i < gradient.elements(); ++i)
+          wanted[p][i] += share * gradient.data<float>()[i];
       }
     }
     for (std::size_t p = 0; p < wanted.size(); ++p) {

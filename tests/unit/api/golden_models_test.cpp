@@ -1,5 +1,6 @@
-// Losses, logits and every gradient of GPT-2, LLaMA, Mistral (a window) and Bloom (ALiBi) against PyTorch
-// (tests/golden, made by tools/oracle/models.py with Transformers in float64), and five steps of AdamW.
+// Losses, logits and every gradient of GPT-2, LLaMA, Mistral (a window) and Bloom (ALiBi) against
+// PyTorch (tests/golden, made by tools/oracle/models.py with Transformers in float64), and five
+// steps of AdamW.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,14 +49,20 @@ double norm(const std::vector<double>& x) {
 
 struct GoldenRun {
   GoldenRun(const std::string& name, DType dtype, bool reference)
-      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors"), threads(2),
-        kernels(reference ? make_reference_kernels() : make_cpu_kernels(threads)), arena(device),
-        stream(device.make_stream()), world(make_single_world(device)),
-        machine{*world, device, *kernels, arena, *stream, threads, log}, mesh(*world, MeshSizes{}),
-        session(machine, mesh,
-                {.model = golden_config(name, dtype),
-                 .optimizer_options = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
-                 .use = dtype != DType::kF64 ? SessionUse::kTraining : SessionUse::kGradients}) {
+      : golden(std::string(PITON_SOURCE_DIR) + "/tests/golden/" + name + ".safetensors"),
+        threads(2),
+        kernels(reference ? make_reference_kernels() : make_cpu_kernels(threads)),
+        arena(device),
+        stream(device.make_stream()),
+        world(make_single_world(device)),
+        machine{*world, device, *kernels, arena, *stream, threads, log},
+        mesh(*world, MeshSizes{}),
+        session(
+            machine, mesh,
+            {.model = golden_config(name, dtype),
+             .optimizer_options =
+                 {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0},
+             .use = dtype != DType::kF64 ? SessionUse::kTraining : SessionUse::kGradients}) {
     test::set_golden_weights(session, golden, *stream);
   }
 
@@ -79,7 +86,8 @@ void expect_gradients(GoldenRun& run, double tolerance) {
   double global = 0;
   for (Parameter* parameter : run.session.parameters()) {
     for (const Piece& piece : parameter->pieces) {
-      ours[piece.name] = test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
+      ours[piece.name] =
+          test::values(parameter->gradient.slice(0, piece.local_row, piece.extent[0]));
       const double one = norm(test::values(run.golden.tensor("gradient." + piece.name)));
       global += one * one;
     }
@@ -125,11 +133,13 @@ TEST_P(GoldenModels, GiveTheLogitsOfPyTorch) {
   const auto [name, reference] = GetParam();
   GoldenRun run(name, DType::kF32, reference);
   Context context = run.session.context(false);
-  const Tensor logits = run.session.chunk(0).logits(context, run.session.upload(run.batch(), {}), nullptr, false);
+  const Tensor logits =
+      run.session.chunk(0).logits(context, run.session.upload(run.batch(), {}), nullptr, false);
   const Tensor wanted = run.golden.tensor("logits");
   for (std::int64_t row = 0; row < wanted.dim(0); ++row) {
     for (std::int64_t column = 0; column < wanted.dim(1); ++column) {
-      ASSERT_NEAR(logits.data<float>()[row * logits.dim(1) + column], wanted.data<float>()[row * wanted.dim(1) + column], 2e-5)
+      ASSERT_NEAR(logits.data<float>()[row * logits.dim(1) + column],
+                  wanted.data<float>()[row * wanted.dim(1) + column], 2e-5)
           << row << ", " << column;
     }
   }
@@ -147,9 +157,11 @@ TEST_P(GoldenModels, FollowPyTorchThroughFiveSteps) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, GoldenModels, testing::Combine(testing::ValuesIn(kModels), testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(Kernels, GoldenModels,
+                         testing::Combine(testing::ValuesIn(kModels), testing::Bool()),
                          [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) + (std::get<1>(info.param) ? "_reference" : "_cpu");
+                           return std::string(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) ? "_reference" : "_cpu");
                          });
 
 TEST(GoldenModelsInDouble, GiveTheLossAndTheGradientsOfPyTorch) {
@@ -157,7 +169,8 @@ TEST(GoldenModelsInDouble, GiveTheLossAndTheGradientsOfPyTorch) {
     SCOPED_TRACE(name);
     GoldenRun run(name, DType::kF64, true);
     const double loss = test::values(run.golden.tensor("loss"))[0];
-    // Transformers' RMS norm and softmax go through fp32 even in a float64 model; Bloom's softmax too.
+    // Transformers' RMS norm and softmax go through fp32 even in a float64 model; Bloom's softmax
+    // too.
     const double allowed = std::string(name) == "gpt2" ? 1e-12 : 1e-7;
     EXPECT_NEAR(run.session.gradients({run.batch()}, 0).loss, loss, allowed * loss);
     expect_gradients(run, 1e-6);  // the golden gradients are stored in fp32

@@ -32,9 +32,13 @@ ModelConfig model_of(const std::string& family, DType dtype) {
 
 struct Loaded {
   Loaded(const ModelConfig& model, SessionUse use)
-      : threads(2), kernels(make_cpu_kernels(threads)), arena(device, 1 << 20),
-        stream(device.make_stream()), world(make_single_world(device)),
-        machine{*world, device, *kernels, arena, *stream, threads, log}, mesh(*world, MeshSizes{}),
+      : threads(2),
+        kernels(make_cpu_kernels(threads)),
+        arena(device, 1 << 20),
+        stream(device.make_stream()),
+        world(make_single_world(device)),
+        machine{*world, device, *kernels, arena, *stream, threads, log},
+        mesh(*world, MeshSizes{}),
         session(machine, mesh, {.model = model, .vocabulary_multiple = 16, .use = use}) {
     session.initialize();
   }
@@ -49,7 +53,8 @@ struct Loaded {
     };
     Context context = session.context(false);
     const Tensor logits = session.chunk(0).logits(
-        context, {.samples = 1, .sequence = kRows, .tokens = upload(), .positions = upload()}, nullptr, false);
+        context, {.samples = 1, .sequence = kRows, .tokens = upload(), .positions = upload()},
+        nullptr, false);
     std::vector<float> host(static_cast<std::size_t>(logits.elements()));
     device.download(logits, host.data(), *stream);
     return host;

@@ -1,5 +1,5 @@
-// Losses and gradients of a LLaMA that turns by scaled, partial and interleaved rotary positions, against
-// Transformers (tests/golden/rotary.jsonl).
+// Losses and gradients of a LLaMA that turns by scaled, partial and interleaved rotary positions,
+// against Transformers (tests/golden/rotary.jsonl).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,7 +70,8 @@ TEST(RotaryModels, GiveTheLossAndTheGradientOfTransformers) {
     for (const auto& [dtype, tolerance] : {std::pair{DType::kF64, 2e-7}, {DType::kF32, 1e-5}}) {
       const Answer answer = answer_of(golden, dtype);
       EXPECT_NEAR(answer.loss, *golden.loss, tolerance * *golden.loss) << name(dtype);
-      EXPECT_NEAR(answer.gradient_norm, golden.gradient_norm, tolerance * golden.gradient_norm) << name(dtype);
+      EXPECT_NEAR(answer.gradient_norm, golden.gradient_norm, tolerance * golden.gradient_norm)
+          << name(dtype);
     }
   }
   EXPECT_EQ(compared, 13);

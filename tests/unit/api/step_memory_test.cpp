@@ -10,7 +10,8 @@
 
 namespace {
 
-// Activations of the tiny models are this large in fp32; smaller blocks are nodes, names, lists of handles.
+// Activations of the tiny models are this large in fp32; smaller blocks are nodes, names, lists of
+// handles.
 constexpr std::size_t kData = 16384;
 std::atomic<std::int64_t> large_blocks = 0;
 
@@ -57,8 +58,8 @@ TEST_P(StepMemory, AsksNothingAndCopiesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StepMemory,
-                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny"), testing::Bool(),
-                                          testing::Bool()));
+                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny"),
+                                          testing::Bool(), testing::Bool()));
 
 }  // namespace
 }  // namespace piton

@@ -6,7 +6,8 @@
 namespace piton {
 namespace {
 
-std::map<std::string, std::string> trained(const char* name, DType dtype, int threads, std::vector<double>& losses) {
+std::map<std::string, std::string> trained(const char* name, DType dtype, int threads,
+                                           std::vector<double>& losses) {
   HostDevice device;
   const auto world = make_single_world(device);
   ModelConfig model = preset(name);

@@ -25,7 +25,8 @@ TEST(Philox, EqualsThePublishedAnswers) {
 // One by one is the definition; many at once are laid out in other ways.
 TEST(PhiloxNormals, AreBitForBitThoseDrawnOneByOne) {
   const PhiloxKey key = site_key(7, "layers.0.mlp.up.weight");
-  for (const std::uint64_t first_block : {std::uint64_t{0}, std::uint64_t{61}, std::uint64_t{0xFFFFFFF0}}) {
+  for (const std::uint64_t first_block :
+       {std::uint64_t{0}, std::uint64_t{61}, std::uint64_t{0xFFFFFFF0}}) {
     for (const std::size_t size : {std::size_t{4}, std::size_t{252}, std::size_t{100000}}) {
       std::vector<double> many(size);
       philox_normals(key, first_block, many);

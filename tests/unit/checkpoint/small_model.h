@@ -12,8 +12,8 @@
 #include "checkpoint/store.h"
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
-#include "support/thread_world.h"
 #include "support/tensors.h"
+#include "support/thread_world.h"
 
 namespace piton::test {
 
@@ -193,8 +193,8 @@ struct SmallRun {
       spans.push_back({parameter, begin, host_tensor(DType::kF32, {end - begin}),
                        parameter->value.flatten().slice(0, begin, end - begin)});
     }
-    optimizer = std::make_unique<Optimizer>(OptimizerOptions(), spans, kBlock, mesh, *kernels, device,
-                                        arena, *stream);
+    optimizer = std::make_unique<Optimizer>(OptimizerOptions(), spans, kBlock, mesh, *kernels,
+                                            device, arena, *stream);
     optimizer->reset_main(*stream);
   }
 
@@ -241,17 +241,17 @@ struct SmallRun {
     }
     if (!with_optimizer) return count;
     for (const OptimizerState& state : optimizer->state()) {
-      for_each_element(*state.parameter,
-                       [&](std::int64_t local, const std::string& name, std::int64_t index) {
-                         if (local < state.offset || local >= state.offset + state.size()) return;
-                         const std::int64_t i = local - state.offset;
-                         if (!state.main_is_value)
-                           count += value_at(state.main, i) != element(name, index, salt + 1);
-                         int number = 2;
-                         for (const Moment& moment : state.moments) {
-                           count += value_at(moment.values, i) != element(name, index, salt + number++);
-                         }
-                       });
+      for_each_element(
+          *state.parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
+            if (local < state.offset || local >= state.offset + state.size()) return;
+            const std::int64_t i = local - state.offset;
+            if (!state.main_is_value)
+              count += value_at(state.main, i) != element(name, index, salt + 1);
+            int number = 2;
+            for (const Moment& moment : state.moments) {
+              count += value_at(moment.values, i) != element(name, index, salt + number++);
+            }
+          });
     }
     count += optimizer->steps() != salt;
     count += optimizer->skipped() != salt / 2;

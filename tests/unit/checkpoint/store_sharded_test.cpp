@@ -45,8 +45,8 @@ struct ShardedRun {
     sharded =
         ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
     set_values(1);
-    optimizer = std::make_unique<Optimizer>(options, update_spans(sharded->owned()),
-                                            kNormBlock, mesh, *kernels, device, arena, *stream);
+    optimizer = std::make_unique<Optimizer>(options, update_spans(sharded->owned()), kNormBlock,
+                                            mesh, *kernels, device, arena, *stream);
     optimizer->reset_main(*stream);
   }
 
@@ -110,8 +110,12 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
   const OptimizerOptions adam;
   const OptimizerOptions sgd{.kind = OptimizerKind::kSgd};
   const OptimizerOptions plain{.kind = OptimizerKind::kSgd, .sgd_momentum = 0};
-  for (const auto& [options, dtype] : {std::pair{&adam, DType::kF32}, {&adam, DType::kBF16},
-                                       {&sgd, DType::kF32}, {&sgd, DType::kBF16}, {&plain, DType::kF32}, {&plain, DType::kBF16}}) {
+  for (const auto& [options, dtype] : {std::pair{&adam, DType::kF32},
+                                       {&adam, DType::kBF16},
+                                       {&sgd, DType::kF32},
+                                       {&sgd, DType::kBF16},
+                                       {&plain, DType::kF32},
+                                       {&plain, DType::kBF16}}) {
     const TempFolder dir;
     std::string weights, moments;
     const auto check = [&](const std::filesystem::path& folder, int stage, const char* what) {
@@ -157,20 +161,25 @@ TEST(Resume, NamesAnOptimizerThatIsAnother) {
   const OptimizerOptions sgd{.kind = OptimizerKind::kSgd};
   const OptimizerOptions plain{.kind = OptimizerKind::kSgd, .sgd_momentum = 0};
   const TempFolder dir;
-  const auto refusal = [&](const char* name, const OptimizerOptions& saved, const OptimizerOptions& loaded) {
+  const auto refusal = [&](const char* name, const OptimizerOptions& saved,
+                           const OptimizerOptions& loaded) {
     std::string message;
     run_ranks(1, [&](World& world) {
       ShardedRun from(world, {}, 0, DType::kF32, saved);
       from.step(1);
-      const auto folder = save_checkpoint(dir / name, from.stored(), from.context(), test::state_of(1), "");
+      const auto folder =
+          save_checkpoint(dir / name, from.stored(), from.context(), test::state_of(1), "");
       ShardedRun to(world, {}, 0, DType::kF32, loaded);
-      message = message_of(Fault::kData, [&] { load_checkpoint(folder, to.stored(), to.context()); });
+      message =
+          message_of(Fault::kData, [&] { load_checkpoint(folder, to.stored(), to.context()); });
     });
     return message;
   };
-  EXPECT_THAT(refusal("a", {}, sgd), testing::HasSubstr("got the state of another optimizer (exp_avg, exp_avg_sq), "
-                                                        "wanted momentum_buffer"));
-  EXPECT_THAT(refusal("b", sgd, {}), testing::HasSubstr("(momentum_buffer), wanted exp_avg, exp_avg_sq"));
+  EXPECT_THAT(refusal("a", {}, sgd),
+              testing::HasSubstr("got the state of another optimizer (exp_avg, exp_avg_sq), "
+                                 "wanted momentum_buffer"));
+  EXPECT_THAT(refusal("b", sgd, {}),
+              testing::HasSubstr("(momentum_buffer), wanted exp_avg, exp_avg_sq"));
   EXPECT_THAT(refusal("c", sgd, plain), testing::HasSubstr("wanted nothing but weights"));
 }
 

@@ -169,11 +169,11 @@ std::string refusal(int world_size, const MeshSizes& sizes) {
 }
 
 TEST(Mesh, RefusesAnotherNumberOfProcessesAndSaysWhatWouldDo) {
-  EXPECT_EQ(refusal(12, sizes_of(4, 2, 1)),
-            "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8, or change "
-            "--tensor-model-parallel-size or --pipeline-model-parallel-size");
-  EXPECT_EQ(refusal(3, sizes_of(1, 1, 1)),
-            "mesh: 3 processes cannot form a mesh of one; start 1");
+  EXPECT_EQ(
+      refusal(12, sizes_of(4, 2, 1)),
+      "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8, or change "
+      "--tensor-model-parallel-size or --pipeline-model-parallel-size");
+  EXPECT_EQ(refusal(3, sizes_of(1, 1, 1)), "mesh: 3 processes cannot form a mesh of one; start 1");
   EXPECT_EQ(refusal(2, sizes_of(0, 1, 1)),
             "mesh: tensor is 0, wanted at least 1; change --tensor-model-parallel-size");
   EXPECT_EQ(refusal(8, sizes_of(2, 2, 2)), "taken");

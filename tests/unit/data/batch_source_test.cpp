@@ -41,10 +41,15 @@ TEST(BatchSource, AStepReadsTheSameSamplesHoweverManyRanksShareIt) {
         if (batch % (ranks * micro) != 0) continue;
         std::map<std::int64_t, std::int32_t> seen;  // index in the global batch -> first token
         for (std::int64_t rank = 0; rank < ranks; ++rank) {
-          for (const MicroBatch& part : source.batch({.consumed_samples = 48, .global_batch = batch,
-                                                      .micro_batch = micro, .rank = rank, .ranks = ranks})) {
+          for (const MicroBatch& part : source.batch({.consumed_samples = 48,
+                                        .global_batch = batch,
+                                        .micro_batch = micro,
+                                        .rank = rank,
+                                        .ranks = ranks})) {
             for (std::int64_t i = 0; i < part.samples; ++i) {
-              EXPECT_TRUE(seen.emplace(part.sample_index + i, part.tokens[static_cast<std::size_t>(i * 4)]).second);
+              EXPECT_TRUE(
+                  seen.emplace(part.sample_index + i, part.tokens[static_cast<std::size_t>(i * 4)])
+                      .second);
             }
           }
         }
@@ -58,7 +63,8 @@ TEST(BatchSource, AStepReadsTheSameSamplesHoweverManyRanksShareIt) {
 
 TEST(BatchSource, RankTakesItsSlotOfEachMicroBatch) {
   BatchSource source(std::make_shared<Counting>(100), {});
-  const auto parts = source.batch({.consumed_samples = 10, .global_batch = 12, .micro_batch = 2, .rank = 1, .ranks = 3});
+  const auto parts = source.batch(
+      {.consumed_samples = 10, .global_batch = 12, .micro_batch = 2, .rank = 1, .ranks = 3});
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_EQ(parts[0].sample_index, 2);
   EXPECT_EQ(parts[1].sample_index, 8);
@@ -74,7 +80,8 @@ TEST(BatchSource, CyclicReadsEverySampleOnceAnEpochInAnotherOrderEachTime) {
         source.batch({.consumed_samples = place}).at(0).tokens[0]);
   }
   EXPECT_NE(epochs[0], epochs[1]);
-  for (const auto& epoch : epochs) EXPECT_EQ(std::set<std::int32_t>(epoch.begin(), epoch.end()).size(), 50U);
+  for (const auto& epoch : epochs)
+    EXPECT_EQ(std::set<std::int32_t>(epoch.begin(), epoch.end()).size(), 50U);
 }
 
 template <typename F>
@@ -93,9 +100,13 @@ TEST(BatchSource, SaysWhichSampleHoldsAnIdThatIsTooLarge) {
   source.batch({.consumed_samples = 15});
   EXPECT_THAT(error_of([&] { source.batch({.consumed_samples = 16}); }, Fault::kData),
               HasSubstr("sample 16 holds id 20, the vocabulary has 20"));
-  EXPECT_THAT(error_of([&] { BatchSource(std::make_shared<Counting>(9), {}).batch({.consumed_samples = 9}); }, Fault::kData),
-              HasSubstr("sample 9 is asked for and there are 9"));
-  EXPECT_THAT(error_of([] { BatchSource(std::make_shared<Counting>(9), {.eod_mask_loss = true}); }, Fault::kUsage),
+  EXPECT_THAT(
+      error_of(
+          [&] { BatchSource(std::make_shared<Counting>(9), {}).batch({.consumed_samples = 9}); },
+          Fault::kData),
+      HasSubstr("sample 9 is asked for and there are 9"));
+  EXPECT_THAT(error_of([] { BatchSource(std::make_shared<Counting>(9), {.eod_mask_loss = true}); },
+                       Fault::kUsage),
               HasSubstr("need an end-of-document id"));
 }
 
@@ -106,13 +117,16 @@ TEST(DataSets, SplitBoundsRoundHalvesToEvenWithoutCorrection) {
   EXPECT_EQ(split_bounds("1", 5), (Bounds{{0, 5}, {5, 5}, {5, 5}}));
   EXPECT_EQ(split_bounds("50,50,0", 5), (Bounds{{0, 2}, {2, 5}, {5, 5}}));
   for (const char* wrong : {"", "1,2,3,4", "a,b", "0,0,0", "-1,2,0", "1,,2", "nan,1,1"}) {
-    EXPECT_THAT(error_of([&] { split_bounds(wrong, 10); }, Fault::kUsage), HasSubstr("--split: got")) << wrong;
+    EXPECT_THAT(error_of([&] { split_bounds(wrong, 10); }, Fault::kUsage),
+                HasSubstr("--split: got"))
+        << wrong;
   }
 }
 
 Documents tiny(int documents, int length) {
   Documents made;
-  for (int i = 0; i < documents; ++i) made.push_back({std::vector<std::int32_t>(static_cast<std::size_t>(length), i)});
+  for (int i = 0; i < documents; ++i)
+    made.push_back({std::vector<std::int32_t>(static_cast<std::size_t>(length), i)});
   return made;
 }
 
@@ -150,11 +164,17 @@ TEST(DataSets, WarnOfASplitThatRoundsToNothingAndRefuseToReadIt) {
   options.data_path = {folder / "x"};
   const DataSets sets = open_data_sets(options, 8, 1, {100, 10, 5}, log);
   EXPECT_EQ(sets.test.at(0).source->size(), 0);
-  EXPECT_THAT(log.warnings, HasSubstr("its share of the test set rounds to nothing (307 sequences)"));
+  EXPECT_THAT(log.warnings,
+              HasSubstr("its share of the test set rounds to nothing (307 sequences)"));
   std::vector<std::int32_t> ids(9);
-  EXPECT_THAT(error_of([&] { sets.test.at(0).source->sample(0, ids); }, Fault::kData), HasSubstr("test set: empty"));
+  EXPECT_THAT(error_of([&] { sets.test.at(0).source->sample(0, ids); }, Fault::kData),
+              HasSubstr("test set: empty"));
   options.split = "0.001,1,0";
-  EXPECT_THAT(error_of([&] { open_data_sets(options, 8, 1, {100, 10, 5}, log); }, Fault::kData),
+  EXPECT_THAT(error_of(
+                  [&] {
+                    open_data_sets(options, 8, 1, {100, 10, 5}, log);
+                  },
+                  Fault::kData),
               HasSubstr("training has nothing to read"));
 }
 
@@ -163,8 +183,10 @@ TEST(DataSets, WeightedSplitPathsReadTheirRangesAlone) {
   write_corpus(folder / "x", IdType::kInt32, tiny(100, 20));
   SilentLog log;
   DataOptions options;
-  options.train_weighted_split_paths = {"TRAIN: 1 0:0.5 " + (folder / "x") + ", 3 0.9:1 " + (folder / "x")};
-  options.valid_weighted_split_paths = {"A: 1 0.5:0.7 " + (folder / "x"), "B: 1 0.7:0.9 " + (folder / "x")};
+  options.train_weighted_split_paths = {"TRAIN: 1 0:0.5 " + (folder / "x") + ", 3 0.9:1 " +
+                                        (folder / "x")};
+  options.valid_weighted_split_paths = {"A: 1 0.5:0.7 " + (folder / "x"),
+                                        "B: 1 0.7:0.9 " + (folder / "x")};
   const DataSets sets = open_data_sets(options, 10, 1, {200, 20, 0}, log);
   std::vector<std::int32_t> ids(11);
   int late = 0;
@@ -180,10 +202,16 @@ TEST(DataSets, WeightedSplitPathsReadTheirRangesAlone) {
     sets.valid[1].source->sample(i, ids);
     EXPECT_TRUE(ids[0] >= 70 && ids[0] < 90) << ids[0];
   }
-  for (const char* wrong : {"T 1 0:1 x", "T: 1 x", "T: -1 0:1 x", "T: 1 0:2 x", "T: 1 0.5:0.5 x", ": 1 0:1 x"}) {
+  for (const char* wrong :
+       {"T 1 0:1 x", "T: 1 x", "T: -1 0:1 x", "T: 1 0:2 x", "T: 1 0.5:0.5 x", ": 1 0:1 x"}) {
     options.train_weighted_split_paths = {wrong};
-    EXPECT_THAT(error_of([&] { open_data_sets(options, 10, 1, {1, 1, 1}, log); }, Fault::kUsage),
-                HasSubstr("--train-weighted-split-paths")) << wrong;
+    EXPECT_THAT(error_of(
+                    [&] {
+                      open_data_sets(options, 10, 1, {1, 1, 1}, log);
+                    },
+                    Fault::kUsage),
+                HasSubstr("--train-weighted-split-paths"))
+        << wrong;
   }
 }
 
@@ -191,13 +219,25 @@ TEST(DataSets, RefuseListsThatAreNeitherPrefixesNorWeightsAndPrefixes) {
   SilentLog log;
   DataOptions options;
   options.data_path = {"0.3", "a", "0.7"};
-  EXPECT_THAT(error_of([&] { open_data_sets(options, 10, 1, {1, 1, 1}, log); }, Fault::kUsage),
+  EXPECT_THAT(error_of(
+                  [&] {
+                    open_data_sets(options, 10, 1, {1, 1, 1}, log);
+                  },
+                  Fault::kUsage),
               HasSubstr("--data-path: got 3 words with the number 0.3 among them"));
   options.data_path = {"0", "a", "1", "b"};
-  EXPECT_THAT(error_of([&] { open_data_sets(options, 10, 1, {1, 1, 1}, log); }, Fault::kUsage),
+  EXPECT_THAT(error_of(
+                  [&] {
+                    open_data_sets(options, 10, 1, {1, 1, 1}, log);
+                  },
+                  Fault::kUsage),
               HasSubstr("weight of a: got 0, wanted a number above 0"));
   options.train_data_path = {"c"};
-  EXPECT_THAT(error_of([&] { open_data_sets(options, 10, 1, {1, 1, 1}, log); }, Fault::kUsage),
+  EXPECT_THAT(error_of(
+                  [&] {
+                    open_data_sets(options, 10, 1, {1, 1, 1}, log);
+                  },
+                  Fault::kUsage),
               HasSubstr("use one way to name corpora"));
 }
 
@@ -232,8 +272,9 @@ TEST(IndexCache, ADamagedFileIsBuiltAgainOrRefusedButNeverRead) {
   EXPECT_EQ(row(), whole);
   // Every byte of the lists set to 0xFF.
   std::string text(std::filesystem::file_size(file) - 112, '\xFF');
-  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(112).write(
-      text.data(), static_cast<std::streamsize>(text.size()));
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(112)
+      .write(text.data(), static_cast<std::streamsize>(text.size()));
   EXPECT_THAT(error_of([&] { row(); }, Fault::kData), HasSubstr("remove the cache folder"));
 }
 

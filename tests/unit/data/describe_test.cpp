@@ -70,7 +70,9 @@ TEST(DescribeCorpus, WordsAndJsonSayTheSame) {
   const std::string text = to_text(about);
   EXPECT_THAT(text, HasSubstr("4 documents (1 empty), 4 sequences, 105 tokens as uint16"));
   EXPECT_THAT(text, HasSubstr("largest id 256\ntokens a sequence: 0 to 100, mean 26.2"));
-  EXPECT_THAT(text, HasSubstr("        2 .. 3                   2 ########################################\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("        2 .. 3                   2 ########################################\n"));
   EXPECT_THAT(text, HasSubstr("sequence 1: c\\n\n"));
   const Json json = Json::parse(to_json(about));
   EXPECT_EQ(json["tokens"], 105);
@@ -135,7 +137,8 @@ TEST(Samples, TextMarksWhatTheLossDoesNotCount) {
   EXPECT_EQ(samples_to_text(two_rows(), 7, &tokenizer, false),
             "--- sample 7: 4 tokens, 4 in the loss\nab<|endoftext|>\nc\n"
             "--- sample 8: 4 tokens, 3 in the loss\nd[-<|endoftext|>-]\nef\n");
-  EXPECT_THAT(samples_to_text(two_rows(), 7, &tokenizer, true), HasSubstr("d\x1b[2m<|endoftext|>\x1b[0m\nef"));
+  EXPECT_THAT(samples_to_text(two_rows(), 7, &tokenizer, true),
+              HasSubstr("d\x1b[2m<|endoftext|>\x1b[0m\nef"));
 }
 
 TEST(Samples, WithoutATokenizerTheIdsAreShown) {

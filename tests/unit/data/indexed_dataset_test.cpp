@@ -30,7 +30,8 @@ std::string bytes_from_hex(std::string_view hex) {
 }
 
 void write_file(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 std::string error_of(const std::string& prefix) {
@@ -73,7 +74,8 @@ TEST(IndexedWriter, WritesTheFileWrittenByHand) {
   EXPECT_EQ(read_text_file(folder / "deep/er/hand.idx"), bytes_from_hex(kIndex));
   EXPECT_EQ(read_text_file(folder / "deep/er/hand.bin"), bytes_from_hex(kIds));
   int files = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder / "deep/er")) ++files;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder / "deep/er"))
+    ++files;
   EXPECT_EQ(files, 2);
 }
 
@@ -127,15 +129,17 @@ TEST(IndexedDataset, NamesFileOffsetAndWhatWasWanted) {
     write_file(folder / "x.bin", bytes_from_hex(kIds));
     return error_of(folder / "x");
   };
-  EXPECT_THAT(with(0, "504b0304"), HasSubstr("x.idx: not a token index: starts with \"PK\\x03\\x04IDX\\x00\" (a zip "
-                                             "archive?), wanted \"MMIDIDX"));
+  EXPECT_THAT(with(0, "504b0304"),
+              HasSubstr("x.idx: not a token index: starts with \"PK\\x03\\x04IDX\\x00\" (a zip "
+                        "archive?), wanted \"MMIDIDX"));
   EXPECT_THAT(with(9, "02"), HasSubstr("byte 9: unknown version of the format: got 2, wanted 1"));
   EXPECT_THAT(with(17, "06"), HasSubstr("byte 17: ids are floating-point numbers (type 6)"));
   EXPECT_THAT(with(17, "09"), HasSubstr("byte 17: unknown type of ids: got 9"));
   EXPECT_THAT(with(18, "ffffffffffffffff"), HasSubstr("byte 18: 18446744073709551615 sequences"));
   EXPECT_THAT(with(26, "0000000000000080"), HasSubstr("do not fit"));
   EXPECT_THAT(with(34, "ffffffff"), HasSubstr("byte 34: sequence 0 has a negative length: got -1"));
-  EXPECT_THAT(with(34, "02000000"), HasSubstr("byte 54: sequence 1 starts at byte 6 of the ids, wanted 4"));
+  EXPECT_THAT(with(34, "02000000"),
+              HasSubstr("byte 54: sequence 1 starts at byte 6 of the ids, wanted 4"));
   EXPECT_THAT(with(54, "00000000000000f0"), HasSubstr("byte 54: sequence 1 starts"));
   EXPECT_THAT(with(70, "01"), HasSubstr("byte 70: document boundary 0 of 3 is 1"));
   EXPECT_THAT(with(78, "04"), HasSubstr("byte 78: document boundary 1 of 3 is 4"));
@@ -168,7 +172,8 @@ TEST(IndexedWriter, LeavesNothingWhenDroppedAndGoesOnWhereItWasLeft) {
     writer.end_document();
     writer.flush();
     place = writer.position();
-    writer.add_sequence(std::vector<std::int32_t>{9, 9, 9});  // after the flush: lost with the writer
+    writer.add_sequence(
+        std::vector<std::int32_t>{9, 9, 9});  // after the flush: lost with the writer
     writer.end_document();
   }
   IndexedWriter(folder / "parts", IdType::kInt32, place).finish();

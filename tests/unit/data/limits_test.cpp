@@ -1,5 +1,5 @@
-// Inputs larger than memory, disks that are full, corpora of many documents. With PITON_NIGHTLY set, the
-// sizes that the documents promise; else a tenth of them.
+// Inputs larger than memory, disks that are full, corpora of many documents. With PITON_NIGHTLY
+// set, the sizes that the documents promise; else a tenth of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -67,7 +67,9 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
   TemporaryFolder folder;
   std::string lines;
   for (int i = 0; i < 2000; ++i) {
-    lines += R"({"text": ")" + std::string(static_cast<std::size_t>(500 + i), static_cast<char>('a' + i % 26)) + "\"}\n";
+    lines += R"({"text": ")" +
+             std::string(static_cast<std::size_t>(500 + i), static_cast<char>('a' + i % 26)) +
+             "\"}\n";
   }
   std::ofstream input(folder / "large.jsonl", std::ios::binary);
   const int copies = nightly() ? 320 : 32;  // of 3 MB
@@ -86,12 +88,15 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
   options.on_error = OnError::kSkip;
   const Ended ended = in_a_process(folder / "notes", [&] {
     const PreprocessReport report = run(options);
-    return fmt::format("{} {} {}", report.documents, report.bad_records, describe(report.first_bad.at(0)));
+    return fmt::format("{} {} {}", report.documents, report.bad_records,
+                       describe(report.first_bad.at(0)));
   });
   ASSERT_EQ(ended.code, 0);
   EXPECT_THAT(ended.said, HasSubstr(fmt::format("{} 1 ", (copies + 1) * 2000)));
-  EXPECT_THAT(ended.said, HasSubstr(fmt::format("line {} (byte {}): the record has {} bytes, above --max-record-bytes",
-                                                copies * 2000 + 1, before - 10, hole + 13)));
+  EXPECT_THAT(
+      ended.said,
+      HasSubstr(fmt::format("line {} (byte {}): the record has {} bytes, above --max-record-bytes",
+                            copies * 2000 + 1, before - 10, hole + 13)));
   if (!has_sanitizer()) {
     EXPECT_LT(ended.peak_bytes, std::int64_t{512} << 20);
   }
@@ -100,7 +105,8 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
 TEST(Limits, AFullDiskIsNamedAndLeavesNothing) {
   TemporaryFolder folder;
   std::string lines;
-  for (int i = 0; i < 3000; ++i) lines += "a line of text that makes ids, number " + std::to_string(i) + "\n";
+  for (int i = 0; i < 3000; ++i)
+    lines += "a line of text that makes ids, number " + std::to_string(i) + "\n";
   put_file(folder / "in.txt", lines);
   PreprocessOptions options;
   options.input = {folder / "in.txt"};
@@ -119,7 +125,8 @@ TEST(Limits, AFullDiskIsNamedAndLeavesNothing) {
       return "no error";
     });
     ASSERT_EQ(ended.code, 0);
-    EXPECT_THAT(ended.said, testing::StartsWith(fmt::format("{} ", static_cast<int>(Fault::kData))));
+    EXPECT_THAT(ended.said,
+                testing::StartsWith(fmt::format("{} ", static_cast<int>(Fault::kData))));
     EXPECT_THAT(ended.said, HasSubstr("x_text_document"));
     EXPECT_THAT(ended.said, HasSubstr("cannot be written: "));
     EXPECT_TRUE(std::filesystem::is_empty(folder / "out"));
@@ -133,7 +140,9 @@ TEST(Limits, ACorpusOfManyDocumentsThatWasCheckedOpensAtOnce) {
   put_file(folder / "corpus.bin", std::string("\x01\0\x02\0\x03\0", 6));
   {
     std::ofstream index(folder / "corpus.idx", std::ios::binary);
-    const auto put = [&]<typename T>(T value) { index.write(reinterpret_cast<const char*>(&value), sizeof value); };
+    const auto put = [&]<typename T>(T value) {
+      index.write(reinterpret_cast<const char*>(&value), sizeof value);
+    };
     index.write("MMIDIDX\0\0", 9);
     put(std::uint64_t{1});
     put(static_cast<std::uint8_t>(IdType::kUint16));
@@ -149,7 +158,8 @@ TEST(Limits, ACorpusOfManyDocumentsThatWasCheckedOpensAtOnce) {
   const auto corpus = open_corpus(folder / "corpus", folder / "cache");
   std::vector<std::int32_t> ids(3);
   corpus->read(sequences - 1, 0, ids);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_EQ(corpus->documents(), sequences);
   EXPECT_EQ(ids, (std::vector<std::int32_t>{1, 2, 3}));
   RecordProperty("microseconds", std::to_string(static_cast<int>(seconds * 1e6)));

@@ -39,7 +39,8 @@ std::vector<T> numbers(const std::string& line) {
 }
 
 std::uint32_t crc(std::uint32_t from, const void* data, std::size_t bytes) {
-  return static_cast<std::uint32_t>(::crc32(from, static_cast<const Bytef*>(data), static_cast<uInt>(bytes)));
+  return static_cast<std::uint32_t>(
+      ::crc32(from, static_cast<const Bytef*>(data), static_cast<uInt>(bytes)));
 }
 
 TEST(NumpyRandom, DrawsAndShufflesAsRandomStateDoes) {
@@ -101,7 +102,8 @@ TEST_P(GoldenSamples, EqualMegatronsForEverySplitBlendAndEpochCount) {
       std::int64_t s = 0;
       std::uint32_t seed = 0;
       SampleCounts counts;
-      words >> options.split >> word >> s >> word >> seed >> word >> counts.train >> counts.valid >> counts.test;
+      words >> options.split >> word >> s >> word >> seed >> word >> counts.train >> counts.valid >>
+          counts.test;
       if (GetParam()) options.data_cache_path = cache.path().string();
       sets = open_data_sets(options, s, seed, counts, log);
     } else if (kind == "set") {
@@ -109,7 +111,8 @@ TEST_P(GoldenSamples, EqualMegatronsForEverySplitBlendAndEpochCount) {
       std::int64_t size = 0;
       std::uint32_t wanted = 0;
       words >> name >> size >> wanted;
-      current = name == "train" ? sets.train : (name == "valid" ? sets.valid : sets.test).at(0).source;
+      current =
+          name == "train" ? sets.train : (name == "valid" ? sets.valid : sets.test).at(0).source;
       ASSERT_EQ(current->size(), size) << line;
       std::vector<std::int32_t> ids(static_cast<std::size_t>(current->sequence() + 1));
       std::uint32_t got = 0;
@@ -143,7 +146,9 @@ TEST(GoldenCorpus, IsRewrittenByteForByte) {
     writer.add_corpus(corpus);
     writer.finish();
     for (const char* ending : {".bin", ".idx"}) {
-      EXPECT_EQ(read_text_file(folder / (name + std::string(ending))), read_text_file(original + ending)) << name;
+      EXPECT_EQ(read_text_file(folder / (name + std::string(ending))),
+                read_text_file(original + ending))
+          << name;
     }
   }
 }
@@ -166,8 +171,12 @@ TEST(GoldenMasks, TokensLabelsLossAndPositionsEqualMegatrons) {
   ASSERT_EQ(lines.size() % 6, 0U);
   for (std::size_t i = 0; i < lines.size(); i += 6) {
     const auto flags = numbers(lines[i].substr(5));
-    BatchRules rules{.reset_position_ids = flags[0] != 0, .reset_attention_mask = flags[1] != 0,
-                     .eod_mask_loss = flags[2] != 0, .eod = 7, .pad = 3, .vocabulary = 12};
+    BatchRules rules{.reset_position_ids = flags[0] != 0,
+                     .reset_attention_mask = flags[1] != 0,
+                     .eod_mask_loss = flags[2] != 0,
+                     .eod = 7,
+                     .pad = 3,
+                     .vocabulary = 12};
     BatchSource source(std::make_shared<OneRow>(numbers<std::int32_t>(lines[i + 1])), rules);
     const auto batch = source.batch({}).at(0);
     const auto labels = numbers<std::int32_t>(lines[i + 3]);
@@ -175,7 +184,8 @@ TEST(GoldenMasks, TokensLabelsLossAndPositionsEqualMegatrons) {
     EXPECT_EQ(batch.tokens, numbers<std::int32_t>(lines[i + 2]));
     EXPECT_EQ(batch.loss_mask, loss);
     EXPECT_EQ(batch.positions, numbers<std::int32_t>(lines[i + 5]));
-    for (std::size_t j = 0; j < labels.size(); ++j) EXPECT_EQ(batch.labels[j], loss[j] == 0 ? -100 : labels[j]);
+    for (std::size_t j = 0; j < labels.size(); ++j)
+      EXPECT_EQ(batch.labels[j], loss[j] == 0 ? -100 : labels[j]);
     // Where positions restart, so do segments.
     if (flags[1] != 0) {
       ASSERT_EQ(batch.segments.size(), batch.tokens.size());

@@ -13,7 +13,8 @@
 namespace piton {
 
 inline void put_file(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 inline std::string packed(const std::string& ending, std::string_view text) {
@@ -32,11 +33,13 @@ inline std::string packed(const std::string& ending, std::string_view text) {
     out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
   } else if (ending == ".bz2") {
     auto size = static_cast<unsigned>(out.size());
-    BZ2_bzBuffToBuffCompress(out.data(), &size, const_cast<char*>(text.data()), static_cast<unsigned>(text.size()), 5, 0, 0);
+    BZ2_bzBuffToBuffCompress(out.data(), &size, const_cast<char*>(text.data()),
+                             static_cast<unsigned>(text.size()), 5, 0, 0);
     out.resize(size);
   } else if (ending == ".xz") {
     std::size_t size = 0;
-    lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr, reinterpret_cast<const uint8_t*>(text.data()), text.size(),
+    lzma_easy_buffer_encode(1, LZMA_CHECK_CRC64, nullptr,
+                            reinterpret_cast<const uint8_t*>(text.data()), text.size(),
                             reinterpret_cast<uint8_t*>(out.data()), &size, out.size());
     out.resize(size);
   } else {

@@ -52,7 +52,8 @@ Texts texts_of(const std::string& prefix) {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(corpus.length(s)));
       corpus.read(s, 0, ids);
       if (s > corpus.document_start(d)) text += '|';
-      for (const std::int32_t id : ids) text += id < 256 ? std::string(1, static_cast<char>(id)) : "<eod>";
+      for (const std::int32_t id : ids)
+        text += id < 256 ? std::string(1, static_cast<char>(id)) : "<eod>";
     }
     texts.push_back(text);
   }
@@ -65,17 +66,19 @@ std::string bytes_of_corpus(const std::string& prefix) {
 
 std::vector<std::string> files_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename());
   std::sort(names.begin(), names.end());
   return names;
 }
 
-const Texts kTexts = {"First line.", "\"Quoted\", and a comma", "\xE7\xBA\xA2\xE6\xA5\xBC\xE6\xA2\xA6 \xF0\x9F\x98\x80",
-                      "with\ttab", "last"};
+const Texts kTexts = {"First line.", "\"Quoted\", and a comma",
+                      "\xE7\xBA\xA2\xE6\xA5\xBC\xE6\xA2\xA6 \xF0\x9F\x98\x80", "with\ttab", "last"};
 
 std::string as_jsonl(const Texts& texts, const std::string& key = "text") {
   std::string out;
-  for (const auto& text : texts) out += nlohmann::json{{"id", 1}, {key, text}, {"more", {1, 2}}}.dump() + "\n";
+  for (const auto& text : texts)
+    out += nlohmann::json{{"id", 1}, {key, text}, {"more", {1, 2}}}.dump() + "\n";
   return out;
 }
 
@@ -120,7 +123,8 @@ TEST(Preprocess, ReadsEveryFormatPlainAndPackedAlike) {
       Texts wanted = kTexts;
       for (auto& one : wanted) one += "<eod>";
       EXPECT_EQ(texts_of(options.output_prefix + "_text_document"), wanted) << ending << pack;
-      for (const auto& name : files_in(folder.path())) EXPECT_EQ(name.find("partial"), std::string::npos) << name;
+      for (const auto& name : files_in(folder.path()))
+        EXPECT_EQ(name.find("partial"), std::string::npos) << name;
     }
   }
 }
@@ -141,14 +145,18 @@ TEST(Preprocess, FilesInAFolderAreReadInTheOrderOfTheirNames) {
   EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"one", "two"}));
   put_file(folder / "in/c.csv", "text\nthree\n");
   options.input = {folder / "in"};
-  EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("the folder mixes formats: 1 csv, 2 jsonl"));
+  EXPECT_THAT(error_of(options, Fault::kUsage),
+              HasSubstr("the folder mixes formats: 1 csv, 2 jsonl"));
   options.input = {folder / "no*"};
   EXPECT_THAT(error_of(options, Fault::kUsage), HasSubstr("does not exist and matches no file"));
 }
 
 TEST(Preprocess, SeveralKeysMappedKeysAndListsOfSentences) {
   TemporaryFolder folder;
-  put_file(folder / "x.jsonl", R"({"title": "A", "content": ["one.", "", "two."]})" "\n" R"({"content": "", "title": "B"})" "\n\n");
+  put_file(folder / "x.jsonl", R"({"title": "A", "content": ["one.", "", "two."]})"
+                               "\n"
+                               R"({"content": "", "title": "B"})"
+                               "\n\n");
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};
   options.json_keys = {"text", "title"};
@@ -168,10 +176,12 @@ TEST(Preprocess, SplitsSentences) {
   options.split_sentences = true;
   options.output_prefix = folder / "my-t5";
   run(options);
-  EXPECT_EQ(texts_of(folder / "my-t5_text_sentence"), (Texts{"It rained.|We stayed in!|Did you?", "One."}));
+  EXPECT_EQ(texts_of(folder / "my-t5_text_sentence"),
+            (Texts{"It rained.|We stayed in!|Did you?", "One."}));
   options.keep_newlines = true;
   run(options);
-  EXPECT_EQ(texts_of(folder / "my-t5_text_sentence"), (Texts{"It rained. |We stayed in! |Did you?", "One."}));
+  EXPECT_EQ(texts_of(folder / "my-t5_text_sentence"),
+            (Texts{"It rained. |We stayed in! |Did you?", "One."}));
 }
 
 TEST(Preprocess, ParagraphsAndWholeFiles) {
@@ -239,9 +249,11 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
   options.output_prefix = folder / "killed/out";
   std::mt19937 random(11);
   int kills = 0, resumptions = 0;
-  const int attempts = std::getenv("PITON_NIGHTLY") != nullptr ? 17 : 8;  // three kills in each at least
+  const int attempts =
+      std::getenv("PITON_NIGHTLY") != nullptr ? 17 : 8;  // three kills in each at least
   // On a quick machine many a run ends before its kill: more series make up for it.
-  for (int attempt = 0; attempt < attempts || (kills < 3 * attempts && attempt < 40 * attempts); ++attempt) {
+  for (int attempt = 0; attempt < attempts || (kills < 3 * attempts && attempt < 40 * attempts);
+       ++attempt) {
     for (bool done = false; !done;) {
       const pid_t child = ::fork();
       if (child == 0) {
@@ -281,8 +293,10 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
         done = true;
       }
     }
-    EXPECT_TRUE(bytes_of_corpus(folder / "killed/out_text_document") == reference) << "after " << kills << " kills";
-    EXPECT_EQ(files_in(folder.path() / "killed"), (Texts{"out_text_document.bin", "out_text_document.idx"}));
+    EXPECT_TRUE(bytes_of_corpus(folder / "killed/out_text_document") == reference)
+        << "after " << kills << " kills";
+    EXPECT_EQ(files_in(folder.path() / "killed"),
+              (Texts{"out_text_document.bin", "out_text_document.idx"}));
     std::filesystem::remove_all(folder.path() / "killed");
   }
   EXPECT_GE(kills, 3 * attempts);
@@ -300,7 +314,8 @@ TEST(Preprocess, BadRecordsAreNamedByFileLineAndByteAndMayBeSkipped) {
       {R"({"text": "\ud800"})", "half of a surrogate pair"},
       {"{\"text\": \"a\xFF\"}", "byte 11 of the record (0xff) is not UTF-8"},
       {R"(["text"])", "not an object"},
-      {"{\"text\": \"" + std::string(2000, 'x') + "\"}", "the record has 2013 bytes, above --max-record-bytes 1000"},
+      {"{\"text\": \"" + std::string(2000, 'x') + "\"}",
+       "the record has 2013 bytes, above --max-record-bytes 1000"},
       {R"({"text": "a"} {"text": "b"})", "not JSON"},
   };
   PreprocessOptions options;
@@ -311,7 +326,8 @@ TEST(Preprocess, BadRecordsAreNamedByFileLineAndByteAndMayBeSkipped) {
     const std::string good = "{\"text\": \"good\"}\n";
     put_file(folder / "x.jsonl", good + good + line + "\n" + good);
     options.on_error = OnError::kFail;
-    EXPECT_THAT(error_of(options, Fault::kData), testing::AllOf(HasSubstr("x.jsonl: line 3 (byte 34): "), HasSubstr(reason)))
+    EXPECT_THAT(error_of(options, Fault::kData),
+                testing::AllOf(HasSubstr("x.jsonl: line 3 (byte 34): "), HasSubstr(reason)))
         << line;
     EXPECT_EQ(files_in(folder.path()), Texts{"x.jsonl"});
     options.on_error = OnError::kSkip;
@@ -331,7 +347,8 @@ TEST(Preprocess, NulAndEscapesAreText) {
   options.input = {folder / "x.jsonl"};
   options.output_prefix = folder / "out";
   run(options);
-  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{std::string("a\0b\xF0\x9F\x98\x80", 7)}));
+  EXPECT_EQ(texts_of(folder / "out_text_document"),
+            (Texts{std::string("a\0b\xF0\x9F\x98\x80", 7)}));
 }
 
 TEST(Preprocess, EveryOtherFaultIsOneLineAndLeavesNothing) {
@@ -351,21 +368,31 @@ TEST(Preprocess, EveryOtherFaultIsOneLineAndLeavesNothing) {
   };
   EXPECT_THAT(with("cut.jsonl.gz", packed(".gz", as_jsonl(kTexts)).substr(0, 60)),
               HasSubstr("gzip: the file ends in the middle of its data; fetch the file again"));
-  EXPECT_THAT(with("cut.jsonl.zst", packed(".zst", as_jsonl(kTexts)).substr(0, 60)), HasSubstr("zstd: "));
-  EXPECT_THAT(with("cut.jsonl.xz", packed(".xz", as_jsonl(kTexts)).substr(0, 60)), HasSubstr("xz: "));
-  EXPECT_THAT(with("cut.jsonl.bz2", packed(".bz2", as_jsonl(kTexts)).substr(0, 60)), HasSubstr("bzip2: "));
+  EXPECT_THAT(with("cut.jsonl.zst", packed(".zst", as_jsonl(kTexts)).substr(0, 60)),
+              HasSubstr("zstd: "));
+  EXPECT_THAT(with("cut.jsonl.xz", packed(".xz", as_jsonl(kTexts)).substr(0, 60)),
+              HasSubstr("xz: "));
+  EXPECT_THAT(with("cut.jsonl.bz2", packed(".bz2", as_jsonl(kTexts)).substr(0, 60)),
+              HasSubstr("bzip2: "));
   std::string damaged = packed(".gz", long_input());
   damaged[damaged.size() / 2] ^= 0x55;
   damaged[damaged.size() / 2 + 1] ^= 0x55;
   EXPECT_THAT(with("damaged.jsonl.gz", damaged), HasSubstr("gz: "));
   EXPECT_THAT(with("empty.jsonl", ""), HasSubstr("no document in the input; is it empty?"));
   EXPECT_THAT(with("x.csv", "id,body\n1,a\n"), HasSubstr("no column \"text\"; it has id, body"));
-  EXPECT_THAT(with("y.csv", "id,text\n1,a,b\n"), HasSubstr("y.csv: line 2 (byte 8): got 3 fields, wanted 2"));
+  EXPECT_THAT(with("y.csv", "id,text\n1,a,b\n"),
+              HasSubstr("y.csv: line 2 (byte 8): got 3 fields, wanted 2"));
   EXPECT_THAT(with("z.csv", "id,text\n1,\"open\n2,b\n"), HasSubstr("not closed"));
-  EXPECT_THAT(with("open.json", "[{\"text\": \"a\"},\n"), HasSubstr("the outermost array is not closed"));
-  EXPECT_THAT(with("latin.txt", "caf\xE9\n"), HasSubstr("latin.txt: line 1 (byte 0): byte 3 of the text (0xe9) is not UTF-8"));
-  EXPECT_THAT(with("what.bin", "\x7F" "ELF"), HasSubstr("say it with --input-format"));
-  EXPECT_THAT(with("wiki.xml", "<mediawiki><page><ns>0</ns><text>a</text></page><page>"), HasSubstr("no </page>"));
+  EXPECT_THAT(with("open.json", "[{\"text\": \"a\"},\n"),
+              HasSubstr("the outermost array is not closed"));
+  EXPECT_THAT(with("latin.txt", "caf\xE9\n"),
+              HasSubstr("latin.txt: line 1 (byte 0): byte 3 of the text (0xe9) is not UTF-8"));
+  EXPECT_THAT(with("what.bin",
+                   "\x7F"
+                   "ELF"),
+              HasSubstr("say it with --input-format"));
+  EXPECT_THAT(with("wiki.xml", "<mediawiki><page><ns>0</ns><text>a</text></page><page>"),
+              HasSubstr("no </page>"));
 }
 
 TEST(Preprocess, OptionsThatDoNotFitAreRefused) {
@@ -380,15 +407,29 @@ TEST(Preprocess, OptionsThatDoNotFitAreRefused) {
   };
   EXPECT_THAT(with([](auto& o) { o.output_prefix = ""; }), HasSubstr("no --output-prefix"));
   EXPECT_THAT(with([](auto& o) { o.input.clear(); }), HasSubstr("no --input"));
-  EXPECT_THAT(with([](auto& o) { o.json_keys = {"text", "text"}; }), HasSubstr("names a key twice"));
+  EXPECT_THAT(with([](auto& o) {
+                o.json_keys = {"text", "text"};
+              }),
+              HasSubstr("names a key twice"));
   EXPECT_THAT(with([](auto& o) { o.workers = 0; }), HasSubstr("--workers: got 0"));
   EXPECT_THAT(with([](auto& o) { o.map_keys = "{text}"; }), HasSubstr("--map-keys: got {text}"));
   EXPECT_THAT(with([](auto& o) { o.map_keys = R"({"txt": "a"})"; }), HasSubstr("names \"txt\""));
   EXPECT_THAT(with([](auto& o) { o.keep_newlines = true; }), HasSubstr("needs --split-sentences"));
-  EXPECT_THAT(with([](auto& o) { o.partitions = 2; o.partition_index = 2; }), HasSubstr("--partition-index 2"));
-  EXPECT_THAT(with([](auto& o) { o.partitions = 2; o.partition_index = 1; }), HasSubstr("2 partitions of 1 files"));
+  EXPECT_THAT(with([](auto& o) {
+                o.partitions = 2;
+                o.partition_index = 2;
+              }),
+              HasSubstr("--partition-index 2"));
+  EXPECT_THAT(with([](auto& o) {
+                o.partitions = 2;
+                o.partition_index = 1;
+              }),
+              HasSubstr("2 partitions of 1 files"));
   put_file(folder / "params.json", "{\"path\": \"json,\n \"streaming\": True}");
-  EXPECT_THAT(with([&](auto& o) { o.input.clear(); o.hf_datasets_params = folder / "params.json"; }),
+  EXPECT_THAT(with([&](auto& o) {
+                o.input.clear();
+                o.hf_datasets_params = folder / "params.json";
+              }),
               HasSubstr("params.json:1:"));
 }
 
@@ -415,8 +456,11 @@ TEST(Preprocess, PartitionsMergedEqualTheWhole) {
 TEST(Preprocess, HuggingFaceParametersNameLocalFiles) {
   TemporaryFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a"}));
-  put_file(folder / "p.json", nlohmann::json{{"path", "json"}, {"data_files", {folder / "x.jsonl"}}, {"split", "train"},
-                                             {"streaming", true}}.dump());
+  put_file(folder / "p.json", nlohmann::json{{"path", "json"},
+                                             {"data_files", {folder / "x.jsonl"}},
+                                             {"split", "train"},
+                                             {"streaming", true}}
+                                  .dump());
   PreprocessOptions options;
   options.hf_datasets_params = folder / "p.json";
   options.output_prefix = folder / "out";
@@ -461,7 +505,8 @@ TEST(Preprocess, LogsEverySoManyDocuments) {
 
 TEST(Preprocess, ReadsARealParquetFile) {
   TemporaryFolder folder;
-  const std::string file = PITON_SOURCE_DIR "/../shared/data/parquet/ifbench_exp_test-00000-of-00001.parquet";
+  const std::string file =
+      PITON_SOURCE_DIR "/../shared/data/parquet/ifbench_exp_test-00000-of-00001.parquet";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no shared test data at " << file;
   PreprocessOptions options;
   options.input = {file};
@@ -475,7 +520,8 @@ TEST(Preprocess, ReadsARealParquetFile) {
   EXPECT_EQ(whole.documents, 1387);
   EXPECT_EQ(whole.text_bytes, 3172979);
   const Texts texts = texts_of(folder / "out_prompt_document");
-  EXPECT_THAT(texts[0], testing::StartsWith("why might a company initiate a price drop on a product"));
+  EXPECT_THAT(texts[0],
+              testing::StartsWith("why might a company initiate a price drop on a product"));
   const auto order = [&](int workers) {
     options.workers = workers;
     run(options);
@@ -494,9 +540,10 @@ TEST(Preprocess, ReadsARealParquetFile) {
       kept.insert(kept.begin(), texts[i]);
     }
   }
-  EXPECT_THAT(error_of(options, Fault::kData),
-              HasSubstr(fmt::format("row {}: the row has {} bytes of text, --max-record-bytes allows 1000", first,
-                                    texts[first].size())));
+  EXPECT_THAT(
+      error_of(options, Fault::kData),
+      HasSubstr(fmt::format("row {}: the row has {} bytes of text, --max-record-bytes allows 1000",
+                            first, texts[first].size())));
   options.on_error = OnError::kSkip;
   const auto report = run(options);
   EXPECT_EQ(report.bad_records, static_cast<std::int64_t>(texts.size() - kept.size()));
@@ -511,7 +558,8 @@ TEST(Preprocess, ReadsARealParquetFile) {
 TEST(Preprocess, AChangedInputStartsAfresh) {
   TemporaryFolder folder;
   put_file(folder / "x.jsonl", as_jsonl({"a", "b"}));
-  put_file(folder / "out.preprocess.json", R"({"work": "other", "file": 0, "byte": 5, "positions": [[1,1,1]],
+  put_file(folder / "out.preprocess.json",
+           R"({"work": "other", "file": 0, "byte": 5, "positions": [[1,1,1]],
     "duplicates_logged": 0, "documents": 1, "duplicates": 0, "text_bytes": 1, "bad_records": 0, "first_bad": []})");
   PreprocessOptions options;
   options.input = {folder / "x.jsonl"};

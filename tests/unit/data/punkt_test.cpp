@@ -27,7 +27,8 @@ std::uint32_t crc(const Lines& lines) {
     if (!text.empty() || &line != &lines[0]) text += '\x1e';
     text += line;
   }
-  return static_cast<std::uint32_t>(::crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
+  return static_cast<std::uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(text.data()), static_cast<uInt>(text.size())));
 }
 
 std::vector<std::string> everything(const PunktParameters& p) {
@@ -94,7 +95,8 @@ TEST(Punkt, CutsSmallTextsWithoutParametersAsNltkDoes) {
     std::vector<std::string_view> sentences;
     PunktSplitter(PunktParameters{}).split(text, sentences);
     std::string joined;
-    for (const auto& sentence : sentences) joined += (joined.empty() ? "" : "|") + std::string(sentence);
+    for (const auto& sentence : sentences)
+      joined += (joined.empty() ? "" : "|") + std::string(sentence);
     EXPECT_EQ(joined, line.substr(tab + 1)) << text;
     ++compared;
   }
@@ -104,7 +106,9 @@ TEST(Punkt, CutsSmallTextsWithoutParametersAsNltkDoes) {
 TEST(Punkt, ParametersSurviveAFileAndDamageIsNamed) {
   TemporaryFolder folder;
   PunktTrainer trainer;
-  trainer.train("Dr. Who met Mr. X. He left. It rained, e.g. in May. It was e.g. cold.\n\nThe end. The rest.");
+  trainer.train(
+      "Dr. Who met Mr. X. He left. It rained, e.g. in May. It was e.g. cold.\n\nThe end. The "
+      "rest.");
   const PunktParameters learned = trainer.finish();
   learned.write(folder.path() / "punkt");
   const PunktParameters read = PunktParameters::read(folder.path() / "punkt");
@@ -115,7 +119,9 @@ TEST(Punkt, ParametersSurviveAFileAndDamageIsNamed) {
     PunktParameters::read(folder.path() / "punkt");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("ortho_context.tab: line 2: got \"b\tx\""), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("ortho_context.tab: line 2: got \"b\tx\""),
+              std::string::npos)
+        << error.what();
   }
 }
 

@@ -23,7 +23,8 @@ namespace {
 const std::string kShared = PITON_SOURCE_DIR "/../shared/data/";
 
 // Ends of records when `text` comes in pieces of `piece` bytes.
-std::vector<std::size_t> ends(InputFormat format, SampleBy by, std::string_view text, std::size_t piece) {
+std::vector<std::size_t> ends(InputFormat format, SampleBy by, std::string_view text,
+                              std::size_t piece) {
   const auto scanner = make_record_scanner(format, by);
   std::vector<std::size_t> found;
   std::size_t at = 0;
@@ -41,15 +42,22 @@ std::vector<std::size_t> ends(InputFormat format, SampleBy by, std::string_view 
 }
 
 TEST(RecordScanner, EndsDoNotDependOnHowTheBytesArrive) {
-  const std::vector<std::tuple<InputFormat, SampleBy, std::string, std::vector<std::size_t>>> cases = {
-      {InputFormat::kText, SampleBy::kLine, "ab\n\ncd", {3, 4}},
-      {InputFormat::kText, SampleBy::kParagraph, "a\nb\n\n\nc\n\nd", {6, 9}},
-      {InputFormat::kCsv, SampleBy::kLine, "a,\"x\ny\"\"\n\",b\n5\" pipe,c\nd", {13, 23}},
-      {InputFormat::kJson, SampleBy::kLine, "[{\"a\": \"}]\\\"\"}, {\"b\": [1, {}]} ]", {14, 30}},
-      {InputFormat::kJson, SampleBy::kLine, "{\"a\":1}\n{\"a\":\n2}", {7, 16}},
-      {InputFormat::kJson, SampleBy::kLine, "[1, 2]", {2}},
-      {InputFormat::kWikiExtractor, SampleBy::kLine, "<doc id=\"1\">\n<</doc</doc>\n</doc>", {25, 32}},
-  };
+  const std::vector<std::tuple<InputFormat, SampleBy, std::string, std::vector<std::size_t>>>
+      cases = {
+          {InputFormat::kText, SampleBy::kLine, "ab\n\ncd", {3, 4}},
+          {InputFormat::kText, SampleBy::kParagraph, "a\nb\n\n\nc\n\nd", {6, 9}},
+          {InputFormat::kCsv, SampleBy::kLine, "a,\"x\ny\"\"\n\",b\n5\" pipe,c\nd", {13, 23}},
+          {InputFormat::kJson,
+           SampleBy::kLine,
+           "[{\"a\": \"}]\\\"\"}, {\"b\": [1, {}]} ]",
+           {14, 30}},
+          {InputFormat::kJson, SampleBy::kLine, "{\"a\":1}\n{\"a\":\n2}", {7, 16}},
+          {InputFormat::kJson, SampleBy::kLine, "[1, 2]", {2}},
+          {InputFormat::kWikiExtractor,
+           SampleBy::kLine,
+           "<doc id=\"1\">\n<</doc</doc>\n</doc>",
+           {25, 32}},
+      };
   for (const auto& [format, by, text, wanted] : cases) {
     for (std::size_t piece = 1; piece <= text.size(); ++piece) {
       EXPECT_EQ(ends(format, by, text, piece), wanted) << text << " in pieces of " << piece;
@@ -76,11 +84,14 @@ TEST(Utf8, NamesTheFirstByteThatIsWrong) {
 }
 
 TEST(WikiText, BecomesWhatAReaderSees) {
-  EXPECT_EQ(plain_text_of_wikitext("'''Anarchism''' is a [[political philosophy|philosophy]] and [[Movement]].{{cite|{{x}}}}\n"
-                                   "== History ==\n* one<ref name=\"a\">gone [[x]]</ref>\n* two<ref name=b /> &amp; three\n"
-                                   "[[File:A.jpg|thumb|A [[link]] here]]\n{| class=x\n| cell {{t}}\n|}\n<!-- note -->"
-                                   "See [http://x.org the site] and [http://y.org].\n[[Category:Ideas]]"),
-            "Anarchism is a philosophy and Movement.\nHistory\none\ntwo & three\n\nSee the site and .");
+  EXPECT_EQ(
+      plain_text_of_wikitext(
+          "'''Anarchism''' is a [[political philosophy|philosophy]] and "
+          "[[Movement]].{{cite|{{x}}}}\n"
+          "== History ==\n* one<ref name=\"a\">gone [[x]]</ref>\n* two<ref name=b /> &amp; three\n"
+          "[[File:A.jpg|thumb|A [[link]] here]]\n{| class=x\n| cell {{t}}\n|}\n<!-- note -->"
+          "See [http://x.org the site] and [http://y.org].\n[[Category:Ideas]]"),
+      "Anarchism is a philosophy and Movement.\nHistory\none\ntwo & three\n\nSee the site and .");
   // Nothing that nests wrongly costs more than its marks, and nothing costs more than linear time.
   EXPECT_EQ(plain_text_of_wikitext("a [[b {{c"), "a [[b {{c");
   for (const char* mark : {"[[", "{{", "<ref>", "{|", "<", "&", "'", "[http", "[[a|", "<!--"}) {
@@ -90,7 +101,8 @@ TEST(WikiText, BecomesWhatAReaderSees) {
   }
 }
 
-std::vector<std::vector<std::string>> records(const std::string& file, const std::vector<std::string>& keys,
+std::vector<std::vector<std::string>> records(const std::string& file,
+                                              const std::vector<std::string>& keys,
                                               std::vector<std::string>* bad = nullptr) {
   BlockReader reader(find_input_files({file}, {}), {.columns = keys, .block_bytes = 20000}, {});
   std::vector<std::vector<std::string>> all;
@@ -111,31 +123,41 @@ std::vector<std::vector<std::string>> records(const std::string& file, const std
 
 TEST(WikiXml, ArticlesAreReadAndOtherPagesLeftOut) {
   TemporaryFolder folder;
-  put_file(folder / "enwiki.xml.bz2", packed(".bz2",
-      "<mediawiki xml:lang=\"en\">\n  <siteinfo><sitename>W</sitename></siteinfo>\n"
-      "  <page><title>A &amp; B</title><ns>0</ns><id>12</id><revision><id>9</id>"
-      "<text bytes=\"5\" xml:space=\"preserve\">'''A''' &lt;b&gt;is&lt;/b&gt; [[B]].</text></revision></page>\n"
-      "  <page><title>C</title><ns>0</ns><id>13</id><redirect title=\"A\" /><revision><text>#REDIRECT [[A]]</text></revision></page>\n"
-      "  <page><title>Talk:A</title><ns>1</ns><id>14</id><revision><text>talk</text></revision></page>\n"
-      "  <page><title>D</title><ns>0</ns><id>15</id><revision><text bytes=\"0\" /></revision></page>\n</mediawiki>\n"));
+  put_file(folder / "enwiki.xml.bz2",
+           packed(".bz2",
+                  "<mediawiki xml:lang=\"en\">\n  <siteinfo><sitename>W</sitename></siteinfo>\n"
+                  "  <page><title>A &amp; B</title><ns>0</ns><id>12</id><revision><id>9</id>"
+                  "<text bytes=\"5\" xml:space=\"preserve\">'''A''' &lt;b&gt;is&lt;/b&gt; "
+                  "[[B]].</text></revision></page>\n"
+                  "  <page><title>C</title><ns>0</ns><id>13</id><redirect title=\"A\" "
+                  "/><revision><text>#REDIRECT [[A]]</text></revision></page>\n"
+                  "  "
+                  "<page><title>Talk:A</title><ns>1</ns><id>14</id><revision><text>talk</text></"
+                  "revision></page>\n"
+                  "  <page><title>D</title><ns>0</ns><id>15</id><revision><text bytes=\"0\" "
+                  "/></revision></page>\n</mediawiki>\n"));
   const auto all = records(folder / "enwiki.xml.bz2", {"id", "title", "text"});
-  EXPECT_EQ(all, (std::vector<std::vector<std::string>>{{"12", "A & B", "A is B."}, {"15", "D", ""}}));
+  EXPECT_EQ(all,
+            (std::vector<std::vector<std::string>>{{"12", "A & B", "A is B."}, {"15", "D", ""}}));
 }
 
 TEST(RealFiles, WikiExtractorsOutputAndC4AreReadWhole) {
   if (!std::filesystem::exists(kShared)) GTEST_SKIP() << "no shared test data at " << kShared;
   std::vector<std::string> bad;
-  const auto articles = records(kShared + "text/wikiextractor_wiki_00.txt", {"id", "title", "text"}, &bad);
+  const auto articles =
+      records(kShared + "text/wikiextractor_wiki_00.txt", {"id", "title", "text"}, &bad);
   const std::string raw = read_text_file(kShared + "text/wikiextractor_wiki_00.txt");
   std::size_t docs = 0;
-  for (auto at = raw.find("<doc id="); at != std::string::npos; at = raw.find("<doc id=", at + 1)) ++docs;
+  for (auto at = raw.find("<doc id="); at != std::string::npos; at = raw.find("<doc id=", at + 1))
+    ++docs;
   EXPECT_EQ(articles.size(), docs);
   EXPECT_EQ(articles.at(0).at(0), "12");
   EXPECT_EQ(articles.at(0).at(1), "Anarchism");
   EXPECT_TRUE(articles.at(0).at(2).starts_with("Anarchism\n\nAnarchism is a political philosophy"));
   const auto rows = records(kShared + "text/c4_demo.jsonl", {"text"}, &bad);
   const std::string lines = read_text_file(kShared + "text/c4_demo.jsonl");
-  EXPECT_EQ(static_cast<std::ptrdiff_t>(rows.size()), std::count(lines.begin(), lines.end(), '\n') + (lines.ends_with('\n') ? 0 : 1));
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(rows.size()),
+            std::count(lines.begin(), lines.end(), '\n') + (lines.ends_with('\n') ? 0 : 1));
   EXPECT_TRUE(bad.empty());
 }
 
@@ -162,7 +184,8 @@ TEST(ByteStream, RefusesAnXzFileThatWantsTooMuchMemory) {
   std::uint8_t bytes[256];
   std::size_t size = 0;
   ASSERT_EQ(lzma_stream_buffer_encode(const_cast<lzma_filter*>(filters), LZMA_CHECK_CRC32, nullptr,
-                                      reinterpret_cast<const std::uint8_t*>("text"), 4, bytes, &size, sizeof(bytes)),
+                                      reinterpret_cast<const std::uint8_t*>("text"), 4, bytes,
+                                      &size, sizeof(bytes)),
             LZMA_OK);
   const std::string file = folder / "large.xz";
   put_file(file, {reinterpret_cast<const char*>(bytes), size});
@@ -173,7 +196,8 @@ TEST(ByteStream, RefusesAnXzFileThatWantsTooMuchMemory) {
     FAIL() << "unpacked";
   } catch (const Error& error) {
     EXPECT_EQ(error.fault(), Fault::kData);
-    EXPECT_THAT(error.what(), testing::HasSubstr("large.xz: unpacking takes 512 MiB, wanted at most 128"));
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("large.xz: unpacking takes 512 MiB, wanted at most 128"));
   }
 }
 

@@ -48,8 +48,8 @@ TEST(HostDevice, HoldsWhatIsUploaded) {
   EXPECT_EQ(device.name(), "host: test");
 }
 
-// 5 MiB less a little, from the middle of a page on: two edges, whole pages between them, and several
-// parts for two threads.
+// 5 MiB less a little, from the middle of a page on: two edges, whole pages between them, and
+// several parts for two threads.
 TEST(HostDevice, ZeroesExactlyWhatItIsGiven) {
   constexpr std::int64_t kBytes = (std::int64_t{5} << 20) - 12;
   constexpr std::int64_t kBefore = 1000;

@@ -13,9 +13,8 @@ Tensor bf16(const Shape& shape) { return host_tensor(DType::kBF16, shape); }
 Tensor int32(const Shape& shape) { return host_tensor(DType::kI32, shape); }
 
 LinearForward linear(const Tensor& y, const Tensor& x, const Tensor& w) {
-  return {.y = y,
-          .x = x,
-          .weight = {.tensor = w, .out = w.dim(0), .in = w.dim(1), .dtype = w.dtype()}};
+  return {
+      .y = y, .x = x, .weight = {.tensor = w, .out = w.dim(0), .in = w.dim(1), .dtype = w.dtype()}};
 }
 
 TEST(KernelChecksDeathTest, NameTheCallTheTensorAndWhatWasWanted) {
@@ -35,7 +34,8 @@ TEST(KernelChecksDeathTest, RefuseMixedDevices) {
   MetaDevice device;
   Arena arena(device);
   const Tensor elsewhere = arena.allocate(DType::kF32, {2, 3}, MemoryKind::kWorkspace);
-  EXPECT_DEATH(check(Copy{.dst = fp32({2, 3}), .src = elsewhere}), "copy: src is on another device");
+  EXPECT_DEATH(check(Copy{.dst = fp32({2, 3}), .src = elsewhere}),
+               "copy: src is on another device");
 }
 
 TEST(KernelChecksDeathTest, RefuseLayoutsThatNoBackEndReads) {
@@ -48,9 +48,9 @@ TEST(KernelChecksDeathTest, RefuseLayoutsThatNoBackEndReads) {
 }
 
 TEST(KernelChecksDeathTest, RefuseAccumulatorsThatAreTooNarrow) {
-  EXPECT_DEATH(check(LinearBackwardWeight{
-                   .dweight = bf16({3, 4}), .dy = bf16({2, 3}), .x = bf16({2, 4})}),
-               "dweight is bf16 \\[3, 4\\], wanted fp32");
+  EXPECT_DEATH(
+      check(LinearBackwardWeight{.dweight = bf16({3, 4}), .dy = bf16({2, 3}), .x = bf16({2, 4})}),
+      "dweight is bf16 \\[3, 4\\], wanted fp32");
 }
 
 TEST(KernelChecksDeathTest, RefuseImpossibleAttention) {
@@ -72,8 +72,12 @@ TEST(KernelChecksDeathTest, RefuseImpossibleAttention) {
 }
 
 TEST(KernelChecksDeathTest, RefuseATriangleOfWhatIsNotCausal) {
-  AttentionForward call{.out = fp32({1, 4, 1, 2}), .lse = fp32({1, 1, 4}), .q = fp32({1, 4, 1, 2}),
-                        .k = fp32({1, 4, 1, 2}), .v = fp32({1, 4, 1, 2}), .block_rows = 2};
+  AttentionForward call{.out = fp32({1, 4, 1, 2}),
+                        .lse = fp32({1, 1, 4}),
+                        .q = fp32({1, 4, 1, 2}),
+                        .k = fp32({1, 4, 1, 2}),
+                        .v = fp32({1, 4, 1, 2}),
+                        .block_rows = 2};
   check(call);
   call.mask.causal = false;
   EXPECT_DEATH(check(call), "attention forward: keys behind a block of the triangle are not read");
@@ -84,15 +88,17 @@ TEST(KernelChecksDeathTest, RefuseATriangleOfWhatIsNotCausal) {
 }
 
 TEST(KernelChecksDeathTest, RefuseRowsBeyondACache) {
-  EXPECT_DEATH(check(CacheAppend{.cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 2, 1, 1}), .begin = 3}),
-               "rows 3 \\+ 2 of 4");
+  EXPECT_DEATH(
+      check(CacheAppend{.cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 2, 1, 1}), .begin = 3}),
+      "rows 3 \\+ 2 of 4");
 }
 
 TEST(KernelCalls, CountMultiplyAddsAsTwo) {
   const auto forward = linear(fp32({5, 3}), fp32({5, 4}), fp32({3, 4}));
   EXPECT_EQ(flops(forward), 2 * 5 * 3 * 4);
-  EXPECT_EQ(flops(LinearBackwardWeight{.dweight = fp32({3, 4}), .dy = fp32({5, 3}), .x = fp32({5, 4})}),
-            2 * 5 * 3 * 4);
+  EXPECT_EQ(
+      flops(LinearBackwardWeight{.dweight = fp32({3, 4}), .dy = fp32({5, 3}), .x = fp32({5, 4})}),
+      2 * 5 * 3 * 4);
   AttentionForward attention{.q = fp32({2, 6, 4, 8}), .k = fp32({2, 6, 2, 8})};
   const double square = 2.0 * 2 * 4 * 8 * 6 * 6;  // one product of all pairs
   EXPECT_EQ(flops(attention), 2 * square / 2);    // causal: half
@@ -108,9 +114,9 @@ TEST(KernelCalls, CountMultiplyAddsAsTwo) {
 
 TEST(KernelCalls, MoveUpdatedBytesTwice) {
   EXPECT_EQ(bytes_moved(Copy{.dst = bf16({8}), .src = fp32({8})}), 16 + 32);
-  EXPECT_EQ(bytes_moved(EmbeddingBackward{
-                .dtable = fp32({4, 2}), .dy = bf16({3, 2}), .ids = int32({3})}),
-            2 * 32 + 12 + 12);
+  EXPECT_EQ(
+      bytes_moved(EmbeddingBackward{.dtable = fp32({4, 2}), .dy = bf16({3, 2}), .ids = int32({3})}),
+      2 * 32 + 12 + 12);
 }
 
 TEST(MetaKernels, CountWhatTheyDoNotCompute) {

@@ -34,7 +34,9 @@ class CudaDevice : public testing::Test {
     arena_.emplace(*device_, std::int64_t{1} << 20);
   }
 
-  Tensor numbers(std::int64_t count) { return arena_->allocate(DType::kI32, {count}, MemoryKind::kWorkspace); }
+  Tensor numbers(std::int64_t count) {
+    return arena_->allocate(DType::kI32, {count}, MemoryKind::kWorkspace);
+  }
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
@@ -43,7 +45,8 @@ class CudaDevice : public testing::Test {
 
 TEST_F(CudaDevice, HoldsWhatIsUploaded) {
   // One number; pieces of which the last is short; more pieces (six) than there are pinned buffers.
-  for (const std::int64_t count : {std::int64_t{1}, std::int64_t{3'500'001}, std::int64_t{6'000'000}}) {
+  for (const std::int64_t count :
+       {std::int64_t{1}, std::int64_t{3'500'001}, std::int64_t{6'000'000}}) {
     const Tensor tensor = numbers(count);
     std::vector<std::int32_t> up(static_cast<std::size_t>(count));
     std::iota(up.begin(), up.end(), 1);

@@ -1,12 +1,11 @@
 // Calls on a GPU: those that it has against the reference, the others refused.
-#include "kernels/cuda/kernels.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/kernels.h"
 #include "ops/call_cases.h"
 #include "ops/call_runner.h"
 #include "support/errors.h"
@@ -17,7 +16,8 @@ namespace {
 using test::CallCase;
 
 bool supported(const KernelCall& call) {
-  return std::set<std::string_view>{Copy::kName, Add::kName, NormForward::kName}.contains(name(call));
+  return std::set<std::string_view>{Copy::kName, Add::kName, NormForward::kName}.contains(
+      name(call));
 }
 
 class CudaKernels : public testing::TestWithParam<std::tuple<DType, bool>> {
@@ -65,12 +65,14 @@ TEST_P(CudaKernels, RefuseCallsThatTheyLack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Types, CudaKernels,
-    testing::Combine(testing::Values(DType::kF64, DType::kF32, DType::kBF16, DType::kF16), testing::Bool()),
-    [](const auto& info) {
-      return std::string(name(std::get<0>(info.param))) + (std::get<1>(info.param) ? "_awkward" : "_plain");
-    });
+INSTANTIATE_TEST_SUITE_P(Types, CudaKernels,
+                         testing::Combine(testing::Values(DType::kF64, DType::kF32, DType::kBF16,
+                                                          DType::kF16),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(name(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) ? "_awkward" : "_plain");
+                         });
 
 }  // namespace
 }  // namespace piton::cuda

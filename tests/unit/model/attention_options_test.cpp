@@ -31,24 +31,31 @@ TEST(AttentionOptions, GiveTheWindowOfEachMode) {
   EXPECT_EQ(flash.window_after, 65536);
   EXPECT_EQ(resolve({"--pre-tokens", "7"}).window_before, 7);
   EXPECT_EQ(resolve({"--pre-tockens", "9223372036854775807"}).window_before, 9223372036854775807);
-  for (const char* causal : {"1", "2", "3"}) EXPECT_FALSE(resolve({"--sparse-mode", causal}).window_before);
-  const ModelConfig band = resolve({"--sparse-mode", "4", "--pre-tockens", "8", "--next-tockens", "-2"});
+  for (const char* causal : {"1", "2", "3"})
+    EXPECT_FALSE(resolve({"--sparse-mode", causal}).window_before);
+  const ModelConfig band =
+      resolve({"--sparse-mode", "4", "--pre-tockens", "8", "--next-tockens", "-2"});
   EXPECT_EQ(band.window_before, 8);
   EXPECT_EQ(band.window_after, -2);
 }
 
 TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
-    EXPECT_NE(message_of(Fault::kUsage, [&] { resolve(flags); }).find(with), std::string::npos) << with;
+    EXPECT_NE(message_of(Fault::kUsage, [&] { resolve(flags); }).find(with), std::string::npos)
+        << with;
   };
   refused({"--sparse-mode", "5"}, "--sparse-mode: got 5, wanted 0 to 4");
   refused({"--sparse-mode", "-1"}, "--sparse-mode: got -1");
-  refused({"--sparse-mode", "2", "--pre-tockens", "3"}, "mode 2 has no window, and --pre-tockens is given");
-  refused({"--sparse-mode", "3", "--next-tockens", "0"}, "mode 3 has no window, and --next-tockens is given");
+  refused({"--sparse-mode", "2", "--pre-tockens", "3"},
+          "mode 2 has no window, and --pre-tockens is given");
+  refused({"--sparse-mode", "3", "--next-tockens", "0"},
+          "mode 3 has no window, and --next-tockens is given");
   refused({"--sparse-mode", "4", "--pre-tockens", "3"}, "give both");
-  refused({"--sparse-mode", "4", "--pre-tockens", "3", "--next-tockens", "1"}, "--next-tockens: got 1, wanted at most 0");
+  refused({"--sparse-mode", "4", "--pre-tockens", "3", "--next-tockens", "1"},
+          "--next-tockens: got 1, wanted at most 0");
   refused({"--pre-tockens", "-1"}, "--pre-tockens: got -1, wanted 0 or more");
-  refused({"--pre-tockens", "3", "--next-tockens", "-4"}, "--next-tockens: got -4, wanted -3 or more");
+  refused({"--pre-tockens", "3", "--next-tockens", "-4"},
+          "--next-tockens: got -4, wanted -3 or more");
   refused({"--next-tockens", "-129"}, "--next-tockens: got -129, wanted -128 or more");
   refused({"--position-embedding-type", "rotary"}, "learned_absolute, rope, alibi, none");
 }
@@ -60,9 +67,13 @@ TEST(AttentionOptions, GiveTheTriangleItsBlock) {
   const auto message = [](const std::vector<std::string>& flags) {
     return message_of(Fault::kUsage, [&] { resolve(flags); });
   };
-  EXPECT_NE(message({"--triangle-attn", "--use-flash-attn"}).find("--use-flash-attn"), std::string::npos);
-  EXPECT_NE(message({"--triangle-attn", "--triangle-block-size", "0"}).find("got 0, wanted 1 or more"), std::string::npos);
-  EXPECT_NE(message({"--triangle-block-size", "64"}).find("--triangle-attn, which is not given"), std::string::npos);
+  EXPECT_NE(message({"--triangle-attn", "--use-flash-attn"}).find("--use-flash-attn"),
+            std::string::npos);
+  EXPECT_NE(
+      message({"--triangle-attn", "--triangle-block-size", "0"}).find("got 0, wanted 1 or more"),
+      std::string::npos);
+  EXPECT_NE(message({"--triangle-block-size", "64"}).find("--triangle-attn, which is not given"),
+            std::string::npos);
 }
 
 TEST(AttentionOptions, ChooseThePositions) {
@@ -78,7 +89,8 @@ TEST(ModelConfig, CountsTheFlopsOfTheWindowAlone) {
   const auto attention = [](const std::vector<std::string>& flags) {
     const ModelConfig config = resolve(flags);
     // All but attention does not depend on the sequence: the difference to none of it.
-    return (config.forward_flops_per_token(100) - resolve({"--pre-tockens", "0"}).forward_flops_per_token(1e9)) /
+    return (config.forward_flops_per_token(100) -
+            resolve({"--pre-tockens", "0"}).forward_flops_per_token(1e9)) /
            static_cast<double>(config.layers * 4 * config.heads * config.head_size);
   };
   // Per token: half of 100 keys; all 100 when the window holds them; with w of them, w - w^2 / 200.

@@ -52,22 +52,31 @@ TEST(MlpOptions, OfTheXModelGateHalfOfTheWidth) {
   EXPECT_TRUE(config.gated);
   EXPECT_EQ(config.activation, ActivationKind::kGeluTanh);
   EXPECT_EQ(config.ffn_hidden, plain.ffn_hidden / 2);
-  // The first matrix is as large as before, the second half of it: h f/2 weights fewer in each layer.
-  EXPECT_EQ(plain.parameters() - config.parameters(), plain.layers * plain.hidden * plain.ffn_hidden / 2);
-  EXPECT_EQ(resolve("gpt2-tiny", {"--is-x-model", "--activation", "gelu-fast"}).activation, ActivationKind::kGeluFast);
+  // The first matrix is as large as before, the second half of it: h f/2 weights fewer in each
+  // layer.
+  EXPECT_EQ(plain.parameters() - config.parameters(),
+            plain.layers * plain.hidden * plain.ffn_hidden / 2);
+  EXPECT_EQ(resolve("gpt2-tiny", {"--is-x-model", "--activation", "gelu-fast"}).activation,
+            ActivationKind::kGeluFast);
   // A width that follows from --hidden-size is that of a plain MLP, 4 h, before it is halved.
   EXPECT_EQ(resolve("gpt2-tiny", {"--is-x-model", "--hidden-size", "128"}).ffn_hidden, 256);
-  EXPECT_EQ(resolve("gpt2-tiny", {"--activation", "geglu", "--hidden-size", "384"}).ffn_hidden, 1024);
+  EXPECT_EQ(resolve("gpt2-tiny", {"--activation", "geglu", "--hidden-size", "384"}).ffn_hidden,
+            1024);
 }
 
 TEST(MlpOptions, RefuseContradictions) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
-    EXPECT_NE(message_of(Fault::kUsage, [&] { resolve("gpt2-tiny", flags); }).find(with), std::string::npos) << with;
+    EXPECT_NE(message_of(Fault::kUsage, [&] { resolve("gpt2-tiny", flags); }).find(with),
+              std::string::npos)
+        << with;
   };
-  refused({"--swiglu", "--activation", "geglu"}, "--swiglu: is swiglu, and another flag says geglu");
-  refused({"--swiglu", "--no-bias-gelu-fusion"}, "--no-bias-gelu-fusion: is gelu-erf, and another flag says swiglu");
+  refused({"--swiglu", "--activation", "geglu"},
+          "--swiglu: is swiglu, and another flag says geglu");
+  refused({"--swiglu", "--no-bias-gelu-fusion"},
+          "--no-bias-gelu-fusion: is gelu-erf, and another flag says swiglu");
   refused({"--is-x-model", "--swiglu"}, "--is-x-model");
-  refused({"--is-x-model", "--ffn-hidden-size", "77"}, "--ffn-hidden-size: got 77, wanted an even number");
+  refused({"--is-x-model", "--ffn-hidden-size", "77"},
+          "--ffn-hidden-size: got 77, wanted an even number");
   refused({"--activation", "relu"}, "gelu, gelu-erf, gelu-fast, swiglu, geglu");
 }
 

@@ -1,5 +1,5 @@
-// Frequencies against Transformers (tests/golden/rotary.jsonl names its tool and versions), and what the flags
-// of rotary positions make of a model.
+// Frequencies against Transformers (tests/golden/rotary.jsonl names its tool and versions), and
+// what the flags of rotary positions make of a model.
 #include "model/rotary.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,8 @@ TEST(RotaryFrequencies, AreThoseOfTransformers) {
     const std::vector<double> got =
         rotary_frequencies(golden.base, golden.channels, golden.scaling, golden.sequence);
     ASSERT_EQ(got.size(), golden.frequencies.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], golden.frequencies[i], 1e-13 * golden.frequencies[i]);
+    for (std::size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], golden.frequencies[i], 1e-13 * golden.frequencies[i]);
     EXPECT_NEAR(rotary_magnitude(golden.scaling), golden.magnitude, 1e-14);
   }
   EXPECT_EQ(scaled, 15);
@@ -37,7 +38,8 @@ TEST(RotaryLength, ChangesOnlyWhereAnglesDo) {
   const auto lengths = [&](Kind kind) {
     scaling.kind = kind;
     std::vector<std::int64_t> distinct;
-    for (const std::int64_t length : {1, 10, 11, 12}) distinct.push_back(rotary_length(scaling, length));
+    for (const std::int64_t length : {1, 10, 11, 12})
+      distinct.push_back(rotary_length(scaling, length));
     return distinct;
   };
   EXPECT_THAT(lengths(Kind::kYarn), ElementsAre(0, 0, 0, 0));
@@ -56,16 +58,19 @@ ModelConfig resolve(std::vector<std::string> flags, const std::string& model = "
 
 TEST(RotaryOptions, GiveTheScalingThatMegatronsFlagsMean) {
   EXPECT_EQ(resolve({}).rotary_scaling.kind, Kind::kNone);
-  const RotaryScaling linear = resolve({"--rotary-seq-len-interpolation-factor", "4"}).rotary_scaling;
+  const RotaryScaling linear =
+      resolve({"--rotary-seq-len-interpolation-factor", "4"}).rotary_scaling;
   EXPECT_EQ(linear.kind, Kind::kLinear);
   EXPECT_EQ(linear.factor, 4);
   const RotaryScaling llama3 = resolve({"--use-rope-scaling"}).rotary_scaling;
   EXPECT_EQ(llama3.kind, Kind::kLlama3);
   EXPECT_EQ(llama3.factor, 8);
   EXPECT_EQ(llama3.original_positions, 8192);
-  EXPECT_EQ(resolve({"--use-rope-scaling", "--rope-scaling-factor", "32"}).rotary_scaling.factor, 32);
-  const ModelConfig yarn = resolve({"--rotary-scaling-type", "yarn", "--original-max-position-embeddings", "64",
-                                    "--max-position-embeddings", "256", "--rotary-percent", "0.5", "--rotary-interleaved"});
+  EXPECT_EQ(resolve({"--use-rope-scaling", "--rope-scaling-factor", "32"}).rotary_scaling.factor,
+            32);
+  const ModelConfig yarn = resolve(
+      {"--rotary-scaling-type", "yarn", "--original-max-position-embeddings", "64",
+       "--max-position-embeddings", "256", "--rotary-percent", "0.5", "--rotary-interleaved"});
   EXPECT_EQ(yarn.rotary_scaling.kind, Kind::kYarn);
   EXPECT_EQ(yarn.rotary_scaling.factor, 4);
   EXPECT_EQ(yarn.rotary_scaling.original_positions, 64);
@@ -74,21 +79,31 @@ TEST(RotaryOptions, GiveTheScalingThatMegatronsFlagsMean) {
 }
 
 TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
-  const auto refusal = [](const std::vector<std::string>& flags, const std::string& model = "llama-tiny") {
+  const auto refusal = [](const std::vector<std::string>& flags,
+                          const std::string& model = "llama-tiny") {
     return message_of(Fault::kUsage, [&] { resolve(flags, model); });
   };
-  EXPECT_THAT(refusal({"--rotary-percent", "0.5"}, "gpt2-tiny"), HasSubstr("--rotary-percent: this model has no rotary positions"));
+  EXPECT_THAT(refusal({"--rotary-percent", "0.5"}, "gpt2-tiny"),
+              HasSubstr("--rotary-percent: this model has no rotary positions"));
   EXPECT_THAT(refusal({"--use-rope-scaling"}, "gpt2-tiny"), HasSubstr("no rotary positions"));
   EXPECT_THAT(refusal({"--rotary-percent", "0"}), HasSubstr("--rotary-percent: got 0"));
   EXPECT_THAT(refusal({"--rotary-base", "1"}), HasSubstr("--rotary-base: got 1"));
-  EXPECT_THAT(refusal({"--rotary-scaling-type", "yarn"}), HasSubstr("wants a --rotary-scaling-factor"));
-  EXPECT_THAT(refusal({"--rotary-scaling-type", "linear", "--rotary-scaling-factor", "0.5"}), HasSubstr("--rotary-scaling-factor: got 0.5"));
+  EXPECT_THAT(refusal({"--rotary-scaling-type", "yarn"}),
+              HasSubstr("wants a --rotary-scaling-factor"));
+  EXPECT_THAT(refusal({"--rotary-scaling-type", "linear", "--rotary-scaling-factor", "0.5"}),
+              HasSubstr("--rotary-scaling-factor: got 0.5"));
   EXPECT_THAT(refusal({"--rotary-scaling-factor", "2"}), HasSubstr("which does not read it"));
-  EXPECT_THAT(refusal({"--original-max-position-embeddings", "2"}), HasSubstr("--original-max-position-embeddings"));
-  EXPECT_THAT(refusal({"--use-rope-scaling", "--rotary-scaling-type", "yarn"}), HasSubstr("--use-rope-scaling: it means"));
-  EXPECT_THAT(refusal({"--rotary-seq-len-interpolation-factor", "2", "--rotary-scaling-factor", "2"}), HasSubstr("does not read it"));
-  EXPECT_THAT(refusal({"--rotary-long-factors", "1", "--use-rope-scaling"}), HasSubstr("--rotary-long-factors"));
-  EXPECT_THAT(refusal({"--rotary-scaling-type", "longrope", "--rotary-scaling-factor", "2", "--rotary-short-factors", "1", "2"}),
+  EXPECT_THAT(refusal({"--original-max-position-embeddings", "2"}),
+              HasSubstr("--original-max-position-embeddings"));
+  EXPECT_THAT(refusal({"--use-rope-scaling", "--rotary-scaling-type", "yarn"}),
+              HasSubstr("--use-rope-scaling: it means"));
+  EXPECT_THAT(
+      refusal({"--rotary-seq-len-interpolation-factor", "2", "--rotary-scaling-factor", "2"}),
+      HasSubstr("does not read it"));
+  EXPECT_THAT(refusal({"--rotary-long-factors", "1", "--use-rope-scaling"}),
+              HasSubstr("--rotary-long-factors"));
+  EXPECT_THAT(refusal({"--rotary-scaling-type", "longrope", "--rotary-scaling-factor", "2",
+                       "--rotary-short-factors", "1", "2"}),
               HasSubstr("--rotary-short-factors: got 2 numbers, wanted 8"));
 }
 

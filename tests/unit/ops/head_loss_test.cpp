@@ -29,7 +29,8 @@ struct Sizes {
   std::int64_t padded = 0;
 };
 
-// One batch, the same on every rank; `table` has the padded rows, with numbers that must not be seen.
+// One batch, the same on every rank; `table` has the padded rows, with numbers that must not be
+// seen.
 struct Case {
   Case(const Sizes& sizes, DType dtype, std::uint64_t seed = 5) : sizes(sizes) {
     test::TensorSource source(seed);
@@ -37,9 +38,11 @@ struct Case {
     table = source.normal(dtype, {sizes.padded, sizes.hidden});
     inputs.labels = source.integers({sizes.rows}, 0, sizes.vocabulary - 1);
     inputs.mask = source.normal(DType::kF32, {sizes.rows}, 1, 0.3);
-    for (std::int64_t row = 0; row < sizes.rows; row += 5) inputs.labels.data<std::int32_t>()[row] = -1;
+    for (std::int64_t row = 0; row < sizes.rows; row += 5)
+      inputs.labels.data<std::int32_t>()[row] = -1;
     for (std::int64_t row = 3; row < sizes.rows; row += 7) inputs.mask.data<float>()[row] = 0;
-    inputs.scale = test::tensor_of(dtype == DType::kF64 ? dtype : DType::kF32, {1}, std::vector{0.375});
+    inputs.scale =
+        test::tensor_of(dtype == DType::kF64 ? dtype : DType::kF32, {1}, std::vector{0.375});
   }
 
   Sizes sizes;
@@ -112,7 +115,7 @@ struct How {
   std::int64_t slice_rows = kHeadSliceRows;
   bool sequence_parallel = false;
   bool training = true;
-  bool frozen = false;       // the table
+  bool frozen = false;         // the table
   bool wants_gradient = true;  // x
   Tape::Mode mode = Tape::Mode::kWhole;
 };
@@ -147,8 +150,12 @@ Result run(const Case& one, Kernels& kernels, Communicator& group, const How& ho
     }
     CountingWeights weights(kernels, arena);
     Tape tape;
-    Context context{.kernels = kernels, .stream = *stream, .device = device, .arena = arena,
-                    .weights = weights, .tape = how.training ? &tape : nullptr};
+    Context context{.kernels = kernels,
+                    .stream = *stream,
+                    .device = device,
+                    .arena = arena,
+                    .weights = weights,
+                    .tape = how.training ? &tape : nullptr};
     const Value value = how.training && how.wants_gradient ? tape.leaf(x) : Value{x};
     const LossOutput output =
         head_loss(context, value, table, inputs, group, how.sequence_parallel, how.slice_rows);
@@ -174,7 +181,8 @@ Result run(const Case& one, Kernels& kernels, Communicator& group, const How& ho
 
 class Alone {
  public:
-  Alone() : world_(make_single_world(device_)), group_(world_->make_group(std::vector{0}, "tensor")) {}
+  Alone()
+      : world_(make_single_world(device_)), group_(world_->make_group(std::vector{0}, "tensor")) {}
   Communicator& group() { return *group_; }
 
  private:
@@ -204,7 +212,8 @@ struct Expected {
     const std::int64_t first = rows < dx.dim(0) ? rank * rows : 0;
     EXPECT_TRUE(close(got.dx, dx.slice(0, first, rows), test::difference_tolerance()));
     const std::int64_t share = got.dweight.dim(0);
-    EXPECT_TRUE(close(got.dweight, dtable.slice(0, rank * share, share), test::difference_tolerance()));
+    EXPECT_TRUE(
+        close(got.dweight, dtable.slice(0, rank * share, share), test::difference_tolerance()));
     EXPECT_EQ(got.contributions, 1);
   }
 
@@ -257,7 +266,8 @@ TEST(HeadLoss, HasTheSameBitsInSlicesAndInEvaluation) {
     SCOPED_TRACE(name(dtype));
     const Case one(kSizes, dtype);
     const Result whole = run(one, *kernels, alone.group(), {.slice_rows = kSizes.rows});
-    const Result evaluated = run(one, *kernels, alone.group(), {.slice_rows = 64, .training = false});
+    const Result evaluated =
+        run(one, *kernels, alone.group(), {.slice_rows = 64, .training = false});
     EXPECT_TRUE(bit_equal(evaluated.sum, whole.sum));
     EXPECT_TRUE(bit_equal(evaluated.per_token, whole.per_token));
     EXPECT_EQ(evaluated.contributions, 0);
@@ -280,7 +290,8 @@ TEST(HeadLoss, LeavesAloneWhatHasNoGradient) {
   const Result frozen = run(one, *kernels, alone.group(), {.slice_rows = 7, .frozen = true});
   EXPECT_TRUE(close(frozen.dx, expected.dx, test::difference_tolerance()));
   EXPECT_EQ(frozen.contributions, 0);
-  const Result first = run(one, *kernels, alone.group(), {.slice_rows = 7, .wants_gradient = false});
+  const Result first =
+      run(one, *kernels, alone.group(), {.slice_rows = 7, .wants_gradient = false});
   EXPECT_TRUE(close(first.dweight, expected.dtable, test::difference_tolerance()));
   EXPECT_EQ(first.contributions, 1);
   const Result neither =
@@ -293,7 +304,8 @@ TEST(HeadLoss, QueuesNoWeightJob) {
   const Case one(kSmall, DType::kF64);
   const auto kernels = make_reference_kernels();
   Alone alone;
-  Expected(one).expect(run(one, *kernels, alone.group(), {.mode = Tape::Mode::kInputOnly}), 0, "split");
+  Expected(one).expect(run(one, *kernels, alone.group(), {.mode = Tape::Mode::kInputOnly}), 0,
+                       "split");
 }
 
 TEST(HeadLoss, TakesAnEmptyBatch) {

@@ -13,8 +13,8 @@
 #include "kernels/reference/kernels.h"
 #include "parallel/data_parallel.h"
 #include "support/errors.h"
-#include "support/thread_world.h"
 #include "support/tensors.h"
+#include "support/thread_world.h"
 
 namespace piton {
 namespace {
@@ -82,17 +82,22 @@ struct Scalar {
 };
 
 // Ten steps of fp32 roundings of main, m and v: each at most 2^-24 relative, and the update itself
-// is at most about lr a step (SGD: lr times a sum of clipped gradients); so 10 x 2^-24 of the value and
-// as much of ten updates.
+// is at most about lr a step (SGD: lr times a sum of clipped gradients); so 10 x 2^-24 of the value
+// and as much of ten updates.
 constexpr double kTenRoundings = 10 * 0x1p-23;
 
 TEST(Optimizer, FollowsTheRecursionInDoubleForTenSteps) {
   const OptimizerOptions kinds[] = {{.kind = OptimizerKind::kAdam},
                                     {.kind = OptimizerKind::kSgd},
                                     {.kind = OptimizerKind::kSgd, .sgd_momentum = 0}};
-  const std::vector<std::string_view> names[] = {{"exp_avg", "exp_avg_sq"}, {"momentum_buffer"}, {}};
-  for (const auto& [kind, dtype] : {std::pair{0, DType::kF32}, {0, DType::kBF16}, {1, DType::kF32},
-                                    {1, DType::kBF16}, {2, DType::kF32}, {2, DType::kBF16}}) {
+  const std::vector<std::string_view> names[] = {
+      {"exp_avg", "exp_avg_sq"}, {"momentum_buffer"}, {}};
+  for (const auto& [kind, dtype] : {std::pair{0, DType::kF32},
+                                    {0, DType::kBF16},
+                                    {1, DType::kF32},
+                                    {1, DType::kBF16},
+                                    {2, DType::kF32},
+                                    {2, DType::kBF16}}) {
     SCOPED_TRACE(fmt::format("kind {} of {}", kind, name(dtype)));
     Alone alone;
     Parameter weight = matrix("w", 6, 5, dtype);
@@ -110,7 +115,7 @@ TEST(Optimizer, FollowsTheRecursionInDoubleForTenSteps) {
       for (const double p : test::values(span.value)) expected.back().push_back({.p = p});
     }
     Optimizer optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
-                    *alone.stream);
+                        *alone.stream);
     optimizer.reset_main(*alone.stream);
     std::mt19937_64 random(3);
     std::normal_distribution<double> draw(0, 0.4);
@@ -164,7 +169,7 @@ TEST(Optimizer, KeepsFp32WeightsAsTheirOwnMainCopy) {
   Parameter weight = matrix("w", 2, 2);
   const Tensor value = host_tensor(DType::kF32, {4});
   Optimizer optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, 16, alone.mesh,
-                  *alone.kernels, alone.device, alone.arena, *alone.stream);
+                      *alone.kernels, alone.device, alone.arena, *alone.stream);
   EXPECT_TRUE(optimizer.state()[0].main_is_value);
   EXPECT_EQ(optimizer.state()[0].main.raw(), value.raw());
 }
@@ -178,7 +183,7 @@ TEST(Optimizer, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
     const Tensor gradient = source.normal(DType::kF32, {6});
     const Tensor value = source.normal(DType::kBF16, {6});
     Optimizer optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
-                    alone.device, alone.arena, *alone.stream);
+                        alone.device, alone.arena, *alone.stream);
     optimizer.reset_main(*alone.stream);
     optimizer.step(0.01, *alone.stream);
     const auto before = test::values(value);
@@ -268,7 +273,7 @@ std::vector<double> norms(int zero_stage, int ranks) {
     sharded->publish_values(*stream);
     OptimizerOptions options;
     Optimizer optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device,
-                    arena, *stream);
+                        arena, *stream);
     sharded->begin_step(1, *stream);
     for (Parameter* parameter : list.all()) {
       const Tensor gradient = sharded->gradient(*parameter, *stream).flatten();
@@ -334,7 +339,7 @@ TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
     add(tied, 5 + tensor);  // 4 x 25 + 4 x 36, once
     OptimizerOptions options;
     Optimizer optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena,
-                    *alone.stream);
+                        *alone.stream);
     EXPECT_DOUBLE_EQ(optimizer.step(1e-3, *alone.stream).grad_norm, std::sqrt(20.0 + 36.0 + 244.0));
   });
 }

@@ -143,9 +143,10 @@ TEST(Arena, SaysWhatHoldsTheMostWhenMemoryIsFull) {
   } catch (const Error& error) {
     EXPECT_EQ(error.fault(), Fault::kMemory);
     const std::string text = error.what();
-    EXPECT_EQ(text,
-              "memory: no room for 4.0 MiB of gradients (fp32 [1024, 1024]): 1.0 MiB in use, most of "
-              "it parameters (1.0 MiB); test memory: 4194304 bytes");
+    EXPECT_EQ(
+        text,
+        "memory: no room for 4.0 MiB of gradients (fp32 [1024, 1024]): 1.0 MiB in use, most of "
+        "it parameters (1.0 MiB); test memory: 4194304 bytes");
   }
 }
 

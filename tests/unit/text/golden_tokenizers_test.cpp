@@ -1,5 +1,5 @@
-// Ids and decoded text against the peers: tests/golden/tokenizers.jsonl, whose first line names their
-// versions. The vocabularies are real files that are not in the repository.
+// Ids and decoded text against the peers: tests/golden/tokenizers.jsonl, whose first line names
+// their versions. The vocabularies are real files that are not in the repository.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -54,8 +54,8 @@ TEST(Tokenizers, GiveTheIdsAndTheTextOfThePeers) {
     ++rows;
     if (!row.contains("decoded")) continue;
     const std::string decoded = tokenizer->decode(ids);
-    const auto shown = nlohmann::json(decoded).dump(-1, ' ', true,
-                                                    nlohmann::json::error_handler_t::replace);
+    const auto shown =
+        nlohmann::json(decoded).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
     ASSERT_EQ(nlohmann::json::parse(shown), row["decoded"]) << family << ": " << row["text"];
     StreamDecoder stream(*tokenizer);
     std::string parts;
@@ -70,9 +70,8 @@ TEST(Tokenizers, GiveTheIdsOfThePublishedVectors) {
   if (!std::filesystem::exists(kVocabularies)) {
     GTEST_SKIP() << "no vocabularies at " << kVocabularies;
   }
-  for (const auto& [vector, family] :
-       std::map<std::string, std::string>{{"gpt-2", "gpt2"}, {"llama-spm", "llama2-sentencepiece"},
-                                          {"qwen2", "qwen2.5"}}) {
+  for (const auto& [vector, family] : std::map<std::string, std::string>{
+           {"gpt-2", "gpt2"}, {"llama-spm", "llama2-sentencepiece"}, {"qwen2", "qwen2.5"}}) {
     const auto tokenizer = open_family(family);
     const std::string inputs = read_text_file(kVocabularies / "vectors" / (vector + ".inp"));
     std::istringstream outputs(read_text_file(kVocabularies / "vectors" / (vector + ".out")));

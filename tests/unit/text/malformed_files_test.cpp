@@ -31,7 +31,8 @@ TEST(TokenizerJson, SaysWhatIsWrong) {
   EXPECT_THAT(json_error("{"), HasSubstr("tokenizer.json: not JSON"));
   EXPECT_THAT(json_error("[]"), HasSubstr("got array, wanted an object"));
   EXPECT_THAT(json_error("{}"), HasSubstr("\"model\": got nothing, wanted an object"));
-  EXPECT_THAT(json_error(R"({"model":{"type":"Magic"}})"), HasSubstr("type \"Magic\" is not known"));
+  EXPECT_THAT(json_error(R"({"model":{"type":"Magic"}})"),
+              HasSubstr("type \"Magic\" is not known"));
   EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}})"),
               HasSubstr("the id of \"a\" is out of range: got -1"));
   EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":99999999999},"merges":[]}})"),
@@ -56,9 +57,10 @@ TEST(TokenizerJson, SaysWhatIsWrong) {
                          R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":"[a[b]]"},)"
                          R"("behavior":"Isolated"}})"),
               HasSubstr("a class inside a class"));
-  EXPECT_THAT(json_error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
-                         R"("post_processor":{"type":"BertProcessing","cls":["a",0],"sep":["b",1]}})"),
-              HasSubstr("post_processor: it puts id 1 around a text, which neither"));
+  EXPECT_THAT(
+      json_error(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},)"
+                 R"("post_processor":{"type":"BertProcessing","cls":["a",0],"sep":["b",1]}})"),
+      HasSubstr("post_processor: it puts id 1 around a text, which neither"));
 }
 
 TEST(TokenizerJson, RefusesDeepNests) {
@@ -73,7 +75,8 @@ TEST(SentencePieceModel, SaysWhatIsWrong) {
     return data_error([&] { read_sentencepiece_model(bytes, "tokenizer.model"); });
   };
   EXPECT_THAT(error(""), HasSubstr("0 pieces"));
-  EXPECT_THAT(error("version https://git-lfs"), HasSubstr("tokenizer.model: not a SentencePiece model"));
+  EXPECT_THAT(error("version https://git-lfs"),
+              HasSubstr("tokenizer.model: not a SentencePiece model"));
   EXPECT_THAT(error(std::string("\x0A\x7F", 2)), HasSubstr("a field longer than the file"));
   EXPECT_THAT(error(std::string("\x0A\x03\x0A\x01\x61", 5)), HasSubstr("got 0 unknown pieces"));
   const std::string unknown("\x0A\x05\x0A\x01\x75\x18\x02", 7);
@@ -98,12 +101,12 @@ TEST(Vocabularies, HaveBounds) {
                          R"("added_tokens":[{"id":9999999,"content":"b"}]})"),
               HasSubstr("added_tokens: the id of \"b\" is out of range"));
   EXPECT_THAT(json_error(R"({"model":{"type":"WordLevel","vocab":{"a":0}},)"
-                         R"("added_tokens":[{"id":1,"content":")" + huge + "\"}]}"),
+                         R"("added_tokens":[{"id":1,"content":")" +
+                         huge + "\"}]}"),
               HasSubstr("the token of id 1 has 2000 bytes, wanted at most 1024"));
-  EXPECT_THAT(data_error([] {
-                read_byte_bpe(R"({"a":16000000})", "", {}, "vocab.json", "merges.txt");
-              }),
-              HasSubstr("wanted an integer 0 .. 1048576"));
+  EXPECT_THAT(
+      data_error([] { read_byte_bpe(R"({"a":16000000})", "", {}, "vocab.json", "merges.txt"); }),
+      HasSubstr("wanted an integer 0 .. 1048576"));
   std::string base64;
   for (int i = 0; i < 500; ++i) base64 += "YWFh";
   EXPECT_THAT(data_error([&] {
@@ -118,9 +121,8 @@ TEST(Vocabularies, HaveBounds) {
 }
 
 TEST(Merges, SayTheLineThatIsWrong) {
-  const auto error = data_error([] {
-    read_byte_bpe(R"({"a":0})", "#version: 0.2\na\n", {}, "vocab.json", "merges.txt");
-  });
+  const auto error = data_error(
+      [] { read_byte_bpe(R"({"a":0})", "#version: 0.2\na\n", {}, "vocab.json", "merges.txt"); });
   EXPECT_THAT(error, HasSubstr("merges.txt:2"));
 }
 

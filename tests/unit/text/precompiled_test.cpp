@@ -36,7 +36,8 @@ std::string charsmap_bytes(const std::map<std::string, std::string>& entries) {
     const auto label = static_cast<unsigned char>(prefix.back());
     const std::size_t place = bases.at(prefix.substr(0, prefix.size() - 1)) ^ label;
     const bool is_key = values.contains(prefix);
-    units[place] = static_cast<std::uint32_t>((place ^ base) << 10 | (is_key ? 0x100U : 0U) | label);
+    units[place] =
+        static_cast<std::uint32_t>((place ^ base) << 10 | (is_key ? 0x100U : 0U) | label);
     if (is_key) units[base] = static_cast<std::uint32_t>(0x80000000U | values.at(prefix));
   }
   const auto size = static_cast<std::uint32_t>(units.size() * 4);
@@ -97,7 +98,8 @@ TEST(Precompiled, GivesWhatTheClustersOfTheWholeTextGive) {
   const auto quick = make_precompiled(map);
   // Of every class of the cluster rules (Unicode 15, annex 29).
   const std::u32string characters =
-      U"aex \r\n\t\uFF0C\u4E2D\u3000\u200B\u0301\u0323\u093C\u094D\u0903\u0915\u0937\u0D4E\u0600\u0E33"
+      U"aex "
+      U"\r\n\t\uFF0C\u4E2D\u3000\u200B\u0301\u0323\u093C\u094D\u0903\u0915\u0937\u0D4E\u0600\u0E33"
       U"\u200D\u2764\uFE0F\u1100\u1161\u11A8\uAC00\uAC01\u00AD\u0085\u2028\uFEFF"
       U"\U0001F1E6\U0001F600\U0001F468\U0001F3FB\U00020000\U000110BD\U000E0001";
   std::mt19937 random(5);

@@ -36,9 +36,9 @@ std::vector<std::string> matched(const Pattern& pattern, std::string_view text) 
 TEST(Scanners, EqualTheirExpressionsOnRandomTexts) {
   const CharacterTable table;
   std::mt19937 random(3);
-  const std::vector<std::string> kParts = {"a", "B", "'", "s", "ll", "RE", " ", "  ", "\n", "\r", "\t",
-                                           "1", "23", "中", "。", "½", "é", "\u0301", "\u00a0",
-                                           "ſ", "!", "🦙", "\u3000", "V", "e", "D"};
+  const std::vector<std::string> kParts = {
+      "a",  "B",  "'", "s", "ll",     "RE",     " ", "  ", "\n",   "\r",     "\t", "1", "23",
+      "中", "。", "½", "é", "\u0301", "\u00a0", "ſ", "!",  "🦙", "\u3000", "V",  "e", "D"};
   for (const std::string_view expression : {kGpt2, kLlama3}) {
     const auto scanner = Scanner::for_pattern(expression);
     ASSERT_TRUE(scanner.has_value());

@@ -18,8 +18,14 @@ struct SumCall {
   std::int64_t elements;
 };
 
-namespace sum_v2 { bool reduce(const SumCall& call); }  // false: no such dtype
-namespace sum_v3 { bool reduce(const SumCall& call); }
-namespace sum_v4 { bool reduce(const SumCall& call); }
+namespace sum_v2 {
+bool reduce(const SumCall& call);
+}  // namespace sum_v2
+namespace sum_v3 {
+bool reduce(const SumCall& call);
+}
+namespace sum_v4 {
+bool reduce(const SumCall& call);
+}
 
 }  // namespace piton

@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kLog2E = 1.44269504F;
 
-// 2^x to 7e-6, far below the rounding to bf16 that follows: 2^x = 2^n 2^f, n the nearest integer and
-// |f| <= 1/2; (2^f - 1) / f by the polynomial that meets it at the four Chebyshev nodes.
+// 2^x to 7e-6, far below the rounding to bf16 that follows: 2^x = 2^n 2^f, n the nearest integer
+// and |f| <= 1/2; (2^f - 1) / f by the polynomial that meets it at the four Chebyshev nodes.
 PITON_INLINE __m512 exp2(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-200), x);  // -infinity to 0; NaN stays
   const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -55,7 +55,9 @@ PITON_INLINE __m512 biased(const ScoreArguments& a, int r, int v) {
                          _mm512_set1_ps(a.slope * kLog2E), score);
 }
 
-PITON_INLINE __mmask16 part(std::uint64_t bits, int v) { return static_cast<__mmask16>(bits >> (16 * v)); }
+PITON_INLINE __mmask16 part(std::uint64_t bits, int v) {
+  return static_cast<__mmask16>(bits >> (16 * v));
+}
 
 template <int kVectors>
 void softmax_of(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
@@ -74,7 +76,8 @@ void softmax_of(const ScoreArguments& a, const float* kept, float* maxima, float
     __m512 top = lowest;
     for (int v = 0; v < kVectors; ++v) {
       score[v] = _mm512_mask_mov_ps(lowest, part(visible, v), biased(a, r, v));
-      top = _mm512_max_ps(score[v], top);  // of a NaN and a number, the number: the sum keeps the NaN
+      top =
+          _mm512_max_ps(score[v], top);  // of a NaN and a number, the number: the sum keeps the NaN
     }
     const float before = maxima[r];
     const float highest = _mm512_reduce_max_ps(top);
@@ -106,13 +109,13 @@ void softmax_of(const ScoreArguments& a, const float* kept, float* maxima, float
 }
 
 template <int kVectors>
-void score_gradients_of(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
-                        const float* delta, Pair* weights, Pair* gradients,
+void score_gradients_of(const ScoreArguments& a, const float* kept, const float* lse,
+                        const float* dp, const float* delta, Pair* weights, Pair* gradients,
                         std::uint16_t* gradient_rows) {
   // Words 0..15 of rows r and r + 1, one behind the other, into pairs.
-  alignas(64) static constexpr std::uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                           21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                           11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  alignas(64) static constexpr std::uint16_t kOrder[32] = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   const __m512i order = _mm512_load_si512(kOrder);
   const __m512 scale = _mm512_set1_ps(a.scale);
   for (int r = 0; r < a.rows; r += 2) {
@@ -163,20 +166,29 @@ void score_gradients_of(const ScoreArguments& a, const float* kept, const float*
 void softmax(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
              std::int64_t out_stride, std::int64_t d, std::uint16_t* weights) {
   switch (a.columns / 16) {
-    case 4: return softmax_of<4>(a, kept, maxima, sums, out, out_stride, d, weights);
-    case 3: return softmax_of<3>(a, kept, maxima, sums, out, out_stride, d, weights);
-    case 2: return softmax_of<2>(a, kept, maxima, sums, out, out_stride, d, weights);
-    default: return softmax_of<1>(a, kept, maxima, sums, out, out_stride, d, weights);
+    case 4:
+      return softmax_of<4>(a, kept, maxima, sums, out, out_stride, d, weights);
+    case 3:
+      return softmax_of<3>(a, kept, maxima, sums, out, out_stride, d, weights);
+    case 2:
+      return softmax_of<2>(a, kept, maxima, sums, out, out_stride, d, weights);
+    default:
+      return softmax_of<1>(a, kept, maxima, sums, out, out_stride, d, weights);
   }
 }
 
 void score_gradients(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
-                     const float* delta, Pair* weights, Pair* gradients, std::uint16_t* gradient_rows) {
+                     const float* delta, Pair* weights, Pair* gradients,
+                     std::uint16_t* gradient_rows) {
   switch (a.columns / 16) {
-    case 4: return score_gradients_of<4>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
-    case 3: return score_gradients_of<3>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
-    case 2: return score_gradients_of<2>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
-    default: return score_gradients_of<1>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
+    case 4:
+      return score_gradients_of<4>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
+    case 3:
+      return score_gradients_of<3>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
+    case 2:
+      return score_gradients_of<2>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
+    default:
+      return score_gradients_of<1>(a, kept, lse, dp, delta, weights, gradients, gradient_rows);
   }
 }
 

@@ -14,7 +14,8 @@ PITON_INLINE __mmask16 first(std::int64_t count) {
 }
 
 // Up to 16 bf16 of a row, each in the low half of a word.
-PITON_INLINE __m512i load(const Matrix& rows, std::int64_t row, std::int64_t column, __mmask16 mask) {
+PITON_INLINE __m512i load(const Matrix& rows, std::int64_t row, std::int64_t column,
+                          __mmask16 mask) {
   if (rows.type == Type::kBF16) {
     const auto* from = static_cast<const std::uint16_t*>(rows.data) + row * rows.stride + column;
     return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
@@ -24,8 +25,8 @@ PITON_INLINE __m512i load(const Matrix& rows, std::int64_t row, std::int64_t col
 }
 
 // Words (row, row + 1) of 16 columns; a row beyond k is 0.
-PITON_INLINE __m512i words(const Matrix& rows, std::int64_t row, std::int64_t k, std::int64_t column,
-                           __mmask16 mask) {
+PITON_INLINE __m512i words(const Matrix& rows, std::int64_t row, std::int64_t k,
+                           std::int64_t column, __mmask16 mask) {
   const __m512i low = load(rows, row, column, mask);
   if (row + 1 >= k) return low;
   return _mm512_or_si512(low, _mm512_slli_epi32(load(rows, row + 1, column, mask), 16));
@@ -33,8 +34,9 @@ PITON_INLINE __m512i words(const Matrix& rows, std::int64_t row, std::int64_t k,
 
 // Words of 32 columns of two rows of bf16.
 PITON_INLINE void pack_two(Pair* to, const std::uint16_t* row, const std::uint16_t* next) {
-  alignas(64) static constexpr std::uint16_t kLow[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                                                         8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  alignas(64) static constexpr std::uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                         37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                         11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
   const __m512i low = _mm512_load_si512(kLow);
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
   const __m512i a = _mm512_loadu_si512(row);
@@ -135,8 +137,9 @@ void pack_left(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t
         Pair* at = to + (p * pairs + pair) * kLeftPanel;
         _mm_storeu_si128(reinterpret_cast<__m128i*>(at),
                          _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + p * kLeftPanel)));
-        _mm_storel_epi64(reinterpret_cast<__m128i*>(at + 4),
-                         _mm_loadl_epi64(reinterpret_cast<const __m128i*>(line + p * kLeftPanel + 4)));
+        _mm_storel_epi64(
+            reinterpret_cast<__m128i*>(at + 4),
+            _mm_loadl_epi64(reinterpret_cast<const __m128i*>(line + p * kLeftPanel + 4)));
       }
     }
   }

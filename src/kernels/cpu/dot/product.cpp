@@ -4,8 +4,8 @@
 // from memory. A step of one pair is 24 dot products for 10 loads: two loads a cycle leave room.
 #include <immintrin.h>
 
-#include "kernels/cpu/dot/table.h"
 #include "kernels/cpu/dot/functions.h"
+#include "kernels/cpu/dot/table.h"
 
 #define PITON_INLINE static inline __attribute__((always_inline))
 
@@ -46,9 +46,9 @@ PITON_INLINE void finish(__m512 (&sum)[rows][wide], const DotOutput& c, std::int
 // start at the addend, and whole fp32 tiles leave without a question asked. With each pair, `ahead`
 // cache lines from `next` on are brought nearer.
 template <int rows, int wide, int ahead = 0>
-void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::int64_t a_pair, const Pair* b,
-          std::int64_t b_step, const DotOutput& c, std::int64_t row, std::int64_t column, __mmask16 last,
-          const Pair* next = nullptr) {
+void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::int64_t a_pair,
+          const Pair* b, std::int64_t b_step, const DotOutput& c, std::int64_t row,
+          std::int64_t column, __mmask16 last, const Pair* next = nullptr) {
   __m512 sum[rows][wide];
   if (c.addend == nullptr) {
     for (int r = 0; r < rows; ++r) {
@@ -94,49 +94,70 @@ void panel(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int6
     tile<6, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
   }
   switch (m - row) {
-    case 5: return tile<5, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
-    case 4: return tile<4, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
-    case 3: return tile<3, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
-    case 2: return tile<2, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
-    case 1: return tile<1, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
-    default: return;
+    case 5:
+      return tile<5, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 4:
+      return tile<4, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 3:
+      return tile<3, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 2:
+      return tile<2, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    case 1:
+      return tile<1, wide>(pairs, a, a_row, a_pair, b, b_step, c, row, column, last);
+    default:
+      return;
   }
 }
 
 PITON_INLINE void panels(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
                          std::int64_t a_row, std::int64_t a_pair, std::int64_t a_group,
-                         const Pair* b, std::int64_t b_panel, std::int64_t first, const DotOutput& c) {
+                         const Pair* b, std::int64_t b_panel, std::int64_t first,
+                         const DotOutput& c) {
   for (std::int64_t column = 0; column < n; column += kPanel, b += b_panel) {
     const std::int64_t width = n - column < kPanel ? n - column : kPanel;
     const auto last = static_cast<__mmask16>(width % 16 == 0 ? 0xFFFF : (1 << (width % 16)) - 1);
     switch ((width + 15) / 16) {
-      case 4: panel<4>(m, pairs, a, a_row, a_pair, a_group, b + first * 64, 64, c, column, last); break;
-      case 3: panel<3>(m, pairs, a, a_row, a_pair, a_group, b + first * 48, 48, c, column, last); break;
-      case 2: panel<2>(m, pairs, a, a_row, a_pair, a_group, b + first * 32, 32, c, column, last); break;
-      default: panel<1>(m, pairs, a, a_row, a_pair, a_group, b + first * 16, 16, c, column, last); break;
+      case 4:
+        panel<4>(m, pairs, a, a_row, a_pair, a_group, b + first * 64, 64, c, column, last);
+        break;
+      case 3:
+        panel<3>(m, pairs, a, a_row, a_pair, a_group, b + first * 48, 48, c, column, last);
+        break;
+      case 2:
+        panel<2>(m, pairs, a, a_row, a_pair, a_group, b + first * 32, 32, c, column, last);
+        break;
+      default:
+        panel<1>(m, pairs, a, a_row, a_pair, a_group, b + first * 16, 16, c, column, last);
+        break;
     }
   }
 }
 
 // One whole panel by m <= 6 rows.
 template <int ahead>
-void streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, const Pair* b,
-              const Pair* next, const DotOutput& c, std::int64_t row) {
+void streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
+              const Pair* b, const Pair* next, const DotOutput& c, std::int64_t row) {
   const auto all = static_cast<__mmask16>(0xFFFF);
   switch (m) {
-    case 6: return tile<6, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
-    case 5: return tile<5, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
-    case 4: return tile<4, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
-    case 3: return tile<3, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
-    case 2: return tile<2, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
-    default: return tile<1, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 6:
+      return tile<6, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 5:
+      return tile<5, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 4:
+      return tile<4, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 3:
+      return tile<3, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    case 2:
+      return tile<2, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
+    default:
+      return tile<1, 4, ahead>(pairs, a, a_row, 2, b, kPanel, c, row, 0, all, next);
   }
 }
 
 }  // namespace
 
-void product_streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
-                      const Pair* b, const Pair* next, const DotOutput& c) {
+void product_streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a,
+                      std::int64_t a_row, const Pair* b, const Pair* next, const DotOutput& c) {
   const std::int64_t groups = (m + 5) / 6;
   for (std::int64_t group = 0; group < groups; ++group) {
     const std::int64_t row = m * group / groups;
@@ -155,8 +176,8 @@ void product_streamed(std::int64_t m, std::int64_t pairs, const std::uint16_t* a
 }
 
 void product(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
-             std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,
-             const DotOutput& c) {
+             std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel,
+             std::int64_t first, const DotOutput& c) {
   panels(m, n, pairs, a, a_row, a_pair, 6 * a_row, b, b_panel, first, c);
 }
 
@@ -165,15 +186,20 @@ void product_columns(std::int64_t m, std::int64_t n, std::int64_t pairs, const s
                      const DotOutput& c) {
   const auto all = static_cast<__mmask16>(0xFFFF);
   switch (n / 16) {
-    case 4: return panel<4>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
-    case 3: return panel<3>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
-    case 2: return panel<2>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
-    default: return panel<1>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+    case 4:
+      return panel<4>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+    case 3:
+      return panel<3>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+    case 2:
+      return panel<2>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
+    default:
+      return panel<1>(m, pairs, a, a_row, a_pair, 6 * a_row, b, b_step, c, 0, all);
   }
 }
 
 void product_packed(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
-                    std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first, const DotOutput& c) {
+                    std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first,
+                    const DotOutput& c) {
   panels(m, n, pairs, reinterpret_cast<const std::uint16_t*>(a), 2, 2 * kLeftPanel,
          2 * a_pairs * kLeftPanel, b, b_panel, first, c);
 }
@@ -184,7 +210,8 @@ double loop(std::int64_t rounds) {
   __m512i b = _mm512_set1_epi32(0x3C003C00);
   asm volatile("" : "+v"(a), "+v"(b));  // unknown to the compiler
   const __m512 zero = _mm512_setzero_ps();
-  __m512 s0 = zero, s1 = zero, s2 = zero, s3 = zero, s4 = zero, s5 = zero, s6 = zero, s7 = zero, s8 = zero, s9 = zero, s10 = zero, s11 = zero;
+  __m512 s0 = zero, s1 = zero, s2 = zero, s3 = zero, s4 = zero, s5 = zero, s6 = zero, s7 = zero,
+         s8 = zero, s9 = zero, s10 = zero, s11 = zero;
   for (std::int64_t round = 0; round < rounds; ++round) {
     s0 = dot(s0, a, b);
     s1 = dot(s1, a, b);
@@ -198,8 +225,9 @@ double loop(std::int64_t rounds) {
     s9 = dot(s9, a, b);
     s10 = dot(s10, a, b);
     s11 = dot(s11, a, b);
-    asm volatile("" : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5),
-                      "+v"(s6), "+v"(s7), "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));
+    asm volatile(""
+                 : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7),
+                   "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));
   }
   const float total = _mm512_cvtss_f32(s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9 + s10 + s11);
   // The sums are used in a way that never changes the answer.

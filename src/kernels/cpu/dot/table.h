@@ -1,5 +1,6 @@
-// Micro-kernels on the bf16 dot product (vdpbf16ps): two products of neighbours in k at once, summed
-// in fp32. The instruction treats subnormal inputs as 0 and rounds each step to nearest even.
+// Micro-kernels on the bf16 dot product (vdpbf16ps): two products of neighbours in k at once,
+// summed in fp32. The instruction treats subnormal inputs as 0 and rounds each step to nearest
+// even.
 //
 // Operands come as PAIRS: a 32-bit word holds two bf16 that are neighbours in k. An odd k is padded
 // with zeros by whoever packs.
@@ -39,43 +40,45 @@ struct DotTable {
   // c[m, n] = a b over `pairs` pairs, from pair `first` of b on; `b` and b_panel are those of whole
   // panels. Columns of c beyond n are not touched.
   void (*product)(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
-                  std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel, std::int64_t first,
-                  const DotOutput& c);
-  // The same for the first n (16, 32, 48 or 64) columns of one panel whose rows are b_step words apart.
-  void (*product_columns)(std::int64_t m, std::int64_t n, std::int64_t pairs, const std::uint16_t* a,
-                          std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_step,
-                          const DotOutput& c);
-  // The same for one whole panel that comes from memory, by up to 24 rows (a_pair 2), bit for bit. Rows
-  // go in equal groups, and while a group is multiplied its share of as many words from `next` on is
-  // brought nearer; null: nothing is.
-  void (*product_streamed)(std::int64_t m, std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row,
-                           const Pair* b, const Pair* next, const DotOutput& c);
-  // The same as product for a left side packed by pack_left from `a_pairs` pairs; `a` points at its first pair.
+                  std::int64_t a_row, std::int64_t a_pair, const Pair* b, std::int64_t b_panel,
+                  std::int64_t first, const DotOutput& c);
+  // The same for the first n (16, 32, 48 or 64) columns of one panel whose rows are b_step words
+  // apart.
+  void (*product_columns)(std::int64_t m, std::int64_t n, std::int64_t pairs,
+                          const std::uint16_t* a, std::int64_t a_row, std::int64_t a_pair,
+                          const Pair* b, std::int64_t b_step, const DotOutput& c);
+  // The same for one whole panel that comes from memory, by up to 24 rows (a_pair 2), bit for bit.
+  // Rows go in equal groups, and while a group is multiplied its share of as many words from `next`
+  // on is brought nearer; null: nothing is.
+  void (*product_streamed)(std::int64_t m, std::int64_t pairs, const std::uint16_t* a,
+                           std::int64_t a_row, const Pair* b, const Pair* next, const DotOutput& c);
+  // The same as product for a left side packed by pack_left from `a_pairs` pairs; `a` points at its
+  // first pair.
   void (*product_packed)(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pair* a,
-                         std::int64_t a_pairs, const Pair* b, std::int64_t b_panel, std::int64_t first,
-                         const DotOutput& c);
+                         std::int64_t a_pairs, const Pair* b, std::int64_t b_panel,
+                         std::int64_t first, const DotOutput& c);
 
   // Right panels of b[k, n] from rows of bf16 or fp32 [k, n].
   void (*pack_rows)(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
   // Right panels of b[k, n] from its transpose, bf16 [n, k].
   void (*pack_columns)(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
-  // Left panels of a[m, k] from its transpose [k, m], bf16 or fp32: panels of 6 rows, word (i, p) at
-  // panel * pairs * 6 + p * 6 + i. `m` padded to 6 with zeros.
+  // Left panels of a[m, k] from its transpose [k, m], bf16 or fp32: panels of 6 rows, word (i, p)
+  // at panel * pairs * 6 + p * 6 + i. `m` padded to 6 with zeros.
   void (*pack_left)(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);
 
-  // Attention. Scores are tiles [rows, kScoreColumns] in fp32, of which `columns` (a multiple of 16)
-  // count, and the rest of weights and gradients is not written; `kept` is the same of dropout factors,
-  // or null. Weights and gradients leave as bf16.
+  // Attention. Scores are tiles [rows, kScoreColumns] in fp32, of which `columns` (a multiple of
+  // 16) count, and the rest of weights and gradients is not written; `kept` is the same of dropout
+  // factors, or null. Weights and gradients leave as bf16.
   //
   // Running softmax in powers of two: weights[rows, kScoreColumns] = 2^(t - maximum) with
-  // t = log2(e) (scale * score + bias), 0 where invisible; sums (before dropout) move on and rows of
-  // `out` [rows, d padded to 16] are rescaled where the maximum grew.
-  void (*softmax)(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
-                  std::int64_t out_stride, std::int64_t d, std::uint16_t* weights);
+  // t = log2(e) (scale * score + bias), 0 where invisible; sums (before dropout) move on and rows
+  // of `out` [rows, d padded to 16] are rescaled where the maximum grew.
+  void (*softmax)(const ScoreArguments& a, const float* kept, float* maxima, float* sums,
+                  float* out, std::int64_t out_stride, std::int64_t d, std::uint16_t* weights);
   // P = exp(scale * score + bias - lse) kept, dS = P (dp kept - delta) scale; 0 where invisible.
   // Of rows (2 i, 2 i + 1) as pairs [rows / 2, kScoreColumns], and dS as rows too.
-  void (*score_gradients)(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
-                          const float* delta, Pair* weights, Pair* gradients,
+  void (*score_gradients)(const ScoreArguments& a, const float* kept, const float* lse,
+                          const float* dp, const float* delta, Pair* weights, Pair* gradients,
                           std::uint16_t* gradient_rows);
 
   // Multiply-adds on registers alone; returns floating-point operations.
@@ -84,6 +87,8 @@ struct DotTable {
 
 inline constexpr int kLeftPanel = 6;
 
-namespace v4_bf16 { const DotTable& dot_table(); }
+namespace v4_bf16 {
+const DotTable& dot_table();
+}
 
 }  // namespace piton::cpu

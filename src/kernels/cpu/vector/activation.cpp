@@ -50,11 +50,12 @@ void forward(const ActivationArguments& a, std::int64_t begin, std::int64_t end)
     const T* x = static_cast<const T*>(a.x.data) + row * a.x.stride;
     const T* up = static_cast<const T*>(a.up.data) + row * a.up.stride;
     T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
-    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      F value = Kind::at(load(x + i, count)).y;
-      if (a.up.data != nullptr) value *= load(up + i, count);
-      store(y + i, value, count);
-    });
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          F value = Kind::at(load(x + i, count)).y;
+          if (a.up.data != nullptr) value *= load(up + i, count);
+          store(y + i, value, count);
+        });
   }
 }
 
@@ -66,17 +67,18 @@ void backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end
     const T* dy = static_cast<const T*>(a.dy.data) + row * a.dy.stride;
     T* dx = static_cast<T*>(a.y.data) + row * a.y.stride;
     T* dup = static_cast<T*>(a.dup.data) + row * a.dup.stride;
-    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      const Value value = Kind::at(load(x + i, count));
-      const F g = load(dy + i, count);
-      if (a.up.data != nullptr) {
-        const F scale = load(up + i, count);
-        store(dx + i, g * scale * value.slope, count);
-        store(dup + i, g * value.y, count);
-      } else {
-        store(dx + i, g * value.slope, count);
-      }
-    });
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const Value value = Kind::at(load(x + i, count));
+          const F g = load(dy + i, count);
+          if (a.up.data != nullptr) {
+            const F scale = load(up + i, count);
+            store(dx + i, g * scale * value.slope, count);
+            store(dup + i, g * value.y, count);
+          } else {
+            store(dx + i, g * value.slope, count);
+          }
+        });
   }
 }
 
@@ -86,11 +88,12 @@ void finish_activated(const FinishArguments& a) {
     const float* sums = a.sums + row * a.sums_stride;
     T* before = static_cast<T*>(a.preactivation.data) + row * a.preactivation.stride;
     T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
-    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      const F x = load(sums + i, count);
-      if (a.preactivation.data != nullptr) store(before + i, x, count);
-      store(y + i, Kind::at(x).y, count);
-    });
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F x = load(sums + i, count);
+          if (a.preactivation.data != nullptr) store(before + i, x, count);
+          store(y + i, Kind::at(x).y, count);
+        });
   }
 }
 
@@ -100,19 +103,24 @@ void finish_added(const FinishArguments& a) {
     const float* sums = a.sums + row * a.sums_stride;
     const T* residual = static_cast<const T*>(a.residual.data) + row * a.residual.stride;
     T* y = static_cast<T*>(a.y.data) + row * a.y.stride;
-    for_vectors(a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      store(y + i, load(sums + i, count) + load(residual + i, count), count);
-    });
+    for_vectors(
+        a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          store(y + i, load(sums + i, count) + load(residual + i, count), count);
+        });
   }
 }
 
 template <typename Call>
 PITON_INLINE void with_kind(Activation kind, Call call) {
   switch (kind) {
-    case Activation::kGeluTanh: return call(GeluTanh{});
-    case Activation::kGeluErf: return call(GeluErf{});
-    case Activation::kGeluFast: return call(GeluFast{});
-    case Activation::kSilu: return call(Silu{});
+    case Activation::kGeluTanh:
+      return call(GeluTanh{});
+    case Activation::kGeluErf:
+      return call(GeluErf{});
+    case Activation::kGeluFast:
+      return call(GeluFast{});
+    case Activation::kSilu:
+      return call(Silu{});
   }
 }
 

@@ -11,9 +11,9 @@ void convert(void* y, Type y_type, const void* x, Type x_type, std::int64_t n) {
     with_type(x_type, [&](auto in) {
       auto* to = static_cast<decltype(out)*>(y);
       const auto* from = static_cast<const decltype(in)*>(x);
-      for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-        store(to + i, load(from + i, count), count);
-      });
+      for_vectors(
+          n, [&](std::int64_t i, auto count)
+                 __attribute__((always_inline)) { store(to + i, load(from + i, count), count); });
     });
   });
 }
@@ -21,19 +21,22 @@ void convert(void* y, Type y_type, const void* x, Type x_type, std::int64_t n) {
 void add(void* y, const void* a, const void* b, Type type, std::int64_t n) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
-    for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      const F sum = load(static_cast<const T*>(a) + i, count) + load(static_cast<const T*>(b) + i, count);
-      store(static_cast<T*>(y) + i, sum, count);
-    });
+    for_vectors(
+        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F sum =
+              load(static_cast<const T*>(a) + i, count) + load(static_cast<const T*>(b) + i, count);
+          store(static_cast<T*>(y) + i, sum, count);
+        });
   });
 }
 
 void accumulate(float* y, const void* x, Type type, std::int64_t n) {
   with_type(type, [&](auto tag) {
     const auto* from = static_cast<const decltype(tag)*>(x);
-    for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      store(y + i, load(y + i, count) + load(from + i, count), count);
-    });
+    for_vectors(
+        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          store(y + i, load(y + i, count) + load(from + i, count), count);
+        });
   });
 }
 
@@ -57,11 +60,12 @@ void column_sums(float* sums, const Matrix& x, std::int64_t rows, std::int64_t c
       store(sums + c + 2 * kLanes, s2);
       store(sums + c + 3 * kLanes, s3);
     }
-    for_vectors(columns - c, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      F s = load(sums + c + i, count);
-      for (std::int64_t r = 0; r < rows; ++r) s += load(from + r * x.stride + c + i, count);
-      store(sums + c + i, s, count);
-    });
+    for_vectors(
+        columns - c, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          F s = load(sums + c + i, count);
+          for (std::int64_t r = 0; r < rows; ++r) s += load(from + r * x.stride + c + i, count);
+          store(sums + c + i, s, count);
+        });
   });
 }
 
@@ -73,18 +77,19 @@ void dropout_add(void* y, const void* x, const void* bias, const void* residual,
     for (std::int64_t first = 0; first < columns; first += kMaskBlock) {
       const std::int64_t n = columns - first < kMaskBlock ? columns - first : kMaskBlock;
       if (mask != nullptr) mask_factors(*mask, static_cast<std::uint32_t>(first), kept);
-      for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-        const std::int64_t at = first + i;
-        F value = load(static_cast<const T*>(x) + at, count);
-        if (bias != nullptr) value += load(static_cast<const T*>(bias) + at, count);
-        if (mask != nullptr) {
-          const F factor = load(kept + i);
-          value *= factor;
-        }
-        if (residual != nullptr) value += load(static_cast<const T*>(residual) + at, count);
-        store(static_cast<T*>(y) + at, value, count);
-        if (sums != nullptr) store(sums + at, load(sums + at, count) + value, count);
-      });
+      for_vectors(
+          n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+            const std::int64_t at = first + i;
+            F value = load(static_cast<const T*>(x) + at, count);
+            if (bias != nullptr) value += load(static_cast<const T*>(bias) + at, count);
+            if (mask != nullptr) {
+              const F factor = load(kept + i);
+              value *= factor;
+            }
+            if (residual != nullptr) value += load(static_cast<const T*>(residual) + at, count);
+            store(static_cast<T*>(y) + at, value, count);
+            if (sums != nullptr) store(sums + at, load(sums + at, count) + value, count);
+          });
     }
   });
 }
@@ -94,11 +99,12 @@ void mask(float* x, const MaskRow& row, std::int64_t first, int columns) {
   for (int begin = 0; begin < columns; begin += kMaskBlock) {
     const int n = columns - begin < kMaskBlock ? columns - begin : kMaskBlock;
     mask_factors(row, static_cast<std::uint32_t>(first + begin), kept);
-    for_vectors(n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      const F factor = load(kept + i);
-      const F value = load(x + begin + i, count);
-      store(x + begin + i, value * factor, count);
-    });
+    for_vectors(
+        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F factor = load(kept + i);
+          const F value = load(x + begin + i, count);
+          store(x + begin + i, value * factor, count);
+        });
   }
 }
 
@@ -110,20 +116,21 @@ void adamw(const AdamwArguments& a, std::int64_t begin, std::int64_t end) {
   with_type(a.copy_type, [&](auto tag) {
     using T = decltype(tag);
     T* copy = static_cast<T*>(a.copy);
-    for_vectors(end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
-      const std::int64_t i = begin + offset;
-      const F g = load(a.gradient + i, count) * scale;
-      const F m = beta1 * load(a.first + i, count) + rest1 * g;
-      const F v = beta2 * load(a.second + i, count) + rest2 * g * g;
-      F root;
-      const F corrected = v * inverse2;
-      for (int lane = 0; lane < kLanes; ++lane) root[lane] = __builtin_sqrtf(corrected[lane]);
-      const F moved = load(a.main + i, count) * keep - rate * (m * inverse1) / (root + eps);
-      store(a.first + i, m, count);
-      store(a.second + i, v, count);
-      store(a.main + i, moved, count);
-      if (copy != nullptr) store(copy + i, moved, count);
-    });
+    for_vectors(
+        end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
+          const std::int64_t i = begin + offset;
+          const F g = load(a.gradient + i, count) * scale;
+          const F m = beta1 * load(a.first + i, count) + rest1 * g;
+          const F v = beta2 * load(a.second + i, count) + rest2 * g * g;
+          F root;
+          const F corrected = v * inverse2;
+          for (int lane = 0; lane < kLanes; ++lane) root[lane] = __builtin_sqrtf(corrected[lane]);
+          const F moved = load(a.main + i, count) * keep - rate * (m * inverse1) / (root + eps);
+          store(a.first + i, m, count);
+          store(a.second + i, v, count);
+          store(a.main + i, moved, count);
+          if (copy != nullptr) store(copy + i, moved, count);
+        });
   });
 }
 
@@ -133,23 +140,24 @@ void sgd(const SgdArguments& a, std::int64_t begin, std::int64_t end) {
   with_type(a.copy_type, [&](auto tag) {
     using T = decltype(tag);
     T* copy = static_cast<T*>(a.copy);
-    for_vectors(end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
-      const std::int64_t i = begin + offset;
-      const F main = load(a.main + i, count);
-      F g = load(a.gradient + i, count) * scale + decay * main;
-      if (a.buffer != nullptr) {
-        g = momentum * load(a.buffer + i, count) + g;
-        store(a.buffer + i, g, count);
-      }
-      const F moved = main - rate * g;
-      store(a.main + i, moved, count);
-      if (copy != nullptr) store(copy + i, moved, count);
-    });
+    for_vectors(
+        end - begin, [&](std::int64_t offset, auto count) __attribute__((always_inline)) {
+          const std::int64_t i = begin + offset;
+          const F main = load(a.main + i, count);
+          F g = load(a.gradient + i, count) * scale + decay * main;
+          if (a.buffer != nullptr) {
+            g = momentum * load(a.buffer + i, count) + g;
+            store(a.buffer + i, g, count);
+          }
+          const F moved = main - rate * g;
+          store(a.main + i, moved, count);
+          if (copy != nullptr) store(copy + i, moved, count);
+        });
   });
 }
 
-// A block has 32 sums in fp64, element e in sum e mod 32, added in order at the end: the same order on
-// every instruction set. Four vectors of 8 cover the latency of their additions.
+// A block has 32 sums in fp64, element e in sum e mod 32, added in order at the end: the same order
+// on every instruction set. Four vectors of 8 cover the latency of their additions.
 void square_sums(double* sums, const float* x, std::int64_t n, std::int64_t block,
                  std::int64_t begin, std::int64_t end) {
   typedef float Floats __attribute__((vector_size(32)));

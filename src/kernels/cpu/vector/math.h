@@ -13,7 +13,7 @@ PITON_INLINE F exp(F x) {
   const F safe = x != x ? x : clamped;
   const F shifted = safe * splat(0x1.715476p0F) + magic;
   const F n = shifted - magic;
-  F r = safe - n * splat(0x1.62e4p-1F);          // ln 2 in two parts, the first with 12 zero bits
+  F r = safe - n * splat(0x1.62e4p-1F);  // ln 2 in two parts, the first with 12 zero bits
   r = r - n * splat(0x1.7f7d1cp-20F);
   F p = splat(1.0F / 5040);
   p = p * r + splat(1.0F / 720);
@@ -65,8 +65,6 @@ PITON_INLINE F normal_distribution(F x) {
 }
 
 // exp(-x^2 / 2) / sqrt(2 pi)
-PITON_INLINE F normal_density(F x) {
-  return splat(0.39894228F) * exp(splat(-0.5F) * x * x);
-}
+PITON_INLINE F normal_density(F x) { return splat(0.39894228F) * exp(splat(-0.5F) * x * x); }
 
 }  // namespace piton::cpu::PITON_ISA

@@ -17,29 +17,31 @@ void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
     float mean = 0;
     if (a.mean != nullptr) {
       F sum = splat(0);
-      for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-        sum += load(x + i, count);
-      });
+      for_vectors(
+          h, [&](std::int64_t i, auto count)
+                 __attribute__((always_inline)) { sum += load(x + i, count); });
       mean = sum_lanes(sum) * inverse;
       a.mean[row] = mean;
     }
     F squares = splat(0);
-    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      const F centred = first_lanes(load(x + i, count) - mean, count, 0);
-      squares += centred * centred;
-    });
+    for_vectors(
+        h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F centred = first_lanes(load(x + i, count) - mean, count, 0);
+          squares += centred * centred;
+        });
     const float r = 1.0F / __builtin_sqrtf(sum_lanes(squares) * inverse + a.eps);
     a.rstd[row] = r;
-    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      F value = (load(x + i, count) - mean) * r * load(gain + i, count);
-      if (bias != nullptr) value += load(bias + i, count);
-      store(y + i, value, count);
-    });
+    for_vectors(
+        h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          F value = (load(x + i, count) - mean) * r * load(gain + i, count);
+          if (bias != nullptr) value += load(bias + i, count);
+          store(y + i, value, count);
+        });
   }
 }
 
-// With e = x^ = (x - mean) r and w = gain * dy:  dx = r (w - mean(w) - e mean(w e)); an RMS norm has
-// no mean(w).
+// With e = x^ = (x - mean) r and w = gain * dy:  dx = r (w - mean(w) - e mean(w e)); an RMS norm
+// has no mean(w).
 template <typename T>
 void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
   const std::int64_t h = a.columns;
@@ -53,24 +55,26 @@ void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
     const float mean = a.mean != nullptr ? a.mean[row] : 0;
     const float r = a.rstd[row];
     F sum_w = splat(0), sum_we = splat(0);
-    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      const F g = load(dy + i, count);
-      const F e = (load(x + i, count) - mean) * r;
-      const F w = g * load(gain + i, count);
-      sum_w += w;
-      sum_we += w * e;
-      if (a.dgain != nullptr) store(a.dgain + i, load(a.dgain + i, count) + g * e, count);
-      if (a.dbias != nullptr) store(a.dbias + i, load(a.dbias + i, count) + g, count);
-    });
+    for_vectors(
+        h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F g = load(dy + i, count);
+          const F e = (load(x + i, count) - mean) * r;
+          const F w = g * load(gain + i, count);
+          sum_w += w;
+          sum_we += w * e;
+          if (a.dgain != nullptr) store(a.dgain + i, load(a.dgain + i, count) + g * e, count);
+          if (a.dbias != nullptr) store(a.dbias + i, load(a.dbias + i, count) + g, count);
+        });
     const float mean_w = a.mean != nullptr ? sum_lanes(sum_w) * inverse : 0;
     const float mean_we = sum_lanes(sum_we) * inverse;
-    for_vectors(h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-      const F e = (load(x + i, count) - mean) * r;
-      const F w = load(dy + i, count) * load(gain + i, count);
-      F value = (w - mean_w - e * mean_we) * r;
-      if (a.dresidual.data != nullptr) value += load(dresidual + i, count);
-      store(dx + i, value, count);
-    });
+    for_vectors(
+        h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F e = (load(x + i, count) - mean) * r;
+          const F w = load(dy + i, count) * load(gain + i, count);
+          F value = (w - mean_w - e * mean_we) * r;
+          if (a.dresidual.data != nullptr) value += load(dresidual + i, count);
+          store(dx + i, value, count);
+        });
   }
 }
 

@@ -5,13 +5,14 @@
 
 namespace piton::cpu::PITON_ISA {
 
-// Twelve independent sums hide a latency of four cycles at two (narrow) or one (wide) a cycle; named,
-// they stay in registers.
+// Twelve independent sums hide a latency of four cycles at two (narrow) or one (wide) a cycle;
+// named, they stay in registers.
 double fma_loop(std::int64_t rounds) {
   F a = splat(0.999F);
   F b = splat(0.001F);
   asm volatile("" : "+v"(a), "+v"(b));  // unknown to the compiler
-  F s0 = b, s1 = b, s2 = b, s3 = b, s4 = b, s5 = b, s6 = b, s7 = b, s8 = b, s9 = b, s10 = b, s11 = b;
+  F s0 = b, s1 = b, s2 = b, s3 = b, s4 = b, s5 = b, s6 = b, s7 = b, s8 = b, s9 = b, s10 = b,
+    s11 = b;
   for (std::int64_t round = 0; round < rounds; ++round) {
     s0 = s0 * a + b;
     s1 = s1 * a + b;
@@ -25,8 +26,9 @@ double fma_loop(std::int64_t rounds) {
     s9 = s9 * a + b;
     s10 = s10 * a + b;
     s11 = s11 * a + b;
-    asm volatile("" : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5),
-                      "+v"(s6), "+v"(s7), "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));
+    asm volatile(""
+                 : "+v"(s0), "+v"(s1), "+v"(s2), "+v"(s3), "+v"(s4), "+v"(s5), "+v"(s6), "+v"(s7),
+                   "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));
   }
   const float total = (s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9 + s10 + s11)[0];
   // The sums are used in a way that never changes the answer.

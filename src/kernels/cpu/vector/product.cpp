@@ -74,9 +74,10 @@ void transpose(float* y, std::int64_t y_stride, const Matrix& x, int m, int n) {
         const int columns = n - column < kSide ? n - column : kSide;
         for (int r = 0; r < rows; ++r) {
           const auto* p = from + (row + r) * x.stride + column;
-          for_vectors(columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-            store(&block[r][i], load(p + i, count));
-          });
+          for_vectors(
+              columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+                store(&block[r][i], load(p + i, count));
+              });
         }
         for (int c = 0; c < columns; ++c) {
           for (int r = 0; r < rows; ++r) y[(column + c) * y_stride + row + r] = block[r][c];
@@ -90,10 +91,11 @@ float dot(const void* a, Type a_type, const void* b, Type b_type, std::int64_t d
   F sum = splat(0);
   with_type(a_type, [&](auto left) {
     with_type(b_type, [&](auto right) {
-      for_vectors(d, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-        sum += load(static_cast<const decltype(left)*>(a) + i, count) *
-               load(static_cast<const decltype(right)*>(b) + i, count);
-      });
+      for_vectors(
+          d, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+            sum += load(static_cast<const decltype(left)*>(a) + i, count) *
+                   load(static_cast<const decltype(right)*>(b) + i, count);
+          });
     });
   });
   return sum_lanes(sum);

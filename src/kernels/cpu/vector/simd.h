@@ -155,7 +155,8 @@ PITON_INLINE float max_lanes(F x) {
   float lanes[kLanes];
   store(lanes, x);
   for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+    for (int i = 0; i < half; ++i)
+      lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
   }
   return lanes[0];
 }
@@ -164,9 +165,12 @@ PITON_INLINE float max_lanes(F x) {
 template <typename Call>
 PITON_INLINE void with_type(Type type, Call call) {
   switch (type) {
-    case Type::kF32: return call(float{});
-    case Type::kBF16: return call(Bf16{});
-    case Type::kF16: return call(Half{});
+    case Type::kF32:
+      return call(float{});
+    case Type::kBF16:
+      return call(Bf16{});
+    case Type::kF16:
+      return call(Half{});
   }
 }
 

@@ -19,14 +19,13 @@ struct Row {
     const auto clamp = [](std::int64_t x) {
       return static_cast<std::int32_t>(x < 0 ? 0 : x > 0x40000000 ? 0x40000000 : x);
     };
-    return {a,
-            a.scores + row * a.stride,
-            splat_i(clamp(a.low[row] - a.first_key)),
-            splat_i(clamp(a.high[row] - a.first_key)),
-            splat_i(a.query_segments != nullptr ? a.query_segments[row] : 0),
-            splat(a.slope != 0
-                      ? a.slope * static_cast<float>(a.first_key - a.positions[row])
-                      : 0.0F)};
+    return {
+        a,
+        a.scores + row * a.stride,
+        splat_i(clamp(a.low[row] - a.first_key)),
+        splat_i(clamp(a.high[row] - a.first_key)),
+        splat_i(a.query_segments != nullptr ? a.query_segments[row] : 0),
+        splat(a.slope != 0 ? a.slope * static_cast<float>(a.first_key - a.positions[row]) : 0.0F)};
   }
 
   __attribute__((always_inline)) F at(int i) const {

@@ -29,10 +29,10 @@ struct MaskRow {
 enum class Activation : std::uint8_t { kGeluTanh, kGeluErf, kGeluFast, kSilu };
 
 struct NormArguments {
-  Matrix y;          // forward: y; backward: dx
+  Matrix y;  // forward: y; backward: dx
   Matrix x;
-  Matrix dy;         // backward
-  Matrix dresidual;  // backward, or not given
+  Matrix dy;                   // backward
+  Matrix dresidual;            // backward, or not given
   const void* gain = nullptr;  // [columns], type of x
   const void* bias = nullptr;  // forward, or not given
   float* mean = nullptr;       // not given: root mean square
@@ -44,9 +44,9 @@ struct NormArguments {
 };
 
 struct ActivationArguments {
-  Matrix y;   // forward: y; backward: dx
-  Matrix dup; // backward of gated
-  Matrix dy;  // backward
+  Matrix y;    // forward: y; backward: dx
+  Matrix dup;  // backward of gated
+  Matrix dy;   // backward
   Matrix x;
   Matrix up;  // gated, or not given
   std::int64_t columns = 0;
@@ -103,16 +103,16 @@ struct ScoreArguments {
   float* scores = nullptr;  // [rows, stride]
   std::int64_t stride = 0;
   int rows = 0;
-  int columns = 0;                              // a multiple of the vector
-  std::int64_t first_key = 0;                   // position of column 0
-  const std::int64_t* low = nullptr;            // [rows]
-  const std::int64_t* high = nullptr;           // [rows]
-  const std::int32_t* query_segments = nullptr; // [rows] or not given
-  const std::int32_t* key_segments = nullptr;   // [columns], padded
-  bool masked = false;                          // false: every pair of the block is visible
+  int columns = 0;                               // a multiple of the vector
+  std::int64_t first_key = 0;                    // position of column 0
+  const std::int64_t* low = nullptr;             // [rows]
+  const std::int64_t* high = nullptr;            // [rows]
+  const std::int32_t* query_segments = nullptr;  // [rows] or not given
+  const std::int32_t* key_segments = nullptr;    // [columns], padded
+  bool masked = false;                           // false: every pair of the block is visible
   float scale = 1;
-  float slope = 0;                              // 0: none
-  const std::int64_t* positions = nullptr;      // [rows]
+  float slope = 0;                          // 0: none
+  const std::int64_t* positions = nullptr;  // [rows]
 };
 
 struct VectorTable {
@@ -167,7 +167,8 @@ struct VectorTable {
                        std::int64_t out_stride, int d);
   // Scores become exp(s - lse), 0 where invisible.
   void (*softmax_again)(const ScoreArguments& a, const float* lse);
-  // x[i] *= scale where kept, 0 where not, for columns first .. first + columns - 1; first is a multiple of 4.
+  // x[i] *= scale where kept, 0 where not, for columns first .. first + columns - 1; first is a
+  // multiple of 4.
   void (*mask)(float* x, const MaskRow& mask, std::int64_t first, int columns);
   // ds = p * (dp - delta) * scale, row by row.
   void (*score_gradient)(float* dp, const float* p, std::int64_t stride, int rows, int columns,
@@ -179,9 +180,17 @@ struct VectorTable {
   double (*fma_loop)(std::int64_t rounds);
 };
 
-namespace v2 { const VectorTable& table(); }
-namespace v3 { const VectorTable& table(); }
-namespace v4 { const VectorTable& table(); }
-namespace v4_bf16 { const VectorTable& table(); }
+namespace v2 {
+const VectorTable& table();
+}
+namespace v3 {
+const VectorTable& table();
+}
+namespace v4 {
+const VectorTable& table();
+}
+namespace v4_bf16 {
+const VectorTable& table();
+}
 
 }  // namespace piton::cpu

@@ -16,7 +16,8 @@ using Loops = bool (*)(const SumCall&);
 
 std::vector<Loops> runnable() {
   std::vector<Loops> loops = {sum_v2::reduce};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) loops.push_back(sum_v3::reduce);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+    loops.push_back(sum_v3::reduce);
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
     loops.push_back(sum_v4::reduce);
@@ -83,9 +84,7 @@ void expect_rounded_once(DType dtype, Round round) {
   }
 }
 
-TEST(Sum, RoundsHalvesOnceToNearestEven) {
-  expect_rounded_once<Float16>(DType::kF16, to_float16);
-}
+TEST(Sum, RoundsHalvesOnceToNearestEven) { expect_rounded_once<Float16>(DType::kF16, to_float16); }
 
 TEST(Sum, RoundsBFloat16OnceToNearestEven) {
   expect_rounded_once<BFloat16>(DType::kBF16, to_bfloat16);
@@ -95,12 +94,14 @@ TEST(Sum, EveryInstructionSetGivesTheSameBitsFromLeftToRight) {
   std::mt19937 random(4);
   std::vector<std::vector<float>> inputs(5, std::vector<float>(4097));
   for (auto& input : inputs) {
-    for (float& x : input) x = std::ldexp(static_cast<float>(random()), -static_cast<int>(random() % 40));
+    for (float& x : input)
+      x = std::ldexp(static_cast<float>(random()), -static_cast<int>(random() % 40));
   }
   for (Loops loops : runnable()) {
     const auto out = run<float>(loops, DType::kF32, Reduction::kSum, inputs);
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const float sum = (((inputs[0][i] + inputs[1][i]) + inputs[2][i]) + inputs[3][i]) + inputs[4][i];
+      const float sum =
+          (((inputs[0][i] + inputs[1][i]) + inputs[2][i]) + inputs[3][i]) + inputs[4][i];
       ASSERT_EQ(out[i], sum) << i;
     }
   }

@@ -29,7 +29,8 @@ Count count(const AttentionMask& mask, std::int64_t s, std::int64_t block_rows =
 }
 
 TEST(AttentionTiles, OfCausalAttentionAreThoseUpToTheDiagonal) {
-  for (const std::int64_t n : {1, 2, 5, 16}) EXPECT_EQ(count({}, 64 * n).tiles, n * (n + 1) / 2) << n;
+  for (const std::int64_t n : {1, 2, 5, 16})
+    EXPECT_EQ(count({}, 64 * n).tiles, n * (n + 1) / 2) << n;
   EXPECT_EQ(count({}, 0).tiles, 0);
   EXPECT_EQ(count({}, 1).tiles, 1);
   EXPECT_EQ(count({}, 65).tiles, 3);
@@ -59,7 +60,8 @@ TEST(AttentionTiles, ShrinkWithTheWindow) {
 TEST(AttentionTiles, OfPackedDocumentsAreThoseOfEachDocument) {
   AttentionMask mask;
   mask.query_segments = host_tensor(DType::kI32, {1, 512});
-  for (std::int64_t i = 0; i < 512; ++i) mask.query_segments.data<std::int32_t>()[i] = static_cast<std::int32_t>(i / 128);
+  for (std::int64_t i = 0; i < 512; ++i)
+    mask.query_segments.data<std::int32_t>()[i] = static_cast<std::int32_t>(i / 128);
   mask.key_segments = mask.query_segments;
   EXPECT_EQ(count(mask, 512).tiles, 4 * 3);
 }

@@ -17,7 +17,8 @@ TEST(Isa, WithoutANameIsTheBest) { EXPECT_EQ(find_isa(""), best_isa()); }
 TEST(Isa, LowerThanTheBestCanBeForced) {
   EXPECT_EQ(find_isa("x86-64-v2"), Isa::kV2);
   ThreadPool threads(1);
-  EXPECT_THAT(make_cpu_kernels(threads, "x86-64-v2")->name(), StartsWith("cpu: x86-64-v2, oneDNN "));
+  EXPECT_THAT(make_cpu_kernels(threads, "x86-64-v2")->name(),
+              StartsWith("cpu: x86-64-v2, oneDNN "));
 }
 
 TEST(Isa, ThatIsUnknownIsRefusedWithTheOnesThatAre) {
@@ -26,9 +27,10 @@ TEST(Isa, ThatIsUnknownIsRefusedWithTheOnesThatAre) {
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.fault(), Fault::kUsage);
-    EXPECT_STREQ(error.what(),
-                 "cpu kernels: unknown instruction set: got \"avx512\", wanted x86-64-v2, x86-64-v3, "
-                 "x86-64-v4 or x86-64-v4-bf16");
+    EXPECT_STREQ(
+        error.what(),
+        "cpu kernels: unknown instruction set: got \"avx512\", wanted x86-64-v2, x86-64-v3, "
+        "x86-64-v4 or x86-64-v4-bf16");
   }
 }
 

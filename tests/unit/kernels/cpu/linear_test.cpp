@@ -21,7 +21,8 @@ Tensor product(const Tensor& a, const Tensor& b) {
     for (std::int64_t j = 0; j < b.dim(0); ++j) {
       double sum = 0;
       for (std::int64_t p = 0; p < k; ++p) {
-        sum += left[static_cast<std::size_t>(i * k + p)] * right[static_cast<std::size_t>(j * k + p)];
+        sum +=
+            left[static_cast<std::size_t>(i * k + p)] * right[static_cast<std::size_t>(j * k + p)];
       }
       set_value(sums, i * b.dim(0) + j, sum);
     }
@@ -41,13 +42,18 @@ Tensor transposed(const Tensor& x) {
 
 class DeepLinear : public ::testing::TestWithParam<DType> {
  protected:
-  DeepLinear() : threads_(2), kernels_(make_cpu_kernels(threads_)), stream_(device_.make_stream()) {}
+  DeepLinear()
+      : threads_(2), kernels_(make_cpu_kernels(threads_)), stream_(device_.make_stream()) {}
 
   WeightView packed(const Tensor& rows, WeightForm form) {
     const std::int64_t bytes = kernels_->packed_bytes(form, rows.dim(0), rows.dim(1), rows.dtype());
     const Tensor packed = host_tensor(DType::kU8, {bytes});
     kernels_->run(PackWeight{.packed = packed, .rows = rows, .form = form}, *stream_);
-    return {.form = form, .tensor = packed, .out = rows.dim(0), .in = rows.dim(1), .dtype = rows.dtype()};
+    return {.form = form,
+            .tensor = packed,
+            .out = rows.dim(0),
+            .in = rows.dim(1),
+            .dtype = rows.dtype()};
   }
 
   ThreadPool threads_;
@@ -62,12 +68,13 @@ TEST_P(DeepLinear, ForwardIsTheSumOverAllOfItsDepth) {
   const Tensor x = source_.normal_rows(GetParam(), {13, 8200});
   const Tensor weight = source_.normal(GetParam(), {70, 8200});
   const Tensor y = source_.unwritten(GetParam(), {13, 70});
-  kernels_->run(LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward)}, *stream_);
+  kernels_->run(LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward)},
+                *stream_);
   EXPECT_TRUE(close(y, product(x, weight), tolerance(GetParam(), 8200)));
 }
 
-// Rows by themselves go another way than rows in company: 1 to 24 are few, in passes of up to 6. 330
-// columns are five panels, which threads share, and one that is not whole.
+// Rows by themselves go another way than rows in company: 1 to 24 are few, in passes of up to 6.
+// 330 columns are five panels, which threads share, and one that is not whole.
 TEST_P(DeepLinear, FewRowsHaveTheBitsOfTheSameRowsAmongMany) {
   const Tensor x = source_.normal_rows(GetParam(), {150, 1100});
   const Tensor bias = source_.normal(GetParam(), {330});
@@ -96,8 +103,9 @@ TEST_P(DeepLinear, BackwardIsTheSumOverAllOfItsDepth) {
   const Tensor dy = source_.normal_rows(GetParam(), {13, 8200});
   const Tensor weight = source_.normal(GetParam(), {8200, 70});
   const Tensor dx = source_.unwritten(GetParam(), {13, 70});
-  kernels_->run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = packed(weight, WeightForm::kBackward)},
-                *stream_);
+  kernels_->run(
+      LinearBackwardInput{.dx = dx, .dy = dy, .weight = packed(weight, WeightForm::kBackward)},
+      *stream_);
   EXPECT_TRUE(close(dx, product(dy, transposed(weight)), tolerance(GetParam(), 8200)));
 }
 
@@ -110,7 +118,8 @@ TEST_P(DeepLinear, WeightGradientIsTheSumOverAllRows) {
   EXPECT_TRUE(close(dweight, product(transposed(dy), transposed(x)), tolerance(DType::kF32, 2051)));
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, DeepLinear, ::testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+INSTANTIATE_TEST_SUITE_P(DTypes, DeepLinear,
+                         ::testing::Values(DType::kF32, DType::kBF16, DType::kF16),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace
