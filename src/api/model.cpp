@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "checkpoint/store.h"
+#include "train/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -39,6 +40,7 @@ PretrainOptions stored_options(const std::filesystem::path& checkpoint) {
   OptionSet set;
   options.add_to(set);
   set.read_toml(checkpoint / "config.toml");
+  options.tokenizer = kept_tokenizer(options.tokenizer, std::filesystem::absolute(checkpoint));
   return options;
 }
 

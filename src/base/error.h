@@ -49,7 +49,7 @@ class Error : public std::runtime_error {
 std::string system_message(int code);
 
 // Up to one name out of `known` that a user who typed `given` probably meant; "" when none is near
-// (Damerau-Levenshtein distance at most 1/3 of the length, rounded up).
+// (Damerau-Levenshtein distance at most 1/3 of the length, and 1 for two letters).
 std::string nearest_name(std::string_view given, std::span<const std::string> known);
 
 // The place is the caller's. (Clang 14, which builds the fuzzers, has no std::source_location.)

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string_view>
 #include <type_traits>
 
 #include "base/error.h"
@@ -54,6 +56,56 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+// Without the "_" between two digits: 1_000 is 1000.
+std::string plain_digits(const std::string& word) {
+  const auto digit = [&](std::size_t i) {
+    return i < word.size() && word[i] >= '0' && word[i] <= '9';
+  };
+  std::string digits;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    if (word[i] == '_' && i > 0 && digit(i - 1) && digit(i + 1)) continue;
+    digits += word[i];
+  }
+  return digits;
+}
+
+// The power that a letter behind a number stands for; "" for 1, nullopt for no such letter.
+std::optional<double> scale_of(std::string_view letters) {
+  if (letters.empty()) return 1.0;
+  constexpr std::string_view kLetters = "kMGT";
+  const char letter = letters[0] == 'K' ? 'k' : letters[0];
+  const std::size_t power = kLetters.find(letter);
+  const bool binary = letters.size() == 2 && letters[1] == 'i';
+  if (power == std::string_view::npos || letters.size() > (binary ? 2U : 1U)) return {};
+  return std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
+}
+
+// "1e3", "4k", "1.5M", "4Ki". False for what is none of these, or not whole where T is an integer.
+template <typename T>
+bool read_scaled(const std::string& digits, T& value, bool& out_of_range) {
+  double number = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, code] = std::from_chars(digits.data(), end, number);
+  out_of_range = code == std::errc::result_out_of_range;
+  if (code != std::errc()) return false;
+  const std::optional<double> scale =
+      scale_of(std::string_view(stop, static_cast<std::size_t>(end - stop)));
+  if (!scale) return false;
+  number *= *scale;
+  if constexpr (std::is_integral_v<T>) {
+    if (number != std::floor(number)) return false;
+    if (std::is_unsigned_v<T> && number < 0) return false;
+    // A double holds every whole number up to here.
+    constexpr double kExact = 9007199254740992.0;
+    out_of_range = std::abs(number) > kExact ||
+                   number < static_cast<double>(std::numeric_limits<T>::min()) ||
+                   number > static_cast<double>(std::numeric_limits<T>::max());
+    if (out_of_range) return false;
+  }
+  value = static_cast<T>(number);
+  return true;
+}
+
 template <typename T>
 T read_value(const Option& option, const std::string& word) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -68,9 +120,13 @@ T read_value(const Option& option, const std::string& word) {
     return word;
   } else {
     T value{};
-    const char* end = word.data() + word.size();
-    const auto [stop, code] = std::from_chars(word.data(), end, value);
-    if (code == std::errc::result_out_of_range) {
+    const std::string digits = plain_digits(word);
+    const char* end = digits.data() + digits.size();
+    const auto [stop, code] = std::from_chars(digits.data(), end, value);
+    bool out_of_range = code == std::errc::result_out_of_range;
+    bool read = code == std::errc() && stop == end;
+    if (!read && !out_of_range) read = read_scaled(digits, value, out_of_range);
+    if (out_of_range) {
       if constexpr (std::is_integral_v<T>) {
         refuse(option, word,
                fmt::format("{} from {} to {}", kTypeName<T>, std::numeric_limits<T>::min(),
@@ -79,7 +135,7 @@ T read_value(const Option& option, const std::string& word) {
         refuse(option, word, "a number that a double can hold");
       }
     }
-    if (code != std::errc() || stop != end) refuse(option, word, kTypeName<T>);
+    if (!read) refuse(option, word, kTypeName<T>);
     if constexpr (std::is_floating_point_v<T>) {
       if (std::isnan(value)) refuse(option, word, kTypeName<T>);
     }

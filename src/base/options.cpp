@@ -10,8 +10,15 @@
 namespace piton {
 namespace {
 
-bool has(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+// "_" and "-" are one letter in a name: keys of TOML files often have the one, flags the other.
+bool same_name(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return (x == '_' ? '-' : x) == (y == '_' ? '-' : y); });
+}
+
+// The name that clears a flag, whether or not its rules name another.
+std::string opposite(std::string_view flag) {
+  return flag.starts_with("no-") ? std::string(flag.substr(3)) : fmt::format("no-{}", flag);
 }
 
 std::string slug(std::string_view title) {
@@ -86,6 +93,13 @@ std::string cell(std::string_view text) {
 
 }  // namespace
 
+void throw_all(const std::vector<std::string>& mistakes) {
+  if (mistakes.empty()) return;
+  if (mistakes.size() == 1) throw Error(Fault::kUsage, mistakes[0]);
+  throw Error(Fault::kUsage, "{} options cannot be taken:\n  {}", mistakes.size(),
+              fmt::join(mistakes, "\n  "));
+}
+
 void OptionSet::add(std::string group, BoundOption option) {
   std::vector<std::string> names = option.option.rules.aliases;
   names.push_back(option.option.name);
@@ -110,11 +124,14 @@ BoundOption* OptionSet::find(std::string_view name, bool* negated) {
   for (Group& group : groups_) {
     for (BoundOption& bound : group.options) {
       const OptionRules& rules = bound.option.rules;
-      if (bound.option.name == name || has(rules.aliases, name)) return &bound;
-      if (!rules.negation.empty() && rules.negation == name) {
-        *negated = true;
-        return &bound;
+      if (same_name(bound.option.name, name)) return &bound;
+      for (const std::string& alias : rules.aliases) {
+        if (same_name(alias, name)) return &bound;
       }
+      if (!bound.is_flag) continue;
+      *negated = (!rules.negation.empty() && same_name(rules.negation, name)) ||
+                 same_name(opposite(bound.option.name), name);
+      if (*negated) return &bound;
     }
   }
   return nullptr;
@@ -137,62 +154,104 @@ std::string OptionSet::suggestion(std::string_view unknown) const {
   return nearest_name(unknown, names());
 }
 
-std::vector<std::string> OptionSet::parse(const std::vector<std::string>& words) {
-  std::vector<std::string> positional;
+struct OptionSet::Words {
+  const std::vector<std::string>& all;
+  std::size_t at = 0;
   std::map<const BoundOption*, std::vector<std::string>> seen;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
+
+  // The words behind a flag, as many as it takes (kAnyWords: up to the next flag).
+  std::vector<std::string> values(int most) {
+    std::vector<std::string> values;
+    while (at + 1 < all.size() && !looks_like_flag(all[at + 1]) &&
+           (most == kAnyWords || static_cast<int>(values.size()) < most)) {
+      values.push_back(all[++at]);
+    }
+    return values;
+  }
+};
+
+std::vector<std::string> OptionSet::parse(const std::vector<std::string>& all) {
+  std::vector<std::string> positional;
+  std::vector<std::string> mistakes;
+  Words words{all};
+  notes_.clear();
+  for (; words.at < all.size(); ++words.at) {
+    const std::string& word = all[words.at];
     if (word == "--") {
-      positional.insert(positional.end(), words.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                        words.end());
+      positional.insert(positional.end(), all.begin() + static_cast<std::ptrdiff_t>(words.at) + 1,
+                        all.end());
       break;
     }
     if (!looks_like_flag(word)) {
       positional.push_back(word);
       continue;
     }
-    const std::size_t equals = word.find('=');
-    const bool attached = equals != std::string::npos;
-    const std::string flag = word.substr(0, equals);
-    const std::string name = flag.substr(flag[1] == '-' ? 2 : 1);
-    bool negated = false;
-    BoundOption* bound = find(name, &negated);
-    // One dash is for one letter, two are for a word.
-    if (bound == nullptr || dashed(name) != flag) {
-      const std::string near = suggestion(name);
-      throw Error(Fault::kUsage, "{}: unknown option{}; --help lists all", flag,
-                  near.empty() ? "" : fmt::format(", did you mean {}?", dashed(near)));
+    try {
+      parse_flag(words);
+    } catch (const Error& error) {
+      mistakes.emplace_back(error.what());
     }
-    std::vector<std::string> values;
-    if (negated) {
-      if (attached) throw Error(Fault::kUsage, "{}: takes no value, got \"{}\"", flag, word);
-      values = {"false"};
-    } else if (attached) {
-      values = {word.substr(equals + 1)};
-    } else if (bound->is_flag) {
-      values = {"true"};
-    } else {
-      while (i + 1 < words.size() && !looks_like_flag(words[i + 1])) {
-        values.push_back(words[++i]);
-        if (!bound->is_list) break;
-      }
-      if (values.empty()) {
-        throw Error(Fault::kUsage, "{}: got no value, wanted {}{}", flag, bound->type(),
-                    i + 1 < words.size() && words[i + 1] != "--"
-                        ? fmt::format(" ({0}={1} if that is the value)", flag, words[i + 1])
-                        : "");
-      }
-    }
-    const auto [earlier, first] = seen.try_emplace(bound, values);
-    if (!first && earlier->second != values) {
-      throw Error(Fault::kUsage, "{}: given twice, as \"{}\" and as \"{}\"; give it once",
-                  dashed(bound->option.name), fmt::join(earlier->second, " "),
-                  fmt::join(values, " "));
-    }
-    bound->set(values);
-    bound->given = true;
   }
+  throw_all(mistakes);
   return positional;
+}
+
+void OptionSet::parse_flag(Words& words) {
+  const std::string& word = words.all[words.at];
+  const std::size_t equals = word.find('=');
+  const bool attached = equals != std::string::npos;
+  const std::string flag = word.substr(0, equals);
+  const std::string name = flag.substr(flag[1] == '-' ? 2 : 1);
+  bool negated = false;
+  BoundOption* bound = find(name, &negated);
+  // One dash is for one letter, two are for a word.
+  const bool spelt = dashed(name) == flag;
+  if (bound == nullptr && spelt && foreign_ != nullptr) {
+    if (const std::optional<int> count = foreign_->words(name)) {
+      take_foreign(name, attached ? std::vector{word.substr(equals + 1)} : words.values(*count));
+      return;
+    }
+  }
+  if (bound == nullptr || !spelt) {
+    words.values(kAnyWords);  // whatever they are, they belong to it
+    const std::string near = suggestion(name);
+    throw Error(Fault::kUsage, "{}: unknown option{}; --help lists all", flag,
+                near.empty() ? "" : fmt::format(", did you mean {}?", dashed(near)));
+  }
+  std::vector<std::string> values;
+  if (negated) {
+    if (attached) throw Error(Fault::kUsage, "{}: takes no value, got \"{}\"", flag, word);
+    values = {"false"};
+  } else if (attached) {
+    values = {word.substr(equals + 1)};
+  } else if (bound->is_flag) {
+    values = {"true"};
+  } else {
+    values = words.values(bound->is_list ? kAnyWords : 1);
+    if (values.empty()) {
+      const std::size_t next = words.at + 1;
+      throw Error(Fault::kUsage, "{}: got no value, wanted {}{}", flag, bound->type(),
+                  next < words.all.size() && words.all[next] != "--"
+                      ? fmt::format(" ({0}={1} if that is the value)", flag, words.all[next])
+                      : "");
+    }
+  }
+  bound->set(values);
+  bound->given = true;
+  const auto [earlier, first] = words.seen.try_emplace(bound, values);
+  if (!first && earlier->second != values) {
+    notes_.push_back(fmt::format("{}: given twice, as \"{}\" and as \"{}\"; the last one counts",
+                                 dashed(bound->option.name), fmt::join(earlier->second, " "),
+                                 fmt::join(values, " ")));
+    earlier->second = values;
+  }
+}
+
+void OptionSet::take_foreign(const std::string& name, const std::vector<std::string>& values) {
+  const std::vector<std::string> meant = foreign_->take(name, values);
+  if (meant.empty()) return;
+  Words words{meant};
+  for (; words.at < meant.size(); ++words.at) parse_flag(words);
 }
 
 bool OptionSet::given(std::string_view name) const {

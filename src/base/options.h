@@ -11,7 +11,10 @@
 //
 // The same visit declares flags, reads TOML, prints --help and docs/cli.md, writes the resolved
 // configuration beside the checkpoint, and is compared on resume. A TOML key is the flag without
-// its dashes; tables in a file only group ("[optimizer]\nlr = 1e-3" equals "lr = 1e-3").
+// its dashes, and may have "_" for "-"; tables in a file only group ("[optimizer]\nlr = 1e-3"
+// equals "lr = 1e-3"). "--no-NAME" clears the flag NAME, and "--NAME" the flag "no-NAME".
+//
+// Numbers may be written 1_000, 1e3, 4k, 2M, 1.5G (powers of 1000) or 4Ki, 1Mi (of 1024).
 //
 // Types of a value: bool (flag; `negation` names the flag that clears it), int, std::int64_t,
 // std::uint64_t, double, std::string, std::vector<std::string>, std::vector<int>,
@@ -35,6 +38,7 @@ namespace piton {
 enum class Resume {
   kFree,       // may differ: paths, intervals, threads
   kMustMatch,  // changes the experiment: an error that names the flag and both values
+  kSchedule,   // changes the learning rate from here on: only where the user says that it may
 };
 
 struct OptionRules {
@@ -78,6 +82,24 @@ struct BoundOption {
   bool given = false;                 // set by a flag or a file (not a default)
 };
 
+// Throws one Error(kUsage) about all of `mistakes`, a line each; returns where there are none.
+void throw_all(const std::vector<std::string>& mistakes);
+
+// Options of another program, for those who bring its scripts: what is done with a flag that no
+// option is called.
+class ForeignOptions {
+ public:
+  virtual ~ForeignOptions() = default;
+  // How many words follow: 0, 1, or kAnyWords for as many as stand before the next flag; nullopt
+  // for a name that the other program does not have either.
+  virtual std::optional<int> words(std::string_view name) const = 0;
+  // Takes one that was given. Returns the flags that stand for it here, as words to parse, or none.
+  // Throws Error(kUsage) to refuse it.
+  virtual std::vector<std::string> take(const std::string& name,
+                                        const std::vector<std::string>& values) = 0;
+};
+inline constexpr int kAnyWords = -1;
+
 class OptionSet {
  public:
   // Declares every option of `options`, which must outlive the set. `group` heads them in --help.
@@ -87,10 +109,16 @@ class OptionSet {
 
   void add(std::string group, BoundOption option);
 
+  // Asked about flags and keys that are not declared; must outlive the set. Null: such are unknown.
+  void set_foreign(ForeignOptions* foreign) { foreign_ = foreign; }
+
   // Parses flags ("--name value", "--name=value", "-h"). Words that are not flags are returned, in
-  // order (positional arguments). Throws Error(kUsage): unknown flag ("did you mean"), missing or
-  // unreadable value, a flag given twice with different values.
+  // order (positional arguments). Throws one Error(kUsage) about all that is wrong: unknown flags
+  // ("did you mean"), missing and unreadable values. Of a flag that is given twice the last counts.
   std::vector<std::string> parse(const std::vector<std::string>& words);
+
+  // What the last parse() has to say to the user: flags that were given twice.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   // Reads a TOML file: unknown keys, wrong types and duplicates are Error(kUsage) naming
   // file:line. Flags win over files: call before parse().
@@ -101,8 +129,9 @@ class OptionSet {
   // The resolved configuration: every option with its value, grouped, as TOML.
   std::string to_toml() const;
 
-  // Compares with a stored to_toml(): one message for each kMustMatch option whose value differs.
-  std::vector<std::string> differences(const std::filesystem::path& stored) const;
+  // Compares with a stored to_toml(): one message for each option of `rule` whose value differs.
+  std::vector<std::string> differences(const std::filesystem::path& stored,
+                                       Resume rule = Resume::kMustMatch) const;
 
   // Help text: one block a group.
   std::string help() const;
@@ -116,10 +145,15 @@ class OptionSet {
     std::string title;
     std::vector<BoundOption> options;
   };
+  struct Words;  // the words of a command line that were read so far
   BoundOption* find(std::string_view name, bool* negated);
+  void parse_flag(Words& words);
+  void take_foreign(const std::string& name, const std::vector<std::string>& values);
   std::vector<std::string> names() const;                  // aliases and negations included
   std::string suggestion(std::string_view unknown) const;  // "" when no name is near
   std::vector<Group> groups_;
+  std::vector<std::string> notes_;
+  ForeignOptions* foreign_ = nullptr;
 };
 
 // Makes the type-erased form; defined in options.cpp for the types listed above.

@@ -68,12 +68,11 @@ std::optional<std::string> word_of(const toml::node& node, bool is_flag, std::st
   } else if (const auto* value = node.as_integer()) {
     if (integer || number) return fmt::format("{}", value->get());
   } else if (const auto* value = node.as_floating_point()) {
-    if (number) return fmt::format("{}", value->get());
+    // 1e3 is a float to TOML; whether it is whole is seen when it is read.
+    if (integer || number) return fmt::format("{}", value->get());
   } else if (const auto* value = node.as_string()) {
-    // Integers of 64 bits without a sign are stored as text where TOML's own are too short.
-    if (!is_flag && !number && (!integer || type.find("non-negative") != std::string_view::npos)) {
-      return value->get();
-    }
+    // "4k"; integers of 64 bits without a sign are stored as text where TOML's own are too short.
+    if (!is_flag) return value->get();
   }
   return std::nullopt;
 }
@@ -94,6 +93,28 @@ std::vector<std::string> words_of(const toml::node& node, const BoundOption& bou
     const auto word = word_of(element, false, type);
     if (!word) refuse(element);
     words.push_back(*word);
+  }
+  return words;
+}
+
+// Of an option of another program, whose type is not known here; nullopt for a flag that is off.
+std::optional<std::vector<std::string>> foreign_words(const toml::node& node) {
+  if (const auto* value = node.as_boolean()) {
+    if (!value->get()) return std::nullopt;
+    return std::vector<std::string>{};
+  }
+  std::vector<std::string> words;
+  const auto add = [&](const toml::node& one) {
+    if (const auto* text = one.as_string()) words.push_back(text->get());
+    if (const auto* number = one.as_integer()) words.push_back(fmt::format("{}", number->get()));
+    if (const auto* number = one.as_floating_point()) {
+      words.push_back(fmt::format("{}", number->get()));
+    }
+  };
+  if (const toml::array* array = node.as_array()) {
+    for (const toml::node& one : *array) add(one);
+  } else {
+    add(node);
   }
   return words;
 }
@@ -146,34 +167,44 @@ void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
            std::pair(b.node->source().begin.line, b.node->source().begin.column);
   });
   std::map<const BoundOption*, std::uint32_t> lines;
-  for (const auto& [key, node] : entries) {
-    const std::uint32_t line = node->source().begin.line;
-    const std::string where = fmt::format("{}:{}", name, line);
+  std::vector<std::string> mistakes;
+  const auto read = [&](const std::string& key, const toml::node& node) {
     bool negated = false;
     BoundOption* bound = find(key, &negated);
+    if (bound == nullptr && foreign_ != nullptr && foreign_->words(key)) {
+      const std::optional<std::vector<std::string>> words = foreign_words(node);
+      if (words) take_foreign(key, *words);
+      return;
+    }
     if (bound == nullptr) {
       const std::string near = suggestion(key);
       throw Error(
-          Fault::kUsage, "{}: unknown option \"{}\"{}", where, key,
+          Fault::kUsage, "unknown option \"{}\"{}", key,
           near.empty() ? "; --help lists all" : fmt::format(", did you mean \"{}\"?", near));
     }
+    const std::uint32_t line = node.source().begin.line;
     const auto [earlier, first] = lines.try_emplace(bound, line);
     if (!first) {
-      throw Error(Fault::kUsage, "{}: {} is given twice; line {} sets {} too", where, key,
-                  earlier->second, bound->option.name);
+      throw Error(Fault::kUsage, "{} is given twice; line {} sets {} too", key, earlier->second,
+                  bound->option.name);
     }
-    try {
-      std::vector<std::string> words = words_of(*node, *bound);
-      if (negated) words = {words.front() == "true" ? "false" : "true"};
-      bound->set(words);
-    } catch (const Error& error) {
-      throw Error(error.fault(), fmt::format("{}: {}", where, error.what()));
-    }
+    std::vector<std::string> words = words_of(node, *bound);
+    if (negated) words = {words.front() == "true" ? "false" : "true"};
+    bound->set(words);
     bound->given = true;
+  };
+  for (const auto& [key, node] : entries) {
+    try {
+      read(key, *node);
+    } catch (const Error& error) {
+      mistakes.push_back(fmt::format("{}:{}: {}", name, node->source().begin.line, error.what()));
+    }
   }
+  throw_all(mistakes);
 }
 
-std::vector<std::string> OptionSet::differences(const std::filesystem::path& stored) const {
+std::vector<std::string> OptionSet::differences(const std::filesystem::path& stored,
+                                                Resume rule) const {
   const toml::table table = parse_text(read_text_file(stored, kLongestBytes), stored.string());
   std::vector<Entry> entries;
   collect(table, entries);
@@ -190,7 +221,7 @@ std::vector<std::string> OptionSet::differences(const std::filesystem::path& sto
   for (const Group& group : groups_) {
     for (const BoundOption& bound : group.options) {
       const Option& option = bound.option;
-      if (option.rules.resume != Resume::kMustMatch) continue;
+      if (option.rules.resume != rule) continue;
       const toml::node* then = stored_value(option);
       const std::string now = bound.toml();
       // An option that is younger than the file counts as different only if somebody asks for it.

@@ -58,6 +58,9 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
     general.config = config;  // a file names no further file
     options.parse(words);     // flags win
   }
+  if (leads) {
+    for (const std::string& note : options.notes()) log.info(note);
+  }
   if (general.threads < 0) {
     throw Error(Fault::kUsage, "--threads: got {}, wanted 0 or more", general.threads);
   }

@@ -46,6 +46,7 @@ struct Invocation {
   Terminal& terminal;
   Log& log = terminal;
   Progress& progress = terminal;
+  bool leads = true;  // the first of the ranks that were launched: says what all would say
 
   // Adds the general options to `options`, reads --config, parses the words, and returns the
   // positional arguments. Prints help and throws HelpShown if --help is among them.

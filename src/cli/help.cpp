@@ -1,16 +1,20 @@
 // piton help [COMMAND]: the overview, or what COMMAND --help prints; --markdown: docs/cli.md.
 
 #include "cli/command.h"
+#include "cli/megatron_flags.h"
 
 namespace piton::cli {
 namespace {
 
 struct HelpOptions {
   bool markdown = false;
+  bool megatron = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"markdown", "print docs/cli.md, the options of all commands"}, markdown);
+    v(Option{"megatron", "print docs/megatron_flags.md, what becomes of Megatron-LM's flags"},
+      megatron);
   }
 };
 
@@ -46,6 +50,10 @@ int run_help(Invocation& invocation) {
   refuse_more_arguments(names, 1);
   if (help.markdown) {
     print_page(invocation.terminal);
+    return 0;
+  }
+  if (help.megatron) {
+    std::fputs(megatron_page().c_str(), stdout);
     return 0;
   }
   if (names.empty()) {

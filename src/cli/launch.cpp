@@ -29,6 +29,13 @@ EngineOptions engine_options(const GeneralOptions& general) {
   return options;
 }
 
+int launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    if (const char* rank = std::getenv(name)) return std::atoi(rank);
+  }
+  return 0;
+}
+
 StopSignals::StopSignals() {
   stop_requests = 0;
   struct sigaction action {};

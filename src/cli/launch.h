@@ -12,6 +12,9 @@ namespace piton::cli {
 // Engine options from the general flags and the environment: the ranks to join, PITON_ISA.
 EngineOptions engine_options(const GeneralOptions& general);
 
+// This process's rank as the launcher numbers it, before any rank has met another; 0 without one.
+int launched_rank();
+
 // Sets a flag on SIGUSR1, SIGTERM and SIGINT, so that a run can save and end; a second SIGINT ends
 // the process at once. One at a time.
 class StopSignals {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/launch.h"
 
 namespace piton::cli {
 namespace {
@@ -30,6 +31,7 @@ int dispatch(const std::string& name, std::vector<std::string> words, Terminal& 
   }
   const Command& command = find_command(name);
   Invocation invocation{command, std::move(words), terminal};
+  invocation.leads = launched_rank() == 0;
   return command.run(invocation);
 }
 

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/build_info.h"
 #include "cli/command.h"
+#include "data/corpus_card.h"
 #include "text/tokenizer_options.h"
 
 namespace piton::cli {
@@ -56,6 +58,61 @@ void report(const PreprocessReport& done, bool json, Log& log) {
   log.info(line);
 }
 
+// What made the corpora, beside each of them.
+void write_cards(const PreprocessOptions& options, const Tokenizer& tokenizer,
+                 const PreprocessReport& done) {
+  const std::string_view sample_by[] = {"line", "paragraph", "document"};
+  for (std::size_t i = 0; i < done.prefixes.size(); ++i) {
+    write_card(
+        done.prefixes[i],
+        {.tokenizer_name = tokenizer.name(),
+         .tokenizer_hash = tokenizer.content_hash(),
+         .vocabulary = tokenizer.vocabulary_size(),
+         .options = {{"json-key", options.json_keys[i]},
+                     {"sample-by", std::string(sample_by[static_cast<int>(options.sample_by)])},
+                     {"append-eod", options.append_eod ? "true" : "false"},
+                     {"add-special-tokens", options.add_special_tokens ? "true" : "false"},
+                     {"split-sentences", options.split_sentences ? "true" : "false"},
+                     {"remove-duplicates", options.remove_duplicates ? "true" : "false"}},
+         .documents = done.documents,
+         .tokens = done.tokens[i],
+         .made_by = std::string(build_info().version)});
+  }
+}
+
+// A joined corpus has a card where all its parts have, and they must be of one tokenizer.
+std::optional<CorpusCard> joined_card(const std::vector<std::string>& prefixes) {
+  std::optional<CorpusCard> joined;
+  std::string first;
+  bool all = true;
+  for (const std::string& prefix : prefixes) {
+    const std::optional<CorpusCard> card = read_card(prefix);
+    all = all && card.has_value();
+    if (!card) continue;
+    if (joined && joined->tokenizer_hash != card->tokenizer_hash) {
+      throw Error(Fault::kData,
+                  "--merge: {} was made by the tokenizer {} and {} by {}; one corpus has one",
+                  first, joined->tokenizer_name, prefix, card->tokenizer_name);
+    }
+    if (!joined) {
+      joined = card;
+      first = prefix;
+    }
+  }
+  return all ? joined : std::nullopt;
+}
+
+PreprocessReport merge(const PreprocessOptions& options) {
+  std::optional<CorpusCard> card = joined_card(options.merge);
+  PreprocessReport done = merge_corpora(options.merge, options.output_prefix);
+  if (card) {
+    card->documents = done.documents;
+    card->tokens = done.tokens.at(0);
+    write_card(options.output_prefix, *card);
+  }
+  return done;
+}
+
 }  // namespace
 
 int run_preprocess(Invocation& invocation) {
@@ -74,7 +131,7 @@ int run_preprocess(Invocation& invocation) {
           Fault::kUsage,
           "preprocess: both --merge and --input are given; join corpora in a run of its own");
     }
-    report(merge_corpora(options.merge, options.output_prefix), output.json, invocation.log);
+    report(merge(options), output.json, invocation.log);
     return 0;
   }
   if (tokenizer.empty()) {
@@ -82,8 +139,10 @@ int run_preprocess(Invocation& invocation) {
                 "preprocess: no tokenizer; give --tokenizer-name-or-path DIR, or --tokenizer-type "
                 "with its files");
   }
-  report(preprocess(options, *open_tokenizer(tokenizer), invocation.log, invocation.progress),
-         output.json, invocation.log);
+  const std::unique_ptr<Tokenizer> opened = open_tokenizer(tokenizer);
+  const PreprocessReport done = preprocess(options, *opened, invocation.log, invocation.progress);
+  write_cards(options, *opened, done);
+  report(done, output.json, invocation.log);
   return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "cli/megatron_flags.h"
 
 namespace piton::cli {
 
@@ -11,15 +12,15 @@ int run_pretrain(Invocation& invocation) {
   PretrainOptions options;
   OptionSet set;
   options.add_to(set);
+  MegatronFlags megatron;
+  set.set_foreign(&megatron);
   refuse_more_arguments(invocation.parse(set, general, true));
-  // What is stored beside the checkpoint is the experiment, not how this process was started.
-  OptionSet experiment;
-  options.add_to(experiment);
+  megatron.check(options.model);
   Engine engine(engine_options(general), invocation.log);
+  if (engine.machine().world.rank() == 0) megatron.report(invocation.log);
   const StopSignals signals;
   const PretrainResult result = pretrain(
-      engine.machine(), options, experiment, [&] { return signals.requested(); },
-      invocation.progress);
+      engine.machine(), options, [&] { return signals.requested(); }, invocation.progress);
   return result.stopped_by_signal ? static_cast<int>(Fault::kSaved) : 0;
 }
 

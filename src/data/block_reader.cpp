@@ -179,8 +179,11 @@ std::optional<Block> BlockReader::next_of_stream() {
   };
   const auto end_too_long = [&] {
     block.unusable.back().reason =
-        fmt::format("the record has {} bytes, above --max-record-bytes {}", record_bytes_dropped,
-                    rules_.max_record_bytes);
+        fmt::format("the record has {} bytes, above --max-record-bytes {}{}", record_bytes_dropped,
+                    rules_.max_record_bytes,
+                    file_->format == InputFormat::kText && rules_.sample_by == SampleBy::kDocument
+                        ? "; --sample-by paragraph cuts a text file at its blank lines"
+                        : "");
     dropping = false;
   };
 

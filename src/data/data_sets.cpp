@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -20,12 +21,16 @@ namespace {
 using Shares = std::array<std::pair<double, double>, 3>;  // [start, end) of a corpus for each set
 constexpr std::array<std::string_view, 3> kSetNames = {"train", "valid", "test"};
 
+// Corpora of more sequences are never cut within one, and are divided as Megatron-core does.
+constexpr std::int64_t kFewSequences = 32;
+
 // What one set reads: prefixes with their shares, and weights or none.
 struct BlendPart {
   std::string prefix;
   double weight = 0;
   double start = 0;
   double end = 1;
+  bool may_cut = false;  // within sequences, where there are few
 };
 struct BlendPlan {
   std::vector<BlendPart> parts;
@@ -91,6 +96,14 @@ std::pair<std::int64_t, std::int64_t> bounds_of(double start, double end, std::i
   return {std::min(at(start), sequences), std::min(at(end), sequences)};
 }
 
+// A corpus named by one of its two files.
+std::string prefix_of(std::string_view text) {
+  std::string prefix(trimmed(text));
+  const bool is_file = prefix.ends_with(".bin") || prefix.ends_with(".idx");
+  if (is_file && !std::filesystem::exists(prefix + ".idx")) prefix.resize(prefix.size() - 4);
+  return prefix;
+}
+
 BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) {
   BlendPlan plan;
   std::size_t numbers = 0;
@@ -106,7 +119,7 @@ BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) 
                     "instead",
                     flag, words[i + 1], words[i]);
       }
-      plan.parts.push_back({std::string(trimmed(words[i + 1])), weight});
+      plan.parts.push_back({prefix_of(words[i + 1]), weight});
     }
     return plan;
   }
@@ -118,7 +131,7 @@ BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) 
                   "weights and prefixes in turn (0.3 a 0.7 b)",
                   flag, words.size(), word);
     }
-    plan.parts.push_back({std::string(trimmed(word)), 0});
+    plan.parts.push_back({prefix_of(word), 0});
   }
   return plan;
 }
@@ -156,7 +169,7 @@ std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::st
     if (!start || !end || !(*start >= 0) || !(*end <= 1) || !(*start < *end)) {
       throw wrong("a range is not within 0:1");
     }
-    plan.parts.push_back({std::string(fields[2]), *weight, *start, *end});
+    plan.parts.push_back({prefix_of(fields[2]), *weight, *start, *end});
     if (comma == std::string_view::npos) return {name, plan};
     rest.remove_prefix(comma + 1);
   }
@@ -212,12 +225,16 @@ class Opener {
   }
 
   std::vector<std::string> fingerprints() const { return fingerprints_; }
+  std::vector<std::string> prefixes() const { return prefixes_; }
+  std::vector<std::int64_t> tokens() const { return tokens_; }
 
  private:
   std::shared_ptr<const IndexedDataset> corpus(const std::string& prefix) {
     auto& corpus = corpora_[prefix];
     if (corpus == nullptr) {
       corpus = open_corpus(prefix, cache_);
+      prefixes_.push_back(prefix);
+      tokens_.push_back(corpus->tokens());
       fingerprints_.push_back(corpus->fingerprint());
     }
     return corpus;
@@ -227,18 +244,37 @@ class Opener {
                                                 std::optional<std::int64_t> samples,
                                                 bool exact_epochs) {
     auto corpus = this->corpus(part.prefix);
-    const auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
-    bool has_tokens = false;
-    for (auto i = first; i < end && !has_tokens; ++i) has_tokens = corpus->length(i) > 0;
-    if (!has_tokens) {
+    auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
+    if (part.may_cut && too_few(*corpus)) {
+      const auto [from, to] = bounds_of(part.start, part.end, corpus->tokens());
+      if (said_.insert(part.prefix).second) {
+        log_.info(fmt::format(
+            "{}: {} to divide by --split {}: each set gets a stretch of its tokens, the first {} "
+            "to {}",
+            part.prefix,
+            corpus->sequences() == 1 ? "one document"
+                                     : fmt::format("{} documents", corpus->sequences()),
+            options_.split, to - from, name));
+      }
+      auto stretch = std::make_shared<IndexedDataset>(IndexedDataset::open(part.prefix));
+      stretch->narrow(from, to);
+      corpus = std::move(stretch);
+      first = 0;
+      end = corpus->sequences();
+    }
+    std::int64_t tokens = 0;
+    for (auto i = first; i < end && tokens <= sequence_; ++i) tokens += corpus->length(i);
+    // Validation of a small corpus may be empty or too short for a sample, if nobody asks for one.
+    const bool trains = name == kSetNames[0];
+    if (tokens == 0 || (!trains && samples == 0 && tokens <= sequence_)) {
       const std::string what =
           fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)", part.prefix,
                       name, corpus->sequences());
-      if (name == kSetNames[0] && samples.value_or(0) > 0) {
+      if (trains && samples.value_or(0) > 0) {
         throw Error(Fault::kData,
                     "{}; training has nothing to read: give it a larger share (--split)", what);
       }
-      log_.warning(what);
+      if (samples.value_or(1) > 0) log_.warning(what);
       return std::make_shared<EmptySource>(name, sequence_);
     }
     GptRequest request{
@@ -247,13 +283,25 @@ class Opener {
     return std::make_shared<GptDataset>(std::move(corpus), request, cache_);
   }
 
+  // Whether --split would leave training or validation, which have a share, without a sequence.
+  bool too_few(const IndexedDataset& corpus) const {
+    if (corpus.sequences() > kFewSequences) return false;
+    const Shares shares = share_bounds(options_.split);
+    return std::any_of(shares.begin(), shares.begin() + 2, [&](const auto& share) {
+      const auto [first, end] = bounds_of(share.first, share.second, corpus.sequences());
+      return share.second > share.first && first == end;
+    });
+  }
+
   const DataOptions& options_;
   std::int64_t sequence_;
   std::uint32_t seed_;
   Log& log_;
   std::optional<std::filesystem::path> cache_;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> corpora_;
-  std::vector<std::string> fingerprints_;
+  std::vector<std::string> fingerprints_, prefixes_;
+  std::vector<std::int64_t> tokens_;
+  std::set<std::string> said_;  // prefixes that are cut
 };
 
 void check(const DataOptions& options) {
@@ -315,7 +363,10 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
     for (std::size_t set = 0; set < 3; ++set) {
       const auto [start, end] = bounds[set];
       if (end <= start) continue;
-      for (BlendPart& part : plan.parts) std::tie(part.start, part.end) = bounds[set];
+      for (BlendPart& part : plan.parts) {
+        std::tie(part.start, part.end) = bounds[set];
+        part.may_cut = true;
+      }
       const std::string name(kSetNames[set]);
       keep(set, name, opener.open(plan, set, name, wanted[set]));
     }
@@ -339,6 +390,8 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
     }
   }
   sets.fingerprints = opener.fingerprints();
+  sets.prefixes = opener.prefixes();
+  sets.tokens = opener.tokens();
   return sets;
 }
 

@@ -1,7 +1,10 @@
 // The training, validation and test sets of a run: corpora divided, weighted and blended by
 // Megatron-core 0.16.1's rules.
 //
-//   split bounds   each cumulative share x sequences, rounded half to even
+//   split bounds   each cumulative share x sequences, rounded half to even; but where a corpus has
+//   at
+//                  most 32 sequences and a share of training or validation rounds to nothing, each
+//                  cumulative share x tokens: a book is cut, not given to one set whole
 //   one prefix     with no weight: asks for N samples; with a weight: a blend of one
 //   weights        part i is built for ceil(ceil(N w) 1.005) samples, the blend has sum ceil(N w)
 //   no weights     several prefixes: one epoch of each, blended by length, at most N samples
@@ -39,7 +42,9 @@ struct DataSets {
   std::shared_ptr<const SampleSource> train;  // null where no training data is named
   std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
   std::vector<NamedSource> test;
-  std::vector<std::string> fingerprints;  // of every corpus, in the order named; for the checkpoint
+  std::vector<std::string> prefixes;      // of every corpus, in the order named
+  std::vector<std::int64_t> tokens;       // of each of them
+  std::vector<std::string> fingerprints;  // the same; for the checkpoint
 };
 
 // Opens every corpus named. Warns through `log` about a split that has a share and rounds to

@@ -254,6 +254,46 @@ void IndexedDataset::convert_old_index() {
   tokens_ = ids;
 }
 
+void IndexedDataset::narrow(std::int64_t first, std::int64_t end) {
+  PITON_ASSERT(first >= 0 && first <= end && end <= tokens_, "ids {} to {} of {}", first, end,
+               tokens_);
+  struct Part {
+    std::int32_t length;
+    std::int64_t pointer;
+  };
+  std::vector<Part> parts;
+  std::int64_t start = 0;  // of the sequence
+  for (std::int64_t i = 0; i < sequences_; ++i) {
+    const std::int64_t length = this->length(i);
+    const std::int64_t from = std::max(first, start), to = std::min(end, start + length);
+    if (from < to) {
+      parts.push_back({static_cast<std::int32_t>(to - from),
+                       load<std::int64_t>(pointers_, i) + (from - start) * bytes_of(type_)});
+    }
+    start += length;
+  }
+  const std::size_t count = parts.size();
+  auto arrays = std::make_unique<std::byte[]>(12 * count + 8 * (count + 1));
+  std::byte* lengths = arrays.get();
+  std::byte* pointers = lengths + 4 * count;
+  std::byte* documents = pointers + 8 * count;
+  for (std::size_t i = 0; i <= count; ++i) {
+    const auto document = static_cast<std::int64_t>(i);
+    std::memcpy(documents + 8 * i, &document, 8);
+    if (i == count) break;
+    std::memcpy(lengths + 4 * i, &parts[i].length, 4);
+    std::memcpy(pointers + 8 * i, &parts[i].pointer, 8);
+  }
+  converted_ = std::move(arrays);
+  lengths_ = lengths;
+  pointers_ = pointers;
+  documents_ = documents;
+  sequences_ = static_cast<std::int64_t>(count);
+  boundaries_ = sequences_ + 1;
+  tokens_ = end - first;
+  narrowed_ += fmt::format("[{},{})", first, end);
+}
+
 void IndexedDataset::check_arrays() const {
   const std::string file = index_.path().string();
   const bool mapped = converted_ == nullptr;
@@ -364,6 +404,7 @@ std::string IndexedDataset::fingerprint() const {
       hash.add(bytes.last(kPage));
     }
   }
+  hash.add(std::as_bytes(std::span(narrowed_)));
   return hash.hex();
 }
 

@@ -60,6 +60,11 @@ class IndexedDataset {
   // not train.
   static IndexedDataset open(const std::string& prefix, Check check = Check::kWhole);
 
+  // The ids [first, end) of this corpus, counted over all sequences, as if they were all there is:
+  // sequences are cut at both ends, and each is a document. Copies the index, so it is for corpora
+  // of few sequences. Asserts 0 <= first <= end <= tokens().
+  void narrow(std::int64_t first, std::int64_t end);
+
   const std::string& prefix() const { return prefix_; }
   IdType type() const { return type_; }
   std::int64_t sequences() const { return sequences_; }
@@ -101,9 +106,10 @@ class IndexedDataset {
   }
 
   std::string prefix_;
+  std::string narrowed_;  // "" or what narrow() left, part of the fingerprint
   MappedFile index_;
   MappedFile ids_;
-  std::unique_ptr<std::byte[]> converted_;  // TNTIDX only: the arrays in today's form
+  std::unique_ptr<std::byte[]> converted_;  // TNTIDX, narrow(): the arrays in today's form
   IdType type_ = IdType::kInt32;
   std::int64_t sequences_ = 0;
   std::int64_t boundaries_ = 0;

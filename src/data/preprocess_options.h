@@ -22,7 +22,7 @@ struct PreprocessOptions {
   std::string hf_datasets_params;
   bool streaming = true;
   std::string input_format = "auto";
-  SampleBy sample_by = SampleBy::kLine;
+  SampleBy sample_by = SampleBy::kDocument;
   std::vector<std::string> json_keys = {"text"};
   std::string map_keys;
   std::string output_prefix;
@@ -60,7 +60,7 @@ struct PreprocessOptions {
              {.choices = {"auto", "text", "jsonl", "json", "csv", "tsv", "wikiextractor",
                           "wiki-xml", "parquet"}}},
       input_format);
-    v(Option{"sample-by", "what one document of a text file is"},
+    v(Option{"sample-by", "what one document of a text file is: the file, a paragraph or a line"},
       Choice(sample_by, {{"line", SampleBy::kLine},
                          {"paragraph", SampleBy::kParagraph},
                          {"document", SampleBy::kDocument}}));

@@ -87,12 +87,14 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
                   *family, model, config.family);
     }
   } else {
-    if (!family)
+    if (!family && !(layers && hidden && heads))
       throw Error(
           Fault::kUsage,
-          "--model: no model is named; wanted a preset ({}) or --model-family with its sizes",
+          "--model: no model is named; wanted a preset ({}), or --num-layers, --hidden-size and "
+          "--num-attention-heads, of --model-family gpt2 or llama",
           fmt::join(preset_names(), ", "));
-    config = family_facts(*family);
+    // Megatron-LM's decoder, from which flags lead to others, is GPT-2's.
+    config = family_facts(family.value_or("gpt2"));
   }
   const auto set = [](auto& field, const auto& given) {
     if (given) field = *given;
@@ -133,6 +135,9 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.head_size, head_size);
   set(config.max_positions, max_positions);
   attention.apply(config);
+  if (normalization) config.norm = *normalization == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;
+  if (disable_bias_linear) config.biases = false;
+  if (untied) config.tied = false;
   set(config.norm_eps, norm_eps);
   rotary.apply(config);
   set(config.hidden_dropout, hidden_dropout);
@@ -151,6 +156,25 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (bf16) config.dtype = DType::kBF16;
   config.check();
   return config;
+}
+
+void ModelOptions::settle(const ModelConfig& config) {
+  family = config.family;
+  layers = config.layers;
+  hidden = config.hidden;
+  ffn_hidden = mlp.is_x_model ? 2 * config.ffn_hidden : config.ffn_hidden;
+  heads = config.heads;
+  groups = config.groups;
+  head_size = config.head_size;
+  vocabulary = config.vocabulary;
+  max_positions = config.max_positions;
+  norm_eps = config.norm_eps;
+  hidden_dropout = config.hidden_dropout;
+  attention_dropout = config.attention_dropout;
+  init_deviation = config.init_deviation;
+  normalization = config.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm";
+  disable_bias_linear = !config.biases;
+  untied = !config.tied;
 }
 
 }  // namespace piton

@@ -64,6 +64,9 @@ struct ModelOptions {
   std::optional<std::int64_t> layers, hidden, ffn_hidden, heads, groups, head_size, vocabulary,
       max_positions;
   std::optional<double> norm_eps, hidden_dropout, attention_dropout, init_deviation;
+  std::optional<std::string> normalization;
+  bool disable_bias_linear = false;
+  bool untied = false;
   bool bf16 = false;
   AttentionOptions attention;
   RotaryOptions rotary;
@@ -74,7 +77,10 @@ struct ModelOptions {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"model", "preset: gpt2-124m, llama-134m, llama-1.1b, or a tiny one for tests", same},
       model);
-    v(Option{"model-family", "gpt2 or llama", same}, family);
+    v(Option{"model-family",
+             "gpt2 or llama (default: where sizes are given, gpt2, as Megatron-LM's decoder)",
+             same},
+      family);
     v(Option{"num-layers", "transformer blocks", same}, layers);
     v(Option{"hidden-size", "width of the residual stream", same}, hidden);
     v(Option{"ffn-hidden-size", "width inside the MLP", same}, ffn_hidden);
@@ -88,6 +94,15 @@ struct ModelOptions {
              "added inside the root of norms",
              {.aliases = {"layernorm-epsilon"}, .resume = Resume::kMustMatch}},
       norm_eps);
+    v(Option{"normalization",
+             "of the residual stream (default: the family's)",
+             {.resume = Resume::kMustMatch, .choices = {"LayerNorm", "RMSNorm"}}},
+      normalization);
+    v(Option{"disable-bias-linear", "linears have no biases (llama: never)", same},
+      disable_bias_linear);
+    v(Option{"untie-embeddings-and-output-weights",
+             "the head has a table of its own (llama: always)", same},
+      untied);
     rotary.visit(v);
     v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
     v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
@@ -101,6 +116,9 @@ struct ModelOptions {
   // The preset with the flags applied, checked. `tokenizer_vocabulary`: used where --vocab-size is
   // not given.
   ModelConfig resolve(std::optional<std::int64_t> tokenizer_vocabulary) const;
+  // Sets every option that has a derived default to the value it came to in `config`, which
+  // resolve() gave: what a stored configuration must say. Resolving again gives the same model.
+  void settle(const ModelConfig& config);
 };
 
 }  // namespace piton

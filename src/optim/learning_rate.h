@@ -32,7 +32,7 @@ struct LearningRateOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    const OptionRules same{.resume = Resume::kMustMatch};
+    const OptionRules same{.resume = Resume::kSchedule};
     v(Option{"lr", "highest learning rate", same}, lr);
     v(Option{"min-lr", "learning rate that the decay ends at", same}, min_lr);
     v(Option{"lr-decay-style", "shape of the decay after the warm-up", same},

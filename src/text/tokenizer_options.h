@@ -38,7 +38,7 @@ struct TokenizerOptions {
   void visit(Visitor&& v) {
     v(Option{"tokenizer-type",
              "kind of tokenizer (default: by the files given)",
-             {.resume = Resume::kMustMatch, .choices = types(), .placeholder = "TYPE"}},
+             {.choices = types(), .placeholder = "TYPE"}},
       type);
     v(Option{"tokenizer-name-or-path",
              "folder or file of the tokenizer",
@@ -50,7 +50,7 @@ struct TokenizerOptions {
     v(Option{"merge-file", "merges.txt of a byte-level BPE", {.placeholder = "FILE"}}, merge_file);
     v(Option{"vocab-extra-ids",
              "number of <extra_id_i> tokens that are appended",
-             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+             {.placeholder = "N"}},
       vocab_extra_ids);
     v(Option{"make-vocab-size-divisible-by",
              "rows of the embedding on each tensor rank are a multiple of this",

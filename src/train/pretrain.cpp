@@ -7,12 +7,15 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/hash.h"
 #include "checkpoint/store.h"
 #include "data/batch_source.h"
+#include "data/corpus_card.h"
 #include "data/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/metrics.h"
 #include "train/run_plan.h"
+#include "train/run_tokenizer.h"
 #include "train/session.h"
 
 namespace piton {
@@ -20,17 +23,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Of TrainState: says in which order the samples came.
+constexpr const char* kOrderFact = "train.order";
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 class Run {
  public:
-  Run(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
-      const std::function<bool()>& stop, Progress& progress)
+  Run(const Machine& machine, const PretrainOptions& options, const std::function<bool()>& stop,
+      Progress& progress)
       : machine_(machine),
         options_(options),
-        resolved_(resolved),
         stop_(stop),
         progress_(progress),
         leads_(machine.world.rank() == 0) {}
@@ -39,6 +44,12 @@ class Run {
     open();
     const LoopOptions& loop = options_.loop;
     PretrainResult result{.iteration = state_.iteration, .loss = state_.lm_loss};
+    if (state_.iteration >= loop.train_iters) {
+      say(
+          fmt::format("nothing left to do: the run has done {} of {} iterations; a larger "
+                      "--train-iters goes on",
+                      state_.iteration, loop.train_iters));
+    }
     while (state_.iteration < loop.train_iters) {
       step(result);
       const bool stopped = agreed_stop();
@@ -64,6 +75,8 @@ class Run {
     plan_ = make_run_plan(options_, machine_.world.size(),
                           tokenizer ? tokenizer->vocabulary_size() : 0);
     rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
+    settled_ = settled_options(options_, plan_);
+    settled_.tokenizer = from_anywhere(options_.tokenizer);
     options_.optimizer.check();
     state_.seed = options_.loop.seed;
     if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
@@ -81,13 +94,15 @@ class Run {
                     plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
     if (checkpoint.empty()) {
       session_->initialize();
+    } else if (options_.loop.finetune) {
+      start_from_weights(checkpoint);
     } else {
       resume(checkpoint);
     }
     if (!options_.loop.save.empty() && leads_) {
       create_folders(options_.loop.save);
-      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml",
-                      resolved_.to_toml());
+      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml", configuration());
+      if (tokenizer) keep_tokenizer(options_.tokenizer, *tokenizer, options_.loop.save);
       metrics_ = std::make_unique<MetricsFile>(
           std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
     }
@@ -108,6 +123,12 @@ class Run {
       throw Error(Fault::kUsage,
                   "--data-path: no training data is named; give the prefix of a corpus (piton "
                   "preprocess makes one)");
+    for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
+      const std::string note = check_card(sets.prefixes[i], sets.tokens[i],
+                                          tokenizer != nullptr ? tokenizer->name() : "",
+                                          tokenizer != nullptr ? tokenizer->content_hash() : "");
+      if (!note.empty()) say(note);
+    }
     std::optional<std::int32_t> eod;
     std::optional<std::int32_t> pad;
     if (tokenizer != nullptr) {
@@ -136,15 +157,17 @@ class Run {
   // anything was saved is the first start of a run that is meant to be started again.
   std::filesystem::path checkpoint_to_load() {
     const LoopOptions& loop = options_.loop;
-    if (loop.load.empty()) {
-      if (!loop.save.empty() && latest_iteration(loop.save)) {
-        throw Error(
-            Fault::kUsage,
-            "--save: {} already holds a run; give --load {} to continue it, or another folder",
-            loop.save, loop.save);
-      }
-      return {};
+    if (!loop.save.empty() && (loop.load != loop.save || loop.finetune) &&
+        latest_iteration(loop.save)) {
+      throw Error(Fault::kUsage,
+                  "--save: {} already holds a run; give --load {}{} to continue it, or another "
+                  "folder",
+                  loop.save, loop.save, loop.finetune ? " without --finetune" : "");
     }
+    if (loop.finetune && loop.load.empty()) {
+      throw Error(Fault::kUsage, "--finetune: needs --load DIR, the weights to start from");
+    }
+    if (loop.load.empty()) return {};
     if (loop.load == loop.save && !latest_iteration(loop.load)) {
       say(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
       return {};
@@ -152,14 +175,39 @@ class Run {
     return find_checkpoint(loop.load);
   }
 
-  void resume(const std::filesystem::path& checkpoint) {
-    const std::vector<std::string> differences = resolved_.differences(checkpoint / "config.toml");
+  // The resolved options, as TOML.
+  std::string configuration() {
+    OptionSet set;
+    settled_.add_to(set);
+    return set.to_toml();
+  }
+
+  // Throws Error(kUsage) where the checkpoint's options and this run's make different experiments.
+  void compare_options(const std::filesystem::path& checkpoint) {
+    OptionSet set;
+    settled_.add_to(set);
+    const std::filesystem::path stored = checkpoint / "config.toml";
+    const std::vector<std::string> differences = set.differences(stored);
     if (!differences.empty()) {
       throw Error(
           Fault::kUsage,
-          "--load: {} is another experiment: {}; use its values, or start anew with another --save",
+          "--load: {} is another experiment: {}; use its values, or start anew with another --save "
+          "(--finetune starts from its weights)",
           checkpoint.string(), fmt::join(differences, "; "));
     }
+    const std::vector<std::string> schedule = set.differences(stored, Resume::kSchedule);
+    if (schedule.empty()) return;
+    if (!options_.loop.override_scheduler) {
+      throw Error(Fault::kUsage,
+                  "--load: {} has another learning rate ahead: {}; use its values, or give "
+                  "--override-opt_param-scheduler to go on with this run's",
+                  checkpoint.string(), fmt::join(schedule, "; "));
+    }
+    say(fmt::format("from here on by this run's schedule: {}", fmt::join(schedule, "; ")));
+  }
+
+  void resume(const std::filesystem::path& checkpoint) {
+    compare_options(checkpoint);
     const std::map<std::string, std::string> facts = state_.facts;
     StoredModel model = stored_model();
     if (options_.loop.no_load_optim) model.optimizer = nullptr;
@@ -173,12 +221,46 @@ class Run {
             checkpoint.string(), key, value, stored->second);
       }
     }
+    const auto order = state_.facts.find(kOrderFact);
+    if (order != state_.facts.end() && state_.iteration <= options_.loop.train_iters &&
+        order->second != order_of_samples() && leads_) {
+      machine_.log.warning(
+          "--train-iters: a run of this length shuffles the corpus another way, so samples may "
+          "come "
+          "that were read before");
+    }
     if (options_.loop.no_load_optim) session_->publish_values();
     consecutive_skips_ = 0;
     say(fmt::format(
         "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
         checkpoint.string(), state_.iteration, state_.consumed_samples, state_.consumed_tokens,
         state_.learning_rate, state_.lm_loss));
+  }
+
+  // A new run: nothing of the checkpoint's but its weights.
+  void start_from_weights(const std::filesystem::path& checkpoint) {
+    StoredModel model = stored_model();
+    model.optimizer = nullptr;
+    const TrainState from = load_checkpoint(checkpoint, model, store_context());
+    session_->publish_values();
+    say(fmt::format("a new run from the weights of {}, iteration {}", checkpoint.string(),
+                    from.iteration));
+  }
+
+  // A hash over the first sample of the run and the newest that it has read.
+  std::string order_of_samples() {
+    StreamHash hash;
+    for (const std::int64_t consumed :
+         {std::int64_t{0}, state_.consumed_samples - plan_.global_batch}) {
+      const std::vector<MicroBatch> one =
+          train_->batch({.consumed_samples = std::max<std::int64_t>(consumed, 0),
+                         .global_batch = plan_.global_batch,
+                         .micro_batch = 1,
+                         .rank = 0,
+                         .ranks = plan_.global_batch});
+      hash.add(std::as_bytes(std::span(one.front().tokens)));
+    }
+    return hash.hex();
   }
 
   StoredModel stored_model() {
@@ -308,14 +390,15 @@ class Run {
 
   void save() {
     const Clock::time_point start = Clock::now();
-    const std::filesystem::path folder = save_checkpoint(
-        options_.loop.save, stored_model(), store_context(), state_, resolved_.to_toml());
+    state_.facts[kOrderFact] = order_of_samples();
+    const std::filesystem::path folder = save_checkpoint(options_.loop.save, stored_model(),
+                                                         store_context(), state_, configuration());
     say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
   }
 
   Machine machine_;
   const PretrainOptions& options_;
-  const OptionSet& resolved_;
+  PretrainOptions settled_;  // with every derived default as it came out
   const std::function<bool()>& stop_;
   Progress& progress_;
   bool leads_;
@@ -345,10 +428,9 @@ void write_failure(const std::string& folder, int rank, const Error& error) {
 }  // namespace
 
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const OptionSet& resolved, const std::function<bool()>& stop,
-                        Progress& progress) {
+                        const std::function<bool()>& stop, Progress& progress) {
   try {
-    return Run(machine, options, resolved, stop, progress)();
+    return Run(machine, options, stop, progress)();
   } catch (const Error& error) {
     const int rank = machine.world.rank();
     const std::string& folder = options.loop.save;

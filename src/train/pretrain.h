@@ -16,12 +16,10 @@ struct PretrainResult {
   bool stopped_by_signal = false;         // saved; start again to continue
 };
 
-// Collective over all ranks. `resolved`: the options as parsed, for the stored configuration and
-// its comparison on resume. `stop`: polled once a step on every rank; true on any of them saves and
-// ends. Checks everything that can be checked before memory is taken. On an Error this rank writes
-// failure.json into the run's folder (if it has one) before the Error goes on.
+// Collective over all ranks. `stop`: polled once a step on every rank; true on any of them saves
+// and ends. Checks everything that can be checked before memory is taken. On an Error this rank
+// writes failure.json into the run's folder (if it has one) before the Error goes on.
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const OptionSet& resolved, const std::function<bool()>& stop,
-                        Progress& progress);
+                        const std::function<bool()>& stop, Progress& progress);
 
 }  // namespace piton

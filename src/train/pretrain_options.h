@@ -26,6 +26,8 @@ struct LoopOptions {
   std::string load;
   std::int64_t save_interval = 0;  // 0: at the end only
   bool no_load_optim = false;
+  bool finetune = false;
+  bool override_scheduler = false;
   std::int64_t log_interval = 1;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
@@ -43,7 +45,8 @@ struct LoopOptions {
              "tokens of one sample (default: --max-position-embeddings)",
              {.aliases = {"encoder-seq-length"}, .resume = Resume::kMustMatch}},
       sequence);
-    v(Option{"train-iters", "updates of the whole run", same}, train_iters);
+    v(Option{"train-iters", "updates of the whole run; a finished run goes on with more"},
+      train_iters);
     v(Option{"exit-interval", "save and stop after an iteration that this divides"}, exit_interval);
     v(Option{"seed", "of initial weights, dropout and the order of samples", same}, seed);
     v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}},
@@ -53,9 +56,15 @@ struct LoopOptions {
     v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
       save_interval);
     v(Option{"no-load-optim", "start the optimiser anew from the loaded weights"}, no_load_optim);
+    v(Option{"finetune",
+             "a new run from the loaded weights: iteration 0, its own data and options"},
+      finetune);
+    v(Option{"override-opt_param-scheduler",
+             "a resume takes this run's learning rate, decay and warm-up, not the checkpoint's"},
+      override_scheduler);
     v(Option{"log-interval", "iterations between lines of the log"}, log_interval);
-    v(Option{"eval-interval", "iterations between evaluations", same}, eval_interval);
-    v(Option{"eval-iters", "batches of an evaluation (0: none)", same}, eval_iters);
+    v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
+    v(Option{"eval-iters", "batches of an evaluation (0: none)"}, eval_iters);
     v(Option{"max-consecutive-skips",
              "stop (exit code 5) after so many updates in a row without finite gradients"},
       max_consecutive_skips);

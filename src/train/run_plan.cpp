@@ -60,4 +60,19 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   return plan;
 }
 
+PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan) {
+  PretrainOptions settled = options;
+  settled.model.settle(plan.session.model);
+  settled.loop.global_batch_size = plan.global_batch;
+  settled.loop.sequence = plan.sequence;
+  // A constant rate has no end, unless the warm-up is a share of it.
+  LearningRateOptions& rate = settled.learning_rate;
+  if (rate.decay_style == DecayStyle::kConstant && !rate.warmup_fraction) {
+    rate.decay_iters.reset();
+  } else {
+    rate.decay_iters = rate.decay_iters.value_or(options.loop.train_iters);
+  }
+  return settled;
+}
+
 }  // namespace piton

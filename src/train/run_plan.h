@@ -19,4 +19,9 @@ struct RunPlan {
 // `tokenizer_vocabulary`: 0 where there is no tokenizer. Throws Error(kUsage) naming the flag.
 RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t tokenizer_vocabulary);
 
+// The options with every derived default replaced by the value that it came to: what is stored
+// beside a checkpoint, and compared on resume. A run with the same flags on other ranks, or of
+// another version, would come to other values.
+PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan);
+
 }  // namespace piton

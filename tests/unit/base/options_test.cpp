@@ -184,16 +184,90 @@ TEST(OptionSet, RefusesAMissingValue) {
       "--data-path: got no value, wanted list of text (--data-path=--lr if that is the value)");
 }
 
-TEST(OptionSet, RefusesAFlagGivenTwiceWithDifferentValues) {
+TEST(OptionSet, TakesTheLastOfAFlagGivenTwiceAndSaysSo) {
   Fixture f;
-  EXPECT_EQ(f.failure({"--lr", "1", "--lr", "2"}),
-            "--lr: given twice, as \"1\" and as \"2\"; give it once");
-  EXPECT_EQ(f.failure({"--num-layers", "1", "--layers", "2"}).substr(0, 25),
-            "--num-layers: given twice");
-  EXPECT_EQ(f.failure({"--tie-embeddings", "--untie-embeddings"}).substr(0, 29),
-            "--tie-embeddings: given twice");
+  f.parse({"--lr", "1", "--num-layers", "4", "--lr", "2", "--layers=4"});
+  EXPECT_EQ(f.values.lr, 2);
+  EXPECT_THAT(f.set.notes(),
+              ElementsAre("--lr: given twice, as \"1\" and as \"2\"; the last one counts"));
+  f.parse({"--tie-embeddings", "--untie-embeddings"});
+  EXPECT_FALSE(f.values.tied);
+  EXPECT_EQ(f.set.notes().size(), 1U);
   f.parse({"--lr", "1", "--lr=1"});
-  EXPECT_EQ(f.values.lr, 1);
+  EXPECT_TRUE(f.set.notes().empty());
+}
+
+TEST(OptionSet, NamesEverythingThatIsWrongAtOnce) {
+  Fixture f;
+  EXPECT_EQ(
+      f.failure({"--quantize-everything", "now", "--lr", "fast", "--num-layers", "2", "--save"}),
+      "3 options cannot be taken:\n"
+      "  --quantize-everything: unknown option; --help lists all\n"
+      "  --lr: got \"fast\", wanted number\n"
+      "  --save: got no value, wanted text");
+}
+
+TEST(OptionSet, ReadsNumbersAsPeopleWriteThem) {
+  Fixture f;
+  const auto samples = [&](const char* word) {
+    f.parse({"--train-samples", word});
+    return f.values.samples;
+  };
+  EXPECT_EQ(samples("1e3"), 1000);
+  EXPECT_EQ(samples("1_000"), 1000);
+  EXPECT_EQ(samples("4k"), 4000);
+  EXPECT_EQ(samples("4Ki"), 4096);
+  EXPECT_EQ(samples("2M"), 2'000'000);
+  EXPECT_EQ(samples("1.5G"), 1'500'000'000);
+  EXPECT_EQ(samples("-1e3"), -1000);
+  f.parse({"--lr", "2k"});
+  EXPECT_EQ(f.values.lr, 2000);
+  EXPECT_EQ(f.failure({"--train-samples", "1.5"}), "--train-samples: got \"1.5\", wanted integer");
+  EXPECT_EQ(f.failure({"--train-samples", "4kk"}), "--train-samples: got \"4kk\", wanted integer");
+  EXPECT_EQ(f.failure({"--train-samples", "_1"}), "--train-samples: got \"_1\", wanted integer");
+  EXPECT_EQ(f.failure({"--train-samples", "i"}), "--train-samples: got \"i\", wanted integer");
+  EXPECT_THAT(f.failure({"--train-samples", "1e30"}), HasSubstr("wanted integer from "));
+}
+
+TEST(OptionSet, ClearsAnyFlagByItsNo) {
+  Fixture f;
+  f.parse({"--sequence-parallel", "--no-sequence-parallel"});
+  EXPECT_FALSE(f.values.sequence_parallel);
+  f.parse({"--no-tie-embeddings"});
+  EXPECT_FALSE(f.values.tied);
+}
+
+// Another program's flags: one that means nothing here, one that stands for another, one refused.
+class Others final : public ForeignOptions {
+ public:
+  std::vector<std::string> taken;
+  std::optional<int> words(std::string_view name) const override {
+    if (name == "backend") return 1;
+    if (name == "deep") return 0;
+    if (name == "ranks") return kAnyWords;
+    if (name == "fp8") return 0;
+    return std::nullopt;
+  }
+  std::vector<std::string> take(const std::string& name,
+                                const std::vector<std::string>& values) override {
+    if (name == "deep") return {"--num-layers", "96"};
+    if (name == "fp8") throw Error(Fault::kUsage, "--fp8: not yet");
+    taken.push_back(name);
+    taken.insert(taken.end(), values.begin(), values.end());
+    return {};
+  }
+};
+
+TEST(OptionSet, AsksAboutFlagsOfAnotherProgram) {
+  Fixture f;
+  Others others;
+  f.set.set_foreign(&others);
+  EXPECT_THAT(f.parse({"--backend", "nccl", "word", "--ranks", "1", "2", "--deep", "last"}),
+              ElementsAre("word", "last"));
+  EXPECT_THAT(others.taken, ElementsAre("backend", "nccl", "ranks", "1", "2"));
+  EXPECT_EQ(f.values.layers, 96);
+  EXPECT_EQ(f.failure({"--fp8", "--lr", "fast"}),
+            "2 options cannot be taken:\n  --fp8: not yet\n  --lr: got \"fast\", wanted number");
 }
 
 TEST(OptionSet, HelpShowsFlagsAliasesValuesAndDefaults) {

@@ -101,16 +101,34 @@ TEST(ReadToml, NamesTheLineOfAMistake) {
   Fixture f;
   EXPECT_EQ(f.failure("lr = 1\n\n[model]\nnum-layer = 2\n"),
             "x.toml:4: unknown option \"num-layer\", did you mean \"num-layers\"?");
-  EXPECT_EQ(f.failure("[a]\nlr = \"fast\"\n"), "x.toml:2: lr: got text, wanted number");
-  EXPECT_EQ(f.failure("num-layers = 2.5"), "x.toml:1: num-layers: got a number, wanted integer");
-  EXPECT_EQ(f.failure("num-layers = '2'"), "x.toml:1: num-layers: got text, wanted integer");
+  EXPECT_EQ(f.failure("[a]\nlr = \"fast\"\n"), "x.toml:2: --lr: got \"fast\", wanted number");
+  EXPECT_EQ(f.failure("num-layers = 2.5"), "x.toml:1: --num-layers: got \"2.5\", wanted integer");
   EXPECT_EQ(f.failure("num-layers = [2]"), "x.toml:1: num-layers: got a list, wanted integer");
   EXPECT_EQ(f.failure("seed = -1"), "x.toml:1: --seed: got \"-1\", wanted non-negative integer");
   EXPECT_EQ(f.failure("save = 1979-05-27"), "x.toml:1: save: got a date or time, wanted text");
   EXPECT_EQ(f.failure("save = 5"), "x.toml:1: save: got an integer, wanted text");
   EXPECT_EQ(f.failure("tied = 1"), "x.toml:1: tied: got an integer, wanted true or false");
-  EXPECT_EQ(f.failure("split = [1, 'x']"), "x.toml:1: split: got text, wanted list of number");
+  EXPECT_EQ(f.failure("split = [1, 'x']"), "x.toml:1: --split: got \"x\", wanted number");
   EXPECT_EQ(f.failure("[[lr]]\nx = 1"), "x.toml:1: lr: got a list, wanted number");
+}
+
+TEST(ReadToml, NamesEveryMistakeOfAFileAtOnce) {
+  Fixture f;
+  const std::string message =
+      message_of(Fault::kUsage, [&] { f.read("lr = 'fast'\nnum-layer = 2\nseed = 3\n"); });
+  EXPECT_THAT(message, testing::StartsWith("2 options cannot be taken:\n  "));
+  EXPECT_THAT(message, HasSubstr("x.toml:1: --lr: got \"fast\", wanted number\n  "));
+  EXPECT_THAT(message, HasSubstr("x.toml:2: unknown option \"num-layer\", did you mean"));
+}
+
+TEST(ReadToml, TakesUnderscoresInKeysAndNumbersAsPeopleWriteThem) {
+  Fixture f;
+  f.read("num_layers = 1e1\nseed = \"2k\"\nlr = \"1_0e-1\"\n");
+  EXPECT_EQ(f.values.layers, 10);
+  EXPECT_EQ(f.values.seed, 2000U);
+  EXPECT_EQ(f.values.lr, 1.0);
+  f.read("no-tied = true\n");
+  EXPECT_FALSE(f.values.tied);
 }
 
 TEST(ReadToml, RefusesDuplicatesUnderAnyNameOrTable) {
