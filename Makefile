@@ -1,7 +1,7 @@
 # make build   build/piton                      make demo     from text to a model that talks, minutes
 # make test    what must hold before a merge    make nightly  the same, longer and under more eyes
 # make format  the sources as .clang-format has them          make tidy     clang-tidy
-# make docs    docs/cli.md from the options
+# make docs    docs/cli.md and the table of Megatron-LM's flags
 #
 # The work is CMake's (CMakePresets.json: cpu, debug, tsan, cuda); this file only names the steps.
 .NOTPARALLEL:
@@ -55,9 +55,10 @@ fuzz: dependencies
 	cmake --build --preset fuzz -j $(JOBS) --target fuzzers
 	tools/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(FUZZ_RUNS)
 
-# docs/cli.md, from the options themselves; a test compares.
+# docs/cli.md and docs/megatron_flags.md, from the options themselves; tests compare.
 docs: build
 	build/piton help --markdown > docs/cli.md
+	build/piton help --megatron > docs/megatron_flags.md
 
 format:
 	git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' \

@@ -279,12 +279,20 @@ std::string OptionSet::to_toml() const {
   return text;
 }
 
-std::string OptionSet::help() const {
+std::string OptionSet::help(const std::vector<std::string>& only) const {
   constexpr std::size_t kColumn = 34;  // where the explanations start
   std::string text;
+  int hidden = 0;
   for (const Group& group : groups_) {
-    text += fmt::format("{}{}:\n", text.empty() ? "" : "\n", group.title);
+    bool headed = false;
     for (const BoundOption& bound : group.options) {
+      const std::string& name = bound.option.name;
+      if (!only.empty() && std::find(only.begin(), only.end(), name) == only.end()) {
+        ++hidden;
+        continue;
+      }
+      if (!headed) text += fmt::format("{}{}:\n", text.empty() ? "" : "\n", group.title);
+      headed = true;
       const std::string left = "  " + spelling(bound);
       const std::string value = shown_default(bound);
       text += left;
@@ -295,6 +303,7 @@ std::string OptionSet::help() const {
       text += "\n";
     }
   }
+  if (hidden > 0) text += fmt::format("\n{} more options: --help all\n", hidden);
   return text;
 }
 

@@ -133,8 +133,8 @@ class OptionSet {
   std::vector<std::string> differences(const std::filesystem::path& stored,
                                        Resume rule = Resume::kMustMatch) const;
 
-  // Help text: one block a group.
-  std::string help() const;
+  // Help text: one block a group. With `only`, those options alone, and a last line about the rest.
+  std::string help(const std::vector<std::string>& only = {}) const;
   // The same as a Markdown table a group, for docs/cli.md.
   std::string markdown() const;
 

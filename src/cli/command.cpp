@@ -7,20 +7,66 @@
 namespace piton::cli {
 namespace {
 
-bool asks_for_help(const std::vector<std::string>& words) {
-  for (const std::string& word : words) {
-    if (word == "--") return false;
-    if (word == "--help" || word == "-h") return true;
+enum class Help { kNone, kShort, kAll };
+
+Help help_asked_for(const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--") break;
+    if (words[i] == "--help=all") return Help::kAll;
+    if (words[i] != "--help" && words[i] != "-h") continue;
+    return i + 1 < words.size() && words[i + 1] == "all" ? Help::kAll : Help::kShort;
   }
-  return false;
+  return Help::kNone;
 }
 
-// Every command says in one line what it wants; the flags follow by group.
-std::string help_of(const Command& command, const OptionSet& options) {
-  return fmt::format("usage: piton {}{}{}\n\n{}\n\n{}", command.name,
-                     command.arguments.empty() ? "" : " ", command.arguments, command.summary,
-                     options.help());
+std::vector<std::string> words_in(std::string_view text, char separator) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    if (end > 0) words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
 }
+
+// Every command says in one line what it wants, shows it twice, and lists its flags by group.
+std::string help_of(const Command& command, const OptionSet& options, Help how) {
+  std::string text =
+      fmt::format("usage: piton {}{}{}\n\n{}\n\n", command.name,
+                  command.arguments.empty() ? "" : " ", command.arguments, command.summary);
+  const std::vector<std::string> examples = words_in(command.examples, '\n');
+  for (const std::string& example : examples) {
+    text += fmt::format("  piton {} {}\n", command.name, example);
+  }
+  if (!examples.empty()) text += "\n";
+  return text + options.help(how == Help::kAll ? std::vector<std::string>{}
+                                               : words_in(command.usual, ' '));
+}
+
+// What people type who come from elsewhere.
+struct OtherName {
+  std::string_view name;
+  std::string_view answer;
+};
+constexpr OtherName kOtherNames[] = {
+    {"train", "training is piton pretrain"},
+    {"finetune", "a new run from a run's weights is piton pretrain --finetune --load RUN"},
+    {"version", "that is piton --version"},
+    {"convert",
+     "checkpoints of other programs are not read or written yet; a run's own are "
+     "safetensors that any layout reads"},
+    {"chat", "that is piton generate; there is no chat yet"},
+    {"run", "that is piton generate"},
+    {"eval", "that is piton score"},
+    {"evaluate", "that is piton score"},
+    {"perplexity", "that is piton score"},
+    {"serve", "there is no server yet; piton generate --stream writes as it goes"},
+    {"export", "there is no export yet; a run's checkpoints are safetensors"},
+    {"encode", "that is piton tokenize"},
+    {"decode", "that is piton tokenize --decode"},
+    {"preprocess_data", "that is piton preprocess"},
+    {"pretrain_gpt.py", "that is piton pretrain, with the same flags"},
+};
 
 // The same for docs/cli.md, without the general options, which stand there once.
 std::string page_of(const Command& command, const OptionSet& options) {
@@ -40,8 +86,8 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
     throw HelpShown{};
   }
   options.add("General", general);
-  if (asks_for_help(words)) {
-    const std::string text = help_of(command, options);
+  if (const Help help = help_asked_for(words); help != Help::kNone) {
+    const std::string text = help_of(command, options, help);
     std::fputs(text.c_str(), stdout);
     throw HelpShown{};
   }
@@ -81,6 +127,11 @@ const Command& find_command(std::string_view name) {
     if (command.name == name) return command;
     names.emplace_back(command.name);
   }
+  for (const OtherName& other : kOtherNames) {
+    if (other.name == name) {
+      throw Error(Fault::kUsage, "no such command: {}; piton --help lists all", other.answer);
+    }
+  }
   const std::string near = nearest_name(name, names);
   throw Error(Fault::kUsage, "unknown command{}; piton --help lists all",
               near.empty() ? "" : fmt::format(", did you mean {}?", near));
@@ -94,8 +145,8 @@ std::string overview() {
     text += fmt::format("  {:<12} {}\n", command.name, command.summary);
   }
   text +=
-      "\npiton COMMAND --help shows the options of a command; piton --version what this binary "
-      "is.\n"
+      "\npiton COMMAND --help shows what most runs need of a command, --help all every option;\n"
+      "piton --version what this binary is.\n"
       "Exit codes: 0 done; 2 usage; 3 data or checkpoint invalid; 4 out of memory; 5 diverged;\n"
       "6 a peer lost; 75 saved after a signal, start again.\n";
   return text;

@@ -69,13 +69,16 @@ struct Command {
   std::string_view name;
   std::string_view arguments;  // "[RECIPE.toml] [OPTION ...]"
   std::string_view summary;    // one line for `piton --help`
+  std::string_view examples;   // command lines, one a line, without "piton NAME"
+  std::string_view usual;      // options of the short help, separated by spaces; "": all of them
   int (*run)(Invocation&);
 };
 
 // All of them, in the order of the help.
 std::span<const Command> commands();
 
-// The command called `name`; throws Error(kUsage) with the nearest name if there is none.
+// The command called `name`; throws Error(kUsage) if there is none, with what people mean by that
+// name, or the nearest one.
 const Command& find_command(std::string_view name);
 
 // The text of `piton --help`.

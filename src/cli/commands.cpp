@@ -16,21 +16,59 @@ int run_tokenize(Invocation& invocation);
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
       {"preprocess", "--input PATH ... --output-prefix PREFIX", "turns raw files into token files",
+       "--input book.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix corpus\n"
+       "--input '*.jsonl.zst' --json-keys text --tokenizer-name-or-path DIR --workers 8 "
+       "--output-prefix corpus",
+       "input json-keys sample-by append-eod output-prefix workers on-error overwrite merge "
+       "tokenizer-type tokenizer-name-or-path config",
        run_preprocess},
       {"tokenize", "--tokenizer-name-or-path DIR [FILE]", "text to token ids and back",
-       run_tokenize},
-      {"pretrain", "[RECIPE.toml] [OPTION ...]", "trains a model on token files", run_pretrain},
-      {"generate", "--load DIR --prompt TEXT", "continues a prompt", run_generate},
-      {"score", "--load DIR FILE", "how likely a model finds a text", run_score},
+       "--tokenizer-name-or-path DIR --pieces book.txt\n"
+       "--tokenizer-name-or-path DIR --decode ids.txt",
+       "", run_tokenize},
+      {"pretrain", "[RECIPE.toml] [OPTION ...]", "trains a model on token files",
+       "recipes/demo.toml --data-path corpus_text_document --save run\n"
+       "--model gpt2-124m --bf16 --tokenizer-name-or-path DIR --data-path corpus_text_document "
+       "--seq-length 1024 --micro-batch-size 4 --global-batch-size 32 --train-iters 1000 "
+       "--lr 6e-4 --save run --load run",
+       "model model-family num-layers hidden-size num-attention-heads max-position-embeddings bf16 "
+       "micro-batch-size global-batch-size seq-length train-iters seed save load save-interval "
+       "log-interval eval-interval eval-iters finetune tensor-model-parallel-size "
+       "pipeline-model-parallel-size zero-stage lr min-lr lr-decay-style lr-warmup-iters optimizer "
+       "weight-decay clip-grad data-path split tokenizer-type tokenizer-name-or-path config "
+       "threads",
+       run_pretrain},
+      {"generate", "--load DIR --prompt TEXT", "continues a prompt",
+       "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
+       "--load run --greedy --max-new-tokens 20 < prompt.txt",
+       "load prompt prompt-file max-new-tokens greedy temperature top-k top-p seed stream json",
+       run_generate},
+      {"score", "--load DIR FILE", "how likely a model finds a text",
+       "--load run book.txt\n"
+       "--load run --json-keys text valid.jsonl",
+       "load json-keys ids-file json", run_score},
       {"plan", "[RECIPE.toml] [OPTION ...]", "memory and traffic of a layout, before it runs",
+       "--model llama2-7b --bf16 --tensor-model-parallel-size 8 --micro-batch-size 1\n"
+       "--simulate zb-h1 --stages 4 --micro-batches 8",
+       "simulate stages micro-batches world-size model bf16 seq-length micro-batch-size "
+       "global-batch-size tensor-model-parallel-size pipeline-model-parallel-size zero-stage "
+       "recompute-granularity json config device-memory layouts",
        run_plan},
       {"inspect", "PATH | RECIPE.toml | samples | layout [OPTION ...]",
-       "a checkpoint, corpus, tokenizer, recipe or training samples in words", run_inspect},
+       "a checkpoint, corpus, tokenizer, recipe or training samples in words",
+       "run\n"
+       "samples --data-path corpus_text_document --seq-length 64 --tokenizer-type ByteTokenizer",
+       "hash json count first scan-ids world-size data-path split seq-length tokenizer-type "
+       "tokenizer-name-or-path config",
+       run_inspect},
       {"bench",
        "train|gemm|attention|optimizer|decode|prefill|tokenizer|preprocess [RECIPE.toml] [OPTION "
        "...]",
-       "how close to the machine's limits the work runs", run_bench},
-      {"help", "[COMMAND]", "how a command is used", run_help},
+       "how close to the machine's limits the work runs",
+       "train --model gpt2-124m --bf16 --seq-length 256\n"
+       "tokenizer --tokenizer-name-or-path DIR book.txt",
+       "", run_bench},
+      {"help", "[COMMAND]", "how a command is used", "pretrain\n--megatron", "", run_help},
   };
   return kCommands;
 }

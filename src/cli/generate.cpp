@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "cli/standard_input.h"
 
 namespace piton::cli {
 namespace {
@@ -20,7 +21,10 @@ struct GenerateOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"load", "run or checkpoint of the model", {.placeholder = "DIR"}}, load);
-    v(Option{"prompt", "text to continue", {.placeholder = "TEXT"}}, prompt);
+    v(Option{"prompt",
+             "text to continue (- or none: standard input; \"\": from the model's first token)",
+             {.placeholder = "TEXT"}},
+      prompt);
     v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}},
       prompt_ids_text);
     v(Option{"prompt-file", "file whose text is continued", {.placeholder = "FILE"}}, prompt_file);
@@ -51,17 +55,55 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
   return ids;
 }
 
-std::vector<std::int32_t> prompt_of(const GenerateOptions& options, const Model& model) {
-  const int given = static_cast<int>(!options.prompt.empty()) +
+struct Prompt {
+  std::string text;  // "" where ids were given
+  std::vector<std::int32_t> ids;
+};
+
+// The text of the prompt. Without a flag that names it, what a pipe brings.
+std::string prompt_text(const GenerateOptions& options, bool given) {
+  if (given && options.prompt != "-") return options.prompt;
+  if (!options.prompt_file.empty()) return read_text(options.prompt_file);
+  return read_text("-");
+}
+
+Prompt prompt_of(const GenerateOptions& options, bool text_given, const Model& model) {
+  const int given = static_cast<int>(text_given) +
                     static_cast<int>(!options.prompt_ids_text.empty()) +
                     static_cast<int>(!options.prompt_file.empty());
-  if (given != 1)
+  if (given > 1 || (given == 0 && !has_standard_input()))
     throw Error(Fault::kUsage,
-                "--prompt, --prompt-ids, --prompt-file: got {} of them, wanted exactly one", given);
-  if (!options.prompt_ids_text.empty()) return parse_ids(options.prompt_ids_text);
-  const std::string text =
-      options.prompt.empty() ? read_text_file(options.prompt_file) : options.prompt;
-  return model.require_tokenizer().encode(text, {.add_special_tokens = true});
+                "--prompt, --prompt-ids, --prompt-file: got {} of them, wanted exactly one, or the "
+                "text on standard input",
+                given);
+  if (!options.prompt_ids_text.empty()) return {"", parse_ids(options.prompt_ids_text)};
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  Prompt prompt{.text = prompt_text(options, text_given)};
+  prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = true});
+  if (prompt.ids.empty()) {
+    // Nothing to continue: where a document begins, which is behind the end of another.
+    const SpecialIds& special = tokenizer.special();
+    const std::optional<std::int32_t> first = special.bos ? special.bos : special.eod;
+    if (!first) {
+      throw Error(Fault::kUsage,
+                  "--prompt: is empty, and the tokenizer has no token that begins a text; give a "
+                  "word");
+    }
+    prompt.ids = {*first};
+  }
+  return prompt;
+}
+
+// Why there are fewer tokens than asked for, unless the model ended the text itself.
+void say_why_it_ended(const Model& model, std::size_t prompt, std::size_t written,
+                      const SamplingOptions& sampling, Log& log) {
+  const std::int64_t length = model.config().max_positions;
+  if (static_cast<std::int64_t>(written) >= sampling.max_new_tokens) return;
+  if (static_cast<std::int64_t>(prompt + written) < length) return;
+  log.info(
+      fmt::format("stopped after {} tokens: with the {} of the prompt they fill the {} that "
+                  "the model was trained on",
+                  written, prompt, length));
 }
 
 }  // namespace
@@ -76,23 +118,29 @@ int run_generate(Invocation& invocation) {
   set.add("Sampling", sampling);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
+  if (sampling.temperature == 0) {
+    sampling.greedy = true;
+    sampling.temperature = 1;
+  }
   if (options.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   Engine engine(engine_options(general), invocation.log);
   const auto model = Model::load(engine.machine(), options.load, tokenizer);
-  const std::vector<std::int32_t> prompt = prompt_of(options, *model);
+  const Prompt prompt = prompt_of(options, set.given("prompt"), *model);
 
   const Tokenizer* words = model->tokenizer();
   std::optional<StreamDecoder> decoder;
   if (words != nullptr) decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
-  const bool prints = options.stream && !options.json && words != nullptr;
+  const bool talks = is_conversation() && !options.json && words != nullptr;
+  const bool prints = (options.stream || talks) && !options.json && words != nullptr;
   const auto show = [](const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
+  if (talks) show(prompt.text);
   std::string text;
   const std::vector<GeneratedToken> tokens =
-      model->generate(prompt, sampling, [&](const GeneratedToken& token) {
+      model->generate(prompt.ids, sampling, [&](const GeneratedToken& token) {
         if (decoder) {
           const std::string piece = decoder->push(token.id);
           if (prints) show(piece);
@@ -108,7 +156,7 @@ int run_generate(Invocation& invocation) {
   if (options.json) {
     nlohmann::ordered_json out;
     out["text"] = text;
-    out["prompt_ids"] = prompt;
+    out["prompt_ids"] = prompt.ids;
     for (const GeneratedToken& token : tokens) {
       out["ids"].push_back(token.id);
       out["log_probabilities"].push_back(token.log_probability);
@@ -124,6 +172,7 @@ int run_generate(Invocation& invocation) {
       line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
     show(line + "\n");
   }
+  say_why_it_ended(*model, prompt.ids.size(), tokens.size(), sampling, invocation.log);
   return 0;
 }
 

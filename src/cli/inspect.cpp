@@ -7,6 +7,7 @@
 #include "checkpoint/store.h"
 #include "cli/command.h"
 #include "cli/inspect_data.h"
+#include "cli/megatron_flags.h"
 #include "text/tokenizer.h"
 #include "train/run_plan.h"
 
@@ -86,7 +87,12 @@ void print_checkpoint(const std::filesystem::path& folder, bool json) {
 
 void print_recipe(const PretrainOptions& options, bool json) {
   std::int64_t vocabulary = 0;
-  if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
+  std::string tokenizer_name = "none named";
+  if (!options.tokenizer.empty()) {
+    const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
+    vocabulary = tokenizer->vocabulary_size();
+    tokenizer_name = fmt::format("{} of {} ids", tokenizer->name(), vocabulary);
+  }
   const ModelConfig model =
       options.model.resolve(vocabulary > 0 ? std::optional(vocabulary) : std::nullopt);
   const std::int64_t sequence =
@@ -98,6 +104,7 @@ void print_recipe(const PretrainOptions& options, bool json) {
   const double flops = 3 * model.forward_flops_per_token(sequence);
   if (json) {
     print(nlohmann::ordered_json{{"parameters", parameters},
+                                 {"tokenizer", tokenizer_name},
                                  {"bytes",
                                   {{"weights", weight_bytes},
                                    {"gradients", 4 * parameters},
@@ -109,10 +116,11 @@ void print_recipe(const PretrainOptions& options, bool json) {
   }
   print(fmt::format(
       "{} parameters, {} layers of width {}, {} heads ({} groups) of {}, vocabulary {}\n"
+      "tokenizer: {}\n"
       "weights {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB; {:.3f} GFLOP a token of {} "
       "(forward and backward)\n",
       parameters, model.layers, model.hidden, model.heads, model.groups, model.head_size,
-      model.vocabulary, static_cast<double>(weight_bytes) / (1 << 20),
+      model.vocabulary, tokenizer_name, static_cast<double>(weight_bytes) / (1 << 20),
       static_cast<double>(4 * parameters) / (1 << 20),
       static_cast<double>(optimizer_bytes) / (1 << 20), flops * 1e-9, sequence));
 }
@@ -186,7 +194,11 @@ int run_inspect(Invocation& invocation) {
     what = invocation.words[0];
     invocation.words.erase(invocation.words.begin());
   }
+  const bool recipe = !invocation.words.empty() && invocation.words[0].ends_with(".toml");
+  MegatronFlags megatron;
+  set.set_foreign(&megatron);
   const std::vector<std::string> arguments = invocation.parse(set, general, true);
+  megatron.report(invocation.log);
   refuse_more_arguments(arguments, what.empty() ? 1 : 0);
   if (!arguments.empty()) what = arguments[0];
   if (inspect.count < 1)
@@ -199,7 +211,7 @@ int run_inspect(Invocation& invocation) {
     print_samples(options, inspect.first, inspect.count, inspect.json, invocation.log);
   } else if (!what.empty()) {
     print_path(what, inspect, options, invocation.log);
-  } else if (!general.config.empty()) {
+  } else if (recipe || !general.config.empty()) {
     print_recipe(options, inspect.json);
   } else if (!options.tokenizer.empty()) {
     print_tokenizer(options.tokenizer, options.parallel.tensor, inspect.json);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/batch_source.h"
+#include "data/corpus_card.h"
 #include "data/data_sets.h"
 #include "data/describe.h"
 #include "text/tokenizer.h"
@@ -66,10 +67,14 @@ bool is_tokenizer(const fs::path& path) {
   std::error_code ignored;
   const auto named_so = [](const fs::path& file) {
     const std::string ending = file.extension().string();
-    return ending == ".model" || ending == ".tiktoken" || file.filename() == "tokenizer.json" ||
-           file.filename() == "vocab.json" || file.filename() == "vocab.txt";
+    const std::string name = file.filename().string();
+    return ending == ".model" || ending == ".tiktoken" || name == "tokenizer.json" ||
+           name == "vocab.json" || name == "encoder.json" || name == "vocab.txt";
   };
-  if (fs::is_regular_file(path, ignored)) return named_so(path);
+  if (fs::is_regular_file(path, ignored)) {
+    // A file that is named may be called as it likes ("bert-large-uncased-vocab.txt").
+    return named_so(path) || path.extension() == ".txt" || path.extension() == ".json";
+  }
   if (!fs::is_directory(path, ignored)) return false;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
     if (named_so(entry.path())) return true;
@@ -86,7 +91,23 @@ void print_corpus(const std::string& prefix, const TokenizerOptions& options, in
         "{}: the largest id is {}, and the tokenizer has {}; it was made with another one", prefix,
         about.largest_id, tokenizer->vocabulary_size()));
   }
-  print(json ? to_json(about) + "\n" : to_text(about));
+  const std::optional<CorpusCard> card = read_card(prefix);
+  if (json) {
+    Json object = Json::parse(to_json(about));
+    if (card) {
+      object["tokenizer"] = {{"name", card->tokenizer_name}, {"hash", card->tokenizer_hash}};
+      object["options"] = card->options;
+    }
+    print(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+    return;
+  }
+  print(to_text(about));
+  if (!card) return;
+  std::string line =
+      fmt::format("made by piton {} with the tokenizer {} ({} ids, hash {});", card->made_by,
+                  card->tokenizer_name, card->vocabulary, card->tokenizer_hash);
+  for (const auto& [name, value] : card->options) line += fmt::format(" {}={}", name, value);
+  print(line + "\n");
 }
 
 void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parallel, bool json) {

@@ -5,6 +5,7 @@
 #include "api/planning.h"
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "cli/megatron_flags.h"
 #include "parallel/simulate.h"
 #include "text/tokenizer.h"
 
@@ -96,7 +97,11 @@ int run_plan(Invocation& invocation) {
   OptionSet set;
   set.add("Plan", plan_options);
   options.add_to(set);
+  MegatronFlags megatron;
+  set.set_foreign(&megatron);
   refuse_more_arguments(invocation.parse(set, general, true));
+  megatron.report(invocation.log);
+  megatron.check(options.model);
   if (!plan_options.simulate.empty()) {
     const ScheduleKind kind = plan_options.simulate == "zb-h1"
                                   ? ScheduleKind::kZeroBubbleH1

@@ -1,13 +1,16 @@
 // piton score: how likely a model finds a text.
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <sstream>
 
 #include "api/model.h"
 #include "base/files.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "cli/standard_input.h"
 
 namespace piton::cli {
 namespace {
@@ -17,6 +20,7 @@ struct ScoreOptions {
   std::string ids_file;
   std::string logits;
   std::string gradients;
+  std::vector<std::string> json_keys;
   bool json = false;
 
   template <typename Visitor>
@@ -34,6 +38,10 @@ struct ScoreOptions {
              "write the gradients of the mean loss under canonical names",
              {.placeholder = "F.safetensors"}},
       gradients);
+    v(Option{"json-keys",
+             "the file is JSON lines: score the texts under these keys, each by itself",
+             {.placeholder = "KEY"}},
+      json_keys);
     v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);
   }
 };
@@ -75,6 +83,47 @@ std::vector<std::vector<std::int32_t>> rows_of(const std::vector<std::int32_t>& 
   return rows;
 }
 
+// The texts of a file of JSON lines under `keys`, each a document.
+std::vector<std::string> texts_of(const std::string& file, const std::string& lines,
+                                  const std::vector<std::string>& keys) {
+  std::vector<std::string> texts;
+  std::istringstream stream(lines);
+  std::int64_t number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+    for (const std::string& key : keys) {
+      if (!record.is_object() || !record.contains(key) || !record[key].is_string()) {
+        throw Error(Fault::kData,
+                    "{}: line {}: wanted a JSON object with a text under \"{}\" (--json-keys)",
+                    file, number, key);
+      }
+      texts.push_back(record[key].get<std::string>());
+    }
+  }
+  return texts;
+}
+
+std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
+                                                    std::vector<std::string> keys,
+                                                    const Model& model, Log& log) {
+  const std::string text = read_text(file);
+  if (keys.empty() && file.ends_with(".jsonl")) {
+    keys = {"text"};
+    log.info(fmt::format("{}: JSON lines; scoring what stands under \"text\" (--json-keys)", file));
+  }
+  const std::vector<std::string> texts =
+      keys.empty() ? std::vector{text} : texts_of(file, text, keys);
+  std::vector<std::vector<std::int32_t>> sequences;
+  for (const std::string& one : texts) {
+    for (auto& row :
+         rows_of(model.require_tokenizer().encode(one, {}), model.config().max_positions))
+      sequences.push_back(std::move(row));
+  }
+  return sequences;
+}
+
 void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& sequences,
                   const std::string& path) {
   const std::int64_t width = model.config().vocabulary;
@@ -104,24 +153,33 @@ int run_score(Invocation& invocation) {
   refuse_more_arguments(files, 1);
   if (options.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
-  if (files.empty() == options.ids_file.empty())
-    throw Error(Fault::kUsage, "score: wanted either a FILE of text or --ids-file");
+  const bool from_pipe = files.empty() && options.ids_file.empty() && has_standard_input();
+  if (!files.empty() == !options.ids_file.empty() && !from_pipe)
+    throw Error(Fault::kUsage,
+                "score: wanted either a FILE of text (- is standard input) or --ids-file");
   Engine engine(engine_options(general), invocation.log);
   const auto model = Model::load(engine.machine(), options.load, tokenizer);
   const std::vector<std::vector<std::int32_t>> sequences =
-      files.empty() ? ids_of_file(options.ids_file)
-                    : rows_of(model->require_tokenizer().encode(read_text_file(files[0]), {}),
-                              model->config().max_positions);
+      !options.ids_file.empty()
+          ? ids_of_file(options.ids_file)
+          : sequences_of(from_pipe ? "-" : files[0], options.json_keys, *model, invocation.log);
 
   double sum = 0;
   std::int64_t count = 0;
   nlohmann::ordered_json each = nlohmann::ordered_json::array();
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t done = 0;
   for (const auto& ids : sequences) {
     const Model::Score score = model->score(ids);
     sum += score.sum();
     count += static_cast<std::int64_t>(score.log_likelihood.size());
     if (options.json) each.push_back(score.log_likelihood);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    invocation.progress.update(
+        {++done, static_cast<std::int64_t>(sequences.size()), spent.count(),
+         fmt::format("{:.0f} tokens/s", static_cast<double>(count) / spent.count())});
   }
+  invocation.progress.finish();
   if (count == 0)
     throw Error(Fault::kData, "score: no token to score; wanted a sequence of two tokens or more");
   if (!options.logits.empty()) write_logits(*model, sequences, options.logits);

@@ -1,12 +1,11 @@
 // piton tokenize: text to ids, and ids to text.
 #include <charconv>
-#include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "cli/command.h"
+#include "cli/standard_input.h"
 #include "text/tokenizer_options.h"
 
 namespace piton::cli {
@@ -55,12 +54,8 @@ struct TokenizeOptions {
   }
 };
 
-std::string read_input(const std::vector<std::string>& arguments) {
-  if (!arguments.empty() && arguments[0] != "-") return read_text_file(arguments[0]);
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::int32_t> parse_ids(std::string_view text) {
+// Refuses ids that the tokenizer does not have: left out, they would make another text.
+std::vector<std::int32_t> parse_ids(std::string_view text, const Tokenizer& tokenizer) {
   std::vector<std::int32_t> ids;
   const char* at = text.data();
   const char* const end = at + text.size();
@@ -73,6 +68,10 @@ std::vector<std::int32_t> parse_ids(std::string_view text) {
     if (error != std::errc{}) {
       throw Error(Fault::kData, "--decode: byte {}: wanted ids separated by spaces",
                   at - text.data());
+    }
+    if (id < 0 || id >= tokenizer.vocabulary_size()) {
+      throw Error(Fault::kData, "--decode: byte {}: got id {}, wanted 0 to {}, the tokenizer's ids",
+                  at - text.data(), id, tokenizer.vocabulary_size() - 1);
     }
     ids.push_back(id);
     at = stop;
@@ -92,7 +91,7 @@ class Printer {
   void print(std::string_view text) {
     line_.clear();
     if (options_.decode) {
-      const std::vector<std::int32_t> ids = parse_ids(text);
+      const std::vector<std::int32_t> ids = parse_ids(text, tokenizer_);
       const std::string decoded = tokenizer_.decode(ids);
       line_ = options_.json || options_.json_strings
                   ? json_text(options_.json ? nlohmann::json{{"ids", ids}, {"text", decoded}}
@@ -159,7 +158,7 @@ int run_tokenize(Invocation& invocation) {
   refuse_more_arguments(arguments, 1);
   options.check();
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(tokenizer_options);
-  const std::string input = read_input(arguments);
+  const std::string input = read_text(arguments.empty() ? "-" : arguments[0]);
   Printer printer(*tokenizer, options);
   if (!options.lines && !options.json_strings) {
     printer.print(input);

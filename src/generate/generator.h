@@ -23,7 +23,7 @@ struct SamplingOptions {
   void visit(Visitor&& v) {
     v(Option{"max-new-tokens", "tokens to write at most"}, max_new_tokens);
     v(Option{"greedy", "always the most likely token"}, greedy);
-    v(Option{"temperature", "logits are divided by it before sampling"}, temperature);
+    v(Option{"temperature", "logits are divided by it before sampling (0: --greedy)"}, temperature);
     v(Option{"top-k", "sample among the k most likely tokens (0: all)"}, top_k);
     v(Option{"top-p", "sample among the fewest tokens whose probabilities reach p"}, top_p);
     v(Option{"seed", "of the sampled tokens"}, seed);

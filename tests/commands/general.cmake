@@ -17,7 +17,8 @@ execute_process(COMMAND ${PITON} --help OUTPUT_VARIABLE overview)
 string(REGEX MATCHALL "\n  [a-z]+  +" names "${overview}")
 foreach(name IN LISTS names)
   string(STRIP "${name}" name)
-  expect(RUN ${name} --help CODE 0 OUT "^usage: piton ${name}" "--config FILE" "--kernels reference.cpu.cuda")
+  expect(RUN ${name} --help CODE 0 OUT "^usage: piton ${name}" "\n  piton ${name} ")
+  expect(RUN ${name} --help all CODE 0 OUT "--config FILE" "--kernels reference.cpu.cuda")
 endforeach()
 
 # Results that cannot be written are an error.

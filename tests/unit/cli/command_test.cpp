@@ -11,8 +11,8 @@ namespace piton::cli {
 
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
-      {"pretrain", "[RECIPE.toml] [OPTION ...]", "train a model", nullptr},
-      {"tokenize", "", "ids of a text", nullptr},
+      {"pretrain", "[RECIPE.toml] [OPTION ...]", "train a model", "a.toml\n--lr 1", "lr", nullptr},
+      {"tokenize", "", "ids of a text", "", "", nullptr},
   };
   return kCommands;
 }
@@ -89,8 +89,20 @@ TEST(Invocation, ShowsHelpBeforeItLooksAtAnythingElse) {
   EXPECT_THROW(f.parse({"--lr", "fast", "--help"}), HelpShown);
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_THAT(text, testing::StartsWith("usage: piton pretrain [RECIPE.toml] [OPTION ...]\n"));
+  EXPECT_THAT(text, testing::HasSubstr("  piton pretrain a.toml\n  piton pretrain --lr 1\n"));
   EXPECT_THAT(text, testing::HasSubstr("--lr X"));
-  EXPECT_THAT(text, testing::HasSubstr("--threads N"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("--threads N")));
+  EXPECT_THAT(text, testing::EndsWith("\n5 more options: --help all\n"));
+}
+
+TEST(Invocation, ShowsAllOptionsWhereAllAreWanted) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--help", "all"}, std::vector<std::string>{"--help=all"}}) {
+    Fixture f;
+    testing::internal::CaptureStdout();
+    EXPECT_THROW(f.parse(words), HelpShown);
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("--threads N"));
+  }
 }
 
 TEST(Invocation, RefusesNegativeThreads) {
@@ -110,6 +122,11 @@ TEST(Invocation, RefusesArgumentsTooMany) {
                          refuse_more_arguments({"a", "b"}, 1);
                        }),
             "got \"b\", wanted at most 1 argument here; --help shows how it is used");
+}
+
+TEST(FindCommand, KnowsWhatPeopleCallThings) {
+  EXPECT_EQ(message_of(Fault::kUsage, [&] { find_command("train"); }),
+            "no such command: training is piton pretrain; piton --help lists all");
 }
 
 TEST(FindCommand, SuggestsTheNearest) {

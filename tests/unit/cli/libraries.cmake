@@ -1,3 +1,5 @@
 # The program is no library: its parts are compiled here, with a table of commands of the test's own.
-list(APPEND sources ${CMAKE_SOURCE_DIR}/src/cli/command.cpp ${CMAKE_SOURCE_DIR}/src/cli/terminal.cpp)
-list(APPEND libraries piton_base spdlog::spdlog)
+foreach(part command terminal megatron_flags megatron_table)
+  list(APPEND sources ${CMAKE_SOURCE_DIR}/src/cli/${part}.cpp)
+endforeach()
+list(APPEND libraries piton_train spdlog::spdlog)

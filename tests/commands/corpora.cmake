@@ -1,0 +1,45 @@
+# Books, splits and the card beside a corpus.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 100 text)
+file(WRITE ${WORK}/text.txt "${text}")
+
+# A text file is one document, with its line ends.
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0 OUT "corpus_text_document.bin: 1 documents, 8501 tokens")
+expect(RUN inspect ${WORK}/corpus_text_document --json CODE 0 OUT "\"tokenizer\":{\"name\":\"byte\"" "\"sample-by\":\"document\"")
+expect(RUN inspect ${WORK}/corpus_text_document CODE 0 OUT "made by piton [0-9.]+ with the tokenizer byte")
+
+# One document, three splits: each gets a stretch of it, and the run says so.
+set(run pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --seq-length 32 --train-iters 2
+        --micro-batch-size 2 --eval-iters 1)
+expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 0
+       ERR "one document to divide by --split 969, 30, 1: each set gets a stretch" "validation loss")
+expect(RUN ${run} --tokenizer-type ByteTokenizer --split 50,50,0 CODE 0 ERR "the first 4250 to train")
+
+# By its file; under another tokenizer; with the card of another corpus; without one.
+set(by_file ${run})
+list(TRANSFORM by_file APPEND ".bin" REGEX "corpus_text_document$")
+expect(RUN ${by_file} --tokenizer-type ByteTokenizer CODE 0)
+set(tokenizer ${SOURCE}/../shared/data/tokenizers/llama2)
+if(EXISTS ${tokenizer})
+  expect(RUN ${run} --tokenizer-name-or-path ${tokenizer} CODE 3
+         ERR "its ids are of the tokenizer byte .*, and the run has .*preprocess again")
+endif()
+file(READ ${WORK}/corpus_text_document.json card)
+string(REPLACE "\"tokens\": 8501" "\"tokens\": 8500" other "${card}")
+file(WRITE ${WORK}/corpus_text_document.json "${other}")
+expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 3 ERR "says 8500 tokens, and .* has 8501; it is of another corpus")
+file(REMOVE ${WORK}/corpus_text_document.json)
+expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 0 ERR "nothing says which tokenizer made it")
+
+# Corpora of different tokenizers are not joined.
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/a CODE 0)
+expect(RUN preprocess --merge ${WORK}/a_text_document ${WORK}/a_text_document --output-prefix ${WORK}/twice CODE 0)
+expect(RUN inspect ${WORK}/twice CODE 0 OUT "made by piton")
+if(EXISTS ${tokenizer})
+  expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-name-or-path ${tokenizer} --output-prefix ${WORK}/b CODE 0)
+  expect(RUN preprocess --merge ${WORK}/a_text_document ${WORK}/b_text_document --output-prefix ${WORK}/both CODE 3
+         ERR "one corpus has one")
+endif()

@@ -1,0 +1,140 @@
+# Scripts of Megatron-LM and MindSpeed-LLM train, with their flags as printed; paths and sizes are changed.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 100 text)
+file(WRITE ${WORK}/text.txt "${text}")
+
+# A byte-level BPE without merges: GPT-2's alphabet, which is all that these texts need.
+set(letters "")
+set(id 0)
+foreach(letter IN ITEMS ! ' , - . : ? A B C D E F G H I J K L M N O P Q R S T U V W X Y Z
+                        a b c d e f g h i j k l m n o p q r s t u v w x y z Ġ Ċ <|endoftext|>)
+  list(APPEND letters "\"${letter}\": ${id}")
+  math(EXPR id "${id} + 1")
+endforeach()
+list(JOIN letters ", " vocabulary)
+file(WRITE ${WORK}/gpt2-vocab.json "{${vocabulary}}")
+file(WRITE ${WORK}/gpt2-merges.txt "#version: 0.2\n")
+set(gpt2 --vocab-file ${WORK}/gpt2-vocab.json --merge-file ${WORK}/gpt2-merges.txt)
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type GPT2BPETokenizer ${gpt2} --append-eod
+           --output-prefix ${WORK}/my-gpt2 CODE 0)
+
+# Megatron-LM's examples/pretrain_gpt.sh.
+expect(RUN pretrain
+       --num-layers 2
+       --hidden-size 64
+       --num-attention-heads 4
+       --micro-batch-size 4
+       --global-batch-size 8
+       --seq-length 32
+       --max-position-embeddings 32
+       --train-iters 4
+       --lr-decay-iters 3
+       --save ${WORK}/gpt
+       --load ${WORK}/gpt
+       --data-path ${WORK}/my-gpt2_text_document
+       --vocab-file ${WORK}/gpt2-vocab.json
+       --merge-file ${WORK}/gpt2-merges.txt
+       --data-impl mmap
+       --split 949,50,1
+       --distributed-backend nccl
+       --lr 0.00015
+       --min-lr 1.0e-5
+       --lr-decay-style cosine
+       --weight-decay 1e-2
+       --clip-grad 1.0
+       --lr-warmup-fraction .01
+       --checkpoint-activations
+       --log-interval 100
+       --save-interval 10000
+       --eval-interval 1000
+       --eval-iters 1
+       --fp16
+       CODE 0
+       ERR "--distributed-backend: no meaning here" "--fp16: no meaning here: computed in fp32" "validation loss" "saved ")
+expect(RUN generate --load ${WORK}/gpt --prompt "To be" --max-new-tokens 2 CODE 0)
+
+# MindSpeed-LLM's examples for LLaMA-2 7B (pretrain_llama2_7b_ptd.sh), on two tensor ranks.
+set(llama pretrain
+       --tensor-model-parallel-size 2
+       --pipeline-model-parallel-size 1
+       --sequence-parallel
+       --num-layers 2
+       --hidden-size 64
+       --ffn-hidden-size 128
+       --num-attention-heads 4
+       --tokenizer-type GPT2BPETokenizer ${gpt2}
+       --seq-length 32
+       --max-position-embeddings 32
+       --micro-batch-size 1
+       --global-batch-size 4
+       --make-vocab-size-divisible-by 1
+       --lr 1.25e-6
+       --train-iters 3
+       --lr-decay-style cosine
+       --untie-embeddings-and-output-weights
+       --disable-bias-linear
+       --attention-dropout 0.0
+       --init-method-std 0.01
+       --hidden-dropout 0.0
+       --position-embedding-type rope
+       --normalization RMSNorm
+       --use-fused-rmsnorm
+       --swiglu
+       --use-flash-attn
+       --no-masked-softmax-fusion
+       --attention-softmax-in-fp32
+       --min-lr 1.25e-7
+       --weight-decay 1e-1
+       --lr-warmup-fraction 0.01
+       --clip-grad 1.0
+       --adam-beta1 0.9
+       --initial-loss-scale 65536
+       --adam-beta2 0.95
+       --no-gradient-accumulation-fusion
+       --no-load-optim
+       --no-load-rng
+       --use-distributed-optimizer
+       --use-fused-swiglu
+       --use-fused-rotary-pos-emb
+       --overlap-grad-reduce
+       --bf16
+       --data-path ${WORK}/my-gpt2_text_document
+       --split 949,50,1
+       --log-interval 1
+       --save-interval 10000
+       --eval-interval 1000
+       --eval-iters 0
+       --distributed-backend nccl
+       --save ${WORK}/llama)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${llama} RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +3/ +3 ")
+  message(FATAL_ERROR "LLaMA's script: exit ${code}\n${error}")
+endif()
+# What has no meaning is said once, not by each rank.
+string(REGEX MATCHALL "--overlap-grad-reduce: no meaning here" said "${error}")
+list(LENGTH said times)
+if(NOT times EQUAL 1)
+  message(FATAL_ERROR "said ${times} times\n${error}")
+endif()
+expect(RUN inspect ${WORK}/llama CODE 0 OUT "iteration 3" "head.weight|output")
+
+# All that is wrong in one message; the last of a repeated flag counts.
+expect(RUN pretrain --num-experts 8 --rampup-batch-size 16 16 5859375 --fp8-format hybrid --lr fast --thread 2 CODE 2
+       ERR "5 options cannot be taken" "--num-experts: not yet" "--rampup-batch-size: not yet" "--fp8-format: not yet"
+           "--lr: got \"fast\"" "--thread: unknown option, did you mean --threads")
+expect(RUN inspect --model llama-tiny --lr 1 --lr 2 ${WORK}/llama CODE 0
+       ERR "--lr: given twice, as \"1\" and as \"2\"; the last one counts")
+expect(RUN plan --model gpt2-tiny --group-query-attention CODE 2 ERR "--group-query-attention: every head has keys")
+expect(RUN plan --model gpt2-tiny --seq-length 1e2 --bf16 --no-bf16 --train-iters 2M CODE 0)
+file(WRITE ${WORK}/r.toml "num_layers = 2\nhidden_size = 64\nnum_attention_heads = 4\nmax_position_embeddings = 32\n"
+                          "vocab_size = 100\ndistributed_backend = \"nccl\"\ntransformer_impl = \"local\"\n")
+expect(RUN inspect ${WORK}/r.toml CODE 0 OUT "2 layers of width 64" "tokenizer: none named" ERR "--distributed-backend")
+
+# docs/megatron_flags.md is what the program says.
+execute_process(COMMAND ${PITON} help --megatron OUTPUT_VARIABLE page)
+file(READ ${SOURCE}/docs/megatron_flags.md stored)
+if(NOT page STREQUAL stored)
+  message(FATAL_ERROR "docs/megatron_flags.md differs from `piton help --megatron`; run make docs")
+endif()

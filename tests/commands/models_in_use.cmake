@@ -1,0 +1,55 @@
+# generate, score and tokenize with what people give them: pipes, nothing, too much, JSON lines.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0)
+expect(RUN pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+           --split 100,0,0 --seq-length 32 --train-iters 2 --save ${WORK}/run CODE 0)
+set(generate generate --load ${WORK}/run --max-new-tokens 4)
+
+# Temperature 0 is greedy; an empty prompt starts where documents do.
+execute_process(COMMAND ${PITON} ${generate} --prompt "To be" --greedy OUTPUT_VARIABLE greedy)
+execute_process(COMMAND ${PITON} ${generate} --prompt "To be" --temperature 0 OUTPUT_VARIABLE cold)
+if(NOT greedy STREQUAL cold)
+  message(FATAL_ERROR "temperature 0 is not greedy: ${cold} ${greedy}")
+endif()
+expect(RUN ${generate} --prompt= --json CODE 0 OUT "\"prompt_ids\":\\[256\\]")
+
+# Standard input: a pipe, and "-".
+file(WRITE ${WORK}/prompt.txt "To be")
+foreach(name IN ITEMS none - file)
+  set(words ${generate} --greedy)
+  if(name STREQUAL "-")
+    list(APPEND words --prompt -)
+  elseif(name STREQUAL "file")
+    list(APPEND words --prompt-file -)
+  endif()
+  execute_process(COMMAND ${PITON} ${words} INPUT_FILE ${WORK}/prompt.txt OUTPUT_VARIABLE piped RESULT_VARIABLE code)
+  if(NOT piped STREQUAL greedy OR NOT code EQUAL 0)
+    message(FATAL_ERROR "from standard input (${name}): exit ${code}: ${piped} instead of ${greedy}")
+  endif()
+endforeach()
+
+# The model's longest sequence ends a text, and that is said.
+expect(RUN generate --load ${WORK}/run --prompt "To be" --max-new-tokens 500 --top-k 1 CODE 0
+       ERR "stopped after 123 tokens: with the 5 of the prompt they fill the 128 that the model")
+
+# JSON lines are scored by their texts.
+file(WRITE ${WORK}/a.jsonl "{\"text\": \"To be, or not\", \"n\": 1}\n\n{\"text\": \"To be\", \"n\": 2}\n")
+expect(RUN score --load ${WORK}/run ${WORK}/a.jsonl CODE 0 OUT ", 16 tokens" ERR "scoring what stands under \"text\"")
+expect(RUN score --load ${WORK}/run ${WORK}/a.jsonl --json-keys body CODE 3 ERR "line 1: wanted a JSON object with a text under \"body\"")
+execute_process(COMMAND ${PITON} score --load ${WORK}/run - INPUT_FILE ${WORK}/prompt.txt OUTPUT_VARIABLE out RESULT_VARIABLE code)
+if(NOT code EQUAL 0 OR NOT out MATCHES ", 4 tokens")
+  message(FATAL_ERROR "score of standard input: exit ${code}: ${out}")
+endif()
+
+# Ids that the tokenizer does not have are no empty text.
+file(WRITE ${WORK}/ids.txt "84 111 999")
+expect(RUN tokenize --tokenizer-type ByteTokenizer --decode ${WORK}/ids.txt CODE 3 ERR "byte 7: got id 999, wanted 0 to 256")
+
+# What people who come from elsewhere type.
+expect(RUN train CODE 2 ERR "training is piton pretrain")
+expect(RUN version CODE 2 ERR "that is piton --version")

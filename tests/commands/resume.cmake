@@ -1,0 +1,63 @@
+# What a second start of a run may change, and what it must not.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0)
+set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+         --seq-length 32 --split 100,0,0 --lr 1e-3)
+set(again --save ${WORK}/run --load ${WORK}/run)
+
+# The global batch follows from the micro-batch and the ranks; what it came to is what counts.
+expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 ${again} CODE 0)
+expect(RUN ${bare} --train-iters 3 --micro-batch-size 2 ${again} CODE 2
+       ERR "--global-batch-size: [^\n]* has 4, this run has 2")
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${bare} --train-iters 3 --micro-batch-size 4 ${again}
+                RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 2 OR NOT error MATCHES "--global-batch-size: [^\n]* has 4, this run has 8")
+  message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
+endif()
+expect(RUN ${bare} --train-iters 3 --micro-batch-size 2 --global-batch-size 4 ${again} CODE 0
+       ERR "nothing left to do: the run has done 3 of 3 iterations")
+
+# Evaluation, logging and saving may change; a longer run may not bend the schedule unasked.
+expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 ${again} CODE 2
+       ERR "--lr-decay-iters: [^\n]* has 3, this run has 6" "--override-opt_param-scheduler")
+expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 --lr 5e-4 ${again} CODE 2 ERR "--lr: [^\n]* has 0.001")
+expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 ${again} CODE 0 ERR "iteration +4/ +4 ")
+expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 --lr 5e-4 --override-opt_param-scheduler --log-interval 2
+           --save-interval 1 ${again} CODE 0 ERR "by this run's schedule: --lr: " "iteration +6/ +6 ")
+set(flat ${bare} --lr-decay-style constant --micro-batch-size 4 --save ${WORK}/flat --load ${WORK}/flat)
+expect(RUN ${flat} --train-iters 2 CODE 0)
+expect(RUN ${flat} --train-iters 4 CODE 0 ERR "resumed .*iteration 2," "iteration +4/ +4 ")
+
+# A longer run than the corpus reads it again, in another order, and says so.
+expect(RUN ${flat} --train-iters 400 --exit-interval 5 CODE 0 ERR "shuffles the corpus another way")
+
+# A new run from a run's weights, with its own options.
+expect(RUN ${bare} --train-iters 2 --micro-batch-size 1 --weight-decay 0.5 --finetune --load ${WORK}/run
+           --save ${WORK}/tuned CODE 0 ERR "a new run from the weights of .*iteration 6" "iteration +1/ +2 ")
+expect(RUN ${bare} --train-iters 2 --finetune --load ${WORK}/run --save ${WORK}/tuned CODE 2
+       ERR "already holds a run; give --load [^ ]* without --finetune")
+expect(RUN ${bare} --train-iters 2 --finetune --save ${WORK}/other CODE 2 ERR "--finetune: needs --load")
+expect(RUN ${bare} --train-iters 2 --load ${WORK}/run --save ${WORK}/tuned CODE 2 ERR "already holds a run")
+
+# The run keeps its tokenizer: another working directory, and the files are gone.
+set(tokenizer ${SOURCE}/../shared/data/tokenizers/llama2)
+if(EXISTS ${tokenizer})
+  file(COPY ${tokenizer} DESTINATION ${WORK})
+  execute_process(COMMAND ${PITON} preprocess --input text.txt --tokenizer-name-or-path llama2 --output-prefix words
+                  WORKING_DIRECTORY ${WORK} RESULT_VARIABLE code OUTPUT_QUIET ERROR_QUIET)
+  execute_process(COMMAND ${PITON} pretrain --model llama-tiny --data-path words_text_document --split 100,0,0
+                          --tokenizer-name-or-path llama2 --seq-length 16 --train-iters 1 --save words_run
+                  WORKING_DIRECTORY ${WORK} RESULT_VARIABLE code ERROR_VARIABLE error)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${error}")
+  endif()
+  file(REMOVE_RECURSE ${WORK}/llama2)
+  expect(RUN generate --load ${WORK}/words_run --prompt "To be" --max-new-tokens 2 CODE 0)
+else()
+  message(STATUS "skipped: ${tokenizer} is not here")
+endif()

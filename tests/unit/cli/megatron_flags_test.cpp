@@ -1,0 +1,206 @@
+#include "cli/megatron_flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "support/errors.h"
+#include "train/pretrain_options.h"
+
+namespace piton::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Fixture {
+  PretrainOptions options;
+  OptionSet set;
+  MegatronFlags flags;
+  Fixture() {
+    options.add_to(set);
+    set.set_foreign(&flags);
+  }
+  std::string failure(const std::vector<std::string>& words) {
+    return message_of(Fault::kUsage, [&] { set.parse(words); });
+  }
+};
+
+struct KeptLog final : Log {
+  void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
+  std::vector<std::string> lines;
+};
+
+std::map<std::string, MegatronKind> table() {
+  std::map<std::string, MegatronKind> kinds;
+  for (const MegatronGroup& group : megatron_table()) {
+    std::istringstream words{std::string(group.flags)};
+    for (std::string word; words >> word;) {
+      const std::string name = word.substr(0, word.find(':'));
+      EXPECT_TRUE(kinds.emplace(name, group.kind).second) << name << " stands in it twice";
+    }
+  }
+  return kinds;
+}
+
+bool is_option(const std::string& name) {
+  PretrainOptions options;
+  OptionSet set;
+  options.add_to(set);
+  try {
+    set.parse({"--" + name});
+  } catch (const Error& error) {
+    return std::string_view(error.what()).find("unknown option") == std::string_view::npos;
+  }
+  return true;
+}
+
+TEST(MegatronTable, HasEveryFlagOfItsArguments) {
+  const auto kinds = table();
+  std::istringstream file(
+      read_text_file(std::string(PITON_SOURCE_DIR) + "/tests/golden/megatron_arguments.txt"));
+  int flags = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream words(line);
+    for (std::string name; words >> name; ++flags) EXPECT_TRUE(kinds.contains(name)) << name;
+  }
+  EXPECT_EQ(flags, 584);
+}
+
+TEST(MegatronTable, SaysThatAFlagWorksExactlyWhereItIsAnOption) {
+  for (const auto& [name, kind] : table()) {
+    EXPECT_EQ(is_option(name), kind == MegatronKind::kWorks) << name;
+  }
+}
+
+TEST(MegatronTable, OtherSpellingsStandForOptions) {
+  for (const MegatronGroup& group : megatron_table()) {
+    if (group.kind != MegatronKind::kMeans) continue;
+    const std::string first(group.note.substr(2, group.note.find(' ') - 2));
+    EXPECT_TRUE(is_option(first)) << group.note;
+  }
+}
+
+TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
+  Fixture f;
+  EXPECT_TRUE(f.set
+                  .parse({"--distributed-backend", "nccl", "--num-workers", "1", "--no-rope-fusion",
+                          "--transformer-impl", "local", "--lr", "0.5"})
+                  .empty());
+  EXPECT_EQ(f.options.learning_rate.lr, 0.5);
+  KeptLog log;
+  f.flags.report(log);
+  ASSERT_EQ(log.lines.size(), 3U);
+  EXPECT_THAT(log.lines[2],
+              testing::StartsWith("--no-rope-fusion, --transformer-impl: no meaning"));
+}
+
+TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
+  Fixture f;
+  const std::string message =
+      f.failure({"--num-experts", "8", "--rampup-batch-size", "16", "16", "5859375", "--fp8-format",
+                 "hybrid", "--lr", "fast", "--no-such-flag", "1"});
+  EXPECT_EQ(message,
+            "5 options cannot be taken:\n"
+            "  --num-experts: not yet; there are no experts\n"
+            "  --rampup-batch-size: not yet\n"
+            "  --fp8-format: not yet; --bf16 is the shortest type\n"
+            "  --lr: got \"fast\", wanted number\n"
+            "  --no-such-flag: unknown option; --help lists all");
+}
+
+TEST(MegatronFlags, ThatStandForOptionsSetThem) {
+  Fixture f;
+  f.set.parse(
+      {"--checkpoint-activations", "--use-rotary-position-embeddings", "--batch-size", "3"});
+  EXPECT_EQ(f.options.parallel.recompute, RecomputeGranularity::kFull);
+  EXPECT_EQ(f.options.model.attention.positions, "rope");
+  EXPECT_EQ(f.options.loop.micro_batch_size, 3);
+}
+
+TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
+  Fixture f;
+  f.set.parse({"--data-impl", "mmap", "--context-parallel-size", "1"});
+  EXPECT_EQ(f.failure({"--data-impl", "lazy"}),
+            "--data-impl: got \"lazy\", wanted mmap or infer; corpora are mapped files");
+  EXPECT_THAT(f.failure({"--context-parallel-size", "2"}), HasSubstr("got \"2\", wanted 1"));
+  EXPECT_EQ(f.failure({"--data-impl"}), "--data-impl: got no value, wanted one");
+}
+
+TEST(MegatronFlags, AreCheckedAgainstTheModel) {
+  const auto failure = [](const std::vector<std::string>& words) {
+    Fixture f;
+    f.set.parse(words);
+    return message_of(Fault::kUsage, [&] { f.flags.check(f.options.model); });
+  };
+  const auto holds = [](const std::vector<std::string>& words) {
+    Fixture f;
+    f.set.parse(words);
+    f.flags.check(f.options.model);
+  };
+  holds({"--model", "llama-1.1b", "--group-query-attention"});
+  EXPECT_THAT(failure({"--model", "gpt2-124m", "--group-query-attention"}),
+              HasSubstr("every head has keys of its own"));
+  holds({"--model", "llama-tiny", "--no-position-embedding"});
+  EXPECT_THAT(failure({"--model", "gpt2-tiny", "--no-position-embedding"}),
+              HasSubstr("positions are learned"));
+  EXPECT_THAT(failure({"--model", "llama-tiny", "--add-qkv-bias"}), HasSubstr("no biases"));
+}
+
+TEST(MegatronFlags, MakeALlamaOfMegatronsDecoder) {
+  Fixture f;
+  f.set.parse({"--num-layers",
+               "2",
+               "--hidden-size",
+               "64",
+               "--num-attention-heads",
+               "4",
+               "--max-position-embeddings",
+               "32",
+               "--vocab-size",
+               "100",
+               "--swiglu",
+               "--normalization",
+               "RMSNorm",
+               "--disable-bias-linear",
+               "--untie-embeddings-and-output-weights",
+               "--position-embedding-type",
+               "rope",
+               "--attention-dropout",
+               "0",
+               "--hidden-dropout",
+               "0",
+               "--ffn-hidden-size",
+               "128"});
+  const ModelConfig megatron = f.options.model.resolve(std::nullopt);
+  Fixture llama;
+  llama.set.parse({"--model-family", "llama", "--num-layers", "2", "--hidden-size", "64",
+                   "--num-attention-heads", "4", "--max-position-embeddings", "32", "--vocab-size",
+                   "100", "--ffn-hidden-size", "128"});
+  const ModelConfig named = llama.options.model.resolve(std::nullopt);
+  EXPECT_EQ(megatron.parameters(), named.parameters());
+  EXPECT_EQ(megatron.norm, named.norm);
+  EXPECT_EQ(megatron.positions, named.positions);
+  EXPECT_EQ(megatron.activation, named.activation);
+  EXPECT_EQ(megatron.gated, named.gated);
+  EXPECT_EQ(megatron.biases, named.biases);
+  EXPECT_EQ(megatron.tied, named.tied);
+}
+
+// fp16 is no misspelt bf16.
+TEST(Hints, AreNearSpellingsOrNothing) {
+  PretrainOptions options;
+  OptionSet set;
+  options.add_to(set);
+  EXPECT_EQ(message_of(Fault::kUsage, [&] { set.parse({"--fp16"}); }),
+            "--fp16: unknown option; --help lists all");
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { set.parse({"--bf6"}); }), HasSubstr("mean --bf16?"));
+}
+
+}  // namespace
+}  // namespace piton::cli
