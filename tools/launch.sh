@@ -5,6 +5,11 @@
 # SIGTERM by killing its ranks. A longer odls_base_sigkill_timeout would give them time, but mpirun then
 # waits that long, twice, after any rank has failed, and drops what the survivors still say.)
 set -u
+if [ $# -lt 2 ] || ! [ "$1" -ge 1 ] 2>/dev/null; then
+  echo "usage: tools/launch.sh N piton pretrain ..." >&2
+  echo "starts N ranks on this machine, as tensor x pipeline x data parallelism wants them" >&2
+  exit 2
+fi
 ranks=$1
 shift
 as_root=()

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
@@ -40,6 +41,13 @@ struct GeneralOptions {
 
 struct Command;
 
+struct HelpShown {};
+
+// What another rank of the launch says: this one ends with `code`, and says nothing.
+struct SaidByTheFirst {
+  int code;
+};
+
 struct Invocation {
   const Command& command;
   std::vector<std::string> words;  // after the command's name
@@ -54,9 +62,18 @@ struct Invocation {
   // and is not returned; with --config too, the recipe is read first and --config wins.
   // --quiet takes effect at once.
   std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false);
-};
 
-struct HelpShown {};
+  // Runs what every rank does alike before ranks meet: of an Error only the first rank tells.
+  template <typename Work>
+  void together(Work&& work) const {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (leads) throw;
+      throw SaidByTheFirst{static_cast<int>(error.fault())};
+    }
+  }
+};
 
 // The only word of a command that is asked for its part of docs/cli.md; see help.cpp.
 inline constexpr const char* kMarkdownHelp = "--help=markdown";

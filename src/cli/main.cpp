@@ -68,6 +68,8 @@ int run(int count, char** arguments) {
     } catch (const HelpShown&) {
       flush_results();
       return 0;
+    } catch (const SaidByTheFirst& other) {
+      return other.code;
     }
   } catch (const Error& error) {
     return report(terminal, name, error.what(), static_cast<int>(error.fault()));

@@ -1,5 +1,6 @@
 // piton plan: what a layout costs each rank, and how long its pipeline idles.
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "api/planning.h"
@@ -17,6 +18,8 @@ struct PlanOptions {
   int stages = 4;
   int micro_batches = 8;
   std::optional<std::int64_t> ranks;
+  std::string device_memory;
+  std::vector<std::string> layouts;
   bool json = false;
 
   template <typename Visitor>
@@ -28,6 +31,16 @@ struct PlanOptions {
     v(Option{"stages", "pipeline stages to simulate"}, stages);
     v(Option{"micro-batches", "micro-batches to simulate"}, micro_batches);
     v(Option{"world-size", "ranks of the run (default: tensor x pipeline)"}, ranks);
+    v(Option{"device-memory",
+             "say whether each rank fits into so much, as in 80GB or 64GiB",
+             {.placeholder = "SIZE"}},
+      device_memory);
+    v(
+        Option{
+            "layouts",
+            "compare these: tensor x pipeline ranks, and x data ranks if --world-size does not say",
+            {.placeholder = "TxP[xD]"}},
+        layouts);
     v(Option{"json", "print one JSON object"}, json);
   }
 };
@@ -64,27 +77,170 @@ nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank) {
             {"point_to_point", sent.point_to_point_bytes}}}};
 }
 
+// "80GB", "64GiB", "512MB"; 0 for "".
+std::int64_t bytes_of_size(const std::string& text) {
+  if (text.empty()) return 0;
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr Unit kUnits[] = {{"TiB", 1099511627776.0},
+                             {"GiB", 1073741824.0},
+                             {"MiB", 1048576.0},
+                             {"TB", 1e12},
+                             {"GB", 1e9},
+                             {"MB", 1e6}};
+  for (const Unit& unit : kUnits) {
+    if (!text.ends_with(unit.name)) continue;
+    double value = 0;
+    const char* end = text.data() + text.size() - unit.name.size();
+    const auto [stop, code] = std::from_chars(text.data(), end, value);
+    if (code == std::errc() && stop == end && value > 0)
+      return static_cast<std::int64_t>(value * unit.bytes);
+  }
+  throw Error(Fault::kUsage, "--device-memory: got \"{}\", wanted a size, as in 80GB or 64GiB",
+              text);
+}
+
+// "6.74 billion", "134 million", "257 thousand"
+std::string in_words(std::int64_t count) {
+  const auto value = static_cast<double>(count);
+  for (const auto& [size, name] : {std::pair(1e12, "trillion"), std::pair(1e9, "billion"),
+                                   std::pair(1e6, "million"), std::pair(1e3, "thousand")}) {
+    if (value >= size) return fmt::format("{:.3g} {}", value / size, name);
+  }
+  return fmt::format("{}", count);
+}
+
 std::string mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
 }
 
-void print_table(const std::vector<RankEstimate>& estimates, const Simulation& simulation) {
-  std::string text = "rank  parameters    MiB: ";
+std::int64_t sent_bytes(const TrafficCounts& sent) {
+  return sent.all_reduce_bytes + sent.all_gather_bytes + sent.reduce_scatter_bytes +
+         sent.point_to_point_bytes;
+}
+
+bool alike(const RankEstimate& a, const RankEstimate& b) {
+  return a.parameters == b.parameters &&
+         std::equal(std::begin(a.memory.peak_bytes), std::end(a.memory.peak_bytes),
+                    std::begin(b.memory.peak_bytes)) &&
+         a.memory.peak_total_bytes == b.memory.peak_total_bytes &&
+         sent_bytes(a.traffic) == sent_bytes(b.traffic);
+}
+
+// "0-3,8": the ranks in a few letters.
+std::string ranges(const std::vector<std::size_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", ranks[i]);
+    if (last > i) text += fmt::format("-{}", ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+// What is planned, in a sentence.
+std::string in_a_sentence(const RunPlan& plan, const PretrainOptions& options) {
+  return fmt::format(
+      "{} parameters in {}; a step is {} samples of {} tokens, {} at a time\n"
+      "{} ranks: tensor {} x pipeline {} x data {}; ZeRO stage {}\n",
+      in_words(plan.session.model.parameters()), name(plan.session.model.dtype), plan.global_batch,
+      plan.sequence, options.loop.micro_batch_size,
+      plan.mesh[Axis::kTensor] * plan.mesh[Axis::kPipeline] * plan.mesh[Axis::kData],
+      plan.mesh[Axis::kTensor], plan.mesh[Axis::kPipeline], plan.mesh[Axis::kData],
+      plan.session.zero_stage);
+}
+
+std::string verdict(std::int64_t needed, std::int64_t memory) {
+  return needed <= memory ? fmt::format("fits: {} of {} MiB", mebibytes(needed), mebibytes(memory))
+                          : fmt::format("does not fit: {} of {} MiB are missing",
+                                        mebibytes(needed - memory), mebibytes(memory));
+}
+
+void print_table(const std::vector<RankEstimate>& estimates, const Simulation& simulation,
+                 std::int64_t memory) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t rank = 0; rank < estimates.size(); ++rank) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return alike(estimates[group[0]], estimates[rank]);
+    });
+    if (same == groups.end()) {
+      groups.push_back({rank});
+    } else {
+      same->push_back(rank);
+    }
+  }
+  std::string text = "ranks     parameters    MiB: ";
   for (int kind = 0; kind < kMemoryKinds; ++kind)
     text += fmt::format("{:>14}", name(static_cast<MemoryKind>(kind)));
   text += fmt::format("{:>12}{:>18}\n", "peak", "sent a step, MiB");
-  for (std::size_t rank = 0; rank < estimates.size(); ++rank) {
-    const RankEstimate& one = estimates[rank];
-    const TrafficCounts& sent = one.traffic;
-    text += fmt::format("{:4}  {:12}         ", rank, one.parameters);
+  std::int64_t most = 0;
+  for (const std::vector<std::size_t>& group : groups) {
+    const RankEstimate& one = estimates[group[0]];
+    text += fmt::format("{:<8}{:12}         ", ranges(group), one.parameters);
     for (const std::int64_t bytes : one.memory.peak_bytes)
       text += fmt::format("{:>14}", mebibytes(bytes));
     text += fmt::format("{:>12}{:>18}\n", mebibytes(one.memory.peak_total_bytes),
-                        mebibytes(sent.all_reduce_bytes + sent.all_gather_bytes +
-                                  sent.reduce_scatter_bytes + sent.point_to_point_bytes));
+                        mebibytes(sent_bytes(one.traffic)));
+    most = std::max(most, one.memory.peak_total_bytes);
   }
   text +=
       fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);
+  if (memory > 0) text += verdict(most, memory) + "\n";
+  std::fputs(text.c_str(), stdout);
+}
+
+// "8x1", "2x2x4"
+void set_layout(const std::string& text, std::optional<std::int64_t> ranks,
+                PretrainOptions& options, int& world) {
+  std::vector<int> sizes;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    int size = 0;
+    const auto [stop, code] = std::from_chars(at, end, size);
+    if (code != std::errc() || size < 1 || (stop < end && *stop != 'x')) {
+      sizes.clear();
+      break;
+    }
+    sizes.push_back(size);
+    at = stop + (stop < end ? 1 : 0);
+  }
+  if (sizes.size() < 2 || sizes.size() > 3) {
+    throw Error(Fault::kUsage, "--layouts: got \"{}\", wanted tensor x pipeline ranks, as in 8x1",
+                text);
+  }
+  options.parallel.tensor = sizes[0];
+  options.parallel.pipeline = sizes[1];
+  const std::int64_t replica = std::int64_t{sizes[0]} * sizes[1];
+  world = static_cast<int>(sizes.size() == 3 ? replica * sizes[2] : ranks.value_or(replica));
+}
+
+void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
+                   std::int64_t vocabulary, const Machine& machine) {
+  const std::int64_t memory = bytes_of_size(asked.device_memory);
+  std::string text = fmt::format("{:<12}{:>7}{:>14}{:>20}{:>10}\n", "layout", "ranks", "peak, MiB",
+                                 "sent a step, MiB", "bubble");
+  for (const std::string& layout : asked.layouts) {
+    PretrainOptions one = options;
+    int world = 0;
+    set_layout(layout, asked.ranks, one, world);
+    const RunPlan plan = make_run_plan(one, world, vocabulary);
+    std::int64_t most = 0, sent = 0;
+    for (const RankEstimate& rank : estimate_layout(plan, one.loop.micro_batch_size, machine)) {
+      most = std::max(most, rank.memory.peak_total_bytes);
+      sent = std::max(sent, sent_bytes(rank.traffic));
+    }
+    const Simulation simulation =
+        simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
+    text += fmt::format("{:<12}{:>7}{:>14}{:>20}{:>8.1f} %", layout, world, mebibytes(most),
+                        mebibytes(sent), 100 * simulation.bubble);
+    if (memory > 0) text += "   " + verdict(most, memory);
+    text += "\n";
+  }
   std::fputs(text.c_str(), stdout);
 }
 
@@ -116,13 +272,18 @@ int run_plan(Invocation& invocation) {
   if (options.loop.train_iters == 0) options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
+  if (!plan_options.layouts.empty()) {
+    print_layouts(plan_options, options, vocabulary, engine.machine());
+    return 0;
+  }
   const RunPlan plan = make_run_plan(options, ranks, vocabulary);
   const std::vector<RankEstimate> estimates =
       estimate_layout(plan, options.loop.micro_batch_size, engine.machine());
   const Simulation simulation =
       simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
   if (!plan_options.json) {
-    print_table(estimates, simulation);
+    std::fputs(in_a_sentence(plan, options).c_str(), stdout);
+    print_table(estimates, simulation, bytes_of_size(plan_options.device_memory));
     return 0;
   }
   nlohmann::ordered_json out{

@@ -1,13 +1,13 @@
 // piton preprocess: raw files to token files.
-#include "data/preprocess.h"
+#include "data/preprocess/preprocess.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
-#include "data/corpus_card.h"
-#include "text/tokenizer_options.h"
+#include "data/corpus/corpus_card.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
 namespace {

@@ -14,8 +14,13 @@ int run_pretrain(Invocation& invocation) {
   options.add_to(set);
   MegatronFlags megatron;
   set.set_foreign(&megatron);
-  refuse_more_arguments(invocation.parse(set, general, true));
-  megatron.check(options.model);
+  invocation.terminal.log_to_stdout();
+  invocation.together([&] {
+    refuse_more_arguments(invocation.parse(set, general, true));
+    megatron.check(options.model);
+  });
+  options.loop.brief_log = invocation.terminal.log_is_terminal();
+  if (options.loop.brief_log && !set.given("log-interval")) options.loop.log_interval = 10;
   Engine engine(engine_options(general), invocation.log);
   if (engine.machine().world.rank() == 0) megatron.report(invocation.log);
   const StopSignals signals;

@@ -84,6 +84,7 @@ struct Terminal::State {
   std::mutex mutex;
   spdlog::logger logger{"piton", std::make_shared<spdlog::sinks::stderr_color_sink_st>()};
   const bool live = ::isatty(STDERR_FILENO) == 1;
+  bool to_stdout = false;
   bool quiet = false;
   std::string shown;  // the live line on the screen; "" for none
   ProgressState last;
@@ -107,7 +108,7 @@ struct Terminal::State {
 };
 
 Terminal::Terminal() : state_(std::make_unique<State>()) {
-  state_->logger.set_pattern("%H:%M:%S %^%v%$");
+  state_->logger.set_pattern("[%Y-%m-%d %H:%M:%S] %^%v%$");
   state_->logger.set_level(spdlog::level::info);
 }
 
@@ -117,6 +118,19 @@ void Terminal::be_quiet() {
   const std::lock_guard lock(state_->mutex);
   state_->quiet = true;
   state_->logger.set_level(spdlog::level::warn);
+}
+
+void Terminal::log_to_stdout() {
+  const std::lock_guard lock(state_->mutex);
+  state_->to_stdout = true;
+  auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_st>();
+  state_->logger.sinks() = {sink};
+  state_->logger.set_pattern("[%Y-%m-%d %H:%M:%S] %^%v%$");
+}
+
+bool Terminal::log_is_terminal() const {
+  const std::lock_guard lock(state_->mutex);
+  return ::isatty(state_->to_stdout ? STDOUT_FILENO : STDERR_FILENO) == 1;
 }
 
 void Terminal::write(LogLevel level, std::string_view line) {
@@ -138,7 +152,7 @@ void Terminal::write(LogLevel level, std::string_view line) {
 void Terminal::update(const ProgressState& progress) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  if (state.quiet) return;
+  if (state.quiet || (state.to_stdout && !state.live)) return;
   state.last = progress;
   state.pending = true;
   const auto now = Clock::now();

@@ -1,7 +1,9 @@
 // Standard error: log lines, and one live line of progress below them.
 //
 // On a terminal the progress line is redrawn in place, and log lines scroll above it. Elsewhere (a
-// file, a batch system) progress is an ordinary line every few seconds. Safe from any thread.
+// file, a batch system) progress is an ordinary line every few seconds. Where the log is the
+// result, as in training, it goes to standard output, and progress is shown on a terminal alone.
+// Safe from any thread.
 #pragma once
 
 #include <memory>
@@ -20,6 +22,11 @@ class Terminal final : public Log, public Progress {
 
   // Warnings and errors only from now on, and no progress.
   void be_quiet();
+
+  // The log is what the command gives: on standard output from now on.
+  void log_to_stdout();
+  // Log lines are read by eye, on a terminal.
+  bool log_is_terminal() const;
 
   void write(LogLevel level, std::string_view line) override;
   void update(const ProgressState& state) override;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/standard_input.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
 namespace {

@@ -75,7 +75,11 @@ struct ModelOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"model", "preset: gpt2-124m, llama-134m, llama-1.1b, or a tiny one for tests", same},
+    v(Option{"model",
+             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b; for trying out "
+             "gpt2-tiny, "
+             "llama-tiny",
+             same},
       model);
     v(Option{"model-family",
              "gpt2 or llama (default: where sizes are given, gpt2, as Megatron-LM's decoder)",

@@ -23,9 +23,10 @@ MeshSizes ParallelOptions::check(int world_size) const {
   if (world_size % replica != 0) {
     throw Error(
         Fault::kUsage,
-        "mesh: {} {} cannot form tensor {} x pipeline {}; start a multiple of {}, or change "
-        "--tensor-model-parallel-size or --pipeline-model-parallel-size",
-        world_size, world_size == 1 ? "process" : "processes", tensor, pipeline, replica);
+        "mesh: {} {} cannot form tensor {} x pipeline {}; start a multiple of {} (tools/launch.sh "
+        "{} "
+        "piton ...), or change --tensor-model-parallel-size or --pipeline-model-parallel-size",
+        world_size, world_size == 1 ? "process" : "processes", tensor, pipeline, replica, replica);
   }
   MeshSizes sizes;
   sizes[Axis::kTensor] = tensor;

@@ -9,9 +9,9 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "checkpoint/store.h"
-#include "data/batch_source.h"
-#include "data/corpus_card.h"
-#include "data/data_sets.h"
+#include "data/corpus/corpus_card.h"
+#include "data/samples/batch_source.h"
+#include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/metrics.h"
 #include "train/run_plan.h"
@@ -131,6 +131,9 @@ class Run {
     }
     std::optional<std::int32_t> eod;
     std::optional<std::int32_t> pad;
+    if (options_.tokenizer.is_null()) {
+      eod = static_cast<std::int32_t>(plan_.session.model.vocabulary - 1);
+    }
     if (tokenizer != nullptr) {
       eod = tokenizer->special().eod;
       if (tokenizer->special().pad != eod) pad = tokenizer->special().pad;
@@ -322,6 +325,11 @@ class Run {
     }
     if (metrics_) metrics_->write(metrics);
     log(metrics);
+    if (metrics.validation_loss) {
+      say(fmt::format(
+          "validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |",
+          state_.iteration, *metrics.validation_loss, std::exp(*metrics.validation_loss)));
+    }
   }
 
   void count_skips(const StepReport& report) {
@@ -347,8 +355,6 @@ class Run {
       sum.loss_tokens += one.loss_tokens;
     }
     const double loss = sum.loss_sum / sum.loss_tokens;
-    say(fmt::format("validation loss at iteration {}: {:.6f} nats a token, perplexity {:.4f}",
-                    state_.iteration, loss, std::exp(loss)));
     return loss;
   }
 
@@ -366,6 +372,15 @@ class Run {
         seconds_since(started_) / static_cast<double>(state_.iteration - started_at_);
     const auto left =
         static_cast<std::int64_t>(mean * static_cast<double>(loop.train_iters - state_.iteration));
+    if (loop.brief_log) {
+      say(fmt::format(
+          "iteration {}/{} | loss {:.4f} | lr {:.2e} | grad norm {:.2f} | {:.0f} tokens/s "
+          "({:.0f} % of peak) | {}:{:02}:{:02} left",
+          state_.iteration, loop.train_iters, metrics.lm_loss, metrics.learning_rate,
+          metrics.grad_norm, metrics.tokens_per_second, 100 * metrics.share_of_peak, left / 3600,
+          left / 60 % 60, left % 60));
+      return;
+    }
     std::string line = fmt::format(
         "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
         "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: 1.0 | "

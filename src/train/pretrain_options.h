@@ -6,12 +6,12 @@
 #include <string>
 
 #include "base/options.h"
-#include "data/data_options.h"
+#include "data/samples/data_options.h"
 #include "model/config.h"
 #include "optim/learning_rate.h"
 #include "optim/optimizer.h"
 #include "parallel/parallel_options.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton {
 
@@ -32,6 +32,7 @@ struct LoopOptions {
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
   std::int64_t max_consecutive_skips = 10;
+  bool brief_log = false;  // lines for a terminal's width; set where the log is read by eye
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -62,7 +63,8 @@ struct LoopOptions {
     v(Option{"override-opt_param-scheduler",
              "a resume takes this run's learning rate, decay and warm-up, not the checkpoint's"},
       override_scheduler);
-    v(Option{"log-interval", "iterations between lines of the log"}, log_interval);
+    v(Option{"log-interval", "iterations between lines of the log (at a terminal: 10)"},
+      log_interval);
     v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
     v(Option{"eval-iters", "batches of an evaluation (0: none)"}, eval_iters);
     v(Option{"max-consecutive-skips",

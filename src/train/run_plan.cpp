@@ -5,8 +5,11 @@ namespace piton {
 RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                       std::int64_t tokenizer_vocabulary) {
   RunPlan plan;
-  const ModelConfig model = options.model.resolve(
-      tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
+  ModelOptions named = options.model;
+  // Megatron's null tokenizer has an end of documents behind its --vocab-size ids.
+  if (options.tokenizer.is_null() && named.vocabulary) *named.vocabulary += 1;
+  const ModelConfig model =
+      named.resolve(tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
   plan.sequence = loop.sequence > 0 ? loop.sequence : model.max_positions;

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton {
 

@@ -108,7 +108,7 @@ set(llama pretrain
        --eval-iters 0
        --distributed-backend nccl
        --save ${WORK}/llama)
-execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${llama} RESULT_VARIABLE code ERROR_VARIABLE error)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${llama} RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
 if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +3/ +3 ")
   message(FATAL_ERROR "LLaMA's script: exit ${code}\n${error}")
 endif()
@@ -119,6 +119,19 @@ if(NOT times EQUAL 1)
   message(FATAL_ERROR "said ${times} times\n${error}")
 endif()
 expect(RUN inspect ${WORK}/llama CODE 0 OUT "iteration 3" "head.weight|output")
+
+# What is wrong with the command line is said once; without ranks, the message names what starts them.
+execute_process(COMMAND ${LAUNCH} 3 ${PITON} ${llama} --lr fast RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+string(REGEX MATCHALL "--lr: got \"fast\"" said "${error}")
+list(LENGTH said times)
+if(NOT times EQUAL 1 OR code EQUAL 0)
+  message(FATAL_ERROR "said ${times} times, exit ${code}\n${error}")
+endif()
+expect(RUN ${llama} CODE 2 ERR "tools/launch.sh 2 piton")
+execute_process(COMMAND ${LAUNCH} RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 2 OR NOT error MATCHES "usage: tools/launch.sh N piton")
+  message(FATAL_ERROR "launch.sh: exit ${code}\n${error}")
+endif()
 
 # All that is wrong in one message; the last of a repeated flag counts.
 expect(RUN pretrain --num-experts 8 --rampup-batch-size 16 16 5859375 --fp8-format hybrid --lr fast --thread 2 CODE 2

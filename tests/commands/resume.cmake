@@ -15,7 +15,7 @@ expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 ${again} CODE 0)
 expect(RUN ${bare} --train-iters 3 --micro-batch-size 2 ${again} CODE 2
        ERR "--global-batch-size: [^\n]* has 4, this run has 2")
 execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${bare} --train-iters 3 --micro-batch-size 4 ${again}
-                RESULT_VARIABLE code ERROR_VARIABLE error)
+                RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
 if(NOT code EQUAL 2 OR NOT error MATCHES "--global-batch-size: [^\n]* has 4, this run has 8")
   message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
 endif()
@@ -52,7 +52,7 @@ if(EXISTS ${tokenizer})
                   WORKING_DIRECTORY ${WORK} RESULT_VARIABLE code OUTPUT_QUIET ERROR_QUIET)
   execute_process(COMMAND ${PITON} pretrain --model llama-tiny --data-path words_text_document --split 100,0,0
                           --tokenizer-name-or-path llama2 --seq-length 16 --train-iters 1 --save words_run
-                  WORKING_DIRECTORY ${WORK} RESULT_VARIABLE code ERROR_VARIABLE error)
+                  WORKING_DIRECTORY ${WORK} RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
   if(NOT code EQUAL 0)
     message(FATAL_ERROR "${error}")
   endif()

@@ -1,8 +1,12 @@
 # expect(RUN words... CODE n [OUT regex...] [ERR regex...])
 # Runs piton with the words, and fails the test unless it ends with code n and prints what matches.
+# The log of pretrain is on stdout and its errors are on stderr: ERR of it looks at both.
 function(expect)
   cmake_parse_arguments(arg "" "CODE" "RUN;OUT;ERR" ${ARGN})
   execute_process(COMMAND ${PITON} ${arg_RUN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  if("${arg_RUN}" MATCHES "^pretrain")
+    set(err "${out}${err}")
+  endif()
   set(shown "piton ${arg_RUN}\nexit ${code}\nstdout: ${out}\nstderr: ${err}")
   if(NOT code STREQUAL arg_CODE)
     message(FATAL_ERROR "wanted exit code ${arg_CODE}\n${shown}")

@@ -1,0 +1,80 @@
+// Tokens are drawn as often as their probabilities say.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "generate/generator.h"
+
+namespace piton {
+namespace {
+
+const std::vector<float> kLogits = {2.0F, 0.5F, -1.0F, 1.0F, 0.0F};
+constexpr std::int64_t kDraws = 40000;
+
+std::vector<double> softmax(double temperature, const std::vector<int>& among) {
+  std::vector<double> shares(kLogits.size(), 0);
+  double sum = 0;
+  for (const int id : among) sum += std::exp(kLogits[id] / temperature);
+  for (const int id : among) shares[id] = std::exp(kLogits[id] / temperature) / sum;
+  return shares;
+}
+
+std::vector<double> frequencies(const SamplingOptions& options) {
+  std::vector<double> shares(kLogits.size(), 0);
+  for (std::int64_t i = 0; i < kDraws; ++i) shares[draw_token(kLogits, options, i).id] += 1;
+  for (double& share : shares) share /= static_cast<double>(kDraws);
+  return shares;
+}
+
+// A share p of n draws deviates by sqrt(p (1 - p) / n); five of that is one in two million.
+void expect_shares(const SamplingOptions& options, const std::vector<double>& wanted) {
+  const std::vector<double> got = frequencies(options);
+  for (std::size_t id = 0; id < wanted.size(); ++id) {
+    const double deviation = std::sqrt(wanted[id] * (1 - wanted[id]) / static_cast<double>(kDraws));
+    EXPECT_NEAR(got[id], wanted[id], 5 * deviation)
+        << "id " << id << " at temperature " << options.temperature;
+  }
+}
+
+TEST(DrawToken, FollowsTheSoftmaxAtEveryTemperature) {
+  for (const double temperature : {0.3, 1.0, 3.0}) {
+    expect_shares({.temperature = temperature}, softmax(temperature, {0, 1, 2, 3, 4}));
+  }
+}
+
+TEST(DrawToken, DrawsAmongTheKLikeliest) {
+  expect_shares({.temperature = 2, .top_k = 2}, softmax(2, {0, 3}));
+}
+
+// At temperature 1 the shares are 0.55, 0.12, 0.03, 0.20, 0.07: 0.7 is passed by the second.
+TEST(DrawToken, DrawsAmongThoseThatReachP) { expect_shares({.top_p = 0.7}, softmax(1, {0, 3})); }
+
+TEST(DrawToken, TakesTheLikeliestWhereGreedy) {
+  for (std::int64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(draw_token(kLogits, {.greedy = true, .temperature = 100}, i).id, 0);
+  }
+}
+
+TEST(DrawToken, DependsOnTheSeedAndThePlace) {
+  std::vector<std::int32_t> first, again, other;
+  for (std::int64_t i = 0; i < 64; ++i) {
+    first.push_back(draw_token(kLogits, {.seed = 1}, i).id);
+    again.push_back(draw_token(kLogits, {.seed = 1}, i).id);
+    other.push_back(draw_token(kLogits, {.seed = 2}, i).id);
+  }
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first, other);
+}
+
+// The log-probability is the model's, whatever the filters.
+TEST(DrawToken, GivesTheModelsOwnProbability) {
+  const GeneratedToken token =
+      draw_token(kLogits, {.greedy = true, .temperature = 3, .top_k = 1}, 0);
+  EXPECT_NEAR(token.log_probability, std::log(softmax(1, {0, 1, 2, 3, 4})[0]), 1e-6);
+}
+
+}  // namespace
+}  // namespace piton
