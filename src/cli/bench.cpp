@@ -273,16 +273,47 @@ const Kind& find_kind(const std::string& name) {
   throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
 }
 
-// Numbers a line each, lists as tables.
+// What a figure says, for those who do not read docs/benchmarks.md first.
+std::string_view meaning(std::string_view figure) {
+  struct Meaning {
+    std::string_view figure;
+    std::string_view text;
+  };
+  constexpr Meaning kMeanings[] = {
+      {"share_of_peak", "of what these cores could multiply and add at most"},
+      {"peak_gflops", "that most: the fastest loop of multiply-adds, measured here"},
+      {"over_product_floor", "the step, over its matrix products alone"},
+      {"share_of_bandwidth", "of what memory gives a loop that only moves the bytes"},
+      {"tokens_per_second", "trained, or written"},
+      {"mb_per_second", "millions of bytes read and written in a second"},
+      {"model_tflops", "of the model's own arithmetic, recomputation left out"},
+      {"best_seconds", "of one round, the shortest"},
+      {"spread", "of the rounds: the longest over the shortest, less one"},
+      {"peak_memory_bytes", "the most that was held at once"},
+      {"rounds", "measured; the best one counts"},
+  };
+  for (const Meaning& one : kMeanings) {
+    if (one.figure == figure) return one.text;
+  }
+  return "";
+}
+
+// Numbers a line each with what they say, lists as tables.
 void print_text(const Json& result) {
   std::string text;
+  const auto line = [&](const std::string& key, const std::string& value) {
+    text += fmt::format("{:24} {}", key, value);
+    if (const std::string_view said = meaning(key); !said.empty())
+      text += fmt::format("  ({})", said);
+    text += "\n";
+  };
   for (const auto& [key, value] : result.items()) {
     if (value.is_number_integer()) {
-      text += fmt::format("{:24} {}\n", key, value.get<std::int64_t>());
+      line(key, fmt::format("{}", value.get<std::int64_t>()));
     } else if (value.is_number()) {
-      text += fmt::format("{:24} {:.4f}\n", key, value.get<double>());
+      line(key, fmt::format("{:.4f}", value.get<double>()));
     } else if (value.is_string()) {
-      text += fmt::format("{:24} {}\n", key, value.get<std::string>());
+      line(key, value.get<std::string>());
     }
   }
   for (const char* key : {"calls", "products"}) {
@@ -333,7 +364,9 @@ int run_bench(Invocation& invocation) {
   const Kind& kind = find_kind(name);
   if (bench.rounds < 1)
     throw Error(Fault::kUsage, "--rounds: got {}, wanted 1 or more", bench.rounds);
-  if (options.model.model.empty() && !options.model.family) options.model.model = "gpt2-124m";
+  if (options.model.model.empty() && !options.model.family && !options.model.layers) {
+    options.model.model = "gpt2-124m";
+  }
   if (!options.model.hidden_dropout) options.model.hidden_dropout = 0;
   if (!options.model.attention_dropout) options.model.attention_dropout = 0;
   Engine engine(engine_options(general), invocation.log);

@@ -46,6 +46,7 @@ int run_bench_preprocess(Invocation& invocation) {
   GeneralOptions general;
   PreprocessBenchOptions bench;
   PreprocessOptions options;
+  options.sample_by = SampleBy::kLine;  // short texts, for all workers
   TokenizerOptions named;
   OptionSet set;
   set.add("Bench", bench);

@@ -69,6 +69,7 @@ int run_bench_tokenizer(Invocation& invocation) {
   GeneralOptions general;
   TokenizerBenchOptions bench;
   PreprocessOptions input;
+  input.sample_by = SampleBy::kLine;  // short texts, for all workers
   TokenizerOptions named;
   OptionSet set;
   set.add("Bench", bench);

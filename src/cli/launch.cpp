@@ -24,10 +24,12 @@ EngineOptions engine_options(const GeneralOptions& general) {
     throw Error(Fault::kUsage, "--threads: got {}, wanted 0 (all cores) or more", general.threads);
   EngineOptions options{.kernels = general.kernels, .threads = general.threads};
   if (const char* isa = std::getenv("PITON_ISA")) options.isa = isa;
-  // Open MPI and PMIx launchers set one of these for every rank; a process on its own has none.
-  options.launched = has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK");
+  options.launched = is_launched();
   return options;
 }
+
+// Open MPI and PMIx launchers set one of these for every rank; a process on its own has none.
+bool is_launched() { return has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK"); }
 
 int launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {

@@ -12,6 +12,9 @@ namespace piton::cli {
 // Engine options from the general flags and the environment: the ranks to join, PITON_ISA.
 EngineOptions engine_options(const GeneralOptions& general);
 
+// A launcher started this process as one of several ranks.
+bool is_launched();
+
 // This process's rank as the launcher numbers it, before any rank has met another; 0 without one.
 int launched_rank();
 

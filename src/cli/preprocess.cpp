@@ -1,6 +1,8 @@
 // piton preprocess: raw files to token files.
 #include "data/preprocess/preprocess.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -56,6 +58,10 @@ void report(const PreprocessReport& done, bool json, Log& log) {
                                  static_cast<double>(done.text_bytes) / 1e6, done.seconds);
   if (done.duplicates > 0) line += fmt::format(", {} duplicates left out", done.duplicates);
   log.info(line);
+  if (!done.prefixes.empty()) {
+    log.info(fmt::format("next: piton pretrain --data-path {} ..., or piton inspect {}",
+                         fmt::join(done.prefixes, " "), done.prefixes.front()));
+  }
 }
 
 // What made the corpora, beside each of them.

@@ -120,17 +120,14 @@ void Terminal::be_quiet() {
   state_->logger.set_level(spdlog::level::warn);
 }
 
-void Terminal::log_to_stdout() {
+bool Terminal::log_to_stdout(bool launched) {
   const std::lock_guard lock(state_->mutex);
+  const bool by_eye = !launched && ::isatty(STDOUT_FILENO) == 1;
   state_->to_stdout = true;
-  auto sink = std::make_shared<spdlog::sinks::stdout_color_sink_st>();
-  state_->logger.sinks() = {sink};
+  state_->logger.sinks() = {std::make_shared<spdlog::sinks::stdout_color_sink_st>(
+      by_eye ? spdlog::color_mode::automatic : spdlog::color_mode::never)};
   state_->logger.set_pattern("[%Y-%m-%d %H:%M:%S] %^%v%$");
-}
-
-bool Terminal::log_is_terminal() const {
-  const std::lock_guard lock(state_->mutex);
-  return ::isatty(state_->to_stdout ? STDOUT_FILENO : STDERR_FILENO) == 1;
+  return by_eye;
 }
 
 void Terminal::write(LogLevel level, std::string_view line) {

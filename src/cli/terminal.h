@@ -23,10 +23,10 @@ class Terminal final : public Log, public Progress {
   // Warnings and errors only from now on, and no progress.
   void be_quiet();
 
-  // The log is what the command gives: on standard output from now on.
-  void log_to_stdout();
-  // Log lines are read by eye, on a terminal.
-  bool log_is_terminal() const;
+  // The log is what the command gives: on standard output from now on. `launched`: by mpirun, which
+  // makes a terminal of every rank's standard output, whoever reads it in the end. Returns whether
+  // the lines are read by eye.
+  bool log_to_stdout(bool launched);
 
   void write(LogLevel level, std::string_view line) override;
   void update(const ProgressState& state) override;

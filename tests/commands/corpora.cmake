@@ -7,7 +7,8 @@ file(WRITE ${WORK}/text.txt "${text}")
 
 # A text file is one document, with its line ends.
 expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
-           --output-prefix ${WORK}/corpus CODE 0 OUT "corpus_text_document.bin: 1 documents, 8501 tokens")
+           --output-prefix ${WORK}/corpus CODE 0 OUT "corpus_text_document.bin: 1 documents, 8501 tokens"
+           ERR "next: piton pretrain --data-path [^ ]*corpus_text_document ")
 expect(RUN inspect ${WORK}/corpus_text_document --json CODE 0 OUT "\"tokenizer\":{\"name\":\"byte\"" "\"sample-by\":\"document\"")
 expect(RUN inspect ${WORK}/corpus_text_document CODE 0 OUT "made by piton [0-9.]+ with the tokenizer byte")
 

@@ -29,6 +29,7 @@ matches() {
     { got[++count] = $0 }
     END {
       size = split(wanted, want, "\n")
+      if (count == 1 && got[1] == "") count = 0  # nothing was printed
       # reach[j]: the first i lines are told by the first j wanted ones
       for (j = 0; j <= size; ++j) reach[0, j] = (j == 0) || (reach[0, j - 1] && want[j] == "...")
       for (i = 1; i <= count; ++i)
