@@ -178,6 +178,79 @@ TEST(DataSets, WarnOfASplitThatRoundsToNothingAndRefuseToReadIt) {
               HasSubstr("training has nothing to read"));
 }
 
+// All inputs of a set's samples.
+std::set<std::int32_t> tokens_of(const SampleSource& source) {
+  std::set<std::int32_t> all;
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(source.sequence()) + 1);
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    source.sample(i, ids);
+    all.insert(ids.begin(), ids.end());
+  }
+  return all;
+}
+
+// `documents` documents with tokens 0, 1, 2, ... over all of them.
+Documents numbered(int documents, int length) {
+  Documents made;
+  std::int32_t next = 0;
+  for (int i = 0; i < documents; ++i) {
+    made.push_back({{}});
+    for (int j = 0; j < length; ++j) made.back()[0].push_back(next++);
+  }
+  return made;
+}
+
+TEST(DataSets, CutWithinDocumentsWhereThereAreFew) {
+  struct Kept : Log {
+    void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
+    std::vector<std::string> lines;
+  };
+  for (const int documents : {1, 3}) {
+    TemporaryFolder folder;
+    write_corpus(folder / "x", IdType::kInt32, numbered(documents, 900 / documents));
+    DataOptions options;
+    options.data_path = {folder / "x"};
+    options.split = "90,10,0";
+    Kept log;
+    const DataSets sets = open_data_sets(options, 8, 1, {101, 11, 0}, log);
+    const auto train = tokens_of(*sets.train), valid = tokens_of(*sets.valid.at(0).source);
+    EXPECT_EQ(*train.rbegin(), 808) << documents;  // 100 samples of 8 tokens in an epoch, and one
+    EXPECT_EQ(*valid.begin(), 810);
+    EXPECT_EQ(*valid.rbegin(), 898);
+    ASSERT_EQ(log.lines.size(), 1U);
+    EXPECT_THAT(log.lines[0], HasSubstr("each set gets a stretch of its tokens, the first 810"));
+    EXPECT_EQ(sets.tokens.at(0), 900);
+  }
+}
+
+TEST(DataSets, LeaveDocumentsWholeWhereSharesHaveSomeOrThereAreMany) {
+  for (const auto& [documents, split] :
+       {std::pair(2, "50,50,0"), std::pair(33, "99,1,0"), std::pair(2, "100,0,0")}) {
+    TemporaryFolder folder;
+    write_corpus(folder / "x", IdType::kInt32, numbered(documents, 40));
+    DataOptions options;
+    options.data_path = {folder / "x"};
+    options.split = split;
+    SilentLog log;
+    const DataSets sets = open_data_sets(options, 8, 1, {4, 0, 0}, log);
+    const std::int32_t end = documents == 33 ? 33 * 40 : std::string(split) == "50,50,0" ? 40 : 80;
+    EXPECT_LT(*tokens_of(*sets.train).rbegin(), end) << split;
+    EXPECT_GE(*tokens_of(*sets.train).rbegin(), end - 9) << split;
+  }
+}
+
+TEST(DataSets, TakeTheNameOfEitherFile) {
+  TemporaryFolder folder;
+  write_corpus(folder / "x", IdType::kInt32, numbered(2, 40));
+  for (const std::string ending : {".bin", ".idx", ""}) {
+    DataOptions options;
+    options.data_path = {folder / ("x" + ending)};
+    options.split = "100,0,0";
+    SilentLog log;
+    EXPECT_EQ(open_data_sets(options, 8, 1, {4, 0, 0}, log).prefixes.at(0), folder / "x");
+  }
+}
+
 TEST(DataSets, WeightedSplitPathsReadTheirRangesAlone) {
   TemporaryFolder folder;
   write_corpus(folder / "x", IdType::kInt32, tiny(100, 20));

@@ -116,6 +116,7 @@ TEST(Preprocess, ReadsEveryFormatPlainAndPackedAlike) {
       put_file(file, packed(pack, text.substr(0, half)) + packed(pack, text.substr(half)));
       PreprocessOptions options;
       options.input = {file};
+      options.sample_by = SampleBy::kLine;
       options.append_eod = true;
       options.output_prefix = folder / ("out" + ending + pack);
       const auto report = run(options);
