@@ -89,8 +89,7 @@ class AmxProduct {
         TileMultiply product{.rows = m,
                              .columns = width,
                              .steps = tile_steps(k),
-                             .left = left,
-                             .left_group = tile_pair_bytes(k),
+                             .left = {.data = left, .group = tile_pair_bytes(k)},
                              .sums = deep ? sums + strip : sums,
                              .sums_stride = wide,
                              .adds = first > 0};
@@ -108,19 +107,20 @@ class AmxProduct {
     const Tensor& weight = right_.weight.tensor;
     if (packed_) {
       const std::int64_t panel = tile_pair_bytes(k_);
-      product.right = weight.raw() + column / kTilePair * panel + first / kTileDepth * kStepBytes;
-      product.right_panel = panel;
+      product.right.data =
+          weight.raw() + column / kTilePair * panel + first / kTileDepth * kStepBytes;
+      product.right.panel = panel;
       const std::int64_t next = std::min(kStrip, n_ - column - n);
       if (next > 0) {
-        product.ahead = {.data = product.right + kStrip / kTilePair * panel,
+        product.ahead = {.data = product.right.data + kStrip / kTilePair * panel,
                          .stride = panel,
                          .lines = product.steps * kStepBytes / 64,
                          .rows = tiles(next, kTilePair)};
       }
       return;
     }
-    product.right = tile;
-    product.right_panel = tile_pair_bytes(k);
+    product.right.data = tile;
+    product.right.panel = tile_pair_bytes(k);
     if (right_.backward) {
       context_.tiles->pack_right(tile, {at(weight, first, column), Type::kBF16, weight.stride(0)},
                                  n, k);
@@ -215,19 +215,18 @@ void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call)
       for (std::int64_t strip = 0; strip < in; strip += kStrip) {
         const std::int64_t width = std::min(kStrip, in - strip);
         float* to = call.dweight.data<float>() + begin * stride + strip;
-        context.tiles->multiply({.rows = m,
-                                 .columns = width,
-                                 .steps = tile_steps(k),
-                                 .left = left,
-                                 .left_group = panel,
-                                 .right = x_panels + strip / kTilePair * panel,
-                                 .right_panel = panel,
-                                 .sums = sums,
-                                 .sums_stride = kStrip,
-                                 .ahead = {.data = reinterpret_cast<const std::byte*>(to),
-                                           .stride = stride * 4,
-                                           .lines = tiles(width * 4, 64),
-                                           .rows = m}});
+        context.tiles->multiply(
+            {.rows = m,
+             .columns = width,
+             .steps = tile_steps(k),
+             .left = {.data = left, .group = panel},
+             .right = {.data = x_panels + strip / kTilePair * panel, .panel = panel},
+             .sums = sums,
+             .sums_stride = kStrip,
+             .ahead = {.data = reinterpret_cast<const std::byte*>(to),
+                       .stride = stride * 4,
+                       .lines = tiles(width * 4, 64),
+                       .rows = m}});
         for (std::int64_t r = 0; r < m; ++r) {
           context.vector.accumulate(to + r * stride, sums + r * kStrip, Type::kF32, width);
         }

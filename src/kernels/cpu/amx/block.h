@@ -40,12 +40,13 @@ class AheadLines {
 
 // Sums of 16 or 32 rows and 32 columns over `steps`.
 template <int row_tiles, typename Tiles>
-inline void tile_block(Tiles& tiles, std::int64_t steps, const std::byte* left,
-                       const std::byte* right, float* sums, std::int64_t stride, bool adds,
-                       AheadLines& ahead) {
+inline void tile_block(Tiles& tiles, std::int64_t steps, LeftTiles left, RightTiles right,
+                       float* sums, std::int64_t stride, bool adds, AheadLines& ahead) {
   const std::int64_t bytes = stride * 4;
   auto* low = reinterpret_cast<std::byte*>(sums);
   std::byte* high = low + kTileEdge * bytes;
+  const std::byte* a = left.data;
+  const std::byte* b = right.data;
   tiles.fence();
   if (adds) {
     tiles.template load<0>(low, bytes);
@@ -63,19 +64,19 @@ inline void tile_block(Tiles& tiles, std::int64_t steps, const std::byte* left,
     }
   }
   for (std::int64_t step = 0; step < steps; ++step) {
-    tiles.template load<6>(right, 64);
-    tiles.template load<4>(left, 64);
+    tiles.template load<6>(b, right.row);
+    tiles.template load<4>(a, left.row);
     tiles.template dot<0>();
-    tiles.template load<7>(right + 1024, 64);
+    tiles.template load<7>(b + right.half, right.row);
     tiles.template dot<1>();
     if constexpr (row_tiles == 2) {
-      tiles.template load<5>(left + 1024, 64);
+      tiles.template load<5>(a + kTileEdge * left.row, left.row);
       tiles.template dot<2>();
       tiles.template dot<3>();
     }
     ahead.step(tiles);
-    left += kStepBytes;
-    right += kStepBytes;
+    a += left.step;
+    b += right.step;
   }
   tiles.template store<0>(low, bytes);
   tiles.template store<1>(low + 64, bytes);
@@ -95,16 +96,20 @@ inline void tile_product(Tiles& tiles, const TileMultiply& p) {
   for (std::int64_t panel = 0; panel < panels; ++panel) {
     for (std::int64_t first = 0; first < p.steps; first += chunk) {
       const std::int64_t steps = chunk < p.steps - first ? chunk : p.steps - first;
-      const std::byte* right = p.right + panel * p.right_panel + first * kStepBytes;
       const bool adds = p.adds || first > 0;
-      for (std::int64_t group = 0; group < groups; ++group) {
-        const std::byte* left = p.left + group * p.left_group + first * kStepBytes;
-        float* sums = p.sums + group * kTilePair * p.sums_stride + panel * kTilePair;
-        if (p.rows - group * kTilePair > kTileEdge) {
+      RightTiles right = p.right;
+      right.data += panel * right.panel + first * right.step;
+      LeftTiles left = p.left;
+      left.data += first * left.step;
+      float* sums = p.sums + panel * kTilePair;
+      for (std::int64_t row = 0; row < p.rows; row += kTilePair) {
+        if (p.rows - row > kTileEdge) {
           tile_block<2>(tiles, steps, left, right, sums, p.sums_stride, adds, ahead);
         } else {
           tile_block<1>(tiles, steps, left, right, sums, p.sums_stride, adds, ahead);
         }
+        left.data += left.group;
+        sums += kTilePair * p.sums_stride;
       }
     }
   }

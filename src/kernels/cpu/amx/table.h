@@ -41,15 +41,29 @@ struct TileAhead {
   std::int64_t rows = 0;
 };
 
+// Where the tiles of a side are, in bytes; as packed, unless said otherwise.
+struct LeftTiles {
+  const std::byte* data = nullptr;
+  std::int64_t group = 0;  // to the next 32 rows
+  std::int64_t row = 64;
+  std::int64_t step = kStepBytes;
+};
+struct RightTiles {
+  const std::byte* data = nullptr;
+  std::int64_t panel = 0;    // to the next 32 columns
+  std::int64_t row = 64;     // to the next word of the same columns
+  std::int64_t half = 1024;  // to columns 16..31
+  std::int64_t step = kStepBytes;
+};
+
+// sums[rows, columns] = left right, or added to.
 struct TileMultiply {
   std::int64_t rows = 0;     // any; sums of whole tiles of 16 rows are written
   std::int64_t columns = 0;  // any; sums of whole panels are written
   std::int64_t steps = 0;    // of k
-  const std::byte* left = nullptr;
-  std::int64_t left_group = 0;  // bytes from group to group
-  const std::byte* right = nullptr;
-  std::int64_t right_panel = 0;  // bytes from panel to panel
-  float* sums = nullptr;         // [rows padded to 16, columns padded to 32]
+  LeftTiles left;
+  RightTiles right;
+  float* sums = nullptr;  // [rows padded to 16, columns padded to 32]
   std::int64_t sums_stride = 0;
   bool adds = false;  // sums += instead of sums =
   TileAhead ahead;

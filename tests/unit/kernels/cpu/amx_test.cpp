@@ -57,10 +57,8 @@ struct Operands {
     return {.rows = m,
             .columns = n,
             .steps = tile_steps(k),
-            .left = left.data(),
-            .left_group = tile_pair_bytes(k),
-            .right = right.data(),
-            .right_panel = tile_pair_bytes(k),
+            .left = {.data = left.data(), .group = tile_pair_bytes(k)},
+            .right = {.data = right.data(), .panel = tile_pair_bytes(k)},
             .sums = sums.data(),
             .sums_stride = stride};
   }
@@ -110,8 +108,8 @@ TEST(TileLoop, HasTheSameBitsInStretches) {
   TileMultiply product = operands.product(parts);
   for (const std::int64_t first : {0, 3, 12}) {
     product.steps = (first == 0 ? 3 : first == 3 ? 9 : 4);
-    product.left = operands.left.data() + first * kStepBytes;
-    product.right = operands.right.data() + first * kStepBytes;
+    product.left.data = operands.left.data() + first * kStepBytes;
+    product.right.data = operands.right.data() + first * kStepBytes;
     product.adds = first > 0;
     tile_product(tiles, product);
   }
