@@ -4,6 +4,7 @@
 // A part packs some rows of the left side so that they stay in the second-level cache, and the
 // right side passes by them in strips: the next strip is brought there while one is multiplied.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cpu/linear_tiles.h"
 #include "kernels/linear.h"
@@ -11,36 +12,45 @@
 namespace piton::cpu {
 namespace {
 
-constexpr std::int64_t kStrip = 2 * kTilePair;  // columns: 128 bytes of a bf16 row of y
-// k of one packing of the left side; beyond it sums wait in fp32.
-constexpr std::int64_t kDepth = 4096;
-// Of the 2 MiB of the second-level cache, for the packed left side.
-constexpr std::int64_t kLeftBytes = 1 << 20;
-constexpr std::int64_t kMostRows = 256;
-// Parts that a product is cut into, if it is large enough, and the columns of the smallest: for
-// many rows so that packing them pays, for few so that a part is worth handing over.
-constexpr std::int64_t kParts = 16;
+constexpr std::int64_t kStrip = kTilePair;  // columns
+// k of one packing of the left side; beyond it the sums of a part wait in fp32.
+constexpr std::int64_t kDepth = 1024;
+// Rows of a part: 512, 1024 deep, are half of the 2 MiB of the second-level cache. The right side
+// comes through once a part, which costs as much as some rows more: with 256 rows a sixth of the
+// speed, measured where it comes from the third level.
+constexpr std::int64_t kMostRows = 512;
+constexpr std::int64_t kFewestRows = 128;
+constexpr std::int64_t kRowsOfPassing = 96;
+// The columns of the smallest part: for many rows so that packing them pays, for few so that a part
+// is worth handing over.
 constexpr std::int64_t kPartColumns = 256;
 constexpr std::int64_t kPartWeightBytes = 128 << 10;
 
 std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-// Rows of the left side whose k fits the second-level cache: a multiple of a group.
-std::int64_t rows_of_part(std::int64_t rows, std::int64_t k) {
-  const std::int64_t depth = std::clamp<std::int64_t>(k, 1, kDepth);
-  const std::int64_t fit = kLeftBytes / tile_pair_bytes(depth) * kTilePair;
-  const std::int64_t most = std::clamp(fit, 2 * kTilePair, kMostRows);
-  // Equal parts.
-  return up(tiles(rows, tiles(rows, most)), kTilePair);
+// Rows of a part, a multiple of a group, so that threads end together. How work is cut does not
+// touch its bits, so the number of threads may have a say.
+std::int64_t rows_of_part(const Context& context, std::int64_t rows) {
+  std::int64_t best = kMostRows;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (std::int64_t part = kMostRows; part >= kFewestRows; part -= kTilePair) {
+    const std::int64_t turns = tiles(tiles(rows, part), context.threads.threads());
+    const std::int64_t cost = turns * (part + kRowsOfPassing);
+    if (cost < least) {
+      best = part;
+      least = cost;
+    }
+  }
+  return best;
 }
 
-// Columns of a part, a multiple of a strip.
-std::int64_t columns_of_part(std::int64_t row_parts, std::int64_t rows, std::int64_t n,
-                             std::int64_t k) {
+// Columns of a part, a multiple of a strip: all of them, where rows alone make enough parts.
+std::int64_t columns_of_part(const Context& context, std::int64_t row_parts, std::int64_t rows,
+                             std::int64_t n, std::int64_t k) {
   const std::int64_t least =
       rows > kTilePair ? kPartColumns : kPartWeightBytes / (2 * std::max<std::int64_t>(k, 1)) + 1;
-  const std::int64_t parts = std::min(tiles(kParts, row_parts), tiles(n, least));
-  return up(tiles(n, parts), kStrip);
+  const std::int64_t wanted = tiles(2 * context.threads.threads(), row_parts);
+  return up(tiles(n, std::min(wanted, tiles(n, least))), kStrip);
 }
 
 class AmxProduct {
@@ -56,9 +66,9 @@ class AmxProduct {
         n_(right.n()),
         k_(right.k()),
         packed_(right.weight.form != WeightForm::kRows),
-        rows_(rows_of_part(a.dim(0), k_)),
+        rows_(rows_of_part(context, a.dim(0))),
         row_parts_(tiles(a.dim(0), rows_)),
-        columns_(columns_of_part(row_parts_, a.dim(0), n_, k_)) {}
+        columns_(columns_of_part(context, row_parts_, a.dim(0), n_, k_)) {}
 
   std::int64_t parts() const { return row_parts_ * tiles(n_, columns_); }
 
@@ -70,11 +80,12 @@ class AmxProduct {
   void run(std::int64_t row, std::int64_t column) const {
     const std::int64_t m = std::min(rows_, a_.dim(0) - row);
     const std::int64_t n = std::min(columns_, n_ - column);
-    const bool deep = k_ > kDepth;
-    const std::int64_t wide = deep ? up(n, kStrip) : kStrip;  // columns of sums that wait
-    const std::int64_t left_bytes = tile_bytes(m, std::min(k_, kDepth));
-    const std::int64_t right_bytes = packed_ ? 0 : tile_bytes(kStrip, std::min(k_, kDepth));
-    const std::int64_t sums_bytes = up(m, kTileEdge) * wide * 4;
+    const std::int64_t depth = std::min(k_, kDepth);
+    const std::int64_t strip_sums = up(m, kTileEdge) * kStrip;
+    const std::int64_t strips = k_ > kDepth ? tiles(n, kStrip) : 1;  // whose sums wait
+    const std::int64_t left_bytes = tile_bytes(m, depth);
+    const std::int64_t right_bytes = packed_ ? 0 : tile_bytes(kStrip, depth);
+    const std::int64_t sums_bytes = strips * strip_sums * 4;
     std::byte* left = context_.scratch.own(left_bytes + right_bytes + sums_bytes + kStrip * 4);
     std::byte* right = left + left_bytes;
     auto* sums = reinterpret_cast<float*>(right + right_bytes);
@@ -84,20 +95,25 @@ class AmxProduct {
       const std::int64_t k = std::min(kDepth, k_ - first);
       context_.tiles->pack_left(left, {at(a_, row, first), type_of(a_.dtype()), a_.stride(0)}, m,
                                 k);
-      for (std::int64_t strip = 0; strip < n; strip += kStrip) {
-        const std::int64_t width = std::min(kStrip, n - strip);
+      for (std::int64_t strip = 0; strip * kStrip < n; ++strip) {
+        const std::int64_t from = column + strip * kStrip;
+        const std::int64_t width = std::min(kStrip, n_ - from);
         TileMultiply product{.rows = m,
                              .columns = width,
                              .steps = tile_steps(k),
                              .left = {.data = left, .group = tile_pair_bytes(k)},
-                             .sums = deep ? sums + strip : sums,
-                             .sums_stride = wide,
+                             .sums = strips > 1 ? sums + strip * strip_sums : sums,
+                             .sums_stride = kStrip,
                              .adds = first > 0};
-        set_right(product, column + strip, first, width, k, right);
-        context_.tiles->multiply(product);
+        set_right(product, from, first, width, k, right);
         if (first + k == k_) {
-          finish(product.sums, wide, row, column + strip, m, width, bias);
+          product.written = {.data = at(y_, row, from),
+                             .stride = y_.stride(0) * size_bytes(y_.dtype()),
+                             .lines = tiles(width * size_bytes(y_.dtype()), 64),
+                             .rows = m};
         }
+        context_.tiles->multiply(product);
+        if (first + k == k_) finish(product.sums, row, from, m, width, bias);
       }
     }
   }
@@ -112,10 +128,10 @@ class AmxProduct {
       product.right.panel = panel;
       const std::int64_t next = std::min(kStrip, n_ - column - n);
       if (next > 0) {
-        product.ahead = {.data = product.right.data + kStrip / kTilePair * panel,
-                         .stride = panel,
-                         .lines = product.steps * kStepBytes / 64,
-                         .rows = tiles(next, kTilePair)};
+        product.read = {.data = product.right.data + kStrip / kTilePair * panel,
+                        .stride = panel,
+                        .lines = product.steps * kStepBytes / 64,
+                        .rows = tiles(next, kTilePair)};
       }
       return;
     }
@@ -131,22 +147,21 @@ class AmxProduct {
   }
 
   // Sums of a strip to y.
-  void finish(float* sums, std::int64_t stride, std::int64_t row, std::int64_t column,
-              std::int64_t m, std::int64_t n, float* bias) const {
+  void finish(float* sums, std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n,
+              float* bias) const {
     if (bias_.defined()) {
       context_.vector.convert(bias, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
                               type_of(bias_.dtype()), n);
-      for (std::int64_t r = 0; r < m; ++r) {
-        context_.vector.accumulate(sums + r * stride, bias, Type::kF32, n);
-      }
     }
-    if (epilogue_.given()) {
-      return epilogue_.finish(context_, y_, sums, stride, row, column, m, n);
+    const float* start = bias_.defined() ? bias : nullptr;
+    if (!epilogue_.given()) {
+      return context_.tiles->store({at(y_, row, column), type_of(y_.dtype()), y_.stride(0)}, sums,
+                                   kStrip, start, m, n);
     }
-    for (std::int64_t r = 0; r < m; ++r) {
-      context_.vector.convert(at(y_, row + r, column), type_of(y_.dtype()), sums + r * stride,
-                              Type::kF32, n);
+    if (start != nullptr) {
+      context_.tiles->store({sums, Type::kF32, kStrip}, sums, kStrip, start, m, n);
     }
+    epilogue_.finish(context_, y_, sums, kStrip, row, column, m, n);
   }
 
   Context& context_;
@@ -223,16 +238,14 @@ void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call)
              .right = {.data = x_panels + strip / kTilePair * panel, .panel = panel},
              .sums = sums,
              .sums_stride = kStrip,
-             .ahead = {.data = reinterpret_cast<const std::byte*>(to),
-                       .stride = stride * 4,
-                       .lines = tiles(width * 4, 64),
-                       .rows = m}});
-        for (std::int64_t r = 0; r < m; ++r) {
-          context.vector.accumulate(to + r * stride, sums + r * kStrip, Type::kF32, width);
-        }
+             .written = {.data = reinterpret_cast<const std::byte*>(to),
+                         .stride = stride * 4,
+                         .lines = tiles(width * 4, 64),
+                         .rows = m}});
+        context.tiles->add(to, stride, sums, kStrip, m, width);
       }
     };
-    context.ranges(out, rows_of_part(out, k), part);
+    context.ranges(out, rows_of_part(context, out), part);
   }
 }
 

@@ -20,10 +20,11 @@ class AheadLines {
       : ahead_(ahead), left_(ahead.lines * ahead.rows) {
     each_ = steps > 0 ? (left_ + steps - 1) / steps : 0;
   }
-  template <typename Tiles>
-  inline __attribute__((always_inline)) void step(Tiles& tiles) {
+  // bring(address) for the lines of one step.
+  template <typename Bring>
+  inline __attribute__((always_inline)) void step(Bring bring) {
     for (std::int64_t i = 0; i < each_ && left_ > 0; ++i, --left_) {
-      tiles.bring(ahead_.data + line_ * 64);
+      bring(ahead_.data + line_ * 64);
       if (++line_ == ahead_.lines) {
         line_ = 0;
         ahead_.data += ahead_.stride;
@@ -41,7 +42,8 @@ class AheadLines {
 // Sums of 16 or 32 rows and 32 columns over `steps`.
 template <int row_tiles, typename Tiles>
 inline void tile_block(Tiles& tiles, std::int64_t steps, LeftTiles left, RightTiles right,
-                       float* sums, std::int64_t stride, bool adds, AheadLines& ahead) {
+                       float* sums, std::int64_t stride, bool adds, AheadLines& read,
+                       AheadLines& written) {
   const std::int64_t bytes = stride * 4;
   auto* low = reinterpret_cast<std::byte*>(sums);
   std::byte* high = low + kTileEdge * bytes;
@@ -74,7 +76,8 @@ inline void tile_block(Tiles& tiles, std::int64_t steps, LeftTiles left, RightTi
       tiles.template dot<2>();
       tiles.template dot<3>();
     }
-    ahead.step(tiles);
+    read.step([&](const void* at) { tiles.bring(at); });
+    written.step([&](const void* at) { tiles.bring_to_write(at); });
     a += left.step;
     b += right.step;
   }
@@ -92,7 +95,8 @@ inline void tile_product(Tiles& tiles, const TileMultiply& p) {
   const std::int64_t panels = (p.columns + kTilePair - 1) / kTilePair;
   // One group alone gains nothing from a panel that stays.
   const std::int64_t chunk = groups == 1 ? p.steps : kTileChunk;
-  AheadLines ahead(p.ahead, groups * panels * p.steps);
+  AheadLines read(p.read, groups * panels * p.steps);
+  AheadLines written(p.written, groups * panels * p.steps);
   for (std::int64_t panel = 0; panel < panels; ++panel) {
     for (std::int64_t first = 0; first < p.steps; first += chunk) {
       const std::int64_t steps = chunk < p.steps - first ? chunk : p.steps - first;
@@ -104,9 +108,9 @@ inline void tile_product(Tiles& tiles, const TileMultiply& p) {
       float* sums = p.sums + panel * kTilePair;
       for (std::int64_t row = 0; row < p.rows; row += kTilePair) {
         if (p.rows - row > kTileEdge) {
-          tile_block<2>(tiles, steps, left, right, sums, p.sums_stride, adds, ahead);
+          tile_block<2>(tiles, steps, left, right, sums, p.sums_stride, adds, read, written);
         } else {
-          tile_block<1>(tiles, steps, left, right, sums, p.sums_stride, adds, ahead);
+          tile_block<1>(tiles, steps, left, right, sums, p.sums_stride, adds, read, written);
         }
         left.data += left.group;
         sums += kTilePair * p.sums_stride;

@@ -43,6 +43,9 @@ struct HardwareTiles {
   static inline __attribute__((always_inline)) void bring(const void* at) {
     _mm_prefetch(at, _MM_HINT_T1);
   }
+  static inline __attribute__((always_inline)) void bring_to_write(const void* at) {
+    __builtin_prefetch(at, 1, 2);
+  }
   // The compiler does not know that tile loads read memory.
   static inline __attribute__((always_inline)) void fence() { asm volatile("" ::: "memory"); }
 };

@@ -46,6 +46,7 @@ class ModelTiles {
     }
   }
   void bring(const void*) {}
+  void bring_to_write(const void*) {}
   void fence() {}
 
  private:

@@ -36,23 +36,67 @@ PITON_INLINE void along(Tile& tile, const Matrix& rows, std::int64_t row, std::i
   }
 }
 
-// Words of columns [column, column + 16) of k [first, first + 32): row i holds 2 i and 2 i + 1.
-PITON_INLINE void across(Tile& tile, const Matrix& columns, std::int64_t column, std::int64_t n,
-                         std::int64_t first, std::int64_t k) {
-  const __mmask16 mask = first_words(n > column ? n - column : 0);
+// Words of columns [column, column + 32) of k [first, first + 32) as two tiles: row i holds k 2 i
+// and 2 i + 1.
+PITON_INLINE void across(Tile& low, Tile& high, const Matrix& columns, std::int64_t column,
+                         std::int64_t n, std::int64_t first, std::int64_t k) {
+  if (columns.type == Type::kBF16 && column + kTilePair <= n && first + kTileDepth <= k) {
+    const auto* from =
+        static_cast<const std::uint16_t*>(columns.data) + first * columns.stride + column;
+    // The same columns of the next step: too far apart for the processor to foresee.
+    const std::int64_t next = kTileDepth * columns.stride;
+    for (int i = 0; i < 16; ++i, from += 2 * columns.stride) {
+      _mm_prefetch(from + next, _MM_HINT_T0);
+      _mm_prefetch(from + next + columns.stride, _MM_HINT_T0);
+      interleave(low[i], high[i], from, from + columns.stride);
+    }
+    return;
+  }
+  const std::int64_t left = n - column;
+  const __mmask16 low_mask = first_words(left);
+  const __mmask16 high_mask = first_words(left > kTileEdge ? left - kTileEdge : 0);
   for (int i = 0; i < 16; ++i) {
     const std::int64_t at = first + 2 * i;
-    tile[i] = at < k ? words(columns, at, k, column, mask) : _mm512_setzero_si512();
+    const bool given = at < k;
+    low[i] = given ? words(columns, at, k, column, low_mask) : _mm512_setzero_si512();
+    high[i] = given && high_mask != 0 ? words(columns, at, k, column + kTileEdge, high_mask)
+                                      : _mm512_setzero_si512();
   }
 }
 
-template <typename Fill>
-PITON_INLINE void pack(std::byte* to, std::int64_t n, std::int64_t k, Fill fill) {
+template <bool transposes>
+PITON_INLINE void store(std::byte* to, Tile& low, Tile& high) {
+  if constexpr (transposes) {
+    transpose(low);
+    transpose(high);
+  }
+  store(to, low);
+  store(to + kStepBytes / 2, high);
+}
+
+template <bool transposes>
+PITON_INLINE void pack_along(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k) {
   for (std::int64_t row = 0; row < n; row += kTilePair) {
-    for (std::int64_t first = 0; first < k; first += kTileDepth) {
-      fill(to, row, first);
-      fill(to + kStepBytes / 2, row + kTileEdge, first);
-      to += kStepBytes;
+    for (std::int64_t first = 0; first < k; first += kTileDepth, to += kStepBytes) {
+      Tile low;
+      Tile high;
+      along(low, rows, row, n, first, k);
+      along(high, rows, row + kTileEdge, n, first, k);
+      store<transposes>(to, low, high);
+    }
+  }
+}
+
+// All columns of a step together: their lines lie side by side, those of the next step pages apart.
+template <bool transposes>
+PITON_INLINE void pack_across(std::byte* to, const Matrix& columns, std::int64_t n,
+                              std::int64_t k) {
+  for (std::int64_t first = 0; first < k; first += kTileDepth, to += kStepBytes) {
+    for (std::int64_t column = 0; column < n; column += kTilePair) {
+      Tile low;
+      Tile high;
+      across(low, high, columns, column, n, first, k);
+      store<transposes>(to + column / kTilePair * tile_pair_bytes(k), low, high);
     }
   }
 }
@@ -60,37 +104,19 @@ PITON_INLINE void pack(std::byte* to, std::int64_t n, std::int64_t k, Fill fill)
 }  // namespace
 
 void pack_left(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k) {
-  pack(to, n, k, [&](std::byte* at, std::int64_t row, std::int64_t first) {
-    Tile tile;
-    along(tile, rows, row, n, first, k);
-    store(at, tile);
-  });
+  pack_along<false>(to, rows, n, k);
 }
 
 void pack_left_columns(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k) {
-  pack(to, n, k, [&](std::byte* at, std::int64_t row, std::int64_t first) {
-    Tile tile;
-    across(tile, columns, row, n, first, k);
-    transpose(tile);
-    store(at, tile);
-  });
+  pack_across<true>(to, columns, n, k);
 }
 
 void pack_right(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k) {
-  pack(to, n, k, [&](std::byte* at, std::int64_t row, std::int64_t first) {
-    Tile tile;
-    across(tile, columns, row, n, first, k);
-    store(at, tile);
-  });
+  pack_across<false>(to, columns, n, k);
 }
 
 void pack_right_rows(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k) {
-  pack(to, n, k, [&](std::byte* at, std::int64_t row, std::int64_t first) {
-    Tile tile;
-    along(tile, rows, row, n, first, k);
-    transpose(tile);
-    store(at, tile);
-  });
+  pack_along<true>(to, rows, n, k);
 }
 
 }  // namespace piton::cpu::amx

@@ -6,6 +6,7 @@
 #include "kernels/cpu/amx/functions.h"
 #include "kernels/cpu/amx/hardware.h"
 #include "kernels/cpu/amx/table.h"
+#include "kernels/cpu/dot/words.h"
 
 namespace piton::cpu::amx {
 namespace {
@@ -45,6 +46,46 @@ void multiply(const TileMultiply& product) {
   tile_product(tiles, product);
 }
 
+void store(const Matrix& y, const float* sums, std::int64_t sums_stride, const float* bias,
+           std::int64_t rows, std::int64_t columns) {
+  // Whole lines of bf16, row by row: rows of y are pages apart.
+  for (std::int64_t column = 0; column < columns; column += 32) {
+    const __mmask16 low = first_words(columns - column);
+    const __mmask16 high =
+        columns - column > 16 ? first_words(columns - column - 16) : __mmask16{0};
+    const __m512 zero = _mm512_setzero_ps();
+    const __m512 low_bias = bias != nullptr ? _mm512_maskz_loadu_ps(low, bias + column) : zero;
+    const __m512 high_bias =
+        bias != nullptr ? _mm512_maskz_loadu_ps(high, bias + column + 16) : zero;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const float* from = sums + row * sums_stride + column;
+      const __m512 a = _mm512_add_ps(_mm512_maskz_loadu_ps(low, from), low_bias);
+      const __m512 b = _mm512_add_ps(_mm512_maskz_loadu_ps(high, from + 16), high_bias);
+      const std::int64_t at = row * y.stride + column;
+      if (y.type == Type::kBF16) {
+        const auto mask = static_cast<__mmask32>(low) | static_cast<__mmask32>(high) << 16;
+        _mm512_mask_storeu_epi16(static_cast<std::uint16_t*>(y.data) + at, mask,
+                                 (__m512i)_mm512_cvtne2ps_pbh(b, a));
+      } else {
+        _mm512_mask_storeu_ps(static_cast<float*>(y.data) + at, low, a);
+        _mm512_mask_storeu_ps(static_cast<float*>(y.data) + at + 16, high, b);
+      }
+    }
+  }
+}
+
+void add(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
+         std::int64_t rows, std::int64_t columns) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; column += 16) {
+      const __mmask16 mask = first_words(columns - column);
+      float* to = y + row * y_stride + column;
+      const __m512 more = _mm512_maskz_loadu_ps(mask, sums + row * sums_stride + column);
+      _mm512_mask_storeu_ps(to, mask, _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), more));
+    }
+  }
+}
+
 double loop(std::int64_t rounds) {
   start();
   for (std::int64_t round = 0; round < rounds; ++round) {
@@ -82,6 +123,8 @@ const TileTable& tile_table() {
   static constexpr TileTable kTable{.multiply = multiply,
                                     .start = start,
                                     .stop = stop,
+                                    .store = store,
+                                    .add = add,
                                     .pack_left = pack_left,
                                     .pack_left_columns = pack_left_columns,
                                     .pack_right = pack_right,

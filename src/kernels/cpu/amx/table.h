@@ -66,7 +66,8 @@ struct TileMultiply {
   float* sums = nullptr;  // [rows padded to 16, columns padded to 32]
   std::int64_t sums_stride = 0;
   bool adds = false;  // sums += instead of sums =
-  TileAhead ahead;
+  TileAhead read;     // what will be read soon
+  TileAhead written;  // what will be written soon
 };
 
 struct TileTable {
@@ -75,6 +76,12 @@ struct TileTable {
   // Tiles of the calling thread get their shape; are given back to the system. Not nested.
   void (*start)();
   void (*stop)();
+
+  // y[rows, columns] = sums + bias [columns] or none; y += sums, in fp32.
+  void (*store)(const Matrix& y, const float* sums, std::int64_t sums_stride, const float* bias,
+                std::int64_t rows, std::int64_t columns);
+  void (*add)(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
+              std::int64_t rows, std::int64_t columns);
 
   // Packed sides from rows [n, k], or columns [k, n], of bf16 or fp32.
   void (*pack_left)(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k);

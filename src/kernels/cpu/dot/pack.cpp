@@ -8,15 +8,11 @@ namespace {
 
 // Words of 32 columns of two rows of bf16.
 PITON_INLINE void pack_two(Pair* to, const std::uint16_t* row, const std::uint16_t* next) {
-  alignas(64) static constexpr std::uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                                         37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                                         11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i low = _mm512_load_si512(kLow);
-  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  const __m512i a = _mm512_loadu_si512(row);
-  const __m512i b = _mm512_loadu_si512(next);
-  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
-  _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(a, high, b));
+  __m512i low;
+  __m512i high;
+  interleave(low, high, row, next);
+  _mm512_storeu_si512(to, low);
+  _mm512_storeu_si512(to + 16, high);
 }
 
 }  // namespace

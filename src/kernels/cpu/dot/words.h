@@ -33,6 +33,19 @@ PITON_INLINE __m512i words(const Matrix& rows, std::int64_t row, std::int64_t k,
   return _mm512_or_si512(low, _mm512_slli_epi32(load(rows, row + 1, column, mask), 16));
 }
 
+// Words of 32 columns of two rows of bf16.
+PITON_INLINE void interleave(__m512i& low, __m512i& high, const std::uint16_t* row,
+                             const std::uint16_t* next) {
+  alignas(64) static constexpr std::uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                         37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                         11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i order = _mm512_load_si512(kLow);
+  const __m512i a = _mm512_loadu_si512(row);
+  const __m512i b = _mm512_loadu_si512(next);
+  low = _mm512_permutex2var_epi16(a, order, b);
+  high = _mm512_permutex2var_epi16(a, _mm512_add_epi16(order, _mm512_set1_epi16(16)), b);
+}
+
 // 16 x 16 words, in place.
 PITON_INLINE void transpose(__m512i (&r)[16]) {
   __m512i t[16];
