@@ -2,8 +2,6 @@
 // only reader of the environment.
 #pragma once
 
-#include <atomic>
-
 #include "api/engine.h"
 #include "cli/command.h"
 
@@ -17,14 +15,5 @@ bool is_launched();
 
 // This process's rank as the launcher numbers it, before any rank has met another; 0 without one.
 int launched_rank();
-
-// Sets a flag on SIGUSR1, SIGTERM and SIGINT, so that a run can save and end; a second SIGINT ends
-// the process at once. One at a time.
-class StopSignals {
- public:
-  StopSignals();
-  ~StopSignals();
-  bool requested() const;
-};
 
 }  // namespace piton::cli

@@ -26,7 +26,8 @@ constexpr MegatronGroup kTable[] = {
      "vocab-size:1 padded-vocab-size:1 vocab-file:1 merge-file:1 vocab-extra-ids:1 "
      "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
      "test-data-path:* data-cache-path:1 seq-length:1 encoder-seq-length:1 reset-position-ids "
-     "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler",
+     "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
+     "distributed-timeout-minutes:1",
      ""},
     // Older and other spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
@@ -62,7 +63,7 @@ constexpr MegatronGroup kTable[] = {
      "nccl-communicator-config-path:1 high-priority-stream-groups:* use-nccl-ub "
      "disable-symmetric-registration use-sharp sharp-enabled-group:1 "
      "pipeline-model-parallel-comm-backend:1 tp-comm-bootstrap-backend:1 use-ring-exchange-p2p "
-     "distributed-timeout-minutes:1 distributed-timeout-seconds-after-init:1",
+     "distributed-timeout-seconds-after-init:1",
      "ranks talk through MPI and shared memory (tools/launch.sh starts them)"},
     {kIgnored,
      "overlap-grad-reduce overlap-param-gather overlap-param-gather-with-optimizer-step "

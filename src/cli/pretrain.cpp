@@ -4,10 +4,12 @@
 #include "cli/command.h"
 #include "cli/launch.h"
 #include "cli/megatron_flags.h"
+#include "cli/stop_signals.h"
 
 namespace piton::cli {
 
 int run_pretrain(Invocation& invocation) {
+  StopSignals signals(invocation.log);
   GeneralOptions general;
   PretrainOptions options;
   OptionSet set;
@@ -20,18 +22,25 @@ int run_pretrain(Invocation& invocation) {
     megatron.check(options.model);
   });
   if (options.loop.brief_log && !set.given("log-interval")) options.loop.log_interval = 10;
+  const bool saves = !options.loop.save.empty();
+  signals.promise(saves ? "stopping after this step, which is then saved"
+                        : "stopping after this step; nothing is saved, since no --save is given");
   Engine engine(engine_options(general), invocation.log);
-  if (engine.machine().world.rank() == 0) megatron.report(invocation.log);
-  const StopSignals signals;
+  const bool leads = engine.world().rank() == 0;
+  if (leads) {
+    megatron.report(invocation.log);
+  } else {
+    signals.be_silent();
+  }
   const PretrainResult result = pretrain(
-      engine.machine(), options, [&] { return signals.requested(); }, invocation.progress);
-  const bool done = result.iteration >= options.loop.train_iters;
-  if (done && !options.loop.save.empty() && engine.machine().world.rank() == 0) {
+      engine.machine(), options, [&] { return signals.first(); }, invocation.progress);
+  if (saves && leads && result.iteration >= options.loop.train_iters) {
     invocation.log.info(
         fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
                     options.loop.save, options.loop.save));
   }
-  return result.stopped_by_signal ? static_cast<int>(Fault::kSaved) : 0;
+  if (result.stop_signal == 0) return 0;
+  return result.saved ? static_cast<int>(Fault::kSaved) : 128 + result.stop_signal;
 }
 
 }  // namespace piton::cli

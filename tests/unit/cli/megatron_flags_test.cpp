@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "cli/command.h"
 #include "support/errors.h"
 #include "train/pretrain_options.h"
 
@@ -49,8 +50,10 @@ std::map<std::string, MegatronKind> table() {
 
 bool is_option(const std::string& name) {
   PretrainOptions options;
+  GeneralOptions general;
   OptionSet set;
   options.add_to(set);
+  set.add("General", general);
   try {
     set.parse({"--" + name});
   } catch (const Error& error) {
