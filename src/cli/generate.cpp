@@ -70,23 +70,27 @@ int run_generate(Invocation& invocation) {
   GeneralOptions general;
   GenerateOptions options;
   SamplingOptions sampling;
+  InferenceOptions layout;
   TokenizerOptions tokenizer;
   OptionSet set;
   set.add("Generation", options);
   set.add("Sampling", sampling);
+  set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   if (options.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   Engine engine(engine_options(general), invocation.log);
-  const auto model = Model::load(engine.machine(), options.load, tokenizer);
+  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
   const std::vector<std::int32_t> prompt = prompt_of(options, *model);
 
   const Tokenizer* words = model->tokenizer();
   std::optional<StreamDecoder> decoder;
   if (words != nullptr) decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
   const bool prints = options.stream && !options.json && words != nullptr;
-  const auto show = [](const std::string& text) {
+  const bool leads = engine.world().rank() == 0;
+  const auto show = [leads](const std::string& text) {
+    if (!leads) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };

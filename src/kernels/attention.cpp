@@ -134,8 +134,9 @@ void CacheAppend::check() const {
   Operand{kName, "rows", rows}
       .shape({cache.dim(0), rows.dim(1), cache.dim(2), cache.dim(3)})
       .dtype(cache.dtype());
-  PITON_ASSERT(begin >= 0 && begin + rows.dim(1) <= cache.dim(1), "{}: rows {} + {} of {}", kName,
-               begin, rows.dim(1), cache.dim(1));
+  Operand{kName, "begins", begins}.shape({cache.dim(0)}).dtype(DType::kI32).contiguous();
+  PITON_ASSERT(rows.dim(1) <= cache.dim(1), "{}: {} rows in a cache of {}", kName, rows.dim(1),
+               cache.dim(1));
 }
 
 }  // namespace piton

@@ -108,17 +108,19 @@ struct AttentionBackward {
   double flops() const;  // four products; recomputing P is not counted
 };
 
-// Appends rows to a cache: cache[b, begin .. begin+s-1] = rows.
+// Appends rows to a cache, each sample's behind its own: cache[b, begins[b] .. begins[b]+s-1] =
+// rows[b]. They must have room.
 struct CacheAppend {
   static constexpr std::string_view kName = "cache append";
-  Tensor cache;  // [b, capacity, g, d]  updated
-  Tensor rows;   // [b, s, g, d]
-  std::int64_t begin = 0;
+  Tensor cache;   // [b, capacity, g, d]  updated
+  Tensor rows;    // [b, s, g, d]
+  Tensor begins;  // int32 [b]
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("cache", self.cache, Access::kUpdate);
     v("rows", self.rows, Access::kRead);
+    v("begins", self.begins, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

@@ -8,7 +8,7 @@ std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
   return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
-void ModelLayout::check(const ModelConfig& config) const {
+void ModelLayout::check(const ModelConfig& config, int chunks) const {
   const int t = mesh->size(Axis::kTensor);
   const auto divides = [&](std::int64_t value, const char* what, const char* flag) {
     if (value % t != 0) {
@@ -21,12 +21,11 @@ void ModelLayout::check(const ModelConfig& config) const {
   divides(config.heads, "attention heads", "--num-attention-heads");
   divides(config.groups, "query groups", "--num-query-groups");
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
-  const int p = mesh->size(Axis::kPipeline);
-  if (config.layers < p) {
+  if (config.layers < chunks) {
     throw Error(Fault::kUsage,
                 "layout: {} layers cannot fill {} pipeline stages; change --num-layers or "
                 "--pipeline-model-parallel-size",
-                config.layers, p);
+                config.layers, chunks);
   }
   if (sequence_parallel && t == 1) {
     throw Error(Fault::kUsage,

@@ -18,7 +18,7 @@ struct ModelLayout {
 
   std::int64_t padded_vocabulary(std::int64_t vocabulary) const;
   // Throws Error(kUsage) naming the flag if heads, groups, ffn or layers do not divide.
-  void check(const ModelConfig& config) const;
+  void check(const ModelConfig& config, int chunks) const;
 };
 
 }  // namespace piton

@@ -53,9 +53,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
                    .key_segments = input.segments,
                    .slopes = input.slopes};
   settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};
-  const Value mixed = input.cache != nullptr
-                          ? cached_attention(context, qkv, settings, *input.cache)
-                          : self_attention(context, qkv, settings);
+  const Value mixed = input.cache ? cached_attention(context, qkv, settings, *input.cache)
+                                  : self_attention(context, qkv, settings);
   return output_.forward(context, mixed, &residual,
                          {hidden_dropout_, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

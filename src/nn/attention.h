@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "nn/kv_cache.h"
 #include "nn/linear.h"
 #include "ops/attention.h"
 
@@ -37,8 +36,8 @@ struct AttentionInput {
   Tensor segments;   // int32 [b, s] or empty
   Tensor cosine;     // rotary tables or empty
   Tensor sine;
-  Tensor slopes;  // fp32 [a/t] of this rank's heads, or empty: ALiBi
-  const CacheView* cache = nullptr;
+  Tensor slopes;                   // fp32 [a/t] of this rank's heads, or empty: ALiBi
+  std::optional<CacheView> cache;  // of this layer
 };
 
 class Attention {

@@ -99,22 +99,24 @@ Value cached_attention(Context& context, const Value& qkv, const AttentionSettin
   const std::int64_t sequence = rows / settings.batch;
   rotate(context, qkv.tensor, settings, false);
   const HeadViews views = head_views(qkv.tensor, settings);
-  context.kernels.run(CacheAppend{.cache = cache.keys, .rows = views.k, .begin = cache.begin},
-                      context.stream);
-  context.kernels.run(CacheAppend{.cache = cache.values, .rows = views.v, .begin = cache.begin},
-                      context.stream);
-  const std::int64_t length = cache.begin + sequence;
+  context.kernels.run(
+      CacheAppend{.cache = cache.keys, .rows = views.k, .begins = cache.rows.begins},
+      context.stream);
+  context.kernels.run(
+      CacheAppend{.cache = cache.values, .rows = views.v, .begins = cache.rows.begins},
+      context.stream);
   Tensor out = context.activation(qkv.tensor.dtype(), {rows, settings.heads * settings.head_size});
   Tensor lse =
       context.workspace(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
   AttentionMask mask = settings.mask;
-  mask.query_begin = cache.begin;
+  mask.query_positions = cache.rows.positions;
+  mask.key_lengths = cache.rows.lengths;
   context.kernels.run(
       AttentionForward{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
                        .lse = lse,
                        .q = views.q,
-                       .k = cache.keys.slice(1, 0, length),
-                       .v = cache.values.slice(1, 0, length),
+                       .k = cache.keys.slice(1, 0, cache.rows.longest),
+                       .v = cache.values.slice(1, 0, cache.rows.longest),
                        .mask = mask,
                        .scale = settings.scale,
                        .head_begin = settings.head_begin},

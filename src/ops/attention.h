@@ -28,13 +28,23 @@ struct AttentionSettings {
 // place.
 Value self_attention(Context& context, const Value& qkv, const AttentionSettings& settings);
 
-// Without a tape, behind a cache: appends this call's k and v at `begin` and attends to all before.
-// keys, values: [b, capacity, g/t, d].
-struct CacheView {
-  Tensor keys;
-  Tensor values;
-  std::int64_t begin = 0;  // rows already in the cache
+// Which rows of a cache one pass reads and writes, the same for every layer. On the device, so that
+// samples may differ and a recorded pass can be repeated.
+struct CacheRows {
+  Tensor begins;             // int32 [b]: rows of each sample before this pass
+  Tensor lengths;            // int32 [b]: with those of this pass
+  Tensor positions;          // int32 [b, s]: of this pass's tokens
+  std::int64_t longest = 0;  // no sample has more rows; a bound of what is looked at
 };
+
+// One layer of it.
+struct CacheView {
+  Tensor keys;  // [b, capacity, g/t, d]
+  Tensor values;
+  CacheRows rows;
+};
+
+// Without a tape, behind a cache: appends this call's k and v and attends to all before.
 Value cached_attention(Context& context, const Value& qkv, const AttentionSettings& settings,
                        const CacheView& cache);
 

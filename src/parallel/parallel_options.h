@@ -59,4 +59,23 @@ struct ParallelOptions {
   }
 };
 
+// How the ranks share a model that only reads: to generate and to score.
+struct InferenceOptions {
+  int tensor = 1;
+  int pipeline = 1;
+  int zero_stage = 0;
+
+  // Throws Error(kUsage) naming the flag. Ranks beyond tensor x pipeline are data-parallel ranks,
+  // and have something to do under ZeRO-3 only.
+  MeshSizes check(int world_size) const;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
+    v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
+    v(Option{"zero-stage", "3: the remaining ranks share the weights; 0: there are none"},
+      zero_stage);
+  }
+};
+
 }  // namespace piton

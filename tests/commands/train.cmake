@@ -53,6 +53,26 @@ endif()
 
 expect(RUN generate --load ${WORK}/whole --prompt "To be" --greedy --max-new-tokens 8 CODE 0 OUT ".")
 expect(RUN generate --load ${WORK}/whole --prompt-ids 84,111 --max-new-tokens 4 --json CODE 0 OUT "\"ids\":" "\"log_probabilities\":")
+# Two ranks write and score what one does; only the first prints.
+foreach(layout --tensor-model-parallel-size=2 --pipeline-model-parallel-size=2 --zero-stage=3)
+  foreach(words "generate;--prompt-ids;84,111;--max-new-tokens;8;--greedy;--json"
+                "score;${WORK}/text.txt")
+    execute_process(COMMAND ${PITON} ${words} --load ${WORK}/whole OUTPUT_VARIABLE alone)
+    execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${words} --load ${WORK}/whole ${layout}
+                    RESULT_VARIABLE code OUTPUT_VARIABLE together ERROR_VARIABLE error)
+    # Ids are equal; log-probabilities may differ in their last digits.
+    string(REGEX REPLACE "\"log_probabilities.*" "" alone "${alone}")
+    string(REGEX REPLACE "\"log_probabilities.*" "" together "${together}")
+    if(NOT code EQUAL 0 OR NOT alone STREQUAL together OR alone STREQUAL "")
+      message(FATAL_ERROR "two ranks with ${layout}: exit ${code}\n${words}\n${alone}\n${together}\n${error}")
+    endif()
+  endforeach()
+endforeach()
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/whole --prompt a
+                RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 2 OR NOT error MATCHES "2 processes, and tensor 1 x pipeline 1 has work for 1")
+  message(FATAL_ERROR "two ranks without a layout: exit ${code}\n${error}")
+endif()
 expect(RUN plan --model gpt2-124m --micro-batch-size 4 --seq-length 256 --json CODE 0 OUT "\"parameters\":124439808")
 expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipeline bubble 0.0")
 expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")

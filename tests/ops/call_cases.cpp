@@ -86,7 +86,7 @@ class CaseList {
       add(fmt::format("{} rows", s), 1,
           CacheAppend{.cache = source_.normal(dtype_, {2, 9, 3, 5}),
                       .rows = source_.normal_rows(dtype_, {2, s, 3, 5}),
-                      .begin = 5});
+                      .begins = tensor_of(DType::kI32, {2}, std::vector<double>{5, 2})});
     }
   }
 

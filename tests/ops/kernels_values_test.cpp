@@ -272,8 +272,9 @@ TEST_P(KernelValues, OfEmbeddingsAreRowsOfTheTablePart) {
 
 TEST_P(KernelValues, OfCacheAppendLandBehindWhatIsThere) {
   const Tensor cache = fp32({2, 3, 1, 1}, {1, 2, 3, 4, 5, 6});
-  run(CacheAppend{.cache = cache, .rows = fp32({2, 1, 1, 1}, {7, 8}), .begin = 1});
-  expect_values(cache, {1, 7, 3, 4, 8, 6});
+  run(CacheAppend{
+      .cache = cache, .rows = fp32({2, 1, 1, 1}, {7, 8}), .begins = int32({2}, {1, 2})});
+  expect_values(cache, {1, 7, 3, 4, 5, 8});
 }
 
 TEST_P(KernelValues, OfCopiesAndSumsAreRoundedToNearestEvenOnce) {

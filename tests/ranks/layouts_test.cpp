@@ -45,6 +45,7 @@ std::vector<RunLayout> layouts(int ranks) {
              .mesh = mesh(1, 1, 2),
              .recompute = true,
              .schedule = zb},
+            {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(4)},
             {.name = "DP 2", .mesh = mesh(1, 2, 1)},
             {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
             {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
@@ -62,7 +63,11 @@ std::vector<RunLayout> layouts(int ranks) {
            .mesh = mesh(2, 2, 1),
            .sequence_parallel = true,
            .zero = 3},
-          {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1}};
+          {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1},
+          {.name = "PP 2 x DP 2, ZeRO-3, a V",
+           .mesh = mesh(1, 2, 2),
+           .zero = 3,
+           .own_schedule = test::letter_v(2)}};
 }
 
 ModelConfig small(const std::string& name) {

@@ -28,8 +28,12 @@ void execute(Context& context, const AttentionBackward& call) {
 }
 
 void execute(Context& context, const CacheAppend& call) {
-  execute(context,
-          Copy{.dst = call.cache.slice(1, call.begin, call.rows.dim(1)), .src = call.rows});
+  const auto* begins = call.begins.data<std::int32_t>();
+  for (std::int64_t sample = 0; sample < call.rows.dim(0); ++sample) {
+    execute(context,
+            Copy{.dst = call.cache.slice(0, sample, 1).slice(1, begins[sample], call.rows.dim(1)),
+                 .src = call.rows.slice(0, sample, 1)});
+  }
 }
 
 }  // namespace piton::cpu

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "device/host_device.h"
+#include "generate/inference.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
 #include "train/session.h"
@@ -62,24 +63,15 @@ struct ModelRun {
     return model;
   }
 
-  Tensor put(const std::vector<std::int32_t>& host) {
-    Tensor tensor = arena.allocate(DType::kI32, {static_cast<std::int64_t>(host.size())},
-                                   MemoryKind::kActivations);
-    device.upload(host.data(), tensor, *stream);
-    return tensor;
+  Inference inference() {
+    return {session.context(false), session.pipeline(), mesh, session.settings().model};
   }
 
   // Logits of tokens[begin, begin + count) behind `cache`, which holds those before.
   std::vector<float> logits(const std::vector<std::int32_t>& tokens, std::int64_t begin,
                             std::int64_t count, KvCache* cache) {
-    std::vector<std::int32_t> positions(count);
-    std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(begin));
-    const ModelInput input{.samples = 1,
-                           .sequence = count,
-                           .tokens = put({tokens.begin() + begin, tokens.begin() + begin + count}),
-                           .positions = put(positions)};
-    Context context = session.context(false);
-    const Tensor out = session.chunk(0).logits(context, input, cache, false);
+    const Tensor out = inference().logits(std::span(tokens).subspan(begin, count), 1,
+                                          Inference::Rows::kAll, cache);
     return {out.data<float>(), out.data<float>() + out.elements()};
   }
 
@@ -112,7 +104,7 @@ TEST_P(AttentionModels, GiveTheSameLogitsWithACacheAsWithout) {
   ModelRun run(GetParam());
   const std::vector<std::int32_t> tokens = some_tokens(90);
   const std::vector<float> whole = run.logits(tokens, 0, 90, nullptr);
-  KvCache cache = run.session.chunk(0).make_cache(run.arena, 1, 90);
+  KvCache cache = run.inference().make_cache(1, 90);
   std::vector<float> parts = run.logits(tokens, 0, 61, &cache);
   for (std::int64_t begin = 61; begin < 90; ++begin) {
     const std::vector<float> next = run.logits(tokens, begin, 1, &cache);
@@ -170,7 +162,7 @@ TEST(TriangleAttention, TrainsAndDecodesAsTilesDo) {
       EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(norm))
           << block << " " << run.session.parameters()[p]->name;
     }
-    KvCache cache = run.session.chunk(0).make_cache(run.arena, 1, 90);
+    KvCache cache = run.inference().make_cache(1, 90);
     const std::vector<float> decoded = run.logits(tokens, 0, 90, &cache);
     for (std::size_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(decoded[i], logits[i], 2e-4);
   }

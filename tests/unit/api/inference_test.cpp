@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "device/host_device.h"
+#include "generate/inference.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
 #include "train/session.h"
@@ -46,15 +47,9 @@ struct Loaded {
   std::vector<float> logits() {
     std::vector<std::int32_t> ids(kRows);
     std::iota(ids.begin(), ids.end(), 3);
-    const auto upload = [&] {
-      const Tensor tensor = arena.allocate(DType::kI32, {kRows}, MemoryKind::kActivations);
-      device.upload(ids.data(), tensor, *stream);
-      return tensor;
-    };
-    Context context = session.context(false);
-    const Tensor logits = session.chunk(0).logits(
-        context, {.samples = 1, .sequence = kRows, .tokens = upload(), .positions = upload()},
-        nullptr, false);
+    Inference inference(session.context(false), session.pipeline(), mesh,
+                        session.settings().model);
+    const Tensor logits = inference.logits(ids, 1, Inference::Rows::kAll, nullptr);
     std::vector<float> host(static_cast<std::size_t>(logits.elements()));
     device.download(logits, host.data(), *stream);
     return host;
