@@ -168,12 +168,14 @@ class DecoderChunk final : public Chunk {
   }
 
   AttentionInput attention_input(const ModelInput& input) const {
-    return {.batch = input.samples,
-            .positions = input.positions,
-            .segments = input.segments,
-            .cosine = rotary_.cosine,
-            .sine = rotary_.sine,
-            .slopes = slopes_};
+    return {
+        .batch = input.samples,
+        .places = {.query_positions = input.extra(kQueryPositions),
+                   .key_positions = input.extra(kKeyPositions),
+                   .query_segments = input.segments,
+                   .key_segments = input.segments},
+        .rotary = {.cosine = rotary_.cosine, .sine = rotary_.sine, .positions = input.positions},
+        .slopes = slopes_};
   }
 
   Value run_block(Context& context, const Block& block, std::int64_t layer, const Value& x,

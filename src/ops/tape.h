@@ -20,7 +20,9 @@
 
 namespace piton {
 
-// A tensor and its number on the tape that recorded it; -1: no gradient flows to it.
+// A tensor and its number on the tape that recorded it; -1: no gradient flows to it. Views of a
+// tensor in other shapes share its number: a gradient has the value's elements in their order, in
+// any shape.
 struct Value {
   Tensor tensor;
   std::int64_t id = -1;
@@ -45,6 +47,10 @@ class Backward {
   // write to it afterwards. `ready`: compute waits for it before the gradient is used (a collective
   // that is under way). Ignored for id -1.
   void give(std::int64_t id, Tensor gradient, Event ready = {});
+  // Memory of this shape to write the gradient of a value to, before it is given: where the value
+  // is a part of another (Tape::part), its part of that one's gradient; else new memory. It is for
+  // that value alone: who writes to it gives it to no other.
+  Tensor place(std::int64_t id, DType dtype, const Shape& shape);
   // Queues a weight job; it runs after this node's function, or when the schedule says so.
   void defer(std::function<void(Context&)> job);
   // Takes over the jobs that a replayed segment's tape has queued.
@@ -63,6 +69,11 @@ class Tape {
   Value leaf(Tensor tensor);
   // A value made by the node that is recorded next.
   Value output(Tensor tensor);
+  // The same, a part of another value: `place` gives its part of that one's gradient.
+  using GradientPlace = std::function<Tensor(const Context&)>;
+  Value part(Tensor tensor, GradientPlace place);
+  // The same, made in the memory of `source`: its gradient's place is that of the source.
+  Value in_place_of(const Value& source, Tensor tensor);
   void record(std::function<void(Backward&)> node);
 
   // Sets the gradient of a value before backward: the loss's seed, or what the next stage sent.
@@ -82,6 +93,7 @@ class Tape {
   struct Gradient {
     Tensor tensor;
     Event ready;
+    GradientPlace place;  // of a part, until it is asked for
   };
   std::vector<Gradient> gradients_;  // by value id
   std::vector<std::function<void(Backward&)>> nodes_;

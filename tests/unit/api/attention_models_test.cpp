@@ -135,8 +135,68 @@ TEST_P(AttentionModels, EvaluateToTheLossThatTheyTrainOn) {
   EXPECT_GT(std::fabs(other.session.gradients({batch}, 0).loss - loss), 1e-3);
 }
 
+// Prompts of one batch are padded to one length and then taken back to their own: the device's
+// lengths say what each sees.
+TEST_P(AttentionModels, DecodePromptsOfSeveralLengthsTogether) {
+  ModelRun run(GetParam());
+  Inference inference = run.inference();
+  const std::int64_t vocabulary = run.session.settings().model.vocabulary;
+  const std::vector<std::int32_t> tokens = some_tokens(90);
+  const std::vector<std::int64_t> lengths{30, 17};
+  KvCache cache = inference.make_cache(2, 40);
+  std::vector<std::int32_t> prompts(tokens.begin(), tokens.begin() + 30);
+  prompts.insert(prompts.end(), tokens.begin() + 40, tokens.begin() + 57);
+  prompts.resize(60, 3);
+  inference.logits(prompts, 2, Inference::Rows::kAll, &cache);
+  cache.truncate(1, lengths[1]);
+  std::vector<float> together;
+  for (std::int64_t step = 0; step < 5; ++step) {
+    const std::vector<std::int32_t> next{tokens[30 + step], tokens[57 + step]};
+    together = inference.whole_vocabulary(
+        inference.logits(next, 2, Inference::Rows::kLastOfEachSample, &cache));
+  }
+  for (std::int64_t sample = 0; sample < 2; ++sample) {
+    EXPECT_EQ(cache.length(sample), lengths[sample] + 5);
+    const auto alone = std::span(tokens).subspan(40 * sample, lengths[sample] + 5);
+    const std::vector<float> wanted = inference.whole_vocabulary(
+        inference.logits(alone, 1, Inference::Rows::kLastOfEachSample, nullptr));
+    const double allowed = GetParam().dtype == DType::kBF16 ? 0.15 : 2e-4;
+    for (std::int64_t id = 0; id < vocabulary; ++id)
+      ASSERT_NEAR(together[sample * vocabulary + id], wanted[id], allowed) << sample << " " << id;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionModels, testing::ValuesIn(kVariants),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Documents that are further apart than the window are as apart as segments make them.
+TEST(ExplicitPositions, KeepDocumentsApart) {
+  const Variant variant{"no positions", "llama-tiny", PositionKind::kNone, 20};
+  ModelRun run(variant);
+  const auto loss = [&](const ModelInput& input) {
+    const PipelineResult result =
+        run.session.pipeline().forward(run.session.context(false), {input});
+    double sum = 0;
+    run.device.download(result.sums.at(std::string(kLossSum)), &sum, *run.stream);
+    return sum;
+  };
+  MicroBatch row = batch_of(some_tokens(81));
+  const double joined = loss(run.session.upload(row, {}));
+  row.segments.assign(80, 0);
+  std::fill(row.segments.begin() + 33, row.segments.end(), 1);
+  const double apart = loss(run.session.upload(row, {}));
+  EXPECT_GT(std::fabs(apart - joined), 0.1);
+  row.segments.clear();
+  std::vector<std::int32_t> positions(80);
+  for (std::int32_t i = 0; i < 80; ++i) positions[i] = i < 33 ? i + 5 : i + 1000;
+  ModelInput input = run.session.upload(row, {});
+  for (const std::string_view name : {kQueryPositions, kKeyPositions}) {
+    Tensor& places = input.extras[std::string(name)];
+    places = run.arena.allocate(DType::kI32, {1, 80}, MemoryKind::kActivations);
+    run.device.upload(positions.data(), places, *run.stream);
+  }
+  EXPECT_NEAR(loss(input), apart, 1e-4);
+}
 
 // The triangle form is another way to the same numbers, whether blocks divide the sequence or not;
 // behind a cache it is tiles.
