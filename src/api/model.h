@@ -11,8 +11,8 @@
 
 #include "generate/generator.h"
 #include "parallel/parallel_options.h"
+#include "text/files/tokenizer_options.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_options.h"
 #include "train/machine.h"
 #include "train/pretrain_options.h"
 #include "train/session.h"

@@ -8,8 +8,8 @@
 
 #include "base/files.h"
 #include "checkpoint/store.h"
-#include "data/batch_source.h"
-#include "data/data_sets.h"
+#include "data/samples/batch_source.h"
+#include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/metrics.h"
 #include "train/run_plan.h"

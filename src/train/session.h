@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/batch.h"
+#include "data/samples/batch.h"
 #include "model/config.h"
 #include "model/layout.h"
 #include "nn/chunk.h"
