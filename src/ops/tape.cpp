@@ -3,6 +3,29 @@
 #include <utility>
 
 namespace piton {
+namespace {
+
+using ByteRange = std::pair<std::int64_t, std::int64_t>;
+
+class ResidentTensor final : public KeptTensor {
+ public:
+  explicit ResidentTensor(Tensor tensor) : tensor_(std::move(tensor)) {}
+  Tensor get() override { return tensor_; }
+
+ private:
+  Tensor tensor_;
+};
+
+// From the first to the last element, gaps included.
+ByteRange extent(const Tensor& tensor) {
+  const std::int64_t begin = tensor.raw() - tensor.storage()->data();
+  if (tensor.elements() == 0) return {begin, begin};
+  std::int64_t last = 0;
+  for (int dim = 0; dim < tensor.ndim(); ++dim) last += (tensor.dim(dim) - 1) * tensor.stride(dim);
+  return {begin, begin + (last + 1) * size_bytes(tensor.dtype())};
+}
+
+}  // namespace
 
 namespace {
 
@@ -85,6 +108,25 @@ Value Tape::in_place_of(const Value& source, Tensor tensor) {
 }
 
 void Tape::record(std::function<void(Backward&)> node) { nodes_.push_back(std::move(node)); }
+
+Kept Tape::keep(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  std::shared_ptr<KeptTensor> kept =
+      keeper_ != nullptr ? keeper_->keep(tensor) : std::make_shared<ResidentTensor>(tensor);
+  kept_.push_back({kept, tensor.storage(), extent(tensor)});
+  return Kept(std::move(kept));
+}
+
+void Tape::overwrite(const Tensor& tensor) {
+  std::erase_if(kept_, [](const InPlace& one) { return one.kept.expired(); });
+  const ByteRange written = extent(tensor);
+  for (const InPlace& one : kept_) {
+    const bool overlaps = one.storage.lock() == tensor.storage() &&
+                          one.bytes.first < written.second && written.first < one.bytes.second;
+    PITON_ASSERT(!overlaps, "an op writes to {} in place, which another op keeps for its backward",
+                 to_string(tensor));
+  }
+}
 
 void Tape::seed(const Value& value, Tensor gradient) {
   PITON_ASSERT(value.wants_gradient(), "the value is not on this tape");

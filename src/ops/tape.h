@@ -4,6 +4,7 @@
 // it records a node: a function that takes the output's gradient and gives the inputs' gradients,
 // and puts each weight gradient on the tape's queue of weight jobs. Nothing is kept unless a tape
 // is handed in, and a node is dropped as soon as it has run: activations go as backward proceeds.
+// What a node needs from the forward pass it keeps as handles (ops/kept.h), never as tensors.
 //
 //   backward(kWhole)      each node's input gradients, then its weight jobs at once
 //   backward(kInputOnly)  input gradients; weight jobs wait for run_weight_jobs() (zero bubble)
@@ -14,9 +15,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "ops/context.h"
+#include "ops/kept.h"
 
 namespace piton {
 
@@ -65,6 +68,9 @@ class Tape {
  public:
   enum class Mode : std::uint8_t { kWhole, kInputOnly };
 
+  // `keeper` decides where kept tensors are, and outlives the tape; null: they stay in their place.
+  explicit Tape(Keeper* keeper = nullptr) : keeper_(keeper) {}
+
   // A value that gradients flow to but that no node made: a stage's input.
   Value leaf(Tensor tensor);
   // A value made by the node that is recorded next.
@@ -75,6 +81,12 @@ class Tape {
   // The same, made in the memory of `source`: its gradient's place is that of the source.
   Value in_place_of(const Value& source, Tensor tensor);
   void record(std::function<void(Backward&)> node);
+
+  // Keeps `tensor` for a node's backward. An empty tensor gives an empty handle.
+  Kept keep(const Tensor& tensor);
+  // An op calls this before it writes to a tensor that it did not make (an op in place). Asserts
+  // that no node of this tape keeps any byte of it: that node's backward would read other values.
+  void overwrite(const Tensor& tensor);
 
   // Sets the gradient of a value before backward: the loss's seed, or what the next stage sent.
   void seed(const Value& value, Tensor gradient);
@@ -95,6 +107,13 @@ class Tape {
     Event ready;
     GradientPlace place;  // of a part, until it is asked for
   };
+  struct InPlace {  // a kept tensor's extent, while it is kept
+    std::weak_ptr<KeptTensor> kept;
+    std::weak_ptr<Storage> storage;
+    std::pair<std::int64_t, std::int64_t> bytes;  // of the storage: first, one after the last
+  };
+  Keeper* keeper_;
+  std::vector<InPlace> kept_;
   std::vector<Gradient> gradients_;  // by value id
   std::vector<std::function<void(Backward&)>> nodes_;
   std::vector<std::function<void(Context&)>> jobs_;
