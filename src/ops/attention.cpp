@@ -17,6 +17,27 @@ AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& se
           .slopes = settings.slopes};
 }
 
+struct KeptAttention {
+  Kept out;
+  Kept lse;
+  Kept q;
+  Kept k;
+  Kept v;
+  Kept query_positions;
+  Kept key_positions;
+  Kept key_lengths;
+  Kept query_segments;
+  Kept key_segments;
+
+  AttentionPlaces places() const {
+    return {.query_positions = query_positions.get(),
+            .key_positions = key_positions.get(),
+            .key_lengths = key_lengths.get(),
+            .query_segments = query_segments.get(),
+            .key_segments = key_segments.get()};
+  }
+};
+
 }  // namespace
 
 Value attend(Context& context, const Value& q, const Value& k, const Value& v,
@@ -41,32 +62,44 @@ Value attend(Context& context, const Value& q, const Value& k, const Value& v,
   context.kernels.run(call, context.stream);
   if (context.tape == nullptr) return {rows};
   Value result = context.tape->output(rows);
-  context.tape->record([id = result.id, q_id = q.id, k_id = k.id, v_id = v.id,
-                        call = std::move(call)](Backward& backward) {
+  Tape& tape = *context.tape;
+  const auto keep = [&](const Tensor& tensor) { return tape.keep(tensor); };
+  const KeptAttention kept{.out = keep(call.out),
+                           .lse = keep(call.lse),
+                           .q = keep(call.q),
+                           .k = keep(call.k),
+                           .v = keep(call.v),
+                           .query_positions = keep(places.query_positions),
+                           .key_positions = keep(places.key_positions),
+                           .key_lengths = keep(places.key_lengths),
+                           .query_segments = keep(places.query_segments),
+                           .key_segments = keep(places.key_segments)};
+  tape.record([id = result.id, q_id = q.id, k_id = k.id, v_id = v.id, kept, settings,
+               dropout = call.dropout](Backward& backward) {
     Context& context = backward.context();
     const Tensor dout = backward.take(id);
     if (!dout.defined()) return;
+    AttentionBackward call{.out = kept.out.get(),
+                           .lse = kept.lse.get(),
+                           .q = kept.q.get(),
+                           .k = kept.k.get(),
+                           .v = kept.v.get(),
+                           .mask = mask_of(kept.places(), settings),
+                           .scale = settings.scale,
+                           .dropout = dropout,
+                           .head_begin = settings.head_begin,
+                           .block_rows = settings.block_rows};
     const auto place = [&](std::int64_t part, const Tensor& like) {
       return backward.place(part, like.dtype(), like.shape());
     };
-    AttentionBackward back{.dq = place(q_id, call.q),
-                           .dk = place(k_id, call.k),
-                           .dv = place(v_id, call.v),
-                           .dout = dout.reshape(call.out.shape()),
-                           .out = call.out,
-                           .lse = call.lse,
-                           .q = call.q,
-                           .k = call.k,
-                           .v = call.v,
-                           .mask = call.mask,
-                           .scale = call.scale,
-                           .dropout = call.dropout,
-                           .head_begin = call.head_begin,
-                           .block_rows = call.block_rows};
-    context.kernels.run(back, context.stream);
-    backward.give(q_id, std::move(back.dq));
-    backward.give(k_id, std::move(back.dk));
-    backward.give(v_id, std::move(back.dv));
+    call.dq = place(q_id, call.q);
+    call.dk = place(k_id, call.k);
+    call.dv = place(v_id, call.v);
+    call.dout = dout.reshape(call.out.shape());
+    context.kernels.run(call, context.stream);
+    backward.give(q_id, std::move(call.dq));
+    backward.give(k_id, std::move(call.dk));
+    backward.give(v_id, std::move(call.dv));
   });
   return result;
 }

@@ -19,10 +19,15 @@ void turn(Context& context, const Tensor& x, const RotarySettings& settings, boo
 
 Value rotary(Context& context, const Value& x, const RotarySettings& settings) {
   if (!settings.cosine.defined()) return x;
+  if (context.tape != nullptr) context.tape->overwrite(x.tensor);
   turn(context, x.tensor, settings, false);
   if (context.tape == nullptr) return x;
   Value result = context.tape->in_place_of(x, x.tensor);
-  context.tape->record([settings, dtype = x.tensor.dtype(), shape = x.tensor.shape(), x_id = x.id,
+  // The tables belong to the model; only the positions are of this pass.
+  RotarySettings tables = settings;
+  tables.positions = {};
+  context.tape->record([tables, positions = context.tape->keep(settings.positions),
+                        dtype = x.tensor.dtype(), shape = x.tensor.shape(), x_id = x.id,
                         id = result.id](Backward& backward) {
     Context& context = backward.context();
     const Tensor dy = backward.take(id);
@@ -31,6 +36,8 @@ Value rotary(Context& context, const Value& x, const RotarySettings& settings) {
     if (dx.raw() != dy.raw()) {
       context.kernels.run(Copy{.dst = dx, .src = dy.reshape(shape)}, context.stream);
     }
+    RotarySettings settings = tables;
+    settings.positions = positions.get();
     turn(context, dx, settings, true);
     backward.give(x_id, std::move(dx));
   });
