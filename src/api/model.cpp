@@ -81,11 +81,12 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     state.tokenizer = open_tokenizer(named);
     vocabulary = state.tokenizer->vocabulary_size();
   }
-  SessionSettings settings{.model = options.model.resolve(vocabulary),
-                           .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
-                           .zero_stage = layout.zero_stage,
-                           .seed = options.loop.seed,
-                           .use = SessionUse::kInference};
+  SessionSettings settings{
+      .model = options.model.resolve(vocabulary),
+      .layout = {.vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by},
+      .zero_stage = layout.zero_stage,
+      .seed = options.loop.seed,
+      .use = SessionUse::kInference};
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
   state.folder = folder;

@@ -67,11 +67,10 @@ class DecoderChunk final : public Chunk {
  public:
   DecoderChunk(const ModelConfig& config, const ModelLayout& layout, ChunkPlace place,
                const ChunkSetup& setup)
-      : config_(config), place_(std::move(place)), recompute_(layout.recompute) {
-    shard_ = {
-        .group = &layout.mesh->group(Axis::kTensor),
-        .strategy = {.slices = layout.linear_slices, .sequence_parallel = layout.sequence_parallel},
-        .dtype = config.dtype};
+      : config_(config), place_(std::move(place)), recompute_(layout.options.recompute) {
+    shard_ = {.group = &layout.mesh->group(Axis::kTensor),
+              .strategy = layout.options.linears,
+              .dtype = config.dtype};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;
     const Initialization normal{Initialization::Kind::kNormal, config.init_deviation};

@@ -3,8 +3,8 @@
 namespace piton {
 
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
-  if (vocabulary_rows > 0) return vocabulary_rows;
-  const std::int64_t multiple = vocabulary_multiple * mesh->size(Axis::kTensor);
+  if (options.vocabulary_rows > 0) return options.vocabulary_rows;
+  const std::int64_t multiple = options.vocabulary_multiple * mesh->size(Axis::kTensor);
   return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
@@ -27,7 +27,7 @@ void ModelLayout::check(const ModelConfig& config, int chunks) const {
                 "--pipeline-model-parallel-size",
                 config.layers, chunks);
   }
-  if (sequence_parallel && t == 1) {
+  if (options.linears.sequence_parallel && t == 1) {
     throw Error(Fault::kUsage,
                 "layout: --sequence-parallel splits tokens over tensor ranks, and "
                 "--tensor-model-parallel-size is 1; leave one of them out");

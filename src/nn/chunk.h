@@ -61,8 +61,8 @@ struct BoundaryTensor {
   Shape shape;
 };
 
-// A part of what a step minimizes, of this micro-batch: fp64 [1]. Its gradient is seeded by any
-// tensor: the op that made it knows its scale.
+// A sum over this micro-batch: fp64 [1]. Where a gradient flows to it, it is a part of what the
+// step minimizes; any tensor seeds it, since the op that made it knows its scale.
 struct NamedSum {
   std::string name;
   Value value;

@@ -31,7 +31,7 @@ MeshSizes mesh_of(int world_size, int tensor, int pipeline) {
 }  // namespace
 
 MeshSizes ParallelOptions::check(int world_size) const {
-  expect_positive("num-slices", linear_slices);
+  expect_positive("num-slices", linears.slices);
   if (zero_stage < 0 || zero_stage > 3) {
     throw Error(Fault::kUsage, "parallel: --zero-stage is {}, wanted 0, 1, 2 or 3", zero_stage);
   }

@@ -103,7 +103,7 @@ class Pipeline::Run {
     Flight& flight = flights_.at({step.chunk, step.micro_batch});
     for (const NamedSum& sum : flight.output.sums) {
       // The op that made it knows its scale; the seed only says that it is wanted.
-      flight.tape.seed(sum.value, sum.value.tensor);
+      if (sum.value.wants_gradient()) flight.tape.seed(sum.value, sum.value.tensor);
     }
     if (!is_last(step)) {
       std::vector<Tensor> gradients =

@@ -19,12 +19,7 @@ constexpr AxisSet kLossAxes =
 
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
     : machine_(machine), mesh_(&mesh), settings_(settings) {
-  layout_ = {.mesh = mesh_,
-             .sequence_parallel = settings.sequence_parallel,
-             .linear_slices = settings.linear_slices,
-             .recompute = settings.recompute,
-             .vocabulary_multiple = settings.vocabulary_multiple,
-             .vocabulary_rows = settings.vocabulary_rows};
+  layout_ = {.mesh = mesh_, .options = settings.layout};
   // Made now: making a group waits for its members, and must not stand between messages of a step.
   for (const AxisSet set :
        {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})

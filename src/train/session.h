@@ -29,11 +29,7 @@ enum class SessionUse : std::uint8_t {
 
 struct SessionSettings {
   ModelConfig model;
-  bool sequence_parallel = false;
-  int linear_slices = 1;
-  bool recompute = false;  // full: each block keeps its input only
-  std::int64_t vocabulary_multiple = 128;
-  std::int64_t vocabulary_rows = 0;  // exact padded size; 0: by the multiple
+  LayoutOptions layout;
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   std::optional<Schedule> own_schedule;  // instead of one of that kind

@@ -54,7 +54,7 @@ class Reading {
         mesh_(world, layout.mesh),
         session_({world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_,
                  {.model = model,
-                  .vocabulary_multiple = 16,
+                  .layout = {.vocabulary_multiple = 16},
                   .zero_stage = layout.zero,
                   .own_schedule = layout.own_schedule,
                   .seed = 5,
@@ -65,8 +65,8 @@ class Reading {
 
   // On every rank.
   std::vector<float> logits(std::span<const std::int32_t> ids, std::int64_t samples) {
-    const std::vector<float> whole = inference.whole_vocabulary(
-        inference.logits(ids, samples, Inference::Rows::kAll, nullptr));
+    const std::vector<float> whole =
+        inference.whole_vocabulary(inference.logits(ids, samples, Inference::Rows::kAll, nullptr));
     const std::string bytes = inference.from_last_stage(
         {reinterpret_cast<const char*>(whole.data()), whole.size() * sizeof(float)});
     std::vector<float> all(bytes.size() / sizeof(float));

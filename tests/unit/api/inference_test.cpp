@@ -1,11 +1,12 @@
 // A session for inference computes what one with gradients does, and holds each weight once.
+#include "generate/inference.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <numeric>
 
 #include "device/host_device.h"
-#include "generate/inference.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
 #include "train/session.h"
@@ -40,15 +41,15 @@ struct Loaded {
         world(make_single_world(device)),
         machine{*world, device, *kernels, arena, *stream, threads, log},
         mesh(*world, MeshSizes{}),
-        session(machine, mesh, {.model = model, .vocabulary_multiple = 16, .use = use}) {
+        session(machine, mesh,
+                {.model = model, .layout = {.vocabulary_multiple = 16}, .use = use}) {
     session.initialize();
   }
 
   std::vector<float> logits() {
     std::vector<std::int32_t> ids(kRows);
     std::iota(ids.begin(), ids.end(), 3);
-    Inference inference(session.context(false), session.pipeline(), mesh,
-                        session.settings().model);
+    Inference inference(session.context(false), session.pipeline(), mesh, session.settings().model);
     const Tensor logits = inference.logits(ids, 1, Inference::Rows::kAll, nullptr);
     std::vector<float> host(static_cast<std::size_t>(logits.elements()));
     device.download(logits, host.data(), *stream);
