@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/command.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
 namespace {

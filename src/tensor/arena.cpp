@@ -3,6 +3,7 @@
 #include "tensor/arena.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <set>
@@ -243,17 +244,19 @@ class ArenaStorage final : public Storage {
     if (std::ranges::find(fences_, fence) == fences_.end()) fences_.push_back(std::move(fence));
   }
 
-  // Makes `user` (null: the host) wait for what is still done with the slot.
-  void wait_for(const Fences& fences, MemoryUser* user) {
-    fences_ = fences;  // if a wait throws, the slot goes back as it was
-    for (const std::shared_ptr<Fence>& fence : fences) {
+  // Makes `user` (null: the host) wait for what is still done with the slot. What failed is
+  // complete too: it is reported once, and the slot goes back with what has not been waited for.
+  void wait_for(Fences fences, MemoryUser* user) {
+    fences_ = std::move(fences);
+    while (!fences_.empty()) {
+      const std::shared_ptr<Fence> fence = fences_.back();
+      fences_.pop_back();
       if (user != nullptr) {
         user->wait_for(fence);
       } else {
         fence->wait();
       }
     }
-    fences_.clear();
   }
 
  private:
@@ -280,7 +283,7 @@ Arena::~Arena() {
     for (const auto& fence : block.fences) {
       try {
         fence->wait();
-      } catch (const Error&) {  // the run has failed, and nobody uses the memory any more
+      } catch (...) {  // a lost rank has been reported where its work was waited for
       }
     }
   }
@@ -336,7 +339,8 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryU
     if (state.saw) state.saw(data, bytes);
   }
   auto storage = std::make_shared<ArenaStorage<State>>(data, bytes, block, kind, identity, state_);
-  if (!fences.empty()) storage->wait_for(fences, user);  // not under the lock: a wait may be long
+  if (!fences.empty())
+    storage->wait_for(std::move(fences), user);  // not under the lock: a wait may be long
   return Tensor(std::move(storage), 0, dtype, shape);
 }
 

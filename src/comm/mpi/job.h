@@ -40,8 +40,11 @@ class Job final : public Fence {
   bool ready() const { return ready_.load(std::memory_order_acquire); }
   void make_ready() { ready_.store(true, std::memory_order_release); }
 
+  // What comes first counts. Any thread.
   void finish() { end(kDone); }
   void fail(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (complete()) return;
     failure_ = why;
     end(kFailed);
   }
@@ -49,7 +52,8 @@ class Job final : public Fence {
  private:
   enum State : std::uint32_t { kOpen, kDone, kFailed };
   void end(State state) {
-    state_.store(state, std::memory_order_release);
+    std::uint32_t open = kOpen;
+    if (!state_.compare_exchange_strong(open, state, std::memory_order_acq_rel)) return;
     state_.notify_all();
     std::vector<std::function<void()>> work;
     {
@@ -61,6 +65,7 @@ class Job final : public Fence {
 
   std::atomic<std::uint32_t> state_{kOpen};
   std::atomic<bool> ready_{false};
+  std::mutex mutex_;     // of those who fail it
   std::string failure_;  // written before kFailed
   std::mutex then_mutex_;
   std::vector<std::function<void()>> then_;  // not run yet; guarded

@@ -1,0 +1,165 @@
+// A corpus as token ids on disk, in Megatron-LM's format: NAME.bin holds the ids, NAME.idx says
+// where sequences and documents start.
+//
+//   NAME.idx, little-endian
+//   bytes      field
+//   0..8       "MMIDIDX" and two zero bytes
+//   9..16      u64  version, 1
+//   17         u8   type of one id: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16 (6 and 7, floats, are
+//   refused) 18..25     u64  sequences, n 26..33     u64  document boundaries, m 34..       i32 [n]
+//   length of each sequence, in ids
+//              i64  [n] where each starts in NAME.bin, in bytes: the sum of those before
+//              i64  [m] first sequence of each document; the first is 0, the last n
+//              i8   [n] mode of each sequence, in multimodal corpora only; not read
+//
+// Also read: the older TNTIDX form ("lazy", "cached"; its index is copied into memory)
+//   0..7 "TNTIDX" and two zero bytes, then u64 version 1, u64 type, u64 bytes of one id, u64 n,
+//   u64 number of sizes, u64 m, i64 [n+1] first size of each sequence, i64 [n+1] its first id,
+//   i64 [sizes] the sizes, i64 [m] document boundaries.
+//
+// Opening maps the files; ids are not touched until they are asked for.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+
+namespace piton {
+
+// Type of one id on disk; the values are those of the file.
+enum class IdType : std::uint8_t {
+  kUint8 = 1,
+  kInt8 = 2,
+  kInt16 = 3,
+  kInt32 = 4,
+  kInt64 = 5,
+  kUint16 = 8
+};
+
+int bytes_of(IdType type);
+// uint16 for vocabularies below 65 500 ids, else int32.
+IdType id_type_for(std::int64_t vocabulary);
+// Appends ids in the form of a .bin of `type`, kUint16 or kInt32. Asserts that every id fits.
+void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out);
+
+class IndexedDataset {
+ public:
+  enum class Check {
+    kWhole,   // every length, pointer and boundary: reads the whole index once
+    kHeader,  // header and file sizes only: for an index whose fingerprint() was checked before
+  };
+
+  // Throws Error(kData) naming the file and the offset if the header is not the above, if lengths,
+  // pointers and boundaries do not fit each other, or if the sizes disagree: a truncated copy must
+  // not train.
+  static IndexedDataset open(const std::string& prefix, Check check = Check::kWhole);
+
+  const std::string& prefix() const { return prefix_; }
+  IdType type() const { return type_; }
+  std::int64_t sequences() const { return sequences_; }
+  std::int64_t documents() const { return boundaries_ - 1; }
+  std::int64_t tokens() const { return tokens_; }
+
+  // In ids.
+  std::int32_t length(std::int64_t sequence) const {
+    return load<std::int32_t>(lengths_, sequence);
+  }
+  // First sequence of `document`; document_start(documents()) is sequences().
+  std::int64_t document_start(std::int64_t document) const {
+    return load<std::int64_t>(documents_, document);
+  }
+
+  // Copies ids [first, first + out.size()) of a sequence; asserts that they exist. Throws
+  // Error(kData) where an int64 id does not fit 32 bits.
+  void read(std::int64_t sequence, std::int64_t first, std::span<std::int32_t> out) const;
+
+  // What Check::kWhole does beyond the header.
+  void check_arrays() const;
+
+  // What identifies these files: sizes, modification times, and a hash of the head and tail of the
+  // index and of 64 pages spread over the ids. Equal strings mean, short of malice, equal corpora.
+  std::string fingerprint() const;
+
+ private:
+  IndexedDataset(MappedFile index, MappedFile ids)
+      : index_(std::move(index)), ids_(std::move(ids)) {}
+  void read_mapped_header();
+  void convert_old_index();
+
+  // The arrays start at odd offsets; memcpy is the load that may be unaligned.
+  template <typename T>
+  static T load(const std::byte* base, std::int64_t index) {
+    T value;
+    std::memcpy(&value, base + index * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
+    return value;
+  }
+
+  std::string prefix_;
+  MappedFile index_;
+  MappedFile ids_;
+  std::unique_ptr<std::byte[]> converted_;  // TNTIDX only: the arrays in today's form
+  IdType type_ = IdType::kInt32;
+  std::int64_t sequences_ = 0;
+  std::int64_t boundaries_ = 0;
+  std::int64_t tokens_ = 0;
+  const std::byte* lengths_ = nullptr;
+  const std::byte* pointers_ = nullptr;
+  const std::byte* documents_ = nullptr;
+};
+
+// Writes NAME.bin and NAME.idx as they come, in constant memory: ids go to NAME.bin.partial,
+// lengths and boundaries to NAME.lengths.partial and NAME.documents.partial, from which finish()
+// makes the index. The partial files are removed when the writer is dropped unfinished, unless
+// keep_partial() was called: then a later writer may go on from a Position that was given after
+// flush().
+class IndexedWriter {
+ public:
+  struct Position {
+    std::int64_t ids_bytes = 0;
+    std::int64_t sequences = 0;
+    std::int64_t documents = 0;
+  };
+
+  // Creates missing folders. With `resume`, cuts the partial files back to that position; throws
+  // Error(kData) if they are shorter.
+  IndexedWriter(std::string prefix, IdType type, std::optional<Position> resume = {});
+  ~IndexedWriter();
+  IndexedWriter(IndexedWriter&&) noexcept;
+  IndexedWriter& operator=(IndexedWriter&&) = delete;
+
+  // Appends one sequence to the open document. Asserts that every id fits the type.
+  void add_sequence(std::span<const std::int32_t> ids);
+  void end_document();
+  // Appends documents that already have the form of the file: `ids` of append_ids(), the length
+  // of each sequence, and how many sequences each document has. Asserts that they fit each other.
+  void add_documents(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
+                     std::span<const std::int32_t> sequences);
+  // Appends a whole corpus of the same type (Error(kUsage) otherwise): merging.
+  void add_corpus(const IndexedDataset& corpus);
+
+  const Position& position() const;
+  // After it everything added so far survives a crash.
+  void flush();
+  void keep_partial();
+  // Renames both files into place: a reader sees a whole corpus or none. An unfinished document is
+  // not closed by it.
+  void finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// True if the partial files reach `position`, so that a writer can go on from it.
+bool partial_files_reach(const std::string& prefix, const IndexedWriter::Position& position);
+
+// Removes partial files that an interrupted writer left.
+void remove_partial_files(const std::string& prefix);
+
+}  // namespace piton
