@@ -100,7 +100,8 @@ Context Session::context(bool training) {
 
 ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
   const auto put = [&](DType dtype, const Shape& shape, const void* host) {
-    Tensor tensor = machine_.arena.allocate(dtype, shape, MemoryKind::kActivations);
+    Tensor tensor =
+        machine_.arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
     machine_.device.upload(host, tensor, machine_.stream);
     return tensor;
   };
@@ -158,8 +159,8 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
   }
   machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
   const bool wide = settings_.model.dtype == DType::kF64;
-  const Tensor scale =
-      machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1}, MemoryKind::kWorkspace);
+  const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1},
+                                               MemoryKind::kWorkspace, machine_.stream);
   const double inverse = 1.0 / report.loss_tokens;
   const auto narrow = static_cast<float>(inverse);
   machine_.device.upload(wide ? static_cast<const void*>(&inverse) : &narrow, scale,
@@ -179,8 +180,9 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
 StepReport Session::train_step(const std::vector<MicroBatch>& batches,
                                std::int64_t consumed_samples, double lr) {
   StepReport report = gradients(batches, consumed_samples);
-  const StepResult step = optimizer_->step(lr, machine_.stream);
+  optimizer_->step(lr, machine_.stream);
   sharded_->publish_values(machine_.stream);
+  const StepResult step = optimizer_->result(machine_.stream);
   report.grad_norm = step.grad_norm;
   report.skipped = step.skipped;
   return report;

@@ -206,6 +206,15 @@ class CaseList {
                        .x = source_.normal(DType::kF32, {n}),
                        .block = block});
       }
+      for (const double clip : {0.0, 0.5}) {
+        add(fmt::format("n {} clip {}", n, clip), n,
+            BeginUpdate{
+                .scalars =
+                    tensor_of(DType::kF32, {kStepScalars}, std::vector<double>{0.1, 2, 2, 2, 2}),
+                .counts = tensor_of(DType::kF64, {kUpdateCounts}, std::vector<double>{3, 1, 7}),
+                .sums = tensor_of(DType::kF64, {n}, std::vector<double>(n, 0.75)),
+                .clip = clip});
+      }
     }
   }
 

@@ -368,5 +368,29 @@ TEST_P(KernelValues, OfSquareSumsAreThoseOfEachBlock) {
   EXPECT_EQ(value_at(one, 0), 1e8 + 0.75);
 }
 
+TEST_P(KernelValues, OfBeginUpdateClipCountAndSkip) {
+  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0});
+  const Tensor counts = host_tensor(DType::kF64, {kUpdateCounts});
+  BeginUpdate call{.scalars = scalars,
+                   .counts = counts,
+                   .sums = tensor_of(DType::kF64, {3}, std::vector<double>{9, 4, 3}),
+                   .beta1 = 0.5,
+                   .beta2 = 0.75,
+                   .clip = 2};
+  run(call);
+  run(call);  // the second update: 1 - 0.5^2, 1 - 0.75^2; norm 4
+  expect_values(scalars, {0.1, 0.75, 0.4375, 2 / 4.000001, 1}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{2, 0, 4}));
+  call.sums = tensor_of(DType::kF64, {2}, std::vector<double>{1, INFINITY});
+  run(call);
+  expect_values(scalars, {0.1, 0.75, 0.4375, 1, 0}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{2, 1, INFINITY}));
+  call.sums = tensor_of(DType::kF64, {1}, std::vector<double>{16});
+  call.clip = 0;  // no limit
+  run(call);
+  expect_values(scalars, {0.1, 0.875, 0.578125, 1, 1}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{3, 1, 4}));
+}
+
 }  // namespace
 }  // namespace piton::test

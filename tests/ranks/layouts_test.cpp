@@ -2,7 +2,11 @@
 // Any layout gives the losses of one process: both models and one with a window and ALiBi (six
 // heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is
 // saved under one layout is loaded under another, to the bit.
+#include <chrono>
 #include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "api/planning.h"
 #include "support/ranks_main.h"
@@ -220,6 +224,34 @@ TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
     const std::int64_t counted = run.arena().counts().peak_total_bytes;
     EXPECT_NEAR(static_cast<double>(predicted), static_cast<double>(counted),
                 0.05 * static_cast<double>(counted));
+  }
+}
+
+// Whatever the pace of the ranks: each sleeps before its steps, by other times in every step.
+TEST(Memory, OfStep3IsAtTheAddressesOfStep10) {
+  using Requests = std::vector<std::pair<const std::byte*, std::int64_t>>;
+  const ModelConfig model = small("llama-tiny");
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    Requests third;
+    Requests last;
+    Requests* seen = nullptr;
+    run.arena().observe([&](const std::byte* data, std::int64_t bytes) {
+      if (seen != nullptr) seen->emplace_back(data, bytes);
+    });
+    std::uint64_t pace = 5 + 77 * static_cast<std::uint64_t>(ranks::world().rank());
+    run.session().pipeline().observer = [&](const Step&) {
+      pace = pace * 6364136223846793005ULL + 1442695040888963407ULL;
+      std::this_thread::sleep_for(std::chrono::microseconds((pace >> 33) % 2000));
+    };
+    for (int step = 1; step <= 10; ++step) {
+      seen = step == 3 ? &third : step == 10 ? &last : nullptr;
+      run.step();
+    }
+    run.arena().observe(nullptr);
+    EXPECT_GT(third.size(), 100);
+    EXPECT_TRUE(third == last);
   }
 }
 

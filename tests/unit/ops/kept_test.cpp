@@ -1,15 +1,15 @@
 // What ops keep for their backward is behind handles: a tape whose keeper sends every kept tensor
-// to another device and forgets the original gives the same gradients.
+// to another place and forgets the original gives the same gradients.
 #include "ops/kept.h"
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "device/host_device.h"
+#include "device/delayed_device.h"
+#include "kernels/delayed_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"
@@ -22,7 +22,8 @@
 namespace piton {
 namespace {
 
-// Copies each tensor to an arena of another device, and brings it back for every use.
+// Copies each tensor to an arena of another place, in stream order, and brings it back for every
+// use.
 class Offloading final : public Keeper {
  public:
   Offloading(Arena& away, Context& home) : away_(away), home_(home) {}
@@ -36,21 +37,24 @@ class Offloading final : public Keeper {
   int fetched = 0;
 
  private:
-  static void copy(const Tensor& dst, const Tensor& src) {
-    std::memcpy(dst.raw(), src.raw(), static_cast<std::size_t>(src.bytes()));
+  void copy(const Tensor& dst, const Tensor& src) {
+    home_.device.copy(dst, src, home_.stream);
+    away_.hold(dst, home_.stream.record().fence());  // of the two, `away_` knows its own
+    away_.hold(src, home_.stream.record().fence());
   }
 
   class Away final : public KeptTensor {
    public:
     Away(Offloading& keeper, const Tensor& tensor)
         : keeper_(keeper),
-          stored_(keeper.away_.allocate(tensor.dtype(), tensor.shape(), MemoryKind::kActivations)) {
-      copy(stored_, tensor);
+          stored_(keeper.away_.allocate(tensor.dtype(), tensor.shape(), MemoryKind::kActivations,
+                                        keeper.home_.stream)) {
+      keeper.copy(stored_, tensor);
     }
     Tensor get() override {
       ++keeper_.fetched;
       Tensor back = keeper_.home_.activation(stored_.dtype(), stored_.shape());
-      copy(back, stored_);
+      keeper_.copy(back, stored_);
       return back;
     }
 
@@ -78,15 +82,21 @@ class Kept : public testing::Test {
     down_ = matrix("down", kHidden, kHidden);
     gain_ = &add("gain", source.normal(DType::kF32, {kHidden}));
     bias_ = &add("bias", source.normal(DType::kF32, {kHidden}));
-    ids_ = source.integers({kRows}, 0, 19);
-    dy_ = source.normal(DType::kF32, {kRows, kHidden});
+    ids_ = on_device(source.integers({kRows}, 0, 19));
+    dy_ = on_device(source.normal(DType::kF32, {kRows, kHidden}));
   }
 
   Parameter& add(const char* name, const Tensor& value) {
     Parameter& parameter = parameters_.add({.name = name, .shape = value.shape()});
-    parameter.value = value;
-    parameter.gradient = host_tensor(DType::kF32, value.shape());
+    parameter.value = on_device(value);
+    parameter.gradient = arena_.allocate(DType::kF32, value.shape(), MemoryKind::kGradients);
     return parameter;
+  }
+
+  Tensor on_device(const Tensor& host) {
+    Tensor tensor = arena_.allocate(host.dtype(), host.shape(), MemoryKind::kWorkspace);
+    device_.upload(host.raw(), tensor, *stream_);
+    return tensor;
   }
 
   // Embedding, norm, gated linears in a recomputed segment, a residual and an activation.
@@ -117,17 +127,18 @@ class Kept : public testing::Test {
     std::vector<Tensor> all;
     for (Parameter* parameter : parameters_.all()) {
       all.push_back(host_tensor(DType::kF32, parameter->shape));
-      std::memcpy(all.back().raw(), parameter->gradient.raw(), all.back().bytes());
+      device_.download(parameter->gradient, all.back().raw(), *stream_);
     }
     return all;
   }
 
-  HostDevice device_;
-  HostDevice elsewhere_;
-  Arena arena_{device_};
-  Arena away_{elsewhere_};
+  // Home is a device whose memory the host cannot read and whose work runs late; away is the host.
+  DelayedDevice device_{5, /*max_delay_us=*/50};
+  Arena arena_{device_, 1 << 20};
+  Arena away_{device_.host_memory(), 1 << 20};
+  std::unique_ptr<Kernels> reference_ = make_reference_kernels();
+  std::unique_ptr<Kernels> kernels_ = std::make_unique<DelayedKernels>(*reference_, device_);
   std::unique_ptr<Stream> stream_ = device_.make_stream();
-  std::unique_ptr<Kernels> kernels_ = make_reference_kernels();
   ResidentWeights weights_{*kernels_, arena_};
   Context context_{.kernels = *kernels_,
                    .stream = *stream_,
