@@ -2,9 +2,31 @@
 
 #include <algorithm>
 
+#include "base/option_range.h"
 #include "model/families.h"
 
 namespace piton {
+
+namespace {
+
+// Parameters are counted, and their bytes with all that training holds for them.
+void check_size(const ModelConfig& c) {
+  const auto of = [](std::int64_t value) { return static_cast<double>(value); };
+  const double block = of(c.hidden) * of(c.head_size) * 2 * (of(c.heads) + of(c.groups)) +
+                       3 * of(c.hidden) * of(c.ffn_hidden);
+  const double all = of(c.layers) * block +
+                     of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
+                     of(c.max_positions) * of(c.head_size);
+  if (all < 0x1p56) return;
+  throw Error(Fault::kUsage,
+              "model: {:.2g} parameters, of {} layers, --hidden-size {}, --ffn-hidden-size {}, {} "
+              "heads of {}, {} ids and {} positions: more than can be counted; lower what is too "
+              "large",
+              all, c.layers, c.hidden, c.ffn_hidden, c.heads, c.head_size, c.vocabulary,
+              c.max_positions);
+}
+
+}  // namespace
 
 void ModelConfig::check() const {
   const auto positive = [](std::int64_t value, const char* flag) {
@@ -12,6 +34,7 @@ void ModelConfig::check() const {
       throw Error(Fault::kUsage,
                   "{}: got {}, wanted a positive number (or name a preset with --model)", flag,
                   value);
+    check_range(flag, value, 1, kLargestSize);
   };
   positive(layers, "--num-layers");
   positive(hidden, "--hidden-size");
@@ -21,6 +44,7 @@ void ModelConfig::check() const {
   positive(head_size, "--kv-channels");
   positive(vocabulary, "--vocab-size");
   positive(max_positions, "--max-position-embeddings");
+  check_size(*this);
   if (heads % groups != 0) {
     throw Error(
         Fault::kUsage,
@@ -77,6 +101,25 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
   return products + static_cast<double>(layers) * attention;
 }
 
+namespace {
+
+// Before others are derived from them.
+void check_given(const ModelOptions& options) {
+  const auto check = [](const char* flag, const std::optional<std::int64_t>& given) {
+    if (given) check_range(flag, *given, 1, kLargestSize);
+  };
+  check("--num-layers", options.layers);
+  check("--hidden-size", options.hidden);
+  check("--ffn-hidden-size", options.ffn_hidden);
+  check("--num-attention-heads", options.heads);
+  check("--num-query-groups", options.groups);
+  check("--kv-channels", options.head_size);
+  check("--vocab-size", options.vocabulary);
+  check("--max-position-embeddings", options.max_positions);
+}
+
+}  // namespace
+
 ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabulary) const {
   ModelConfig config;
   if (!model.empty()) {
@@ -94,6 +137,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
           fmt::join(preset_names(), ", "));
     config = family_facts(*family);
   }
+  check_given(*this);
   const auto set = [](auto& field, const auto& given) {
     if (given) field = *given;
   };

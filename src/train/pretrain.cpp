@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/files.h"
@@ -11,6 +11,7 @@
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
+#include "train/failure_report.h"
 #include "train/metrics.h"
 #include "train/run_plan.h"
 #include "train/session.h"
@@ -27,30 +28,46 @@ double seconds_since(Clock::time_point start) {
 class Run {
  public:
   Run(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
-      const std::function<bool()>& stop, Progress& progress)
+      const std::function<int()>& stop, Progress& progress)
       : machine_(machine),
         options_(options),
         resolved_(resolved),
         stop_(stop),
         progress_(progress),
-        leads_(machine.world.rank() == 0) {}
+        leads_(machine.world.rank() == 0),
+        failure_report_(options.loop.save) {}
 
   PretrainResult operator()() {
     open();
     const LoopOptions& loop = options_.loop;
     PretrainResult result{.iteration = state_.iteration, .loss = state_.lm_loss};
     while (state_.iteration < loop.train_iters) {
+      result.stop_signal = agreed_stop();
+      if (result.stop_signal != 0) break;
       step(result);
-      const bool stopped = agreed_stop();
       const bool last = state_.iteration == loop.train_iters;
       const bool leaves = loop.exit_interval && state_.iteration % *loop.exit_interval == 0;
       const bool due = loop.save_interval > 0 && state_.iteration % loop.save_interval == 0;
-      if (!loop.save.empty() && (last || leaves || due || stopped)) save();
-      if (stopped && !last) result.stopped_by_signal = true;
-      if (stopped || leaves) break;
+      if (!loop.save.empty() && (last || leaves || due)) save();
+      if (leaves) break;
     }
     progress_.finish();
+    if (result.stop_signal != 0) {
+      if (!loop.save.empty() && saved_iteration_ != state_.iteration && state_.iteration > 0)
+        save();
+      say(fmt::format("stopped by signal {} at iteration {}", result.stop_signal,
+                      state_.iteration));
+    }
+    result.saved = saved_iteration_ == state_.iteration;
     return result;
+  }
+
+  // Of an error that ends the run, on this rank.
+  void report(const Failure& failure) {
+    const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
+    // What is refused at the start leaves alone the folder of the run that it was refused for.
+    if (owns_folder_ || !refused) failure_report_.write(machine_.world.rank(), failure);
+    machine_.world.fail(failure.exit_code, failure.message);
   }
 
  private:
@@ -66,6 +83,12 @@ class Run {
     rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
     options_.optimizer.check();
     state_.seed = options_.loop.seed;
+    if (state_.seed > std::numeric_limits<std::uint32_t>::max()) {
+      say(
+          fmt::format("--seed {}: the order of samples is drawn from its low 32 bits, {}, as "
+                      "Megatron's generator takes no more; weights and dropout take all",
+                      state_.seed, static_cast<std::uint32_t>(state_.seed)));
+    }
     if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
     open_data(tokenizer.get());
 
@@ -84,17 +107,27 @@ class Run {
     } else {
       resume(checkpoint);
     }
-    if (!options_.loop.save.empty() && leads_) {
+    keep_or_say_that_nothing_is_kept();
+    if (machine_.measure_peak_flops)
+      peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
+    session_->pipeline().observer = [this](const Step& part) { show(part); };
+    started_at_ = state_.iteration;
+    started_ = Clock::now();
+  }
+
+  void keep_or_say_that_nothing_is_kept() {
+    owns_folder_ = !options_.loop.save.empty();
+    if (!leads_) return;
+    if (owns_folder_) {
       create_folders(options_.loop.save);
       write_text_file(std::filesystem::path(options_.loop.save) / "config.toml",
                       resolved_.to_toml());
       metrics_ = std::make_unique<MetricsFile>(
           std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
+      failure_report_.forget_earlier();
+    } else {
+      machine_.log.warning("no --save is given: nothing of this run will be kept");
     }
-    if (machine_.measure_peak_flops)
-      peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
-    started_at_ = state_.iteration;
-    started_ = Clock::now();
   }
 
   void open_data(const Tokenizer* tokenizer) {
@@ -174,6 +207,7 @@ class Run {
       }
     }
     if (options_.loop.no_load_optim) session_->publish_values();
+    if (options_.loop.load == options_.loop.save) saved_iteration_ = state_.iteration;
     consecutive_skips_ = 0;
     say(fmt::format(
         "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
@@ -260,10 +294,12 @@ class Run {
     const std::int64_t round = (state_.iteration - 1) / options_.loop.eval_interval;
     for (std::int64_t i = 0; i < options_.loop.eval_iters; ++i) {
       const std::int64_t consumed = (round * options_.loop.eval_iters + i) * plan_.global_batch;
+      evaluation_ = i + 1;
       const Session::Evaluation one = session_->evaluate(batch(*valid_, consumed));
       sum.loss_sum += one.loss_sum;
       sum.loss_tokens += one.loss_tokens;
     }
+    evaluation_ = 0;
     const double loss = sum.loss_sum / sum.loss_tokens;
     say(fmt::format("validation loss at iteration {}: {:.6f} nats a token, perplexity {:.4f}",
                     state_.iteration, loss, std::exp(loss)));
@@ -273,11 +309,13 @@ class Run {
   void log(const StepMetrics& metrics) {
     const LoopOptions& loop = options_.loop;
     if (leads_) {
+      const std::string note =
+          fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss, metrics.tokens_per_second);
       progress_.update({.done = state_.iteration,
                         .total = loop.train_iters,
                         .seconds = seconds_since(started_),
-                        .note = fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss,
-                                            metrics.tokens_per_second)});
+                        .note = note});
+      note_ = note + "; ";
     }
     if (state_.iteration % loop.log_interval != 0 && state_.iteration != loop.train_iters) return;
     const double mean =
@@ -297,26 +335,42 @@ class Run {
   }
 
   // One rank's signal stops all of them at the same step.
-  bool agreed_stop() {
-    const std::string mine = stop_() ? "1" : "0";
-    if (machine_.world.size() == 1) return mine == "1";
-    for (const std::string& one : mesh_->group(kAllAxes).gather_bytes(mine)) {
-      if (one == "1") return true;
+  int agreed_stop() {
+    const int mine = stop_();
+    if (machine_.world.size() == 1) return mine;
+    for (const std::string& one : mesh_->group(kAllAxes).gather_bytes(std::to_string(mine))) {
+      if (one != "0") return std::stoi(one);
     }
-    return false;
+    return 0;
+  }
+
+  // Called as each part of a step begins: a step may take minutes.
+  void show(const Step& part) {
+    if (!leads_) return;
+    const bool forward = part.pass == Pass::kForward;
+    const std::string now =
+        evaluation_ > 0
+            ? fmt::format("evaluation {} of {}", evaluation_, options_.loop.eval_iters)
+            : fmt::format("step {}, {}", state_.iteration + 1, forward ? "forward" : "backward");
+    progress_.update({.done = state_.iteration,
+                      .total = options_.loop.train_iters,
+                      .seconds = seconds_since(started_),
+                      .note = fmt::format("{}{}: micro-batch {} of {}", note_, now,
+                                          part.micro_batch + 1, plan_.micro_batches)});
   }
 
   void save() {
     const Clock::time_point start = Clock::now();
     const std::filesystem::path folder = save_checkpoint(
         options_.loop.save, stored_model(), store_context(), state_, resolved_.to_toml());
+    saved_iteration_ = state_.iteration;
     say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
   }
 
   Machine machine_;
   const PretrainOptions& options_;
   const OptionSet& resolved_;
-  const std::function<bool()>& stop_;
+  const std::function<int()>& stop_;
   Progress& progress_;
   bool leads_;
   SilentLog silent_;  // of ranks that would repeat what the first one says
@@ -328,39 +382,31 @@ class Run {
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<MetricsFile> metrics_;
-  double peak_flops_ = 0;  // of one rank
+  std::string note_;             // of the last step, before what runs now
+  std::int64_t evaluation_ = 0;  // batch of the evaluation under way, from 1; 0: none
+  double peak_flops_ = 0;        // of one rank
   std::int64_t consecutive_skips_ = 0;
+  std::optional<std::int64_t> saved_iteration_;  // of the checkpoint in --save's folder
+  bool owns_folder_ = false;                     // --save's folder is this run's
+  FailureReport failure_report_;
   std::int64_t started_at_ = 0;
   Clock::time_point started_;
 };
 
-void write_failure(const std::string& folder, int rank, const Error& error) {
-  const nlohmann::ordered_json failure{{"rank", rank},
-                                       {"fault", std::string(name(error.fault()))},
-                                       {"exit_code", static_cast<int>(error.fault())},
-                                       {"message", error.what()}};
-  write_text_file(std::filesystem::path(folder) / "failure.json", failure.dump(2) + "\n");
-}
-
 }  // namespace
 
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const OptionSet& resolved, const std::function<bool()>& stop,
+                        const OptionSet& resolved, const std::function<int()>& stop,
                         Progress& progress) {
+  Run run(machine, options, resolved, stop, progress);  // outlives the report
   try {
-    return Run(machine, options, resolved, stop, progress)();
-  } catch (const Error& error) {
-    const int rank = machine.world.rank();
-    const std::string& folder = options.loop.save;
-    if (!folder.empty() && std::filesystem::is_directory(folder)) {
-      try {
-        write_failure(folder, rank, error);
-      } catch (const Error&) {
-        // The first failure is the one to report.
-      }
-    }
-    if (machine.world.size() == 1) throw;
-    throw Error(error.fault(), "[rank {}] {}", rank, error.what());
+    return run();
+  } catch (const std::exception& error) {
+    const Failure failure = failure_of(error);
+    run.report(failure);
+    if (machine.world.size() == 1 || failure.fault == kInternalFault) throw;
+    throw Error(static_cast<Fault>(failure.exit_code), "[rank {}] {}", machine.world.rank(),
+                failure.message);
   }
 }
 
