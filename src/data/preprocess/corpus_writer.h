@@ -1,5 +1,5 @@
 // What preprocess makes, written in the order of the input: a corpus for each key, without the
-// documents that were there before, and how far it came, so that a killed run goes on.
+// documents that were there before, and its progress, so that a killed run can resume.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ bool can_resume(const PreprocessOptions& options, const PreprocessJournal& journ
 
 class CorpusWriter {
  public:
-  // Goes on where `journal` stands if the run is `resumed`; `resumable`: the input can be read
+  // Resumes at the journal's position if the run is `resumed`; `resumable`: the input can be read
   // again. Keeps a reference to the options.
   CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal,
                bool resumed, bool resumable, CheckpointRule rule);

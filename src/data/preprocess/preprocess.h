@@ -36,7 +36,7 @@ struct PreprocessReport {
 };
 
 // Runs to the end. A run that was killed before left partial files and a journal beside the output;
-// the same command goes on from there, another one starts afresh. When it throws, nothing is left.
+// the same command resumes there, a different one starts anew. When it throws, nothing is left.
 // Throws Error(kUsage) for options that do not fit, Error(kData) for inputs that cannot be used:
 // under OnError::kFail the first bad record, with file, line and byte.
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,

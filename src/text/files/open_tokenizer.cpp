@@ -89,7 +89,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
     return std::make_unique<PipelineTokenizer>(
         read_word_piece(read_text_file(file, kFileLimit), family, file));
   }
-  // The rest are one file, whose kind its name tells.
+  // The rest are one file; its name tells its kind.
   return open_tokenizer_folder(need(options.name_or_path, options.vocab_file,
                                     "--vocab-file FILE or --tokenizer-name-or-path PATH", type),
                                type != "TikTokenizer");
