@@ -132,7 +132,7 @@ TEST_F(Peers, LoseOneOfThemInOrder) {
     std::filesystem::create_directories(notes(to));
     Process::Settings settings;
     settings.out = to.string() + ".log";
-    settings.environment = {"PITON_GRACE_SECONDS=1"};
+    settings.environment = {"PITON_GRACE_SECONDS=3"};
     const auto log = [&] { return text_of(settings.out); };
     Process process(command(round, to), settings);
 
