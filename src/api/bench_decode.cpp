@@ -5,6 +5,7 @@
 
 #include "api/bench_bandwidth.h"
 #include "api/switched_kernels.h"
+#include "generate/inference.h"
 #include "train/session.h"
 
 namespace piton {
@@ -22,25 +23,19 @@ class Reader {
         session_(observed(machine, kernels_), mesh_,
                  {.model = options.model, .use = SessionUse::kInference}) {
     session_.initialize();
-    cache_.emplace(session_.chunk(0).make_cache(machine.arena, options.samples, capacity));
+    inference_.emplace(session_.context(false), session_.pipeline(), mesh_, options.model);
+    cache_.emplace(inference_->make_cache(options.samples, capacity));
   }
 
   // The next `count` tokens of every sample.
   void read(std::int64_t count) {
     const std::int64_t rows = options_.samples * count;
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
-    std::vector<std::int32_t> positions(tokens.size());
     for (std::int64_t row = 0; row < rows; ++row) {
       tokens[row] =
           static_cast<std::int32_t>((row * 7919 + cache_->length()) % options_.model.vocabulary);
-      positions[row] = static_cast<std::int32_t>(cache_->length() + row % count);
     }
-    const ModelInput input{.samples = options_.samples,
-                           .sequence = count,
-                           .tokens = ids(tokens),
-                           .positions = ids(positions)};
-    Context context = session_.context(false);
-    session_.chunk(0).logits(context, input, &*cache_, /*last_only=*/true);
+    inference_->logits(tokens, options_.samples, Inference::Rows::kLastOfEachSample, &*cache_);
     machine_.stream.synchronize();
   }
   void forget(std::int64_t length) { cache_->truncate(length); }
@@ -69,18 +64,12 @@ class Reader {
             .log = machine.log};
   }
 
-  Tensor ids(const std::vector<std::int32_t>& values) {
-    const Tensor tensor = machine_.arena.allocate(
-        DType::kI32, {static_cast<std::int64_t>(values.size())}, MemoryKind::kActivations);
-    machine_.device.upload(values.data(), tensor, machine_.stream);
-    return tensor;
-  }
-
   Machine machine_;
   DecodeBenchOptions options_;
   SwitchedKernels kernels_;
   Mesh mesh_;
   Session session_;
+  std::optional<Inference> inference_;
   std::optional<KvCache> cache_;
 };
 

@@ -1,7 +1,5 @@
 #include "api/model.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -50,6 +48,7 @@ struct Model::State {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
+  std::unique_ptr<Inference> inference;
   std::filesystem::path folder;  // where the values are read from
 
   void load_values(Session& to) {
@@ -70,13 +69,9 @@ double Model::Score::sum() const {
 }
 
 std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem::path& path,
-                                   const TokenizerOptions& tokenizer) {
-  if (machine.world.size() != 1) {
-    throw Error(
-        Fault::kUsage,
-        "--load: generation and scoring run on one process, and {} were started; leave mpirun out",
-        machine.world.size());
-  }
+                                   const TokenizerOptions& tokenizer,
+                                   const InferenceOptions& layout) {
+  const MeshSizes sizes = layout.check(machine.world.size());
   const std::filesystem::path folder = find_checkpoint(path);
   PretrainOptions options = stored_options(folder);
   std::unique_ptr<Model> model(new Model);
@@ -88,14 +83,18 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     state.tokenizer = open_tokenizer(named);
     vocabulary = state.tokenizer->vocabulary_size();
   }
-  SessionSettings settings{.model = options.model.resolve(vocabulary),
-                           .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
-                           .seed = options.loop.seed,
-                           .use = SessionUse::kInference};
-  state.mesh = std::make_unique<Mesh>(machine.world, MeshSizes{});
+  SessionSettings settings{
+      .model = options.model.resolve(vocabulary),
+      .layout = {.vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by},
+      .zero_stage = layout.zero_stage,
+      .seed = options.loop.seed,
+      .use = SessionUse::kInference};
+  state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
   state.folder = folder;
   state.load_values(*state.session);
+  state.inference = std::make_unique<Inference>(
+      state.session->context(false), state.session->pipeline(), *state.mesh, settings.model);
   return model;
 }
 
@@ -117,59 +116,55 @@ std::vector<GeneratedToken> Model::generate(
     end = state_->tokenizer->special().eos ? state_->tokenizer->special().eos
                                            : state_->tokenizer->special().eod;
   }
-  return piton::generate(state_->session->context(false), state_->session->chunk(0), prompt,
-                         options, end, each);
+  return piton::generate(*state_->inference, prompt, options, end, each);
+}
+
+void Model::check_ids(std::span<const std::int32_t> ids) const {
+  for (const std::int32_t id : ids) {
+    if (id < 0 || id >= config().vocabulary)
+      throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", id,
+                  config().vocabulary - 1);
+  }
+}
+
+void Model::check_length(std::size_t length) const {
+  if (static_cast<std::int64_t>(length) <= config().max_positions) return;
+  throw Error(Fault::kUsage, "score: {} tokens, and the model takes {}; cut the text", length,
+              config().max_positions);
 }
 
 Tensor Model::logits(std::span<const std::int32_t> ids) {
-  const std::int64_t vocabulary = config().vocabulary;
-  const auto length = static_cast<std::int64_t>(ids.size());
-  if (length > config().max_positions) {
-    throw Error(Fault::kUsage, "score: {} tokens, and the model takes {}; cut the text", length,
-                config().max_positions);
-  }
-  for (const std::int32_t id : ids) {
-    if (id < 0 || id >= vocabulary)
-      throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", id,
-                  vocabulary - 1);
-  }
-  std::vector<std::int32_t> padded(ids.begin(), ids.end());
-  padded.push_back(0);  // a label that nobody reads
-  Context context = state_->session->context(false);
-  const ModelInput input = state_->session->upload(sequence_batch(padded), {});
-  const Tensor device_logits = state_->session->chunk(0).logits(context, input, nullptr, false);
-  const Tensor whole = host_tensor(DType::kF32, device_logits.shape());
-  state_->machine.device.download(device_logits, whole.raw(), state_->machine.stream);
-  Tensor logits = host_tensor(DType::kF32, {length, vocabulary});
-  for (std::int64_t row = 0; row < length; ++row) {
-    std::memcpy(logits.data<float>() + row * vocabulary, whole.data<float>() + row * whole.dim(1),
-                sizeof(float) * static_cast<std::size_t>(vocabulary));
-  }
+  check_length(ids.size());
+  check_ids(ids);
+  Inference& inference = *state_->inference;
+  const std::vector<float> whole =
+      inference.whole_vocabulary(inference.logits(ids, 1, Inference::Rows::kAll, nullptr));
+  const std::string bytes = inference.from_last_stage(
+      {reinterpret_cast<const char*>(whole.data()), whole.size() * sizeof(float)});
+  Tensor logits =
+      host_tensor(DType::kF32, {static_cast<std::int64_t>(ids.size()), config().vocabulary});
+  PITON_ASSERT(std::ssize(bytes) == logits.bytes(), "{} bytes of logits", bytes.size());
+  std::memcpy(logits.raw(), bytes.data(), bytes.size());
   return logits;
 }
 
 Model::Score Model::score(std::span<const std::int32_t> ids) {
   Score score;
   if (ids.size() < 2) return score;
-  const Tensor all = logits(ids.first(ids.size() - 1));
-  const std::int64_t vocabulary = config().vocabulary;
-  for (std::size_t i = 0; i + 1 < ids.size(); ++i) {
-    const float* row = all.data<float>() + static_cast<std::int64_t>(i) * vocabulary;
-    const float largest = *std::max_element(row, row + vocabulary);
-    double sum = 0;
-    for (std::int64_t v = 0; v < vocabulary; ++v)
-      sum += std::exp(static_cast<double>(row[v]) - largest);
-    const std::int32_t label = ids[i + 1];
-    if (label < 0 || label >= vocabulary)
-      throw Error(Fault::kUsage, "score: id {} is outside of the vocabulary; wanted 0 to {}", label,
-                  vocabulary - 1);
-    score.log_likelihood.push_back(static_cast<double>(row[label]) - largest - std::log(sum));
-  }
+  check_length(ids.size() - 1);
+  check_ids(ids);
+  for (const double loss :
+       state_->inference->token_losses(ids.first(ids.size() - 1), ids.last(ids.size() - 1)))
+    score.log_likelihood.push_back(-loss);
   return score;
 }
 
 std::map<std::string, Tensor> Model::gradients(
     const std::vector<std::vector<std::int32_t>>& sequences) {
+  if (state_->machine.world.size() != 1) {
+    throw Error(Fault::kUsage, "score: gradients are written by one process, and {} were started",
+                state_->machine.world.size());
+  }
   std::vector<MicroBatch> batches;
   for (const auto& ids : sequences) {
     if (ids.size() >= 2) batches.push_back(sequence_batch(ids));

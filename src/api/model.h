@@ -1,4 +1,4 @@
-// A trained model from a checkpoint, whole on this process: to generate, score and inspect.
+// A trained model from a checkpoint, over the ranks of this run: to generate, score and inspect.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "generate/generator.h"
+#include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
 #include "text/tokenizer.h"
 #include "train/machine.h"
@@ -21,9 +22,11 @@ namespace piton {
 class Model {
  public:
   // `path`: a run's folder (its newest checkpoint) or one checkpoint. The tokenizer is the run's
-  // own, unless `tokenizer` names another. The machine must be of one rank and outlive the model.
+  // own, unless `tokenizer` names another. All that follows is collective over the machine's ranks,
+  // which give the same arguments and get the same results; the machine outlives the model.
   static std::unique_ptr<Model> load(const Machine& machine, const std::filesystem::path& path,
-                                     const TokenizerOptions& tokenizer);
+                                     const TokenizerOptions& tokenizer,
+                                     const InferenceOptions& layout = {});
   ~Model();
 
   const ModelConfig& config() const;
@@ -44,11 +47,14 @@ class Model {
   // fp32 logits of every position [tokens, vocabulary], unpadded.
   Tensor logits(std::span<const std::int32_t> ids);
   Score score(std::span<const std::int32_t> ids);
-  // Gradients of the mean loss over all tokens of all `sequences`, under canonical names (fp32).
+  // Gradients of the mean loss over all tokens of all `sequences`, under canonical names (fp32). On
+  // one process: throws Error(kUsage) where there are more.
   std::map<std::string, Tensor> gradients(const std::vector<std::vector<std::int32_t>>& sequences);
 
  private:
   Model();
+  void check_ids(std::span<const std::int32_t> ids) const;
+  void check_length(std::size_t length) const;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -87,6 +87,10 @@ struct ThreadPool::State {
     std::atomic<int> ticket{0};  // changes when a job is there
     std::thread thread;
   };
+  // The next part of one thread that nobody has taken; parts are its number, then every threads-th.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next{0};
+  };
   // The lowest part that threw on one thread.
   struct alignas(64) Failure {
     std::int64_t part = 0;
@@ -97,9 +101,10 @@ struct ThreadPool::State {
       : threads(count),
         spin(pinned ? kSpinAlone : kSpinShared),
         workers(count - 1),
+        shares(count),
         failures(count) {}
   ~State() {
-    stopping = true;  // published by the tickets
+    stopping = true;
     for (Worker& worker : workers) {
       worker.ticket.fetch_add(1, std::memory_order_release);
       worker.ticket.notify_one();
@@ -112,13 +117,32 @@ struct ThreadPool::State {
     }
   }
 
-  void work(int thread, std::int64_t total, PartFunction function) {
+  // Of a closed job.
+  void wait_until_empty() {
+    for (int now = inside.load(std::memory_order_acquire); now != kClosed;
+         now = inside.load(std::memory_order_acquire)) {
+      wait_for_change(inside, now, spin);
+    }
+  }
+
+  void execute(int thread, std::int64_t part) {
+    try {
+      (*job)(part);
+    } catch (...) {
+      Failure& failure = failures[thread];
+      if (!failure.exception || part < failure.part) failure = {part, std::current_exception()};
+    }
+  }
+
+  // A thread takes its own parts first, in order, and then what others have not come to.
+  void work(int thread) {
     t_in_part = true;
-    for (std::int64_t part = thread; part < total; part += threads) {
-      try {
-        function(part);
-      } catch (...) {
-        if (!failures[thread].exception) failures[thread] = {part, std::current_exception()};
+    for (int turn = 0; turn < threads; ++turn) {
+      std::atomic<std::int64_t>& next = shares[(thread + turn) % threads].next;
+      for (;;) {
+        const std::int64_t part = next.fetch_add(threads, std::memory_order_relaxed);
+        if (part >= parts) break;
+        execute(thread, part);
       }
     }
     t_in_part = false;
@@ -131,22 +155,27 @@ struct ThreadPool::State {
       wait_for_change(self.ticket, seen, spin);
       seen = self.ticket.load(std::memory_order_acquire);
       if (stopping) return;
-      work(thread, parts, *job);
-      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
+      // A worker that comes late finds the job closed: nobody waited for it.
+      if ((inside.fetch_add(1, std::memory_order_acq_rel) & kClosed) == 0) work(thread);
+      if (inside.fetch_sub(1, std::memory_order_acq_rel) == kClosed + 1) inside.notify_one();
     }
   }
 
   const int threads;
   const std::chrono::nanoseconds spin;
   std::vector<Worker> workers;    // thread i is workers[i - 1]
+  std::vector<Share> shares;      // by thread
   std::vector<Failure> failures;  // by thread
   std::mutex one_job;             // two outside threads may share a pool: one after the other
 
-  // The job: written before the tickets change, read after.
+  // The job: written before it is opened, read after.
   std::optional<PartFunction> job;
   std::int64_t parts = 0;
-  bool stopping = false;
-  alignas(64) std::atomic<int> running{0};  // workers that have not finished
+  std::atomic<bool> stopping{false};
+  // Workers that are at the job or look for it, and whether it is closed. The job above is changed
+  // only while it is closed and nobody is inside.
+  static constexpr int kClosed = 1 << 30;
+  alignas(64) std::atomic<int> inside{kClosed};
 
   pthread_t caller{};
   std::unique_ptr<CoreMask> caller_mask;  // what to give back to the caller, where it was pinned
@@ -180,7 +209,14 @@ ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()
     pin(state->caller, cores[0]);
     if (code == 0) state->caller_mask = std::move(before);
   }
-  if (on_start) run(threads, [&](std::int64_t) { on_start(); });  // part i runs on thread i
+  if (!on_start) return;
+  // Nobody ends a part before all threads have one, so each thread runs one.
+  std::atomic<int> arrived{0};
+  run(threads, [&](std::int64_t) {
+    ++arrived;
+    while (arrived < threads) std::this_thread::yield();
+    on_start();
+  });
 }
 
 ThreadPool::~ThreadPool() = default;
@@ -205,21 +241,23 @@ void ThreadPool::run(std::int64_t parts, PartFunction part) {
   }
   const std::lock_guard lock(state.one_job);
   const int woken = static_cast<int>(std::min<std::int64_t>(state.threads, parts)) - 1;
+  state.wait_until_empty();
+  state.job = part;
+  state.parts = parts;
+  for (int thread = 0; thread < state.threads; ++thread) {
+    state.shares[thread].next.store(thread, std::memory_order_relaxed);
+  }
   if (woken > 0) {
-    state.job = part;
-    state.parts = parts;
-    state.running.store(woken, std::memory_order_relaxed);
+    state.inside.fetch_and(~State::kClosed, std::memory_order_release);
     for (int i = 0; i < woken; ++i) {
       state.workers[i].ticket.fetch_add(1, std::memory_order_release);
       state.workers[i].ticket.notify_one();
     }
   }
-  state.work(0, parts, part);
+  state.work(0);
   if (woken > 0) {
-    for (int left = state.running.load(std::memory_order_acquire); left != 0;
-         left = state.running.load(std::memory_order_acquire)) {
-      wait_for_change(state.running, left, state.spin);
-    }
+    state.inside.fetch_or(State::kClosed, std::memory_order_acq_rel);
+    state.wait_until_empty();
   }
   State::Failure* first = nullptr;
   for (State::Failure& failure : state.failures) {

@@ -1,9 +1,11 @@
-// The compute threads: our own pool, pinned, with a fixed partition of the work.
+// The compute threads: our own pool, pinned, with a fixed partition of the work into parts.
 //
 // The caller of run() is thread 0; workers 1..n-1 are pinned to one core each and sleep on a futex
-// between jobs, after looking for the next one for some microseconds. Work is handed out as part
-// indices in a fixed round (part i goes to thread i mod n), so that with a fixed number of PARTS
-// the result never depends on the number of THREADS, as long as parts write disjoint memory.
+// between jobs, after looking for the next one for some microseconds. Part i is for thread i mod n,
+// so that a thread finds in its caches what it left there. A thread that has done its parts takes
+// those that another, put off by the system, has not come to; nobody waits for a thread that has no
+// part in hand. With a fixed number of PARTS the result depends neither on the number of THREADS
+// nor on who did what, as long as parts write disjoint memory.
 #pragma once
 
 #include <cstdint>

@@ -344,9 +344,11 @@ void print_text(const Json& result) {
   std::fputs(text.c_str(), stdout);
 }
 
-// A limit that the work beats was measured wrongly, or is none.
+// A limit that the work beats was measured wrongly, or is none. What takes less than a millisecond
+// measures threads more than work.
 void expect_below_limits(const Json& result) {
   constexpr double kNoise = 1.1;  // two measurements of the same speed
+  if (result.value("best_seconds", 0.0) < 1e-3) return;
   for (const char* key : {"share_of_peak", "share_of_bandwidth"}) {
     const double share = result.value(key, 0.0);
     if (share <= kNoise) continue;

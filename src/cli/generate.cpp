@@ -112,10 +112,12 @@ int run_generate(Invocation& invocation) {
   GeneralOptions general;
   GenerateOptions options;
   SamplingOptions sampling;
+  InferenceOptions layout;
   TokenizerOptions tokenizer;
   OptionSet set;
   set.add("Generation", options);
   set.add("Sampling", sampling);
+  set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
   if (sampling.temperature == 0) {
@@ -125,15 +127,17 @@ int run_generate(Invocation& invocation) {
   if (options.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   Engine engine(engine_options(general), invocation.log);
-  const auto model = Model::load(engine.machine(), options.load, tokenizer);
+  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
   const Prompt prompt = prompt_of(options, set.given("prompt"), *model);
 
   const Tokenizer* words = model->tokenizer();
   std::optional<StreamDecoder> decoder;
   if (words != nullptr) decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
+  const bool leads = engine.world().rank() == 0;
   const bool talks = is_conversation() && !options.json && words != nullptr;
   const bool prints = (options.stream || talks) && !options.json && words != nullptr;
-  const auto show = [](const std::string& text) {
+  const auto show = [leads](const std::string& text) {
+    if (!leads) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
@@ -172,7 +176,7 @@ int run_generate(Invocation& invocation) {
       line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
     show(line + "\n");
   }
-  say_why_it_ended(*model, prompt.ids.size(), tokens.size(), sampling, invocation.log);
+  if (leads) say_why_it_ended(*model, prompt.ids.size(), tokens.size(), sampling, invocation.log);
   return 0;
 }
 

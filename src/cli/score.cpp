@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <sstream>
 
@@ -124,20 +125,25 @@ std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
   return sequences;
 }
 
+// Collective; `writes` on one rank.
 void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& sequences,
-                  const std::string& path) {
+                  const std::string& path, bool writes) {
   const std::int64_t width = model.config().vocabulary;
   const std::int64_t length = model.config().max_positions;
   std::int64_t rows = 0;
   for (const auto& ids : sequences)
     rows += static_cast<std::int64_t>(inputs_of(ids, length).size());
-  SafetensorsWriter writer(path, {{.name = "logits", .dtype = "F32", .shape = {rows, width}}});
+  std::optional<SafetensorsWriter> writer;
+  if (writes) {
+    writer.emplace(path, std::vector<SafetensorsEntry>{
+                             {.name = "logits", .dtype = "F32", .shape = {rows, width}}});
+  }
   for (const auto& ids : sequences) {
     if (ids.empty()) continue;
     const Tensor part = model.logits(inputs_of(ids, length));
-    writer.append({part.raw(), static_cast<std::size_t>(part.bytes())});
+    if (writer) writer->append({part.raw(), static_cast<std::size_t>(part.bytes())});
   }
-  writer.commit();
+  if (writer) writer->commit();
 }
 
 }  // namespace
@@ -145,9 +151,11 @@ void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& se
 int run_score(Invocation& invocation) {
   GeneralOptions general;
   ScoreOptions options;
+  InferenceOptions layout;
   TokenizerOptions tokenizer;
   OptionSet set;
   set.add("Scoring", options);
+  set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   const std::vector<std::string> files = invocation.parse(set, general);
   refuse_more_arguments(files, 1);
@@ -158,7 +166,7 @@ int run_score(Invocation& invocation) {
     throw Error(Fault::kUsage,
                 "score: wanted either a FILE of text (- is standard input) or --ids-file");
   Engine engine(engine_options(general), invocation.log);
-  const auto model = Model::load(engine.machine(), options.load, tokenizer);
+  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
   const std::vector<std::vector<std::int32_t>> sequences =
       !options.ids_file.empty()
           ? ids_of_file(options.ids_file)
@@ -182,9 +190,11 @@ int run_score(Invocation& invocation) {
   invocation.progress.finish();
   if (count == 0)
     throw Error(Fault::kData, "score: no token to score; wanted a sequence of two tokens or more");
-  if (!options.logits.empty()) write_logits(*model, sequences, options.logits);
+  const bool leads = engine.world().rank() == 0;
+  if (!options.logits.empty()) write_logits(*model, sequences, options.logits, leads);
   if (!options.gradients.empty()) write_safetensors(options.gradients, model->gradients(sequences));
 
+  if (!leads) return 0;
   const double loss = -sum / static_cast<double>(count);
   if (options.json) {
     const nlohmann::ordered_json out{{"loss", loss},

@@ -1,8 +1,9 @@
 // Communication within one group of ranks.
 //
-// Every collective is put behind what stands on `after` and returns an Event at once; the tensors
-// belong to it until the event is complete (a stream that uses them waits for the event; the caller
-// holds their arena slots with it: Arena::hold).
+// A collective is enqueued after all work now on a stream, and after the events that it is given
+// (After); it returns an Event at once. Do not touch its tensors before the event is complete: a
+// stream that uses them waits for the event, and the caller holds their arena slots with it
+// (Arena::hold).
 // All members of a group call the same collectives in the same order. A group of one member is
 // legal: its collectives only copy, and there is no second code path for one process.
 //
@@ -24,6 +25,16 @@
 
 namespace piton {
 
+// What a collective follows: all work now on `stream`, and `events`: collectives of other groups
+// whose result it takes. So chains of collectives are started in program order, the same on every
+// rank, whatever is complete by then.
+struct After {
+  // Not explicit: a stream alone is the common case.
+  After(Stream& after, std::vector<Event> also = {}) : stream(after), events(std::move(also)) {}
+  Stream& stream;
+  std::vector<Event> events;
+};
+
 enum class Reduction : std::uint8_t { kSum, kMax };
 
 // Bytes this rank has sent since the start, by kind of collective: what the formulas predict
@@ -34,6 +45,7 @@ struct TrafficCounts {
   std::int64_t reduce_scatter_bytes = 0;
   std::int64_t broadcast_bytes = 0;
   std::int64_t point_to_point_bytes = 0;
+  std::int64_t received_bytes = 0;  // by all of these together
   std::int64_t collectives = 0;
 };
 
@@ -61,20 +73,14 @@ class Communicator {
   virtual bool real() const { return true; }
 
   // data[i] = reduction over members. fp64, fp32, bf16, fp16, int64; contiguous.
-  virtual Event all_reduce(const Tensor& data, Reduction reduction, Stream& after) = 0;
+  virtual Event all_reduce(const Tensor& data, Reduction reduction, const After& after) = 0;
   // out = the members' `mine`, in order of rank, along dim 0; may not overlap unless mine is its
   // own place in out.
-  virtual Event all_gather(const Tensor& out, const Tensor& mine, Stream& after) = 0;
-  // mine = the sum over members of their slice number rank() of `all` along dim 0.
-  virtual Event reduce_scatter(const Tensor& mine, const Tensor& all, Stream& after) = 0;
-  // The same with unequal parts, in place on a flat tensor: member r owns elements
-  // [begins[r], begins[r+1]). After gather all is everyone's; after scatter only the own part is
-  // valid.
-  virtual Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
-                                 Stream& after) = 0;
-  virtual Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins,
-                                     Stream& after) = 0;
-  virtual Event broadcast(const Tensor& data, int root, Stream& after) = 0;
+  virtual Event all_gather(const Tensor& out, const Tensor& mine, const After& after) = 0;
+  // mine = the sum over members of their slice number rank() of `all` along dim 0; may not overlap
+  // unless mine is its own place in all. The rest of `all` may be overwritten.
+  virtual Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) = 0;
+  virtual Event broadcast(const Tensor& data, int root, const After& after) = 0;
   // Messages match by (member, tag), in order within a tag. A send completes when `data` may be
   // reused. Tags are 0 .. largest_tag().
   virtual Event send(const Tensor& data, int member, int tag, Stream& after) = 0;

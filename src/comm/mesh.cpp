@@ -117,9 +117,13 @@ std::vector<int> Mesh::members(AxisSet set) const {
   return ranks;
 }
 
-Communicator& Mesh::group(AxisSet set) {
-  auto& group = groups_[set];
-  if (!group) group = world_->make_group(members(set), group_name(set));
+Communicator& Mesh::group(AxisSet set, const std::string& purpose) {
+  auto& group = groups_[{set, purpose}];
+  if (!group) {
+    std::string name = group_name(set);
+    if (!purpose.empty()) name += " " + purpose;
+    group = world_->make_group(members(set), name);
+  }
   return *group;
 }
 

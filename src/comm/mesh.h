@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -63,8 +64,10 @@ class Mesh {
   // The group along `set` through this rank; made on first use, which is collective over the group
   // (every rank asks for its groups in the same order) and waits for all members: ask for groups
   // before messages are under way. Members stand in order of world rank.
-  Communicator& group(AxisSet set);
+  Communicator& group(AxisSet set) { return group(set, ""); }
   Communicator& group(Axis axis) { return group(axes(axis)); }
+  // A group of the same ranks whose collectives do not wait for those of other purposes.
+  Communicator& group(AxisSet set, const std::string& purpose);
 
   // Ranks of the pipeline group through this rank, at `stages` (ascending, containing this stage):
   // tied embeddings live on two of them. Collective over those ranks.
@@ -77,7 +80,7 @@ class Mesh {
   World* world_;
   MeshSizes sizes_;
   std::array<int, kAxes> coordinates_{};
-  std::map<AxisSet, std::unique_ptr<Communicator>> groups_;
+  std::map<std::pair<AxisSet, std::string>, std::unique_ptr<Communicator>> groups_;
   std::map<std::vector<int>, std::unique_ptr<Communicator>> stage_groups_;
 };
 

@@ -18,15 +18,37 @@ namespace {
 // Completes when told to.
 class Signal final : public Fence {
  public:
-  bool complete() const override { return done_.load(std::memory_order_acquire); }
-  void wait() override { done_.wait(false, std::memory_order_acquire); }
+  bool complete() const override {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+  }
+  void then(std::function<void()> work) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!done_) return work_.push_back(std::move(work));
+    }
+    work();
+  }
   void finish() {
-    done_.store(true, std::memory_order_release);
-    done_.notify_all();
+    std::vector<std::function<void()>> work;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+      work = std::move(work_);
+    }
+    changed_.notify_all();
+    for (const auto& one : work) one();
   }
 
  private:
-  std::atomic<bool> done_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::function<void()>> work_;
+  bool done_ = false;
 };
 
 // Messages of a rank to itself. A message that comes before its receive is kept in a buffer; a
@@ -123,20 +145,14 @@ class SingleCommunicator final : public Communicator {
   int size() const override { return 1; }
   std::string name() const override { return name_; }
 
-  Event all_reduce(const Tensor&, Reduction, Stream& after) override { return after.record(); }
-  Event all_gather(const Tensor& out, const Tensor& mine, Stream& after) override {
+  Event all_reduce(const Tensor&, Reduction, const After& after) override { return follow(after); }
+  Event all_gather(const Tensor& out, const Tensor& mine, const After& after) override {
     return copy(out, mine, after);
   }
-  Event reduce_scatter(const Tensor& mine, const Tensor& all, Stream& after) override {
+  Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) override {
     return copy(mine, all, after);
   }
-  Event all_gather_parts(const Tensor&, std::span<const std::int64_t>, Stream& after) override {
-    return after.record();
-  }
-  Event reduce_scatter_parts(const Tensor&, std::span<const std::int64_t>, Stream& after) override {
-    return after.record();
-  }
-  Event broadcast(const Tensor&, int, Stream& after) override { return after.record(); }
+  Event broadcast(const Tensor&, int, const After& after) override { return follow(after); }
 
   Event send(const Tensor& data, int member, int tag, Stream& after) override {
     PITON_ASSERT(member == 0, "member {} of 1", member);
@@ -172,25 +188,21 @@ class SingleCommunicator final : public Communicator {
     return address;
   }
 
-  Event copy(const Tensor& dst, const Tensor& src, Stream& after) {
+  // A group of one sends nothing, so its collectives may run on the caller's stream.
+  static Event follow(const After& after) {
+    for (const Event& event : after.events) after.stream.wait(event);
+    return after.stream.record();
+  }
+
+  Event copy(const Tensor& dst, const Tensor& src, const After& after) {
     PITON_ASSERT(dst.bytes() == src.bytes() && dst.dtype() == src.dtype(), "{} from {}",
                  to_string(dst), to_string(src));
     PITON_ASSERT(dst.contiguous() && src.contiguous(), "collectives take contiguous tensors");
-    const bool same_place = dst.raw() == src.raw();
-    if (same_place || dst.bytes() == 0 || device_->place().kind == DeviceKind::kMeta) {
-      return after.record();
+    if (dst.raw() != src.raw()) {
+      for (const Event& event : after.events) after.stream.wait(event);
+      device_->copy(dst.flatten(), src.flatten(), after.stream);
     }
-    std::byte* to = device_->host_address(dst);
-    const std::byte* from = device_->host_address(src);
-    const auto bytes = static_cast<std::size_t>(dst.bytes());
-    if (to != nullptr && from != nullptr) {
-      after.enqueue([to, from, bytes] { std::memcpy(to, from, bytes); });
-    } else {  // through the host: rare (a group of one on a device whose memory is its own)
-      std::vector<std::byte> host(bytes);
-      device_->download(src, host.data(), after);
-      device_->upload(host.data(), dst, after);
-    }
-    return after.record();
+    return follow(after);
   }
 
   Device* device_;

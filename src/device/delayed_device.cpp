@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/host_device.h"
 
 namespace piton {
 namespace {
@@ -23,15 +24,37 @@ namespace {
 // Done when its stream's thread has passed it.
 class StreamFence final : public Fence {
  public:
-  bool complete() const override { return complete_.load(std::memory_order_acquire); }
-  void wait() override { complete_.wait(false, std::memory_order_acquire); }
+  bool complete() const override {
+    const std::scoped_lock lock(mutex_);
+    return complete_;
+  }
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return complete_; });
+  }
+  void then(std::function<void()> work) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!complete_) return work_.push_back(std::move(work));
+    }
+    work();
+  }
   void finish() {
-    complete_.store(true, std::memory_order_release);
-    complete_.notify_all();
+    std::vector<std::function<void()>> work;
+    {
+      const std::scoped_lock lock(mutex_);
+      complete_ = true;
+      work = std::move(work_);
+    }
+    changed_.notify_all();
+    for (const auto& one : work) one();
   }
 
  private:
-  std::atomic<bool> complete_ = false;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::function<void()>> work_;
+  bool complete_ = false;
 };
 
 // SplitMix64 (Steele et al. 2014): delays need no more than that.
@@ -63,10 +86,6 @@ class DelayedStream final : public Stream {
     return Event(std::move(fence));
   }
 
-  void wait(const Event& event) override {
-    push({[event] { event.wait(); }, /*late=*/false});
-  }
-
   void enqueue(std::function<void()> work) override { push({std::move(work), /*late=*/true}); }
 
  private:
@@ -74,6 +93,10 @@ class DelayedStream final : public Stream {
     std::function<void()> work;
     bool late = false;
   };
+
+  void follow(const Event& event) override {
+    push({[event] { event.wait(); }, /*late=*/false});
+  }
 
   void push(Piece piece) {
     {
@@ -138,6 +161,7 @@ struct DelayedDevice::State {
   std::atomic<std::uint64_t> streams = 0;
   std::mutex mutex;
   std::map<std::int64_t, std::int64_t> used;  // offset -> bytes
+  HostDevice host;
 };
 
 DelayedDevice::DelayedDevice(std::uint64_t seed, int max_delay_us, std::int64_t address_space_bytes)
@@ -208,6 +232,22 @@ void DelayedDevice::download(const Tensor& src, void* host, Stream& stream) {
   });
   stream.synchronize();
 }
+
+void DelayedDevice::copy(const Tensor& dst, const Tensor& src, Stream& stream) {
+  check_copy(dst, src);
+  const auto address = [this](const Tensor& tensor) {
+    return tensor.place().kind == DeviceKind::kHost ? tensor.raw() : host_address(tensor);
+  };
+  PITON_ASSERT(dst.place() == place() || src.place() == place(),
+               "delayed device: neither {} nor {} is in its memory", to_string(dst),
+               to_string(src));
+  stream.enqueue(
+      [to = address(dst), from = address(src), bytes = static_cast<std::size_t>(dst.bytes())] {
+        if (bytes > 0) std::memmove(to, from, bytes);
+      });
+}
+
+Memory& DelayedDevice::host_memory() { return state_->host; }
 
 void DelayedDevice::zero(const Tensor& dst, Stream& stream) {
   PITON_ASSERT(dst.contiguous(), "zero of {}", to_string(dst));

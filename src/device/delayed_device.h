@@ -27,6 +27,8 @@ class DelayedDevice final : public Device {
   void upload(const void* host, const Tensor& dst, Stream& stream) override;
   void download(const Tensor& src, void* host, Stream& stream) override;
   void zero(const Tensor& dst, Stream& stream) override;
+  void copy(const Tensor& dst, const Tensor& src, Stream& stream) override;
+  Memory& host_memory() override;
   std::byte* host_address(const Tensor& tensor) const override;
 
  private:

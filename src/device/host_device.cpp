@@ -17,8 +17,10 @@ namespace {
 class InlineStream final : public Stream {
  public:
   Event record() override { return {}; }
-  void wait(const Event& event) override { event.wait(); }
   void enqueue(std::function<void()> work) override { work(); }
+
+ private:
+  void follow(const Event& event) override { event.wait(); }
 };
 
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
@@ -76,6 +78,13 @@ void HostDevice::download(const Tensor& src, void* host, Stream& stream) {
     if (src.bytes() > 0) std::memcpy(host, src.raw(), static_cast<std::size_t>(src.bytes()));
   });
   stream.synchronize();
+}
+
+void HostDevice::copy(const Tensor& dst, const Tensor& src, Stream& stream) {
+  check_copy(dst, src);
+  stream.enqueue([&] {
+    if (dst.bytes() > 0) std::memcpy(dst.raw(), src.raw(), static_cast<std::size_t>(dst.bytes()));
+  });
 }
 
 void HostDevice::zero(const Tensor& dst, Stream& stream) {

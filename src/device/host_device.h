@@ -25,6 +25,8 @@ class HostDevice final : public Device {
   void download(const Tensor& src, void* host, Stream& stream) override;
   void zero(const Tensor& dst, Stream& stream) override;
   void zero_new(const Tensor& dst, Stream& stream) override;
+  void copy(const Tensor& dst, const Tensor& src, Stream& stream) override;
+  Memory& host_memory() override { return *this; }
   std::byte* host_address(const Tensor& tensor) const override { return tensor.raw(); }
 
  private:

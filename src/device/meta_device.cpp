@@ -11,8 +11,10 @@ namespace {
 class MetaStream final : public Stream {
  public:
   Event record() override { return {}; }
-  void wait(const Event&) override {}
   void enqueue(std::function<void()> work) override { work(); }
+
+ private:
+  void follow(const Event&) override {}
 };
 
 }  // namespace
@@ -35,6 +37,8 @@ void MetaDevice::download(const Tensor& src, void* host, Stream&) {
   PITON_ASSERT(src.contiguous(), "download of {}", to_string(src));
   if (src.bytes() > 0) std::memset(host, 0, static_cast<std::size_t>(src.bytes()));
 }
+
+void MetaDevice::copy(const Tensor& dst, const Tensor& src, Stream&) { check_copy(dst, src); }
 
 void MetaDevice::zero(const Tensor& dst, Stream&) {
   PITON_ASSERT(dst.contiguous(), "zero of {}", to_string(dst));

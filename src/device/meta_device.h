@@ -16,6 +16,8 @@ class MetaDevice final : public Device {
   void upload(const void* host, const Tensor& dst, Stream& stream) override;
   void download(const Tensor& src, void* host, Stream& stream) override;  // fills with zeros
   void zero(const Tensor& dst, Stream& stream) override;
+  void copy(const Tensor& dst, const Tensor& src, Stream& stream) override;
+  Memory& host_memory() override { return *this; }
   std::byte* host_address(const Tensor& tensor) const override;  // nullptr
 
  private:

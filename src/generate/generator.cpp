@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "base/philox.h"
@@ -25,26 +26,15 @@ double uniform(std::uint64_t seed, std::int64_t index) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-Tensor upload_ids(Context& context, const std::vector<std::int32_t>& ids) {
-  Tensor tensor = context.activation(DType::kI32, {static_cast<std::int64_t>(ids.size())});
-  context.device.upload(ids.data(), tensor, context.stream);
-  return tensor;
-}
-
-// The last row's logits on the host.
-std::vector<float> last_logits(Context& context, Decoder& decoder,
-                               std::span<const std::int32_t> ids, KvCache& cache) {
-  std::vector<std::int32_t> positions(ids.size());
-  std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(cache.length()));
-  const ModelInput input{.samples = 1,
-                         .sequence = static_cast<std::int64_t>(ids.size()),
-                         .tokens = upload_ids(context, {ids.begin(), ids.end()}),
-                         .positions = upload_ids(context, positions)};
-  const Tensor logits = decoder.logits(context, input, &cache, true);
-  std::vector<float> host(logits.elements());
-  context.device.download(logits, host.data(), context.stream);
-  host.resize(decoder.config().vocabulary);  // padded rows are never drawn
-  return host;
+// Every rank draws nothing of its own: the last stage does, and all go on with its token.
+GeneratedToken agreed(Inference& inference, const std::vector<float>& logits,
+                      const SamplingOptions& options, std::int64_t index) {
+  GeneratedToken token;
+  if (!logits.empty()) token = draw_token(logits, options, index);
+  const std::string bytes =
+      inference.from_last_stage({reinterpret_cast<const char*>(&token), sizeof token});
+  std::memcpy(&token, bytes.data(), sizeof token);
+  return token;
 }
 
 }  // namespace
@@ -102,12 +92,11 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
   return result(order[kept - 1]);
 }
 
-std::vector<GeneratedToken> generate(Context context, Decoder& decoder,
-                                     std::span<const std::int32_t> prompt,
+std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::int32_t> prompt,
                                      const SamplingOptions& options,
                                      std::optional<std::int32_t> end,
                                      const std::function<bool(const GeneratedToken&)>& each) {
-  const ModelConfig& config = decoder.config();
+  const ModelConfig& config = inference.config();
   options.check(config.vocabulary);
   const auto length = static_cast<std::int64_t>(prompt.size());
   if (length == 0)
@@ -124,16 +113,20 @@ std::vector<GeneratedToken> generate(Context context, Decoder& decoder,
     }
   }
   const std::int64_t room = std::min(config.max_positions, length + options.max_new_tokens);
-  KvCache cache = decoder.make_cache(context.arena, 1, room);
+  KvCache cache = inference.make_cache(1, room);
+  const auto read = [&](std::span<const std::int32_t> ids) {
+    return inference.whole_vocabulary(
+        inference.logits(ids, 1, Inference::Rows::kLastOfEachSample, &cache));
+  };
   std::vector<GeneratedToken> tokens;
-  std::vector<float> logits = last_logits(context, decoder, prompt, cache);
+  std::vector<float> logits = read(prompt);
   while (true) {
-    tokens.push_back(draw_token(logits, options, static_cast<std::int64_t>(tokens.size())));
+    tokens.push_back(agreed(inference, logits, options, static_cast<std::int64_t>(tokens.size())));
     const GeneratedToken& token = tokens.back();
     if (!each(token) || (end && token.id == *end)) break;
     const auto written = static_cast<std::int64_t>(tokens.size());
     if (written == options.max_new_tokens || length + written >= config.max_positions) break;
-    logits = last_logits(context, decoder, std::span(&token.id, 1), cache);
+    logits = read(std::span(&token.id, 1));
   }
   return tokens;
 }

@@ -7,7 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "model/decoder.h"
+#include "base/options.h"
+#include "generate/inference.h"
 
 namespace piton {
 
@@ -44,10 +45,10 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
                           std::int64_t index);
 
 // Continues `prompt` (at least one id) until max_new_tokens, `end` or the model's longest sequence.
-// `each` sees a token as soon as it is drawn; false from it ends. Throws Error(kUsage) if the
+// Collective over the model's ranks: all get the same tokens. `each` sees a token as soon as it is
+// drawn; false from it ends (on every rank alike). Throws Error(kUsage) if the
 // prompt is empty, holds ids outside the vocabulary, or leaves no room.
-std::vector<GeneratedToken> generate(Context context, Decoder& decoder,
-                                     std::span<const std::int32_t> prompt,
+std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::int32_t> prompt,
                                      const SamplingOptions& options,
                                      std::optional<std::int32_t> end,
                                      const std::function<bool(const GeneratedToken&)>& each);

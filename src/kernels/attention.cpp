@@ -34,6 +34,12 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
         .dtype(DType::kI32)
         .contiguous();
   }
+  if (mask.key_positions.defined()) {
+    Operand{call, "key_positions", mask.key_positions}
+        .shape({sizes.b, sizes.sk})
+        .dtype(DType::kI32)
+        .contiguous();
+  }
   if (mask.key_lengths.defined()) {
     Operand{call, "key_lengths", mask.key_lengths}.shape({sizes.b}).dtype(DType::kI32).contiguous();
   }
@@ -57,7 +63,8 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
 void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_t block_rows) {
   PITON_ASSERT(block_rows >= 0, "{}: blocks of {} rows", call, block_rows);
   PITON_ASSERT(
-      block_rows == 0 || (mask.causal && mask.query_begin == 0 && !mask.query_positions.defined()),
+      block_rows == 0 || (mask.causal && mask.query_begin == 0 && !mask.query_positions.defined() &&
+                          !mask.key_positions.defined()),
       "{}: keys behind a block of the triangle are not read, so the mask must be causal, from "
       "position 0 on",
       call);
@@ -67,7 +74,8 @@ void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_
 // on the device are not looked at.
 double visible_pairs(const AttentionMask& mask, std::int64_t sq, std::int64_t sk) {
   const auto all = static_cast<double>(sq) * static_cast<double>(sk);
-  if (mask.query_positions.defined()) return mask.causal ? all / 2 : all;
+  if (mask.query_positions.defined() || mask.key_positions.defined())
+    return mask.causal && sq > 1 ? all / 2 : all;
   const bool window = mask.window_before.has_value() || mask.window_after.has_value();
   if (mask.causal && !window && mask.query_begin == 0 && sq == sk) return all / 2;
   double pairs = 0;
@@ -134,8 +142,9 @@ void CacheAppend::check() const {
   Operand{kName, "rows", rows}
       .shape({cache.dim(0), rows.dim(1), cache.dim(2), cache.dim(3)})
       .dtype(cache.dtype());
-  PITON_ASSERT(begin >= 0 && begin + rows.dim(1) <= cache.dim(1), "{}: rows {} + {} of {}", kName,
-               begin, rows.dim(1), cache.dim(1));
+  Operand{kName, "begins", begins}.shape({cache.dim(0)}).dtype(DType::kI32).contiguous();
+  PITON_ASSERT(rows.dim(1) <= cache.dim(1), "{}: {} rows in a cache of {}", kName, rows.dim(1),
+               cache.dim(1));
 }
 
 }  // namespace piton

@@ -1,12 +1,14 @@
 // Scaled dot-product attention, one call for every use: training, cache, packed documents, windows,
 // bias slopes, dropout.
 //
-//   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i))
+//   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i)), i and j by positions
 //   out_i   = sum over j of dropout(P)[i, j] * v_j
 //
 // Head A of q reads head A / (a / g) of k and v (grouped queries). Sums and softmax run in fp32
 // (fp64 for fp64). A row that sees nothing gives 0 and lse = -infinity.
-// Query i stands at position query_begin + i (or query_positions), key j at position j.
+// Query i is at position query_begin + i (or query_positions), key j at position j (or
+// key_positions). Key positions ascend in each sample. With slopes or dropout they follow one
+// another, p, p + 1, p + 2, ..., with dropout from a multiple of 4 on.
 //
 // How the square is cut is the back end's, except for what `block_rows` asks:
 //   0  tiles with a running softmax; those in which nobody sees anybody are not computed
@@ -28,7 +30,8 @@ struct AttentionMask {
   std::optional<std::int64_t> window_after;   // j <= i + window_after; may be negative
   std::int64_t query_begin = 0;               // position of query 0: > 0 behind a cache
   Tensor query_positions;                     // int32 [b, sq] or empty: instead of query_begin + i
-  Tensor key_lengths;     // int32 [b] or empty: keys from there on are invisible
+  Tensor key_positions;                       // int32 [b, sk] or empty: instead of j
+  Tensor key_lengths;     // int32 [b] or empty: keys from number key_lengths[b] on are invisible
   Tensor query_segments;  // int32 [b, sq] and [b, sk], or both empty: only keys of the
   Tensor key_segments;    //   query's own segment are visible (packed documents)
   Tensor slopes;          // fp32 [a] or empty: ALiBi
@@ -44,7 +47,7 @@ struct AttentionForward {
   Tensor v;  // [b, sk, g, d]
   AttentionMask mask;
   double scale = 0;  // usually 1 / sqrt(d)
-  Dropout dropout;   // rows.first_row 0; the position is the query's, the column the key
+  Dropout dropout;   // rows.first_row 0; the position is the query's, the column the key's
   std::int64_t head_begin =
       0;  // global number of head 0: mask draws count heads of the unsplit model
   std::int64_t block_rows = 0;
@@ -57,6 +60,7 @@ struct AttentionForward {
     v("k", self.k, Access::kRead);
     v("v", self.v, Access::kRead);
     v("query_positions", self.mask.query_positions, Access::kRead);
+    v("key_positions", self.mask.key_positions, Access::kRead);
     v("key_lengths", self.mask.key_lengths, Access::kRead);
     v("query_segments", self.mask.query_segments, Access::kRead);
     v("key_segments", self.mask.key_segments, Access::kRead);
@@ -98,6 +102,7 @@ struct AttentionBackward {
     v("k", self.k, Access::kRead);
     v("v", self.v, Access::kRead);
     v("query_positions", self.mask.query_positions, Access::kRead);
+    v("key_positions", self.mask.key_positions, Access::kRead);
     v("key_lengths", self.mask.key_lengths, Access::kRead);
     v("query_segments", self.mask.query_segments, Access::kRead);
     v("key_segments", self.mask.key_segments, Access::kRead);
@@ -108,17 +113,19 @@ struct AttentionBackward {
   double flops() const;  // four products; recomputing P is not counted
 };
 
-// Appends rows to a cache: cache[b, begin .. begin+s-1] = rows.
+// Appends rows to a cache, each sample's behind its own: cache[b, begins[b] .. begins[b]+s-1] =
+// rows[b]. They must have room.
 struct CacheAppend {
   static constexpr std::string_view kName = "cache append";
-  Tensor cache;  // [b, capacity, g, d]  updated
-  Tensor rows;   // [b, s, g, d]
-  std::int64_t begin = 0;
+  Tensor cache;   // [b, capacity, g, d]  updated
+  Tensor rows;    // [b, s, g, d]
+  Tensor begins;  // int32 [b]
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("cache", self.cache, Access::kUpdate);
     v("rows", self.rows, Access::kRead);
+    v("begins", self.begins, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

@@ -31,7 +31,7 @@ using KernelCall =
                  NormBackward, Rotary, AttentionForward, AttentionBackward, CacheAppend,
                  ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward,
                  EmbeddingForward, EmbeddingBackward, LossStatistics, LossCombine, LossBackward,
-                 Copy, Add, AdamwUpdate, SgdUpdate, SquareSums>;
+                 Copy, Add, AdamwUpdate, SgdUpdate, SquareSums, BeginUpdate>;
 
 std::string_view name(const KernelCall& call);
 void check(const KernelCall& call);

@@ -39,4 +39,11 @@ void SquareSums::check() const {
       .contiguous();
 }
 
+void BeginUpdate::check() const {
+  expect_one_place(*this);
+  Operand{kName, "scalars", scalars}.shape({kStepScalars}).dtype(DType::kF32).contiguous();
+  Operand{kName, "counts", counts}.shape({kUpdateCounts}).dtype(DType::kF64).contiguous();
+  Operand{kName, "sums", sums}.shape({sums.elements()}).dtype(DType::kF64).contiguous();
+}
+
 }  // namespace piton

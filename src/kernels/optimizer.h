@@ -82,8 +82,7 @@ struct SgdUpdate {
 };
 
 // sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order fixed by the size
-// of the block. Blocks are counted from a parameter's start, so a shard cut at block edges gives
-// the same sums.
+// of the block.
 struct SquareSums {
   static constexpr std::string_view kName = "square sums";
   Tensor sums;  // fp64 [ceil(n / block)]  written
@@ -94,6 +93,38 @@ struct SquareSums {
   static void tensors(Self& self, Visitor&& v) {
     v("sums", self.sums, Access::kWrite);
     v("x", self.x, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// Indices into the fp64 [kUpdateCounts] tensor that stays on the device from step to step.
+enum UpdateCount : int {
+  kUpdates,       // successful ones: the t of the corrections
+  kSkipped,       // updates left out because the norm was not finite
+  kGradientNorm,  // of the latest gradient, before clipping
+  kUpdateCounts
+};
+
+// What the updates of one step need to know, from the sums of squares of the gradient: on the
+// device, so that no step waits for the host.
+//   norm = sqrt(sum of sums, in order)      finite: updates += 1, apply = 1; else skipped += 1
+//   correctionK = 1 - betaK^max(updates, 1)
+//   gradient_scale = clip > 0 and finite: min(1, clip / (norm + 1e-6)); else 1
+struct BeginUpdate {
+  static constexpr std::string_view kName = "begin update";
+  Tensor scalars;  // fp32 [kStepScalars]  updated: the learning rate stays
+  Tensor counts;   // fp64 [kUpdateCounts]  updated
+  Tensor sums;     // fp64 [n]
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double clip = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("scalars", self.scalars, Access::kUpdate);
+    v("counts", self.counts, Access::kUpdate);
+    v("sums", self.sums, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

@@ -7,6 +7,7 @@
 
 #include "model/block.h"
 #include "nn/embedding.h"
+#include "nn/kv_cache.h"
 #include "ops/recompute.h"
 
 namespace piton {
@@ -62,109 +63,102 @@ Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device
   return slopes;
 }
 
-class DecoderChunk final : public Decoder {
+class DecoderChunk final : public Chunk {
  public:
-  DecoderChunk(const ModelConfig& config, const ModelLayout& layout, const ChunkRange& range,
-               Device& device, Arena& arena, Stream& stream)
-      : config_(config), range_(range), recompute_(layout.recompute) {
-    shard_ = {
-        .group = &layout.mesh->group(Axis::kTensor),
-        .strategy = {.slices = layout.linear_slices, .sequence_parallel = layout.sequence_parallel},
-        .dtype = config.dtype};
+  DecoderChunk(const ModelConfig& config, const ModelLayout& layout, ChunkPlace place,
+               const ChunkSetup& setup)
+      : config_(config), place_(std::move(place)), recompute_(layout.options.recompute) {
+    shard_ = {.group = &layout.mesh->group(Axis::kTensor),
+              .strategy = layout.options.linears,
+              .dtype = config.dtype};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
+    ParameterList& parameters = setup.parameters;
     const Initialization normal{Initialization::Kind::kNormal, config.init_deviation};
-
-    const bool tied_here = config.tied && (range.first || range.last);
-    Parameter* table = nullptr;
-    if (range.first || tied_here) {
-      table = &parameters_.add(vocabulary_parameter(shard_, kTokenTable, vocabulary_.size,
-                                                    vocabulary_.padded, config.hidden, normal));
-      const int stages = layout.mesh->size(Axis::kPipeline);
-      if (config.tied && stages > 1) {
-        table->tied_stages = {0, stages - 1};
-        table->placement[Axis::kPipeline].gradient_is_partial = true;
-      }
+    Parameter* tokens = nullptr;
+    if (place_.first() || (place_.last() && config.tied)) {
+      tokens = &table(parameters, kTokenTable, config.tied);
     }
-    if (range.first) {
-      embedding_.emplace(parameters_, shard_, *table, vocabulary_, config.hidden,
+    if (place_.first()) {
+      embedding_.emplace(parameters, shard_, *tokens, vocabulary_, config.hidden,
                          config.positions == PositionKind::kLearned ? config.max_positions : 0,
                          normal, config.hidden_dropout);
     }
-    for (std::int64_t layer = range.begin; layer < range.end; ++layer) {
-      blocks_.emplace_back(parameters_, shard_, config, layer);
+    layers_ = layers_of_chunk(config, place_.index, place_.chunks());
+    for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
+      blocks_.emplace_back(parameters, shard_, config, layer);
     }
-    if (range.last) {
-      final_norm_.emplace(parameters_, shard_, "final_norm", config.norm, config.hidden,
+    if (place_.last()) {
+      final_norm_.emplace(parameters, shard_, "final_norm", config.norm, config.hidden,
                           config.norm_eps);
-      Parameter* head = table;
-      if (!config.tied) {
-        head = &parameters_.add(vocabulary_parameter(shard_, "head.weight", vocabulary_.size,
-                                                     vocabulary_.padded, config.hidden, normal));
-      }
-      head_.emplace(shard_, *head, vocabulary_);
+      head_.emplace(shard_, config.tied ? *tokens : table(parameters, "head.weight", false),
+                    vocabulary_);
     }
     if (config.positions == PositionKind::kRotary) {
-      rotary_ = make_rotary_tables(config, 1, device, arena, stream);
+      rotary_ = make_rotary_tables(config, 1, setup.device, setup.arena, setup.stream);
     }
     if (config.positions == PositionKind::kAlibi)
-      slopes_ = make_slopes(config, shard_, device, arena, stream);
+      slopes_ = make_slopes(config, shard_, setup.device, setup.arena, setup.stream);
   }
 
-  bool first() const override { return range_.first; }
-  bool last() const override { return range_.last; }
-  ParameterList& parameters() override { return parameters_; }
-  const ModelConfig& config() const override { return config_; }
-
-  std::vector<BoundaryTensor> boundary(std::int64_t samples, std::int64_t sequence) const override {
+  std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
+    if (chunk + 1 == place_.chunks()) return {};
     const std::int64_t ranks = shard_.splits_sequence() ? shard_.size() : 1;
-    return {{config_.dtype, {samples * sequence / ranks, config_.hidden}}};
+    return {{config_.dtype, {input.samples * input.sequence / ranks, config_.hidden}}};
   }
 
   ChunkOutput forward(Context& context, const ModelInput& input,
                       const std::vector<Value>& inputs) override {
     Context with_rows = context;
     with_rows.rows = input.rows;
-    prepare_rotary(context, input.sequence);
-    Value x = range_.first ? embedding_->forward(with_rows, input) : inputs.at(0);
-    for (const Block& block : blocks_) x = run_block(with_rows, block, x, input);
-    if (!range_.last) return {.boundary = {x}};
-    return {.loss = head_->loss(with_rows, final_norm_->forward(with_rows, x), input.loss)};
-  }
-
-  Tensor logits(Context& context, const ModelInput& input, KvCache* cache,
-                bool last_only) override {
-    PITON_ASSERT(range_.first && range_.last, "logits of a whole model");
-    Context plain = context.with_tape(nullptr);
-    plain.training = false;
-    plain.rows = input.rows;
     // With a cache every token has the angles of the longest sequence that it has room for.
-    prepare_rotary(context, cache != nullptr ? cache->capacity() : input.sequence);
-    Value x = embedding_->forward(plain, input);
-    for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-      AttentionInput attention = attention_input(input);
-      CacheView view;
-      if (cache != nullptr) {
-        view = cache->layer(static_cast<std::int64_t>(layer));
-        attention.cache = &view;
-      }
-      x = blocks_[layer].forward(plain, x, attention);
+    prepare_rotary(context, input.cache != nullptr ? input.cache->capacity() : input.sequence);
+    Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
+    for (std::size_t i = 0; i < blocks_.size(); ++i) {
+      x = run_block(with_rows, blocks_[i], layers_.begin + static_cast<std::int64_t>(i), x, input);
     }
-    if (cache != nullptr) cache->advance(input.sequence);
-    if (last_only) x.tensor = last_rows(plain, x.tensor, input);
-    return head_->logits(plain, final_norm_->forward(plain, x)).tensor;
+    if (!place_.last()) return {.boundary = {x}};
+    return results(with_rows, x, input);
   }
 
-  KvCache make_cache(Arena& arena, std::int64_t batch, std::int64_t capacity) const override {
-    return {arena,
-            config_.dtype,
-            static_cast<std::int64_t>(blocks_.size()),
-            batch,
-            capacity,
-            config_.groups / shard_.size(),
-            config_.head_size};
+  void add_layers(KvCache& cache) const override {
+    for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
+      cache.add_layer(layer, config_.dtype, config_.groups / shard_.size(), config_.head_size);
+    }
   }
 
  private:
+  // The token table is one parameter where both ends are on this stage.
+  Parameter& table(ParameterList& parameters, const char* name, bool tied) const {
+    Parameter table =
+        vocabulary_parameter(shard_, name, vocabulary_.size, vocabulary_.padded, config_.hidden,
+                             {Initialization::Kind::kNormal, config_.init_deviation});
+    const std::vector<int> ends = place_.stages_of_ends();
+    if (tied && ends.size() > 1) {
+      table.tied_stages = ends;
+      table.placement[Axis::kPipeline].gradient_is_partial = true;
+    }
+    return parameters.find_or_add(std::move(table));
+  }
+
+  // Of the last chunk.
+  ChunkOutput results(Context& context, const Value& x, const ModelInput& input) const {
+    const Wanted& wanted = input.wanted;
+    ChunkOutput output;
+    if (wanted.loss) {
+      LossOutput loss = head_->loss(context, final_norm_->forward(context, x), input.loss);
+      output.sums.push_back({std::string(kLossSum), loss.sum});
+      if (wanted.token_losses) output.token_losses = loss.per_token;
+    }
+    if (wanted.logits || wanted.hidden) {
+      Context plain = context.with_tape(nullptr);
+      const Tensor rows = head_->whole_rows(plain, x.tensor, wanted.rows);
+      const Tensor hidden = final_norm_->forward(plain, {rows}).tensor;
+      if (wanted.logits) output.logits = head_->logits(plain, hidden);
+      if (wanted.hidden) output.hidden = hidden;
+    }
+    return output;
+  }
+
   // Tables for sequences of this length, where it matters.
   void prepare_rotary(Context& context, std::int64_t sequence) {
     if (config_.positions != PositionKind::kRotary) return;
@@ -173,17 +167,20 @@ class DecoderChunk final : public Decoder {
   }
 
   AttentionInput attention_input(const ModelInput& input) const {
-    return {.batch = input.samples,
-            .positions = input.positions,
-            .segments = input.segments,
-            .cosine = rotary_.cosine,
-            .sine = rotary_.sine,
-            .slopes = slopes_};
+    return {
+        .batch = input.samples,
+        .places = {.query_positions = input.extra(kQueryPositions),
+                   .key_positions = input.extra(kKeyPositions),
+                   .query_segments = input.segments,
+                   .key_segments = input.segments},
+        .rotary = {.cosine = rotary_.cosine, .sine = rotary_.sine, .positions = input.positions},
+        .slopes = slopes_};
   }
 
-  Value run_block(Context& context, const Block& block, const Value& x,
+  Value run_block(Context& context, const Block& block, std::int64_t layer, const Value& x,
                   const ModelInput& input) const {
-    const AttentionInput attention = attention_input(input);
+    AttentionInput attention = attention_input(input);
+    if (input.cache != nullptr) attention.cache = input.cache->layer(layer);
     if (!recompute_) return block.forward(context, x, attention);
     const Segment segment = [&block, attention](Context& inner, const std::vector<Value>& values) {
       return std::vector<Value>{block.forward(inner, values[0], attention)};
@@ -191,19 +188,12 @@ class DecoderChunk final : public Decoder {
     return recomputed(context, {x}, segment)[0];
   }
 
-  static Tensor last_rows(Context& context, const Tensor& x, const ModelInput& input) {
-    const Tensor last = x.split_dim(0, input.sequence).select(1, input.sequence - 1);
-    Tensor rows = context.activation(x.dtype(), {input.samples, x.dim(1)});
-    context.kernels.run(Copy{.dst = rows, .src = last}, context.stream);
-    return rows;
-  }
-
   ModelConfig config_;
-  ChunkRange range_;
+  ChunkPlace place_;
+  LayerRange layers_;
   bool recompute_;
   Shard shard_;
   Vocabulary vocabulary_;
-  ParameterList parameters_;
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
   std::optional<Norm> final_norm_;
@@ -214,18 +204,18 @@ class DecoderChunk final : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_decoder(const ModelConfig& config, const ModelLayout& layout,
-                                      const ChunkRange& range, Device& device, Arena& arena,
-                                      Stream& stream) {
-  layout.check(config);
-  return std::make_unique<DecoderChunk>(config, layout, range, device, arena, stream);
+ChunkFactory decoder_factory(const ModelConfig& config, const ModelLayout& layout) {
+  return [config, layout](const ChunkPlace& place, const ChunkSetup& setup) {
+    layout.check(config, place.chunks());
+    return std::make_unique<DecoderChunk>(config, layout, place, setup);
+  };
 }
 
-ChunkRange chunk_range(const ModelConfig& config, int chunk, int chunks) {
+LayerRange layers_of_chunk(const ModelConfig& config, int chunk, int chunks) {
   const std::int64_t share = config.layers / chunks;
   const std::int64_t larger = config.layers % chunks;
   const std::int64_t begin = chunk * share + std::min<std::int64_t>(chunk, larger);
-  return {begin, begin + share + (chunk < larger ? 1 : 0), chunk == 0, chunk == chunks - 1};
+  return {begin, begin + share + (chunk < larger ? 1 : 0)};
 }
 
 }  // namespace piton

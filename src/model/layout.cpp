@@ -3,12 +3,12 @@
 namespace piton {
 
 std::int64_t ModelLayout::padded_vocabulary(std::int64_t vocabulary) const {
-  if (vocabulary_rows > 0) return vocabulary_rows;
-  const std::int64_t multiple = vocabulary_multiple * mesh->size(Axis::kTensor);
+  if (options.vocabulary_rows > 0) return options.vocabulary_rows;
+  const std::int64_t multiple = options.vocabulary_multiple * mesh->size(Axis::kTensor);
   return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
-void ModelLayout::check(const ModelConfig& config) const {
+void ModelLayout::check(const ModelConfig& config, int chunks) const {
   const int t = mesh->size(Axis::kTensor);
   const auto divides = [&](std::int64_t value, const char* what, const char* flag) {
     if (value % t != 0) {
@@ -21,14 +21,13 @@ void ModelLayout::check(const ModelConfig& config) const {
   divides(config.heads, "attention heads", "--num-attention-heads");
   divides(config.groups, "query groups", "--num-query-groups");
   divides(config.ffn_hidden, "columns of the MLP", "--ffn-hidden-size");
-  const int p = mesh->size(Axis::kPipeline);
-  if (config.layers < p) {
+  if (config.layers < chunks) {
     throw Error(Fault::kUsage,
                 "layout: {} layers cannot fill {} pipeline stages; change --num-layers or "
                 "--pipeline-model-parallel-size",
-                config.layers, p);
+                config.layers, chunks);
   }
-  if (sequence_parallel && t == 1) {
+  if (options.linears.sequence_parallel && t == 1) {
     throw Error(Fault::kUsage,
                 "layout: --sequence-parallel splits tokens over tensor ranks, and "
                 "--tensor-model-parallel-size is 1; leave one of them out");

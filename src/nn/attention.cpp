@@ -3,6 +3,8 @@
 #include <bit>
 #include <cmath>
 
+#include "ops/split.h"
+
 namespace piton {
 
 std::vector<float> alibi_slopes(std::int64_t heads) {
@@ -35,27 +37,43 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
 
 Value Attention::forward(Context& context, const Value& x, const Value& residual,
                          const AttentionInput& input) const {
-  const Value qkv = qkv_.forward(context, x);
-  AttentionSettings settings{.heads = shape_.heads / shard_.size(),
-                             .groups = shape_.groups / shard_.size(),
-                             .head_size = shape_.head_size,
-                             .head_begin = shard_.rank() * (shape_.heads / shard_.size()),
-                             .batch = input.batch,
-                             .scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_size)),
-                             .cosine = input.cosine,
-                             .sine = input.sine,
-                             .positions = input.positions,
-                             .convention = shape_.rotary,
-                             .block_rows = shape_.block_rows};
-  settings.mask = {.window_before = shape_.window_before,
-                   .window_after = shape_.window_after,
-                   .query_segments = input.segments,
-                   .key_segments = input.segments,
-                   .slopes = input.slopes};
-  settings.dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows};
-  const Value mixed = input.cache != nullptr
-                          ? cached_attention(context, qkv, settings, *input.cache)
-                          : self_attention(context, qkv, settings);
+  const std::int64_t heads = shape_.heads / shard_.size();
+  const std::int64_t groups = shape_.groups / shard_.size();
+  const std::int64_t d = shape_.head_size;
+  const std::vector<Value> parts =
+      split_columns(context, qkv_.forward(context, x), {heads * d, groups * d, groups * d});
+  const std::int64_t sequence = parts[0].tensor.dim(0) / input.batch;
+  RotarySettings turn = input.rotary;
+  turn.convention = shape_.rotary;
+  // [n, heads d] as [n, heads, d], and in the end as [b, s, heads, d].
+  const auto per_head = [&](const Value& rows) {
+    return Value{rows.tensor.split_dim(1, d), rows.id};
+  };
+  const auto per_sample = [&](const Value& rows) {
+    return Value{rows.tensor.split_dim(0, sequence), rows.id};
+  };
+  const Value q = per_sample(rotary(context, per_head(parts[0]), turn));
+  Value k = per_sample(rotary(context, per_head(parts[1]), turn));
+  Value v = per_sample(per_head(parts[2]));
+
+  AttentionSettings settings{
+      .scale = 1.0 / std::sqrt(static_cast<double>(d)),
+      .window_before = shape_.window_before,
+      .window_after = shape_.window_after,
+      .slopes = input.slopes,
+      .dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows},
+      .head_begin = shard_.rank() * heads,
+      .block_rows = shape_.block_rows};
+  AttentionPlaces places = input.places;
+  if (input.cache) {
+    const CachedRows all = append_to_cache(context, *input.cache, k, v);
+    k = all.keys;
+    v = all.values;
+    places = {.query_positions = input.cache->rows.positions,
+              .key_lengths = input.cache->rows.lengths};
+    settings.block_rows = 0;
+  }
+  const Value mixed = attend(context, q, k, v, places, settings);
   return output_.forward(context, mixed, &residual,
                          {hidden_dropout_, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "nn/kv_cache.h"
 #include "nn/linear.h"
 #include "ops/attention.h"
+#include "ops/rotary.h"
 
 namespace piton {
 
@@ -33,12 +33,10 @@ std::vector<float> alibi_slopes(std::int64_t heads);
 // What attention knows of the micro-batch: its rows are whole, whatever the residual stream is.
 struct AttentionInput {
   std::int64_t batch = 1;
-  Tensor positions;  // int32 [n]
-  Tensor segments;   // int32 [b, s] or empty
-  Tensor cosine;     // rotary tables or empty
-  Tensor sine;
-  Tensor slopes;  // fp32 [a/t] of this rank's heads, or empty: ALiBi
-  const CacheView* cache = nullptr;
+  AttentionPlaces places;          // without a cache
+  RotarySettings rotary;           // tables and positions; the convention is the shape's
+  Tensor slopes;                   // fp32 [a/t] of this rank's heads, or empty: ALiBi
+  std::optional<CacheView> cache;  // of this layer: places are its rows
 };
 
 class Attention {

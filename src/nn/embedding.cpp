@@ -47,9 +47,25 @@ Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary)
   table_->contributions += 1;
 }
 
-Value Head::logits(Context& context, const Value& x) const {
-  const DType output = sum_dtype(shard_.dtype);
-  return column_linear(context, x, *table_, nullptr, *shard_.group, shard_.strategy, output);
+Tensor Head::whole_rows(Context& context, const Tensor& x, const Tensor& rows) const {
+  Tensor whole = x;
+  if (shard_.splits_sequence()) {
+    whole = context.activation(x.dtype(), {x.dim(0) * shard_.size(), x.dim(1)});
+    const Event ready = shard_.group->all_gather(whole, x, context.stream);
+    context.arena.hold(whole, ready.fence());
+    context.arena.hold(x, ready.fence());
+    context.await(ready);
+  }
+  if (!rows.defined()) return whole;
+  Tensor chosen = context.activation(x.dtype(), {rows.dim(0), x.dim(1)});
+  context.kernels.run(EmbeddingForward{.y = chosen, .table = whole, .ids = rows}, context.stream);
+  return chosen;
+}
+
+Tensor Head::logits(Context& context, const Tensor& x) const {
+  Context plain = context.with_tape(nullptr);
+  return column_linear(plain, {x}, *table_, nullptr, *shard_.group, {}, sum_dtype(shard_.dtype))
+      .tensor;
 }
 
 LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs) const {

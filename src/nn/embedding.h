@@ -38,9 +38,13 @@ class Embedding {
 class Head {
  public:
   Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary);
-  // fp32 (fp64) [rows, padded / t]: for generation. Training and evaluation take loss(), which
-  // never holds more than a slice of them.
-  Value logits(Context& context, const Value& x) const;
+  // `rows` (int32 [k]) of the micro-batch's x, all of them if empty, on every tensor rank; x [n,
+  // h], under sequence parallelism this rank's [n/t, h].
+  Tensor whole_rows(Context& context, const Tensor& x, const Tensor& rows) const;
+  // Of x [n, h], whole rows on every tensor rank: fp32 (fp64) [n, padded / t], this rank's part of
+  // the vocabulary. The loss takes loss(), which never holds more than a slice of them.
+  Tensor logits(Context& context, const Tensor& x) const;
+  // x [n, h], under sequence parallelism this rank's [n/t, h].
   LossOutput loss(Context& context, const Value& x, const LossInputs& inputs) const;
 
  private:

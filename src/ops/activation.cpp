@@ -7,15 +7,17 @@ namespace piton {
 Value activated(Context& context, const Value& x, const Tensor& y, ActivationKind kind) {
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x, id = result.id, kind](Backward& backward) {
-    Context& context = backward.context();
-    Tensor dy = backward.take(id);
-    if (!dy.defined()) return;
-    Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
-    context.kernels.run(ActivationBackward{.dx = dx, .dy = dy, .x = x.tensor, .kind = kind},
-                        context.stream);
-    backward.give(x.id, std::move(dx));
-  });
+  context.tape->record(
+      [x_id = x.id, id = result.id, kind, kept = context.tape->keep(x.tensor)](Backward& backward) {
+        Context& context = backward.context();
+        Tensor dy = backward.take(id);
+        if (!dy.defined()) return;
+        const Tensor x = kept.get();
+        Tensor dx = context.activation(x.dtype(), x.shape());
+        context.kernels.run(ActivationBackward{.dx = dx, .dy = dy, .x = x, .kind = kind},
+                            context.stream);
+        backward.give(x_id, std::move(dx));
+      });
   return result;
 }
 
@@ -31,19 +33,21 @@ Value gated_activation(Context& context, const Value& gate_up, ActivationKind ki
       context.stream);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([gate_up, id = result.id, kind, half](Backward& backward) {
+  context.tape->record([x_id = gate_up.id, id = result.id, kind, half,
+                        kept = context.tape->keep(gate_up.tensor)](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
-    Tensor d = context.activation(gate_up.tensor.dtype(), gate_up.tensor.shape());
+    const Tensor x = kept.get();
+    Tensor d = context.activation(x.dtype(), x.shape());
     context.kernels.run(ActivationBackward{.dx = half(d, 0),
                                            .dup = half(d, 1),
                                            .dy = dy,
-                                           .x = half(gate_up.tensor, 0),
-                                           .up = half(gate_up.tensor, 1),
+                                           .x = half(x, 0),
+                                           .up = half(x, 1),
                                            .kind = kind},
                         context.stream);
-    backward.give(gate_up.id, std::move(d));
+    backward.give(x_id, std::move(d));
   });
   return result;
 }

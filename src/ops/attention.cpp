@@ -5,121 +5,114 @@
 namespace piton {
 namespace {
 
-// q, k, v of a fused projection [b*s, (a + 2g) d], as strided views [b, s, heads, d].
-struct HeadViews {
-  Tensor q;
-  Tensor k;
-  Tensor v;
+AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& settings) {
+  return {.causal = settings.causal,
+          .window_before = settings.window_before,
+          .window_after = settings.window_after,
+          .query_positions = places.query_positions,
+          .key_positions = places.key_positions,
+          .key_lengths = places.key_lengths,
+          .query_segments = places.query_segments,
+          .key_segments = places.key_segments,
+          .slopes = settings.slopes};
+}
+
+struct KeptAttention {
+  Kept out;
+  Kept lse;
+  Kept q;
+  Kept k;
+  Kept v;
+  Kept query_positions;
+  Kept key_positions;
+  Kept key_lengths;
+  Kept query_segments;
+  Kept key_segments;
+
+  AttentionPlaces places() const {
+    return {.query_positions = query_positions.get(),
+            .key_positions = key_positions.get(),
+            .key_lengths = key_lengths.get(),
+            .query_segments = query_segments.get(),
+            .key_segments = key_segments.get()};
+  }
 };
-
-HeadViews head_views(const Tensor& qkv, const AttentionSettings& settings) {
-  const std::int64_t d = settings.head_size;
-  const std::int64_t sequence = qkv.dim(0) / settings.batch;
-  const Tensor rows = qkv.split_dim(0, sequence);
-  const auto part = [&](std::int64_t first_head, std::int64_t heads) {
-    return rows.slice(2, first_head * d, heads * d).split_dim(2, d);
-  };
-  return {part(0, settings.heads), part(settings.heads, settings.groups),
-          part(settings.heads + settings.groups, settings.groups)};
-}
-
-void rotate(Context& context, const Tensor& qkv, const AttentionSettings& settings, bool inverse) {
-  if (!settings.cosine.defined()) return;
-  const std::int64_t d = settings.head_size;
-  const Tensor heads = qkv.slice(1, 0, (settings.heads + settings.groups) * d)
-                           .split_dim(1, d)
-                           .slice(2, 0, 2 * settings.cosine.dim(1));
-  context.kernels.run(Rotary{.x = heads,
-                             .positions = settings.positions,
-                             .cosine = settings.cosine,
-                             .sine = settings.sine,
-                             .convention = settings.convention,
-                             .inverse = inverse},
-                      context.stream);
-}
 
 }  // namespace
 
-Value self_attention(Context& context, const Value& qkv, const AttentionSettings& settings) {
-  const std::int64_t rows = qkv.tensor.dim(0);
-  const std::int64_t sequence = rows / settings.batch;
-  rotate(context, qkv.tensor, settings, false);
-  const HeadViews views = head_views(qkv.tensor, settings);
-  Tensor out = context.activation(qkv.tensor.dtype(), {rows, settings.heads * settings.head_size});
-  Tensor lse =
-      context.activation(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
-  AttentionForward call{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
-                        .lse = lse,
-                        .q = views.q,
-                        .k = views.k,
-                        .v = views.v,
-                        .mask = settings.mask,
+Value attend(Context& context, const Value& q, const Value& k, const Value& v,
+             const AttentionPlaces& places, const AttentionSettings& settings) {
+  const DType dtype = q.tensor.dtype();
+  const std::int64_t b = q.tensor.dim(0);
+  const std::int64_t sq = q.tensor.dim(1);
+  const std::int64_t a = q.tensor.dim(2);
+  const std::int64_t d = q.tensor.dim(3);
+  const Tensor rows = context.activation(dtype, {b * sq, a * d});
+  AttentionForward call{.out = rows.reshape({b, sq, a, d}),
+                        .lse = context.activation(sum_dtype(dtype), {b, a, sq}),
+                        .q = q.tensor,
+                        .k = k.tensor,
+                        .v = v.tensor,
+                        .mask = mask_of(places, settings),
                         .scale = settings.scale,
                         .dropout = settings.dropout,
                         .head_begin = settings.head_begin,
                         .block_rows = settings.block_rows};
   if (!context.training) call.dropout.probability = 0;
   context.kernels.run(call, context.stream);
-  if (context.tape == nullptr) return {out};
-  Value result = context.tape->output(out);
-  context.tape->record([qkv, out, lse, settings, id = result.id, call](Backward& backward) {
+  if (context.tape == nullptr) return {rows};
+  Value result = context.tape->output(rows);
+  Tape& tape = *context.tape;
+  const auto keep = [&](const Tensor& tensor) { return tape.keep(tensor); };
+  const KeptAttention kept{.out = keep(call.out),
+                           .lse = keep(call.lse),
+                           .q = keep(call.q),
+                           .k = keep(call.k),
+                           .v = keep(call.v),
+                           .query_positions = keep(places.query_positions),
+                           .key_positions = keep(places.key_positions),
+                           .key_lengths = keep(places.key_lengths),
+                           .query_segments = keep(places.query_segments),
+                           .key_segments = keep(places.key_segments)};
+  tape.record([id = result.id, q_id = q.id, k_id = k.id, v_id = v.id, kept, settings,
+               dropout = call.dropout](Backward& backward) {
     Context& context = backward.context();
-    Tensor dout = backward.take(id);
+    const Tensor dout = backward.take(id);
     if (!dout.defined()) return;
-    Tensor dqkv = context.activation(qkv.tensor.dtype(), qkv.tensor.shape());
-    const HeadViews gradients = head_views(dqkv, settings);
-    context.kernels.run(
-        AttentionBackward{
-            .dq = gradients.q,
-            .dk = gradients.k,
-            .dv = gradients.v,
-            .dout =
-                dout.split_dim(0, dout.dim(0) / settings.batch).split_dim(2, settings.head_size),
-            .out = call.out,
-            .lse = call.lse,
-            .q = call.q,
-            .k = call.k,
-            .v = call.v,
-            .mask = call.mask,
-            .scale = call.scale,
-            .dropout = call.dropout,
-            .head_begin = call.head_begin,
-            .block_rows = call.block_rows},
-        context.stream);
-    rotate(context, dqkv, settings, true);
-    backward.give(qkv.id, std::move(dqkv));
+    AttentionBackward call{.out = kept.out.get(),
+                           .lse = kept.lse.get(),
+                           .q = kept.q.get(),
+                           .k = kept.k.get(),
+                           .v = kept.v.get(),
+                           .mask = mask_of(kept.places(), settings),
+                           .scale = settings.scale,
+                           .dropout = dropout,
+                           .head_begin = settings.head_begin,
+                           .block_rows = settings.block_rows};
+    const auto place = [&](std::int64_t part, const Tensor& like) {
+      return backward.place(part, like.dtype(), like.shape());
+    };
+    call.dq = place(q_id, call.q);
+    call.dk = place(k_id, call.k);
+    call.dv = place(v_id, call.v);
+    call.dout = dout.reshape(call.out.shape());
+    context.kernels.run(call, context.stream);
+    backward.give(q_id, std::move(call.dq));
+    backward.give(k_id, std::move(call.dk));
+    backward.give(v_id, std::move(call.dv));
   });
   return result;
 }
 
-Value cached_attention(Context& context, const Value& qkv, const AttentionSettings& settings,
-                       const CacheView& cache) {
+CachedRows append_to_cache(Context& context, const CacheView& cache, const Value& k,
+                           const Value& v) {
   PITON_ASSERT(context.tape == nullptr, "attention behind a cache goes forward only");
-  const std::int64_t rows = qkv.tensor.dim(0);
-  const std::int64_t sequence = rows / settings.batch;
-  rotate(context, qkv.tensor, settings, false);
-  const HeadViews views = head_views(qkv.tensor, settings);
-  context.kernels.run(CacheAppend{.cache = cache.keys, .rows = views.k, .begin = cache.begin},
-                      context.stream);
-  context.kernels.run(CacheAppend{.cache = cache.values, .rows = views.v, .begin = cache.begin},
-                      context.stream);
-  const std::int64_t length = cache.begin + sequence;
-  Tensor out = context.activation(qkv.tensor.dtype(), {rows, settings.heads * settings.head_size});
-  Tensor lse =
-      context.workspace(sum_dtype(out.dtype()), {settings.batch, settings.heads, sequence});
-  AttentionMask mask = settings.mask;
-  mask.query_begin = cache.begin;
-  context.kernels.run(
-      AttentionForward{.out = out.split_dim(0, sequence).split_dim(2, settings.head_size),
-                       .lse = lse,
-                       .q = views.q,
-                       .k = cache.keys.slice(1, 0, length),
-                       .v = cache.values.slice(1, 0, length),
-                       .mask = mask,
-                       .scale = settings.scale,
-                       .head_begin = settings.head_begin},
-      context.stream);
-  return {out};
+  const auto append = [&](const Tensor& rows, const Tensor& to) {
+    context.kernels.run(CacheAppend{.cache = to, .rows = rows, .begins = cache.rows.begins},
+                        context.stream);
+    return Value{to.slice(1, 0, cache.rows.longest)};
+  };
+  return {append(k.tensor, cache.keys), append(v.tensor, cache.values)};
 }
 
 }  // namespace piton

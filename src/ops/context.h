@@ -27,12 +27,12 @@ struct Context {
 
   // Memory for an activation or for workspace.
   Tensor activation(DType dtype, const Shape& shape) const {
-    return arena.allocate(dtype, shape, MemoryKind::kActivations);
+    return arena.allocate(dtype, shape, MemoryKind::kActivations, stream);
   }
   Tensor workspace(DType dtype, const Shape& shape) const {
-    return arena.allocate(dtype, shape, MemoryKind::kWorkspace);
+    return arena.allocate(dtype, shape, MemoryKind::kWorkspace, stream);
   }
-  // Makes compute wait for a collective, and keeps `tensor`'s slot until it is complete.
+  // Makes compute wait for a collective.
   void await(const Event& event) const { stream.wait(event); }
   Context with_tape(Tape* other) const {
     Context copy = *this;

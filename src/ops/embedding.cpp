@@ -30,33 +30,35 @@ Value token_embedding(Context& context, const Tensor& ids, Parameter& table,
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record(
-      [ids, id = result.id, &table, vocabulary_begin, &group, scatters](Backward& backward) {
-        Tensor dy = backward.take(id);
-        if (!dy.defined()) return;
-        backward.defer([ids, dy, &table, vocabulary_begin, &group, scatters](Context& context) {
-          Tensor dtable = context.weights.gradient(table, context.stream);
-          if (!dtable.defined()) return;
-          Tensor whole = dy;
-          if (scatters) {
-            whole = context.activation(dy.dtype(), {ids.dim(0), dy.dim(1)});
-            const Event ready = group.all_gather(whole, dy, context.stream);
-            context.arena.hold(whole, ready.fence());
-            context.arena.hold(dy, ready.fence());
-            context.await(ready);
-          }
-          context.kernels.run(
-              EmbeddingBackward{
-                  .dtable = dtable, .dy = whole, .ids = ids, .vocabulary_begin = vocabulary_begin},
-              context.stream);
-          context.weights.contribute(table, context.stream);
-        });
-      });
+  context.tape->record([kept_ids = context.tape->keep(ids), id = result.id, &table,
+                        vocabulary_begin, &group, scatters](Backward& backward) {
+    Tensor dy = backward.take(id);
+    if (!dy.defined()) return;
+    backward.defer([kept_ids, dy, &table, vocabulary_begin, &group, scatters](Context& context) {
+      Tensor dtable = context.weights.gradient(table, context.stream);
+      if (!dtable.defined()) return;
+      const Tensor ids = kept_ids.get();
+      Tensor whole = dy;
+      if (scatters) {
+        whole = context.activation(dy.dtype(), {ids.dim(0), dy.dim(1)});
+        const Event ready = group.all_gather(whole, dy, context.stream);
+        context.arena.hold(whole, ready.fence());
+        context.arena.hold(dy, ready.fence());
+        context.await(ready);
+      }
+      context.kernels.run(
+          EmbeddingBackward{
+              .dtable = dtable, .dy = whole, .ids = ids, .vocabulary_begin = vocabulary_begin},
+          context.stream);
+      context.weights.contribute(table, context.stream);
+    });
+  });
   return result;
 }
 
 Value add_position_embedding(Context& context, const Value& x, const Tensor& ids,
                              Parameter& table) {
+  if (context.tape != nullptr) context.tape->overwrite(x.tensor);
   {
     const WeightUse use = context.weights.acquire(table, WeightForm::kRows, context.stream);
     context.kernels.run(
@@ -65,14 +67,15 @@ Value add_position_embedding(Context& context, const Value& x, const Tensor& ids
   }
   if (context.tape == nullptr) return x;
   Value result = context.tape->output(x.tensor);
-  context.tape->record([ids, x_id = x.id, id = result.id, &table](Backward& backward) {
+  context.tape->record([kept_ids = context.tape->keep(ids), x_id = x.id, id = result.id,
+                        &table](Backward& backward) {
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     backward.give(x_id, dy);
-    backward.defer([ids, dy, &table](Context& context) {
+    backward.defer([kept_ids, dy, &table](Context& context) {
       Tensor dtable = context.weights.gradient(table, context.stream);
       if (!dtable.defined()) return;
-      context.kernels.run(EmbeddingBackward{.dtable = dtable, .dy = dy, .ids = ids},
+      context.kernels.run(EmbeddingBackward{.dtable = dtable, .dy = dy, .ids = kept_ids.get()},
                           context.stream);
       context.weights.contribute(table, context.stream);
     });

@@ -149,11 +149,11 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
   if (context.tape == nullptr) return output;
   if (gradients.dweight.defined()) context.weights.contribute(table, context.stream);
   output.sum = context.tape->output(output.sum.tensor);
-  context.tape->record(
-      [id = output.sum.id, x_id = x.id, dx = gradients.dx, &group, gathers](Backward& backward) {
-        if (!backward.take(id).defined() || !dx.defined()) return;
-        give_dx(backward, x_id, dx, group, gathers);
-      });
+  context.tape->record([id = output.sum.id, x_id = x.id, dx = context.tape->keep(gradients.dx),
+                        &group, gathers](Backward& backward) {
+    if (!backward.take(id).defined() || !dx.defined()) return;
+    give_dx(backward, x_id, dx.get(), group, gathers);
+  });
   return output;
 }
 

@@ -24,12 +24,6 @@ LinearForward rows_of(const LinearForward& whole, std::int64_t y_begin, std::int
   return call;
 }
 
-void multiply(Context& context, const LinearForward& whole, int slices) {
-  for (const RowRange& range : cut_rows(whole.y.dim(0), slices, context.kernels.row_tile())) {
-    context.kernels.run(rows_of(whole, range.begin, range.begin, range.size), context.stream);
-  }
-}
-
 Tensor gather(Context& context, const Tensor& mine, Communicator& group, Event& ready) {
   Tensor all = context.activation(mine.dtype(), {mine.dim(0) * group.size(), mine.dim(1)});
   ready = group.all_gather(all, mine, context.stream);
@@ -103,22 +97,25 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
     if (gathers) {
       gathered_forward(context, std::move(call), x.tensor, group, strategy.slices);
     } else {
-      multiply(context, call, strategy.slices);
+      context.kernels.run(call, context.stream);  // nothing is sent, so nothing is cut
     }
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(before);
-  context.tape->record([x, id = result.id, &weight, bias, &group, gathers](Backward& backward) {
+  context.tape->record([x_id = x.id, x_dtype = x.tensor.dtype(), x_shape = x.tensor.shape(),
+                        kept = context.tape->keep(x.tensor), id = result.id, &weight, bias, &group,
+                        gathers](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     // With weight jobs at once, x travels while dx is computed.
     Event x_ready;
-    Tensor whole_x = x.tensor;
-    const bool travels = gathers && backward.runs_jobs_at_once();
-    if (travels) whole_x = gather(context, x.tensor, group, x_ready);
-    if (x.wants_gradient()) {
-      Tensor dx = context.activation(x.tensor.dtype(), {dy.dim(0), weight.shape[1]});
+    Tensor whole_x;
+    if (gathers && backward.runs_jobs_at_once()) {
+      whole_x = gather(context, kept.get(), group, x_ready);
+    }
+    if (x_id >= 0) {
+      Tensor dx = context.activation(x_dtype, {dy.dim(0), weight.shape[1]});
       {
         const WeightUse use =
             context.weights.acquire(weight, WeightForm::kBackward, context.stream);
@@ -127,7 +124,7 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
       }
       Event reduced;
       if (gathers) {
-        Tensor mine = context.activation(dx.dtype(), x.tensor.shape());
+        Tensor mine = context.activation(dx.dtype(), x_shape);
         reduced = group.reduce_scatter(mine, dx, context.stream);
         context.arena.hold(mine, reduced.fence());
         context.arena.hold(dx, reduced.fence());
@@ -136,16 +133,15 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
         reduced = group.all_reduce(dx, Reduction::kSum, context.stream);
         context.arena.hold(dx, reduced.fence());
       }
-      backward.give(x.id, std::move(dx), std::move(reduced));
+      backward.give(x_id, std::move(dx), std::move(reduced));
     }
-    backward.defer(
-        [whole_x, x_ready, travels, gathers, dy, &weight, bias, &group](Context& context) {
-          Event ready = x_ready;
-          Tensor input = whole_x;
-          if (gathers && !travels) input = gather(context, whole_x, group, ready);
-          context.await(ready);
-          weight_gradient(context, weight, bias, dy, input);
-        });
+    backward.defer([whole_x, x_ready, kept, gathers, dy, &weight, bias, &group](Context& context) {
+      Event ready = x_ready;
+      Tensor input = whole_x.defined() ? whole_x : kept.get();
+      if (gathers && !whole_x.defined()) input = gather(context, input, group, ready);
+      context.await(ready);
+      weight_gradient(context, weight, bias, dy, input);
+    });
   });
   return activation ? activated(context, result, y, *activation) : result;
 }
@@ -153,42 +149,91 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
 namespace {
 
 // y = residual + x W^T + bias on a group of one.
-Value whole_row_linear(Context& context, const Value& x, Parameter& weight, int slices,
-                       Parameter* bias, const Value* residual) {
+Value whole_row_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
+                       const Value* residual) {
   Tensor y = context.activation(x.tensor.dtype(), {x.tensor.dim(0), weight.shape[0]});
   {
     const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
     WeightUse bias_use;
     if (bias != nullptr)
       bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
-    multiply(context,
-             {.y = y,
-              .x = x.tensor,
-              .weight = use.view(),
-              .bias = bias_use.rows(),
-              .residual = residual != nullptr ? residual->tensor : Tensor()},
-             slices);
+    context.kernels.run(
+        LinearForward{.y = y,
+                      .x = x.tensor,
+                      .weight = use.view(),
+                      .bias = bias_use.rows(),
+                      .residual = residual != nullptr ? residual->tensor : Tensor()},
+        context.stream);
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const std::int64_t residual_id = residual != nullptr ? residual->id : -1;
-  context.tape->record([x, residual_id, id = result.id, &weight, bias](Backward& backward) {
+  context.tape->record([x_id = x.id, kept = context.tape->keep(x.tensor), residual_id,
+                        id = result.id, &weight, bias](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     backward.give(residual_id, dy);
-    if (x.wants_gradient()) {
-      Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
+    if (x_id >= 0) {
+      Tensor dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
       const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
       context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
                           context.stream);
-      backward.give(x.id, std::move(dx));
+      backward.give(x_id, std::move(dx));
     }
-    backward.defer([input = x.tensor, dy, &weight, bias](Context& context) {
-      weight_gradient(context, weight, bias, dy, input);
+    backward.defer([kept, dy, &weight, bias](Context& context) {
+      weight_gradient(context, weight, bias, dy, kept.get());
     });
   });
   return result;
+}
+
+struct GatheredBackward {
+  Tensor dy;  // of all members, [n, f]
+  Tensor dx;  // [n, h/t]; empty if it was not asked for
+};
+
+// Gathers dy, [n/t, f] on each member, slice by slice, and multiplies each slice while the next one
+// travels. A slice arrives as every member's part of it; the weight job wants all rows in order, so
+// with more than one slice they are copied into place.
+GatheredBackward gathered_backward(Context& context, const Tensor& mine, Parameter& weight,
+                                   bool wants_dx, Communicator& group, int slices) {
+  const std::int64_t rows = mine.dim(0);
+  const std::int64_t all_rows = rows * group.size();
+  const auto ranges = cut_rows(rows, wants_dx ? slices : 1, context.kernels.row_tile());
+  std::vector<Tensor> parts(ranges.size());
+  std::vector<Event> ready(ranges.size());
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    parts[i] = gather(context, mine.slice(0, ranges[i].begin, ranges[i].size), group, ready[i]);
+  }
+  GatheredBackward whole;
+  whole.dy =
+      ranges.size() == 1 ? parts[0] : context.activation(mine.dtype(), {all_rows, mine.dim(1)});
+  std::optional<WeightUse> use;
+  if (wants_dx) {
+    whole.dx = context.activation(mine.dtype(), {all_rows, weight.shape[1]});
+    use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
+  }
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    context.await(ready[i]);
+    const RowRange& range = ranges[i];
+    for (int r = 0; r < group.size() && ranges.size() > 1; ++r) {
+      const Tensor part = parts[i].slice(0, r * range.size, range.size);
+      const std::int64_t begin = r * rows + range.begin;
+      context.kernels.run(Copy{.dst = whole.dy.slice(0, begin, range.size), .src = part},
+                          context.stream);
+      context.kernels.run(
+          LinearBackwardInput{
+              .dx = whole.dx.slice(0, begin, range.size), .dy = part, .weight = use->view()},
+          context.stream);
+    }
+    parts[i] = {};
+  }
+  if (wants_dx && ranges.size() == 1) {
+    context.kernels.run(LinearBackwardInput{.dx = whole.dx, .dy = whole.dy, .weight = use->view()},
+                        context.stream);
+  }
+  return whole;
 }
 
 // y = sum over the group of x W^T.
@@ -233,24 +278,24 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x, id = result.id, &weight, &group, scatters](Backward& backward) {
+  context.tape->record([x_id = x.id, kept = context.tape->keep(x.tensor), id = result.id, &weight,
+                        &group, scatters, slices = strategy.slices](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     if (scatters) {
-      Event ready;
-      dy = gather(context, dy, group, ready);
-      context.await(ready);
-    }
-    if (x.wants_gradient()) {
-      Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
+      GatheredBackward whole = gathered_backward(context, dy, weight, x_id >= 0, group, slices);
+      dy = std::move(whole.dy);
+      backward.give(x_id, std::move(whole.dx));
+    } else if (x_id >= 0) {
+      Tensor dx = context.activation(dy.dtype(), {dy.dim(0), weight.shape[1]});
       const WeightUse use = context.weights.acquire(weight, WeightForm::kBackward, context.stream);
       context.kernels.run(LinearBackwardInput{.dx = dx, .dy = dy, .weight = use.view()},
                           context.stream);
-      backward.give(x.id, std::move(dx));
+      backward.give(x_id, std::move(dx));
     }
-    backward.defer([input = x.tensor, dy, &weight](Context& context) {
-      weight_gradient(context, weight, nullptr, dy, input);
+    backward.defer([kept, dy, &weight](Context& context) {
+      weight_gradient(context, weight, nullptr, dy, kept.get());
     });
   });
   return result;
@@ -262,7 +307,7 @@ Value row_linear(Context& context, const Value& x, Parameter& weight, Communicat
                  const LinearStrategy& strategy, const BranchEnd& end) {
   const bool masked = context.training && end.dropout.probability > 0;
   if (group.size() == 1 && !masked) {
-    return whole_row_linear(context, x, weight, strategy.slices, end.bias, end.residual);
+    return whole_row_linear(context, x, weight, end.bias, end.residual);
   }
   const Value y = summed_row_linear(context, x, weight, group, strategy);
   if (!masked && end.bias == nullptr && end.residual == nullptr) return y;

@@ -23,7 +23,9 @@
 namespace piton {
 
 struct LinearStrategy {
-  int slices = 1;  // rows cut into this many parts at row-tile edges, to overlap
+  // Rows cut into this many parts at row-tile edges, where one part can be multiplied while the
+  // next one is gathered or reduced. Products beside which nothing is sent stay whole.
+  int slices = 1;
   bool sequence_parallel = false;
 };
 

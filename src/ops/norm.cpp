@@ -28,11 +28,14 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x, id = result.id, mean, rstd, &gain, bias](Backward& backward) {
+  context.tape->record([x_id = x.id, id = result.id, &gain, bias,
+                        kept_x = context.tape->keep(x.tensor), kept_mean = context.tape->keep(mean),
+                        kept_rstd = context.tape->keep(rstd)](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
-    Tensor dx = context.activation(x.tensor.dtype(), x.tensor.shape());
+    const Tensor x = kept_x.get();
+    Tensor dx = context.activation(x.dtype(), x.shape());
     Tensor dgain = context.weights.gradient(gain, context.stream);
     Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
     {
@@ -42,16 +45,16 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
                                        .dgain = dgain,
                                        .dbias = dbias,
                                        .dy = dy,
-                                       .dresidual = backward.take(x.id),
-                                       .x = x.tensor,
+                                       .dresidual = backward.take(x_id),
+                                       .x = x,
                                        .gain = use.rows(),
-                                       .mean = mean,
-                                       .rstd = rstd},
+                                       .mean = kept_mean.get(),
+                                       .rstd = kept_rstd.get()},
                           context.stream);
     }
     if (dgain.defined()) context.weights.contribute(gain, context.stream);
     if (dbias.defined()) context.weights.contribute(*bias, context.stream);
-    backward.give(x.id, std::move(dx));
+    backward.give(x_id, std::move(dx));
   });
   return result;
 }

@@ -10,6 +10,16 @@ Parameter& ParameterList::add(Parameter parameter) {
   return *parameters_.back();
 }
 
+Parameter& ParameterList::find_or_add(Parameter parameter) {
+  Parameter* known = find(parameter.name);
+  if (known == nullptr) return add(std::move(parameter));
+  PITON_ASSERT(known->dtype == parameter.dtype && known->shape == parameter.shape &&
+                   known->pieces.size() == parameter.pieces.size() &&
+                   known->tied_stages == parameter.tied_stages,
+               "parameter {} is declared in two ways", parameter.name);
+  return *known;
+}
+
 Parameter* ParameterList::find(const std::string& name) const {
   for (const auto& parameter : parameters_) {
     if (parameter->name == name) return parameter.get();

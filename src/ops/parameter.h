@@ -63,11 +63,14 @@ class Parameter {
   std::int64_t elements() const { return shape.elements(); }
 };
 
-// All parameters of this rank's part of a model, in the model's order; owns them. Addresses are
-// stable.
+// All parameters of a stage (of this rank's part of a model), in the model's order; owns them.
+// Addresses are stable.
 class ParameterList {
  public:
   Parameter& add(Parameter parameter);  // asserts that the name is new
+  // The parameter of this name, or it is added: for weights that two chunks of a stage may share.
+  // Asserts that both declare the same.
+  Parameter& find_or_add(Parameter parameter);
   Parameter* find(const std::string& name) const;
   std::vector<Parameter*> all() const;
   std::int64_t elements() const;  // local, padding included

@@ -11,21 +11,27 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
   std::vector<Value> outputs = segment(plain, inputs);
   if (tape == nullptr) return outputs;
 
+  struct Input {
+    std::int64_t id = -1;
+    Kept tensor;
+  };
+  std::vector<Input> kept;
+  for (const Value& input : inputs) kept.push_back({input.id, tape->keep(input.tensor)});
   std::vector<std::int64_t> output_ids;
   for (Value& output : outputs) {
     output = tape->output(output.tensor);
     output_ids.push_back(output.id);
   }
   // What the segment saw besides its inputs (the micro-batch's rows, training) is kept with it.
-  tape->record([inputs, output_ids, segment = std::move(segment), training = context.training,
+  tape->record([kept, output_ids, segment = std::move(segment), training = context.training,
                 rows = context.rows](Backward& backward) {
     Tape replay;
     Context again = backward.context().with_tape(&replay);
     again.training = training;
     again.rows = rows;
     std::vector<Value> leaves;
-    for (const Value& input : inputs) {
-      leaves.push_back(input.wants_gradient() ? replay.leaf(input.tensor) : Value{input.tensor});
+    for (const Input& input : kept) {
+      leaves.push_back(input.id >= 0 ? replay.leaf(input.tensor.get()) : Value{input.tensor.get()});
     }
     std::vector<Value> results = segment(again, leaves);
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -39,7 +45,7 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (!leaves[i].wants_gradient()) continue;
       Tensor gradient = replay.take_gradient(leaves[i], again);
-      if (gradient.defined()) backward.give(inputs[i].id, std::move(gradient));
+      if (gradient.defined()) backward.give(kept[i].id, std::move(gradient));
     }
   });
   return outputs;

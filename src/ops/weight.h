@@ -48,13 +48,19 @@ class WeightProvider {
   virtual void contribute(Parameter& parameter, Stream& stream) = 0;
 };
 
-// Packed forms of resident weights, by (form, version). One form a kind is kept for each parameter;
-// a newer version repacks into the same memory.
+// The one cache of packed forms, by parameter and form: of resident weights, of gathered ones, and
+// of those that are only read. A newer version of the values repacks into the same memory; a
+// parameter whose version stays (a frozen one) is packed once.
 class PackedForms {
  public:
-  PackedForms(Kernels& kernels, Arena& arena) : kernels_(&kernels), arena_(&arena) {}
-  // `rows`: the parameter's plain local rows.
+  PackedForms(Kernels& kernels, Arena& arena, MemoryKind kind = MemoryKind::kParameters)
+      : kernels_(&kernels), arena_(&arena), kind_(kind) {}
+
+  // `rows`: the parameter's plain local rows, of which it comes as kRows where the back end packs
+  // nothing. Empty rows are legal where this version is packed already.
   WeightView get(Parameter& parameter, const Tensor& rows, WeightForm form, Stream& stream);
+  // Gives the memory of all its forms back; what `used` (if any) still does with it is waited for.
+  void drop(const Parameter& parameter, const Event& used);
 
  private:
   struct Packed {
@@ -63,6 +69,7 @@ class PackedForms {
   };
   Kernels* kernels_;
   Arena* arena_;
+  MemoryKind kind_;
   std::map<std::pair<const Parameter*, WeightForm>, Packed> packed_;
 };
 

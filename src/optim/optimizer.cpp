@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -31,31 +32,24 @@ std::string copy_key(const Parameter& parameter, const Mesh& mesh) {
   return key;
 }
 
-std::int64_t ceiling(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// The blocks of one parameter and, for each, the lowest rank that holds it.
-struct NormEntry {
-  std::int64_t first_block = 0;
-  std::vector<int> owners;
-};
-
-struct HeldBlocks {
+// A run of a parameter that a rank holds.
+struct HeldRun {
   std::string key;
-  std::int64_t blocks = 0;  // of the whole parameter
-  std::int64_t first = 0;
-  std::int64_t count = 0;
+  std::int64_t elements = 0;  // of the whole parameter
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
 };
 
-std::string encode(const std::vector<HeldBlocks>& held) {
+std::string encode(const std::vector<HeldRun>& held) {
   std::string text;
-  for (const HeldBlocks& one : held) {
-    text += fmt::format("{} {} {} {}\n", one.blocks, one.first, one.count, one.key);
+  for (const HeldRun& one : held) {
+    text += fmt::format("{} {} {} {}\n", one.elements, one.begin, one.end, one.key);
   }
   return text;
 }
 
-std::vector<HeldBlocks> decode(const std::string& text) {
-  std::vector<HeldBlocks> held;
+std::vector<HeldRun> decode(const std::string& text) {
+  std::vector<HeldRun> held;
   std::size_t at = 0;
   const auto number = [&] {
     std::size_t end = text.find(' ', at);
@@ -65,10 +59,10 @@ std::vector<HeldBlocks> decode(const std::string& text) {
     return value;
   };
   while (at < text.size()) {
-    HeldBlocks one;
-    one.blocks = number();
-    one.first = number();
-    one.count = number();
+    HeldRun one;
+    one.elements = number();
+    one.begin = number();
+    one.end = number();
     const std::size_t end = text.find('\n', at);
     PITON_ASSERT(end != std::string::npos);
     one.key = text.substr(at, end - at);
@@ -78,8 +72,35 @@ std::vector<HeldBlocks> decode(const std::string& text) {
   return held;
 }
 
-std::vector<std::string_view> moment_names(const OptimizerOptions& options) {
-  if (options.kind == OptimizerKind::kAdam) return {"exp_avg", "exp_avg_sq"};
+using Interval = std::pair<std::int64_t, std::int64_t>;  // [begin, end)
+
+// One parameter over all ranks.
+struct NormEntry {
+  std::int64_t elements = 0;
+  std::int64_t first_block = 0;
+  std::map<std::int64_t, std::int64_t> taken;  // begin -> end of what lower ranks hold
+  std::map<int, std::vector<Interval>> owned;  // by rank: what no lower rank holds
+};
+
+// Gives `rank` what of [begin, end) nobody has yet.
+void claim(NormEntry& entry, int rank, std::int64_t begin, std::int64_t end) {
+  std::vector<Interval> free;
+  std::int64_t at = begin;
+  for (const auto& [from, to] : entry.taken) {
+    if (to <= at) continue;
+    if (from >= end) break;
+    if (from > at) free.emplace_back(at, from);
+    at = std::max(at, to);
+  }
+  if (at < end) free.emplace_back(at, end);
+  for (const Interval& one : free) {
+    entry.taken[one.first] = one.second;
+    entry.owned[rank].push_back(one);
+  }
+}
+
+std::vector<std::string_view> moment_names(OptimizerKind rule, const OptimizerOptions& options) {
+  if (rule == OptimizerKind::kAdam) return {"exp_avg", "exp_avg_sq"};
   if (options.sgd_momentum == 0) return {};
   return {"momentum_buffer"};
 }
@@ -151,44 +172,52 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
       arena_(&arena) {
   options_.check();
   PITON_ASSERT(norm_block > 0);
-  std::int64_t elements = 0;
-  std::int64_t mains = 0;
   for (const UpdateSpan& span : spans_) {
-    const std::int64_t size = span.gradient.elements();
     PITON_ASSERT(span.gradient.ndim() == 1 && span.value.shape() == span.gradient.shape(),
                  "{}: value {}, gradient {}", span.parameter->name, to_string(span.value),
                  to_string(span.gradient));
     PITON_ASSERT(span.gradient.dtype() == DType::kF32, "{}: gradient {}", span.parameter->name,
                  to_string(span.gradient));
-    PITON_ASSERT(
-        span.offset % norm_block == 0 && ((span.offset + size) % norm_block == 0 ||
-                                          span.offset + size == span.parameter->elements()),
-        "{}: {} elements from {} are not whole blocks of {}", span.parameter->name, size,
-        span.offset, norm_block);
-    elements += aligned(size);
+  }
+  make_state(stream);
+  scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer, stream);
+  device.zero(scalars_, stream);
+  counts_ = arena.allocate(DType::kF64, {kUpdateCounts}, MemoryKind::kOptimizer, stream);
+  device.zero(counts_, stream);
+  plan_norm(stream);
+}
+
+void Optimizer::make_state(Stream& stream) {
+  std::int64_t mains = 0;
+  std::map<std::string_view, std::int64_t> sizes;  // of moments
+  for (const UpdateSpan& span : spans_) {
+    const std::int64_t size = span.gradient.elements();
+    const OptimizerKind rule = span.rule.value_or(options_.kind);
+    for (const std::string_view moment : moment_names(rule, options_)) {
+      sizes[moment] += aligned(size);
+    }
     if (span.value.dtype() != DType::kF32) mains += aligned(size);
   }
-  std::vector<Moment> moments;
-  for (const std::string_view moment : moment_names(options_)) {
-    if (elements == 0) break;
-    moments.push_back({moment, arena.allocate(DType::kF32, {elements}, MemoryKind::kOptimizer)});
-    device.zero_new(moments.back().values, stream);
+  std::map<std::string_view, Tensor> buffers;
+  for (const auto& [moment, size] : sizes) {
+    buffers[moment] = arena_->allocate(DType::kF32, {size}, MemoryKind::kOptimizer, stream);
+    device_->zero_new(buffers[moment], stream);
   }
   Tensor main;
-  if (mains > 0) main = arena.allocate(DType::kF32, {mains}, MemoryKind::kOptimizer);
-  std::int64_t element_at = 0;
+  if (mains > 0) main = arena_->allocate(DType::kF32, {mains}, MemoryKind::kOptimizer, stream);
+  std::map<std::string_view, std::int64_t> next;
   std::int64_t main_at = 0;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const UpdateSpan& span = spans_[i];
     const std::int64_t size = span.gradient.elements();
-    OptimizerState state;
-    state.parameter = span.parameter;
-    state.offset = span.offset;
-    state.main_is_value = span.value.dtype() == DType::kF32;
-    for (const Moment& moment : moments) {
-      state.moments.push_back({moment.name, moment.values.slice(0, element_at, size)});
+    OptimizerState state{.parameter = span.parameter,
+                         .offset = span.offset,
+                         .rule = span.rule.value_or(options_.kind),
+                         .main_is_value = span.value.dtype() == DType::kF32};
+    for (const std::string_view moment : moment_names(state.rule, options_)) {
+      state.moments.push_back({moment, buffers.at(moment).slice(0, next[moment], size)});
+      next[moment] += aligned(size);
     }
-    element_at += aligned(size);
     if (state.main_is_value) {
       state.main = span.value;
     } else {
@@ -202,62 +231,63 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
       at += run;
     }
   }
-  scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer);
-  plan_norm(stream);
 }
 
 void Optimizer::plan_norm(Stream& stream) {
-  std::vector<HeldBlocks> mine;
+  std::vector<HeldRun> mine;
   for (const UpdateSpan& span : spans_) {
-    if (span.gradient.elements() == 0) continue;
-    mine.push_back({copy_key(*span.parameter, *mesh_),
-                    ceiling(span.parameter->elements(), norm_block_), span.offset / norm_block_,
-                    ceiling(span.gradient.elements(), norm_block_)});
+    const std::int64_t size = span.gradient.elements();
+    if (size == 0) continue;
+    mine.push_back({copy_key(*span.parameter, *mesh_), span.parameter->elements(), span.offset,
+                    span.offset + size});
   }
   const std::vector<std::string> all = ranks_->gather_bytes(encode(mine));
   std::map<std::string, NormEntry> entries;  // in the order of names
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
-    for (const HeldBlocks& held : decode(all[rank])) {
+    for (const HeldRun& held : decode(all[rank])) {
       NormEntry& entry = entries[held.key];
-      if (entry.owners.empty()) entry.owners.assign(held.blocks, -1);
-      PITON_ASSERT(static_cast<std::int64_t>(entry.owners.size()) == held.blocks,
-                   "{}: ranks disagree about its size", held.key);
-      for (std::int64_t block = held.first; block < held.first + held.count; ++block) {
-        if (entry.owners[block] < 0) entry.owners[block] = rank;
-      }
+      if (entry.elements == 0) entry.elements = held.elements;
+      PITON_ASSERT(entry.elements == held.elements, "{}: ranks disagree about its size", held.key);
+      claim(entry, rank, held.begin, held.end);
     }
   }
-  std::int64_t total = 0;
+  std::int64_t blocks = 0;
   for (auto& [key, entry] : entries) {
-    entry.first_block = total;
-    total += static_cast<std::int64_t>(entry.owners.size());
-    PITON_ASSERT(!ranks_->real() ||
-                     std::find(entry.owners.begin(), entry.owners.end(), -1) == entry.owners.end(),
-                 "{}: a block of it is updated by no rank", key);
+    entry.first_block = blocks;
+    blocks += (entry.elements + norm_block_ - 1) / norm_block_;
+    std::int64_t counted = 0;
+    for (const auto& [begin, end] : entry.taken) counted += end - begin;
+    PITON_ASSERT(!ranks_->real() || counted == entry.elements,
+                 "{}: {} of its {} elements are updated", key, counted, entry.elements);
   }
-  host_sums_.assign(total, 0);
-  if (total == 0) return;
-  block_sums_ = arena_->allocate(DType::kF64, {total}, MemoryKind::kOptimizer);
+  if (blocks == 0) return;
+  block_sums_ = arena_->allocate(DType::kF64, {blocks}, MemoryKind::kOptimizer, stream);
   device_->zero(block_sums_, stream);
   for (const UpdateSpan& span : spans_) {
-    const std::int64_t size = span.gradient.elements();
-    if (size == 0) continue;
+    if (span.gradient.elements() == 0) continue;
     const NormEntry& entry = entries.at(copy_key(*span.parameter, *mesh_));
-    const std::int64_t first = span.offset / norm_block_;
-    const std::int64_t end = first + ceiling(size, norm_block_);
-    for (std::int64_t block = first; block < end;) {
-      std::int64_t stop = block;
-      while (stop < end && entry.owners[stop] == ranks_->rank()) ++stop;
-      if (stop == block) {
-        ++block;
-        continue;
-      }
-      const std::int64_t begin = (block - first) * norm_block_;
-      const std::int64_t length = std::min(size, (stop - first) * norm_block_) - begin;
-      norm_parts_.push_back({span.gradient.slice(0, begin, length),
-                             block_sums_.slice(0, entry.first_block + block, stop - block)});
-      block = stop;
+    const auto owned = entry.owned.find(ranks_->rank());
+    if (owned == entry.owned.end()) continue;
+    for (const auto& [begin, end] : owned->second) {
+      const std::int64_t from = std::max(begin, span.offset);
+      const std::int64_t to = std::min(end, span.offset + span.gradient.elements());
+      if (from < to) add_norm_parts(span, from, to, entry.first_block);
     }
+  }
+}
+
+// Elements [begin, end) of the parameter: what is before the first edge of a block, whole blocks to
+// the end.
+void Optimizer::add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
+                               std::int64_t first_block) {
+  while (begin < end) {
+    const std::int64_t block = begin / norm_block_;
+    const bool at_edge = begin % norm_block_ == 0;
+    const std::int64_t stop = at_edge ? end : std::min(end, (block + 1) * norm_block_);
+    const std::int64_t blocks = (stop - begin + norm_block_ - 1) / norm_block_;
+    norm_parts_.push_back({span.gradient.slice(0, begin - span.offset, stop - begin),
+                           block_sums_.slice(0, first_block + block, blocks)});
+    begin = stop;
   }
 }
 
@@ -268,44 +298,45 @@ void Optimizer::reset_main(Stream& stream) {
   }
 }
 
-double Optimizer::norm(Stream& stream) {
-  if (host_sums_.empty()) return 0;
+void Optimizer::sum_squares(Stream& stream) {
   // Entries of other owners were left with everyone's sums by the last step.
   device_->zero(block_sums_, stream);
   for (const NormPart& part : norm_parts_) {
     kernels_->run(SquareSums{.sums = part.sums, .x = part.gradient, .block = norm_block_}, stream);
   }
   const Event reduced = ranks_->all_reduce(block_sums_, Reduction::kSum, stream);
-  if (reduced.fence()) arena_->hold(block_sums_, reduced.fence());
+  arena_->hold(block_sums_, reduced.fence());
   stream.wait(reduced);
-  device_->download(block_sums_, host_sums_.data(), stream);
-  double sum = 0;
-  for (const double block : host_sums_) sum += block;
-  return std::sqrt(sum);
 }
 
-StepResult Optimizer::step(double lr, Stream& stream) {
-  StepResult result;
-  result.grad_norm = norm(stream);
-  result.skipped = !std::isfinite(result.grad_norm);
-  double scale = 1;
-  if (options_.clip_grad > 0 && !result.skipped) {
-    scale = std::min(1.0, options_.clip_grad / (result.grad_norm + 1e-6));
+void Optimizer::step(double lr, Stream& stream) {
+  if (!block_sums_.defined()) return;
+  sum_squares(stream);
+  if (std::exchange(counts_are_set_, false)) {
+    double counts[kUpdateCounts] = {};
+    counts[kUpdates] = static_cast<double>(steps_);
+    counts[kSkipped] = static_cast<double>(skipped_);
+    device_->upload(counts, counts_, stream);
   }
-  if (result.skipped) {
-    ++skipped_;
-  } else {
-    ++steps_;
-  }
-  const double t = static_cast<double>(std::max<std::int64_t>(steps_, 1));
-  float values[kStepScalars];
-  values[kLearningRate] = static_cast<float>(lr);
-  values[kCorrection1] = static_cast<float>(1 - std::pow(options_.beta1, t));
-  values[kCorrection2] = static_cast<float>(1 - std::pow(options_.beta2, t));
-  values[kGradientScale] = static_cast<float>(scale);
-  values[kApply] = result.skipped ? 0.0F : 1.0F;
-  device_->upload(values, scalars_, stream);
+  const auto rate = static_cast<float>(lr);
+  device_->upload(&rate, scalars_.slice(0, kLearningRate, 1), stream);
+  kernels_->run(BeginUpdate{.scalars = scalars_,
+                            .counts = counts_,
+                            .sums = block_sums_,
+                            .beta1 = options_.beta1,
+                            .beta2 = options_.beta2,
+                            .clip = options_.clip_grad},
+                stream);
   for (const Update& update : updates_) kernels_->run(update_call(update), stream);
+}
+
+StepResult Optimizer::result(Stream& stream) {
+  double counts[kUpdateCounts] = {};
+  device_->download(counts_, counts, stream);
+  const auto skipped = static_cast<std::int64_t>(counts[kSkipped]);
+  StepResult result{.grad_norm = counts[kGradientNorm], .skipped = skipped > skipped_};
+  steps_ = static_cast<std::int64_t>(counts[kUpdates]);
+  skipped_ = skipped;
   return result;
 }
 
@@ -317,7 +348,7 @@ KernelCall Optimizer::update_call(const Update& update) const {
   };
   const Tensor copy = state.main_is_value ? Tensor() : part(span.value);
   const double decay = update.decays ? options_.weight_decay : 0;
-  if (options_.kind == OptimizerKind::kSgd) {
+  if (state.rule == OptimizerKind::kSgd) {
     return SgdUpdate{.main = part(state.main),
                      .buffer = state.moments.empty() ? Tensor() : part(state.moments[0].values),
                      .copy = copy,
@@ -342,6 +373,7 @@ void Optimizer::set_steps(std::int64_t steps, std::int64_t skipped) {
   PITON_ASSERT(steps >= 0 && skipped >= 0);
   steps_ = steps;
   skipped_ = skipped;
+  counts_are_set_ = true;
 }
 
 }  // namespace piton

@@ -1,19 +1,24 @@
-// Updates of the flat spans that this rank owns, by AdamW or by SGD with momentum, and the
-// gradient's norm over all ranks.
+// Updates of the flat spans that this rank owns, each by the rule that it names (AdamW or SGD with
+// momentum), and the gradient's norm over all ranks.
 //
 // Precision: main copy, moments and the gradient are fp32 whatever the weights are; squares are
 // summed in fp64. Formulas: kernels/optimizer.h.
 //
-// The norm is the L2 norm of the whole model's gradient, each element counted once: copies of a
-// parameter on several ranks (data-parallel, tensor-replicated, tied stages) have one owner a
-// block, the lowest rank that holds it. Sums of squares are taken in blocks counted from the start
-// of each parameter; they travel unsummed, as one array over all blocks of the model in which every
-// entry has one owner and all others add zero, and are then added in the order of names. So the
-// norm has the same bits for every number of data-parallel ranks and every ZeRO stage of one model
-// split.
+// The norm is the L2 norm of the whole model's gradient, each element counted once: copies of an
+// element on several ranks (data-parallel, tensor-replicated, tied stages) have one owner, the
+// lowest rank that holds it. Squares are exact in fp64 and summed there, in blocks counted from the
+// start of each parameter. Block sums travel unsummed, as one array over all blocks of the model,
+// and are then added in the order of names. Where the cut between two ranks' parts is inside a
+// block, its sum is that of two numbers: so the norm of one model split is the same for every
+// number of data-parallel ranks and every ZeRO stage up to the last bits of fp64, and the clip
+// factor, which is rounded to fp32, has the same bits but where those decide its rounding.
+//
+// Nothing of a step waits for the host: norm, clip factor, the decision to skip and the count of
+// updates are computed on the device.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -25,6 +30,9 @@
 #include "ops/parameter.h"
 
 namespace piton {
+
+inline constexpr std::int64_t kNormBlock =
+    16384;  // elements; 64 KiB of fp32: two fit a level-1 cache with what reads them
 
 enum class OptimizerKind : std::uint8_t { kAdam, kSgd };
 
@@ -60,9 +68,11 @@ struct OptimizerOptions {
 // name.
 struct UpdateSpan {
   Parameter* parameter = nullptr;
-  std::int64_t offset = 0;  // first element, in the local tensor; a multiple of the block
+  std::int64_t offset = 0;  // first element, in the local tensor
   Tensor gradient;          // fp32 [n]
   Tensor value;             // [n] in the weights' dtype
+  // How it is updated; empty: by OptimizerOptions::kind. Spans of one step may differ.
+  std::optional<OptimizerKind> rule = {};
 };
 
 // For anything with the fields of OwnedSpan.
@@ -87,7 +97,8 @@ struct OptimizerState {
   Parameter* parameter = nullptr;
   std::int64_t offset = 0;      // as in UpdateSpan
   Tensor main;                  // fp32 [n]; the value itself where weights are fp32
-  std::vector<Moment> moments;  // of the same names on every span; none for sgd without momentum
+  std::vector<Moment> moments;  // as the span's rule has them; none for sgd without momentum
+  OptimizerKind rule = OptimizerKind::kAdam;
   bool main_is_value = false;
 
   std::int64_t size() const { return main.elements(); }
@@ -101,22 +112,25 @@ struct StepResult {
 class Optimizer {
  public:
   // Collective over all ranks of `mesh`. Moments start at 0; main copies are set by reset_main(),
-  // once values are (initialisation, loading). `norm_block`: elements of a block of the norm; spans
-  // are cut at multiples of it. The tensors of `spans` are kept.
+  // once values are (initialization, loading). `norm_block`: elements of a block of the norm. The
+  // tensors of `spans` are kept.
   Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
             Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 
   // main = value, on the stream; nothing to do where they are one.
   void reset_main(Stream& stream);
 
-  // One update by the finished gradients at learning rate `lr`; collective. Waits for the norm on
-  // the host; the update itself is on the stream when this returns. The caller then publishes the
+  // One update by the finished gradients at learning rate `lr`; collective. All of it is on the
+  // stream when this returns, and nothing has been waited for. The caller then publishes the
   // values.
-  StepResult step(double lr, Stream& stream);
+  void step(double lr, Stream& stream);
+  // How the latest step() went: waits for it. Called when the whole step is on the stream.
+  StepResult result(Stream& stream);
 
+  // As of the latest result().
   std::int64_t steps() const { return steps_; }      // successful ones: the t of the corrections
   std::int64_t skipped() const { return skipped_; }  // since the start of the run
-  void set_steps(std::int64_t steps, std::int64_t skipped);
+  void set_steps(std::int64_t steps, std::int64_t skipped);  // of a run that goes on
 
   const std::vector<OptimizerState>& state() const { return state_; }
 
@@ -129,13 +143,16 @@ class Optimizer {
     bool decays = false;
   };
   struct NormPart {
-    Tensor gradient;  // of whole blocks that this rank owns
+    Tensor gradient;  // of one block, or of whole blocks: what this rank owns
     Tensor sums;      // their place in block_sums_
   };
 
   KernelCall update_call(const Update& update) const;
+  void make_state(Stream& stream);
   void plan_norm(Stream& stream);
-  double norm(Stream& stream);
+  void add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
+                      std::int64_t first_block);
+  void sum_squares(Stream& stream);
 
   OptimizerOptions options_;
   std::vector<UpdateSpan> spans_;
@@ -148,11 +165,12 @@ class Optimizer {
   std::vector<OptimizerState> state_;
   std::vector<Update> updates_;
   std::vector<NormPart> norm_parts_;
-  Tensor block_sums_;  // fp64 [blocks of the whole model]
-  std::vector<double> host_sums_;
-  Tensor scalars_;  // fp32 [kStepScalars]
+  Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if the model has none
+  Tensor scalars_;     // fp32 [kStepScalars]
+  Tensor counts_;      // fp64 [kUpdateCounts]
   std::int64_t steps_ = 0;
   std::int64_t skipped_ = 0;
+  bool counts_are_set_ = false;  // by set_steps(), and not yet on the device
 };
 
 // Elements [begin, begin + size) of a parameter's local tensor, cut where the decay rule of its

@@ -1,122 +1,97 @@
 #include "parallel/bucketed_gradients.h"
 
-#include <algorithm>
-
 #include "base/error.h"
+#include "parallel/unit_values.h"
 
 namespace piton {
 
-DType gradient_dtype(const FlatLayout& layout) {
-  const auto is_double = [](const FlatEntry& entry) {
-    return entry.parameter->dtype == DType::kF64;
-  };
-  const auto doubles = std::ranges::count_if(layout.entries, is_double);
-  PITON_ASSERT(doubles == 0 || doubles == static_cast<std::ptrdiff_t>(layout.entries.size()),
-               "{} of {} parameters are fp64", doubles, layout.entries.size());
-  return doubles > 0 ? DType::kF64 : DType::kF32;
+DType gradient_dtype(const ShardUnit& unit) {
+  return unit.dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-BucketedGradients::BucketedGradients(const FlatLayout& layout, const ReductionGroups& groups,
-                                     bool scatter, Device& device, Arena& arena, Stream& stream,
-                                     std::int64_t bucket_bytes)
-    : layout_(layout), groups_(groups), scatter_(scatter), device_(&device), arena_(&arena) {
-  flat_ = arena.allocate(gradient_dtype(layout), {layout.size}, MemoryKind::kGradients);
-  device.zero_new(flat_, stream);
-  for (std::size_t i = 0; i < layout.entries.size(); ++i) {
-    Parameter& parameter = *layout.entries[i].parameter;
-    entry_of_[&parameter] = i;
-    parameter.gradient = gradient_of(i).reshape(parameter.shape);
-  }
-  make_buckets(bucket_bytes);
-}
-
-Tensor BucketedGradients::gradient_of(std::size_t entry) const {
-  return flat_.slice(0, layout_.entries[entry].begin, layout_.entries[entry].size);
-}
-
-void BucketedGradients::make_buckets(std::int64_t bucket_bytes) {
-  bucket_of_.resize(layout_.entries.size());
-  missing_.assign(layout_.entries.size(), 0);
-  std::int64_t end = layout_.size;
-  for (std::size_t i = layout_.entries.size(); i-- > 0;) {
-    const FlatEntry& entry = layout_.entries[i];
-    const bool tied = groups_.is_tied(*entry.parameter);
-    const bool full =
-        !buckets_.empty() && buckets_.back().size * size_bytes(flat_.dtype()) >= bucket_bytes;
-    if (buckets_.empty() || full || tied || buckets_.back().tied) {
-      buckets_.emplace_back();
-      buckets_.back().tied = tied;
+BucketedGradients::BucketedGradients(const std::vector<ShardUnit>& units,
+                                     const ReductionGroups& groups, Device& device, Arena& arena,
+                                     Stream& stream)
+    : units_(units),
+      groups_(groups),
+      device_(&device),
+      arena_(&arena),
+      gradients_(allocate_units(
+          units, gradient_dtype, [](const ShardUnit& unit) { return unit.size; },
+          MemoryKind::kGradients, device, arena, stream)),
+      progress_(units.size()) {
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (std::size_t i = 0; i < units[u].entries.size(); ++i) {
+      const UnitEntry& entry = units[u].entries[i];
+      places_[entry.parameter] = {u, i};
+      entry.parameter->gradient =
+          gradients_[u].slice(0, entry.begin, entry.size).reshape(entry.parameter->shape);
     }
-    Bucket& bucket = buckets_.back();
-    bucket.begin = entry.begin;
-    bucket.size += end - entry.begin;
-    bucket.entries.push_back(i);
-    bucket_of_[i] = buckets_.size() - 1;
-    end = entry.begin;
+    progress_[u].missing.resize(units[u].entries.size());
   }
 }
 
 void BucketedGradients::begin_step(int micro_batches, Stream& stream) {
-  device_->zero(flat_, stream);
-  next_tensor_ = 0;
-  next_data_ = 0;
-  for (Bucket& bucket : buckets_) {
-    bucket.incomplete = 0;
-    bucket.tensor_sums.clear();
-    bucket.reduced = {};
-    for (const std::size_t entry : bucket.entries) {
-      missing_[entry] = static_cast<std::int64_t>(layout_.entries[entry].parameter->contributions) *
-                        micro_batches;
-      // A parameter that does not say what it expects is reduced at the end.
-      bucket.incomplete += 1;
+  next_ = 0;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    device_->zero(gradients_[u], stream);
+    Progress& progress = progress_[u];
+    progress.reduced = {};
+    // A parameter that does not say what it expects is reduced at the end.
+    progress.incomplete = static_cast<int>(units_[u].entries.size());
+    for (std::size_t i = 0; i < progress.missing.size(); ++i) {
+      progress.missing[i] =
+          static_cast<std::int64_t>(units_[u].entries[i].parameter->contributions) * micro_batches;
     }
   }
 }
 
 void BucketedGradients::contribute(Parameter& parameter, Stream& stream) {
-  const std::size_t entry = entry_of_.at(&parameter);
   if (parameter.contributions == 0) return;
-  PITON_ASSERT(missing_[entry] > 0, "{}: more contributions than begin_step() was told",
-               parameter.name);
-  if (--missing_[entry] > 0) return;
-  if (--buckets_[bucket_of_[entry]].incomplete == 0) advance(/*finishing=*/false, stream);
+  const Place place = places_.at(&parameter);
+  Progress& progress = progress_[place.unit];
+  PITON_ASSERT(progress.missing[place.entry] > 0,
+               "{}: more contributions than begin_step() was told", parameter.name);
+  if (--progress.missing[place.entry] > 0) return;
+  if (--progress.incomplete == 0) advance(/*finishing=*/false, stream);
+}
+
+std::vector<Event> BucketedGradients::sum_over_tensor(std::size_t unit, Stream& stream) {
+  std::vector<Event> sums;
+  for (const UnitEntry& entry : units_[unit].entries) {
+    if (!groups_.sums_over_tensor(*entry.parameter)) continue;
+    const Tensor gradient = gradients_[unit].slice(0, entry.begin, entry.size);
+    sums.push_back(groups_.tensor->all_reduce(gradient, Reduction::kSum, stream));
+    arena_->hold(gradient, sums.back().fence());
+  }
+  return sums;
+}
+
+Tensor BucketedGradients::own_part(std::size_t unit) const {
+  return gradients_[unit].slice(0, units_[unit].own_begin(), units_[unit].part_size());
 }
 
 void BucketedGradients::advance(bool finishing, Stream& stream) {
-  for (; next_tensor_ < buckets_.size(); ++next_tensor_) {
-    Bucket& bucket = buckets_[next_tensor_];
-    if (!finishing && bucket.incomplete > 0) break;
-    for (const std::size_t entry : bucket.entries) {
-      if (!groups_.sums_over_tensor(*layout_.entries[entry].parameter)) continue;
-      bucket.tensor_sums.push_back(
-          groups_.tensor->all_reduce(gradient_of(entry), Reduction::kSum, stream));
-    }
-  }
-  for (; next_data_ < next_tensor_; ++next_data_) {
-    Bucket& bucket = buckets_[next_data_];
-    const bool summed = std::ranges::all_of(bucket.tensor_sums, &Event::complete);
-    if (!finishing && !summed) break;
-    for (const Event& event : bucket.tensor_sums) stream.wait(event);
-    Tensor data = flat_.slice(0, bucket.begin, bucket.size);
-    if (scatter_ && !bucket.tied) {
-      const std::vector<std::int64_t> cuts = cuts_within(layout_, bucket.begin, bucket.size);
-      bucket.reduced = groups_.data->reduce_scatter_parts(data, cuts, stream);
-    } else {
-      // A tied parameter is needed whole: the shards of the other stage are cut elsewhere.
-      bucket.reduced = groups_.data->all_reduce(data, Reduction::kSum, stream);
-    }
-    arena_->hold(flat_, bucket.reduced.fence());
+  for (; next_ < units_.size(); ++next_) {
+    Progress& progress = progress_[next_];
+    if (!finishing && progress.incomplete > 0) return;
+    const After sums(stream, sum_over_tensor(next_, stream));
+    Communicator& group = *units_[next_].group->gradients;
+    progress.reduced = units_[next_].parts > 1
+                           ? group.reduce_scatter(own_part(next_), gradients_[next_], sums)
+                           : group.all_reduce(gradients_[next_], Reduction::kSum, sums);
+    arena_->hold(gradients_[next_], progress.reduced.fence());
   }
 }
 
 void BucketedGradients::finish(Stream& stream) {
   advance(/*finishing=*/true, stream);
-  for (const Bucket& bucket : buckets_) stream.wait(bucket.reduced);
+  for (const Progress& progress : progress_) stream.wait(progress.reduced);
   std::vector<Event> sums;
   for (const auto& [parameter, stages] : groups_.tied) {
-    sums.push_back(
-        stages->all_reduce(gradient_of(entry_of_.at(parameter)), Reduction::kSum, stream));
-    arena_->hold(flat_, sums.back().fence());
+    const Tensor own = own_part(places_.at(parameter).unit);  // the other stages own the same part
+    sums.push_back(stages->all_reduce(own, Reduction::kSum, stream));
+    arena_->hold(own, sums.back().fence());
   }
   for (const Event& event : sums) stream.wait(event);
 }

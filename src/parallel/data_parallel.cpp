@@ -10,11 +10,13 @@ std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                                                            Mesh& mesh, Kernels& kernels,
                                                            Device& device, Arena& arena,
                                                            Stream& stream) {
-  ShardingSetup setup{.kernels = kernels, .device = device, .arena = arena};
+  ShardingSetup setup{.groups = make_reduction_groups(parameters, mesh),
+                      .kernels = kernels,
+                      .device = device,
+                      .arena = arena};
   for (Parameter* parameter : parameters) {
     (parameter->trainable ? setup.trainable : setup.frozen).push_back(parameter);
   }
-  setup.groups = make_reduction_groups(setup.trainable, mesh);
   switch (zero_stage) {
     case 0:
       return make_replicated(std::move(setup), stream);

@@ -1,11 +1,15 @@
-// Parameters, gradients and optimiser state over the data-parallel ranks: plain replication and the
+// Parameters, gradients and optimizer state over the data-parallel ranks: plain replication and the
 // three ZeRO stages (Rajbhandari et al. 2019, arXiv:1910.02054), behind one interface.
 //
-//   stage  values              gradients                          optimiser state
-//   0      whole               whole, all-reduced                 whole
-//   1      whole               whole, reduce-scattered            own shard; new values gathered
-//   2      whole               own shard; each micro-batch's contribution is reduce-scattered
-//   3      own shard; gathered around each use (WeightProvider), as 2
+//   stage  unit       values          gradients                    optimizer state
+//   0      bucket     whole           whole, all-reduced           whole
+//   1      bucket     whole           whole, reduce-scattered      own parts; new values gathered
+//   2      bucket     whole           own parts; each micro-batch's contribution is
+//   reduce-scattered 3      parameter  own parts; gathered around each use (WeightProvider),
+//   gradients as 2
+//
+// A unit (parallel/shard_units.h) is cut into equal parts, one for each rank of its reduction
+// group, so in every collective every rank sends and receives the same.
 //
 // All sums a gradient needs follow from the placement: Placement::partial_axes() and tied_stages.
 // Order: over tensor (split tokens), then over data and context, then over tied stages. The last
@@ -24,13 +28,13 @@
 
 #include "comm/mesh.h"
 #include "ops/weight.h"
-#include "parallel/flat_layout.h"
+#include "parallel/shard_units.h"
 
 namespace piton {
 
 // What the optimiser works on: this rank's spans with their fp32 gradient and main copy.
 struct OwnedSpan {
-  FlatSpan span;
+  ShardSpan span;
   Tensor gradient;  // fp32 [size], summed over all ranks when finish_gradients() has returned
   Tensor value;     // [size] weights' dtype: written by the update
 };
@@ -48,20 +52,24 @@ class ShardedParameters : public WeightProvider {
   static std::unique_ptr<ShardedParameters> make_inference(
       const std::vector<Parameter*>& parameters, Kernels& kernels, Arena& arena);
 
-  virtual const FlatLayout& layout() const = 0;
+  // Of the trainable parameters; owned() are the spans of this rank's parts.
+  virtual const std::vector<ShardUnit>& units() const = 0;
   virtual std::vector<OwnedSpan> owned() = 0;
 
-  // Zeroes gradients. The step brings Parameter::contributions x `micro_batches` contributions.
+  // Zeroes gradients, and lets the arena settle: every step begins from the same free memory. The
+  // step brings Parameter::contributions x `micro_batches` contributions.
   virtual void begin_step(int micro_batches, Stream& stream) = 0;
   // Starts what contribute() has not, waits for all reductions (the compute stream does).
   virtual void finish_gradients(Stream& stream) = 0;
-  // The owned spans have new values: gathers them where values are whole, raises versions.
+  // The owned spans have new values: gathers them where values are whole, and raises the versions
+  // of trainable parameters.
   virtual void publish_values(Stream& stream) = 0;
 
   // Whole local rows of a parameter, on every rank (gathers under stage 3): saving, checking,
   // hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
-  // Writes this rank's part of local rows (initialisation, loading), then publish_values().
+  // Writes this rank's part of local rows (initialization, loading) and raises the parameter's
+  // version; publish_values() has to follow.
   virtual void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) = 0;
 };
 

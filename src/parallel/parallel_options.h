@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "comm/mesh.h"
+#include "ops/linear.h"
 #include "parallel/schedule.h"
 
 namespace piton {
@@ -15,12 +16,11 @@ enum class RecomputeGranularity : std::uint8_t { kNone, kFull };
 struct ParallelOptions {
   int tensor = 1;
   int pipeline = 1;
-  bool sequence_parallel = false;
+  LinearStrategy linears;
   bool use_distributed_optimizer = false;
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   RecomputeGranularity recompute = RecomputeGranularity::kNone;
-  int linear_slices = 1;
 
   // 0 to 3; the distributed optimizer is stage 1 where no higher one is asked for.
   int effective_zero_stage() const {
@@ -37,7 +37,7 @@ struct ParallelOptions {
     v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
     v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
     v(Option{"sequence-parallel", "split activations between the matrices along the sequence, too"},
-      sequence_parallel);
+      linears.sequence_parallel);
     v(Option{"use-distributed-optimizer",
              "shard the optimizer's state over data-parallel ranks (--zero-stage 1)"},
       use_distributed_optimizer);
@@ -55,7 +55,26 @@ struct ParallelOptions {
     v(Option{"num-slices",
              "parts that a split linear is cut into, to overlap its communication",
              {.aliases = {"coc-parallel-num"}}},
-      linear_slices);
+      linears.slices);
+  }
+};
+
+// How the ranks share a model that only reads: to generate and to score.
+struct InferenceOptions {
+  int tensor = 1;
+  int pipeline = 1;
+  int zero_stage = 0;
+
+  // Throws Error(kUsage) naming the flag. Ranks beyond tensor x pipeline are data-parallel ranks,
+  // and have something to do under ZeRO-3 only.
+  MeshSizes check(int world_size) const;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
+    v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
+    v(Option{"zero-stage", "3: the remaining ranks share the weights; 0: there are none"},
+      zero_stage);
   }
 };
 

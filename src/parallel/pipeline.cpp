@@ -1,7 +1,6 @@
 #include "parallel/pipeline.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -20,15 +19,27 @@ void forget_tensors(std::vector<Value>& values) {
   for (Value& value : values) value.tensor = {};
 }
 
-Tensor zero_sum(const Context& context) {
-  Tensor sum = context.activation(DType::kF64, {1});
-  context.device.zero(sum, context.stream);
-  return sum;
-}
+// The totals of a step, by name.
+class Sums {
+ public:
+  explicit Sums(const Context& context) : context_(context) {}
 
-void add_loss(const Context& context, const Tensor& total, const LossOutput& loss) {
-  context.kernels.run(Add{.y = total, .a = total, .b = loss.sum.tensor}, context.stream);
-}
+  void add(const std::vector<NamedSum>& sums) {
+    for (const NamedSum& sum : sums) {
+      Tensor& total = result_.sums[sum.name];
+      if (!total.defined()) {
+        total = context_.activation(DType::kF64, {1});
+        context_.device.zero(total, context_.stream);
+      }
+      context_.kernels.run(Add{.y = total, .a = total, .b = sum.value.tensor}, context_.stream);
+    }
+  }
+  PipelineResult result() const { return result_; }
+
+ private:
+  const Context& context_;
+  PipelineResult result_;
+};
 
 }  // namespace
 
@@ -40,11 +51,6 @@ Pipeline::Pipeline(Schedule schedule, std::vector<Chunk*> chunks, Communicator& 
   const std::vector<int> own = schedule_.chunks_of_stage(group.rank());
   PITON_ASSERT(own.size() == chunks_.size(), "stage {} has {} chunks, got {}", group.rank(),
                own.size(), chunks_.size());
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    PITON_ASSERT(chunks_[i]->first() == (own[i] == 0), "chunk {} and the model's first", own[i]);
-    PITON_ASSERT(chunks_[i]->last() == (own[i] == schedule_.chunks() - 1),
-                 "chunk {} and the model's last", own[i]);
-  }
 }
 
 Chunk& Pipeline::chunk(int index) {
@@ -54,19 +60,10 @@ Chunk& Pipeline::chunk(int index) {
   return *chunks_[found - own.begin()];
 }
 
-void Pipeline::learn_boundaries(const std::vector<ModelInput>& inputs) {
-  for (const ModelInput& input : inputs) {
-    const std::pair<std::int64_t, std::int64_t> size{input.samples, input.sequence};
-    if (boundaries_.contains(size)) continue;
-    boundaries_[size] = exchange_boundaries(schedule_, chunks_, input, *group_);
-  }
-}
-
 StageMessages Pipeline::messages(const Context& context, const std::vector<ModelInput>& inputs,
                                  const std::vector<Step>& steps) {
   StageMessages messages(schedule_, *group_, context, [this, &inputs](int chunk, int micro_batch) {
-    const ModelInput& input = inputs[micro_batch];
-    return boundaries_.at({input.samples, input.sequence})[chunk];
+    return chunks_.front()->boundary(chunk, inputs[micro_batch]);
   });
   messages.expect(steps);
   return messages;
@@ -81,7 +78,7 @@ class Pipeline::Run {
         context_(context),
         inputs_(inputs),
         messages_(messages),
-        loss_sum_(zero_sum(context)) {}
+        sums_(context) {}
 
   void forward(const Step& step) {
     Flight& flight = flights_[{step.chunk, step.micro_batch}];
@@ -94,10 +91,9 @@ class Pipeline::Run {
     Chunk& chunk = pipeline_.chunk(step.chunk);
     flight.output = chunk.forward(on_tape, inputs_[step.micro_batch], flight.inputs);
     forget_tensors(flight.inputs);
-    if (is_last(step)) {
-      add_loss(context_, loss_sum_, flight.output.loss);
-      flight.output.loss.per_token = {};
-    } else {
+    sums_.add(flight.output.sums);
+    flight.output.token_losses = {};
+    if (!is_last(step)) {
       messages_.give(Direction::kForward, step.chunk, step.micro_batch, flight.output.boundary);
       forget_tensors(flight.output.boundary);
     }
@@ -105,10 +101,11 @@ class Pipeline::Run {
 
   void backward(const Step& step, Tape::Mode mode) {
     Flight& flight = flights_.at({step.chunk, step.micro_batch});
-    if (is_last(step)) {
-      // The loss op takes its scale from its inputs; the seed only says that it is wanted.
-      flight.tape.seed(flight.output.loss.sum, flight.output.loss.sum.tensor);
-    } else {
+    for (const NamedSum& sum : flight.output.sums) {
+      // The op that made it knows its scale; the seed only says that it is wanted.
+      if (sum.value.wants_gradient()) flight.tape.seed(sum.value, sum.value.tensor);
+    }
+    if (!is_last(step)) {
       std::vector<Tensor> gradients =
           messages_.take(Direction::kBackward, step.chunk, step.micro_batch);
       for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -125,14 +122,14 @@ class Pipeline::Run {
     flights_.erase({step.chunk, step.micro_batch});
   }
 
-  Tensor loss_sum() const { return loss_sum_; }
+  PipelineResult result() const { return sums_.result(); }
 
  private:
   bool is_last(const Step& step) const { return step.chunk + 1 == pipeline_.schedule_.chunks(); }
 
   void give_gradients(const Step& step, Flight& flight) {
-    const ModelInput& input = inputs_[step.micro_batch];
-    const auto& shapes = pipeline_.boundaries_.at({input.samples, input.sequence})[step.chunk - 1];
+    const std::vector<BoundaryTensor> shapes =
+        pipeline_.chunk(step.chunk).boundary(step.chunk - 1, inputs_[step.micro_batch]);
     std::vector<Value> gradients;
     for (std::size_t i = 0; i < flight.inputs.size(); ++i) {
       Tensor gradient = flight.tape.take_gradient(flight.inputs[i], context_);
@@ -150,13 +147,12 @@ class Pipeline::Run {
   const std::vector<ModelInput>& inputs_;
   StageMessages& messages_;
   std::map<std::pair<int, int>, Flight> flights_;  // by chunk and micro-batch
-  Tensor loss_sum_;
+  Sums sums_;
 };
 
 PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& inputs) {
   PITON_ASSERT(static_cast<int>(inputs.size()) == schedule_.micro_batches,
                "{} micro-batches for a schedule of {}", inputs.size(), schedule_.micro_batches);
-  learn_boundaries(inputs);
   const std::vector<Step>& steps = schedule_.steps[group_->rank()];
   StageMessages mail = messages(context, inputs, steps);
   Run run(*this, context, inputs, mail);
@@ -179,20 +175,20 @@ PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& i
         break;
     }
   }
-  return {run.loss_sum()};
+  return run.result();
 }
 
-PipelineResult Pipeline::evaluate(Context context, const std::vector<ModelInput>& inputs) {
+PipelineResult Pipeline::forward(Context context, const std::vector<ModelInput>& inputs,
+                                 const ForEachOutput& each) {
   context.tape = nullptr;
   context.training = false;
-  learn_boundaries(inputs);
   const std::vector<int> own = schedule_.chunks_of_stage(group_->rank());
   std::vector<Step> steps;
   for (int m = 0; m < static_cast<int>(inputs.size()); ++m) {
     for (const int chunk : own) steps.push_back({Pass::kForward, m, chunk});
   }
   StageMessages mail = messages(context, inputs, steps);
-  Tensor loss_sum = zero_sum(context);
+  Sums sums(context);
   for (const Step& step : steps) {
     if (observer) observer(step);
     mail.post_receives();
@@ -205,13 +201,18 @@ PipelineResult Pipeline::evaluate(Context context, const std::vector<ModelInput>
       }
     }
     ChunkOutput output = chunk(step.chunk).forward(context, input, values);
+    sums.add(output.sums);
     if (step.chunk + 1 < schedule_.chunks()) {
       mail.give(Direction::kForward, step.chunk, step.micro_batch, output.boundary);
-    } else {
-      add_loss(context, loss_sum, output.loss);
+    } else if (each) {
+      each(step.micro_batch, output);
     }
   }
-  return {loss_sum};
+  return sums.result();
+}
+
+void Pipeline::add_layers(KvCache& cache) const {
+  for (const Chunk* chunk : chunks_) chunk->add_layers(cache);
 }
 
 }  // namespace piton

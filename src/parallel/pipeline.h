@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -16,8 +16,9 @@
 namespace piton {
 
 struct PipelineResult {
-  Tensor loss_sum;  // fp64 [1] on the device: this rank's sum of mask * loss over the step; zero
-                    // but on the last stage
+  // fp64 [1] on the device: what the chunks of this stage gave over all micro-batches, by name
+  // (nn/chunk.h, NamedSum). Empty where none of them gives any.
+  std::map<std::string, Tensor, std::less<>> sums;
 };
 
 class Pipeline {
@@ -29,12 +30,19 @@ class Pipeline {
   // One step: all micro-batches forward and backward. inputs[m] is micro-batch m on the device
   // (every stage gets them: tokens for the first, labels for the last). Gradients are added to the
   // parameters through context.weights. Receives are posted ahead; a sent tensor's slot is held
-  // until its message has left. The first step with a new size of micro-batch is also a rendezvous
-  // of the stages: they tell each other what their boundaries look like.
+  // until its message has left.
   PipelineResult train(Context context, const std::vector<ModelInput>& inputs);
 
-  // Forward only, in order, without tapes and dropout, for any number of micro-batches.
-  PipelineResult evaluate(Context context, const std::vector<ModelInput>& inputs);
+  // Forward only, in order, without tapes and dropout, for any number of micro-batches. `each` gets
+  // what the last chunk gave, on its stage, with the micro-batch's number.
+  using ForEachOutput = std::function<void(int micro_batch, ChunkOutput& output)>;
+  PipelineResult forward(Context context, const std::vector<ModelInput>& inputs,
+                         const ForEachOutput& each = {});
+
+  // True on the stage of the last chunk.
+  bool on_last_stage() const { return schedule_.stage_of_chunk.back() == group_->rank(); }
+  // Room in `cache` for every layer of this stage.
+  void add_layers(KvCache& cache) const;
 
   // Called before each step with what is about to run: tests, fault injection, timing.
   std::function<void(const Step&)> observer;
@@ -42,16 +50,12 @@ class Pipeline {
  private:
   class Run;
   Chunk& chunk(int index);  // of the whole model
-  void learn_boundaries(const std::vector<ModelInput>& inputs);
   StageMessages messages(const Context& context, const std::vector<ModelInput>& inputs,
                          const std::vector<Step>& steps);
 
   Schedule schedule_;
   std::vector<Chunk*> chunks_;
   Communicator* group_;
-  // By samples and sequence of a micro-batch: what each chunk gives to the next.
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<std::vector<BoundaryTensor>>>
-      boundaries_;
 };
 
 }  // namespace piton

@@ -1,28 +1,44 @@
 #include "parallel/reduction_groups.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.h"
 
 namespace piton {
 
+AxisSet ReductionGroups::axes_of(const Parameter& parameter) {
+  AxisSet set = 0;
+  for (const Axis axis : {Axis::kContext, Axis::kExpert, Axis::kData}) {
+    const bool split = parameter.placement[axis].kind == AxisPlacement::Kind::kSplit;
+    if (!split) set = static_cast<AxisSet>(set | axes(axis));
+  }
+  return set;
+}
+
 bool ReductionGroups::is_tied(const Parameter& parameter) const {
   return std::ranges::any_of(tied, [&](const auto& one) { return one.first == &parameter; });
 }
 
-ReductionGroups make_reduction_groups(const std::vector<Parameter*>& trainable, Mesh& mesh) {
+ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh) {
   ReductionGroups groups;
   groups.tensor = &mesh.group(Axis::kTensor);
-  groups.data = &mesh.group(axes(Axis::kContext, Axis::kData));
+  // A stage without parameters takes part in nothing, but the dense group always exists.
+  std::set<AxisSet> sets{axes(Axis::kContext, Axis::kExpert, Axis::kData)};
   std::vector<Parameter*> tied;
-  for (Parameter* parameter : trainable) {
+  for (Parameter* parameter : parameters) {
+    const AxisSet set = ReductionGroups::axes_of(*parameter);
+    sets.insert(set);
+    if (!parameter->trainable) continue;
     const AxisSet partial = parameter->placement.partial_axes();
-    for (const Axis axis : {Axis::kContext, Axis::kData}) {
-      PITON_ASSERT(mesh.size(axis) == 1 || (partial & axes(axis)) != 0,
+    for (const Axis axis : {Axis::kContext, Axis::kExpert, Axis::kData}) {
+      PITON_ASSERT(mesh.size(axis) == 1 || (set & axes(axis)) == 0 || (partial & axes(axis)) != 0,
                    "{}: gradients are not partial over {}", parameter->name, name(axis));
     }
-    PITON_ASSERT(mesh.size(Axis::kExpert) == 1, "{}: an expert axis", parameter->name);
     if (parameter->tied_stages.size() > 1) tied.push_back(parameter);
+  }
+  for (const AxisSet set : sets) {
+    groups.by_axes[set] = {&mesh.group(set, "gradients"), &mesh.group(set, "values")};
   }
   std::ranges::sort(tied, {}, &Parameter::name);
   for (Parameter* parameter : tied)

@@ -1,8 +1,9 @@
-// The groups over which a rank's gradients are summed, derived from the placements of its
-// parameters.
+// The groups over which a rank's gradients are summed and its values are sharded, derived from the
+// placements of its parameters.
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -10,20 +11,37 @@
 
 namespace piton {
 
+// The ranks that hold the same values of a parameter and different contributions to its gradient:
+// they shard it. Gradients and values travel in groups of their own, so that neither waits in the
+// queue of the other: gathers of values are prefetched while gradients are still being computed.
+struct ReductionGroup {
+  Communicator* gradients = nullptr;
+  Communicator* values = nullptr;
+
+  int rank() const { return gradients->rank(); }
+  int size() const { return gradients->size(); }
+};
+
 struct ReductionGroups {
   Communicator* tensor = nullptr;
-  Communicator* data = nullptr;  // data and context
+  std::map<AxisSet, ReductionGroup> by_axes;
   // Parameters that other stages hold too, in order of name, with the group of those stages.
   std::vector<std::pair<Parameter*, Communicator*>> tied;
 
+  const ReductionGroup& of(const Parameter& parameter) const {
+    return by_axes.at(axes_of(parameter));
+  }
   bool sums_over_tensor(const Parameter& parameter) const {
     return tensor->size() > 1 && (parameter.placement.partial_axes() & axes(Axis::kTensor)) != 0;
   }
   bool is_tied(const Parameter& parameter) const;
+
+  // Data, context and expert, but for the axes that split the parameter.
+  static AxisSet axes_of(const Parameter& parameter);
 };
 
-// Makes the groups: collective, called by all ranks of the mesh. Asserts that every trainable
-// parameter is partial over data and context where they have more than one rank.
-ReductionGroups make_reduction_groups(const std::vector<Parameter*>& trainable, Mesh& mesh);
+// Makes the groups: collective, called by all ranks of the mesh. Asserts that the gradient of every
+// trainable parameter is partial over each of those axes that has more than one rank.
+ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh);
 
 }  // namespace piton

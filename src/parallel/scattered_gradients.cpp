@@ -5,141 +5,109 @@
 
 #include "base/error.h"
 #include "parallel/bucketed_gradients.h"
+#include "parallel/unit_values.h"
 
 namespace piton {
 
-ScatteredGradients::ScatteredGradients(const FlatLayout& layout, const ReductionGroups& groups,
-                                       Kernels& kernels, Device& device, Arena& arena,
-                                       Stream& stream)
-    : layout_(layout),
+ScatteredGradients::ScatteredGradients(const std::vector<ShardUnit>& units,
+                                       const ReductionGroups& groups, Kernels& kernels,
+                                       Device& device, Arena& arena, Stream& stream)
+    : units_(units),
       groups_(groups),
       kernels_(&kernels),
       device_(&device),
       arena_(&arena),
-      dtype_(gradient_dtype(layout)),
-      collecting_(layout.entries.size()) {
-  const int rank = groups.data->rank();
-  shard_ = arena.allocate(dtype_, {layout.shards[rank + 1] - layout.shards[rank]},
-                          MemoryKind::kGradients);
-  device.zero_new(shard_, stream);
-  for (std::size_t i = 0; i < layout.entries.size(); ++i) {
-    entry_of_[layout.entries[i].parameter] = i;
-    layout.entries[i].parameter->gradient = {};
+      parts_(allocate_units(
+          units, gradient_dtype, [](const ShardUnit& unit) { return unit.part_size(); },
+          MemoryKind::kGradients, device, arena, stream)),
+      collecting_(units.size()) {
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (std::size_t i = 0; i < units[u].entries.size(); ++i) {
+      Parameter& parameter = *units[u].entries[i].parameter;
+      places_[&parameter] = {u, i};
+      parameter.gradient = {};
+    }
   }
 }
 
-std::int64_t ScatteredGradients::own_begin(std::size_t entry) const {
-  const FlatEntry& one = layout_.entries[entry];
-  return cuts_within(layout_, one.begin, one.size)[groups_.data->rank()];
+Tensor ScatteredGradients::own_part(std::size_t unit, const Tensor& whole) const {
+  return whole.slice(0, units_[unit].own_begin(), units_[unit].part_size());
 }
 
-std::int64_t ScatteredGradients::own_size(std::size_t entry) const {
-  const FlatEntry& one = layout_.entries[entry];
-  const std::vector<std::int64_t> cuts = cuts_within(layout_, one.begin, one.size);
-  return cuts[groups_.data->rank() + 1] - cuts[groups_.data->rank()];
-}
-
-Tensor ScatteredGradients::part(const FlatSpan& span) const {
-  return shard_.slice(0, span.flat_begin - layout_.shards[groups_.data->rank()], span.size);
+Tensor ScatteredGradients::part(const ShardSpan& span) const {
+  return parts_[span.unit].slice(0, span.unit_begin - units_[span.unit].own_begin(), span.size);
 }
 
 void ScatteredGradients::begin_step(Stream& stream) {
-  PITON_ASSERT(queue_.empty(), "{} gradients of the step before are on their way", queue_.size());
+  PITON_ASSERT(queue_.empty(), "{} gradients of the step before are under way", queue_.size());
   for (Collecting& one : collecting_) one = {};
-  device_->zero(shard_, stream);
+  for (const Tensor& part : parts_) device_->zero(part, stream);
 }
 
 Tensor ScatteredGradients::gradient(Parameter& parameter, Stream& stream) {
-  Collecting& one = collecting_[entry_of_.at(&parameter)];
+  const Place place = places_.at(&parameter);
+  const ShardUnit& unit = units_[place.unit];
+  Collecting& one = collecting_[place.unit];
   if (!one.whole.defined()) {
-    advance(kMaxOnTheWay - 1, stream);
-    one.whole = arena_->allocate(dtype_, {parameter.elements()}, MemoryKind::kGradients);
+    drain(kMaxOnTheWay - 1, stream);
+    one.whole = arena_->allocate(gradient_dtype(unit), {unit.size}, MemoryKind::kGradients, stream);
     device_->zero(one.whole, stream);
+    for (const UnitEntry& entry : unit.entries) {
+      one.missing.push_back(std::max(entry.parameter->contributions, 1));
+    }
+    one.incomplete = static_cast<int>(unit.entries.size());
   }
-  return one.whole.reshape(parameter.shape);
+  const UnitEntry& entry = unit.entries[place.entry];
+  return one.whole.slice(0, entry.begin, entry.size).reshape(parameter.shape);
 }
 
 void ScatteredGradients::contribute(Parameter& parameter, Stream& stream) {
-  const std::size_t entry = entry_of_.at(&parameter);
-  Collecting& one = collecting_[entry];
+  const Place place = places_.at(&parameter);
+  Collecting& one = collecting_[place.unit];
   PITON_ASSERT(one.whole.defined(), "{}: a contribution without a gradient", parameter.name);
-  if (++one.contributions >= parameter.contributions) submit(entry, stream);
+  if (--one.missing[place.entry] == 0 && --one.incomplete == 0) submit(place.unit, stream);
 }
 
-void ScatteredGradients::submit(std::size_t entry, Stream& stream) {
-  Collecting one = std::exchange(collecting_[entry], {});
-  OnTheWay next{.entry = entry, .whole = std::move(one.whole)};
-  next.over_tensor = groups_.sums_over_tensor(*layout_.entries[entry].parameter);
-  if (next.over_tensor) {
-    next.tensor_sum = groups_.tensor->all_reduce(next.whole, Reduction::kSum, stream);
-    arena_->hold(next.whole, next.tensor_sum.fence());
+void ScatteredGradients::submit(std::size_t unit, Stream& stream) {
+  OnTheWay next{.unit = unit, .whole = std::exchange(collecting_[unit], {}).whole};
+  After sums(stream);
+  for (const UnitEntry& entry : units_[unit].entries) {
+    if (!groups_.sums_over_tensor(*entry.parameter)) continue;
+    const Tensor gradient = next.whole.slice(0, entry.begin, entry.size);
+    sums.events.push_back(groups_.tensor->all_reduce(gradient, Reduction::kSum, stream));
+    arena_->hold(next.whole, sums.events.back().fence());
   }
+  next.scattered =
+      units_[unit].group->gradients->reduce_scatter(own_part(unit, next.whole), next.whole, sums);
+  arena_->hold(next.whole, next.scattered.fence());
+  queued_bytes_ += next.whole.bytes();
   queue_.push_back(std::move(next));
-  advance(kMaxOnTheWay, stream);
+  drain(kMaxOnTheWay, stream);
 }
 
-void ScatteredGradients::scatter(OnTheWay& one, Stream& stream) {
-  const FlatEntry& entry = layout_.entries[one.entry];
-  stream.wait(one.tensor_sum);
-  one.scattered = groups_.data->reduce_scatter_parts(
-      one.whole, cuts_within(layout_, entry.begin, entry.size), stream);
-  arena_->hold(one.whole, one.scattered.fence());
-  one.scattering = true;
-}
-
-void ScatteredGradients::add(const OnTheWay& one, Stream& stream) {
-  stream.wait(one.scattered);
-  const std::int64_t begin = own_begin(one.entry);
-  const std::int64_t size = own_size(one.entry);
-  if (size == 0) return;
-  const FlatEntry& entry = layout_.entries[one.entry];
-  Tensor own = shard_.slice(0, entry.begin + begin - layout_.shards[groups_.data->rank()], size);
-  kernels_->run(Add{.y = own, .a = own, .b = one.whole.slice(0, begin, size)}, stream);
-}
-
-void ScatteredGradients::advance(std::size_t most, Stream& stream) {
-  while (!queue_.empty()) {
-    // Which collective of a group comes next must not depend on what happens to be complete, nor on
-    // the queue's length, which does: ranks would differ. So what was summed over tensor ranks is
-    // scattered when the next one is submitted, or at the end, and everything else at once.
-    for (OnTheWay& one : queue_) {
-      if (one.scattering) continue;
-      const bool newest = &one == &queue_.back();
-      if (newest && one.over_tensor && most > 0) break;
-      scatter(one, stream);
-    }
-    OnTheWay& oldest = queue_.front();
-    if (queue_.size() <= most && !(oldest.scattering && oldest.scattered.complete())) break;
-    add(oldest, stream);
+void ScatteredGradients::drain(std::size_t most, Stream& stream) {
+  while (queue_.size() > most || (queue_.size() > 1 && queued_bytes_ > kMaxOnTheWayBytes)) {
+    const OnTheWay& oldest = queue_.front();
+    stream.wait(oldest.scattered);
+    const Tensor& sum = parts_[oldest.unit];
+    kernels_->run(Add{.y = sum, .a = sum, .b = own_part(oldest.unit, oldest.whole)}, stream);
+    queued_bytes_ -= oldest.whole.bytes();
     queue_.pop_front();
   }
 }
 
 void ScatteredGradients::finish(Stream& stream) {
-  for (std::size_t i = layout_.entries.size(); i-- > 0;) {
-    if (collecting_[i].whole.defined()) submit(i, stream);
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    if (collecting_[unit].whole.defined()) submit(unit, stream);
   }
-  advance(0, stream);
-  for (const auto& [parameter, stages] : groups_.tied) sum_tied(*parameter, *stages, stream);
-}
-
-void ScatteredGradients::sum_tied(Parameter& parameter, Communicator& stages, Stream& stream) {
-  // The other stage's shards are cut elsewhere, so the stages meet over the whole parameter.
-  const std::size_t index = entry_of_.at(&parameter);
-  const FlatEntry& entry = layout_.entries[index];
-  const std::int64_t begin = own_begin(index);
-  const std::int64_t size = own_size(index);
-  Tensor whole = arena_->allocate(dtype_, {entry.size}, MemoryKind::kGradients);
-  FlatSpan span{&parameter, begin, entry.begin + begin, size};
-  if (size > 0) kernels_->run(Copy{.dst = whole.slice(0, begin, size), .src = part(span)}, stream);
-  const Event gathered =
-      groups_.data->all_gather_parts(whole, cuts_within(layout_, entry.begin, entry.size), stream);
-  arena_->hold(whole, gathered.fence());
-  stream.wait(gathered);
-  const Event summed = stages.all_reduce(whole, Reduction::kSum, stream);
-  arena_->hold(whole, summed.fence());
-  stream.wait(summed);
-  if (size > 0) kernels_->run(Copy{.dst = part(span), .src = whole.slice(0, begin, size)}, stream);
+  drain(0, stream);
+  std::vector<Event> sums;
+  for (const auto& [parameter, stages] : groups_.tied) {
+    const Tensor& own = parts_[places_.at(parameter).unit];  // the other stages own the same part
+    sums.push_back(stages->all_reduce(own, Reduction::kSum, stream));
+    arena_->hold(own, sums.back().fence());
+  }
+  for (const Event& event : sums) stream.wait(event);
 }
 
 }  // namespace piton

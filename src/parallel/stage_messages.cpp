@@ -1,8 +1,6 @@
 #include "parallel/stage_messages.h"
 
 #include <algorithm>
-#include <cstring>
-#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -116,57 +114,6 @@ void StageMessages::give(Direction direction, int chunk, int micro_batch,
                                    context_.stream);
     context_.arena.hold(tensor, sent.fence());
   }
-}
-
-namespace {
-
-void append(std::string& bytes, std::int64_t value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-std::int64_t read(const std::string& bytes, std::size_t& position) {
-  std::int64_t value = 0;
-  PITON_ASSERT(position + sizeof value <= bytes.size(), "a boundary's shape of {} bytes",
-               bytes.size());
-  std::memcpy(&value, bytes.data() + position, sizeof value);
-  position += sizeof value;
-  return value;
-}
-
-}  // namespace
-
-std::vector<std::vector<BoundaryTensor>> exchange_boundaries(const Schedule& schedule,
-                                                             const std::vector<Chunk*>& own,
-                                                             const ModelInput& input,
-                                                             Communicator& group) {
-  // For each chunk in turn: number of tensors; of each: dtype, dims, sizes.
-  std::string mine;
-  for (Chunk* chunk : own) {
-    // The last chunk's too, which nobody receives: on virtual ranks (`plan`) one stage's answer
-    // stands for all.
-    const std::vector<BoundaryTensor> tensors = chunk->boundary(input.samples, input.sequence);
-    append(mine, static_cast<std::int64_t>(tensors.size()));
-    for (const BoundaryTensor& tensor : tensors) {
-      append(mine, static_cast<std::int64_t>(tensor.dtype));
-      append(mine, tensor.shape.ndim());
-      for (const std::int64_t size : tensor.shape.sizes()) append(mine, size);
-    }
-  }
-  const std::vector<std::string> all = group.gather_bytes(mine);
-  std::vector<std::vector<BoundaryTensor>> boundaries(schedule.chunks());
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    std::size_t position = 0;
-    for (const int chunk : schedule.chunks_of_stage(stage)) {
-      const std::int64_t tensors = read(all[stage], position);
-      for (std::int64_t i = 0; i < tensors; ++i) {
-        BoundaryTensor tensor{.dtype = static_cast<DType>(read(all[stage], position))};
-        const std::int64_t dims = read(all[stage], position);
-        for (std::int64_t d = 0; d < dims; ++d) tensor.shape.append(read(all[stage], position));
-        boundaries[chunk].push_back(tensor);
-      }
-    }
-  }
-  return boundaries;
 }
 
 }  // namespace piton

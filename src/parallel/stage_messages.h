@@ -60,11 +60,4 @@ class StageMessages {
   std::map<Name, std::vector<Tensor>> local_;
 };
 
-// What every chunk of the pipeline gives to the next, for micro-batches shaped as `input`,
-// [chunks]. Collective over the group; blocks.
-std::vector<std::vector<BoundaryTensor>> exchange_boundaries(const Schedule& schedule,
-                                                             const std::vector<Chunk*>& own,
-                                                             const ModelInput& input,
-                                                             Communicator& group);
-
 }  // namespace piton

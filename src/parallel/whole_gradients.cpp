@@ -1,5 +1,5 @@
 // Stages 0 and 1: values and gradients are whole on every rank. In stage 0 each rank gets all sums
-// and makes the whole update; in stage 1 it gets the sums of its own shard, updates that, and the
+// and makes the whole update; in stage 1 it gets the sums of its own parts, updates those, and the
 // new values are gathered.
 #include "parallel/bucketed_gradients.h"
 #include "parallel/zero_stages.h"
@@ -9,11 +9,9 @@ namespace {
 
 class WholeGradients final : public ResidentValues {
  public:
-  // `shards`: 1, or one for each rank of the data group; `shard` is the one that this rank updates.
-  WholeGradients(ShardingSetup setup, int shards, int shard, bool scatter, Stream& stream)
-      : ResidentValues(std::move(setup), shards, stream),
-        shard_(shard),
-        gradients_(layout_, setup_.groups, scatter, setup_.device, setup_.arena, stream) {}
+  WholeGradients(ShardingSetup setup, bool sharded, Stream& stream)
+      : ResidentValues(std::move(setup), sharded, stream),
+        gradients_(units_, setup_.groups, setup_.device, setup_.arena, stream) {}
 
   Tensor gradient(Parameter& parameter, Stream& /*stream*/) override {
     return parameter.trainable ? parameter.gradient : Tensor();
@@ -24,33 +22,30 @@ class WholeGradients final : public ResidentValues {
 
   std::vector<OwnedSpan> owned() override {
     std::vector<OwnedSpan> owned;
-    for (const FlatSpan& span : spans_of_shard(layout_, shard_)) {
+    for (const ShardSpan& span : owned_spans(units_)) {
       owned.push_back({span, gradients_.part(span), values_.part(span)});
     }
     return owned;
   }
 
   void begin_step(int micro_batches, Stream& stream) override {
+    setup_.arena.settle(stream);
     gradients_.begin_step(micro_batches, stream);
   }
   void finish_gradients(Stream& stream) override { gradients_.finish(stream); }
 
  private:
-  int shard_;
   BucketedGradients gradients_;
 };
 
 }  // namespace
 
 std::unique_ptr<ShardedParameters> make_replicated(ShardingSetup setup, Stream& stream) {
-  return std::make_unique<WholeGradients>(std::move(setup), /*shards=*/1, /*shard=*/0,
-                                          /*scatter=*/false, stream);
+  return std::make_unique<WholeGradients>(std::move(setup), /*sharded=*/false, stream);
 }
 
 std::unique_ptr<ShardedParameters> make_zero1(ShardingSetup setup, Stream& stream) {
-  const int ranks = setup.groups.data->size();
-  const int rank = setup.groups.data->rank();
-  return std::make_unique<WholeGradients>(std::move(setup), ranks, rank, /*scatter=*/true, stream);
+  return std::make_unique<WholeGradients>(std::move(setup), /*sharded=*/true, stream);
 }
 
 }  // namespace piton

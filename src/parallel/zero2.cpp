@@ -1,4 +1,4 @@
-// Stage 2: values are whole; of the gradients each rank keeps its shard, to which every
+// Stage 2: values are whole; of the gradients each rank keeps its parts, to which every
 // micro-batch's contributions are reduce-scattered.
 #include "parallel/scattered_gradients.h"
 #include "parallel/zero_stages.h"
@@ -8,9 +8,9 @@ namespace {
 
 class GradientShards final : public ResidentValues {
  public:
-  GradientShards(ShardingSetup setup, int ranks, Stream& stream)
-      : ResidentValues(std::move(setup), ranks, stream),
-        gradients_(layout_, setup_.groups, setup_.kernels, setup_.device, setup_.arena, stream) {}
+  GradientShards(ShardingSetup setup, Stream& stream)
+      : ResidentValues(std::move(setup), /*sharded=*/true, stream),
+        gradients_(units_, setup_.groups, setup_.kernels, setup_.device, setup_.arena, stream) {}
 
   Tensor gradient(Parameter& parameter, Stream& stream) override {
     return parameter.trainable ? gradients_.gradient(parameter, stream) : Tensor();
@@ -21,13 +21,16 @@ class GradientShards final : public ResidentValues {
 
   std::vector<OwnedSpan> owned() override {
     std::vector<OwnedSpan> owned;
-    for (const FlatSpan& span : spans_of_shard(layout_, setup_.groups.data->rank())) {
+    for (const ShardSpan& span : owned_spans(units_)) {
       owned.push_back({span, gradients_.part(span), values_.part(span)});
     }
     return owned;
   }
 
-  void begin_step(int /*micro_batches*/, Stream& stream) override { gradients_.begin_step(stream); }
+  void begin_step(int /*micro_batches*/, Stream& stream) override {
+    setup_.arena.settle(stream);
+    gradients_.begin_step(stream);
+  }
   void finish_gradients(Stream& stream) override { gradients_.finish(stream); }
 
  private:
@@ -37,8 +40,7 @@ class GradientShards final : public ResidentValues {
 }  // namespace
 
 std::unique_ptr<ShardedParameters> make_zero2(ShardingSetup setup, Stream& stream) {
-  const int ranks = setup.groups.data->size();
-  return std::make_unique<GradientShards>(std::move(setup), ranks, stream);
+  return std::make_unique<GradientShards>(std::move(setup), stream);
 }
 
 }  // namespace piton

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "parallel/data_parallel.h"
-#include "parallel/flat_values.h"
 #include "parallel/reduction_groups.h"
+#include "parallel/unit_values.h"
 
 namespace piton {
 
@@ -26,22 +26,23 @@ std::unique_ptr<ShardedParameters> make_zero2(ShardingSetup setup, Stream& strea
 std::unique_ptr<ShardedParameters> make_zero3(ShardingSetup setup, Stream& stream);
 
 // Stages 0 to 2: every rank holds all values, so a use is the resident weight. Frozen parameters
-// stand in buffers of their own.
+// are in buffers of their own.
 class ResidentValues : public ShardedParameters {
  public:
-  const FlatLayout& layout() const override { return layout_; }
+  const std::vector<ShardUnit>& units() const override { return units_; }
   WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) override;
   Tensor whole_value(Parameter& parameter, Stream& stream) override;
   void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) override;
   void publish_values(Stream& stream) override;
 
  protected:
-  // `shards`: 1, or one for each rank of the data group.
-  ResidentValues(ShardingSetup setup, int shards, Stream& stream);
+  // `sharded`: each rank updates its parts; else every rank updates everything.
+  ResidentValues(ShardingSetup setup, bool sharded, Stream& stream);
 
   ShardingSetup setup_;
-  FlatLayout layout_;
-  FlatLayout frozen_layout_;
+  bool sharded_;
+  std::vector<ShardUnit> units_;
+  std::vector<ShardUnit> frozen_units_;
   WholeValues values_;
   WholeValues frozen_values_;
   PackedForms forms_;

@@ -1,4 +1,5 @@
-// Best fit over free blocks; neighbours are joined when a slot comes back.
+// Best fit over free blocks. A block that comes back with fences is not joined to its neighbors
+// until a request needs them as one: the request would wait for all of their fences.
 #include "tensor/arena.h"
 
 #include <algorithm>
@@ -34,6 +35,16 @@ using Fences = std::vector<std::shared_ptr<Fence>>;
 
 }  // namespace
 
+void Fence::set_waited_by(const StreamIdentity& stream) {
+  const std::scoped_lock lock(mutex_);
+  waited_by_ = stream;
+}
+
+bool Fence::waited_by(const StreamIdentity& stream) const {
+  const std::scoped_lock lock(mutex_);
+  return stream != nullptr && waited_by_ == stream;
+}
+
 std::string_view name(MemoryKind kind) {
   switch (kind) {
     case MemoryKind::kParameters:
@@ -57,10 +68,15 @@ struct Arena::State {
     std::byte* data;
     std::int64_t bytes;
   };
-  struct Pending {  // a slot without tensors whose fences may be incomplete
-    Block block;
-    MemoryKind kind;
+  struct FreeBlock {
+    std::int64_t bytes = 0;
     Fences fences;
+  };
+  using FreeBlocks = std::map<std::pair<int, std::int64_t>, FreeBlock>;  // by segment and offset
+  // Neighboring free blocks, seen as one.
+  struct Run {
+    FreeBlocks::iterator begin;
+    std::int64_t bytes = 0;
   };
 
   State(Memory& memory, std::int64_t segment_bytes)
@@ -68,76 +84,114 @@ struct Arena::State {
 
   // Every function below is called with `mutex` held.
 
-  // Finds a free block, splits it and returns the front; false if none is large enough.
-  bool take(std::int64_t bytes, Block* block) {
+  // The smallest run of at least `bytes` whose blocks all satisfy `usable`, the first of equal
+  // ones.
+  template <typename Usable>
+  Run best_run(std::int64_t bytes, Usable usable) {
+    Run best{.begin = free.end()};
+    for (auto block = free.begin(); block != free.end();) {
+      if (!usable(block->second)) {
+        ++block;
+        continue;
+      }
+      Run run{.begin = block};
+      auto next = block;
+      do {
+        run.bytes += next->second.bytes;
+        ++next;
+      } while (next != free.end() && next->first.first == block->first.first &&
+               next->first.second == block->first.second + run.bytes && usable(next->second));
+      if (run.bytes >= bytes && (best.bytes == 0 || run.bytes < best.bytes)) best = run;
+      block = next;
+    }
+    return best;
+  }
+
+  // By the same rule as best_run, where no free block has fences: then no two are neighbors.
+  Run best_block(std::int64_t bytes) {
     const auto found = by_size.lower_bound({bytes, 0, 0});
-    if (found == by_size.end()) return false;
+    if (found == by_size.end()) return {.begin = free.end()};
     const auto [size, segment, offset] = *found;
-    by_size.erase(found);
-    by_place.erase({segment, offset});
-    if (size > bytes) insert({segment, offset + bytes, size - bytes});
+    return {.begin = free.find({segment, offset}), .bytes = size};
+  }
+
+  // All changes of `free` go through these two.
+  FreeBlocks::iterator insert(std::pair<int, std::int64_t> place, FreeBlock block) {
+    if (block.fences.empty()) {
+      by_size.insert({block.bytes, place.first, place.second});
+    } else {
+      ++fenced;
+    }
+    const auto [here, is_new] = free.insert({place, std::move(block)});
+    PITON_ASSERT(is_new, "arena: a slot came back twice");
+    return here;
+  }
+  FreeBlock remove(FreeBlocks::iterator here) {
+    if (here->second.fences.empty()) {
+      by_size.erase({here->second.bytes, here->first.first, here->first.second});
+    } else {
+      --fenced;
+    }
+    FreeBlock block = std::move(here->second);
+    free.erase(here);
+    return block;
+  }
+
+  // Takes the front of a run of free blocks, and the fences of what it takes; false if none is
+  // large enough.
+  bool take(std::int64_t bytes, const StreamIdentity& user, Block* block, Fences* fences) {
+    Run run = fenced == 0 ? best_block(bytes) : best_run(bytes, [&](const FreeBlock& one) {
+      return std::ranges::all_of(one.fences,
+                                 [&](const auto& fence) { return fence->waited_by(user); });
+    });
+    if (run.bytes == 0 && fenced > 0) {
+      run = best_run(bytes, [](const FreeBlock&) { return true; });
+    }
+    if (run.bytes == 0) return false;
+    const auto [segment, offset] = run.begin->first;
     *block = {segment, offset, bytes};
+    auto at = run.begin;
+    for (std::int64_t left = bytes; left > 0;) {
+      const auto next = std::next(at);
+      FreeBlock taken = remove(at);
+      at = next;
+      fences->insert(fences->end(), taken.fences.begin(), taken.fences.end());
+      if (taken.bytes > left) {
+        insert({segment, offset + bytes}, {taken.bytes - left, std::move(taken.fences)});
+      }
+      left -= std::min(left, taken.bytes);
+    }
     return true;
   }
 
-  void insert(const Block& block) {
-    by_place[{block.segment, block.offset}] = block.bytes;
-    by_size.insert({block.bytes, block.segment, block.offset});
-  }
-
-  void put(Block block) {
-    auto next = by_place.lower_bound({block.segment, block.offset});
-    if (next != by_place.end() && next->first.first == block.segment &&
-        next->first.second == block.offset + block.bytes) {
-      block.bytes += next->second;
-      by_size.erase({next->second, next->first.first, next->first.second});
-      next = by_place.erase(next);
-    }
-    if (next != by_place.begin()) {
-      const auto previous = std::prev(next);
-      if (previous->first.first == block.segment &&
-          previous->first.second + previous->second == block.offset) {
-        block.offset = previous->first.second;
-        block.bytes += previous->second;
-        by_size.erase({previous->second, previous->first.first, previous->first.second});
-        by_place.erase(previous);
+  // Blocks without fences are joined at once.
+  void put(const Block& block, Fences fences) {
+    std::pair<int, std::int64_t> place{block.segment, block.offset};
+    FreeBlock put{block.bytes, std::move(fences)};
+    if (put.fences.empty()) {
+      const auto next = free.lower_bound(place);
+      if (next != free.end() && next->second.fences.empty() &&
+          next->first == std::pair{place.first, place.second + put.bytes}) {
+        put.bytes += remove(next).bytes;
       }
-    }
-    insert(block);
-  }
-
-  void give_back(const Block& block, MemoryKind kind) {
-    counts.in_use_bytes[static_cast<std::size_t>(kind)] -= block.bytes;
-    total_bytes -= block.bytes;
-    put(block);
-  }
-
-  // Takes back what is complete.
-  void reap() {
-    std::erase_if(pending, [&](Pending& slot) {
-      for (const auto& fence : slot.fences) {
-        if (!fence->complete()) return false;
-      }
-      give_back(slot.block, slot.kind);
-      return true;
-    });
-  }
-
-  // Takes back everything, once it is complete; what failed is complete too. Returns what the first
-  // failure threw.
-  std::exception_ptr reap_all() {
-    std::exception_ptr first;
-    for (const Pending& slot : pending) {
-      for (const auto& fence : slot.fences) {
-        try {
-          fence->wait();
-        } catch (...) {
-          if (!first) first = std::current_exception();
+      const auto after = free.lower_bound(place);
+      if (after != free.begin()) {
+        const auto previous = std::prev(after);
+        if (previous->second.fences.empty() && previous->first.first == place.first &&
+            previous->first.second + previous->second.bytes == place.second) {
+          place = previous->first;
+          put.bytes += remove(previous).bytes;
         }
       }
     }
-    reap();
-    return first;
+    insert(place, std::move(put));
+  }
+
+  void give_back(const Block& block, MemoryKind kind, Fences fences) {
+    counts.in_use_bytes[static_cast<std::size_t>(kind)] -= block.bytes;
+    total_bytes -= block.bytes;
+    --live;
+    put(block, std::move(fences));
   }
 
   void grow(std::int64_t bytes) {
@@ -146,19 +200,20 @@ struct Arena::State {
     segments.push_back({data, size});
     counts.reserved_bytes += size;
     ++counts.system_allocations;
-    put({static_cast<int>(segments.size()) - 1, 0, size});
+    put({static_cast<int>(segments.size()) - 1, 0, size}, {});
   }
 
   std::mutex mutex;
   Memory& memory;
   const std::int64_t segment_bytes;
   std::vector<Segment> segments;
-  std::map<std::pair<int, std::int64_t>, std::int64_t> by_place;
-  std::set<std::tuple<std::int64_t, int, std::int64_t>> by_size;
-  std::vector<Pending> pending;
+  FreeBlocks free;
+  std::set<std::tuple<std::int64_t, int, std::int64_t>> by_size;  // free blocks without fences
+  std::int64_t fenced = 0;                                        // free blocks with fences
   MemoryCounts counts;
   std::int64_t total_bytes = 0;
   std::int64_t live = 0;  // slots with tensors
+  std::function<void(const std::byte*, std::int64_t)> saw;
 };
 
 namespace {
@@ -168,34 +223,50 @@ template <typename State>
 class ArenaStorage final : public Storage {
  public:
   ArenaStorage(std::byte* data, std::int64_t bytes, Block block, MemoryKind kind,
-               std::shared_ptr<State> state)
+               StreamIdentity user, std::shared_ptr<State> state)
       : Storage(data, bytes, state->memory.place()),
         block_(block),
         kind_(kind),
+        user_(std::move(user)),
         state_(std::move(state)) {}
 
   ~ArenaStorage() override {
     const std::scoped_lock lock(state_->mutex);
-    --state_->live;
-    std::erase_if(fences_, [](const auto& fence) { return fence->complete(); });
-    if (fences_.empty()) {
-      state_->give_back(block_, kind_);
-    } else {
-      state_->pending.push_back({block_, kind_, std::move(fences_)});
-    }
+    forget_what_the_user_waited_for();
+    state_->give_back(block_, kind_, std::move(fences_));
   }
 
   const std::shared_ptr<State>& state() const { return state_; }
 
   void hold(std::shared_ptr<Fence> fence) {
     const std::scoped_lock lock(state_->mutex);
-    std::erase_if(fences_, [](const auto& old) { return old->complete(); });
-    fences_.push_back(std::move(fence));
+    forget_what_the_user_waited_for();
+    if (std::ranges::find(fences_, fence) == fences_.end()) fences_.push_back(std::move(fence));
+  }
+
+  // Makes `user` (null: the host) wait for what is still done with the slot. What failed is
+  // complete too: it is reported once, and the slot goes back with what has not been waited for.
+  void wait_for(Fences fences, MemoryUser* user) {
+    fences_ = std::move(fences);
+    while (!fences_.empty()) {
+      const std::shared_ptr<Fence> fence = fences_.back();
+      fences_.pop_back();
+      if (user != nullptr) {
+        user->wait_for(fence);
+      } else {
+        fence->wait();
+      }
+    }
   }
 
  private:
+  void forget_what_the_user_waited_for() {
+    std::erase_if(fences_, [this](const auto& fence) { return fence->waited_by(user_); });
+  }
+
   Block block_;
   MemoryKind kind_;
+  StreamIdentity user_;
   std::shared_ptr<State> state_;
   Fences fences_;
 };
@@ -208,40 +279,52 @@ Arena::Arena(Memory& memory, std::int64_t segment_bytes)
 Arena::~Arena() {
   const std::scoped_lock lock(state_->mutex);
   PITON_ASSERT(state_->live == 0, "arena: {} slots still have tensors", state_->live);
-  state_->reap_all();  // a lost rank has been reported where its work was waited for
+  for (const auto& [place, block] : state_->free) {
+    for (const auto& fence : block.fences) {
+      try {
+        fence->wait();
+      } catch (...) {  // a lost rank has been reported where its work was waited for
+      }
+    }
+  }
   for (const auto& segment : state_->segments) {
     state_->memory.release(segment.data, segment.bytes);
   }
 }
 
+Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryUser& user) {
+  return allocate(dtype, shape, kind, &user);
+}
+
 Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind) {
+  return allocate(dtype, shape, kind, nullptr);
+}
+
+Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryUser* user) {
   for (const std::int64_t size : shape.sizes()) {
     PITON_ASSERT(size >= 0, "arena: {} of shape {}", name(kind), to_string(shape));
   }
   const std::int64_t bytes = round_up(shape.elements() * size_bytes(dtype));
+  const StreamIdentity identity = user != nullptr ? user->identity() : nullptr;
   State& state = *state_;
   std::byte* data = nullptr;
   Block block;
+  Fences fences;
   {
     const std::scoped_lock lock(state.mutex);
-    state.reap();
-    if (!state.take(bytes, &block)) {
+    if (!state.take(bytes, identity, &block, &fences)) {
       try {
         state.grow(bytes);
       } catch (const Error& error) {
-        // The system has no more: what is still being sent or reduced is worth waiting for.
-        if (const std::exception_ptr lost = state.reap_all()) std::rethrow_exception(lost);
         const auto& in_use = state.counts.in_use_bytes;
         const auto most = std::max_element(in_use.begin(), in_use.end());
         const auto holder = static_cast<MemoryKind>(most - in_use.begin());
-        if (state.by_size.lower_bound({bytes, 0, 0}) == state.by_size.end()) {
-          throw Error(Fault::kMemory,
-                      "memory: no room for {} of {} ({} {}): {} in use, most of it {} ({}); {}",
-                      mebibytes(bytes), name(kind), name(dtype), to_string(shape),
-                      mebibytes(state.total_bytes), name(holder), mebibytes(*most), error.what());
-        }
+        throw Error(Fault::kMemory,
+                    "memory: no room for {} of {} ({} {}): {} in use, most of it {} ({}); {}",
+                    mebibytes(bytes), name(kind), name(dtype), to_string(shape),
+                    mebibytes(state.total_bytes), name(holder), mebibytes(*most), error.what());
       }
-      const bool taken = state.take(bytes, &block);
+      const bool taken = state.take(bytes, identity, &block, &fences);
       PITON_ASSERT(taken, "arena: no block of {} bytes after growing", bytes);
     }
     MemoryCounts& counts = state.counts;
@@ -253,8 +336,11 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind) {
     ++counts.slots;
     ++state.live;
     data = state.segments[static_cast<std::size_t>(block.segment)].data + block.offset;
+    if (state.saw) state.saw(data, bytes);
   }
-  auto storage = std::make_shared<ArenaStorage<State>>(data, bytes, block, kind, state_);
+  auto storage = std::make_shared<ArenaStorage<State>>(data, bytes, block, kind, identity, state_);
+  if (!fences.empty())
+    storage->wait_for(std::move(fences), user);  // not under the lock: a wait may be long
   return Tensor(std::move(storage), 0, dtype, shape);
 }
 
@@ -265,10 +351,36 @@ void Arena::hold(const Tensor& tensor, std::shared_ptr<Fence> fence) {
   storage->hold(std::move(fence));
 }
 
+void Arena::settle(MemoryUser& user) {
+  Fences fences;
+  {
+    const std::scoped_lock lock(state_->mutex);
+    for (const auto& [place, block] : state_->free) {
+      fences.insert(fences.end(), block.fences.begin(), block.fences.end());
+    }
+  }
+  for (const std::shared_ptr<Fence>& fence : fences) user.wait_for(fence);
+  const std::scoped_lock lock(state_->mutex);
+  std::vector<Block> settled;
+  for (auto block = state_->free.begin(); block != state_->free.end();) {
+    const auto here = block++;
+    const bool waited = std::ranges::all_of(
+        here->second.fences, [&](const auto& fence) { return fence->waited_by(user.identity()); });
+    if (here->second.fences.empty() || !waited) continue;
+    settled.push_back({here->first.first, here->first.second, here->second.bytes});
+    state_->remove(here);
+  }
+  for (const Block& block : settled) state_->put(block, {});
+}
+
 MemoryCounts Arena::counts() const {
   const std::scoped_lock lock(state_->mutex);
-  state_->reap();
   return state_->counts;
+}
+
+void Arena::observe(std::function<void(const std::byte*, std::int64_t)> saw) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->saw = std::move(saw);
 }
 
 Memory& Arena::memory() const { return state_->memory; }

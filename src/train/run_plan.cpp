@@ -64,19 +64,19 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   plan.micro_batches = static_cast<int>(plan.global_batch / share);
   check_totals(loop, plan);
   const int t = plan.mesh[Axis::kTensor];
-  if (options.parallel.sequence_parallel && loop.micro_batch_size * plan.sequence % t != 0) {
+  if (options.parallel.linears.sequence_parallel &&
+      loop.micro_batch_size * plan.sequence % t != 0) {
     throw Error(Fault::kUsage,
                 "--sequence-parallel: {} tokens of a micro-batch cannot be split over {} tensor "
                 "ranks; change --seq-length",
                 loop.micro_batch_size * plan.sequence, t);
   }
   plan.session = {.model = model,
-                  .sequence_parallel = options.parallel.sequence_parallel,
-                  .linear_slices = options.parallel.linear_slices,
-                  .recompute = options.parallel.recompute == RecomputeGranularity::kFull,
-                  .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
-                  .vocabulary_rows = padded_vocabulary_size(model.vocabulary, options.tokenizer,
-                                                            plan.mesh[Axis::kTensor]),
+                  .layout = {.linears = options.parallel.linears,
+                             .recompute = options.parallel.recompute == RecomputeGranularity::kFull,
+                             .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
+                             .vocabulary_rows = padded_vocabulary_size(
+                                 model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor])},
                   .zero_stage = options.parallel.effective_zero_stage(),
                   .schedule = options.parallel.schedule,
                   .micro_batches = plan.micro_batches,

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "model/decoder.h"
 #include "model/initialize.h"
 
 namespace piton {
@@ -18,12 +19,7 @@ constexpr AxisSet kLossAxes =
 
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
     : machine_(machine), mesh_(&mesh), settings_(settings) {
-  layout_ = {.mesh = mesh_,
-             .sequence_parallel = settings.sequence_parallel,
-             .linear_slices = settings.linear_slices,
-             .recompute = settings.recompute,
-             .vocabulary_multiple = settings.vocabulary_multiple,
-             .vocabulary_rows = settings.vocabulary_rows};
+  layout_ = {.mesh = mesh_, .options = settings.layout};
   // Made now: making a group waits for its members, and must not stand between messages of a step.
   for (const AxisSet set :
        {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
@@ -33,22 +29,18 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
   machine.device.zero(consumed_samples_, machine.stream);
 
   Schedule schedule =
-      make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
+      settings.own_schedule
+          ? *settings.own_schedule
+          : make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
+  const ChunkFactory make =
+      settings.chunks ? settings.chunks : decoder_factory(settings.model, layout_);
   std::vector<Chunk*> chunks;
   for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
-    chunks_.push_back(make_decoder(settings.model, layout_,
-                                   chunk_range(settings.model, chunk, schedule.chunks()),
-                                   machine.device, machine.arena, machine.stream));
+    chunks_.push_back(make({chunk, schedule.stage_of_chunk},
+                           {parameters_, machine.device, machine.arena, machine.stream}));
     chunks.push_back(chunks_.back().get());
-    for (Parameter* parameter : chunks_.back()->parameters().all())
-      parameters_.push_back(parameter);
   }
-  if (settings.use == SessionUse::kInference) {
-    sharded_ = ShardedParameters::make_inference(parameters_, machine.kernels, machine.arena);
-  } else {
-    sharded_ = ShardedParameters::make(settings.zero_stage, parameters_, mesh, machine.kernels,
-                                       machine.device, machine.arena, machine.stream);
-  }
+  make_parameters();
   if (settings.use == SessionUse::kTraining) {
     optimizer_ = std::make_unique<Optimizer>(
         settings.optimizer_options, update_spans(sharded_->owned()), kNormBlock, mesh,
@@ -58,16 +50,31 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
                                          mesh.group(Axis::kPipeline));
 }
 
+void Session::make_parameters() {
+  all_parameters_ = parameters_.all();
+  const bool reads = settings_.use == SessionUse::kInference;
+  if (reads && settings_.zero_stage < 3) {
+    sharded_ = ShardedParameters::make_inference(all_parameters_, machine_.kernels, machine_.arena);
+    return;
+  }
+  if (reads) {
+    for (Parameter* parameter : all_parameters_) parameter->trainable = false;
+  }
+  sharded_ =
+      ShardedParameters::make(settings_.zero_stage, all_parameters_, *mesh_, machine_.kernels,
+                              machine_.device, machine_.arena, machine_.stream);
+}
+
 Session::~Session() { machine_.stream.synchronize(); }
 
 void Session::initialize() {
   std::int64_t largest = 0;
-  for (const Parameter* parameter : parameters_) {
+  for (const Parameter* parameter : all_parameters_) {
     largest = std::max(largest, parameter->elements() * size_bytes(parameter->dtype));
   }
   const Tensor memory =
       host_tensor(DType::kU8, {largest});  // one for all: new pages take the system's time
-  for (Parameter* parameter : parameters_) {
+  for (Parameter* parameter : all_parameters_) {
     const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
     write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
     sharded_->set_value(*parameter, rows, machine_.stream);
@@ -93,7 +100,8 @@ Context Session::context(bool training) {
 
 ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
   const auto put = [&](DType dtype, const Shape& shape, const void* host) {
-    Tensor tensor = machine_.arena.allocate(dtype, shape, MemoryKind::kActivations);
+    Tensor tensor =
+        machine_.arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
     machine_.device.upload(host, tensor, machine_.stream);
     return tensor;
   };
@@ -127,6 +135,13 @@ double Session::summed_over_ranks(double value, AxisSet axes) {
   return sum;
 }
 
+double Session::loss_of(const PipelineResult& result) {
+  double sum = 0;
+  const auto found = result.sums.find(kLossSum);
+  if (found != result.sums.end()) machine_.device.download(found->second, &sum, machine_.stream);
+  return summed_over_ranks(sum, kLossAxes);
+}
+
 double Session::total_tokens(const std::vector<MicroBatch>& batches) {
   double tokens = 0;
   for (const MicroBatch& batch : batches) tokens += batch.loss_tokens();
@@ -144,8 +159,8 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
   }
   machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
   const bool wide = settings_.model.dtype == DType::kF64;
-  const Tensor scale =
-      machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1}, MemoryKind::kWorkspace);
+  const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1},
+                                               MemoryKind::kWorkspace, machine_.stream);
   const double inverse = 1.0 / report.loss_tokens;
   const auto narrow = static_cast<float>(inverse);
   machine_.device.upload(wide ? static_cast<const void*>(&inverse) : &narrow, scale,
@@ -158,17 +173,16 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
   const PipelineResult result = pipeline_->train(context(true), inputs);
   sharded_->finish_gradients(machine_.stream);
 
-  double loss_sum = 0;
-  machine_.device.download(result.loss_sum, &loss_sum, machine_.stream);
-  report.loss = summed_over_ranks(loss_sum, kLossAxes) / report.loss_tokens;
+  report.loss = loss_of(result) / report.loss_tokens;
   return report;
 }
 
 StepReport Session::train_step(const std::vector<MicroBatch>& batches,
                                std::int64_t consumed_samples, double lr) {
   StepReport report = gradients(batches, consumed_samples);
-  const StepResult step = optimizer_->step(lr, machine_.stream);
+  optimizer_->step(lr, machine_.stream);
   sharded_->publish_values(machine_.stream);
+  const StepResult step = optimizer_->result(machine_.stream);
   report.grad_norm = step.grad_norm;
   report.skipped = step.skipped;
   return report;
@@ -178,10 +192,8 @@ Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
-  const PipelineResult result = pipeline_->evaluate(context(false), inputs);
-  double loss_sum = 0;
-  machine_.device.download(result.loss_sum, &loss_sum, machine_.stream);
-  return {.loss_sum = summed_over_ranks(loss_sum, kLossAxes), .loss_tokens = total_tokens(batches)};
+  const PipelineResult result = pipeline_->forward(context(false), inputs);
+  return {.loss_sum = loss_of(result), .loss_tokens = total_tokens(batches)};
 }
 
 }  // namespace piton

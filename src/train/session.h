@@ -5,10 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/samples/batch.h"
-#include "model/decoder.h"
+#include "model/config.h"
+#include "model/layout.h"
+#include "nn/chunk.h"
 #include "optim/optimizer.h"
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
@@ -20,22 +23,22 @@ namespace piton {
 enum class SessionUse : std::uint8_t {
   kTraining,   // gradients, moments and main copies
   kGradients,  // gradients alone
-  kInference,  // nothing; and weights that are packed are not held as plain rows
+  kInference,  // nothing; and weights that are packed are not held as plain rows. Under ZeRO-3 each
+               // rank holds its shard, and rows are gathered around each use
 };
 
 struct SessionSettings {
   ModelConfig model;
-  bool sequence_parallel = false;
-  int linear_slices = 1;
-  bool recompute = false;  // full: each block keeps its input only
-  std::int64_t vocabulary_multiple = 128;
-  std::int64_t vocabulary_rows = 0;  // exact padded size; 0: by the multiple
+  LayoutOptions layout;
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  int micro_batches = 1;  // a step
+  std::optional<Schedule> own_schedule;  // instead of one of that kind
+  int micro_batches = 1;                 // a step
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
   SessionUse use = SessionUse::kTraining;
+  // Makes the chunks; empty: those of a decoder of this model and layout.
+  ChunkFactory chunks;
 };
 
 struct StepReport {
@@ -74,11 +77,10 @@ class Session {
 
   const SessionSettings& settings() const { return settings_; }
   Mesh& mesh() { return *mesh_; }
-  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  const std::vector<Parameter*>& parameters() const { return all_parameters_; }
   ShardedParameters& sharded() { return *sharded_; }
   Optimizer& optimizer() { return *optimizer_; }
   Pipeline& pipeline() { return *pipeline_; }
-  Decoder& chunk(std::size_t index) { return *chunks_[index]; }
   // For forward passes outside of a step.
   Context context(bool training);
   // The micro-batch on the device. `scale`: gradient of its loss sum, or empty.
@@ -86,15 +88,18 @@ class Session {
 
  private:
   double total_tokens(const std::vector<MicroBatch>& batches);
+  void make_parameters();
   double summed_over_ranks(double value, AxisSet axes);
+  double loss_of(const PipelineResult& result);  // summed over all ranks
 
   Machine machine_;
   Mesh* mesh_;
   SessionSettings settings_;
   ModelLayout layout_;
-  Tensor consumed_samples_;  // int64 [1]
-  std::vector<std::unique_ptr<Decoder>> chunks_;
-  std::vector<Parameter*> parameters_;
+  Tensor consumed_samples_;   // int64 [1]
+  ParameterList parameters_;  // of this stage: its chunks find or add theirs
+  std::vector<Parameter*> all_parameters_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
   std::unique_ptr<ShardedParameters> sharded_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pipeline> pipeline_;

@@ -53,6 +53,26 @@ endif()
 
 expect(RUN generate --load ${WORK}/whole --prompt "To be" --greedy --max-new-tokens 8 CODE 0 OUT ".")
 expect(RUN generate --load ${WORK}/whole --prompt-ids 84,111 --max-new-tokens 4 --json CODE 0 OUT "\"ids\":" "\"log_probabilities\":")
+# Two ranks write and score what one does; only the first prints.
+foreach(layout --tensor-model-parallel-size=2 --pipeline-model-parallel-size=2 --zero-stage=3)
+  foreach(words "generate;--prompt-ids;84,111;--max-new-tokens;8;--greedy;--json"
+                "score;${WORK}/text.txt")
+    execute_process(COMMAND ${PITON} ${words} --load ${WORK}/whole OUTPUT_VARIABLE alone)
+    execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${words} --load ${WORK}/whole ${layout}
+                    RESULT_VARIABLE code OUTPUT_VARIABLE together ERROR_VARIABLE error)
+    # Ids are equal; log-probabilities may differ in their last digits.
+    string(REGEX REPLACE "\"log_probabilities.*" "" alone "${alone}")
+    string(REGEX REPLACE "\"log_probabilities.*" "" together "${together}")
+    if(NOT code EQUAL 0 OR NOT alone STREQUAL together OR alone STREQUAL "")
+      message(FATAL_ERROR "two ranks with ${layout}: exit ${code}\n${words}\n${alone}\n${together}\n${error}")
+    endif()
+  endforeach()
+endforeach()
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/whole --prompt a
+                RESULT_VARIABLE code ERROR_VARIABLE error)
+if(NOT code EQUAL 2 OR NOT error MATCHES "2 processes, and tensor 1 x pipeline 1 has work for 1")
+  message(FATAL_ERROR "two ranks without a layout: exit ${code}\n${error}")
+endif()
 expect(RUN plan --model gpt2-124m --micro-batch-size 4 --seq-length 256 --json CODE 0 OUT "\"parameters\":124439808")
 expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipeline bubble 0.0")
 expect(RUN plan --model llama-tiny --tensor-model-parallel-size 2 --world-size 4 --device-memory 1GB CODE 0
@@ -65,6 +85,19 @@ expect(RUN plan --model llama-tiny --device-memory much CODE 2 ERR "--device-mem
 expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
 expect(RUN inspect ${WORK}/whole CODE 0 OUT "iteration 12" "embedding.token.weight")
 
+# Without --save, nothing is kept, and that is said; with it, what an earlier run left of its failure goes.
+expect(RUN ${run} CODE 0 ERR "nothing of this run will be kept")
+file(MAKE_DIRECTORY ${WORK}/failed)
+file(WRITE ${WORK}/failed/failure.json "{\"fault\": \"peer\"}")
+expect(RUN ${run} --save ${WORK}/failed --seed 4294967297 --train-iters 0 CODE 2)
+if(NOT EXISTS ${WORK}/failed/failure.json)
+  message(FATAL_ERROR "a command that is refused took away another run's failure.json")
+endif()
+expect(RUN ${run} --save ${WORK}/failed --seed 4294967297 CODE 0 ERR "low 32 bits, 1,")
+if(EXISTS ${WORK}/failed/failure.json)
+  message(FATAL_ERROR "failure.json survived a run that ended well")
+endif()
+
 # What can go wrong, in one line each.
 expect(RUN ${run} --save ${WORK}/whole CODE 2 ERR "already holds a run")
 expect(RUN ${run} --load ${WORK}/parts --save ${WORK}/parts --weight-decay 0.5 CODE 2 ERR "another experiment" "weight-decay")
@@ -72,6 +105,13 @@ expect(RUN pretrain --model lama-tiny CODE 2 ERR "did you mean llama-tiny")
 expect(RUN pretrain --model llama-tiny --train-iters 1 CODE 2 ERR "--data-path")
 set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer --train-iters 2)
 expect(RUN ${bare} --micro-batch-size 2 --global-batch-size 3 --save ${WORK}/x CODE 2 ERR "--global-batch-size: got 3, wanted a multiple of 2")
+expect(RUN ${bare} --global-batch-size 4294967296 CODE 2 ERR "--global-batch-size: micro-batches of a step: got 4294967296, wanted 1 to 1048576")
+expect(RUN ${bare} --micro-batch-size 2147483647 CODE 2 ERR "--micro-batch-size x --seq-length: got")
+expect(RUN ${bare} --exit-interval 0 CODE 2 ERR "--exit-interval: got 0, wanted 1 or more")
+expect(RUN ${bare} --max-consecutive-skips 0 CODE 2 ERR "--max-consecutive-skips: got 0, wanted 1 or more")
+expect(RUN ${bare} --pad-vocab-size-to 9223372036854775807 CODE 2 ERR "--pad-vocab-size-to: got 9223372036854775807, wanted 0 to")
+expect(RUN ${bare} --hidden-size 9223372036854775807 CODE 2 ERR "--hidden-size: got 9223372036854775807, wanted 1 to")
+expect(RUN ${bare} --distributed-timeout-minutes 0 CODE 2 ERR "--distributed-timeout-minutes: got 0, wanted more than 0")
 expect(RUN ${run} --tensor-model-parallel-size 2 --save ${WORK}/x CODE 2 ERR "tensor")
 expect(RUN ${run} --sequence-parallel --save ${WORK}/x CODE 2 ERR "--sequence-parallel")
 expect(RUN ${bare} --seq-length 4096 --save ${WORK}/x CODE 2 ERR "--seq-length: got 4096, wanted at most")

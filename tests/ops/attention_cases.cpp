@@ -49,6 +49,21 @@ class AttentionCases {
     AttentionMask positions{};
     positions.query_positions = source_.integers({cached.b, cached.sq}, 0, 18);
     add_attention("query positions", cached, positions, 0);
+    AttentionMask places{.window_before = 9};  // of queries and of keys, both with gaps
+    places.query_positions = source_.integers({cached.b, cached.sq}, 10, 90);
+    places.key_positions = ascending(cached.b, cached.sk, 30, 3);
+    add_attention("positions of queries and keys", cached, places, 0);
+    places.window_before.reset();
+    places.window_after = -4;
+    places.key_lengths = tensor_of(DType::kI32, {3}, std::vector<double>{19, 7, 0});
+    add_attention("positions and lengths of keys", cached, places, 0);
+    AttentionMask part{};  // keys 32 .. of a longer row
+    part.query_positions = source_.integers({grouped.b, grouped.sq}, 28, 60);
+    part.key_positions = ascending(grouped.b, grouped.sk, 32, 1);
+    add_attention("a part of the keys, dropout", grouped, part, 0.3);
+    part.slopes =
+        tensor_of(DType::kF32, {6}, std::vector<double>{0.5, 0.25, 0.125, 1, 0.0625, 0.3});
+    add_attention("a part of the keys, slopes", grouped, part, 0);
     AttentionMask hidden{.window_before = 1};
     hidden.query_positions = source_.integers({cached.b, cached.sq}, 15, 60);
     add_attention("queries beyond the window", cached, hidden, 0);
@@ -94,6 +109,16 @@ class AttentionCases {
                       .terms = terms,
                       .narrowest = narrowest,
                       .rounded_terms = rounded_terms});
+  }
+
+  static Tensor ascending(std::int64_t samples, std::int64_t keys, std::int64_t first,
+                          std::int64_t step) {
+    std::vector<double> all;
+    for (std::int64_t sample = 0; sample < samples; ++sample) {
+      for (std::int64_t key = 0; key < keys; ++key)
+        all.push_back(static_cast<double>(first + key * step));
+    }
+    return tensor_of(DType::kI32, {samples, keys}, all);
   }
 
   static Tensor consumed() { return tensor_of(DType::kI64, {1}, std::vector<double>{70000}); }
@@ -175,20 +200,23 @@ class AttentionCases {
                                      ? element(mask.query_positions, batch * sq + row)
                                      : mask.query_begin + row;
           double sum = 0;
-          for (std::int64_t j = 0; j < sk; ++j) {
+          for (std::int64_t key = 0; key < sk; ++key) {
+            const std::int64_t j =
+                mask.key_positions.defined() ? element(mask.key_positions, batch * sk + key) : key;
             bool visible = !(mask.causal && j > i);
             if (mask.window_before) visible &= i - j <= *mask.window_before;
             if (mask.window_after) visible &= j - i <= *mask.window_after;
-            if (mask.key_lengths.defined()) visible &= j < element(mask.key_lengths, batch);
+            if (mask.key_lengths.defined()) visible &= key < element(mask.key_lengths, batch);
             if (mask.query_segments.defined()) {
               visible &= element(mask.query_segments, batch * sq + row) ==
-                         element(mask.key_segments, batch * sk + j);
+                         element(mask.key_segments, batch * sk + key);
             }
             if (!visible) continue;
             double score = 0;
             for (std::int64_t c = 0; c < d; ++c) {
-              score += q[static_cast<std::size_t>(((batch * sq + row) * a + head) * d + c)] *
-                       k[static_cast<std::size_t>(((batch * sk + j) * g + head / (a / g)) * d + c)];
+              score +=
+                  q[static_cast<std::size_t>(((batch * sq + row) * a + head) * d + c)] *
+                  k[static_cast<std::size_t>(((batch * sk + key) * g + head / (a / g)) * d + c)];
             }
             score *= call.scale;
             if (mask.slopes.defined())

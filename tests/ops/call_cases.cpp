@@ -86,7 +86,7 @@ class CaseList {
       add(fmt::format("{} rows", s), 1,
           CacheAppend{.cache = source_.normal(dtype_, {2, 9, 3, 5}),
                       .rows = source_.normal_rows(dtype_, {2, s, 3, 5}),
-                      .begin = 5});
+                      .begins = tensor_of(DType::kI32, {2}, std::vector<double>{5, 2})});
     }
   }
 
@@ -205,6 +205,15 @@ class CaseList {
             SquareSums{.sums = source_.unwritten(DType::kF64, {(n + block - 1) / block}),
                        .x = source_.normal(DType::kF32, {n}),
                        .block = block});
+      }
+      for (const double clip : {0.0, 0.5}) {
+        add(fmt::format("n {} clip {}", n, clip), n,
+            BeginUpdate{
+                .scalars =
+                    tensor_of(DType::kF32, {kStepScalars}, std::vector<double>{0.1, 2, 2, 2, 2}),
+                .counts = tensor_of(DType::kF64, {kUpdateCounts}, std::vector<double>{3, 1, 7}),
+                .sums = tensor_of(DType::kF64, {n}, std::vector<double>(n, 0.75)),
+                .clip = clip});
       }
     }
   }

@@ -392,6 +392,10 @@ void add_attentions(std::vector<GradientCheck>& checks) {
   AttentionSetting positions{.sq = 3, .sk = 6, .mask = {.window_before = 2}};
   positions.mask.query_positions = integers({1, 3}, {5, 1, 20});  // the last sees nothing
   add("query positions, a row that sees nothing", positions);
+  AttentionSetting places{.sq = 3, .sk = 4, .mask = {.window_before = 5}};
+  places.mask.query_positions = integers({1, 3}, {9, 4, 30});
+  places.mask.key_positions = integers({1, 4}, {2, 4, 7, 25});
+  add("positions of queries and keys", places);
 }
 
 }  // namespace

@@ -272,8 +272,9 @@ TEST_P(KernelValues, OfEmbeddingsAreRowsOfTheTablePart) {
 
 TEST_P(KernelValues, OfCacheAppendLandBehindWhatIsThere) {
   const Tensor cache = fp32({2, 3, 1, 1}, {1, 2, 3, 4, 5, 6});
-  run(CacheAppend{.cache = cache, .rows = fp32({2, 1, 1, 1}, {7, 8}), .begin = 1});
-  expect_values(cache, {1, 7, 3, 4, 8, 6});
+  run(CacheAppend{
+      .cache = cache, .rows = fp32({2, 1, 1, 1}, {7, 8}), .begins = int32({2}, {1, 2})});
+  expect_values(cache, {1, 7, 3, 4, 5, 8});
 }
 
 TEST_P(KernelValues, OfCopiesAndSumsAreRoundedToNearestEvenOnce) {
@@ -365,6 +366,30 @@ TEST_P(KernelValues, OfSquareSumsAreThoseOfEachBlock) {
   const Tensor one = host_tensor(DType::kF64, {1});
   run(SquareSums{.sums = one, .x = fp32({4}, {1e4, 0.5, 0.5, 0.5}), .block = 4});
   EXPECT_EQ(value_at(one, 0), 1e8 + 0.75);
+}
+
+TEST_P(KernelValues, OfBeginUpdateClipCountAndSkip) {
+  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0});
+  const Tensor counts = host_tensor(DType::kF64, {kUpdateCounts});
+  BeginUpdate call{.scalars = scalars,
+                   .counts = counts,
+                   .sums = tensor_of(DType::kF64, {3}, std::vector<double>{9, 4, 3}),
+                   .beta1 = 0.5,
+                   .beta2 = 0.75,
+                   .clip = 2};
+  run(call);
+  run(call);  // the second update: 1 - 0.5^2, 1 - 0.75^2; norm 4
+  expect_values(scalars, {0.1, 0.75, 0.4375, 2 / 4.000001, 1}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{2, 0, 4}));
+  call.sums = tensor_of(DType::kF64, {2}, std::vector<double>{1, INFINITY});
+  run(call);
+  expect_values(scalars, {0.1, 0.75, 0.4375, 1, 0}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{2, 1, INFINITY}));
+  call.sums = tensor_of(DType::kF64, {1}, std::vector<double>{16});
+  call.clip = 0;  // no limit
+  run(call);
+  expect_values(scalars, {0.1, 0.875, 0.578125, 1, 1}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{3, 1, 4}));
 }
 
 }  // namespace

@@ -252,35 +252,48 @@ TEST(ReduceScatter, GivesEachMemberTheSumOfItsSlice) {
   }
 }
 
-// Lengths that are odd, zero, and longer than a slot.
-std::vector<std::int64_t> uneven(int n, std::int64_t scale) {
-  std::vector<std::int64_t> begins{0};
-  for (int m = 0; m < n; ++m) begins.push_back(begins.back() + (m == 1 ? 0 : scale * (m + 1) + m));
-  return begins;
+// As ZeRO calls them: the own part is in its place in the whole.
+TEST(Collectives, GatherAndScatterInPlace) {
+  Stage s;
+  for (std::int64_t part : {0, 1, 16, 1001, 170'003}) {
+    const Tensor flat = host_tensor(DType::kF32, {part * s.n});
+    const Tensor own = flat.slice(0, part * s.me, part);
+    for (std::int64_t i = 0; i < flat.elements(); ++i) put(flat, i, input(s.me, i));
+    const auto wrong = [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t count = 0;
+      for (std::int64_t i = begin; i < end; ++i) {
+        double sum = 0;
+        for (int m = 0; m < s.n; ++m) sum += input(m, i);
+        count += get(flat, i) != sum;
+      }
+      return count;
+    };
+    s.group.reduce_scatter(own, flat, *s.stream).wait();
+    EXPECT_EQ(wrong(part * s.me, part * (s.me + 1)), 0) << "scatter " << part;
+    s.group.all_gather(flat, own, *s.stream).wait();
+    EXPECT_EQ(wrong(0, flat.elements()), 0) << "gather " << part;
+  }
 }
 
-TEST(Parts, GatherAndScatterAreInPlaceOnUnequalParts) {
+// A chain over two groups is started at once: the second collective waits for the first one's
+// event, whatever the pace of the ranks.
+TEST(Collectives, FollowEventsOfAnotherGroup) {
   Stage s;
-  for (std::int64_t scale : {0, 3, 1001, 170'003}) {
-    const auto begins = uneven(s.n, scale);
-    const Tensor flat = host_tensor(DType::kF32, {begins.back()});
-    for (std::int64_t i = 0; i < flat.elements(); ++i) put(flat, i, input(s.me, i));
-    s.group.reduce_scatter_parts(flat, begins, *s.stream).wait();
-    std::int64_t wrong = 0;
-    for (std::int64_t i = begins[s.me]; i < begins[s.me + 1]; ++i) {
-      double sum = 0;
-      for (int m = 0; m < s.n; ++m) sum += input(m, i);
-      wrong += get(flat, i) != sum;
-    }
-    EXPECT_EQ(wrong, 0) << "scatter " << scale;
-    s.group.all_gather_parts(flat, begins, *s.stream).wait();
-    for (std::int64_t i = 0; i < flat.elements(); ++i) {
-      double sum = 0;
-      for (int m = 0; m < s.n; ++m) sum += input(m, i);
-      wrong += get(flat, i) != sum;
-    }
-    EXPECT_EQ(wrong, 0) << "gather " << scale;
+  std::vector<int> all(static_cast<std::size_t>(s.n));
+  std::iota(all.begin(), all.end(), 0);
+  const auto other = world().make_group(all, "other");
+  const Tensor data = host_tensor(DType::kF32, {100'000});
+  for (int round = 0; round < 5; ++round) {
+    for (std::int64_t i = 0; i < data.elements(); ++i) put(data, i, s.me + 1);
+    if (s.me == round % s.n) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const Event first = s.group.all_reduce(data, Reduction::kSum, *s.stream);
+    const Event second = other->all_reduce(data, Reduction::kSum, {*s.stream, {first, Event()}});
+    second.wait();
+    const double once = s.n * (s.n + 1) / 2.0;
+    EXPECT_EQ(get(data, 0), once * s.n);
+    EXPECT_EQ(get(data, data.elements() - 1), once * s.n);
   }
+  everyone().barrier();
 }
 
 TEST(Broadcast, CopiesTheRootsTensor) {

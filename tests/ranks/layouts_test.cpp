@@ -2,7 +2,11 @@
 // Any layout gives the losses of one process: both models and one with a window and ALiBi (six
 // heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is
 // saved under one layout is loaded under another, to the bit.
+#include <chrono>
 #include <filesystem>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "api/planning.h"
 #include "support/ranks_main.h"
@@ -45,6 +49,7 @@ std::vector<RunLayout> layouts(int ranks) {
              .mesh = mesh(1, 1, 2),
              .recompute = true,
              .schedule = zb},
+            {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(4)},
             {.name = "DP 2", .mesh = mesh(1, 2, 1)},
             {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
             {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
@@ -62,7 +67,11 @@ std::vector<RunLayout> layouts(int ranks) {
            .mesh = mesh(2, 2, 1),
            .sequence_parallel = true,
            .zero = 3},
-          {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1}};
+          {.name = "PP 2 x DP 2, ZeRO-1", .mesh = mesh(1, 2, 2), .zero = 1},
+          {.name = "PP 2 x DP 2, ZeRO-3, a V",
+           .mesh = mesh(1, 2, 2),
+           .zero = 3,
+           .own_schedule = test::letter_v(2)}};
 }
 
 ModelConfig small(const std::string& name) {
@@ -215,6 +224,34 @@ TEST(Plan, PredictsTheHighWaterMarkOfEveryRank) {
     const std::int64_t counted = run.arena().counts().peak_total_bytes;
     EXPECT_NEAR(static_cast<double>(predicted), static_cast<double>(counted),
                 0.05 * static_cast<double>(counted));
+  }
+}
+
+// Whatever the pace of the ranks: each sleeps before its steps, by other times in every step.
+TEST(Memory, OfStep3IsAtTheAddressesOfStep10) {
+  using Requests = std::vector<std::pair<const std::byte*, std::int64_t>>;
+  const ModelConfig model = small("llama-tiny");
+  for (const RunLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    TrainingRun run(ranks::world(), layout, model);
+    Requests third;
+    Requests last;
+    Requests* seen = nullptr;
+    run.arena().observe([&](const std::byte* data, std::int64_t bytes) {
+      if (seen != nullptr) seen->emplace_back(data, bytes);
+    });
+    std::uint64_t pace = 5 + 77 * static_cast<std::uint64_t>(ranks::world().rank());
+    run.session().pipeline().observer = [&](const Step&) {
+      pace = pace * 6364136223846793005ULL + 1442695040888963407ULL;
+      std::this_thread::sleep_for(std::chrono::microseconds((pace >> 33) % 2000));
+    };
+    for (int step = 1; step <= 10; ++step) {
+      seen = step == 3 ? &third : step == 10 ? &last : nullptr;
+      run.step();
+    }
+    run.arena().observe(nullptr);
+    EXPECT_GT(third.size(), 100);
+    EXPECT_TRUE(third == last);
   }
 }
 

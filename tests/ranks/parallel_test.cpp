@@ -66,13 +66,6 @@ void expect_near(const Values& part, const Values& all) {
   }
 }
 
-std::int64_t total_over_ranks(std::int64_t mine) {
-  std::int64_t total = 0;
-  for (const std::string& bytes : everyone().gather_bytes(std::to_string(mine)))
-    total += std::stoll(bytes);
-  return total;
-}
-
 TEST(Pipeline, OnRanksEqualsOneProcessBitForBit) {
   const int stages = world().size();
   for (int micro_batches = 1; micro_batches <= 5; ++micro_batches) {
@@ -140,9 +133,24 @@ TEST(DataParallel, WithAPipelineEqualsWithout) {
   }
 }
 
-// What a step puts on the wire, summed over ranks: all-reduce 2 (n-1) B, scatter and gather (n-1)
-// B.
-TEST(DataParallel, SendsTheBytesOfItsStage) {
+struct Bytes {
+  std::int64_t reduced = 0;
+  std::int64_t scattered = 0;
+  std::int64_t gathered = 0;
+  std::int64_t received = 0;
+  bool operator==(const Bytes&) const = default;
+};
+
+Bytes bytes_of(const ReductionGroup& group) {
+  const TrafficCounts gradients = group.gradients->traffic();
+  const TrafficCounts values = group.values->traffic();
+  return {gradients.all_reduce_bytes, gradients.reduce_scatter_bytes, values.all_gather_bytes,
+          gradients.received_bytes + values.received_bytes};
+}
+
+// What a step puts on the wire, on each rank: all-reduce 2 (n-1)/n B, scatter and gather (n-1)/n B.
+// Every rank sends and receives the same: units are cut evenly.
+TEST(DataParallel, SendsAndReceivesTheBytesOfItsStageOnEveryRank) {
   const int n = world().size();
   constexpr int kMicroBatches = 3;
   for (const int zero_stage : {0, 1, 2, 3}) {
@@ -153,36 +161,50 @@ TEST(DataParallel, SendsTheBytesOfItsStage) {
                             .zero_stage = zero_stage});
     std::int64_t elements = 0;  // without padding
     for (const Parameter* parameter : training.parameters) elements += parameter->elements();
-    const std::int64_t padded = training.weights->layout().size;
-    Communicator& data = training.mesh.group(axes(Axis::kContext, Axis::kData));
+    std::int64_t padded = 0;
+    std::int64_t entries = 0;
+    for (const ShardUnit& unit : training.weights->units()) {
+      padded += unit.size;
+      entries += static_cast<std::int64_t>(unit.entries.size());
+    }
+    const auto units = static_cast<std::int64_t>(training.weights->units().size());
+    EXPECT_LE(padded - elements, kUnitAlignment * (entries + units * n));
+    const ReductionGroup& group = *training.weights->units()[0].group;
     training.backward(0);
     training.update(0.25F);
-    const TrafficCounts before = data.traffic();
+    const Bytes before = bytes_of(group);
     training.backward(1);
     training.update(0.25F);
-    const TrafficCounts after = data.traffic();
-    const std::int64_t all_reduce =
-        total_over_ranks(after.all_reduce_bytes - before.all_reduce_bytes);
-    const std::int64_t scatter =
-        total_over_ranks(after.reduce_scatter_bytes - before.reduce_scatter_bytes);
-    const std::int64_t gather = total_over_ranks(after.all_gather_bytes - before.all_gather_bytes);
-    EXPECT_EQ(all_reduce, zero_stage == 0 ? 2 * (n - 1) * padded * 4 : 0);
-    const std::int64_t once_scattered = (n - 1) * padded * 4;
-    const std::int64_t each_scattered = kMicroBatches * (n - 1) * elements * 4;
-    EXPECT_EQ(scatter, zero_stage == 0 ? 0 : zero_stage == 1 ? once_scattered : each_scattered);
-    if (zero_stage < 3) {
-      EXPECT_EQ(gather, zero_stage == 0 ? 0 : (n - 1) * padded * 4);
+    const Bytes after = bytes_of(group);
+    const std::int64_t share = padded * 4 / n * (n - 1);  // one scatter, or gather, on one rank
+    const Bytes sent{after.reduced - before.reduced, after.scattered - before.scattered,
+                     after.gathered - before.gathered, after.received - before.received};
+    // An all-reduce cuts at cache lines of its own, which may be uneven by one line of 64 bytes.
+    EXPECT_NEAR(static_cast<double>(sent.reduced), zero_stage == 0 ? 2.0 * share : 0.0, 64.0 * n);
+    EXPECT_EQ(sent.scattered, zero_stage == 0   ? 0
+                              : zero_stage == 1 ? share
+                                                : kMicroBatches * share);
+    if (zero_stage == 1 || zero_stage == 2) {
+      EXPECT_EQ(sent.gathered, share);
     }
+    EXPECT_EQ(sent.received, sent.reduced + sent.scattered + sent.gathered);
     if (zero_stage == 3) {
       std::int64_t uses = 0;
       // Each micro-batch uses every parameter forward, and every one but embedding and biases
       // backward.
-      for (const Parameter* parameter : training.parameters) {
-        const bool once = parameter->name == "embedding" || parameter->name.ends_with(".bias");
-        uses += (once ? 1 : 2) * parameter->elements();
+      for (const ShardUnit& unit : training.weights->units()) {
+        const std::string& name = unit.entries[0].parameter->name;
+        const bool once = name == "embedding" || name.ends_with(".bias");
+        uses += (once ? 1 : 2) * unit.size;
       }
-      EXPECT_LE(gather, kMicroBatches * (n - 1) * uses * 4);
-      EXPECT_GE(gather, kMicroBatches * (n - 1) * elements * 4);
+      EXPECT_LE(sent.gathered, kMicroBatches * (n - 1) * uses * 4 / n);
+      EXPECT_GE(sent.gathered, kMicroBatches * share);
+    }
+    if (zero_stage > 0) {
+      for (const std::string& other : everyone().gather_bytes(
+               fmt::format("{} {} {}", sent.scattered, sent.gathered, sent.received))) {
+        EXPECT_EQ(other, fmt::format("{} {} {}", sent.scattered, sent.gathered, sent.received));
+      }
     }
   }
 }
@@ -227,15 +249,16 @@ TEST(DataParallel, HoldsTheBytesOfItsStage) {
         world(), device(),
         {.schedule = one_forward_one_backward(1, 2), .data = n, .zero_stage = zero_stage});
     training.backward(0);
-    const FlatLayout& layout = training.weights->layout();
-    const std::int64_t shard =
-        zero_stage == 0 ? layout.size
-                        : layout.shards[world().rank() + 1] - layout.shards[world().rank()];
+    std::int64_t whole = 0;
+    std::int64_t shard = 0;
+    for (const ShardUnit& unit : training.weights->units()) {
+      whole += unit.size;
+      shard += unit.part_size();
+    }
     EXPECT_EQ(training.in_use_bytes(MemoryKind::kParameters),
-              4 * (zero_stage == 3 ? shard : layout.size));
-    EXPECT_EQ(training.in_use_bytes(MemoryKind::kGradients),
-              4 * (zero_stage >= 2 ? shard : layout.size));
-    training.mesh.group(axes(Axis::kContext, Axis::kData)).barrier();
+              4 * (zero_stage == 3 ? shard : whole));
+    EXPECT_EQ(training.in_use_bytes(MemoryKind::kGradients), 4 * (zero_stage >= 2 ? shard : whole));
+    everyone().barrier();
     EXPECT_EQ(training.in_use_bytes(MemoryKind::kCommunication), 0);
   }
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,28 @@ struct RunLayout {
   bool recompute = false;
   int zero = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  std::optional<Schedule> own_schedule;
 };
+
+// Two stages, four chunks 0 1 1 0: the first and the last are on one stage. Each micro-batch goes
+// down and up again before the next.
+inline Schedule letter_v(int micro_batches) {
+  Schedule schedule{.name = "V",
+                    .stages = 2,
+                    .micro_batches = micro_batches,
+                    .stage_of_chunk = {0, 1, 1, 0},
+                    .steps = {{}, {}}};
+  for (int m = 0; m < micro_batches; ++m) {
+    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+      const bool down = pass == Pass::kForward;
+      for (const int chunk : down ? std::vector{0, 3} : std::vector{3, 0})
+        schedule.steps[0].push_back({pass, m, chunk});
+      for (const int chunk : down ? std::vector{1, 2} : std::vector{2, 1})
+        schedule.steps[1].push_back({pass, m, chunk});
+    }
+  }
+  return schedule;
+}
 
 // Tokens of sample `sample`: a function of nothing else.
 inline std::int32_t token(std::int64_t sample, std::int64_t place, std::int64_t vocabulary) {
@@ -72,12 +94,13 @@ class TrainingRun {
     session_ = std::make_unique<Session>(
         machine_, mesh_,
         SessionSettings{.model = model,
-                        .sequence_parallel = layout.sequence_parallel,
-                        .linear_slices = layout.slices,
-                        .recompute = layout.recompute,
-                        .vocabulary_multiple = 16,
+                        .layout = {.linears = {.slices = layout.slices,
+                                               .sequence_parallel = layout.sequence_parallel},
+                                   .recompute = layout.recompute,
+                                   .vocabulary_multiple = 16},
                         .zero_stage = layout.zero,
                         .schedule = layout.schedule,
+                        .own_schedule = layout.own_schedule,
                         .micro_batches = static_cast<int>(kSamples / 2 / replicas),
                         .seed = 11});
     session_->initialize();

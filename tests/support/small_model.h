@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -27,14 +26,18 @@ struct SmallModelSizes {
 
 class SmallChunk final : public Chunk {
  public:
-  // `stages_of_ends`: where the first and the last chunk stand.
-  SmallChunk(const SmallModelSizes& sizes, int chunk, int chunks, Communicator& alone,
-             std::pair<int, int> stages_of_ends = {0, 0})
-      : sizes_(sizes), alone_(&alone), first_(chunk == 0), last_(chunk == chunks - 1) {
-    std::vector<int> tied_stages;
-    if (sizes.tied && stages_of_ends.first != stages_of_ends.second) {
-      tied_stages = {stages_of_ends.first, stages_of_ends.second};
-    }
+  SmallChunk(const SmallModelSizes& sizes, const ChunkPlace& place, ParameterList& parameters,
+             Communicator& alone)
+      : sizes_(sizes),
+        alone_(&alone),
+        chunks_(place.chunks()),
+        first_(place.first()),
+        last_(place.last()),
+        parameters_(&parameters) {
+    const int chunk = place.index;
+    const int chunks = place.chunks();
+    std::vector<int> tied_stages = place.stages_of_ends();
+    if (!sizes.tied || tied_stages.size() == 1) tied_stages.clear();
     if (first_) {
       embedding_ = &add("embedding", {sizes.vocabulary, sizes.hidden},
                         sizes.tied ? tied_stages : std::vector<int>{});
@@ -46,22 +49,15 @@ class SmallChunk final : public Chunk {
            &add(prefix + ".bias", {sizes.ffn}), &add(prefix + ".down", {sizes.hidden, sizes.ffn})});
     }
     if (!last_) return;
-    if (sizes.tied && first_) {
-      head_ = embedding_;
-      embedding_->contributions = 2;
-    } else {
-      head_ =
-          &add(sizes.tied ? "embedding" : "head", {sizes.vocabulary, sizes.hidden}, tied_stages);
-    }
+    head_ = &add(sizes.tied ? "embedding" : "head", {sizes.vocabulary, sizes.hidden}, tied_stages);
   }
 
-  bool first() const override { return first_; }
-  bool last() const override { return last_; }
-  ParameterList& parameters() override { return parameters_; }
-
-  std::vector<BoundaryTensor> boundary(std::int64_t samples, std::int64_t sequence) const override {
-    return {{DType::kF32, {samples * sequence, sizes_.hidden}}};
+  std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const override {
+    if (chunk + 1 == chunks_) return {};
+    return {{DType::kF32, {input.samples * input.sequence, sizes_.hidden}}};
   }
+
+  void add_layers(KvCache& /*cache*/) const override {}
 
   ChunkOutput forward(Context& context, const ModelInput& input,
                       const std::vector<Value>& inputs) override {
@@ -76,7 +72,8 @@ class SmallChunk final : public Chunk {
     if (!last_) return {.boundary = {x}};
     LossInputs loss = input.loss;
     loss.valid = sizes_.vocabulary;
-    return {.loss = head_loss(context, x, *head_, loss, *alone_, false)};
+    LossOutput output = head_loss(context, x, *head_, loss, *alone_, false);
+    return {.sums = {{std::string(kLossSum), output.sum}}};
   }
 
   // The rows that `parameter` starts with.
@@ -108,19 +105,21 @@ class SmallChunk final : public Chunk {
     Parameter parameter;
     parameter.name = std::move(name);
     parameter.shape = shape;
-    parameter.contributions = 1;
     parameter.placement[Axis::kData].gradient_is_partial = true;
     parameter.placement[Axis::kContext].gradient_is_partial = true;
     parameter.placement[Axis::kPipeline].gradient_is_partial = !tied_stages.empty();
     parameter.tied_stages = std::move(tied_stages);
-    return parameters_.add(std::move(parameter));
+    Parameter& found = parameters_->find_or_add(std::move(parameter));
+    found.contributions += 1;
+    return found;
   }
 
   SmallModelSizes sizes_;
   Communicator* alone_;
+  int chunks_;
   bool first_;
   bool last_;
-  ParameterList parameters_;
+  ParameterList* parameters_;
   Parameter* embedding_ = nullptr;
   std::vector<Block> blocks_;
   Parameter* head_ = nullptr;

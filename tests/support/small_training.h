@@ -39,13 +39,12 @@ class SmallTraining {
     const Schedule& schedule = layout_.schedule;
     std::vector<Chunk*> list;
     for (const int chunk : schedule.chunks_of_stage(stage())) {
-      chunks_.push_back(std::make_unique<SmallChunk>(
-          layout_.sizes, chunk, schedule.chunks(), mesh.group(Axis::kTensor),
-          std::pair{schedule.stage_of_chunk.front(), schedule.stage_of_chunk.back()}));
+      chunks_.push_back(std::make_unique<SmallChunk>(layout_.sizes,
+                                                     ChunkPlace{chunk, schedule.stage_of_chunk},
+                                                     list_of_stage_, mesh.group(Axis::kTensor)));
       list.push_back(chunks_.back().get());
-      for (Parameter* parameter : chunks_.back()->parameters().all())
-        parameters.push_back(parameter);
     }
+    parameters = list_of_stage_.all();
     weights = ShardedParameters::make(layout_.zero_stage, parameters, mesh, kernels, device, arena,
                                       *stream);
     for (Parameter* parameter : parameters) {
@@ -87,10 +86,10 @@ class SmallTraining {
     weights->begin_step(layout_.schedule.micro_batches, *stream);
     const PipelineResult result = pipeline->train(context(), inputs(step));
     weights->finish_gradients(*stream);
-    return number(result.loss_sum);
+    return loss_of(result);
   }
 
-  double evaluate(int step) { return number(pipeline->evaluate(context(), inputs(step)).loss_sum); }
+  double evaluate(int step) { return loss_of(pipeline->forward(context(), inputs(step))); }
 
   // value -= rate * gradient, on the owned spans, in fp32.
   void update(float rate) {
@@ -130,9 +129,10 @@ class SmallTraining {
     return sizes;
   }
 
-  double number(const Tensor& sum) {
+  double loss_of(const PipelineResult& result) {
     double number = 0;
-    device_.download(sum, &number, *stream);
+    const auto sum = result.sums.find(kLossSum);
+    if (sum != result.sums.end()) device_.download(sum->second, &number, *stream);
     return number;
   }
 
@@ -160,6 +160,7 @@ class SmallTraining {
 
  private:
   Device& device_;
+  ParameterList list_of_stage_;
   std::vector<std::unique_ptr<SmallChunk>> chunks_;
 
  public:

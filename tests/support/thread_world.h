@@ -40,6 +40,7 @@ struct ThreadWorldState {
     std::vector<std::string>* all_bytes = nullptr;
     int root = 0;
     bool done = false;
+    std::vector<std::function<void()>> then;
 
     // An arena keeps fences with the tensor's slot: a fence must not keep the tensor.
     void finish() {
@@ -51,7 +52,8 @@ struct ThreadWorldState {
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<std::pair<std::vector<int>, std::int64_t>, Round> rounds;  // by group and number of call
+  // By ranks and name of the group, and number of the call.
+  std::map<std::tuple<std::vector<int>, std::string, std::int64_t>, Round> rounds;
   struct Message {
     std::shared_ptr<Call> send;
     std::shared_ptr<Call> receive;
@@ -65,7 +67,13 @@ class ThreadFence final : public Fence {
   ThreadFence(ThreadWorldState& state, std::shared_ptr<ThreadWorldState::Call> call,
               std::string what)
       : state_(state), call_(std::move(call)), what_(std::move(what)) {}
-  // Without the lock: arenas ask while they hold theirs.
+  void then(std::function<void()> work) override {
+    {
+      const std::scoped_lock lock(state_.mutex);
+      if (!complete()) return call_->then.push_back(std::move(work));
+    }
+    work();
+  }
   bool complete() const override { return std::atomic_ref(call_->done).load(); }
   void wait() override {
     std::unique_lock lock(state_.mutex);
@@ -91,39 +99,22 @@ class ThreadCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(ranks_.size()); }
   std::string name() const override { return name_; }
 
-  Event all_reduce(const Tensor& data, Reduction reduction, Stream&) override {
+  Event all_reduce(const Tensor& data, Reduction reduction, const After& after) override {
     PITON_ASSERT(reduction == Reduction::kSum);
     counts_.all_reduce_bytes += 2 * data.bytes() * (size() - 1) / size();
-    return start({.kind = "all-reduce", .out = data, .in = data});
+    return start(after, {.kind = "all-reduce", .out = data, .in = data});
   }
-  Event all_gather(const Tensor& out, const Tensor& mine, Stream&) override {
+  Event all_gather(const Tensor& out, const Tensor& mine, const After& after) override {
     counts_.all_gather_bytes += mine.bytes() * (size() - 1);
-    return start({.kind = "all-gather", .out = out, .in = mine, .begins = equal_parts(out)});
+    return start(after, {.kind = "all-gather", .out = out, .in = mine, .begins = equal_parts(out)});
   }
-  Event reduce_scatter(const Tensor& mine, const Tensor& all, Stream&) override {
+  Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) override {
     counts_.reduce_scatter_bytes += mine.bytes() * (size() - 1);
-    return start({.kind = "reduce-scatter", .out = mine, .in = all, .begins = equal_parts(all)});
+    return start(after,
+                 {.kind = "reduce-scatter", .out = mine, .in = all, .begins = equal_parts(all)});
   }
-  Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
-                         Stream&) override {
-    counts_.all_gather_bytes +=
-        (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype()) * (size() - 1);
-    return start({.kind = "all-gather parts",
-                  .out = flat,
-                  .in = flat,
-                  .begins = {begins.begin(), begins.end()}});
-  }
-  Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins,
-                             Stream&) override {
-    counts_.reduce_scatter_bytes +=
-        flat.bytes() - (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
-    return start({.kind = "reduce-scatter parts",
-                  .out = flat,
-                  .in = flat,
-                  .begins = {begins.begin(), begins.end()}});
-  }
-  Event broadcast(const Tensor& data, int root, Stream&) override {
-    return start({.kind = "broadcast", .out = data, .in = data, .root = root});
+  Event broadcast(const Tensor& data, int root, const After& after) override {
+    return start(after, {.kind = "broadcast", .out = data, .in = data, .root = root});
   }
   Event send(const Tensor& data, int member, int tag, Stream&) override {
     counts_.point_to_point_bytes += data.bytes();
@@ -134,7 +125,7 @@ class ThreadCommunicator final : public Communicator {
   }
   std::vector<std::string> gather_bytes(const std::string& mine) override {
     std::vector<std::string> all;
-    start({.kind = "gather bytes", .bytes = mine, .all_bytes = &all}).wait();
+    start(at_once(), {.kind = "gather bytes", .bytes = mine, .all_bytes = &all}).wait();
     return all;
   }
   void barrier() override { gather_bytes(""); }
@@ -154,22 +145,49 @@ class ThreadCommunicator final : public Communicator {
     return Event(std::make_shared<ThreadFence>(state_, call, name_ + " " + call->kind));
   }
 
-  Event start(Call description) {
+  static const After* at_once() { return nullptr; }
+
+  Event start(const After& after, Call description) {
+    return start(&after, std::move(description));
+  }
+
+  // The member comes to the collective when what it follows is complete; `after` null: now.
+  Event start(const After* after, Call description) {
     auto call = std::make_shared<Call>(std::move(description));
     ++counts_.collectives;
-    const std::scoped_lock lock(state_.mutex);
-    ThreadWorldState::Round& round = state_.rounds[{ranks_, number_}];
-    round.resize(ranks_.size());
-    round[rank_] = call;
-    const bool last = std::ranges::all_of(round, [](const auto& one) { return one != nullptr; });
-    if (last) {
+    const std::int64_t number = number_++;
+    auto left = std::make_shared<std::atomic<std::size_t>>(1);
+    const auto reached = [this, number, call, left] {
+      if (--*left == 0) arrive(number, call);
+    };
+    if (after != nullptr) {
+      *left += after->events.size();
+      for (const Event& event : after->events) {
+        event.fence() ? event.fence()->then(reached) : reached();
+      }
+    }
+    reached();
+    return event_of(call);
+  }
+
+  void arrive(std::int64_t number, const std::shared_ptr<Call>& call) {
+    std::vector<std::function<void()>> then;
+    {
+      const std::scoped_lock lock(state_.mutex);
+      ThreadWorldState::Round& round = state_.rounds[{ranks_, name_, number}];
+      round.resize(ranks_.size());
+      round[rank_] = call;
+      if (!std::ranges::all_of(round, [](const auto& one) { return one != nullptr; })) return;
       carry_out(round);
-      for (const auto& one : round) one->finish();
-      state_.rounds.erase({ranks_, number_});
+      for (const auto& one : round) {
+        one->finish();
+        for (auto& work : one->then) then.push_back(std::move(work));
+        one->then.clear();
+      }
+      state_.rounds.erase({ranks_, name_, number});
       state_.changed.notify_all();
     }
-    ++number_;
-    return event_of(call);
+    for (const auto& work : then) work();
   }
 
   Event post(const std::tuple<std::vector<int>, int, int, int>& key, const Tensor& data,
@@ -232,7 +250,7 @@ class ThreadCommunicator final : public Communicator {
     const std::string& kind = round[0]->kind;
     const std::int64_t width = size_bytes(round[0]->in.dtype());
     const std::vector<std::int64_t>& begins = round[0]->begins;
-    if (kind == "all-reduce" || kind == "reduce-scatter" || kind == "reduce-scatter parts") {
+    if (kind == "all-reduce" || kind == "reduce-scatter") {
       if constexpr (std::is_void_v<T>) {
         PITON_ASSERT(false, "sums of {}", piton::name(round[0]->in.dtype()));
       } else {
@@ -244,13 +262,11 @@ class ThreadCommunicator final : public Communicator {
           sum<T>(round, begin, end, results[r].data());
         }
         for (std::size_t r = 0; r < round.size(); ++r) {
-          const std::int64_t begin = kind == "reduce-scatter parts" ? begins[r] : 0;
-          std::ranges::copy(results[r], round[r]->out.data<T>() + begin);
           // What is not the own part is nobody's: a test that reads it shall see it.
-          if (kind != "reduce-scatter parts") continue;
-          for (std::int64_t i = 0; i < begins.back(); ++i) {
-            if (i < begins[r] || i >= begins[r + 1]) round[r]->out.data<T>()[i] = T(-987654321);
+          if (kind == "reduce-scatter") {
+            std::fill_n(round[r]->in.data<T>(), round[r]->in.elements(), T(-987654321));
           }
+          std::ranges::copy(results[r], round[r]->out.data<T>());
         }
       }
       return;
@@ -262,10 +278,7 @@ class ThreadCommunicator final : public Communicator {
         continue;
       }
       for (std::size_t r = 0; r < round.size(); ++r) {
-        const std::int64_t offset = begins[r] * width;
-        const bool parts = kind == "all-gather parts";
-        if (parts && to == round[r]) continue;
-        std::memmove(to->out.raw() + offset, round[r]->in.raw() + (parts ? offset : 0),
+        std::memmove(to->out.raw() + begins[r] * width, round[r]->in.raw(),
                      (begins[r + 1] - begins[r]) * width);
       }
     }

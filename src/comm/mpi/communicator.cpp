@@ -1,6 +1,7 @@
 #include "comm/mpi/communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "comm/mpi/message_runner.h"
@@ -94,19 +95,30 @@ std::vector<std::int64_t> MpiCommunicator::even_parts(std::int64_t elements) con
   return begins;
 }
 
-void MpiCommunicator::make_ready(const std::shared_ptr<Job>& job, Stream* after) {
+void MpiCommunicator::make_ready(const std::shared_ptr<Job>& job, const After* after) {
   if (after == nullptr) {
     job->make_ready();
     engine_->wake();
     return;
   }
-  after->enqueue([job, engine = engine_] {
+  // Whatever is reached last, the stream or an event, makes it ready.
+  auto left = std::make_shared<std::atomic<std::size_t>>(after->events.size() + 1);
+  const auto reached = [job, left, engine = engine_] {
+    if (left->fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     job->make_ready();
     engine->wake();
-  });
+  };
+  for (const Event& event : after->events) {
+    if (event.fence()) {
+      event.fence()->then(reached);
+    } else {
+      reached();
+    }
+  }
+  after->stream.enqueue(reached);
 }
 
-Event MpiCommunicator::ask(Collective collective, Stream* after) {
+Event MpiCommunicator::ask(Collective collective, const After* after) {
   auto job = engine_->new_job();
   collective.job = job;
   made_.queue->add(std::move(collective));
@@ -114,27 +126,31 @@ Event MpiCommunicator::ask(Collective collective, Stream* after) {
   return Event(std::move(job));
 }
 
-void MpiCommunicator::count(std::int64_t TrafficCounts::*kind, std::int64_t bytes,
-                            bool collective) {
+void MpiCommunicator::count(std::int64_t TrafficCounts::*kind, std::int64_t sent,
+                            std::int64_t received, bool collective) {
+  const auto add = [&](TrafficCounts& counts) {
+    counts.*kind += sent;
+    counts.received_bytes += received;
+    if (collective) ++counts.collectives;
+  };
   {
     const std::lock_guard lock(mutex_);
-    traffic_.*kind += bytes;
-    if (collective) ++traffic_.collectives;
+    add(traffic_);
   }
   const std::lock_guard lock(total_->mutex);
-  total_->counts.*kind += bytes;
-  if (collective) ++total_->counts.collectives;
+  add(total_->counts);
 }
 
-Event MpiCommunicator::all_reduce(const Tensor& data, Reduction reduction, Stream& after) {
+Event MpiCommunicator::all_reduce(const Tensor& data, Reduction reduction, const After& after) {
   PITON_ASSERT(data.dtype() != DType::kI32 && data.dtype() != DType::kU8, "all-reduce of {}",
                to_string(data));
   std::byte* address = address_of(data);
   // Its slices to their owners, then its own sum to the others: together 2 (n-1)/n of all bytes.
   const std::int64_t own =
       data.elements() * (rank_ + 1) / size() - data.elements() * rank_ / size();
-  count(&TrafficCounts::all_reduce_bytes,
-        (data.elements() - own + own * (size() - 1)) * size_bytes(data.dtype()), true);
+  const std::int64_t moved =
+      (data.elements() - own + own * (size() - 1)) * size_bytes(data.dtype());
+  count(&TrafficCounts::all_reduce_bytes, moved, moved, true);
   return ask({.kind = CollectiveKind::kAllReduce,
               .dtype = data.dtype(),
               .reduction = reduction,
@@ -144,10 +160,11 @@ Event MpiCommunicator::all_reduce(const Tensor& data, Reduction reduction, Strea
              &after);
 }
 
-Event MpiCommunicator::all_gather(const Tensor& out, const Tensor& mine, Stream& after) {
+Event MpiCommunicator::all_gather(const Tensor& out, const Tensor& mine, const After& after) {
   PITON_ASSERT(out.dtype() == mine.dtype() && out.elements() == mine.elements() * size(),
                "all-gather of {} over {} ranks into {}", to_string(mine), size(), to_string(out));
-  count(&TrafficCounts::all_gather_bytes, mine.bytes() * (size() - 1), true);
+  count(&TrafficCounts::all_gather_bytes, mine.bytes() * (size() - 1), out.bytes() - mine.bytes(),
+        true);
   return ask({.kind = CollectiveKind::kGather,
               .dtype = out.dtype(),
               .elements = out.elements(),
@@ -157,11 +174,12 @@ Event MpiCommunicator::all_gather(const Tensor& out, const Tensor& mine, Stream&
              &after);
 }
 
-Event MpiCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, Stream& after) {
+Event MpiCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) {
   PITON_ASSERT(all.dtype() == mine.dtype() && all.elements() == mine.elements() * size(),
                "reduce-scatter of {} over {} ranks into {}", to_string(all), size(),
                to_string(mine));
-  count(&TrafficCounts::reduce_scatter_bytes, all.bytes() - mine.bytes(), true);
+  count(&TrafficCounts::reduce_scatter_bytes, all.bytes() - mine.bytes(),
+        mine.bytes() * (size() - 1), true);
   return ask({.kind = CollectiveKind::kScatter,
               .dtype = all.dtype(),
               .elements = all.elements(),
@@ -171,43 +189,11 @@ Event MpiCommunicator::reduce_scatter(const Tensor& mine, const Tensor& all, Str
              &after);
 }
 
-Event MpiCommunicator::all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
-                                        Stream& after) {
-  PITON_ASSERT(
-      std::ssize(begins) == size() + 1 && begins[0] == 0 && begins[size()] == flat.elements(),
-      "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
-  const std::int64_t own = (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
-  count(&TrafficCounts::all_gather_bytes, own * (size() - 1), true);
-  std::byte* address = address_of(flat);
-  return ask({.kind = CollectiveKind::kGather,
-              .dtype = flat.dtype(),
-              .elements = flat.elements(),
-              .begins = {begins.begin(), begins.end()},
-              .source = address + begins[rank_] * size_bytes(flat.dtype()),
-              .target = address},
-             &after);
-}
-
-Event MpiCommunicator::reduce_scatter_parts(const Tensor& flat,
-                                            std::span<const std::int64_t> begins, Stream& after) {
-  PITON_ASSERT(
-      std::ssize(begins) == size() + 1 && begins[0] == 0 && begins[size()] == flat.elements(),
-      "{} part bounds for {} ranks and {}", begins.size(), size(), to_string(flat));
-  const std::int64_t own = (begins[rank_ + 1] - begins[rank_]) * size_bytes(flat.dtype());
-  count(&TrafficCounts::reduce_scatter_bytes, flat.bytes() - own, true);
-  std::byte* address = address_of(flat);
-  return ask({.kind = CollectiveKind::kScatter,
-              .dtype = flat.dtype(),
-              .elements = flat.elements(),
-              .begins = {begins.begin(), begins.end()},
-              .source = address,
-              .target = address + begins[rank_] * size_bytes(flat.dtype())},
-             &after);
-}
-
-Event MpiCommunicator::broadcast(const Tensor& data, int root, Stream& after) {
+Event MpiCommunicator::broadcast(const Tensor& data, int root, const After& after) {
   PITON_ASSERT(root >= 0 && root < size(), "root {} of {}", root, size());
-  count(&TrafficCounts::broadcast_bytes, root == rank_ ? data.bytes() * (size() - 1) : 0, true);
+  const bool sends = root == rank_;
+  count(&TrafficCounts::broadcast_bytes, sends ? data.bytes() * (size() - 1) : 0,
+        sends ? 0 : data.bytes(), true);
   std::byte* address = address_of(data);
   return ask({.kind = CollectiveKind::kBroadcast,
               .dtype = data.dtype(),
@@ -237,16 +223,18 @@ Event MpiCommunicator::post(bool send, const Tensor& data, int member, int tag, 
   } else {
     made_.mail->add(std::move(mail));
   }
-  make_ready(job, &after);
+  const After on_stream(after);
+  make_ready(job, &on_stream);
   return Event(std::move(job));
 }
 
 Event MpiCommunicator::send(const Tensor& data, int member, int tag, Stream& after) {
-  count(&TrafficCounts::point_to_point_bytes, member == rank_ ? 0 : data.bytes(), false);
+  count(&TrafficCounts::point_to_point_bytes, member == rank_ ? 0 : data.bytes(), 0, false);
   return post(true, data, member, tag, after);
 }
 
 Event MpiCommunicator::receive(const Tensor& data, int member, int tag, Stream& after) {
+  count(&TrafficCounts::point_to_point_bytes, 0, member == rank_ ? 0 : data.bytes(), false);
   return post(false, data, member, tag, after);
 }
 

@@ -29,14 +29,10 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return static_cast<int>(world_ranks_.size()); }
   std::string name() const override { return name_; }
 
-  Event all_reduce(const Tensor& data, Reduction reduction, Stream& after) override;
-  Event all_gather(const Tensor& out, const Tensor& mine, Stream& after) override;
-  Event reduce_scatter(const Tensor& mine, const Tensor& all, Stream& after) override;
-  Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t> begins,
-                         Stream& after) override;
-  Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t> begins,
-                             Stream& after) override;
-  Event broadcast(const Tensor& data, int root, Stream& after) override;
+  Event all_reduce(const Tensor& data, Reduction reduction, const After& after) override;
+  Event all_gather(const Tensor& out, const Tensor& mine, const After& after) override;
+  Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) override;
+  Event broadcast(const Tensor& data, int root, const After& after) override;
   Event send(const Tensor& data, int member, int tag, Stream& after) override;
   Event receive(const Tensor& data, int member, int tag, Stream& after) override;
   int largest_tag() const override { return made_.largest_tag; }
@@ -61,10 +57,11 @@ class MpiCommunicator final : public Communicator {
   std::byte* address_of(const Tensor& tensor) const;
   std::vector<std::int64_t> even_parts(std::int64_t elements) const;
   // `after` null: at once.
-  Event ask(Collective collective, Stream* after);
+  Event ask(Collective collective, const After* after);
   Event post(bool send, const Tensor& data, int member, int tag, Stream& after);
-  void make_ready(const std::shared_ptr<Job>& job, Stream* after);
-  void count(std::int64_t TrafficCounts::*kind, std::int64_t bytes, bool collective);
+  void make_ready(const std::shared_ptr<Job>& job, const After* after);
+  void count(std::int64_t TrafficCounts::*kind, std::int64_t sent, std::int64_t received,
+             bool collective);
   void gather_host(std::byte* whole, std::vector<std::int64_t> begins);
 
   MpiEngine* engine_;

@@ -279,17 +279,20 @@ void MpiEngine::stop(bool orderly) {
     stop_ = orderly ? Stop::kOrderly : Stop::kNow;
   }
   wake();
+  // In order, all ranks come here; one that does not (it was stopped, or lost at the last moment)
+  // holds up MPI, which has no limit of its own.
+  const double limit = orderly ? options_.timeout_seconds + kAnswerSeconds : kAnswerSeconds;
+  const bool ended = ends_within(ended_, limit);
   if (!orderly) {
-    const bool ended = ends_within(ended_, kAnswerSeconds);
     // Once this process ends, mpirun ends the others, and their last words may be lost.
     std::this_thread::sleep_for(duration<double>(kGraceSeconds));
-    if (!ended) {
-      hangs_ = true;
-      thread_.detach();
-      return;
-    }
   }
-  thread_.join();
+  if (ended) {
+    thread_.join();
+  } else {
+    hangs_ = true;
+    thread_.detach();
+  }
 }
 
 void MpiEngine::finalise() {

@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "tensor/arena.h"
@@ -26,6 +28,14 @@ class Job final : public Fence {
     if (state_.load(std::memory_order_acquire) == kFailed) throw Error(Fault::kPeer, failure_);
   }
 
+  void then(std::function<void()> work) override {
+    {
+      const std::lock_guard lock(then_mutex_);
+      if (!complete()) return then_.push_back(std::move(work));
+    }
+    work();
+  }
+
   // Ready: what stands before it on its stream is done, so its memory may be touched.
   bool ready() const { return ready_.load(std::memory_order_acquire); }
   void make_ready() { ready_.store(true, std::memory_order_release); }
@@ -43,13 +53,22 @@ class Job final : public Fence {
   enum State : std::uint32_t { kOpen, kDone, kFailed };
   void end(State state) {
     std::uint32_t open = kOpen;
-    if (state_.compare_exchange_strong(open, state, std::memory_order_acq_rel)) state_.notify_all();
+    if (!state_.compare_exchange_strong(open, state, std::memory_order_acq_rel)) return;
+    state_.notify_all();
+    std::vector<std::function<void()>> work;
+    {
+      const std::lock_guard lock(then_mutex_);
+      work.swap(then_);
+    }
+    for (const auto& one : work) one();
   }
 
   std::atomic<std::uint32_t> state_{kOpen};
   std::atomic<bool> ready_{false};
   std::mutex mutex_;     // of those who fail it
   std::string failure_;  // written before kFailed
+  std::mutex then_mutex_;
+  std::vector<std::function<void()>> then_;  // not run yet; guarded
 };
 
 // Something that the communication thread moves forward, bit by bit, beside others. All functions

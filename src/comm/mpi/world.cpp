@@ -32,7 +32,7 @@ class MpiWorld final : public World {
     const bool orderly = !unwinding && !engine_->failure();
     engine_->stop(orderly);
     // A thread that hangs in MPI still uses the engine.
-    if (!orderly) static_cast<void>(engine_.release());
+    if (!orderly || engine_->hangs()) static_cast<void>(engine_.release());
   }
 
   int rank() const override { return engine_->world_rank(); }

@@ -5,6 +5,12 @@
 namespace piton {
 namespace {
 
+class Done final : public Fence {
+ public:
+  bool complete() const override { return true; }
+  void wait() override {}
+};
+
 class VirtualCommunicator final : public Communicator {
  public:
   VirtualCommunicator(int rank, int size, std::string name, TrafficCounts* total)
@@ -16,28 +22,22 @@ class VirtualCommunicator final : public Communicator {
   bool real() const override { return false; }
 
   // Bytes sent by one member of a ring.
-  Event all_reduce(const Tensor& data, Reduction, Stream&) override {
-    return count(&TrafficCounts::all_reduce_bytes, 2 * data.bytes() * (size_ - 1) / size_);
+  Event all_reduce(const Tensor& data, Reduction, const After& after) override {
+    return count(after, &TrafficCounts::all_reduce_bytes, 2 * data.bytes() * (size_ - 1) / size_);
   }
-  Event all_gather(const Tensor& out, const Tensor&, Stream&) override {
-    return count(&TrafficCounts::all_gather_bytes, out.bytes() * (size_ - 1) / size_);
+  Event all_gather(const Tensor& out, const Tensor&, const After& after) override {
+    return count(after, &TrafficCounts::all_gather_bytes, out.bytes() * (size_ - 1) / size_);
   }
-  Event reduce_scatter(const Tensor&, const Tensor& all, Stream&) override {
-    return count(&TrafficCounts::reduce_scatter_bytes, all.bytes() * (size_ - 1) / size_);
+  Event reduce_scatter(const Tensor&, const Tensor& all, const After& after) override {
+    return count(after, &TrafficCounts::reduce_scatter_bytes, all.bytes() * (size_ - 1) / size_);
   }
-  Event all_gather_parts(const Tensor& flat, std::span<const std::int64_t>, Stream&) override {
-    return count(&TrafficCounts::all_gather_bytes, flat.bytes() * (size_ - 1) / size_);
+  Event broadcast(const Tensor& data, int, const After& after) override {
+    return count(after, &TrafficCounts::broadcast_bytes, data.bytes());
   }
-  Event reduce_scatter_parts(const Tensor& flat, std::span<const std::int64_t>, Stream&) override {
-    return count(&TrafficCounts::reduce_scatter_bytes, flat.bytes() * (size_ - 1) / size_);
+  Event send(const Tensor& data, int, int, Stream& after) override {
+    return count(after, &TrafficCounts::point_to_point_bytes, data.bytes());
   }
-  Event broadcast(const Tensor& data, int, Stream&) override {
-    return count(&TrafficCounts::broadcast_bytes, data.bytes());
-  }
-  Event send(const Tensor& data, int, int, Stream&) override {
-    return count(&TrafficCounts::point_to_point_bytes, data.bytes());
-  }
-  Event receive(const Tensor&, int, int, Stream&) override { return {}; }
+  Event receive(const Tensor&, int, int, Stream& after) override { return reached(after); }
 
   std::vector<std::string> gather_bytes(const std::string& mine) override {
     return std::vector<std::string>(static_cast<std::size_t>(size_), mine);
@@ -52,12 +52,20 @@ class VirtualCommunicator final : public Communicator {
   TrafficCounts traffic() const override { return own_; }
 
  private:
-  Event count(std::int64_t TrafficCounts::*kind, std::int64_t bytes) {
+  // Complete when what it follows is. Always with a fence, as a real collective's: so the arena
+  // takes the same decisions.
+  static Event reached(const After& after) {
+    for (const Event& event : after.events) after.stream.wait(event);
+    Event event = after.stream.record();
+    return event.fence() ? event : Event(std::make_shared<Done>());
+  }
+
+  Event count(const After& after, std::int64_t TrafficCounts::*kind, std::int64_t bytes) {
     for (TrafficCounts* counts : {&own_, total_}) {
       counts->*kind += bytes;
       counts->collectives += 1;
     }
-    return {};
+    return reached(after);
   }
 
   int rank_;

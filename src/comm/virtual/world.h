@@ -1,6 +1,6 @@
 // Ranks that do not exist: one process stands for rank `rank` of `size`, every collective completes
-// at once and moves nothing, and what it would have sent is counted. With kernels/meta it runs real
-// model code for any layout (`plan`).
+// with the work that it follows and moves nothing, and what it would have sent is counted. With
+// kernels/meta it runs real model code for any layout (`plan`).
 #pragma once
 
 #include <memory>

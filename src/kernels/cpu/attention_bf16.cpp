@@ -26,8 +26,8 @@ const float* factors(const Context& context, const Masks& masks, const Sight& si
   if (!masks.given()) return nullptr;
   std::fill_n(tile, queries * kKeyBlock, 1.0F);
   for (std::int64_t r = 0; r < queries; ++r) {
-    const MaskRow row = masks.query(batch, head, sight.positions()[query + r]);
-    context.vector.mask(tile + r * kKeyBlock, row, key, kKeyBlock);
+    const MaskRow row = masks.query(batch, head, sight.position(query + r));
+    context.vector.mask(tile + r * kKeyBlock, row, sight.first_position() + key, kKeyBlock);
   }
   return tile;
 }

@@ -98,9 +98,9 @@ class Forward {
             std::int64_t queries, std::int64_t key, std::int64_t columns, float* scores) const {
     if (!masks_.given()) return;
     for (std::int64_t r = 0; r < queries; ++r) {
-      context_.vector.mask(
-          scores + r * columns,
-          masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]), key, columns);
+      context_.vector.mask(scores + r * columns,
+                           masks_.query(batch, call_.head_begin + head, sight.position(query + r)),
+                           sight.first_position() + key, columns);
     }
   }
 
@@ -243,10 +243,10 @@ class Backward {
     if (masks_.given()) {
       std::memcpy(t.dropped, t.p, static_cast<std::size_t>(queries * kKeyBlock) * 4);
       for (std::int64_t r = 0; r < queries; ++r) {
-        const MaskRow row =
-            masks_.query(batch, call_.head_begin + head, sight.positions()[query + r]);
-        vector.mask(t.dropped + r * kKeyBlock, row, key, kKeyBlock);
-        vector.mask(t.dp + r * kKeyBlock, row, key, kKeyBlock);
+        const MaskRow row = masks_.query(batch, call_.head_begin + head, sight.position(query + r));
+        const std::int64_t column = sight.first_position() + key;
+        vector.mask(t.dropped + r * kKeyBlock, row, column, kKeyBlock);
+        vector.mask(t.dp + r * kKeyBlock, row, column, kKeyBlock);
       }
       kept = t.dropped;
     }

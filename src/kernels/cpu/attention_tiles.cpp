@@ -2,9 +2,41 @@
 #include "kernels/cpu/attention_tiles.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <span>
 
 namespace piton::cpu {
+
+namespace {
+
+// The numbers of a sample's keys by their positions.
+class KeyNumbers {
+ public:
+  // Of `keys` keys the first `valid` ones exist.
+  KeyNumbers(const AttentionMask& mask, std::int64_t batch, std::int64_t keys, std::int64_t valid)
+      : keys_(keys) {
+    if (!mask.key_positions.defined() || keys == 0) return;
+    const auto* all = mask.key_positions.data<std::int32_t>() + batch * keys;
+    positions_ = {all, static_cast<std::size_t>(valid)};
+  }
+  std::int64_t position(std::int64_t key) const {
+    if (positions_.empty()) return 0;
+    return positions_[static_cast<std::size_t>(key)];
+  }
+  std::int64_t last_position() const { return positions_.empty() ? keys_ : positions_.back(); }
+  // The first key at `position` or after it.
+  std::int64_t from(std::int64_t position) const {
+    if (positions_.empty()) return position;
+    return std::lower_bound(positions_.begin(), positions_.end(), position) - positions_.begin();
+  }
+
+ private:
+  std::int64_t keys_;
+  std::span<const std::int32_t> positions_;
+};
+
+}  // namespace
 
 std::int64_t Sight::bytes(std::int64_t queries, std::int64_t keys) {
   return padded(3 * queries * 8 + padded(keys, kKeyBlock) * 4, 64);
@@ -23,18 +55,24 @@ Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t ba
   const std::int32_t* given = mask.query_positions.defined()
                                   ? mask.query_positions.data<std::int32_t>() + batch * queries
                                   : nullptr;
+  const KeyNumbers numbers(mask, batch, keys, keys_);
+  first_position_ = numbers.position(0);
   for (std::int64_t i = 0; i < queries; ++i) {
     const std::int64_t position = given != nullptr ? given[i] : mask.query_begin + i;
     std::int64_t low = 0;
     std::int64_t high = keys_;
-    if (mask.causal) high = std::min(high, position + 1);
+    if (mask.causal) high = std::min(high, numbers.from(position + 1));
     // Bounds may be as wide as the type: each is cut to what reaches every key before it is added.
-    if (mask.window_before) low = std::max(low, position - std::min(*mask.window_before, position));
-    if (mask.window_after) high = std::min(high, position + std::min(*mask.window_after, keys) + 1);
+    if (mask.window_before)
+      low = std::max(low, numbers.from(position - std::min(*mask.window_before, position)));
+    if (mask.window_after) {
+      const std::int64_t widest = numbers.last_position() + 1 + std::abs(position);
+      high = std::min(high, numbers.from(position + std::min(*mask.window_after, widest) + 1));
+    }
     const bool sees = low < high;
     low_[i] = sees ? low : 0;
     high_[i] = sees ? high : 0;
-    positions_[i] = position;
+    positions_[i] = position - first_position_;
   }
   if (mask.query_segments.defined()) {
     query_segments_ = mask.query_segments.data<std::int32_t>() + batch * queries;

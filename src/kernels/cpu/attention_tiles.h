@@ -32,7 +32,7 @@ struct Head {
   std::byte* row(std::int64_t r) const { return data + r * stride * width; }
 };
 
-// The keys of each query of one sample: positions low .. high - 1, of its own segment; and which
+// The keys of each query of one sample: numbers low .. high - 1, of its own segment; and which
 // tiles are computed.
 class Sight {
  public:
@@ -71,7 +71,11 @@ class Sight {
   std::int64_t keys() const { return keys_; }  // without those past the sample's length
   const std::int64_t* low() const { return low_; }
   const std::int64_t* high() const { return high_; }
+  // Of queries, counted from the first key's: what slopes see.
   const std::int64_t* positions() const { return positions_; }
+  // What dropout sees: a query's position, and that of key 0.
+  std::int64_t position(std::int64_t query) const { return positions_[query] + first_position_; }
+  std::int64_t first_position() const { return first_position_; }
   const std::int32_t* query_segments() const { return query_segments_; }
   const std::int32_t* key_segments() const { return key_segments_; }  // padded to whole blocks
 
@@ -81,6 +85,7 @@ class Sight {
   std::int64_t* low_;
   std::int64_t* high_;
   std::int64_t* positions_;
+  std::int64_t first_position_ = 0;
   const std::int32_t* query_segments_ = nullptr;
   std::int32_t* key_segments_ = nullptr;
 };

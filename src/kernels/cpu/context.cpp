@@ -1,28 +1,38 @@
 // Scratch memory, views of tensors for the loops, mask rows.
 #include "kernels/cpu/context.h"
 
-#include <new>
+#include <sys/mman.h>
+
+#include <cstdlib>
 
 namespace piton::cpu {
 
-void Scratch::Release::operator()(std::byte* data) const {
-  ::operator delete (data, std::align_val_t{64});
-}
+namespace {
+
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
+}  // namespace
+
+void Scratch::Release::operator()(std::byte* data) const { std::free(data); }
 
 std::byte* Scratch::grown(Buffer& buffer, std::int64_t bytes) {
   if (bytes > buffer.bytes) {
     buffer.data.reset();
     buffer.bytes = 0;
-    auto* data =
-        ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{64}, std::nothrow);
+    // Whole pages of 2 MiB for packed operands: fewer misses of the address translation.
+    const std::int64_t alignment = bytes >= kHugePage / 2 ? kHugePage : 64;
+    const std::int64_t size = (bytes + alignment - 1) / alignment * alignment;
+    void* data =
+        std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(size));
     if (data == nullptr) {
       throw Error(Fault::kMemory,
                   "cpu kernels: out of memory: wanted {} bytes of workspace; use a smaller "
                   "micro-batch",
                   bytes);
     }
+    if (alignment == kHugePage) madvise(data, static_cast<std::size_t>(size), MADV_HUGEPAGE);
     buffer.data.reset(static_cast<std::byte*>(data));
-    buffer.bytes = bytes;
+    buffer.bytes = size;
   }
   return buffer.data.get();
 }

@@ -116,5 +116,6 @@ void execute(Context& context, const Add& call);
 void execute(Context& context, const AdamwUpdate& call);
 void execute(Context& context, const SgdUpdate& call);
 void execute(Context& context, const SquareSums& call);
+void execute(Context& context, const BeginUpdate& call);
 
 }  // namespace piton::cpu

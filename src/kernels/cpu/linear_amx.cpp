@@ -180,7 +180,9 @@ class AmxProduct {
 
 // Rows of x and dy that the gradient of a weight takes at a time: dW is read and written once for
 // each.
-constexpr std::int64_t kGradientDepth = 2048;
+constexpr std::int64_t kGradientDepth = 1024;
+// Columns of x that a part packs: rows are pages apart, so some lines of each.
+constexpr std::int64_t kPackColumns = 4 * kTilePair;
 
 }  // namespace
 
@@ -205,17 +207,19 @@ void amx_product(Context& context, const Tensor& y, const Tensor& a, const Right
   context.threads.run(product.parts(), product);
 }
 
-// dW[out, in] = dy^T x, with dy^T as the left side and x as the right, both packed once.
+// dW[out, in] += dy^T x, with dy^T as the left side and x as the right, both packed once. Chains
+// begin at dW where it is made of whole tiles, else a strip is added to it.
 void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call) {
   const std::int64_t rows = call.x.dim(0);
   const std::int64_t out = call.dweight.dim(0);
   const std::int64_t in = call.dweight.dim(1);
   const std::int64_t stride = call.dweight.stride(0);
+  const bool whole = out % kTilePair == 0 && in % kTilePair == 0;
   std::byte* x_panels = context.scratch.shared(tile_bytes(in, std::min(rows, kGradientDepth)));
   for (std::int64_t row = 0; row < rows; row += kGradientDepth) {
     const std::int64_t k = std::min(kGradientDepth, rows - row);
     const std::int64_t panel = tile_pair_bytes(k);
-    context.ranges(in, kTilePair, [&](std::int64_t begin, std::int64_t end) {
+    context.ranges(in, kPackColumns, [&](std::int64_t begin, std::int64_t end) {
       context.tiles->pack_right(x_panels + begin / kTilePair * panel,
                                 {at(call.x, row, begin), Type::kBF16, call.x.stride(0)},
                                 end - begin, k);
@@ -236,13 +240,14 @@ void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call)
              .steps = tile_steps(k),
              .left = {.data = left, .group = panel},
              .right = {.data = x_panels + strip / kTilePair * panel, .panel = panel},
-             .sums = sums,
-             .sums_stride = kStrip,
+             .sums = whole ? to : sums,
+             .sums_stride = whole ? stride : kStrip,
+             .adds = whole,
              .written = {.data = reinterpret_cast<const std::byte*>(to),
                          .stride = stride * 4,
                          .lines = tiles(width * 4, 64),
                          .rows = m}});
-        context.tiles->add(to, stride, sums, kStrip, m, width);
+        if (!whole) context.tiles->add(to, stride, sums, kStrip, m, width);
       }
     };
     context.ranges(out, rows_of_part(context, out), part);

@@ -1,6 +1,9 @@
 // Updates over spans and sums of squares.
 #include "kernels/optimizer.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
@@ -58,6 +61,25 @@ void execute(Context& context, const SquareSums& call) {
     context.vector.square_sums(call.sums.data<double>(), call.x.data<float>(), call.x.elements(),
                                call.block, begin, end);
   });
+}
+
+// In doubles on one thread: a few thousand numbers, whose order of addition is fixed.
+void execute(Context&, const BeginUpdate& call) {
+  const auto* sums = call.sums.data<double>();
+  auto* scalars = call.scalars.data<float>();
+  auto* counts = call.counts.data<double>();
+  double sum = 0;
+  for (std::int64_t i = 0; i < call.sums.elements(); ++i) sum += sums[i];
+  const double norm = std::sqrt(sum);
+  const bool finite = std::isfinite(norm);
+  counts[finite ? kUpdates : kSkipped] += 1;
+  counts[kGradientNorm] = norm;
+  const double t = std::max(counts[kUpdates], 1.0);
+  scalars[kCorrection1] = static_cast<float>(1 - std::pow(call.beta1, t));
+  scalars[kCorrection2] = static_cast<float>(1 - std::pow(call.beta2, t));
+  const double scale = call.clip > 0 && finite ? std::min(1.0, call.clip / (norm + 1e-6)) : 1.0;
+  scalars[kGradientScale] = static_cast<float>(scale);
+  scalars[kApply] = finite ? 1.0F : 0.0F;
 }
 
 }  // namespace piton::cpu

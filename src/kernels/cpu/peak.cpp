@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
+#include <vector>
 
 #include "kernels/cpu/isa.h"
 
@@ -12,23 +14,24 @@ namespace {
 
 using Loop = double (*)(std::int64_t rounds);
 
+// Every thread keeps its own best while all of them work, so that a thread that was put off for a
+// moment does not lower the sum.
 double measured(ThreadPool& threads, Loop loop, double seconds) {
   constexpr std::int64_t kRounds = 20'000;  // 0.1 to 0.4 ms
-  double best = 0;
-  const auto start = std::chrono::steady_clock::now();
-  double elapsed = 0;
-  do {
-    const auto before = std::chrono::steady_clock::now();
-    double work = 0;
-    threads.run(threads.threads(), [&](std::int64_t part) {
-      const double mine = loop(kRounds);
-      if (part == 0) work = mine;
-    });
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
-    best = std::max(best, work * threads.threads() / took.count());
-    elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  } while (elapsed < seconds);
-  return best;
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> best(static_cast<std::size_t>(threads.threads()));
+  const auto start = Clock::now();
+  threads.run(threads.threads(), [&](std::int64_t part) {
+    Clock::time_point now = Clock::now();
+    do {
+      const Clock::time_point before = now;
+      const double work = loop(kRounds);
+      now = Clock::now();
+      const double speed = work / std::chrono::duration<double>(now - before).count();
+      best[static_cast<std::size_t>(part)] = std::max(best[static_cast<std::size_t>(part)], speed);
+    } while (std::chrono::duration<double>(now - start).count() < seconds);
+  });
+  return std::accumulate(best.begin(), best.end(), 0.0);
 }
 
 }  // namespace

@@ -14,9 +14,30 @@ namespace {
 // Kernels are compiled for this compute capability and newer ones (cmake/cuda.cmake).
 constexpr int kOldestMajor = 8;
 
+// Page-locked: the GPU copies from and to it by itself.
+class PinnedMemory final : public Memory {
+ public:
+  explicit PinnedMemory(int device) : device_(device) {}
+
+  std::byte* allocate(std::int64_t bytes) override {
+    select(device_);
+    void* data = nullptr;
+    const auto size = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1));
+    check(cudaMallocHost(&data, size), "allocation of pinned host memory", bytes);
+    return static_cast<std::byte*>(data);
+  }
+  void release(std::byte* data, std::int64_t) override {
+    if (cudaFreeHost(data) != cudaSuccess) cudaGetLastError();
+  }
+  Place place() const override { return {DeviceKind::kHost, 0}; }
+
+ private:
+  int device_;
+};
+
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int index, std::string name) : index_(index), name_(std::move(name)) {}
+  CudaDevice(int index, std::string name) : index_(index), name_(std::move(name)), pinned_(index) {}
 
   std::byte* allocate(std::int64_t bytes) override {
     select(index_);
@@ -53,6 +74,20 @@ class CudaDevice final : public Device {
           "zero");
   }
 
+  void copy(const Tensor& dst, const Tensor& src, Stream& stream) override {
+    check_copy(dst, src);
+    const bool to_host = dst.place().kind == DeviceKind::kHost;
+    const bool from_host = src.place().kind == DeviceKind::kHost;
+    if (!to_host) expect_here(dst, "copy to");
+    if (!from_host) expect_here(src, "copy of");
+    PITON_ASSERT(!to_host || !from_host, "cuda: a copy from host to host");
+    if (dst.bytes() == 0) return;
+    check(cudaMemcpyAsync(dst.raw(), src.raw(), static_cast<std::size_t>(dst.bytes()),
+                          cudaMemcpyDefault, handle_of(stream)),
+          "copy");
+  }
+
+  Memory& host_memory() override { return pinned_; }
   std::byte* host_address(const Tensor&) const override { return nullptr; }
 
  private:
@@ -65,6 +100,7 @@ class CudaDevice final : public Device {
   int index_;
   std::string name_;
   PinnedStaging staging_;
+  PinnedMemory pinned_;
 };
 
 }  // namespace

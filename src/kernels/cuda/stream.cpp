@@ -80,16 +80,6 @@ class CudaStream final : public Stream {
     return Event(std::make_shared<CudaFence>(stream_, failure_));
   }
 
-  void wait(const Event& event) override {
-    failure_->rethrow();
-    if (const auto* fence = dynamic_cast<const CudaFence*>(event.fence().get())) {
-      select(device_);
-      check(cudaStreamWaitEvent(stream_, fence->handle(), 0), "wait of a stream");
-    } else {
-      event.wait();
-    }
-  }
-
   void enqueue(std::function<void()> work) override {
     failure_->rethrow();
     select(device_);
@@ -101,6 +91,16 @@ class CudaStream final : public Stream {
   cudaStream_t handle() const { return stream_; }
 
  private:
+  void follow(const Event& event) override {
+    failure_->rethrow();
+    if (const auto* fence = dynamic_cast<const CudaFence*>(event.fence().get())) {
+      select(device_);
+      check(cudaStreamWaitEvent(stream_, fence->handle(), 0), "wait of a stream");
+    } else {
+      event.wait();
+    }
+  }
+
   int device_;
   cudaStream_t stream_ = nullptr;
   std::shared_ptr<HostFailure> failure_ = std::make_shared<HostFailure>();

@@ -19,6 +19,7 @@ class Visibility {
   explicit Visibility(const AttentionMask& mask)
       : mask_(mask),
         positions_(Values::read(mask.query_positions)),
+        key_positions_(Values::read(mask.key_positions)),
         key_lengths_(Values::read(mask.key_lengths)),
         query_segments_(Values::read(mask.query_segments)),
         key_segments_(Values::read(mask.key_segments)),
@@ -29,23 +30,30 @@ class Visibility {
     return static_cast<std::int64_t>(positions_(batch, query));
   }
 
+  std::int64_t key_position(std::int64_t batch, std::int64_t key) const {
+    if (!key_positions_.given()) return key;
+    return static_cast<std::int64_t>(key_positions_(batch, key));
+  }
+
   bool visible(std::int64_t batch, std::int64_t query, std::int64_t key) const {
     const std::int64_t i = position(batch, query);
-    if (mask_.causal && key > i) return false;
-    if (mask_.window_before && i - key > *mask_.window_before) return false;
-    if (mask_.window_after && key - i > *mask_.window_after) return false;
+    const std::int64_t j = key_position(batch, key);
+    if (mask_.causal && j > i) return false;
+    if (mask_.window_before && i - j > *mask_.window_before) return false;
+    if (mask_.window_after && j - i > *mask_.window_after) return false;
     if (key_lengths_.given() && static_cast<double>(key) >= key_lengths_(batch)) return false;
     return !query_segments_.given() || query_segments_(batch, query) == key_segments_(batch, key);
   }
 
   double bias(std::int64_t head, std::int64_t batch, std::int64_t query, std::int64_t key) const {
     if (!slopes_.given()) return 0;
-    return slopes_(head) * static_cast<double>(key - position(batch, query));
+    return slopes_(head) * static_cast<double>(key_position(batch, key) - position(batch, query));
   }
 
  private:
   const AttentionMask& mask_;
   Values positions_;
+  Values key_positions_;
   Values key_lengths_;
   Values query_segments_;
   Values key_segments_;
@@ -94,9 +102,9 @@ void execute(const AttentionForward& call) {
         lse(batch, head, query) = largest + std::log(sum);
         for (std::int64_t key = 0; key < sk; ++key) {
           if (scores(key) == -kInfinity) continue;
-          const double p =
-              std::exp(scores(key) - largest) / sum *
-              draws.factor(batch, call.head_begin + head, sight.position(batch, query), key);
+          const double p = std::exp(scores(key) - largest) / sum *
+                           draws.factor(batch, call.head_begin + head, sight.position(batch, query),
+                                        sight.key_position(batch, key));
           for (std::int64_t c = 0; c < call.q.dim(3); ++c) {
             out(batch, query, head, c) += p * v(batch, key, group, c);
           }
@@ -137,7 +145,8 @@ void execute(const AttentionBackward& call) {
                                sight.bias(head, batch, query, key);
           const double p = std::exp(score - lse(batch, head, query));
           const double factor =
-              draws.factor(batch, call.head_begin + head, sight.position(batch, query), key);
+              draws.factor(batch, call.head_begin + head, sight.position(batch, query),
+                           sight.key_position(batch, key));
           const double ds = p * (factor * dot(dout, v, batch, query, head, key, group) - dout_out);
           for (std::int64_t c = 0; c < call.q.dim(3); ++c) {
             dv(batch, key, group, c) += factor * p * dout(batch, query, head, c);
@@ -154,8 +163,12 @@ void execute(const AttentionBackward& call) {
 }
 
 void execute(const CacheAppend& call) {
-  const Tensor place = call.cache.slice(1, call.begin, call.rows.dim(1));
-  Values::read(call.rows).write(place);
+  const Values begins = Values::read(call.begins);
+  for (std::int64_t sample = 0; sample < call.rows.dim(0); ++sample) {
+    const auto begin = static_cast<std::int64_t>(begins(sample));
+    const Tensor place = call.cache.slice(0, sample, 1).slice(1, begin, call.rows.dim(1));
+    Values::read(call.rows.slice(0, sample, 1)).write(place);
+  }
 }
 
 }  // namespace piton::reference

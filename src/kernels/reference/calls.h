@@ -29,5 +29,6 @@ void execute(const Add& call);
 void execute(const AdamwUpdate& call);
 void execute(const SgdUpdate& call);
 void execute(const SquareSums& call);
+void execute(const BeginUpdate& call);
 
 }  // namespace piton::reference

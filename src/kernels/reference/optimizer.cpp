@@ -1,6 +1,7 @@
 // AdamW, SGD and sums of squares over flat spans.
 #include "kernels/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/reference/calls.h"
@@ -53,6 +54,26 @@ void execute(const SquareSums& call) {
   Values sums(call.sums.shape());
   for (std::int64_t i = 0; i < call.x.dim(0); ++i) sums(i / call.block) += x(i) * x(i);
   sums.write(call.sums);
+}
+
+void execute(const BeginUpdate& call) {
+  const Values sums = Values::read(call.sums);
+  Values scalars = Values::read(call.scalars);
+  Values counts = Values::read(call.counts);
+  double sum = 0;
+  for (std::int64_t i = 0; i < call.sums.dim(0); ++i) sum += sums(i);
+  const double norm = std::sqrt(sum);
+  const bool finite = std::isfinite(norm);
+  counts(finite ? kUpdates : kSkipped) += 1;
+  counts(kGradientNorm) = norm;
+  const double t = std::max(counts(kUpdates), 1.0);
+  scalars(kCorrection1) = 1 - std::pow(call.beta1, t);
+  scalars(kCorrection2) = 1 - std::pow(call.beta2, t);
+  scalars(kGradientScale) =
+      call.clip > 0 && finite ? std::min(1.0, call.clip / (norm + 1e-6)) : 1.0;
+  scalars(kApply) = finite ? 1 : 0;
+  counts.write(call.counts);
+  scalars.write(call.scalars);
 }
 
 }  // namespace piton::reference

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "device/host_device.h"
+#include "generate/inference.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
 #include "train/session.h"
@@ -62,24 +63,15 @@ struct ModelRun {
     return model;
   }
 
-  Tensor put(const std::vector<std::int32_t>& host) {
-    Tensor tensor = arena.allocate(DType::kI32, {static_cast<std::int64_t>(host.size())},
-                                   MemoryKind::kActivations);
-    device.upload(host.data(), tensor, *stream);
-    return tensor;
+  Inference inference() {
+    return {session.context(false), session.pipeline(), mesh, session.settings().model};
   }
 
   // Logits of tokens[begin, begin + count) behind `cache`, which holds those before.
   std::vector<float> logits(const std::vector<std::int32_t>& tokens, std::int64_t begin,
                             std::int64_t count, KvCache* cache) {
-    std::vector<std::int32_t> positions(count);
-    std::iota(positions.begin(), positions.end(), static_cast<std::int32_t>(begin));
-    const ModelInput input{.samples = 1,
-                           .sequence = count,
-                           .tokens = put({tokens.begin() + begin, tokens.begin() + begin + count}),
-                           .positions = put(positions)};
-    Context context = session.context(false);
-    const Tensor out = session.chunk(0).logits(context, input, cache, false);
+    const Tensor out = inference().logits(std::span(tokens).subspan(begin, count), 1,
+                                          Inference::Rows::kAll, cache);
     return {out.data<float>(), out.data<float>() + out.elements()};
   }
 
@@ -112,7 +104,7 @@ TEST_P(AttentionModels, GiveTheSameLogitsWithACacheAsWithout) {
   ModelRun run(GetParam());
   const std::vector<std::int32_t> tokens = some_tokens(90);
   const std::vector<float> whole = run.logits(tokens, 0, 90, nullptr);
-  KvCache cache = run.session.chunk(0).make_cache(run.arena, 1, 90);
+  KvCache cache = run.inference().make_cache(1, 90);
   std::vector<float> parts = run.logits(tokens, 0, 61, &cache);
   for (std::int64_t begin = 61; begin < 90; ++begin) {
     const std::vector<float> next = run.logits(tokens, begin, 1, &cache);
@@ -143,8 +135,68 @@ TEST_P(AttentionModels, EvaluateToTheLossThatTheyTrainOn) {
   EXPECT_GT(std::fabs(other.session.gradients({batch}, 0).loss - loss), 1e-3);
 }
 
+// Prompts of one batch are padded to one length and then taken back to their own: the device's
+// lengths say what each sees.
+TEST_P(AttentionModels, DecodePromptsOfSeveralLengthsTogether) {
+  ModelRun run(GetParam());
+  Inference inference = run.inference();
+  const std::int64_t vocabulary = run.session.settings().model.vocabulary;
+  const std::vector<std::int32_t> tokens = some_tokens(90);
+  const std::vector<std::int64_t> lengths{30, 17};
+  KvCache cache = inference.make_cache(2, 40);
+  std::vector<std::int32_t> prompts(tokens.begin(), tokens.begin() + 30);
+  prompts.insert(prompts.end(), tokens.begin() + 40, tokens.begin() + 57);
+  prompts.resize(60, 3);
+  inference.logits(prompts, 2, Inference::Rows::kAll, &cache);
+  cache.truncate(1, lengths[1]);
+  std::vector<float> together;
+  for (std::int64_t step = 0; step < 5; ++step) {
+    const std::vector<std::int32_t> next{tokens[30 + step], tokens[57 + step]};
+    together = inference.whole_vocabulary(
+        inference.logits(next, 2, Inference::Rows::kLastOfEachSample, &cache));
+  }
+  for (std::int64_t sample = 0; sample < 2; ++sample) {
+    EXPECT_EQ(cache.length(sample), lengths[sample] + 5);
+    const auto alone = std::span(tokens).subspan(40 * sample, lengths[sample] + 5);
+    const std::vector<float> wanted = inference.whole_vocabulary(
+        inference.logits(alone, 1, Inference::Rows::kLastOfEachSample, nullptr));
+    const double allowed = GetParam().dtype == DType::kBF16 ? 0.15 : 2e-4;
+    for (std::int64_t id = 0; id < vocabulary; ++id)
+      ASSERT_NEAR(together[sample * vocabulary + id], wanted[id], allowed) << sample << " " << id;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, AttentionModels, testing::ValuesIn(kVariants),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Documents that are further apart than the window are as apart as segments make them.
+TEST(ExplicitPositions, KeepDocumentsApart) {
+  const Variant variant{"no positions", "llama-tiny", PositionKind::kNone, 20};
+  ModelRun run(variant);
+  const auto loss = [&](const ModelInput& input) {
+    const PipelineResult result =
+        run.session.pipeline().forward(run.session.context(false), {input});
+    double sum = 0;
+    run.device.download(result.sums.at(std::string(kLossSum)), &sum, *run.stream);
+    return sum;
+  };
+  MicroBatch row = batch_of(some_tokens(81));
+  const double joined = loss(run.session.upload(row, {}));
+  row.segments.assign(80, 0);
+  std::fill(row.segments.begin() + 33, row.segments.end(), 1);
+  const double apart = loss(run.session.upload(row, {}));
+  EXPECT_GT(std::fabs(apart - joined), 0.1);
+  row.segments.clear();
+  std::vector<std::int32_t> positions(80);
+  for (std::int32_t i = 0; i < 80; ++i) positions[i] = i < 33 ? i + 5 : i + 1000;
+  ModelInput input = run.session.upload(row, {});
+  for (const std::string_view name : {kQueryPositions, kKeyPositions}) {
+    Tensor& places = input.extras[std::string(name)];
+    places = run.arena.allocate(DType::kI32, {1, 80}, MemoryKind::kActivations);
+    run.device.upload(positions.data(), places, *run.stream);
+  }
+  EXPECT_NEAR(loss(input), apart, 1e-4);
+}
 
 // The triangle form is another way to the same numbers, whether blocks divide the sequence or not;
 // behind a cache it is tiles.
@@ -170,7 +222,7 @@ TEST(TriangleAttention, TrainsAndDecodesAsTilesDo) {
       EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(norm))
           << block << " " << run.session.parameters()[p]->name;
     }
-    KvCache cache = run.session.chunk(0).make_cache(run.arena, 1, 90);
+    KvCache cache = run.inference().make_cache(1, 90);
     const std::vector<float> decoded = run.logits(tokens, 0, 90, &cache);
     for (std::size_t i = 0; i < logits.size(); ++i) ASSERT_NEAR(decoded[i], logits[i], 2e-4);
   }

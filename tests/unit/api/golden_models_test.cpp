@@ -10,6 +10,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "device/host_device.h"
+#include "generate/inference.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
 #include "model/families.h"
@@ -132,9 +133,11 @@ TEST_P(GoldenModels, GiveTheLossAndTheGradientsOfPyTorch) {
 TEST_P(GoldenModels, GiveTheLogitsOfPyTorch) {
   const auto [name, reference] = GetParam();
   GoldenRun run(name, DType::kF32, reference);
-  Context context = run.session.context(false);
+  const MicroBatch batch = run.batch();
+  Inference inference(run.session.context(false), run.session.pipeline(), run.mesh,
+                      run.session.settings().model);
   const Tensor logits =
-      run.session.chunk(0).logits(context, run.session.upload(run.batch(), {}), nullptr, false);
+      inference.logits(batch.tokens, batch.samples, Inference::Rows::kAll, nullptr);
   const Tensor wanted = run.golden.tensor("logits");
   for (std::int64_t row = 0; row < wanted.dim(0); ++row) {
     for (std::int64_t column = 0; column < wanted.dim(1); ++column) {

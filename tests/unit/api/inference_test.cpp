@@ -1,4 +1,6 @@
 // A session for inference computes what one with gradients does, and holds each weight once.
+#include "generate/inference.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -39,22 +41,16 @@ struct Loaded {
         world(make_single_world(device)),
         machine{*world, device, *kernels, arena, *stream, threads, log},
         mesh(*world, MeshSizes{}),
-        session(machine, mesh, {.model = model, .vocabulary_multiple = 16, .use = use}) {
+        session(machine, mesh,
+                {.model = model, .layout = {.vocabulary_multiple = 16}, .use = use}) {
     session.initialize();
   }
 
   std::vector<float> logits() {
     std::vector<std::int32_t> ids(kRows);
     std::iota(ids.begin(), ids.end(), 3);
-    const auto upload = [&] {
-      const Tensor tensor = arena.allocate(DType::kI32, {kRows}, MemoryKind::kActivations);
-      device.upload(ids.data(), tensor, *stream);
-      return tensor;
-    };
-    Context context = session.context(false);
-    const Tensor logits = session.chunk(0).logits(
-        context, {.samples = 1, .sequence = kRows, .tokens = upload(), .positions = upload()},
-        nullptr, false);
+    Inference inference(session.context(false), session.pipeline(), mesh, session.settings().model);
+    const Tensor logits = inference.logits(ids, 1, Inference::Rows::kAll, nullptr);
     std::vector<float> host(static_cast<std::size_t>(logits.elements()));
     device.download(logits, host.data(), *stream);
     return host;

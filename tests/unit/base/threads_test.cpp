@@ -17,7 +17,7 @@
 namespace piton {
 namespace {
 
-TEST(ThreadPool, RunsEachPartOnceOnItsThread) {
+TEST(ThreadPool, RunsEachPartOnce) {
   for (const int threads : {1, 2, 3, 5}) {
     ThreadPool pool(threads);
     EXPECT_EQ(pool.threads(), threads);
@@ -30,10 +30,34 @@ TEST(ThreadPool, RunsEachPartOnceOnItsThread) {
       });
       for (std::int64_t part = 0; part < parts; ++part) {
         EXPECT_EQ(times[static_cast<std::size_t>(part)], 1);
-        EXPECT_EQ(thread[static_cast<std::size_t>(part)], part % threads);
+        EXPECT_LT(thread[static_cast<std::size_t>(part)], threads);
       }
     }
   }
+}
+
+// Part 1 ends only when all others are done, those of its own thread among them.
+TEST(ThreadPool, GivesThePartsOfAThreadThatIsHeldUpToOthers) {
+  ThreadPool pool(3);
+  constexpr std::int64_t kParts = 30;
+  std::atomic<std::int64_t> done{0};
+  pool.run(kParts, [&](std::int64_t part) {
+    if (part == 1) {
+      while (done < kParts - 1) std::this_thread::yield();
+    }
+    ++done;
+  });
+  EXPECT_EQ(done, kParts);
+}
+
+// Jobs that follow one another closely, beside workers that come late to the last one.
+TEST(ThreadPool, RunsEachPartOnceInManyShortJobs) {
+  ThreadPool pool(4);
+  std::vector<int> times(6);
+  for (int job = 0; job < 2000; ++job) {
+    pool.run(1 + job % 6, [&](std::int64_t part) { ++times[static_cast<std::size_t>(part)]; });
+  }
+  EXPECT_EQ(times, (std::vector<int>{2000, 1666, 1332, 999, 666, 333}));
 }
 
 // What a part wrote is seen by the caller and by the parts of the next job.
@@ -84,12 +108,14 @@ TEST(ThreadPool, RethrowsTheLowestFailureAfterAllPartsHaveEnded) {
 TEST(ThreadPool, RunsAJobWithinAPartOnTheThreadOfThePart) {
   ThreadPool pool(2);
   std::vector<int> seen(2 * 8, -1);
+  std::vector<int> outer_thread(2);
   pool.run(2, [&](std::int64_t outer) {
+    outer_thread[static_cast<std::size_t>(outer)] = ThreadPool::thread_index();
     pool.run(8, [&](std::int64_t inner) {
       seen[static_cast<std::size_t>(outer * 8 + inner)] = ThreadPool::thread_index();
     });
   });
-  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int>(i / 8));
+  for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], outer_thread[i / 8]);
 }
 
 TEST(ThreadPool, WithinAPartRunsAllPartsThoughOneFails) {
@@ -150,9 +176,12 @@ TEST(ThreadPool, PinsEachThreadToItsCoreAndFreesTheCallerAtItsEnd) {
     ThreadPool pool(2, {cores[1], cores[0]});
     std::vector<int> on(2);
     std::vector<std::vector<int>> masks(2);
-    pool.run(2, [&](std::int64_t part) {
-      on[static_cast<std::size_t>(part)] = ::sched_getcpu();
-      masks[static_cast<std::size_t>(part)] = available_cores();
+    std::atomic<int> arrived{0};  // neither thread takes the other's part
+    pool.run(2, [&](std::int64_t) {
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+      on[static_cast<std::size_t>(ThreadPool::thread_index())] = ::sched_getcpu();
+      masks[static_cast<std::size_t>(ThreadPool::thread_index())] = available_cores();
     });
     EXPECT_EQ(on, (std::vector<int>{cores[1], cores[0]}));
     EXPECT_EQ(masks, (std::vector<std::vector<int>>{{cores[1]}, {cores[0]}}));

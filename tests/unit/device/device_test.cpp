@@ -202,5 +202,47 @@ TEST(DelayedDeviceDeathTest, KnowsForeignTensors) {
   EXPECT_DEATH(device.release(nullptr, 4), "was not allocated");
 }
 
+// To the host and back, on each device.
+void expect_copies(Device& device) {
+  Arena arena(device, 1 << 16);
+  Arena host(device.host_memory(), 1 << 16);
+  const auto stream = device.make_stream();
+  const Tensor there = arena.allocate(DType::kI32, {1000}, MemoryKind::kWorkspace, *stream);
+  const Tensor also = arena.allocate(DType::kI32, {1000}, MemoryKind::kWorkspace, *stream);
+  const Tensor from = host.allocate(DType::kI32, {1000}, MemoryKind::kWorkspace);
+  const Tensor to = host.allocate(DType::kI32, {1000}, MemoryKind::kWorkspace);
+  for (int i = 0; i < 1000; ++i) from.data<std::int32_t>()[i] = i * i;
+  device.copy(there, from, *stream);
+  device.copy(also, there, *stream);
+  device.copy(to, also, *stream);
+  stream->synchronize();
+  EXPECT_EQ(std::memcmp(to.raw(), from.raw(), 4000), 0);
+}
+
+TEST(HostDevice, CopiesBetweenPlaces) {
+  HostDevice device;
+  expect_copies(device);
+}
+
+TEST(DelayedDevice, CopiesBetweenPlaces) {
+  DelayedDevice device(3);
+  expect_copies(device);
+}
+
+TEST(DelayedDevice, CallsBackWhenAnEventIsComplete) {
+  DelayedDevice device(4, /*max_delay_us=*/2000);
+  const auto stream = device.make_stream();
+  std::atomic<int> step = 0;
+  stream->enqueue([&] { step = 1; });
+  const Event event = stream->record();
+  std::atomic<int> seen = -1;
+  event.fence()->then([&] { seen = step.load(); });
+  event.wait();
+  stream->synchronize();
+  EXPECT_EQ(seen, 1);
+  event.fence()->then([&] { seen = 7; });  // complete: at once
+  EXPECT_EQ(seen, 7);
+}
+
 }  // namespace
 }  // namespace piton

@@ -88,9 +88,9 @@ TEST(KernelChecksDeathTest, RefuseATriangleOfWhatIsNotCausal) {
 }
 
 TEST(KernelChecksDeathTest, RefuseRowsBeyondACache) {
-  EXPECT_DEATH(
-      check(CacheAppend{.cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 2, 1, 1}), .begin = 3}),
-      "rows 3 \\+ 2 of 4");
+  EXPECT_DEATH(check(CacheAppend{
+                   .cache = fp32({1, 4, 1, 1}), .rows = fp32({1, 5, 1, 1}), .begins = int32({1})}),
+               "5 rows in a cache of 4");
 }
 
 TEST(KernelCalls, CountMultiplyAddsAsTwo) {

@@ -1,5 +1,6 @@
 #include "parallel/parallel_options.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -43,6 +44,25 @@ TEST(ParallelOptions, NameTheFlagsThatDoNotFitTheProcesses) {
   EXPECT_EQ(refusal({"--tensor-model-parallel-size=2"}, 1),
             "mesh: 1 process cannot form tensor 2 x pipeline 1; start a multiple of 2, or change "
             "--tensor-model-parallel-size or --pipeline-model-parallel-size");
+}
+
+TEST(InferenceOptions, HaveWorkForEveryProcess) {
+  EXPECT_EQ((InferenceOptions{.tensor = 2, .pipeline = 2}).check(4)[Axis::kPipeline], 2);
+  EXPECT_EQ(InferenceOptions{.zero_stage = 3}.check(4)[Axis::kData], 4);
+  const auto refusal = [](const InferenceOptions& options, int world_size) -> std::string {
+    try {
+      options.check(world_size);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal({.tensor = 2}, 4),
+            "mesh: 4 processes, and tensor 2 x pipeline 1 has work for 2; start 2, change "
+            "--tensor-model-parallel-size or --pipeline-model-parallel-size, or share the weights "
+            "with --zero-stage 3");
+  EXPECT_THAT(refusal({.zero_stage = 1}, 2), testing::HasSubstr("--zero-stage is 1, wanted 0 or 3"));
+  EXPECT_THAT(refusal({.pipeline = 2}, 3), testing::HasSubstr("3 processes cannot form"));
 }
 
 TEST(ParallelOptions, RefuseValuesOutOfRange) {

@@ -106,22 +106,95 @@ TEST(Arena, RepeatsTheAddressesOfAStepInTheNext) {
   EXPECT_EQ(segments[0], segments[2]) << "no request reaches the system after the first step";
 }
 
-TEST(Arena, KeepsASlotUntilItsFencesAreComplete) {
-  CountedMemory memory;
-  Arena arena(memory, 4096);
-  Tensor tensor = bytes(arena, 1024);
-  const std::byte* place = tensor.raw();
-  const auto fence = std::make_shared<ManualFence>();
-  arena.hold(tensor.slice(0, 10, 5), fence);  // through a view
-  tensor = Tensor();
-  EXPECT_EQ(arena.counts().in_use_bytes[static_cast<int>(MemoryKind::kActivations)], 1024);
-  EXPECT_NE(bytes(arena, 1024).raw(), place);
-  fence->finish();
-  EXPECT_EQ(bytes(arena, 1024).raw(), place);
-  arena.hold(host_tensor(DType::kF32, {1}), fence);  // of other origin: left alone
+class User final : public MemoryUser {
+ public:
+  const StreamIdentity& identity() const override { return identity_; }
+  void wait_for(const std::shared_ptr<Fence>& fence) override {
+    waits.push_back(fence.get());
+    fence->set_waited_by(identity_);
+  }
+  std::vector<const Fence*> waits;
+
+ private:
+  StreamIdentity identity_ = std::make_shared<char>();
+};
+
+Tensor bytes(Arena& arena, std::int64_t count, MemoryUser& user) {
+  return arena.allocate(DType::kU8, {count}, MemoryKind::kActivations, user);
 }
 
-TEST(Arena, WaitsForFencesBeforeItReportsThatMemoryIsFull) {
+TEST(Arena, PrefersSlotsThatNobodyHasToBeWaitedFor) {
+  for (const bool complete : {false, true}) {  // which makes no difference
+    CountedMemory memory;
+    Arena arena(memory, 2048);
+    User user;
+    Tensor tensor = bytes(arena, 1024, user);
+    const std::byte* place = tensor.raw();
+    const auto fence = std::make_shared<ManualFence>();
+    if (complete) fence->finish();
+    arena.hold(tensor.slice(0, 10, 5), fence);  // through a view
+    tensor = Tensor();
+    EXPECT_EQ(arena.counts().in_use_bytes[static_cast<int>(MemoryKind::kActivations)], 0);
+    const Tensor free = bytes(arena, 1024, user);
+    EXPECT_NE(free.raw(), place);
+    EXPECT_TRUE(user.waits.empty());
+    const Tensor held = bytes(arena, 1024, user);  // before the arena grows
+    EXPECT_EQ(held.raw(), place);
+    EXPECT_EQ(user.waits, (std::vector<const Fence*>{fence.get()}));
+    EXPECT_EQ(fence->waits, 0) << "the stream waits, not the host";
+    EXPECT_EQ(arena.counts().system_allocations, 1);
+    arena.hold(host_tensor(DType::kF32, {1}), fence);  // of other origin: left alone
+  }
+}
+
+TEST(Arena, ForgetsFencesThatTheUserHasWaitedFor) {
+  CountedMemory memory;
+  Arena arena(memory, 2048);
+  User user;
+  User other;
+  const auto fence = std::make_shared<ManualFence>();
+  Tensor tensor = bytes(arena, 1024, user);
+  const std::byte* place = tensor.raw();
+  arena.hold(tensor, fence);
+  user.wait_for(fence);
+  tensor = Tensor();
+  EXPECT_EQ(bytes(arena, 1024, user).raw(), place);
+  EXPECT_EQ(user.waits.size(), 1);
+  tensor = bytes(arena, 1024, user);
+  const auto next = std::make_shared<ManualFence>();
+  arena.hold(tensor, next);
+  tensor = Tensor();
+  user.wait_for(next);  // after the slot came back
+  EXPECT_EQ(bytes(arena, 1024, user).raw(), place);
+  tensor = bytes(arena, 2048, user);
+  arena.hold(tensor, fence);
+  arena.hold(tensor, next);
+  other.wait_for(next);
+  tensor = Tensor();
+  EXPECT_EQ(bytes(arena, 2048, user).raw(), place);
+  EXPECT_EQ(user.waits.back(), next.get()) << "another stream's wait is not this one's";
+}
+
+TEST(Arena, JoinsHeldNeighborsWhereARequestNeedsBoth) {
+  CountedMemory memory;
+  Arena arena(memory, 2048);
+  User user;
+  Tensor left = bytes(arena, 1024, user), right = bytes(arena, 1024, user);
+  const std::byte* place = left.raw();
+  const auto first = std::make_shared<ManualFence>();
+  const auto second = std::make_shared<ManualFence>();
+  arena.hold(left, first);
+  arena.hold(right, second);
+  left = right = Tensor();
+  Tensor most = bytes(arena, 1100, user);
+  EXPECT_EQ(most.raw(), place);
+  EXPECT_EQ(user.waits.size(), 2);
+  const Tensor rest = bytes(arena, 896, user);
+  EXPECT_EQ(rest.raw(), place + 1152);
+  EXPECT_EQ(arena.counts().system_allocations, 1);
+}
+
+TEST(Arena, WaitsOnTheHostWhereThereIsNoStream) {
   CountedMemory memory(4096);
   Arena arena(memory, 4096);
   Tensor tensor = bytes(arena, 4096);

@@ -1,0 +1,76 @@
+#include "ops/split.h"
+
+#include <memory>
+#include <utility>
+
+namespace piton {
+namespace {
+
+// The gradient of the whole; made when the first part asks for its place.
+struct SharedGradient {
+  DType dtype = DType::kF32;
+  Shape shape;
+  Tensor tensor;
+
+  const Tensor& get(const Context& context) {
+    if (!tensor.defined()) tensor = context.activation(dtype, shape);
+    return tensor;
+  }
+};
+
+// What came for a part stands at its place already, unless its op wrote elsewhere or gave nothing.
+void settle(Context& context, const Tensor& place, Tensor gradient) {
+  if (!gradient.defined()) {
+    gradient = context.workspace(place.dtype(), place.shape());
+    context.device.zero(gradient, context.stream);
+  } else if (gradient.raw() == place.raw()) {
+    return;
+  }
+  context.kernels.run(Copy{.dst = place.reshape(gradient.shape()), .src = gradient},
+                      context.stream);
+}
+
+}  // namespace
+
+std::vector<Value> split_columns(Context& context, const Value& x,
+                                 const std::vector<std::int64_t>& widths) {
+  auto whole = std::make_shared<SharedGradient>();
+  whole->dtype = x.tensor.dtype();
+  whole->shape = x.tensor.shape();
+  std::vector<Value> parts;
+  std::vector<std::int64_t> begins;
+  std::int64_t begin = 0;
+  for (const std::int64_t width : widths) {
+    const Tensor columns = x.tensor.slice(1, begin, width);
+    if (context.tape == nullptr) {
+      parts.push_back({columns});
+    } else {
+      parts.push_back(context.tape->part(columns, [whole, begin, width](const Context& context) {
+        return whole->get(context).slice(1, begin, width);
+      }));
+    }
+    begins.push_back(begin);
+    begin += width;
+  }
+  PITON_ASSERT(begin == x.tensor.dim(1), "{} columns of {}", begin, x.tensor.dim(1));
+  if (context.tape == nullptr) return parts;
+  std::vector<std::int64_t> ids;
+  for (const Value& part : parts) ids.push_back(part.id);
+  context.tape->record([whole, ids, begins, widths, x_id = x.id](Backward& backward) {
+    Context& context = backward.context();
+    std::vector<Tensor> gradients;
+    bool any = false;
+    for (const std::int64_t id : ids) {
+      gradients.push_back(backward.take(id));
+      any |= gradients.back().defined();
+    }
+    if (!any) return;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      settle(context, whole->get(context).slice(1, begins[i], widths[i]), std::move(gradients[i]));
+    }
+    backward.give(x_id, whole->get(context));
+  });
+  return parts;
+}
+
+}  // namespace piton

@@ -1,0 +1,73 @@
+#include "parallel/unit_values.h"
+
+#include <map>
+
+namespace piton {
+namespace {
+
+DType dtype_of_values(const ShardUnit& unit) { return unit.dtype; }
+
+}  // namespace
+
+std::vector<Tensor> allocate_units(const std::vector<ShardUnit>& units,
+                                   DType (*dtype_of)(const ShardUnit&),
+                                   std::int64_t (*elements)(const ShardUnit&), MemoryKind kind,
+                                   Device& device, Arena& arena, Stream& stream) {
+  std::map<DType, std::int64_t> sizes;
+  for (const ShardUnit& unit : units) sizes[dtype_of(unit)] += elements(unit);
+  std::map<DType, Tensor> buffers;
+  for (const auto& [dtype, size] : sizes) {
+    buffers[dtype] = arena.allocate(dtype, {size}, kind, stream);
+    device.zero_new(buffers[dtype], stream);
+  }
+  std::map<DType, std::int64_t> next;
+  std::vector<Tensor> tensors;
+  for (const ShardUnit& unit : units) {
+    std::int64_t& position = next[dtype_of(unit)];
+    tensors.push_back(buffers.at(dtype_of(unit)).slice(0, position, elements(unit)));
+    position += elements(unit);
+  }
+  return tensors;
+}
+
+WholeValues::WholeValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena,
+                         Stream& stream)
+    : units_(units),
+      values_(allocate_units(
+          units, dtype_of_values, [](const ShardUnit& unit) { return unit.size; },
+          MemoryKind::kParameters, device, arena, stream)) {
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (const UnitEntry& entry : units[u].entries) {
+      entry.parameter->value =
+          values_[u].slice(0, entry.begin, entry.size).reshape(entry.parameter->shape);
+    }
+  }
+}
+
+Tensor WholeValues::part(const ShardSpan& span) const {
+  return values_[span.unit].slice(0, span.unit_begin, span.size);
+}
+
+void WholeValues::gather_parts(Arena& arena, Stream& stream) {
+  std::vector<Event> gathered;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const ShardUnit& unit = units_[u];
+    const Tensor own = values_[u].slice(0, unit.own_begin(), unit.part_size());
+    gathered.push_back(unit.group->values->all_gather(values_[u], own, stream));
+    arena.hold(values_[u], gathered.back().fence());
+  }
+  for (const Event& event : gathered) stream.wait(event);
+}
+
+ShardValues::ShardValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena,
+                         Stream& stream)
+    : units_(units),
+      values_(allocate_units(
+          units, dtype_of_values, [](const ShardUnit& unit) { return unit.part_size(); },
+          MemoryKind::kParameters, device, arena, stream)) {}
+
+Tensor ShardValues::part(const ShardSpan& span) const {
+  return values_[span.unit].slice(0, span.unit_begin - units_[span.unit].own_begin(), span.size);
+}
+
+}  // namespace piton

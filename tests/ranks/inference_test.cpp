@@ -1,0 +1,140 @@
+// ranks: 2 4
+// A model that only reads gives the tokens and the logits of one process under every layout.
+#include "generate/generator.h"
+#include "support/ranks_main.h"
+#include "support/run_session.h"
+
+namespace piton {
+
+MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
+
+namespace {
+
+struct ReadLayout {
+  std::string name;
+  MeshSizes mesh;
+  int zero = 0;
+  std::optional<Schedule> own_schedule = {};
+};
+
+MeshSizes mesh(int t, int d, int p) {
+  MeshSizes sizes;
+  sizes[Axis::kTensor] = t;
+  sizes[Axis::kData] = d;
+  sizes[Axis::kPipeline] = p;
+  return sizes;
+}
+
+std::vector<ReadLayout> layouts(int ranks) {
+  if (ranks == 2) {
+    return {{.name = "TP 2", .mesh = mesh(2, 1, 1)},
+            {.name = "PP 2", .mesh = mesh(1, 1, 2)},
+            {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(1)},
+            {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3}};
+  }
+  return {{.name = "TP 2 x PP 2", .mesh = mesh(2, 1, 2)},
+          {.name = "TP 2, ZeRO-3 over 2", .mesh = mesh(2, 2, 1), .zero = 3},
+          {.name = "PP 4", .mesh = mesh(1, 1, 4)}};
+}
+
+ModelConfig small(const std::string& name) {
+  ModelConfig model = preset(name);
+  model.vocabulary = 101;  // padded rows in every split
+  model.init_deviation = 0.1;
+  return model;
+}
+
+class Reading {
+ public:
+  Reading(World& world, const ReadLayout& layout, const ModelConfig& model)
+      : pool_(1),
+        kernels_(make_cpu_kernels(pool_)),
+        arena_(device_),
+        stream_(device_.make_stream()),
+        mesh_(world, layout.mesh),
+        session_({world, device_, *kernels_, arena_, *stream_, pool_, log_}, mesh_,
+                 {.model = model,
+                  .layout = {.vocabulary_multiple = 16},
+                  .zero_stage = layout.zero,
+                  .own_schedule = layout.own_schedule,
+                  .seed = 5,
+                  .use = SessionUse::kInference}),
+        inference(session_.context(false), session_.pipeline(), mesh_, model) {
+    session_.initialize();
+  }
+
+  // On every rank.
+  std::vector<float> logits(std::span<const std::int32_t> ids, std::int64_t samples) {
+    const std::vector<float> whole =
+        inference.whole_vocabulary(inference.logits(ids, samples, Inference::Rows::kAll, nullptr));
+    const std::string bytes = inference.from_last_stage(
+        {reinterpret_cast<const char*>(whole.data()), whole.size() * sizeof(float)});
+    std::vector<float> all(bytes.size() / sizeof(float));
+    std::memcpy(all.data(), bytes.data(), bytes.size());
+    return all;
+  }
+
+  std::vector<GeneratedToken> generate(std::span<const std::int32_t> prompt, bool greedy) {
+    return piton::generate(inference, prompt,
+                           {.max_new_tokens = 24, .greedy = greedy, .temperature = 0.8}, {},
+                           [](const GeneratedToken&) { return true; });
+  }
+
+  std::int64_t parameter_bytes() const {
+    return arena_.counts().in_use_bytes[static_cast<std::size_t>(MemoryKind::kParameters)];
+  }
+
+ private:
+  HostDevice device_;
+  SilentLog log_;
+  ThreadPool pool_;
+  std::unique_ptr<Kernels> kernels_;
+  Arena arena_;
+  std::unique_ptr<Stream> stream_;
+  Mesh mesh_;
+  Session session_;
+
+ public:
+  Inference inference;
+};
+
+class InferenceOnRanks : public testing::TestWithParam<const char*> {};
+
+TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
+  const ModelConfig model = small(GetParam());
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < 2 * 15; ++i) ids.push_back(test::token(3, i, model.vocabulary));
+  const std::span<const std::int32_t> prompt = std::span(ids).first(7);
+  HostDevice device;
+  const auto world = make_single_world(device);
+  Reading one(*world, {.name = "one process"}, model);
+  const std::vector<float> logits = one.logits(ids, 2);
+  const std::vector<double> losses =
+      one.inference.token_losses(std::span(ids).first(29), std::span(ids).last(29));
+  for (const ReadLayout& layout : layouts(ranks::world().size())) {
+    SCOPED_TRACE(layout.name);
+    Reading many(ranks::world(), layout, model);
+    EXPECT_LT(many.parameter_bytes(), 0.7 * static_cast<double>(one.parameter_bytes()));
+    const std::vector<float> got = many.logits(ids, 2);
+    ASSERT_EQ(got.size(), logits.size());
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], logits[i], 1e-5) << i;
+    const std::vector<double> got_losses =
+        many.inference.token_losses(std::span(ids).first(29), std::span(ids).last(29));
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      ASSERT_NEAR(got_losses[i], losses[i], 1e-5) << i;
+    for (const bool greedy : {true, false}) {
+      const auto wanted = one.generate(prompt, greedy);
+      const auto tokens = many.generate(prompt, greedy);
+      ASSERT_EQ(tokens.size(), wanted.size());
+      for (std::size_t i = 0; i < tokens.size(); ++i) {
+        EXPECT_EQ(tokens[i].id, wanted[i].id) << i;
+        EXPECT_NEAR(tokens[i].log_probability, wanted[i].log_probability, 1e-5);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, InferenceOnRanks, testing::Values("gpt2-tiny", "llama-tiny"));
+
+}  // namespace
+}  // namespace piton
