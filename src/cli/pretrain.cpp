@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "cli/launchers.h"
 
 namespace piton::cli {
 
@@ -16,6 +17,7 @@ int run_pretrain(Invocation& invocation) {
   OptionSet experiment;
   options.add_to(experiment);
   Engine engine(engine_options(general), invocation.log);
+  refuse_unjoined_processes(engine.machine().world.size());
   const StopSignals signals;
   const PretrainResult result = pretrain(
       engine.machine(), options, experiment, [&] { return signals.requested(); },

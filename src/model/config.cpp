@@ -1,10 +1,43 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "model/families.h"
 
 namespace piton {
+namespace {
+
+// Ids and positions are 32 bits, and no sum of sizes below may pass 63.
+constexpr std::int64_t kMostIds = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kWidest = std::int64_t{1} << 20;
+
+void at_most(std::int64_t value, std::int64_t most, const char* flag) {
+  if (value > most) throw Error(Fault::kUsage, "{}: got {}, wanted at most {}", flag, value, most);
+}
+
+void check_countable(const ModelConfig& config) {
+  at_most(config.layers, kWidest, "--num-layers");
+  at_most(config.hidden, kWidest, "--hidden-size");
+  at_most(config.ffn_hidden, 4 * kWidest, "--ffn-hidden-size");
+  at_most(config.heads, kWidest, "--num-attention-heads");
+  at_most(config.groups, kWidest, "--num-query-groups");
+  at_most(config.head_size, kWidest, "--kv-channels");
+  at_most(config.vocabulary, kMostIds, "--vocab-size");
+  at_most(config.max_positions, kMostIds, "--max-position-embeddings");
+  // A block has at most four products of heads and three of the MLP.
+  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
+  const double block = 4 * real(config.hidden) * real(config.head_size) * real(config.heads) +
+                       3 * real(config.hidden) * real(config.ffn_hidden);
+  if (real(config.layers) * block > 0x1p56) {
+    throw Error(Fault::kUsage,
+                "--num-layers, --hidden-size, --ffn-hidden-size, --num-attention-heads: {} layers "
+                "of {:.1e} weights are more than can be counted; use smaller sizes",
+                config.layers, block);
+  }
+}
+
+}  // namespace
 
 void ModelConfig::check() const {
   const auto positive = [](std::int64_t value, const char* flag) {
@@ -21,6 +54,7 @@ void ModelConfig::check() const {
   positive(head_size, "--kv-channels");
   positive(vocabulary, "--vocab-size");
   positive(max_positions, "--max-position-embeddings");
+  check_countable(*this);
   if (heads % groups != 0) {
     throw Error(
         Fault::kUsage,
@@ -102,6 +136,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   // Sizes that follow from others are derived again where one of those was given.
   if (hidden || heads || model.empty()) {
     set(config.hidden, hidden);
+    at_most(config.hidden, kWidest, "--hidden-size");  // before others are derived from it
     const std::int64_t old_heads = config.heads;
     set(config.heads, heads);
     if (config.heads > 0 && config.hidden % config.heads != 0 && !head_size) {

@@ -7,11 +7,12 @@
 #include <utility>
 
 #include "base/files.h"
+#include "checkpoint/collective.h"
 #include "checkpoint/store.h"
 #include "data/batch_source.h"
 #include "data/data_sets.h"
 #include "text/tokenizer.h"
-#include "train/metrics.h"
+#include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/session.h"
 
@@ -45,13 +46,19 @@ class Run {
       const bool last = state_.iteration == loop.train_iters;
       const bool leaves = loop.exit_interval && state_.iteration % *loop.exit_interval == 0;
       const bool due = loop.save_interval > 0 && state_.iteration % loop.save_interval == 0;
-      if (!loop.save.empty() && (last || leaves || due || stopped)) save();
+      if (!loop.save.empty() && (last || leaves || due || stopped)) {
+        save(/*is_last=*/last || leaves || stopped);
+      }
       if (stopped && !last) result.stopped_by_signal = true;
       if (stopped || leaves) break;
     }
+    if (folder_) folder_->metrics().finish();
     progress_.finish();
     return result;
   }
+
+  // Whether this run is the one that writes to --save.
+  bool owns_folder() const { return owns_folder_; }
 
  private:
   void say(const std::string& line) {
@@ -69,8 +76,9 @@ class Run {
     if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
     open_data(tokenizer.get());
 
-    const std::filesystem::path checkpoint = checkpoint_to_load();
     mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
+    take_folder();
+    const std::filesystem::path checkpoint = checkpoint_to_load();
     session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
     std::int64_t unpadded = plan_.session.model.parameters();
     say(
@@ -84,12 +92,12 @@ class Run {
     } else {
       resume(checkpoint);
     }
-    if (!options_.loop.save.empty() && leads_) {
-      create_folders(options_.loop.save);
-      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml",
-                      resolved_.to_toml());
-      metrics_ = std::make_unique<MetricsFile>(
-          std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
+    if (!options_.loop.save.empty()) {
+      if (state_.iteration < options_.loop.train_iters) {
+        check_room(options_.loop.save, stored_model(), store_context());
+      }
+      phase(mesh_->group(kAllAxes), 0,
+            [&] { folder_->start(resolved_.to_toml(), state_.iteration); });
     }
     if (machine_.measure_peak_flops)
       peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
@@ -132,20 +140,28 @@ class Run {
     }
   }
 
+  // Collective: the lock of --save, before anything in it is looked at.
+  void take_folder() {
+    const std::string& save = options_.loop.save;
+    if (save.empty()) return;
+    phase(mesh_->group(kAllAxes), 0, [&] { folder_ = std::make_unique<RunFolder>(save); });
+    owns_folder_ = true;
+  }
+
   // The folder to load, or empty for a new run. --load that names --save's own folder before
   // anything was saved is the first start of a run that is meant to be started again.
   std::filesystem::path checkpoint_to_load() {
     const LoopOptions& loop = options_.loop;
-    if (loop.load.empty()) {
-      if (!loop.save.empty() && latest_iteration(loop.save)) {
-        throw Error(
-            Fault::kUsage,
-            "--save: {} already holds a run; give --load {} to continue it, or another folder",
-            loop.save, loop.save);
-      }
-      return {};
+    const bool goes_on = continues(loop.load, loop.save);
+    if (!loop.save.empty() && !goes_on && latest_iteration(loop.save)) {
+      throw Error(
+          Fault::kUsage,
+          "--save: {} already holds a run; give --load {} to continue it, or another folder",
+          loop.save, loop.save);
     }
-    if (loop.load == loop.save && !latest_iteration(loop.load)) {
+    if (loop.load.empty()) return {};
+    if (goes_on && !std::filesystem::exists(std::filesystem::path(loop.load) / kManifestName) &&
+        !latest_iteration(loop.load)) {
       say(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
       return {};
     }
@@ -153,7 +169,8 @@ class Run {
   }
 
   void resume(const std::filesystem::path& checkpoint) {
-    const std::vector<std::string> differences = resolved_.differences(checkpoint / "config.toml");
+    read_config(checkpoint, read_manifest(checkpoint));  // its hash, before it is believed
+    const std::vector<std::string> differences = resolved_.differences(checkpoint / kConfigName);
     if (!differences.empty()) {
       throw Error(
           Fault::kUsage,
@@ -238,8 +255,30 @@ class Run {
       metrics.validation_loss = evaluate();
       result.validation_loss = metrics.validation_loss;
     }
-    if (metrics_) metrics_->write(metrics);
+    if (folder_) write_metrics(metrics);
     log(metrics);
+    if (state_.iteration - started_at_ == 2) warn_of_rare_saves(elapsed);
+  }
+
+  // A full disk is no reason to lose the steps: the lines wait for room, like a save.
+  void write_metrics(const StepMetrics& metrics) {
+    const std::string why = folder_->metrics().write(metrics);
+    if (!why.empty() && !metrics_wait_) {
+      machine_.log.warning(fmt::format("{}; its lines are kept and tried again", why));
+    }
+    metrics_wait_ = !why.empty();
+  }
+
+  // The first step warms up; the second one tells how long all will take.
+  void warn_of_rare_saves(double seconds_a_step) {
+    const LoopOptions& loop = options_.loop;
+    std::int64_t left = loop.train_iters - state_.iteration;
+    if (loop.exit_interval) {
+      left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
+    }
+    const std::string warning = warning_of_rare_saves(seconds_a_step * static_cast<double>(left),
+                                                      loop.save, loop.save_interval);
+    if (!warning.empty() && leads_) machine_.log.warning(warning);
   }
 
   void count_skips(const StepReport& report) {
@@ -306,11 +345,23 @@ class Run {
     return false;
   }
 
-  void save() {
+  // A save between others may fail, as on a full disk: the run goes on, and the next one is tried.
+  void save(bool is_last) {
+    const LoopOptions& loop = options_.loop;
     const Clock::time_point start = Clock::now();
-    const std::filesystem::path folder = save_checkpoint(
-        options_.loop.save, stored_model(), store_context(), state_, resolved_.to_toml());
-    say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
+    try {
+      const std::filesystem::path folder =
+          save_checkpoint(loop.save, stored_model(), store_context(), state_, resolved_.to_toml(),
+                          {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
+      say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
+    } catch (const Error& error) {
+      if (is_last || error.fault() != Fault::kData) throw;
+      if (!leads_) return;
+      machine_.log.warning(fmt::format(
+          "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
+          state_.iteration, error.what(),
+          std::min(state_.iteration + loop.save_interval, loop.train_iters)));
+    }
   }
 
   Machine machine_;
@@ -327,7 +378,9 @@ class Run {
   std::unique_ptr<BatchSource> valid_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<RunFolder> folder_;  // of the first rank
+  bool owns_folder_ = false;           // on every rank
+  bool metrics_wait_ = false;
   double peak_flops_ = 0;  // of one rank
   std::int64_t consecutive_skips_ = 0;
   std::int64_t started_at_ = 0;
@@ -347,12 +400,14 @@ void write_failure(const std::string& folder, int rank, const Error& error) {
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                         const OptionSet& resolved, const std::function<bool()>& stop,
                         Progress& progress) {
+  Run run(machine, options, resolved, stop, progress);
   try {
-    return Run(machine, options, resolved, stop, progress)();
+    return run();
   } catch (const Error& error) {
     const int rank = machine.world.rank();
     const std::string& folder = options.loop.save;
-    if (!folder.empty() && std::filesystem::is_directory(folder)) {
+    // In a folder that another run holds, the failure is not that run's.
+    if (run.owns_folder() && std::filesystem::is_directory(folder)) {
       try {
         write_failure(folder, rank, error);
       } catch (const Error&) {
