@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "data/data_options.h"
+#include "data/indexed_dataset.h"
 #include "data/sample_source.h"
 
 namespace piton {
@@ -40,6 +41,7 @@ struct DataSets {
   std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
   std::vector<NamedSource> test;
   std::vector<std::string> fingerprints;  // of every corpus, in the order named; for the checkpoint
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora;  // in the same order
 };
 
 // Opens every corpus named. Warns through `log` about a split that has a share and rounds to

@@ -25,6 +25,9 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Of corpora's contents. ("corpus." alone, of earlier checkpoints, also held times of change.)
+constexpr const char* kCorpusFact = "corpus_content.";
+
 class Run {
  public:
   Run(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
@@ -125,8 +128,10 @@ class Run {
     const BatchRules rules =
         BatchRules::from(options_.data, eod, pad, plan_.session.model.vocabulary);
     for (std::size_t i = 0; i < sets.fingerprints.size(); ++i) {
-      state_.facts[fmt::format("corpus.{}", i)] = sets.fingerprints[i];
+      state_.facts[fmt::format("{}{}", kCorpusFact, i)] = sets.fingerprints[i];
     }
+    corpora_ = sets.corpora;
+    for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
     train_ = std::make_unique<BatchSource>(sets.train, rules);
     if (loop.eval_iters > 0) {
       if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
@@ -345,10 +350,28 @@ class Run {
     return false;
   }
 
+  // A corpus that somebody wrote to while it was read must not reach a checkpoint unnoticed.
+  void check_corpora() {
+    for (std::size_t i = 0; i < corpora_.size(); ++i) {
+      const std::string stamp = corpora_[i]->stamp();
+      if (stamp == stamps_[i]) continue;
+      const std::string& wanted = state_.facts[fmt::format("{}{}", kCorpusFact, i)];
+      const std::string got = corpora_[i]->fingerprint();
+      if (got != wanted) {
+        throw Error(Fault::kData,
+                    "{}: changed while it was read: its contents are {}, they were {}; restore "
+                    "it, and continue from the last checkpoint",
+                    corpora_[i]->prefix(), got, wanted);
+      }
+      stamps_[i] = stamp;
+    }
+  }
+
   // A save between others may fail, as on a full disk: the run goes on, and the next one is tried.
   void save(bool is_last) {
     const LoopOptions& loop = options_.loop;
     const Clock::time_point start = Clock::now();
+    phase(mesh_->group(kAllAxes), 0, [&] { check_corpora(); });
     try {
       const std::filesystem::path folder =
           save_checkpoint(loop.save, stored_model(), store_context(), state_, resolved_.to_toml(),
@@ -378,6 +401,8 @@ class Run {
   std::unique_ptr<BatchSource> valid_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Session> session_;
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
+  std::vector<std::string> stamps_;    // of the corpora, when their contents were last known
   std::unique_ptr<RunFolder> folder_;  // of the first rank
   bool owns_folder_ = false;           // on every rank
   bool metrics_wait_ = false;

@@ -28,7 +28,8 @@ using Texts = std::vector<std::string>;
 SilentLog silent_log;
 SilentProgress silent_progress;
 
-PreprocessReport run(const PreprocessOptions& options, CheckpointRule rule = {}) {
+PreprocessReport run(PreprocessOptions options, CheckpointRule rule = {}) {
+  options.overwrite = true;  // most tests write to one prefix again and again
   return preprocess(options, ByteTokenizer(), silent_log, silent_progress, rule);
 }
 
