@@ -3,6 +3,8 @@
 # tests/repo/*_test.cpp            one executable, label "repo"
 # tests/ranks/*_test.cpp           one executable a file, run under mpirun, label "ranks"
 # tests/commands/*.cmake           the binary from outside, label "commands"; *_nightly.cmake nightly only
+# tests/drills/*_drill.cpp         one executable a file, label "drills": misfortunes by the dozen, drawn
+#                                  from seeds; a few rounds a day, all where PITON_NIGHTLY is set
 find_package(GTest REQUIRED)
 include(GoogleTest)
 add_library(piton_test_support INTERFACE)
@@ -116,5 +118,26 @@ if(TARGET piton)
     if(name MATCHES "_nightly$")
       set_tests_properties(commands/${name} PROPERTIES LABELS "commands;nightly" TIMEOUT 1800)
     endif()
+  endforeach()
+endif()
+
+# A drill may start the binary (PITON_PROGRAM) and call the library. What it needs beside piton_api is
+# named by tests/drills/NAME_drill.cmake, which may append to `libraries`.
+file(GLOB drill_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/drills/*_drill.cpp)
+add_custom_target(drills)
+if(TARGET piton AND TARGET piton_api)
+  foreach(file IN LISTS drill_sources)
+    get_filename_component(name ${file} NAME_WE)
+    string(REGEX REPLACE "_drill$" "" name ${name})
+    set(libraries piton_api)
+    if(EXISTS ${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
+      include(${CMAKE_SOURCE_DIR}/tests/drills/${name}_drill.cmake)
+    endif()
+    piton_test(drills_${name} drills SOURCES ${file} LIBS ${libraries})
+    target_compile_definitions(drills_${name} PRIVATE PITON_PROGRAM="$<TARGET_FILE:piton>")
+    add_dependencies(drills_${name} piton)
+    add_dependencies(drills drills_${name})
+    # Each drill ends what it started by itself; this limit is for the nights.
+    set_tests_properties(drills/drills_${name} PROPERTIES PROCESSORS 2 TIMEOUT 14400)
   endforeach()
 endif()

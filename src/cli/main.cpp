@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/descriptors.h"
 
 namespace piton::cli {
 namespace {
@@ -85,4 +86,7 @@ int run(int count, char** arguments) {
 }  // namespace
 }  // namespace piton::cli
 
-int main(int count, char** arguments) { return piton::cli::run(count, arguments); }
+int main(int count, char** arguments) {
+  piton::cli::open_standard_descriptors();
+  return piton::cli::run(count, arguments);
+}

@@ -1,0 +1,51 @@
+// What drills share: how many rounds, drawn from which seed, and the program that they try.
+//
+// A drill does one misfortune again and again, at places drawn from a seed. The daily tests do a
+// few rounds; with PITON_NIGHTLY set, all. PITON_DRILL_SEED=n draws others (each round prints its
+// own seed where it fails), PITON_DRILL_ROUNDS=n does n rounds.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+namespace piton::drill {
+
+inline std::int64_t number(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0' ? std::atoll(text) : otherwise;
+}
+
+inline bool whole() { return std::getenv("PITON_NIGHTLY") != nullptr; }
+
+inline std::int64_t rounds(std::int64_t sampled, std::int64_t all) {
+  return number("PITON_DRILL_ROUNDS", whole() ? all : sampled);
+}
+
+// Of round `round`: the same whatever rounds came before it.
+inline std::uint64_t seed(std::int64_t round) {
+  return static_cast<std::uint64_t>(number("PITON_DRILL_SEED", 1)) * 1'000'003U +
+         static_cast<std::uint64_t>(round);
+}
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : engine_(seed) {}
+  // Of 0 .. count-1.
+  std::int64_t below(std::int64_t count) {
+    return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(count));
+  }
+  double between(double low, double high) {
+    return low + (high - low) * static_cast<double>(engine_() >> 11U) * 0x1p-53;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// The binary under test and the launcher of ranks.
+inline std::string piton() { return PITON_PROGRAM; }
+inline std::string launcher() { return std::string(PITON_SOURCE_DIR) + "/tools/launch.sh"; }
+
+}  // namespace piton::drill
