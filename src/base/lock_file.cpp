@@ -158,12 +158,22 @@ struct LockFile::State {
       }
       if (still_named(path, descriptor)) {
         predecessor = owner_in(descriptor);
+        if (!predecessor) refuse_foreign();
         write_owner(path, descriptor);
         return;
       }
       ::close(std::exchange(descriptor, -1));
     }
     refuse(what, path, std::nullopt);
+  }
+
+  // A file of this name that says something else is somebody's: it stays as it is.
+  void refuse_foreign() {
+    struct stat about;
+    if (::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0) return;
+    ::close(std::exchange(descriptor, -1));
+    throw Error(Fault::kUsage, "{}: {} is no lock of this program; move it away", what,
+                path.string());
   }
 
   // The clock is the file system's: hosts may differ.

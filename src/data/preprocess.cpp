@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/nesting.h"
 #include "data/corpus_writer.h"
 #include "data/document_encoder.h"
 #include "data/indexed_dataset.h"
@@ -103,6 +104,7 @@ std::vector<std::string> names_in_files(const PreprocessOptions& options) {
                  "{{\"text\": \"content\"}}",
                  options.map_keys);
   };
+  check_json_depth(options.map_keys, "preprocess: --map-keys");
   const auto map = nlohmann::json::parse(options.map_keys, nullptr, false);
   if (!map.is_object()) throw wrong();
   for (const auto& [key, value] : map.items()) {

@@ -104,6 +104,13 @@ TEST_P(LockFileOf, DoesNotFollowALinkAndKeepsOtherFiles) {
   EXPECT_EQ(read_text_file(dir / "precious"), "text");
 }
 
+TEST_P(LockFileOf, LeavesAFileOfSomebodyElseAlone) {
+  const TempFolder dir;
+  write_text_file(dir / "run.lock", "my notes");
+  EXPECT_THROW(LockFile(dir / "run.lock", "x", rules()), Error);
+  EXPECT_EQ(read_text_file(dir / "run.lock"), "my notes");
+}
+
 TEST_P(LockFileOf, IsOneWritersWhoeverComesFirst) {
   if (has_thread_sanitizer()) GTEST_SKIP() << "forks";
   const TempFolder dir;
