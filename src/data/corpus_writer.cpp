@@ -49,7 +49,8 @@ CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, Prepro
       input_(std::move(input)),
       rule_(rule),
       type_(type),
-      prefixes_(corpus_prefixes(options)) {
+      prefixes_(corpus_prefixes(options)),
+      stored_documents_(resumed ? journal_.documents : 0) {
   journal_.corpora = corpus_suffixes(options);
   journal_.has_table = options.remove_duplicates;
   if (!resumed) {
@@ -138,8 +139,15 @@ void CorpusWriter::finish() {
 }
 
 bool CorpusWriter::suspend() {
-  const bool stays = !input_.at.empty() && journal_.documents > 0;
-  if (!stays) {
+  if (!input_.at.empty() && !adding_ && journal_.documents > 0) {
+    try {
+      checkpoint();
+    } catch (const Error&) {
+      // A full disk, which may be why the run stops: the journal of before is as good as it was.
+    }
+  }
+  // What stopped in the middle of a block goes on from the journal of before, too.
+  if (stored_documents_ == 0) {
     filter_.reset();
     writers_.clear();
     std::error_code ignored;
@@ -150,12 +158,6 @@ bool CorpusWriter::suspend() {
     if (writer) writer->keep_partial();
   }
   if (filter_) filter_->keep();
-  try {
-    // The journal on the disk is good for what stopped in the middle of a block.
-    if (!adding_) checkpoint();
-  } catch (const Error&) {
-    // A full disk, which may be why the run stops: the journal of before stays.
-  }
   return true;
 }
 
@@ -188,6 +190,7 @@ void CorpusWriter::checkpoint() {
     journal_.duplicates_logged = filter_->size();
   }
   journal_.store(options_.output_prefix);
+  stored_documents_ = input_.at.empty() ? 0 : journal_.documents;
   stored_ = Clock::now();
 }
 

@@ -69,8 +69,9 @@ class CorpusWriter {
   // A corpus that is in place already has none.
   std::vector<std::optional<IndexedWriter>> writers_;
   std::optional<DuplicateFilter> filter_;
-  std::vector<bool> wanted_;  // of the documents of one block
-  bool adding_ = false;       // what is in memory is then between two documents
+  std::vector<bool> wanted_;           // of the documents of one block
+  std::int64_t stored_documents_ = 0;  // that the journal on the disk speaks of
+  bool adding_ = false;                // what is in memory is then between two documents
 };
 
 }  // namespace piton

@@ -410,27 +410,31 @@ void IndexedDataset::read_wide(std::int64_t start, std::span<std::int32_t> out) 
 }
 
 std::string IndexedDataset::fingerprint() const {
-  constexpr std::int64_t kPage = 4096;
   StreamHash hash;
-  std::vector<std::byte> page;
-  // All of it where it is no more than `pages`; else so many, the first and the last among them.
-  const auto add = [&](const RegularFile& file, std::int64_t pages) {
+  std::vector<std::byte> piece;
+  const auto read = [&](const RegularFile& file, std::int64_t at, std::int64_t bytes) {
+    piece.resize(static_cast<std::size_t>(bytes));
+    file.read_at(at, piece);
+    hash.add(piece);
+  };
+  // All of a file of at most `whole` bytes; else `pages` of it, the first and the last among them.
+  const auto add = [&](const RegularFile& file, std::int64_t whole, std::int64_t pages) {
+    constexpr std::int64_t kPiece = 1 << 20;
+    constexpr std::int64_t kPage = 4096;
     const std::int64_t size = file.size_bytes();
     hash.add(std::as_bytes(std::span(&size, 1)));
-    const bool whole = size <= kPage * pages;
-    const std::int64_t count = whole ? (size + kPage - 1) / kPage : pages;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = whole ? i * kPage
-                                    : static_cast<std::int64_t>(static_cast<double>(size - kPage) *
-                                                                static_cast<double>(i) /
-                                                                static_cast<double>(pages - 1));
-      page.resize(static_cast<std::size_t>(std::min(kPage, size - at)));
-      file.read_at(at, page);
-      hash.add(page);
+    if (size <= whole) {
+      for (std::int64_t at = 0; at < size; at += kPiece)
+        read(file, at, std::min(kPiece, size - at));
+      return;
+    }
+    for (std::int64_t i = 0; i < pages; ++i) {
+      const double share = static_cast<double>(i) / static_cast<double>(pages - 1);
+      read(file, static_cast<std::int64_t>(share * static_cast<double>(size - kPage)), kPage);
     }
   };
-  add(index_, 16384);
-  add(ids_, 256);
+  add(index_, 64 << 20, 1024);
+  add(ids_, 1 << 20, 256);
   return hash.hex();
 }
 

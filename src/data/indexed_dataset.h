@@ -102,8 +102,8 @@ class IndexedDataset {
   void check_arrays() const;
 
   // What identifies the contents, whatever their names and times: sizes, and a hash of the index
-  // (of 64 MB spread over it where it is longer) and of 256 pages spread over the ids. Equal
-  // strings mean, short of malice, equal corpora.
+  // (of 1024 pages spread over it where it is longer than 64 MB) and of 256 pages spread over the
+  // ids. Equal strings mean, short of malice, equal corpora.
   std::string fingerprint() const;
 
   // Changes when somebody writes to the files, also where the contents stay the same.

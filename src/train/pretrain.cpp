@@ -217,11 +217,16 @@ class Run {
   }
 
   std::vector<MicroBatch> batch(BatchSource& source, std::int64_t consumed) {
-    return source.batch({.consumed_samples = consumed,
-                         .global_batch = plan_.global_batch,
-                         .micro_batch = options_.loop.micro_batch_size,
-                         .rank = mesh_->coordinate(Axis::kData),
-                         .ranks = mesh_->size(Axis::kData)});
+    try {
+      return source.batch({.consumed_samples = consumed,
+                           .global_batch = plan_.global_batch,
+                           .micro_batch = options_.loop.micro_batch_size,
+                           .rank = mesh_->coordinate(Axis::kData),
+                           .ranks = mesh_->size(Axis::kData)});
+    } catch (const Error&) {
+      check_corpora();  // a sample that cannot be may come of a corpus that was written to
+      throw;
+    }
   }
 
   void step(PretrainResult& result) {

@@ -124,7 +124,7 @@ TEST_F(DiskFull, IsNoticedBeforeTheFirstStep) {
 }
 
 TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
-  const TinyRun large(folder_ / "large", 100'000);  // 2.6 MB of text, 5 MB of ids and indexes
+  const TinyRun large(folder_ / "large", 50'000);  // 1.3 MB of text, up to 6 MB while it works
   const std::string bytes = text_of(large.corpus() + ".bin") + text_of(large.corpus() + ".idx");
   const std::int64_t rounds = drill::rounds(4, 60);
   int failed = 0, went_on = 0;
@@ -136,7 +136,7 @@ TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
     drill::Words words = large.preprocess("out");
     words.back() = (disk_ / "out").string();
     if (draw.below(2) == 0) words.push_back("--remove-duplicates");
-    disk_.fill(draw.below(7 << 20));
+    disk_.fill(draw.below(5 << 20));
     const ProcessEnd end = tiny_.run(words);
     EXPECT_TRUE(end.code == 0 || end.code == 3) << to_string(end) << tiny_.shown();
     if (end.code == 3) {
@@ -147,8 +147,10 @@ TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
       EXPECT_EQ(tiny_.run(words), (ProcessEnd{.code = 0})) << tiny_.shown();
       went_on += tiny_.shown().find("going on behind ") != std::string::npos ? 1 : 0;
     }
-    EXPECT_EQ(text_of(disk_ / "out_text_document.bin") + text_of(disk_ / "out_text_document.idx"),
-              bytes);
+    EXPECT_TRUE(text_of(disk_ / "out_text_document.bin") +
+                    text_of(disk_ / "out_text_document.idx") ==
+                bytes)
+        << tiny_.shown();
     EXPECT_FALSE(fs::exists(disk_ / "out.preprocess.json"));
   }
   EXPECT_GT(failed, 0);

@@ -501,6 +501,7 @@ TEST(Preprocess, LogsEverySoManyDocuments) {
   preprocess(options, ByteTokenizer(), log, silent_progress);
   EXPECT_EQ(log.lines, 0);
   options.log_interval = 100;
+  options.overwrite = true;
   preprocess(options, ByteTokenizer(), log, silent_progress);
   EXPECT_EQ(log.lines, 3);
   options.log_interval = -1;
