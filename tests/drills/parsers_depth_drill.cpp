@@ -34,8 +34,13 @@ class Nests : public testing::Test {
   }
   // The forms that a nest in JSON may have, closed and not.
   static std::vector<std::string> json() {
-    return {repeated("["), repeated("[") + repeated("]"), repeated("{\"a\":"),
-            repeated("{\"a\":") + "1" + repeated("}"), repeated("[{\"a\":")};
+    std::vector<std::string> forms = {repeated("["), repeated("{\"a\":") + "1" + repeated("}")};
+    if (drill::whole()) {
+      forms.push_back(repeated("[") + repeated("]"));
+      forms.push_back(repeated("{\"a\":"));
+      forms.push_back(repeated("[{\"a\":"));
+    }
+    return forms;
   }
 
   const TempFolder folder_;
