@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "data/block_reader.h"
-#include "data/record_parser.h"
+#include "data/records/block_reader.h"
+#include "data/records/record_parser.h"
 
 namespace piton {
 namespace {

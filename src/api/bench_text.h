@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "api/bench_timing.h"
-#include "data/preprocess.h"
+#include "data/preprocess/preprocess.h"
 #include "text/tokenizer.h"
 
 namespace piton {

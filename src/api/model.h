@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "generate/generator.h"
+#include "text/files/tokenizer_options.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_options.h"
 #include "train/machine.h"
 #include "train/pretrain_options.h"
 #include "train/session.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "cli/bench_text.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
 namespace {

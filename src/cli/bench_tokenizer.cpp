@@ -1,7 +1,7 @@
 // piton bench tokenizer: megabytes of text a second.
 #include "base/error.h"
 #include "cli/bench_text.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
 namespace {

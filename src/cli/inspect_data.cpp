@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/batch_source.h"
-#include "data/data_sets.h"
-#include "data/describe.h"
+#include "data/samples/batch_source.h"
+#include "data/samples/data_sets.h"
+#include "data/samples/describe.h"
 #include "text/tokenizer.h"
 
 namespace piton::cli {

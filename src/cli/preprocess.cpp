@@ -1,11 +1,11 @@
 // piton preprocess: raw files to token files.
-#include "data/preprocess.h"
+#include "data/preprocess/preprocess.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "cli/command.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
 namespace {

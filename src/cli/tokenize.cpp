@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "base/nesting.h"
 #include "cli/command.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton::cli {
 namespace {

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "base/options.h"
-#include "data/data_options.h"
+#include "data/samples/data_options.h"
 #include "model/config.h"
 #include "optim/learning_rate.h"
 #include "optim/optimizer.h"
 #include "parallel/parallel_options.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton {
 

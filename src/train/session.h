@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/batch.h"
+#include "data/samples/batch.h"
 #include "model/decoder.h"
 #include "optim/optimizer.h"
 #include "parallel/data_parallel.h"

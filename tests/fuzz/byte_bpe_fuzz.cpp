@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "fuzz/encode_texts.h"
 #include "fuzz/scratch_files.h"
-#include "text/vocabulary_files.h"
+#include "text/files/vocabulary_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/indexed_dataset.h"
+#include "data/corpus/indexed_dataset.h"
 #include "fuzz/scratch_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

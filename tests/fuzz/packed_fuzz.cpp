@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/byte_stream.h"
+#include "data/records/byte_stream.h"
 #include "fuzz/scratch_files.h"
 
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/punkt.h"
-#include "data/punkt_trainer.h"
-#include "data/record_parser.h"
+#include "data/records/record_parser.h"
+#include "data/sentences/punkt.h"
+#include "data/sentences/punkt_trainer.h"
 #include "fuzz/scratch_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "data/block_reader.h"
-#include "data/record_parser.h"
+#include "data/records/block_reader.h"
+#include "data/records/record_parser.h"
 #include "fuzz/scratch_files.h"
 
 namespace piton {

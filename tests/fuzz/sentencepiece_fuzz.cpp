@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "fuzz/encode_texts.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/sentencepiece/sentencepiece_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

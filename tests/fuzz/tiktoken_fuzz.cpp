@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "fuzz/encode_texts.h"
-#include "text/vocabulary_files.h"
+#include "text/files/vocabulary_files.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "fuzz/encode_texts.h"
 #include "fuzz/scratch_files.h"
-#include "text/tokenizer_folder.h"
+#include "text/files/tokenizer_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);

@@ -1,1 +1,1 @@
-list(APPEND libraries piton_text)
+list(APPEND libraries piton_text_files)

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "fuzz/encode_texts.h"
-#include "text/tokenizer_json.h"
+#include "text/files/tokenizer_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -15,14 +15,14 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr int kSealedFloor = 4;  // implementations of the seams: only the root "api" names them
+constexpr double kSealedFloor = 4;  // implementations of the seams: only the root "api" names them
 
-std::map<std::string, int> read_floors(const std::string& text) {
-  std::map<std::string, int> floors;
+std::map<std::string, double> read_floors(const std::string& text) {
+  std::map<std::string, double> floors;
   for (const std::string& line : lines_of(text)) {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream words(line);
-    int floor = 0;
+    double floor = 0;
     words >> floor;
     for (std::string folder; words >> folder;) floors[folder] = floor;
   }
@@ -30,7 +30,7 @@ std::map<std::string, int> read_floors(const std::string& text) {
 }
 
 // The folder of a file, as src/LAYERS knows it: a folder inside a sealed one belongs to it.
-std::string folder_of(const std::string& path, const std::map<std::string, int>& floors) {
+std::string folder_of(const std::string& path, const std::map<std::string, double>& floors) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "" : path.substr(0, slash);
   for (const auto& [name, floor] : floors) {
@@ -45,9 +45,15 @@ bool stands_in_for(const std::string& folder, const std::string& other) {
   return folder == other.substr(0, name) + "no_" + other.substr(name);
 }
 
+std::string with_floor(const std::string& name, double floor) {
+  std::ostringstream text;
+  text << name << " (floor " << floor << ")";
+  return text.str();
+}
+
 // One message for each broken rule.
 std::vector<std::string> layering_faults(const SourceTree& tree,
-                                         const std::map<std::string, int>& floors) {
+                                         const std::map<std::string, double>& floors) {
   std::vector<std::string> faults;
   const std::regex include("^\\s*#\\s*include\\s*\"([^\"]+)\"");
   std::set<std::string> unlisted;
@@ -72,9 +78,9 @@ std::vector<std::string> layering_faults(const SourceTree& tree,
       } else if (stands_in_for(folder, other)) {
         continue;
       } else if (other != folder && theirs->second >= own->second) {
-        faults.push_back(at_line(path, i,
-                                 folder + " (floor " + std::to_string(own->second) + ") includes " +
-                                     target + " (floor " + std::to_string(theirs->second) + ")"));
+        faults.push_back(at_line(
+            path, i,
+            with_floor(folder, own->second) + " includes " + with_floor(target, theirs->second)));
       } else if (other != folder && theirs->second == kSealedFloor && folder != "api") {
         faults.push_back(at_line(path, i, folder + " names " + other + "; only api may"));
       }
@@ -122,6 +128,24 @@ TEST(Layering, AllowsIncludesOfLowerFloorsAndOfTheOwnFolder) {
 TEST(Layering, CatchesAnIncludeOfAHigherFloor) {
   EXPECT_THAT(faults_of({{"base/a.h", "// a\n  #  include \"ops/x.h\"  // why\n"}}),
               ElementsAre("base/a.h:2: base (floor 0) includes ops/x.h (floor 5)"));
+}
+
+TEST(Layering, KnowsFloorsBetweenTwoFloors) {
+  const auto floors = read_floors("1 text\n1.1 text/unicode\n1.2 text/models\n");
+  EXPECT_THAT(layering_faults({{"text/models/a.h", "#include \"text/unicode/b.h\"\n"},
+                               {"text/unicode/b.h", "#include \"text/models/a.h\"\n"}},
+                              floors),
+              ElementsAre("text/unicode/b.h:1: text/unicode (floor 1.1) includes text/models/a.h "
+                          "(floor 1.2)"));
+}
+
+TEST(Layering, ListsNoFolderThatIsNotThere) {
+  for (const auto& [folder, floor] :
+       read_floors(read_text_file(std::filesystem::path(PITON_SOURCE_DIR) / "src/LAYERS"))) {
+    EXPECT_TRUE(
+        std::filesystem::is_directory(std::filesystem::path(PITON_SOURCE_DIR) / "src" / folder))
+        << folder;
+  }
 }
 
 TEST(Layering, CatchesAnIncludeOfASibling) {

@@ -1,4 +1,4 @@
-#include "data/batch_source.h"
+#include "data/samples/batch_source.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "data/data_sets.h"
-#include "data/index_cache.h"
+#include "data/samples/data_sets.h"
+#include "data/samples/index_cache.h"
 #include "temporary_folder.h"
 
 namespace piton {

@@ -1,4 +1,4 @@
-#include "data/describe.h"
+#include "data/samples/describe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "temporary_folder.h"
-#include "text/byte_tokenizer.h"
+#include "text/files/byte_tokenizer.h"
 
 namespace piton {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/indexed_dataset.h"
+#include "data/corpus/indexed_dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,12 +15,12 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/index_cache.h"
-#include "data/preprocess.h"
+#include "data/preprocess/preprocess.h"
+#include "data/samples/index_cache.h"
 #include "packing.h"
 #include "support/sanitizers.h"
 #include "temporary_folder.h"
-#include "text/byte_tokenizer.h"
+#include "text/files/byte_tokenizer.h"
 
 namespace piton {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/batch_source.h"
-#include "data/data_sets.h"
-#include "data/gpt_dataset.h"
-#include "data/numpy_random.h"
+#include "data/samples/batch_source.h"
+#include "data/samples/data_sets.h"
+#include "data/samples/gpt_dataset.h"
+#include "data/samples/numpy_random.h"
 #include "temporary_folder.h"
 
 namespace piton {

@@ -1,4 +1,4 @@
-#include "data/ordered_pipeline.h"
+#include "data/preprocess/ordered_pipeline.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "data/preprocess.h"
+#include "data/preprocess/preprocess.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/indexed_dataset.h"
+#include "data/corpus/indexed_dataset.h"
 #include "packing.h"
 #include "support/sanitizers.h"
 #include "temporary_folder.h"
-#include "text/byte_tokenizer.h"
+#include "text/files/byte_tokenizer.h"
 
 namespace piton {
 namespace {

@@ -1,5 +1,5 @@
 // Sentences and learned parameters equal NLTK's; tests/golden/punkt.txt says how it was made.
-#include "data/punkt.h"
+#include "data/sentences/punkt.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/punkt_trainer.h"
+#include "data/sentences/punkt_trainer.h"
 #include "temporary_folder.h"
 
 namespace piton {

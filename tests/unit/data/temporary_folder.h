@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/indexed_dataset.h"
+#include "data/corpus/indexed_dataset.h"
 
 namespace piton {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "text/normalizers.h"
-#include "text/utf8.h"
+#include "text/steps/normalizers.h"
+#include "text/unicode/utf8.h"
 
 namespace piton {
 namespace {

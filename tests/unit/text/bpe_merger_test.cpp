@@ -1,4 +1,4 @@
-#include "text/bpe_merger.h"
+#include "text/models/bpe_merger.h"
 
 #include <gtest/gtest.h>
 

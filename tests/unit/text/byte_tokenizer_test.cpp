@@ -1,4 +1,4 @@
-#include "text/byte_tokenizer.h"
+#include "text/files/byte_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "text/tokenizer_json.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_json.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton {
 namespace {

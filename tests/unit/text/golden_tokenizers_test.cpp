@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/files.h"
-#include "text/tokenizer_options.h"
+#include "text/files/tokenizer_options.h"
 
 namespace piton {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "text/sentencepiece_model.h"
-#include "text/tokenizer_json.h"
-#include "text/vocabulary_files.h"
+#include "text/files/tokenizer_json.h"
+#include "text/files/vocabulary_files.h"
+#include "text/sentencepiece/sentencepiece_model.h"
 
 namespace piton {
 namespace {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/normalizers.h"
-#include "text/utf8.h"
+#include "text/steps/normalizers.h"
+#include "text/unicode/utf8.h"
 
 namespace piton {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/scanners.h"
+#include "text/unicode/scanners.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <random>
 #include <utility>
 
-#include "text/pattern.h"
-#include "text/pre_tokenizers.h"
+#include "text/steps/pre_tokenizers.h"
+#include "text/unicode/pattern.h"
 
 namespace piton {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "text/normalizers.h"
+#include "text/steps/normalizers.h"
 
 namespace piton {
 namespace {

@@ -1,0 +1,434 @@
+#include "data/preprocess/preprocess.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/nesting.h"
+#include "data/corpus/indexed_dataset.h"
+#include "data/preprocess/corpus_writer.h"
+#include "data/preprocess/document_encoder.h"
+#include "data/preprocess/input_marks.h"
+#include "data/preprocess/ordered_pipeline.h"
+#include "data/preprocess/output_prefix.h"
+#include "data/preprocess/preprocess_journal.h"
+#include "data/records/input_files.h"
+#include "data/sentences/punkt.h"
+#include "data/sentences/punkt_trainer.h"
+
+namespace piton {
+namespace {
+
+// Between the reader and the writer: 32 MB of raw text becomes at most 128 MB of int32 ids (a byte
+// each at worst), so that the whole stays far below 512 MB whatever the number of workers.
+constexpr std::int64_t kInFlightBytes = 32 << 20;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
+  if (options.output_prefix.empty()) {
+    throw Error(
+        Fault::kUsage,
+        "preprocess: no --output-prefix; the corpora are written to PREFIX_KEY_document.bin and "
+        ".idx");
+  }
+  if (options.input.empty() && options.datasets.empty() && options.hf_datasets_params.empty()) {
+    throw Error(Fault::kUsage,
+                "preprocess: no --input; give files, globs, folders, or - for standard input");
+  }
+  if (!options.streaming) {
+    throw Error(Fault::kUsage,
+                "preprocess: --no-streaming: records are always read as they come; leave it out");
+  }
+  if (options.log_interval < 0) {
+    throw Error(Fault::kUsage, "preprocess: --log-interval: got {}, wanted 0 or more",
+                options.log_interval);
+  }
+  if (options.json_keys.empty() || options.json_keys[0].empty()) {
+    throw Error(Fault::kUsage,
+                "preprocess: --json-keys is empty; name the keys to read, as in --json-keys text");
+  }
+  const std::set<std::string> once(options.json_keys.begin(), options.json_keys.end());
+  if (once.size() != options.json_keys.size()) {
+    throw Error(Fault::kUsage, "preprocess: --json-keys names a key twice");
+  }
+  if (options.workers < 1 || options.workers > 1024) {
+    throw Error(Fault::kUsage, "preprocess: --workers: got {}, wanted 1 to 1024", options.workers);
+  }
+  if (options.max_record_bytes < 1 || options.max_record_bytes > (std::int64_t{1} << 31)) {
+    throw Error(Fault::kUsage, "preprocess: --max-record-bytes: got {}, wanted 1 to 2147483648",
+                options.max_record_bytes);
+  }
+  if (options.partitions < 1 ||
+      (options.partition_index &&
+       (*options.partition_index < 0 || *options.partition_index >= options.partitions))) {
+    throw Error(
+        Fault::kUsage,
+        "preprocess: --partition-index {} of --partitions {}; wanted an index from 0 and below "
+        "the number of partitions",
+        options.partition_index.value_or(0), options.partitions);
+  }
+  if (options.append_eod && !tokenizer.special().eod) {
+    throw Error(
+        Fault::kUsage,
+        "preprocess: --append-eod: the tokenizer ({}) has no end-of-document token; leave the flag "
+        "out or use another tokenizer",
+        tokenizer.name());
+  }
+  if (options.keep_newlines && !options.split_sentences) {
+    throw Error(
+        Fault::kUsage,
+        "preprocess: --keep-newlines says how sentences are cut; it needs --split-sentences");
+  }
+}
+
+// The keys' names in the files.
+std::vector<std::string> names_in_files(const PreprocessOptions& options) {
+  std::vector<std::string> names = options.json_keys;
+  if (options.map_keys.empty()) return names;
+  const auto wrong = [&] {
+    return Error(Fault::kUsage,
+                 "preprocess: --map-keys: got {}, wanted a JSON object of keys and names, as in "
+                 "{{\"text\": \"content\"}}",
+                 options.map_keys);
+  };
+  check_json_depth(options.map_keys, "preprocess: --map-keys");
+  const auto map = nlohmann::json::parse(options.map_keys, nullptr, false);
+  if (!map.is_object()) throw wrong();
+  for (const auto& [key, value] : map.items()) {
+    if (!value.is_string()) throw wrong();
+    const auto at = std::find(options.json_keys.begin(), options.json_keys.end(), key);
+    if (at == options.json_keys.end()) {
+      throw Error(Fault::kUsage,
+                  "preprocess: --map-keys names \"{}\", which --json-keys does not hold", key);
+    }
+    names[static_cast<std::size_t>(at - options.json_keys.begin())] = value.get<std::string>();
+  }
+  return names;
+}
+
+std::vector<InputFile> files_of(const PreprocessOptions& options) {
+  std::vector<std::string> inputs = options.input;
+  if (!options.hf_datasets_params.empty()) {
+    const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
+    // Scripts name the data set twice.
+    if (!inputs.empty() && inputs != std::vector<std::string>{named.path}) {
+      throw Error(Fault::kUsage,
+                  "preprocess: --input and --hf-datasets-params name different data: got \"{}\", "
+                  "and \"path\": "
+                  "\"{}\" in {}; use one of them",
+                  inputs[0], named.path, options.hf_datasets_params);
+    }
+    inputs = named.files;
+  }
+  inputs.insert(inputs.end(), options.datasets.begin(), options.datasets.end());
+  std::optional<InputFormat> format;
+  if (options.input_format != "auto") format = input_format(options.input_format);
+  auto files = find_input_files(inputs, format);
+  if (std::count_if(files.begin(), files.end(),
+                    [](const InputFile& file) { return file.path == "-"; }) > 1) {
+    throw Error(Fault::kUsage, "preprocess: standard input (-) is named twice");
+  }
+  if (!options.partition_index) return files;
+  const auto count = static_cast<std::int64_t>(files.size());
+  const auto edge = [&](std::int64_t part) { return count * part / options.partitions; };
+  if (count < options.partitions) {
+    throw Error(Fault::kUsage,
+                "preprocess: {} partitions of {} files; a partition is whole files: use fewer",
+                options.partitions, count);
+  }
+  return {files.begin() + edge(*options.partition_index),
+          files.begin() + edge(*options.partition_index + 1)};
+}
+
+// What decides the output beside the inputs, as a hash. Workers and what happens to bad records do
+// not: a run may go on with more workers, or with --on-error skip.
+std::string work_of(const PreprocessOptions& options, const Tokenizer& tokenizer,
+                    const std::string& splitter) {
+  std::string text = fmt::format(
+      "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|", tokenizer.content_hash(), tokenizer.vocabulary_size(),
+      options.input_format, static_cast<int>(options.sample_by), options.map_keys,
+      options.append_eod, options.add_special_tokens, options.parse_special_tokens,
+      options.remove_duplicates, options.max_record_bytes, splitter);
+  for (const std::string& key : options.json_keys) text += key + "|";
+  StreamHash hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
+// Where a run with this journal may go on, if it may: in the middle of a file, at the start of a
+// file that has changed since, or where every file was read.
+std::optional<PreprocessJournal> going_on(const PreprocessOptions& options,
+                                          const std::optional<PreprocessJournal>& stored,
+                                          const std::string& work, const InputMarks& input) {
+  if (!stored || stored->work != work || input.at.empty()) return {};
+  PreprocessJournal journal = *stored;
+  const std::size_t file = journal.place.file;
+  if (file >= input.before.size() || input.before[file] != journal.before) return {};
+  journal.complete = journal.complete && journal.all == input.before.back();
+  const bool same = file < input.at.size() && input.at[file] == journal.at;
+  if (!same) {
+    PreprocessProgress& progress = journal;
+    progress = journal.file_start;
+    journal.at = file < input.at.size() ? input.at[file] : "";
+  }
+  if (journal.complete) {
+    const std::vector<std::string> prefixes = corpus_prefixes(options);
+    for (std::size_t i = 0; i < std::min(prefixes.size(), journal.positions.size()); ++i) {
+      restore_partial_files(prefixes[i], journal.positions[i]);
+    }
+  }
+  if (journal.documents == 0 || !can_resume(options, journal, journal.complete)) return {};
+  return journal;
+}
+
+BlockReader::Rules reader_rules(const PreprocessOptions& options,
+                                const std::vector<std::string>& names) {
+  const BlockReader::Rules usual;
+  return {.sample_by = options.sample_by,
+          .columns = names,
+          // So small that each worker has one in flight, and the next one waits.
+          .block_bytes = std::clamp<std::int64_t>(kInFlightBytes / (2 * options.workers), 1 << 18,
+                                                  usual.block_bytes),
+          .max_record_bytes = options.max_record_bytes};
+}
+
+// Punkt's parameters from the given folder, or learned from the beginning of the input.
+PunktParameters punkt_parameters(const PreprocessOptions& options,
+                                 const std::vector<InputFile>& files,
+                                 const std::vector<std::string>& names, Log& log) {
+  if (!options.punkt_parameters.empty()) return PunktParameters::read(options.punkt_parameters);
+  // Statistics of abbreviations settle after some ten million words.
+  constexpr std::int64_t kLearnBytes = 64 << 20;
+  if (std::any_of(files.begin(), files.end(),
+                  [](const InputFile& file) { return file.path == "-"; })) {
+    throw Error(
+        Fault::kUsage,
+        "preprocess: --split-sentences learns from the input, and standard input cannot be read "
+        "twice; give --punkt-parameters");
+  }
+  PunktTrainer trainer;
+  std::int64_t learned = 0;
+  BlockReader reader(files, reader_rules(options, names), {});
+  ParsedRecord record;
+  std::string reason;
+  while (learned < kLearnBytes) {
+    auto block = reader.next();
+    if (!block) break;
+    const auto parser = make_record_parser(*block->file, names, options.sample_by);
+    for (std::size_t i = 0; i < records_of(*block, names.size()); ++i) {
+      if (parser->parse(*block, i, record, reason) != Parsed::kRecord) continue;
+      for (const auto& texts : record.texts) {
+        for (const std::string_view text : texts) {
+          trainer.train(text);
+          learned += static_cast<std::int64_t>(text.size());
+        }
+      }
+    }
+  }
+  PunktParameters parameters = trainer.finish();
+  log.info(
+      fmt::format("sentences: Punkt learned {} abbreviations, {} collocations and {} sentence "
+                  "starters from {:.1f} MB",
+                  parameters.abbreviations.size(), parameters.collocations.size(),
+                  parameters.sentence_starters.size(), static_cast<double>(learned) / 1e6));
+  return parameters;
+}
+
+// Whether a merge ends or fails: nothing that the journal lists is left, so it goes too.
+struct JournalRemoval {
+  std::string path;
+  ~JournalRemoval() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+};
+
+}  // namespace
+
+PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
+                            Progress& progress, CheckpointRule rule) {
+  check(options, tokenizer);
+  const auto start = Clock::now();
+  const std::vector<std::string> names = names_in_files(options);
+  const std::vector<InputFile> files = files_of(options);
+  std::int64_t total_bytes = 0;
+  bool resumable = true;
+  for (const InputFile& file : files) {
+    total_bytes += file.bytes;
+    resumable = resumable && file.path != "-";
+  }
+  std::unique_ptr<PunktSplitter> splitter;
+  std::string splitter_hash;
+  if (options.split_sentences) {
+    auto parameters = punkt_parameters(options, files, names, log);
+    splitter_hash = parameters.content_hash() + (options.keep_newlines ? "n" : "");
+    splitter = std::make_unique<PunktSplitter>(std::move(parameters), options.keep_newlines);
+  }
+
+  const std::string work = work_of(options, tokenizer, splitter_hash);
+  const InputMarks input = input_marks(files);
+  OutputPrefix output(options.output_prefix, corpus_prefixes(options));
+  const auto going = going_on(options, output.journal(), work, input);
+  const bool resumed = going.has_value();
+  if (!resumed || !going->complete) {
+    output.refuse_existing(corpus_prefixes(options), options.overwrite);
+  }
+  PreprocessJournal journal = going.value_or(PreprocessJournal{});
+  journal.work = work;
+  if (resumed) {
+    log.info(fmt::format(
+        "preprocess: going on behind {} documents{}", journal.documents,
+        journal.place.file < files.size()
+            ? fmt::format(", at byte {} of {}", journal.place.byte, files[journal.place.file].path)
+            : ""));
+  } else {
+    if (output.journal() && output.journal()->documents > 0) {
+      log.warning(
+          fmt::format("{}: of another run (input, tokenizer or options changed); starting afresh",
+                      PreprocessJournal::path(options.output_prefix)));
+    }
+    journal.corpora = corpus_suffixes(options);
+    journal.has_table = options.remove_duplicates;
+    output.start_afresh(journal.files(options.output_prefix));
+  }
+
+  CorpusWriter writer(options, id_type_for(tokenizer.vocabulary_size()), journal, resumed, input,
+                      rule);
+  EncodeRules rules{.keys = names,
+                    .sample_by = options.sample_by,
+                    .encode = {options.add_special_tokens, options.parse_special_tokens},
+                    .append_eod = options.append_eod,
+                    .type = writer.id_type(),
+                    .hash_documents = options.remove_duplicates,
+                    .splitter = splitter.get()};
+  std::vector<DocumentEncoder> encoders;
+  for (int i = 0; i < options.workers; ++i) encoders.emplace_back(tokenizer, rules);
+  BlockReader reader(journal.complete ? std::vector<InputFile>{} : files,
+                     reader_rules(options, names),
+                     journal.complete ? BlockReader::Place{} : journal.place);
+  const std::int64_t bytes_before = journal.text_bytes;
+  auto shown = start;
+  std::int64_t logged = journal.documents;
+  Spares<EncodedBlock> spares;
+  OrderedPipeline<Block, EncodedBlock> pipeline;
+  try {
+    pipeline.run(
+        options.workers, kInFlightBytes,
+        [&]() -> std::optional<OrderedPipeline<Block, EncodedBlock>::Made> {
+          auto block = reader.next();
+          if (!block) return {};
+          const auto weight = static_cast<std::int64_t>(block->bytes.size());
+          return {{*std::move(block), weight}};
+        },
+        [&](int worker, Block block) {
+          EncodedBlock encoded = spares.take();
+          encoders[static_cast<std::size_t>(worker)].encode(block, encoded);
+          reader.recycle(std::move(block));
+          return encoded;
+        },
+        [&](EncodedBlock block) {
+          const std::int64_t consumed = block.consumed_bytes;
+          writer.add(block);
+          spares.give(std::move(block));
+          const std::int64_t documents = writer.journal().documents;
+          if (options.log_interval > 0 &&
+              documents / options.log_interval > logged / options.log_interval) {
+            log.info(fmt::format("preprocess: {} documents, {:.1f} MB/s", documents,
+                                 static_cast<double>(writer.journal().text_bytes - bytes_before) /
+                                     1e6 / seconds_since(start)));
+          }
+          logged = documents;
+          if (seconds_since(shown) < 0.25) return;
+          shown = Clock::now();
+          const double seconds = seconds_since(start);
+          progress.update(
+              {consumed, resumable ? total_bytes : 0, seconds,
+               fmt::format(
+                   "{:.1f} MB/s, {} documents",
+                   static_cast<double>(writer.journal().text_bytes - bytes_before) / 1e6 / seconds,
+                   writer.journal().documents)});
+        });
+    writer.finish();
+  } catch (...) {
+    progress.finish();
+    if (writer.suspend()) {
+      log.info(fmt::format(
+          "preprocess: stopped behind {} documents, which are kept: the same command goes on there",
+          writer.journal().documents));
+    }
+    throw;
+  }
+  progress.finish();
+
+  PreprocessReport report;
+  report.prefixes = writer.prefixes();
+  for (const std::string& prefix : report.prefixes) {
+    report.tokens.push_back(IndexedDataset::open(prefix, IndexedDataset::Check::kHeader).tokens());
+  }
+  report.documents = writer.journal().documents;
+  report.duplicates = writer.journal().duplicates;
+  report.bad_records = writer.journal().bad_records;
+  report.first_bad = writer.journal().first_bad;
+  report.text_bytes = writer.journal().text_bytes;
+  report.seconds = seconds_since(start);
+  report.resumed = resumed;
+  return report;
+}
+
+PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
+                               const std::string& output_prefix, bool overwrite) {
+  if (output_prefix.empty())
+    throw Error(Fault::kUsage, "preprocess: --merge needs --output-prefix");
+  const auto start = Clock::now();
+  PreprocessReport report;
+  std::vector<IndexedDataset> corpora;
+  for (const std::string& prefix : prefixes) {
+    if (prefix == output_prefix) {
+      throw Error(Fault::kUsage,
+                  "preprocess: --merge: {} is read and written; choose another --output-prefix",
+                  prefix);
+    }
+    corpora.push_back(IndexedDataset::open(prefix));
+    if (corpora.back().type() != corpora.front().type()) {
+      throw Error(
+          Fault::kUsage,
+          "preprocess: --merge: {} has ids of type {}, {} of type {}; corpora of one tokenizer "
+          "have one type",
+          prefix, static_cast<int>(corpora.back().type()), prefixes.front(),
+          static_cast<int>(corpora.front().type()));
+    }
+  }
+  PITON_ASSERT(!corpora.empty(), "nothing to merge");
+  OutputPrefix output(output_prefix, {output_prefix});
+  output.refuse_existing({output_prefix}, overwrite);
+  // A merge does not go on where it was killed; the journal tells the next one what to remove.
+  PreprocessJournal journal;
+  journal.work = "merge";
+  journal.corpora = {""};
+  output.start_afresh(journal.files(output_prefix));
+  journal.store(output_prefix);
+  const JournalRemoval at_the_end{PreprocessJournal::path(output_prefix)};
+  IndexedWriter writer(output_prefix, corpora.front().type());
+  for (const IndexedDataset& corpus : corpora) writer.add_corpus(corpus);
+  report.documents = writer.position().documents;
+  report.tokens = {writer.position().ids_bytes / bytes_of(corpora.front().type())};
+  writer.finish();
+  report.prefixes = {output_prefix};
+  report.seconds = seconds_since(start);
+  return report;
+}
+
+}  // namespace piton

@@ -1,0 +1,37 @@
+target_link_libraries(piton_data_records PUBLIC BZip2::BZip2)
+
+# Parquet through Apache Arrow: an installed package, else the headers and libraries inside the PyPI
+# wheel: the one that python3 imports, or -DPITON_PYARROW=.../site-packages/pyarrow. Without either, the
+# reader that refuses is built.
+set(PITON_PYARROW "" CACHE PATH "folder of the pyarrow wheel, where no Arrow package is installed")
+find_package(Arrow CONFIG QUIET)
+find_package(Parquet CONFIG QUIET)
+if(TARGET Arrow::arrow_shared AND TARGET Parquet::parquet_shared)
+  target_link_libraries(piton_data_records PRIVATE Parquet::parquet_shared Arrow::arrow_shared)
+  set(arrow_found ON)
+else()
+  if(NOT PITON_PYARROW)
+    execute_process(COMMAND python3 -c "import pyarrow; print(pyarrow.__path__[0], end='')"
+      RESULT_VARIABLE failed OUTPUT_VARIABLE wheel ERROR_QUIET)
+    if(NOT failed)
+      set(PITON_PYARROW ${wheel})
+    endif()
+  endif()
+endif()
+if(NOT TARGET Parquet::parquet_shared AND PITON_PYARROW)
+  file(GLOB arrow_library ${PITON_PYARROW}/libarrow.so.*)
+  file(GLOB parquet_library ${PITON_PYARROW}/libparquet.so.*)
+  if(NOT arrow_library OR NOT parquet_library)
+    message(FATAL_ERROR "PITON_PYARROW=${PITON_PYARROW}: no libarrow.so and libparquet.so there")
+  endif()
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/records/parquet_arrow.cpp PROPERTIES
+    COMPILE_OPTIONS "-isystem;${PITON_PYARROW}/include")
+  target_link_libraries(piton_data_records PRIVATE ${parquet_library} ${arrow_library})
+  target_link_options(piton_data_records INTERFACE -Wl,-rpath,${PITON_PYARROW})
+  set(arrow_found ON)
+endif()
+if(arrow_found)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/records/parquet_absent.cpp PROPERTIES HEADER_FILE_ONLY ON)
+else()
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/records/parquet_arrow.cpp PROPERTIES HEADER_FILE_ONLY ON)
+endif()

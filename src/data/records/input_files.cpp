@@ -1,0 +1,250 @@
+#include "data/records/input_files.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/nesting.h"
+#include "data/records/byte_stream.h"
+#include "data/records/record_scanner.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::pair<InputFormat, std::string_view>, 8> kNames = {
+    {{InputFormat::kText, "text"},
+     {InputFormat::kJsonLines, "jsonl"},
+     {InputFormat::kJson, "json"},
+     {InputFormat::kCsv, "csv"},
+     {InputFormat::kTsv, "tsv"},
+     {InputFormat::kWikiExtractor, "wikiextractor"},
+     {InputFormat::kWikiXml, "wiki-xml"},
+     {InputFormat::kParquet, "parquet"}}};
+
+// ".json" of "x.json.gz".
+std::string ending_of(const std::string& path) {
+  std::string ending = fs::path(unpacked_name(path)).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return ending;
+}
+
+std::string_view format_by_ending(std::string_view ending) {
+  if (ending == ".txt") return "text";
+  if (ending == ".jsonl" || ending == ".ndjson") return "jsonl";
+  if (ending == ".json") return "json";
+  if (ending == ".csv") return "csv";
+  if (ending == ".tsv") return "tsv";
+  if (ending == ".xml") return "wiki-xml";
+  if (ending == ".parquet") return "parquet";
+  return "";
+}
+
+std::int64_t size_of(const fs::path& path) {
+  std::error_code code;
+  const auto size = fs::file_size(path, code);
+  return code ? 0 : static_cast<std::int64_t>(size);
+}
+
+void add_folder(const fs::path& folder, std::vector<std::string>& found) {
+  std::map<std::string, int> kinds;
+  std::vector<std::string> files;
+  std::error_code code;
+  for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end;
+       it.increment(code)) {
+    const std::string file_name = it->path().filename().string();
+    if (file_name.starts_with('.')) {
+      if (it->is_directory()) it.disable_recursion_pending();
+      continue;
+    }
+    if (!it->is_regular_file()) continue;
+    const std::string ending = ending_of(it->path().string());
+    const std::string_view kind = format_by_ending(ending);
+    // Names without an ending are WikiExtractor's; others (README.md, dataset_info.yaml) are not
+    // data.
+    if (kind.empty() && !ending.empty()) continue;
+    if (kind.empty() &&
+        (file_name == "LICENSE" || file_name == "README" || file_name == "_SUCCESS"))
+      continue;
+    ++kinds[std::string(kind.empty() ? "without an ending" : kind)];
+    files.push_back(it->path().string());
+  }
+  if (code) throw Error(Fault::kData, "{}: cannot be listed: {}", folder.string(), code.message());
+  if (kinds.size() > 1) {
+    std::string counts;
+    for (const auto& [kind, count] : kinds)
+      counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, kind);
+    throw Error(Fault::kUsage,
+                "{}: the folder mixes formats: {}; name the files themselves, as in '{}/*.jsonl'",
+                folder.string(), counts, folder.string());
+  }
+  if (files.empty()) {
+    throw Error(Fault::kUsage,
+                "{}: no txt, jsonl, json, csv, tsv, xml or parquet files in the folder",
+                folder.string());
+  }
+  std::sort(files.begin(), files.end());
+  found.insert(found.end(), files.begin(), files.end());
+}
+
+void add_glob(const std::string& pattern, std::vector<std::string>& found) {
+  glob_t matches{};
+  const int code = ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE, nullptr, &matches);
+  for (std::size_t i = 0; code == 0 && i < matches.gl_pathc; ++i) {
+    if (!fs::is_directory(matches.gl_pathv[i])) found.emplace_back(matches.gl_pathv[i]);
+  }
+  ::globfree(&matches);
+  if (code != 0) {
+    throw Error(Fault::kUsage, "--input: \"{}\" does not exist{}", pattern,
+                pattern.find_first_of("*?[{") == std::string::npos ? "" : " and matches no file");
+  }
+}
+
+}  // namespace
+
+std::string_view name(InputFormat format) {
+  for (const auto& [value, text] : kNames) {
+    if (value == format) return text;
+  }
+  return "";
+}
+
+std::optional<InputFormat> input_format(std::string_view text) {
+  for (const auto& [value, known] : kNames) {
+    if (known == text) return value;
+  }
+  return {};
+}
+
+std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
+                                        std::optional<InputFormat> format) {
+  std::vector<std::string> found;
+  for (const std::string& input : inputs) {
+    std::error_code ignored;
+    if (input == "-") {
+      found.push_back(input);
+    } else if (fs::is_directory(input, ignored)) {
+      add_folder(input, found);
+    } else if (fs::exists(input, ignored)) {
+      found.push_back(input);
+    } else {
+      add_glob(input, found);
+    }
+  }
+  std::vector<InputFile> files;
+  for (std::string& path : found) {
+    const std::int64_t bytes = path == "-" ? 0 : size_of(path);
+    files.push_back({std::move(path), bytes, format});
+  }
+  return files;
+}
+
+InputFormat detect_format(const std::string& path, std::string_view head) {
+  const std::string ending = ending_of(path);
+  if (head.starts_with("PAR1")) return InputFormat::kParquet;
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  const auto first = head.find_first_not_of(" \t\r\n");
+  const std::string_view content =
+      first == std::string_view::npos ? std::string_view{} : head.substr(first);
+  if (ending == ".csv") return InputFormat::kCsv;
+  if (ending == ".tsv") return InputFormat::kTsv;
+  if (ending == ".jsonl" || ending == ".ndjson") return InputFormat::kJsonLines;
+  if (content.starts_with("<doc id=")) return InputFormat::kWikiExtractor;
+  if (content.starts_with("<mediawiki")) return InputFormat::kWikiXml;
+  if (ending == ".txt") return InputFormat::kText;
+  if (ending == ".json" || ending.empty() || path == "-" || ending != ".xml") {
+    if (content.starts_with('[')) return InputFormat::kJson;
+    if (content.starts_with('{')) {
+      const auto line = content.find('\n');
+      if (line == std::string_view::npos) return InputFormat::kJsonLines;
+      auto scanner = make_record_scanner(InputFormat::kJson, SampleBy::kLine);
+      const auto end = scanner->scan(content);
+      return end <= line ? InputFormat::kJsonLines : InputFormat::kJson;
+    }
+    if (ending == ".json") return InputFormat::kJson;
+    if (path == "-") return InputFormat::kText;
+  }
+  if (ending == ".parquet") {
+    throw Error(Fault::kData,
+                "{}: not a Parquet file: does not start with \"PAR1\"; fetch it again", path);
+  }
+  throw Error(Fault::kData,
+              "{}: neither its name nor its content tells what it is; say it with --input-format",
+              path);
+}
+
+HfInputs inputs_of_hf_params(const std::string& file) {
+  const std::string text = read_text_file(file, 1 << 24);
+  check_json_depth(text, file);
+  nlohmann::json params;
+  try {
+    params = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    const auto at = std::min<std::size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
+    const auto line =
+        std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+    const auto start = at == 0 ? std::string::npos : text.rfind('\n', at - 1);
+    throw Error(Fault::kUsage,
+                "{}:{}:{}: not JSON (true and false are lower-case, every text has both quotes); "
+                "wanted {{\"path\": \"json\", \"data_files\": [...], \"split\": \"train\"}}",
+                file, line, start == std::string::npos ? at + 1 : at - start);
+  }
+  const auto refuse = [&](std::string_view what) {
+    return Error(
+        Fault::kUsage,
+        "{}: {}; data sets are read from local files: give \"path\" a folder, or json, csv, "
+        "text or parquet with \"data_files\"",
+        file, what);
+  };
+  if (!params.is_object()) throw refuse("not an object");
+  std::vector<std::string> inputs;
+  std::string path, subfolder;
+  const fs::path base = fs::path(file).parent_path();
+  const auto add = [&](const nlohmann::json& value) {
+    if (!value.is_string()) throw refuse("\"data_files\" holds something that is not text");
+    inputs.push_back(value.get<std::string>());
+  };
+  for (const auto& [key, value] : params.items()) {
+    if (key == "path" && value.is_string()) {
+      path = value;
+    } else if (key == "name" && (value.is_string() || value.is_null())) {
+      if (value.is_string()) subfolder = value;
+    } else if (key == "data_dir" && value.is_string()) {
+      subfolder = value;
+    } else if (key == "split") {
+      if (value != "train") throw refuse("\"split\" is not \"train\"");
+    } else if (key == "data_files") {
+      const nlohmann::json& files =
+          value.is_object() && value.contains("train") ? value["train"] : value;
+      if (files.is_array()) {
+        for (const auto& one : files) add(one);
+      } else {
+        add(files);
+      }
+    } else if (key != "streaming" && key != "num_proc" && key != "cache_dir") {
+      throw refuse(fmt::format("\"{}\" is not understood", key));
+    }
+  }
+  if (inputs.empty()) {
+    const fs::path folder = subfolder.empty() ? fs::path(path) : fs::path(path) / subfolder;
+    if (path.empty() || !fs::exists(folder))
+      throw refuse(fmt::format("\"{}\" is not here", folder.string()));
+    inputs.push_back(folder.string());
+  } else if (fs::is_directory(path)) {
+    for (std::string& input : inputs) input = (fs::path(path) / input).string();
+  } else if (!path.empty() && !input_format(path)) {
+    throw refuse(fmt::format("\"path\": \"{}\" is neither a folder nor a kind of file", path));
+  }
+  return {path, inputs};
+}
+
+}  // namespace piton

@@ -1,0 +1,171 @@
+// Parquet through Apache Arrow; the only file that includes it.
+#include <arrow/api.h>
+#include <arrow/io/api.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/exception.h>
+#include <parquet/file_reader.h>
+#include <parquet/properties.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "data/records/block_reader.h"
+
+namespace piton {
+namespace {
+
+// A block has at most so many rows, and fewer where rows are large on average.
+constexpr std::int64_t kRows = 256;
+constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
+
+class ArrowColumnReader final : public ColumnReader {
+ public:
+  explicit ArrowColumnReader(const std::string& path) : path_(path) {
+    guard([&] { open_file(); });
+  }
+
+  std::vector<std::string> columns() const override { return schema_->field_names(); }
+
+  bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
+            Block& block) override {
+    bool more = false;
+    guard([&] { more = read(keys, max_record_bytes, block); });
+    return more;
+  }
+
+ private:
+  void open_file() {
+    auto file = check(arrow::io::ReadableFile::Open(path_));
+    parquet::ReaderProperties properties;
+    // Pages are read as they are needed, not whole column chunks: these may be gigabytes.
+    properties.enable_buffered_stream();
+    parquet::ArrowReaderProperties arrow_properties;
+    arrow_properties.set_pre_buffer(false);
+    parquet::arrow::FileReaderBuilder builder;
+    check(builder.Open(std::move(file), properties));
+    builder.properties(arrow_properties);
+    reader_ = check(builder.Build());
+    std::shared_ptr<arrow::Schema> schema;
+    check(reader_->GetSchema(&schema));
+    schema_ = std::move(schema);
+    rows_ = reader_->parquet_reader()->metadata()->num_rows();
+  }
+
+  bool read(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) {
+    if (batches_ == nullptr) open(keys);
+    std::shared_ptr<arrow::RecordBatch> batch;
+    check(batches_->ReadNext(&batch));
+    if (batch == nullptr || batch->num_rows() == 0) return false;
+    block.first_line = row_;
+    block.first_byte = row_;
+    for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
+      bool null = false;
+      std::int64_t bytes = 0;
+      for (const std::string& key : keys) {
+        const auto column = batch->GetColumnByName(key);
+        null = null || column->IsNull(row);
+        if (!column->IsNull(row)) bytes += static_cast<std::int64_t>(text_of(*column, row).size());
+      }
+      const bool usable = !null && bytes <= max_record_bytes;
+      for (const std::string& key : keys) {
+        if (usable) block.bytes.append(text_of(*batch->GetColumnByName(key), row));
+        block.ends.push_back(block.bytes.size());
+      }
+      if (usable) continue;
+      block.bad_rows.emplace_back(
+          static_cast<std::size_t>(row),
+          null ? "the value is null"
+               : fmt::format("the row has {} bytes of text, --max-record-bytes allows {}", bytes,
+                             max_record_bytes));
+    }
+    row_ += batch->num_rows();
+    block.end_byte = row_;
+    block.ends_file = row_ >= rows_;
+    return true;
+  }
+
+  void open(const std::vector<std::string>& keys) {
+    std::vector<int> groups, leaves;
+    for (int i = 0; i < reader_->num_row_groups(); ++i) groups.push_back(i);
+    for (const std::string& key : keys) {
+      const auto type = schema_->GetFieldByName(key)->type();
+      const auto id = type->id();
+      if (id != arrow::Type::STRING && id != arrow::Type::LARGE_STRING &&
+          id != arrow::Type::BINARY && id != arrow::Type::LARGE_BINARY) {
+        throw Error(Fault::kData,
+                    "{}: column \"{}\" holds {}, wanted text; choose another with --json-keys",
+                    path_, key, type->ToString());
+      }
+      // Leaves count the parts of nested columns too.
+      const auto* columns = reader_->parquet_reader()->metadata()->schema();
+      for (int i = 0; i < columns->num_columns(); ++i) {
+        if (columns->Column(i)->path()->ToDotString() == key) leaves.push_back(i);
+      }
+    }
+    const auto metadata = reader_->parquet_reader()->metadata();
+    std::int64_t row_bytes = 1;  // the largest average of a row group
+    for (int i = 0; i < metadata->num_row_groups(); ++i) {
+      const auto group = metadata->RowGroup(i);
+      std::int64_t bytes = 0;
+      for (const int leaf : leaves) bytes += group->ColumnChunk(leaf)->total_uncompressed_size();
+      if (group->num_rows() > 0) row_bytes = std::max(row_bytes, bytes / group->num_rows());
+    }
+    reader_->set_batch_size(std::clamp<std::int64_t>(kBlockBytes / row_bytes, 1, kRows));
+    batches_ = check(reader_->GetRecordBatchReader(groups, leaves));
+  }
+
+  static std::string_view text_of(const arrow::Array& column, std::int64_t row) {
+    switch (column.type_id()) {
+      case arrow::Type::LARGE_STRING:
+      case arrow::Type::LARGE_BINARY:
+        return static_cast<const arrow::LargeBinaryArray&>(column).GetView(row);
+      default:
+        return static_cast<const arrow::BinaryArray&>(column).GetView(row);
+    }
+  }
+
+  [[noreturn]] void refuse(std::string reason) const {
+    std::replace(reason.begin(), reason.end(), '\n', ' ');
+    throw Error(Fault::kData, "{}: row {}: cannot be read as Parquet: {}; fetch the file again",
+                path_, row_, reason);
+  }
+
+  void check(const arrow::Status& status) const {
+    if (!status.ok()) refuse(status.ToString());
+  }
+
+  // What lies under Arrow's own interface, the metadata above all, throws where Arrow returns a
+  // status.
+  template <typename Work>
+  void guard(const Work& work) const {
+    try {
+      work();
+    } catch (const parquet::ParquetException& exception) {
+      refuse(exception.what());
+    }
+  }
+
+  template <typename T>
+  T check(arrow::Result<T> result) const {
+    check(result.status());
+    return std::move(result).ValueUnsafe();
+  }
+
+  std::string path_;
+  std::unique_ptr<parquet::arrow::FileReader> reader_;
+  std::shared_ptr<arrow::Schema> schema_;
+  std::shared_ptr<arrow::RecordBatchReader> batches_;
+  std::int64_t rows_ = 0;
+  std::int64_t row_ = 0;
+};
+
+}  // namespace
+
+bool can_read_parquet() { return true; }
+
+std::unique_ptr<ColumnReader> open_parquet(const std::string& path) {
+  return std::make_unique<ArrowColumnReader>(path);
+}
+
+}  // namespace piton

@@ -1,0 +1,77 @@
+// Micro-batches from samples, the same whatever the number of ranks.
+//
+// A global batch is the samples [consumed, consumed + B) of the run's order. With micro-batches of
+// b samples on D data-parallel ranks, rank d takes in its m-th micro-batch the samples
+//   [m b D + d b, m b D + (d + 1) b)   of the global batch                        (Megatron's
+//   order)
+// so the place in the data is the number `consumed` alone, and a run may go on with another D or b.
+//
+// A sample t[0..s] gives tokens t[0..s), labels t[1..s], and
+//   loss mask     1; 0 where the input token is an end of document under eod_mask_loss, and where
+//                 the label is the pad id
+//   positions     0..s-1; under reset_position_ids from 0 again after each end of document
+//   segments      under reset_attention_mask: how many ends of documents lie before the token in
+//   its
+//                 sample (the end belongs to the earlier document); else empty
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/samples/batch.h"
+#include "data/samples/data_options.h"
+#include "data/samples/sample_source.h"
+
+namespace piton {
+
+struct BatchRules {
+  DataloaderType order = DataloaderType::kSingle;
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
+  bool eod_mask_loss = false;
+  std::optional<std::int32_t> eod = {};  // needed by the three above
+  // Only where it is an id of its own: a pad id that is also the end of text would silence that.
+  std::optional<std::int32_t> pad = {};
+  std::int64_t vocabulary = 0;  // ids are checked to lie below; 0: not checked
+
+  static BatchRules from(const DataOptions& options, std::optional<std::int32_t> eod,
+                         std::optional<std::int32_t> pad, std::int64_t vocabulary);
+};
+
+struct BatchPlace {
+  std::int64_t consumed_samples = 0;
+  std::int64_t global_batch = 1;  // B, a multiple of D b
+  std::int64_t micro_batch = 1;   // b
+  std::int64_t rank = 0;          // d
+  std::int64_t ranks = 1;         // D
+};
+
+class BatchSource {
+ public:
+  // Throws Error(kUsage) if a rule needs an end-of-document id and there is none.
+  BatchSource(std::shared_ptr<const SampleSource> samples, BatchRules rules);
+
+  // All B / (D b) micro-batches of this rank. Throws Error(kData) where the samples are used up
+  // (not under kCyclic) or an id is not below the vocabulary. Not from two threads at once under
+  // kCyclic.
+  std::vector<MicroBatch> batch(const BatchPlace& place);
+
+  // One micro-batch of the samples at `places` [b] of the run's order.
+  MicroBatch micro_batch(std::span<const std::int64_t> places);
+
+  const SampleSource& samples() const { return *samples_; }
+
+ private:
+  std::int64_t sample_at(std::int64_t place);
+  void fill(std::int64_t sample, std::size_t row, MicroBatch& batch);
+
+  std::shared_ptr<const SampleSource> samples_;
+  BatchRules rules_;
+  std::vector<std::int32_t> ids_;          // [s + 1]
+  std::int64_t epoch_ = -1;                // whose permutation is held
+  std::vector<std::int64_t> permutation_;  // kCyclic: [samples]
+};
+
+}  // namespace piton

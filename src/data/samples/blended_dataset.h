@@ -1,0 +1,53 @@
+// Several corpora as one, by weights, in Megatron-core 0.16.1's order to the bit.
+//
+// At place i the part with the largest  w * max(i, 1) - (samples taken from it so far)  gives its
+// next sample; the first of equals wins. So every prefix of the blend is within one sample of its
+// share. Weights are normalised as numpy.sum would add them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/samples/sample_source.h"
+
+namespace piton {
+
+// Weights over their sum; the sum in the order of numpy.sum (pairwise in blocks of eight).
+std::vector<double> normalized(std::span<const double> weights);
+
+// How many samples a blend takes from each part: ceil(N w). What is built for each is
+// ceil(ceil(N w) * 1.005), so that the greedy order cannot run out.
+std::int64_t blend_share(std::int64_t samples, double weight);
+std::int64_t blend_share_built(std::int64_t samples, double weight);
+
+class BlendedDataset final : public SampleSource {
+ public:
+  struct Part {
+    std::string name;  // for messages
+    std::shared_ptr<const SampleSource> source;
+    double weight = 0;  // > 0
+  };
+
+  // `size` samples. Throws Error(kData) if a part would be asked for more than it has.
+  BlendedDataset(std::vector<Part> parts, std::int64_t size);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(part_of_.size()); }
+  std::int64_t sequence() const override { return parts_.front().source->sequence(); }
+  void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
+
+  // Which part gives sample `index`, and which of its samples that is.
+  int part(std::int64_t index) const { return part_of_[static_cast<std::size_t>(index)]; }
+  std::int64_t index_in_part(std::int64_t index) const {
+    return index_in_part_[static_cast<std::size_t>(index)];
+  }
+
+ private:
+  std::vector<Part> parts_;
+  std::vector<std::int16_t> part_of_;
+  std::vector<std::int64_t> index_in_part_;
+};
+
+}  // namespace piton

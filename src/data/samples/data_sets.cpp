@@ -1,0 +1,352 @@
+#include "data/samples/data_sets.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "data/samples/blended_dataset.h"
+#include "data/samples/gpt_dataset.h"
+#include "data/samples/index_cache.h"
+
+namespace piton {
+namespace {
+
+using Shares = std::array<std::pair<double, double>, 3>;  // [start, end) of a corpus for each set
+constexpr std::array<std::string_view, 3> kSetNames = {"train", "valid", "test"};
+
+// What one set reads: prefixes with their shares, and weights or none.
+struct BlendPart {
+  std::string prefix;
+  double weight = 0;
+  double start = 0;
+  double end = 1;
+};
+struct BlendPlan {
+  std::vector<BlendPart> parts;
+  bool weighted = false;
+  bool blend_single = false;  // one weighted prefix goes through the blend
+};
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
+}
+
+std::optional<double> number(std::string_view text) {
+  text = trimmed(text);
+  double value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+std::array<double, 3> shares_of(const std::string& split) {
+  std::vector<double> shares;
+  std::string_view rest = split;
+  while (true) {
+    const auto comma = rest.find_first_of(",/");
+    const auto share = number(rest.substr(0, comma));
+    if (!share || !(*share >= 0) || !std::isfinite(*share) || shares.size() == 3) {
+      throw Error(Fault::kUsage,
+                  "--split: got \"{}\", wanted up to three shares of 0 or more, as in 969,30,1",
+                  split);
+    }
+    shares.push_back(*share);
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  shares.resize(3, 0.0);
+  if (shares[0] + shares[1] + shares[2] <= 0) {
+    throw Error(Fault::kUsage, "--split: got \"{}\", all shares are zero; give one of them some",
+                split);
+  }
+  const auto parts = normalized(shares);
+  return {parts[0], parts[1], parts[2]};
+}
+
+Shares share_bounds(const std::string& split) {
+  const auto shares = shares_of(split);
+  Shares bounds;
+  double start = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    bounds[i] = {start, start + shares[i]};
+    start += shares[i];
+  }
+  return bounds;
+}
+
+std::pair<std::int64_t, std::int64_t> bounds_of(double start, double end, std::int64_t sequences) {
+  // nearbyint rounds halves to even, as Python's round does.
+  const auto at = [&](double share) {
+    return static_cast<std::int64_t>(std::nearbyint(share * static_cast<double>(sequences)));
+  };
+  if (end <= start) return {at(start), at(start)};
+  return {std::min(at(start), sequences), std::min(at(end), sequences)};
+}
+
+BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) {
+  BlendPlan plan;
+  std::size_t numbers = 0;
+  for (std::size_t i = 0; i < words.size(); i += 2) numbers += number(words[i]) ? 1 : 0;
+  if (words.size() % 2 == 0 && numbers == words.size() / 2) {
+    plan.weighted = true;
+    plan.blend_single = true;
+    for (std::size_t i = 0; i < words.size(); i += 2) {
+      const double weight = *number(words[i]);
+      if (!(weight > 0) || !std::isfinite(weight)) {
+        throw Error(Fault::kUsage,
+                    "--{}: weight of {}: got {}, wanted a number above 0; leave the corpus out "
+                    "instead",
+                    flag, words[i + 1], words[i]);
+      }
+      plan.parts.push_back({std::string(trimmed(words[i + 1])), weight});
+    }
+    return plan;
+  }
+  for (const std::string& word : words) {
+    // A number where no such corpus exists is a weight that lost its partner.
+    if (number(word) && !std::filesystem::exists(word + ".idx")) {
+      throw Error(Fault::kUsage,
+                  "--{}: got {} words with the number {} among them, wanted prefixes alone, or "
+                  "weights and prefixes in turn (0.3 a 0.7 b)",
+                  flag, words.size(), word);
+    }
+    plan.parts.push_back({std::string(trimmed(word)), 0});
+  }
+  return plan;
+}
+
+// "NAME: W START:END PREFIX, W START:END PREFIX"
+std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::string_view flag) {
+  const auto wrong = [&](std::string_view what) {
+    return Error(Fault::kUsage,
+                 "--{}: {}: got \"{}\", wanted \"NAME: WEIGHT START:END PREFIX, ...\", as in "
+                 "\"TRAIN: 0.7 0:0.9 wiki, 0.3 0:1 books\"",
+                 flag, what, text);
+  };
+  const auto colon = text.find(':');
+  if (colon == std::string::npos) throw wrong("no name");
+  const std::string name(trimmed(std::string_view(text).substr(0, colon)));
+  if (name.empty() || number(name) || name.find(' ') != std::string::npos) throw wrong("no name");
+  BlendPlan plan;
+  plan.weighted = true;
+  std::string_view rest = std::string_view(text).substr(colon + 1);
+  while (true) {
+    const auto comma = rest.find(',');
+    std::string_view part = trimmed(rest.substr(0, comma));
+    std::array<std::string_view, 3> fields;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto space = i < 2 ? part.find_first_of(" \t") : std::string_view::npos;
+      fields[i] = trimmed(part.substr(0, space));
+      part = space == std::string_view::npos ? std::string_view{} : trimmed(part.substr(space));
+    }
+    const auto range = fields[1].find(':');
+    if (fields[2].empty() || range == std::string_view::npos) throw wrong("a part is incomplete");
+    const auto weight = number(fields[0]);
+    const auto start = number(fields[1].substr(0, range)),
+               end = number(fields[1].substr(range + 1));
+    if (!weight || !(*weight > 0)) throw wrong("a weight is not a number above 0");
+    if (!start || !end || !(*start >= 0) || !(*end <= 1) || !(*start < *end)) {
+      throw wrong("a range is not within 0:1");
+    }
+    plan.parts.push_back({std::string(fields[2]), *weight, *start, *end});
+    if (comma == std::string_view::npos) return {name, plan};
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+// A split that came out empty. Asking it for a sample is the user's mistake.
+class EmptySource final : public SampleSource {
+ public:
+  EmptySource(std::string name, std::int64_t sequence)
+      : name_(std::move(name)), sequence_(sequence) {}
+  std::int64_t size() const override { return 0; }
+  std::int64_t sequence() const override { return sequence_; }
+  void sample(std::int64_t, std::span<std::int32_t>) const override {
+    throw Error(Fault::kData, "{} set: empty; give it a larger share (--split) or a larger corpus",
+                name_);
+  }
+
+ private:
+  std::string name_;
+  std::int64_t sequence_;
+};
+
+class Opener {
+ public:
+  Opener(const DataOptions& options, std::int64_t sequence, std::uint32_t seed, Log& log)
+      : options_(options), sequence_(sequence), seed_(seed), log_(log) {
+    if (options.data_cache_path) cache_ = *options.data_cache_path;
+  }
+
+  std::shared_ptr<const SampleSource> open(const BlendPlan& plan, std::size_t set,
+                                           const std::string& name, std::int64_t samples) {
+    const bool exact_epochs = set == 0 && options_.train_data_exact_num_epochs.has_value();
+    if (plan.parts.size() == 1 && !plan.blend_single) {
+      return open_part(plan.parts[0], name, samples, exact_epochs);
+    }
+    std::vector<double> weights;
+    for (const BlendPart& part : plan.parts) weights.push_back(part.weight);
+    if (plan.weighted) weights = normalized(weights);
+    std::vector<BlendedDataset::Part> parts;
+    std::int64_t size = 0;
+    for (std::size_t i = 0; i < plan.parts.size(); ++i) {
+      std::optional<std::int64_t> asked;
+      if (plan.weighted) asked = blend_share_built(samples, weights[i]);
+      auto source = open_part(plan.parts[i], name, asked, exact_epochs);
+      if (source->size() == 0) continue;  // warned about
+      const double weight = plan.weighted ? weights[i] : static_cast<double>(source->size());
+      size += plan.weighted ? blend_share(samples, weights[i]) : source->size();
+      parts.push_back({plan.parts[i].prefix, std::move(source), weight});
+    }
+    if (parts.empty()) return std::make_shared<EmptySource>(name, sequence_);
+    if (!plan.weighted) size = std::min(size, samples);
+    return std::make_shared<BlendedDataset>(std::move(parts), size);
+  }
+
+  std::vector<std::string> fingerprints() const { return fingerprints_; }
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora() const { return in_order_; }
+
+ private:
+  std::shared_ptr<const IndexedDataset> corpus(const std::string& prefix) {
+    auto& corpus = corpora_[prefix];
+    if (corpus == nullptr) {
+      corpus = open_corpus(prefix, cache_);
+      fingerprints_.push_back(corpus->fingerprint());
+      in_order_.push_back(corpus);
+    }
+    return corpus;
+  }
+
+  std::shared_ptr<const SampleSource> open_part(const BlendPart& part, const std::string& name,
+                                                std::optional<std::int64_t> samples,
+                                                bool exact_epochs) {
+    auto corpus = this->corpus(part.prefix);
+    const auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
+    bool has_tokens = false;
+    for (auto i = first; i < end && !has_tokens; i += IndexedDataset::kBlock) {
+      const auto lengths = corpus->lengths(i, std::min(IndexedDataset::kBlock, end - i));
+      has_tokens = std::any_of(lengths.begin(), lengths.end(), [](int one) { return one > 0; });
+    }
+    if (!has_tokens) {
+      const std::string what =
+          fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)", part.prefix,
+                      name, corpus->sequences());
+      if (name == kSetNames[0] && samples.value_or(0) > 0) {
+        throw Error(Fault::kData,
+                    "{}; training has nothing to read: give it a larger share (--split)", what);
+      }
+      log_.warning(what);
+      return std::make_shared<EmptySource>(name, sequence_);
+    }
+    GptRequest request{
+        .first = first, .end = end, .sequence = sequence_, .samples = samples, .seed = seed_};
+    if (exact_epochs) request.epochs = options_.train_data_exact_num_epochs;
+    return std::make_shared<GptDataset>(std::move(corpus), request, cache_);
+  }
+
+  const DataOptions& options_;
+  std::int64_t sequence_;
+  std::uint32_t seed_;
+  Log& log_;
+  std::optional<std::filesystem::path> cache_;
+  std::map<std::string, std::shared_ptr<const IndexedDataset>> corpora_;
+  std::vector<std::string> fingerprints_;
+  std::vector<std::shared_ptr<const IndexedDataset>> in_order_;
+};
+
+void check(const DataOptions& options) {
+  const bool common = !options.data_path.empty();
+  const bool apart = !options.train_data_path.empty() || !options.valid_data_path.empty() ||
+                     !options.test_data_path.empty();
+  const bool weighted = !options.train_weighted_split_paths.empty() ||
+                        !options.valid_weighted_split_paths.empty() ||
+                        !options.test_weighted_split_paths.empty();
+  if (common + apart + weighted > 1) {
+    throw Error(Fault::kUsage,
+                "data: got more than one of --data-path, --train-data-path (and its like) and "
+                "--train-weighted-split-paths (and its like); use one way to name corpora");
+  }
+  if (options.train_weighted_split_paths.size() > 1) {
+    throw Error(Fault::kUsage,
+                "--train-weighted-split-paths: got {} texts, training reads one set; put the parts "
+                "into one text, divided by commas",
+                options.train_weighted_split_paths.size());
+  }
+  if (options.train_data_exact_num_epochs && *options.train_data_exact_num_epochs < 1) {
+    throw Error(Fault::kUsage, "--train-data-exact-num-epochs: got {}, wanted 1 or more",
+                *options.train_data_exact_num_epochs);
+  }
+}
+
+}  // namespace
+
+SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
+                           std::int64_t eval_iters, std::int64_t global_batch) {
+  const std::int64_t evaluations = eval_interval > 0 ? train_iters / eval_interval + 1 : 1;
+  return {train_iters * global_batch, evaluations * eval_iters * global_batch,
+          eval_iters * global_batch};
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
+                                                                std::int64_t sequences) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> bounds;
+  for (const auto& [start, end] : share_bounds(split))
+    bounds.push_back(bounds_of(start, end, sequences));
+  return bounds;
+}
+
+DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
+                        const SampleCounts& counts, Log& log) {
+  check(options);
+  Opener opener(options, sequence, seed, log);
+  DataSets sets;
+  const std::array<std::int64_t, 3> wanted = {counts.train, counts.valid, counts.test};
+  const auto keep = [&](std::size_t set, std::string name,
+                        std::shared_ptr<const SampleSource> source) {
+    if (set == 0) sets.train = std::move(source);
+    if (set == 1) sets.valid.push_back({std::move(name), std::move(source)});
+    if (set == 2) sets.test.push_back({std::move(name), std::move(source)});
+  };
+  if (!options.data_path.empty()) {
+    BlendPlan plan = plan_of(options.data_path, "data-path");
+    const Shares bounds = share_bounds(options.split);
+    for (std::size_t set = 0; set < 3; ++set) {
+      const auto [start, end] = bounds[set];
+      if (end <= start) continue;
+      for (BlendPart& part : plan.parts) std::tie(part.start, part.end) = bounds[set];
+      const std::string name(kSetNames[set]);
+      keep(set, name, opener.open(plan, set, name, wanted[set]));
+    }
+  }
+  const std::array<const std::vector<std::string>*, 3> apart = {
+      &options.train_data_path, &options.valid_data_path, &options.test_data_path};
+  const std::array<const std::vector<std::string>*, 3> weighted = {
+      &options.train_weighted_split_paths, &options.valid_weighted_split_paths,
+      &options.test_weighted_split_paths};
+  for (std::size_t set = 0; set < 3; ++set) {
+    const std::string name(kSetNames[set]);
+    if (!apart[set]->empty()) {
+      BlendPlan plan = plan_of(*apart[set], name + "-data-path");
+      plan.blend_single = false;
+      keep(set, name, opener.open(plan, set, name, wanted[set]));
+    }
+    for (const std::string& text : *weighted[set]) {
+      auto [title, plan] = weighted_plan(text, name + "-weighted-split-paths");
+      auto source = opener.open(plan, set, name, wanted[set]);
+      keep(set, std::move(title), std::move(source));
+    }
+  }
+  sets.fingerprints = opener.fingerprints();
+  sets.corpora = opener.corpora();
+  return sets;
+}
+
+}  // namespace piton

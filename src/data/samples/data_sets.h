@@ -1,0 +1,59 @@
+// The training, validation and test sets of a run: corpora divided, weighted and blended by
+// Megatron-core 0.16.1's rules.
+//
+//   split bounds   each cumulative share x sequences, rounded half to even
+//   one prefix     with no weight: asks for N samples; with a weight: a blend of one
+//   weights        part i is built for ceil(ceil(N w) 1.005) samples, the blend has sum ceil(N w)
+//   no weights     several prefixes: one epoch of each, blended by length, at most N samples
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "data/corpus/indexed_dataset.h"
+#include "data/samples/data_options.h"
+#include "data/samples/sample_source.h"
+
+namespace piton {
+
+// Samples wanted of each set.
+struct SampleCounts {
+  std::int64_t train = 0;
+  std::int64_t valid = 0;
+  std::int64_t test = 0;
+};
+
+// train_iters x b; (train_iters / eval_interval + 1) x eval_iters x b; eval_iters x b.
+SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
+                           std::int64_t eval_iters, std::int64_t global_batch);
+
+struct NamedSource {
+  std::string name;
+  std::shared_ptr<const SampleSource> source;  // size 0 where the split came out empty
+};
+
+struct DataSets {
+  std::shared_ptr<const SampleSource> train;  // null where no training data is named
+  std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
+  std::vector<NamedSource> test;
+  std::vector<std::string> fingerprints;  // of every corpus, in the order named; for the checkpoint
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora;  // in the same order
+};
+
+// Opens every corpus named. Warns through `log` about a split that has a share and rounds to
+// nothing. Throws Error(kUsage) for options that contradict each other or cannot be read (shares
+// all zero, weights not above zero, names missing), Error(kData) for corpora that cannot be used
+// and where training is asked for samples that do not exist.
+DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
+                        const SampleCounts& counts, Log& log);
+
+// "969, 30, 1" -> bounds of the three splits over `sequences`, [3] pairs; empty ones have equal
+// ends.
+std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
+                                                                std::int64_t sequences);
+
+}  // namespace piton

@@ -1,0 +1,74 @@
+// Samples of one split of one corpus, in Megatron-core 0.16.1's order to the bit.
+//
+//   T tokens in the split's sequences, N samples wanted, s tokens each; all divisions floor
+//   e       epochs: the smallest with e T >= N s + 1
+//   apart   the last epoch is shuffled by itself iff e > 1 and
+//           N - ((e-1) T - 1) / s < int(0.8 ((T - 1) / s))
+//   order   the sequences e times, shuffled as one list; apart: e-1 times as one, then once
+//   rows    (eT - 1)/s + 1 places in `order`; sample k covers the s + 1 tokens from row k to row
+//           k + 1, whose token is the last of k and the first of k + 1
+//   shuffle samples shuffled as one list; apart: those of the first e-1 epochs, then the rest
+//
+// All shuffles of a split come from one numpy RandomState(seed), in this order. A "document" here
+// is a sequence of the corpus, as in Megatron.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/corpus/indexed_dataset.h"
+#include "data/samples/sample_source.h"
+
+namespace piton {
+
+// What decides the order; equal requests on equal corpora give equal samples.
+struct GptRequest {
+  std::int64_t first = 0;  // the split: sequences [first, end) of the corpus
+  std::int64_t end = 0;
+  std::int64_t sequence = 0;                 // s
+  std::optional<std::int64_t> samples = {};  // N; absent: as many as one epoch gives
+  std::optional<std::int64_t> epochs =
+      {};  // exactly so many, shuffled as one; `samples` is then ignored
+  std::uint32_t seed = 1234;
+};
+
+// The three lists, from memory or from a mapped cache file.
+struct GptIndex {
+  std::int64_t epochs = 1;
+  bool last_apart = false;
+  std::span<const std::int32_t> order;     // [e * sequences] sequence numbers of the corpus
+  std::span<const std::int64_t> row_at;    // [samples + 1] place in `order`
+  std::span<const std::int32_t> row_from;  // [samples + 1] first token within that sequence
+  std::span<const std::int64_t> shuffle;   // [samples]
+  std::shared_ptr<const void> storage;     // what the spans lie in
+};
+
+// Throws Error(kData) if the split has no tokens or fewer than one sample's worth over all epochs,
+// and if the lists would not fit into memory's address range.
+GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request);
+
+class GptDataset final : public SampleSource {
+ public:
+  // `cache` names a folder that keeps the lists under the hash of the corpus's fingerprint and the
+  // request; absent: built in memory. A cached file that does not check out is built again.
+  GptDataset(std::shared_ptr<const IndexedDataset> corpus, const GptRequest& request,
+             const std::optional<std::filesystem::path>& cache = {});
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(index_.shuffle.size()); }
+  std::int64_t sequence() const override { return request_.sequence; }
+  void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
+
+  const GptIndex& index() const { return index_; }
+  const IndexedDataset& corpus() const { return *corpus_; }
+
+ private:
+  std::shared_ptr<const IndexedDataset> corpus_;
+  GptRequest request_;
+  GptIndex index_;
+};
+
+}  // namespace piton

@@ -1,0 +1,130 @@
+#include "data/samples/index_cache.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+
+namespace piton {
+namespace {
+
+constexpr std::string_view kMagic = "PITONIDX";
+
+struct Header {
+  char magic[8];
+  std::uint64_t version;
+  char corpus[32];
+  char request[32];
+  std::int64_t epochs;
+  std::int64_t last_apart;
+  std::int64_t order;
+  std::int64_t samples;
+};
+static_assert(sizeof(Header) == 112);  // a multiple of 8: the arrays behind it are aligned
+
+std::string hex_of(std::string_view text) {
+  StreamHash hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hash.hex();
+}
+
+std::string description(const GptRequest& r) {
+  return fmt::format("{} {} {} {} {} {}", r.first, r.end, r.sequence, r.samples.value_or(-1),
+                     r.epochs.value_or(-1), r.seed);
+}
+
+std::optional<GptIndex> map_index(const std::filesystem::path& path, const std::string& corpus,
+                                  const std::string& request) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  auto file = std::make_shared<MappedFile>(path);
+  const auto bytes = file->bytes();
+  Header header;
+  if (bytes.size() < sizeof header) return {};
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto most = static_cast<std::int64_t>(bytes.size());
+  if (std::string_view(header.magic, 8) != kMagic || header.version != 1 ||
+      std::string_view(header.corpus, 32) != corpus ||
+      std::string_view(header.request, 32) != request || header.order < 0 || header.samples < 0 ||
+      header.order > most || header.samples > most) {
+    return {};
+  }
+  const auto samples = static_cast<std::size_t>(header.samples);
+  const auto order = static_cast<std::size_t>(header.order);
+  if (bytes.size() !=
+      sizeof header + 8 * (samples + 1) + 8 * samples + 4 * (samples + 1) + 4 * order)
+    return {};
+  GptIndex index;
+  index.epochs = header.epochs;
+  index.last_apart = header.last_apart != 0;
+  const std::byte* at = bytes.data() + sizeof header;
+  const auto take = [&]<typename T>(std::span<const T>& list, std::size_t count) {
+    list = {reinterpret_cast<const T*>(at), count};
+    at += count * sizeof(T);
+  };
+  take(index.row_at, samples + 1);
+  take(index.shuffle, samples);
+  take(index.row_from, samples + 1);
+  take(index.order, order);
+  index.storage = std::move(file);
+  return index;
+}
+
+void store_index(const GptIndex& index, const std::filesystem::path& path,
+                 const std::string& corpus, const std::string& request) {
+  Header header{};
+  std::memcpy(header.magic, kMagic.data(), 8);
+  header.version = 1;
+  std::memcpy(header.corpus, corpus.data(), 32);
+  std::memcpy(header.request, request.data(), 32);
+  header.epochs = index.epochs;
+  header.last_apart = index.last_apart ? 1 : 0;
+  header.order = static_cast<std::int64_t>(index.order.size());
+  header.samples = static_cast<std::int64_t>(index.shuffle.size());
+  AtomicFile file(path);
+  file.write(std::as_bytes(std::span(&header, 1)));
+  file.write(std::as_bytes(index.row_at));
+  file.write(std::as_bytes(index.shuffle));
+  file.write(std::as_bytes(index.row_from));
+  file.write(std::as_bytes(index.order));
+  file.commit();
+}
+
+}  // namespace
+
+std::shared_ptr<const IndexedDataset> open_corpus(
+    const std::string& prefix, const std::optional<std::filesystem::path>& cache) {
+  if (!cache) return std::make_shared<const IndexedDataset>(IndexedDataset::open(prefix));
+  auto corpus = std::make_shared<const IndexedDataset>(
+      IndexedDataset::open(prefix, IndexedDataset::Check::kHeader));
+  const auto mark = *cache / (corpus->fingerprint() + ".checked");
+  std::error_code ignored;
+  if (std::filesystem::exists(mark, ignored)) return corpus;
+  corpus->check_arrays();
+  try {
+    write_text_file(mark, "");
+  } catch (const Error&) {
+    // A read-only cache only means that the check is repeated next time.
+  }
+  return corpus;
+}
+
+GptIndex cached_gpt_index(const IndexedDataset& corpus, const GptRequest& request,
+                          const std::filesystem::path& cache) {
+  const std::string corpus_hash = corpus.fingerprint();
+  const std::string request_hash = hex_of(description(request));
+  const auto path = cache / (hex_of(corpus_hash + request_hash) + ".samples");
+  if (auto index = map_index(path, corpus_hash, request_hash)) return *std::move(index);
+  GptIndex index = build_gpt_index(corpus, request);
+  try {
+    store_index(index, path, corpus_hash, request_hash);
+    if (auto mapped = map_index(path, corpus_hash, request_hash)) return *std::move(mapped);
+  } catch (const Error&) {
+    // As above.
+  }
+  return index;
+}
+
+}  // namespace piton

@@ -1,0 +1,46 @@
+// Vocabularies in files of their own: vocab.json + merges.txt (byte-level BPE), vocab.txt
+// (WordPiece) and tiktoken's ranks, read into the parts of a pipeline.
+//
+// What such files do not say comes from the family: the pre-tokenizer, the normal form, the special
+// tokens.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "text/steps/pipeline_tokenizer.h"
+
+namespace piton {
+
+struct ByteBpeFamily {
+  Scanner scanner{Scanner::Kind::kGpt2, 0};
+  bool nfc = false;  // Qwen normalizes
+  bool add_prefix_space = false;
+  bool ignore_merges = false;
+};
+
+// Throws Error(kData), beginning with the name of the file that is wrong.
+TokenizerParts read_byte_bpe(std::string_view vocabulary_json, std::string_view merges_txt,
+                             const ByteBpeFamily& family, const std::string& vocabulary_where,
+                             const std::string& merges_where);
+
+struct WordPieceFamily {
+  bool lowercase = true;
+  // Megatron's BertWordPiece types: Python's BasicTokenizer instead of the `tokenizers` library,
+  // words of at most 200 characters, [BOS], [EOS] and <extra_id_i> appended, no [CLS] .. [SEP].
+  bool megatron = false;
+  std::int64_t extra_ids = 0;
+  bool strip_accents = true;  // not in Megatron's kind
+  bool chinese_characters = true;
+};
+
+// vocab.txt: one piece a line, ids by line.
+TokenizerParts read_word_piece(std::string_view vocabulary_txt, const WordPieceFamily& family,
+                               const std::string& where);
+
+// tiktoken: a line is base64 of the token's bytes, a space, its rank. The pattern is cl100k's (runs
+// of up to `digits` digits).
+TokenizerParts read_tiktoken(std::string_view ranks, const Scanner& scanner,
+                             const std::string& where);
+
+}  // namespace piton

@@ -1,0 +1,40 @@
+// The step from a word (what a pre-tokenizer cuts out) to ids. Implementations: bpe_model.h,
+// wordpiece_model.h, unigram_model.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "text/models/vocabulary.h"
+
+namespace piton {
+
+class WordModel {
+ public:
+  virtual ~WordModel() = default;
+
+  // Memory that encode() works in; one for each call that runs at the same time.
+  class Scratch {
+   public:
+    virtual ~Scratch() = default;
+  };
+  virtual std::unique_ptr<Scratch> make_scratch() const { return std::make_unique<Scratch>(); }
+
+  // APPENDS the ids of `word`, which is not empty. Depends on `word` alone.
+  virtual void encode(std::string_view word, Scratch& scratch,
+                      std::vector<std::int32_t>& out) const = 0;
+
+  // Bytes of the first part of `word` that may be encoded apart from the rest, with the same ids.
+  virtual std::size_t first_part(std::string_view word) const { return word.size(); }
+  // False if first_part() never cuts.
+  virtual bool has_parts() const { return false; }
+
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ protected:
+  Vocabulary vocabulary_;
+};
+
+}  // namespace piton
