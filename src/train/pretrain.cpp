@@ -192,15 +192,23 @@ class Run {
         throw Error(
             Fault::kData,
             "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
-            checkpoint.string(), key, value, stored->second);
+            checkpoint.string(), name_of_fact(key), value, stored->second);
       }
     }
+    state_.facts.insert(facts.begin(), facts.end());  // those that an earlier version did not store
     if (options_.loop.no_load_optim) session_->publish_values();
     consecutive_skips_ = 0;
     say(fmt::format(
         "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
         checkpoint.string(), state_.iteration, state_.consumed_samples, state_.consumed_tokens,
         state_.learning_rate, state_.lm_loss));
+  }
+
+  std::string name_of_fact(const std::string& key) const {
+    for (std::size_t i = 0; i < corpora_.size(); ++i) {
+      if (key == fmt::format("{}{}", kCorpusFact, i)) return "corpus " + corpora_[i]->prefix();
+    }
+    return key;
   }
 
   StoredModel stored_model() {

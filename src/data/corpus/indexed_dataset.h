@@ -19,7 +19,7 @@
 //
 // Opening reads the head; ids are not touched until they are asked for. Files are read by calls,
 // not mapped: one that is cut short while a run uses it, or whose network drops, is an error that
-// names it. A call costs about as much as copying the sequence does (docs/benchmarks.md).
+// names it. What that costs: docs/benchmarks.md, "Reading a corpus".
 #pragma once
 
 #include <array>

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/corpus/indexed_dataset.h"
+#include "data/preprocess/preprocess_journal.h"
 #include "packing.h"
 #include "support/sanitizers.h"
 #include "temporary_folder.h"
@@ -271,7 +272,8 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
         // Half of the times behind the first checkpoint, so that there is something to go on from.
         const bool late = random() % 2 == 0;
         for (int wait = 0; late && wait < 40000; ++wait) {
-          if (std::filesystem::exists(folder / "killed/out.preprocess.json")) break;
+          const auto journal = PreprocessJournal::load(folder / "killed/out");
+          if (journal && journal->documents > 0) break;
           siginfo_t ended{};
           ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
           if (ended.si_pid == child) break;
@@ -573,11 +575,12 @@ TEST(Preprocess, ABadArchiveAtTheEndCostsNothingButItself) {
     const auto whole = run(options);
     const std::string reference = bytes_of_corpus(folder / "whole_text_document");
 
-    options.output_prefix = folder / "parts";
+    const std::string prefix = unique ? "unique" : "parts";
+    options.output_prefix = folder / prefix;
     const std::string archive = packed(".gz", long_input());
     put_file(folder / "b.jsonl.gz", archive.substr(0, archive.size() / 2));
     EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("gzip: the file ends in the middle"));
-    EXPECT_FALSE(std::filesystem::exists(folder / "parts_text_document.idx"));
+    EXPECT_FALSE(std::filesystem::exists(folder / (prefix + "_text_document.idx")));
     // The same again fails again, and loses nothing.
     EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("gzip: the file ends in the middle"));
     // The whole archive in its place; what was read of the broken one is read anew.
@@ -587,10 +590,10 @@ TEST(Preprocess, ABadArchiveAtTheEndCostsNothingButItself) {
     EXPECT_EQ(report.documents, whole.documents);
     EXPECT_EQ(report.duplicates, whole.duplicates);
     EXPECT_EQ(report.text_bytes, whole.text_bytes);
-    EXPECT_TRUE(bytes_of_corpus(folder / "parts_text_document") == reference);
+    EXPECT_TRUE(bytes_of_corpus(folder / (prefix + "_text_document")) == reference);
     // Nothing but the corpus is left.
     for (const std::string& name : files_in(folder.path())) {
-      EXPECT_TRUE(!name.starts_with("parts") || name.ends_with(".bin") || name.ends_with(".idx"))
+      EXPECT_TRUE(!name.starts_with(prefix) || name.ends_with(".bin") || name.ends_with(".idx"))
           << name;
     }
   }
