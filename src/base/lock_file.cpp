@@ -111,6 +111,7 @@ struct LockFile::State {
   std::filesystem::path path;
   std::string what;
   LockRules rules;
+  AfterKill after_kill;
   int descriptor = -1;
   std::optional<LockOwner> predecessor;
   // Where the file itself is the lock.
@@ -159,6 +160,7 @@ struct LockFile::State {
       if (still_named(path, descriptor)) {
         predecessor = owner_in(descriptor);
         if (!predecessor) refuse_foreign();
+        if (predecessor && after_kill) after_kill(*predecessor);
         write_owner(path, descriptor);
         return;
       }
@@ -196,6 +198,7 @@ struct LockFile::State {
     for (int look = 0; look < kLooks; ++look) {
       descriptor = open_lock(path, O_CREAT | O_EXCL);
       if (descriptor >= 0) {
+        if (predecessor && after_kill) after_kill(*predecessor);
         write_owner(path, descriptor);
         toucher = std::thread([this] { touch(); });
         return;
@@ -231,11 +234,13 @@ struct LockFile::State {
   }
 };
 
-LockFile::LockFile(std::filesystem::path path, const std::string& what, const LockRules& rules)
+LockFile::LockFile(std::filesystem::path path, const std::string& what, const LockRules& rules,
+                   const AfterKill& after_kill)
     : state_(std::make_unique<State>()) {
   state_->path = std::move(path);
   state_->what = what;
   state_->rules = rules;
+  state_->after_kill = after_kill;
   if (rules.kernel_locks && state_->kernel_locks()) {
     state_->lock_by_kernel();
   } else {

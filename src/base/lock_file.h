@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,9 +35,14 @@ struct LockRules {
 
 class LockFile {
  public:
+  // What is done about a process that was killed while it held the lock, before this one is named
+  // in its place: so a second kill loses nothing of the first.
+  using AfterKill = std::function<void(const LockOwner&)>;
+
   // Takes the lock at once, or throws Error(kUsage) that says who holds it; `what` names the thing
   // that is locked ("--save: runs/a"). Throws Error(kData) where the file cannot be created.
-  LockFile(std::filesystem::path path, const std::string& what, const LockRules& rules = {});
+  LockFile(std::filesystem::path path, const std::string& what, const LockRules& rules = {},
+           const AfterKill& after_kill = {});
   ~LockFile();
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;

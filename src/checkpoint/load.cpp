@@ -80,6 +80,8 @@ class StoredFiles {
       : folder_(std::move(folder)), manifest_(manifest) {}
 
   // Headers and lengths against the manifest, of every file that holds a tensor of those kinds.
+  // Files of optimizer state may have been removed where weights alone are loaded; those that are
+  // there are looked at all the same.
   void check_headers(bool optimizer) {
     std::map<std::string, std::map<std::string, const StoredTensor*>> by_file;
     std::set<std::string> wanted;
@@ -87,7 +89,9 @@ class StoredFiles {
       by_file[one.file][one.tensor.name] = &one;
       if (optimizer || one.tensor.kind == TensorKind::kWeight) wanted.insert(one.file);
     }
-    for (const std::string& name : wanted) check_header(name, by_file[name]);
+    for (const auto& [name, tensors] : by_file) {
+      if (wanted.contains(name) || present(folder_ / name)) check_header(name, tensors);
+    }
   }
 
   std::span<const std::byte> bytes(const StoredTensor& one) {

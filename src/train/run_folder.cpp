@@ -34,12 +34,12 @@ bool same_folder(const fs::path& a, const fs::path& b) {
 }  // namespace
 
 RunFolder::RunFolder(fs::path dir)
-    : dir_(created(std::move(dir))), lock_(dir_ / kLockName, "--save: " + dir_.string()) {
-  if (!lock_.predecessor()) return;
-  const std::array<fs::path, 3> written = {dir_ / kConfigName, dir_ / kMetricsName,
-                                           dir_ / "failure.json"};
-  remove_drafts(written, lock_.predecessor()->process);
-}
+    : dir_(created(std::move(dir))),
+      lock_(dir_ / kLockName, "--save: " + dir_.string(), {}, [this](const LockOwner& killed) {
+        const std::array<fs::path, 3> written = {dir_ / kConfigName, dir_ / kMetricsName,
+                                                 dir_ / "failure.json"};
+        remove_drafts(written, killed.process);
+      }) {}
 
 void RunFolder::start(const std::string& config, std::int64_t iteration) {
   write_text_file(dir_ / kConfigName, config);

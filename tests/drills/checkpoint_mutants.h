@@ -112,6 +112,7 @@ struct CheckpointFiles {
 struct Mutant {
   std::string what;
   bool may_load = false;  // also a checkpoint that is whole: one number of its state says otherwise
+  bool unread_by_weights = false;  // the hash of bytes that a load of weights alone does not read
 };
 
 namespace mutation {
@@ -233,10 +234,12 @@ inline Mutant change_list(CheckpointFiles& checkpoint, Draw& draw) {
     case 5:
       any(files, draw)["bytes"] = draw.below(2) == 0 ? kHuge[draw.below(6)] : draw.below(1000);
       return {"bytes of a file"};
-    default:
-      any(draw.below(2) == 0 ? files : tensors, draw)["xxh3_128"] =
-          draw.below(2) == 0 ? std::string("0") : std::string(32, 'f');
-      return {"a hash"};
+    default: {
+      Json& one = any(draw.below(2) == 0 ? files : tensors, draw);
+      one["xxh3_128"] = draw.below(2) == 0 ? std::string("0") : std::string(32, 'f');
+      return {.what = "a hash",
+              .unread_by_weights = one["xxh3_128"] != "0" && one.value("kind", "") == "optimizer"};
+    }
   }
 }
 

@@ -28,19 +28,19 @@ bool is_there(const std::string& path) {
 
 OutputPrefix::OutputPrefix(std::string prefix, const std::vector<std::string>& corpora)
     : prefix_(prepared(std::move(prefix))),
-      lock_(prefix_ + ".preprocess.lock", "--output-prefix: " + prefix_) {
-  journal_ = PreprocessJournal::load(prefix_);
-  if (lock_.predecessor()) remove_drafts_of(lock_.predecessor()->process, corpora);
-}
+      lock_(prefix_ + ".preprocess.lock", "--output-prefix: " + prefix_, {},
+            [&](const LockOwner& killed) { remove_drafts_of(killed.process, corpora); }),
+      journal_(PreprocessJournal::load(prefix_)) {}
 
 void OutputPrefix::remove_drafts_of(std::int64_t process,
                                     const std::vector<std::string>& corpora) const {
+  const std::optional<PreprocessJournal> journal = PreprocessJournal::load(prefix_);
   std::vector<fs::path> files{PreprocessJournal::path(prefix_)};
   for (const std::string& corpus : corpora) files.emplace_back(corpus + ".idx");
-  if (journal_) {
-    for (const std::string& suffix : journal_->corpora)
+  if (journal) {
+    for (const std::string& suffix : journal->corpora)
       files.emplace_back(prefix_ + suffix + ".idx");
-    for (const std::string& file : journal_->files(prefix_)) files.emplace_back(file);
+    for (const std::string& file : journal->files(prefix_)) files.emplace_back(file);
   }
   remove_drafts(files, process);
 }

@@ -72,7 +72,13 @@ TEST_P(LockFileOf, AKilledProcessIsFreeAndIsNamed) {
               HasSubstr(fmt::format("process {} ", child)));
   ::kill(child, SIGKILL);
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  const LockFile lock(path, "x", rules());
+  // Before another owner is named, so that being killed here loses nothing.
+  std::vector<std::int64_t> cleaned;
+  const LockFile lock(path, "x", rules(), [&](const LockOwner& killed) {
+    cleaned.push_back(killed.process);
+    if (GetParam()) EXPECT_THAT(read_text_file(path), HasSubstr(std::to_string(child)));
+  });
+  EXPECT_EQ(cleaned, std::vector<std::int64_t>{child});
   ASSERT_TRUE(lock.predecessor());
   EXPECT_EQ(lock.predecessor()->process, child);
 }
