@@ -1,11 +1,12 @@
 # make build   build/piton                      make demo     from text to a model that talks, minutes
 # make test    what must hold before a merge    make nightly  the same, longer and under more eyes
 # make format  the sources as .clang-format has them          make tidy     clang-tidy
+# make check-format   fails where `make format` would change something
 # make docs    docs/cli.md from the options
 #
 # The work is CMake's (CMakePresets.json: cpu, debug, tsan, cuda); this file only names the steps.
 .NOTPARALLEL:
-.PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz docs format tidy dependencies clean
+.PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz docs format check-format tidy dependencies clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 300
@@ -27,7 +28,7 @@ all-tests: build
 
 # Everything, in the build that users run.
 test-cpu: all-tests
-	$(CTEST) --preset cpu -LE nightly
+	$(CTEST) --preset cpu -LE nightly; status=$$?; tools/list-skipped.sh build; exit $$status
 
 # Unit tests with every access and every undefined operation checked.
 test-debug: dependencies
@@ -63,8 +64,12 @@ format:
 	git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' \
 	  | xargs clang-format -i
 
+check-format:
+	tools/check-format.sh
+
+# Findings are errors.
 tidy: build
-	git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build --quiet
+	git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build --quiet --warnings-as-errors='*'
 
 dependencies:
 	tools/install-dependencies.sh

@@ -42,6 +42,7 @@ CallsBench measure(const Machine& machine, const std::vector<NamedCall>& calls, 
     }
   }
   bench.peak = peak.flops_per_second();
+  bench.loading_peak = peak.loading_flops_per_second();
   return bench;
 }
 

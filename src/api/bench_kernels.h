@@ -12,7 +12,8 @@ namespace piton {
 
 struct CallsBench {
   std::vector<CallFigure> calls;
-  double peak = 0;  // flops a second of the calls' dtype; 0: not measured
+  double peak = 0;          // flops a second of the calls' dtype; 0: not measured
+  double loading_peak = 0;  // with operands loaded from cache; 0: no limit of its own
 
   double seconds() const;        // sum over calls of the best time
   double share_of_peak() const;  // of all of them together; 0 where the peak is unknown

@@ -31,11 +31,13 @@ class PeakSamples {
   PeakSamples(const Machine& machine, DType dtype) : machine_(machine), dtype_(dtype) {}
   void sample();
   double flops_per_second() const { return best_; }
+  double loading_flops_per_second() const { return best_loading_; }  // 0: no limit of its own
 
  private:
   const Machine& machine_;
   DType dtype_;
   double best_ = 0;
+  double best_loading_ = 0;
 };
 
 // One kernel call measured against the peak.

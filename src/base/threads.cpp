@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/signals_blocked.h"
 
 namespace piton {
 namespace {
@@ -157,6 +158,7 @@ ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()
                "{} processors for {} threads", cores.size(), threads);
   state_ = std::make_unique<State>(threads, !cores.empty());
   State* state = state_.get();
+  const SignalsBlocked for_workers;
   for (int thread = 1; thread < threads; ++thread) {
     try {
       state->workers[thread - 1].thread = std::thread([=] { state->worker_loop(thread); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/option_range.h"
 
 namespace piton::cli {
 namespace {
@@ -58,8 +59,12 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
     general.config = config;  // a file names no further file
     options.parse(words);     // flags win
   }
-  if (general.threads < 0) {
-    throw Error(Fault::kUsage, "--threads: got {}, wanted 0 or more", general.threads);
+  constexpr int kMostThreads = 8192;  // the most processors that Linux is built for on x86-64
+  check_range("--threads", general.threads, 0, kMostThreads);
+  if (!(general.distributed_timeout_minutes > 0 && general.distributed_timeout_minutes <= 1e6)) {
+    throw Error(Fault::kUsage,
+                "--distributed-timeout-minutes: got {}, wanted more than 0, at most 1e6",
+                general.distributed_timeout_minutes);
   }
   if (general.quiet) terminal.be_quiet();
   return positional;

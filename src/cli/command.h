@@ -23,7 +23,8 @@ struct GeneralOptions {
   std::string config;  // --config FILE.toml
   int threads = 0;     // --threads N; 0: every core this process may use, shared with local ranks
   std::string kernels = "cpu";  // --kernels reference|cpu|cuda
-  bool quiet = false;           // --quiet
+  double distributed_timeout_minutes = 10;
+  bool quiet = false;  // --quiet
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -34,6 +35,9 @@ struct GeneralOptions {
              "implementation of the mathematics",
              {.choices = {"reference", "cpu", "cuda"}}},
       kernels);
+    v(Option{"distributed-timeout-minutes",
+             "how long a rank waits for the others before it takes them for lost"},
+      distributed_timeout_minutes);
     v(Option{"quiet", "warnings and errors only"}, quiet);
   }
 };

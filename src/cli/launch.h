@@ -2,8 +2,6 @@
 // only reader of the environment.
 #pragma once
 
-#include <atomic>
-
 #include "api/engine.h"
 #include "cli/command.h"
 
@@ -11,14 +9,5 @@ namespace piton::cli {
 
 // Engine options from the general flags and the environment: the ranks to join, PITON_ISA.
 EngineOptions engine_options(const GeneralOptions& general);
-
-// Sets a flag on SIGUSR1, SIGTERM and SIGINT, so that a run can save and end; a second SIGINT ends
-// the process at once. One at a time.
-class StopSignals {
- public:
-  StopSignals();
-  ~StopSignals();
-  bool requested() const;
-};
 
 }  // namespace piton::cli

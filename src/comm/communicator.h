@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -75,9 +76,10 @@ class Communicator {
                                      Stream& after) = 0;
   virtual Event broadcast(const Tensor& data, int root, Stream& after) = 0;
   // Messages match by (member, tag), in order within a tag. A send completes when `data` may be
-  // reused.
+  // reused. Tags are 0 .. largest_tag().
   virtual Event send(const Tensor& data, int member, int tag, Stream& after) = 0;
   virtual Event receive(const Tensor& data, int member, int tag, Stream& after) = 0;
+  virtual int largest_tag() const { return std::numeric_limits<int>::max(); }
 
   // Host bytes of every member, in order of rank; blocks. For setup, checks and small results.
   virtual std::vector<std::string> gather_bytes(const std::string& mine) = 0;
@@ -102,6 +104,12 @@ class World {
   // groups in the same order.
   virtual std::unique_ptr<Communicator> make_group(std::span<const int> ranks,
                                                    const std::string& name) = 0;
+
+  // Says that this rank cannot go on, and why: its own waits end with Error(kPeer) at once, and so
+  // do those of the other ranks of this host, whose message gives `code` (the exit code that this
+  // rank will end with) and `why`. To be called before what the run stands on is taken down, where
+  // an exception takes it down. The world is of no further use but for abort().
+  virtual void fail(int /*code*/, const std::string& /*why*/) {}
 
   // Ends every rank of the run soon, whatever they do; `code` is the exit code asked for. Does not
   // return.

@@ -1,5 +1,6 @@
 #include "model/attention_options.h"
 
+#include "base/option_range.h"
 #include "model/config.h"
 
 namespace piton {
@@ -23,6 +24,10 @@ void AttentionOptions::apply(ModelConfig& config) const {
                 "--sparse-mode: got {}, wanted 0 to 4 (5 to 8 take masks from outside; documents "
                 "of packed samples are kept apart by --reset-attention-mask)",
                 sparse_mode);
+  }
+  if (window_after) check_range("--next-tockens", *window_after, -kLargestSize);
+  if (triangle_block_size) {
+    check_range("--triangle-block-size", *triangle_block_size, 1, kLargestSize);
   }
   if (sparse_mode >= 1 && sparse_mode <= 3 && (window_before || window_after)) {
     throw Error(Fault::kUsage,
@@ -61,10 +66,6 @@ void AttentionOptions::apply(ModelConfig& config) const {
   if (triangle_block_size && !triangle_attn) {
     throw Error(Fault::kUsage,
                 "--triangle-block-size: is of --triangle-attn, which is not given; leave it out");
-  }
-  if (triangle_attn && triangle_block_size.value_or(kTriangleBlock) < 1) {
-    throw Error(Fault::kUsage, "--triangle-block-size: got {}, wanted 1 or more",
-                *triangle_block_size);
   }
   config.attention_block = triangle_attn ? triangle_block_size.value_or(kTriangleBlock) : 0;
   config.window_before = window_before;

@@ -1,40 +1,29 @@
 #include "model/config.h"
 
 #include <algorithm>
-#include <limits>
 
+#include "base/option_range.h"
 #include "model/families.h"
 
 namespace piton {
+
 namespace {
 
-// Ids and positions are 32 bits, and no sum of sizes below may pass 63.
-constexpr std::int64_t kMostIds = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kWidest = std::int64_t{1} << 20;
-
-void at_most(std::int64_t value, std::int64_t most, const char* flag) {
-  if (value > most) throw Error(Fault::kUsage, "{}: got {}, wanted at most {}", flag, value, most);
-}
-
-void check_countable(const ModelConfig& config) {
-  at_most(config.layers, kWidest, "--num-layers");
-  at_most(config.hidden, kWidest, "--hidden-size");
-  at_most(config.ffn_hidden, 4 * kWidest, "--ffn-hidden-size");
-  at_most(config.heads, kWidest, "--num-attention-heads");
-  at_most(config.groups, kWidest, "--num-query-groups");
-  at_most(config.head_size, kWidest, "--kv-channels");
-  at_most(config.vocabulary, kMostIds, "--vocab-size");
-  at_most(config.max_positions, kMostIds, "--max-position-embeddings");
-  // A block has at most four products of heads and three of the MLP.
-  const auto real = [](std::int64_t value) { return static_cast<double>(value); };
-  const double block = 4 * real(config.hidden) * real(config.head_size) * real(config.heads) +
-                       3 * real(config.hidden) * real(config.ffn_hidden);
-  if (real(config.layers) * block > 0x1p56) {
-    throw Error(Fault::kUsage,
-                "--num-layers, --hidden-size, --ffn-hidden-size, --num-attention-heads: {} layers "
-                "of {:.1e} weights are more than can be counted; use smaller sizes",
-                config.layers, block);
-  }
+// Parameters are counted, and their bytes with all that training holds for them.
+void check_size(const ModelConfig& c) {
+  const auto of = [](std::int64_t value) { return static_cast<double>(value); };
+  const double block = of(c.hidden) * of(c.head_size) * 2 * (of(c.heads) + of(c.groups)) +
+                       3 * of(c.hidden) * of(c.ffn_hidden);
+  const double all = of(c.layers) * block +
+                     of(c.hidden) * (2 * of(c.vocabulary) + of(c.max_positions)) +
+                     of(c.max_positions) * of(c.head_size);
+  if (all < 0x1p56) return;
+  throw Error(Fault::kUsage,
+              "model: {:.2g} parameters, of {} layers, --hidden-size {}, --ffn-hidden-size {}, {} "
+              "heads of {}, {} ids and {} positions: more than can be counted; lower what is too "
+              "large",
+              all, c.layers, c.hidden, c.ffn_hidden, c.heads, c.head_size, c.vocabulary,
+              c.max_positions);
 }
 
 }  // namespace
@@ -45,6 +34,7 @@ void ModelConfig::check() const {
       throw Error(Fault::kUsage,
                   "{}: got {}, wanted a positive number (or name a preset with --model)", flag,
                   value);
+    check_range(flag, value, 1, kLargestSize);
   };
   positive(layers, "--num-layers");
   positive(hidden, "--hidden-size");
@@ -54,7 +44,7 @@ void ModelConfig::check() const {
   positive(head_size, "--kv-channels");
   positive(vocabulary, "--vocab-size");
   positive(max_positions, "--max-position-embeddings");
-  check_countable(*this);
+  check_size(*this);
   if (heads % groups != 0) {
     throw Error(
         Fault::kUsage,
@@ -111,6 +101,25 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
   return products + static_cast<double>(layers) * attention;
 }
 
+namespace {
+
+// Before others are derived from them.
+void check_given(const ModelOptions& options) {
+  const auto check = [](const char* flag, const std::optional<std::int64_t>& given) {
+    if (given) check_range(flag, *given, 1, kLargestSize);
+  };
+  check("--num-layers", options.layers);
+  check("--hidden-size", options.hidden);
+  check("--ffn-hidden-size", options.ffn_hidden);
+  check("--num-attention-heads", options.heads);
+  check("--num-query-groups", options.groups);
+  check("--kv-channels", options.head_size);
+  check("--vocab-size", options.vocabulary);
+  check("--max-position-embeddings", options.max_positions);
+}
+
+}  // namespace
+
 ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabulary) const {
   ModelConfig config;
   if (!model.empty()) {
@@ -128,6 +137,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
           fmt::join(preset_names(), ", "));
     config = family_facts(*family);
   }
+  check_given(*this);
   const auto set = [](auto& field, const auto& given) {
     if (given) field = *given;
   };
@@ -136,7 +146,6 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   // Sizes that follow from others are derived again where one of those was given.
   if (hidden || heads || model.empty()) {
     set(config.hidden, hidden);
-    at_most(config.hidden, kWidest, "--hidden-size");  // before others are derived from it
     const std::int64_t old_heads = config.heads;
     set(config.heads, heads);
     if (config.heads > 0 && config.hidden % config.heads != 0 && !head_size) {

@@ -1,7 +1,7 @@
 #include "parallel/stage_messages.h"
 
+#include <algorithm>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -23,18 +23,25 @@ int StageMessages::target_stage(const Name& name) const {
   return schedule_.stage_of_chunk[direction == Direction::kForward ? chunk + 1 : chunk];
 }
 
-int StageMessages::tag(const Name& name, int tensor) const {
+std::int64_t StageMessages::tag(const Name& name, int tensor) const {
   const auto& [direction, chunk, micro_batch] = name;
   // Unique for each boundary, direction, micro-batch and tensor, whatever the order of sends.
-  const std::int64_t tag =
-      ((std::int64_t{micro_batch} * schedule_.chunks() + chunk) * 2 + static_cast<int>(direction)) *
-          kMaxTensors +
-      tensor;
-  PITON_ASSERT(tag <= std::numeric_limits<int>::max(), "tag {}", tag);
-  return static_cast<int>(tag);
+  return ((std::int64_t{micro_batch} * schedule_.chunks() + chunk) * 2 +
+          static_cast<int>(direction)) *
+             kMaxTensors +
+         tensor;
 }
 
 void StageMessages::expect(const std::vector<Step>& steps) {
+  int last = 0;
+  for (const Step& step : steps) last = std::max(last, step.micro_batch);
+  if (group_.size() > 1 &&
+      tag({Direction::kBackward, schedule_.chunks(), last}, 0) > group_.largest_tag()) {
+    throw Error(Fault::kUsage,
+                "--global-batch-size: {} micro-batches of a step through {} chunks: their messages "
+                "are too many to be numbered (up to {}); take fewer or larger micro-batches",
+                last + 1, schedule_.chunks(), group_.largest_tag());
+  }
   for (const Step& step : steps) {
     const bool back = step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput;
     Name name;
@@ -62,8 +69,8 @@ void StageMessages::post(const Name& name) {
   int index = 0;
   for (const BoundaryTensor& shape : boundary_of_(chunk, micro_batch)) {
     Tensor tensor = context_.activation(shape.dtype, shape.shape);
-    const Event event =
-        group_.receive(tensor, source_stage(name), tag(name, index++), context_.stream);
+    const Event event = group_.receive(tensor, source_stage(name),
+                                       static_cast<int>(tag(name, index++)), context_.stream);
     context_.arena.hold(tensor, event.fence());
     message.tensors.push_back(std::move(tensor));
     message.events.push_back(event);
@@ -105,7 +112,8 @@ void StageMessages::give(Direction direction, int chunk, int micro_batch,
       local_[name].push_back(tensor);
       continue;
     }
-    const Event sent = group_.send(tensor, target, tag(name, static_cast<int>(i)), context_.stream);
+    const Event sent = group_.send(tensor, target, static_cast<int>(tag(name, static_cast<int>(i))),
+                                   context_.stream);
     context_.arena.hold(tensor, sent.fence());
   }
 }

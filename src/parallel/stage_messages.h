@@ -30,7 +30,8 @@ class StageMessages {
   StageMessages(const Schedule& schedule, Communicator& group, const Context& context,
                 BoundaryOf boundary_of);
 
-  // The steps that follow: their messages, in order.
+  // The steps that follow: their messages, in order. Throws Error(kUsage) if there are more than
+  // the group has tags for.
   void expect(const std::vector<Step>& steps);
   void post_receives();
 
@@ -45,7 +46,7 @@ class StageMessages {
     std::vector<Tensor> tensors;
     std::vector<Event> events;
   };
-  int tag(const Name& name, int tensor) const;
+  std::int64_t tag(const Name& name, int tensor) const;
   int source_stage(const Name& name) const;
   int target_stage(const Name& name) const;
   void post(const Name& name);

@@ -2,6 +2,7 @@
 #include "tensor/arena.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <set>
@@ -111,16 +112,32 @@ struct Arena::State {
     put(block);
   }
 
-  // Takes back what has become complete; with `wait`, everything.
-  void reap(bool wait) {
+  // Takes back what is complete.
+  void reap() {
     std::erase_if(pending, [&](Pending& slot) {
       for (const auto& fence : slot.fences) {
-        if (wait) fence->wait();
         if (!fence->complete()) return false;
       }
       give_back(slot.block, slot.kind);
       return true;
     });
+  }
+
+  // Takes back everything, once it is complete; what failed is complete too. Returns what the first
+  // failure threw.
+  std::exception_ptr reap_all() {
+    std::exception_ptr first;
+    for (const Pending& slot : pending) {
+      for (const auto& fence : slot.fences) {
+        try {
+          fence->wait();
+        } catch (...) {
+          if (!first) first = std::current_exception();
+        }
+      }
+    }
+    reap();
+    return first;
   }
 
   void grow(std::int64_t bytes) {
@@ -191,7 +208,7 @@ Arena::Arena(Memory& memory, std::int64_t segment_bytes)
 Arena::~Arena() {
   const std::scoped_lock lock(state_->mutex);
   PITON_ASSERT(state_->live == 0, "arena: {} slots still have tensors", state_->live);
-  state_->reap(/*wait=*/true);
+  state_->reap_all();  // a lost rank has been reported where its work was waited for
   for (const auto& segment : state_->segments) {
     state_->memory.release(segment.data, segment.bytes);
   }
@@ -207,13 +224,13 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind) {
   Block block;
   {
     const std::scoped_lock lock(state.mutex);
-    state.reap(/*wait=*/false);
+    state.reap();
     if (!state.take(bytes, &block)) {
       try {
         state.grow(bytes);
       } catch (const Error& error) {
         // The system has no more: what is still being sent or reduced is worth waiting for.
-        state.reap(/*wait=*/true);
+        if (const std::exception_ptr lost = state.reap_all()) std::rethrow_exception(lost);
         const auto& in_use = state.counts.in_use_bytes;
         const auto most = std::max_element(in_use.begin(), in_use.end());
         const auto holder = static_cast<MemoryKind>(most - in_use.begin());
@@ -250,7 +267,7 @@ void Arena::hold(const Tensor& tensor, std::shared_ptr<Fence> fence) {
 
 MemoryCounts Arena::counts() const {
   const std::scoped_lock lock(state_->mutex);
-  state_->reap(/*wait=*/false);
+  state_->reap();
   return state_->counts;
 }
 

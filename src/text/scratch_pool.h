@@ -1,5 +1,5 @@
 // Memory for the length of a call, kept between calls. A thread gets what it had last, if that is
-// at rest: tables of words that were seen lie in its core's cache, and fetching a table from
+// at rest: tables of words that were seen are in its core's cache, and fetching a table from
 // another core costs more than tokenizing a document.
 #pragma once
 

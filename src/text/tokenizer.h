@@ -1,7 +1,7 @@
 // Text to token ids and back.
 //
 // A tokenizer maps bytes (UTF-8 by convention, any bytes by right) to ids 0 .. vocabulary_size()-1.
-// encode() never fails on text: bytes that are not UTF-8 stand as themselves where the vocabulary
+// encode() never fails on text: bytes that are not UTF-8 are kept as they are where the vocabulary
 // knows bytes, and as U+FFFD (one for each maximal ill-formed part) where it knows only characters.
 //
 // Every method is const and may be called from many threads at once; results depend on nothing but
@@ -21,7 +21,7 @@ namespace piton {
 struct EncodeOptions {
   // Adds what the tokenizer's files put around a text (<s>, [CLS] .. [SEP], ...).
   bool add_special_tokens = false;
-  // Special tokens that stand in the text become their ids. By default they are plain text, so that
+  // Special tokens in the text become their ids. By default they are plain text, so that
   // a document cannot forge them. Added tokens that are not special are matched in both cases.
   bool parse_special_tokens = false;
 };
@@ -52,8 +52,8 @@ class Tokenizer {
                       std::vector<std::int32_t>& out) const = 0;
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
-  // The bytes that `ids` stand for; not always UTF-8, since an id may be part of a character.
-  // Ids outside the vocabulary (padded rows of the model) stand for nothing.
+  // The bytes that `ids` decode to; not always UTF-8, since an id may be part of a character.
+  // Ids outside the vocabulary (padded rows of the model) decode to nothing.
   virtual std::string decode(std::span<const std::int32_t> ids,
                              DecodeOptions options = {}) const = 0;
 
@@ -67,13 +67,13 @@ class Tokenizer {
 
   virtual bool is_special(std::int32_t id) const = 0;
 
-  // True if what `id` stands for may change with the ids that follow: a byte of a fallback run,
+  // True if the text of `id` may change with the ids that follow: a byte of a fallback run,
   // which is U+FFFD unless the whole run is UTF-8. StreamDecoder waits for the end of such runs.
   virtual bool open_ended(std::int32_t) const { return false; }
 
   const SpecialIds& special() const { return special_; }
 
-  // What stands in manifests: the kind ("byte", "byte-level BPE", ...) and 32 hex digits over the
+  // What manifests contain: the kind ("byte", "byte-level BPE", ...) and 32 hex digits over the
   // contents of the files that decide ids. Two tokenizers with one hash give the same ids.
   const std::string& name() const { return name_; }
   const std::string& content_hash() const { return content_hash_; }

@@ -22,6 +22,8 @@ struct Machine {
   Log& log;
   // Of this rank's threads, by the widest multiply-add loop of a dtype; empty: cannot be measured.
   std::function<double(DType)> measure_peak_flops = {};
+  // The same with operands loaded from cache; 0 where loads are no limit of their own.
+  std::function<double(DType)> measure_loading_peak_flops = {};
 };
 
 }  // namespace piton

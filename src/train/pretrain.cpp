@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/files.h"
@@ -12,6 +12,7 @@
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
+#include "train/failure_report.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/session.h"
@@ -31,37 +32,52 @@ constexpr const char* kCorpusFact = "corpus_content.";
 class Run {
  public:
   Run(const Machine& machine, const PretrainOptions& options, const OptionSet& resolved,
-      const std::function<bool()>& stop, Progress& progress)
+      const std::function<int()>& stop, Progress& progress)
       : machine_(machine),
         options_(options),
         resolved_(resolved),
         stop_(stop),
         progress_(progress),
-        leads_(machine.world.rank() == 0) {}
+        leads_(machine.world.rank() == 0),
+        failure_report_(options.loop.save) {}
 
   PretrainResult operator()() {
     open();
     const LoopOptions& loop = options_.loop;
     PretrainResult result{.iteration = state_.iteration, .loss = state_.lm_loss};
     while (state_.iteration < loop.train_iters) {
+      result.stop_signal = agreed_stop();
+      if (result.stop_signal != 0) break;
       step(result);
-      const bool stopped = agreed_stop();
       const bool last = state_.iteration == loop.train_iters;
       const bool leaves = loop.exit_interval && state_.iteration % *loop.exit_interval == 0;
       const bool due = loop.save_interval > 0 && state_.iteration % loop.save_interval == 0;
-      if (!loop.save.empty() && (last || leaves || due || stopped)) {
-        save(/*is_last=*/last || leaves || stopped);
-      }
-      if (stopped && !last) result.stopped_by_signal = true;
-      if (stopped || leaves) break;
+      if (!loop.save.empty() && (last || leaves || due)) save(/*is_last=*/last || leaves);
+      if (leaves) break;
+    }
+    progress_.finish();
+    if (result.stop_signal != 0) {
+      if (!loop.save.empty() && saved_iteration_ != state_.iteration && state_.iteration > 0)
+        save(/*is_last=*/true);
+      say(fmt::format("stopped by signal {} at iteration {}", result.stop_signal,
+                      state_.iteration));
     }
     if (folder_) folder_->metrics().finish();
-    progress_.finish();
+    result.saved = saved_iteration_ == state_.iteration;
     return result;
   }
 
-  // Whether this run is the one that writes to --save.
-  bool owns_folder() const { return owns_folder_; }
+  // Of an error that ends the run, on this rank.
+  void report(const Failure& failure) {
+    const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
+    // What is refused at the start leaves alone the folder of the run that it was refused for, and
+    // nobody writes to a folder that another run holds.
+    const bool locked = folder_ != nullptr || locked_;
+    if (owns_folder_ || (locked && !refused)) {
+      failure_report_.write(machine_.world.rank(), failure);
+    }
+    machine_.world.fail(failure.exit_code, failure.message);
+  }
 
  private:
   void say(const std::string& line) {
@@ -76,11 +92,17 @@ class Run {
     rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
     options_.optimizer.check();
     state_.seed = options_.loop.seed;
+    if (state_.seed > std::numeric_limits<std::uint32_t>::max()) {
+      say(
+          fmt::format("--seed {}: the order of samples is drawn from its low 32 bits, {}, as "
+                      "Megatron's generator takes no more; weights and dropout take all",
+                      state_.seed, static_cast<std::uint32_t>(state_.seed)));
+    }
     if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
-    open_data(tokenizer.get());
-
     mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
-    take_folder();
+    take_folder(/*may_create=*/false);
+    open_data(tokenizer.get());
+    take_folder(/*may_create=*/true);
     const std::filesystem::path checkpoint = checkpoint_to_load();
     session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
     std::int64_t unpadded = plan_.session.model.parameters();
@@ -95,17 +117,27 @@ class Run {
     } else {
       resume(checkpoint);
     }
-    if (!options_.loop.save.empty()) {
-      if (state_.iteration < options_.loop.train_iters) {
-        check_room(options_.loop.save, stored_model(), store_context());
-      }
-      phase(mesh_->group(kAllAxes), 0,
-            [&] { folder_->start(resolved_.to_toml(), state_.iteration); });
-    }
+    keep_or_say_that_nothing_is_kept();
     if (machine_.measure_peak_flops)
       peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
+    session_->pipeline().observer = [this](const Step& part) { show(part); };
     started_at_ = state_.iteration;
     started_ = Clock::now();
+  }
+
+  // Collective.
+  void keep_or_say_that_nothing_is_kept() {
+    const LoopOptions& loop = options_.loop;
+    owns_folder_ = !loop.save.empty();
+    if (!owns_folder_) {
+      if (leads_) machine_.log.warning("no --save is given: nothing of this run will be kept");
+      return;
+    }
+    if (state_.iteration < loop.train_iters) check_room(loop.save, stored_model(), store_context());
+    phase(mesh_->group(kAllAxes), 0, [&] {
+      folder_->start(resolved_.to_toml(), state_.iteration);
+      failure_report_.forget_earlier();
+    });
   }
 
   void open_data(const Tokenizer* tokenizer) {
@@ -145,12 +177,16 @@ class Run {
     }
   }
 
-  // Collective: the lock of --save, before anything in it is looked at.
-  void take_folder() {
+  // Collective: the lock of --save, before anything in it is looked at. A folder is made only once
+  // the data is there to train on.
+  void take_folder(bool may_create) {
     const std::string& save = options_.loop.save;
     if (save.empty()) return;
-    phase(mesh_->group(kAllAxes), 0, [&] { folder_ = std::make_unique<RunFolder>(save); });
-    owns_folder_ = true;
+    phase(mesh_->group(kAllAxes), 0, [&] {
+      if (folder_ != nullptr || !(may_create || std::filesystem::is_directory(save))) return;
+      folder_ = std::make_unique<RunFolder>(save);
+    });
+    locked_ = may_create;
   }
 
   // The folder to load, or empty for a new run. --load that names --save's own folder before
@@ -197,6 +233,7 @@ class Run {
     }
     state_.facts.insert(facts.begin(), facts.end());  // those that an earlier version did not store
     if (options_.loop.no_load_optim) session_->publish_values();
+    if (continues(options_.loop.load, options_.loop.save)) saved_iteration_ = state_.iteration;
     consecutive_skips_ = 0;
     say(fmt::format(
         "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
@@ -290,6 +327,7 @@ class Run {
   // The first step warms up; the second one tells how long all will take.
   void warn_of_rare_saves(double seconds_a_step) {
     const LoopOptions& loop = options_.loop;
+    if (loop.save.empty()) return;  // said at the start
     std::int64_t left = loop.train_iters - state_.iteration;
     if (loop.exit_interval) {
       left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
@@ -317,10 +355,12 @@ class Run {
     const std::int64_t round = (state_.iteration - 1) / options_.loop.eval_interval;
     for (std::int64_t i = 0; i < options_.loop.eval_iters; ++i) {
       const std::int64_t consumed = (round * options_.loop.eval_iters + i) * plan_.global_batch;
+      evaluation_ = i + 1;
       const Session::Evaluation one = session_->evaluate(batch(*valid_, consumed));
       sum.loss_sum += one.loss_sum;
       sum.loss_tokens += one.loss_tokens;
     }
+    evaluation_ = 0;
     const double loss = sum.loss_sum / sum.loss_tokens;
     say(fmt::format("validation loss at iteration {}: {:.6f} nats a token, perplexity {:.4f}",
                     state_.iteration, loss, std::exp(loss)));
@@ -330,11 +370,13 @@ class Run {
   void log(const StepMetrics& metrics) {
     const LoopOptions& loop = options_.loop;
     if (leads_) {
+      const std::string note =
+          fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss, metrics.tokens_per_second);
       progress_.update({.done = state_.iteration,
                         .total = loop.train_iters,
                         .seconds = seconds_since(started_),
-                        .note = fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss,
-                                            metrics.tokens_per_second)});
+                        .note = note});
+      note_ = note + "; ";
     }
     if (state_.iteration % loop.log_interval != 0 && state_.iteration != loop.train_iters) return;
     const double mean =
@@ -354,13 +396,28 @@ class Run {
   }
 
   // One rank's signal stops all of them at the same step.
-  bool agreed_stop() {
-    const std::string mine = stop_() ? "1" : "0";
-    if (machine_.world.size() == 1) return mine == "1";
-    for (const std::string& one : mesh_->group(kAllAxes).gather_bytes(mine)) {
-      if (one == "1") return true;
+  int agreed_stop() {
+    const int mine = stop_();
+    if (machine_.world.size() == 1) return mine;
+    for (const std::string& one : mesh_->group(kAllAxes).gather_bytes(std::to_string(mine))) {
+      if (one != "0") return std::stoi(one);
     }
-    return false;
+    return 0;
+  }
+
+  // Called as each part of a step begins: a step may take minutes.
+  void show(const Step& part) {
+    if (!leads_) return;
+    const bool forward = part.pass == Pass::kForward;
+    const std::string now =
+        evaluation_ > 0
+            ? fmt::format("evaluation {} of {}", evaluation_, options_.loop.eval_iters)
+            : fmt::format("step {}, {}", state_.iteration + 1, forward ? "forward" : "backward");
+    progress_.update({.done = state_.iteration,
+                      .total = options_.loop.train_iters,
+                      .seconds = seconds_since(started_),
+                      .note = fmt::format("{}{}: micro-batch {} of {}", note_, now,
+                                          part.micro_batch + 1, plan_.micro_batches)});
   }
 
   // A corpus that somebody wrote to while it was read must not reach a checkpoint unnoticed.
@@ -389,6 +446,7 @@ class Run {
       const std::filesystem::path folder =
           save_checkpoint(loop.save, stored_model(), store_context(), state_, resolved_.to_toml(),
                           {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
+      saved_iteration_ = state_.iteration;
       say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
     } catch (const Error& error) {
       if (is_last || error.fault() != Fault::kData) throw;
@@ -403,7 +461,7 @@ class Run {
   Machine machine_;
   const PretrainOptions& options_;
   const OptionSet& resolved_;
-  const std::function<bool()>& stop_;
+  const std::function<int()>& stop_;
   Progress& progress_;
   bool leads_;
   SilentLog silent_;  // of ranks that would repeat what the first one says
@@ -417,43 +475,33 @@ class Run {
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> stamps_;    // of the corpora, when their contents were last known
   std::unique_ptr<RunFolder> folder_;  // of the first rank
-  bool owns_folder_ = false;           // on every rank
+  bool locked_ = false;                // on every rank: the folder's lock is this run's
   bool metrics_wait_ = false;
-  double peak_flops_ = 0;  // of one rank
+  std::string note_;             // of the last step, before what runs now
+  std::int64_t evaluation_ = 0;  // batch of the evaluation under way, from 1; 0: none
+  double peak_flops_ = 0;        // of one rank
   std::int64_t consecutive_skips_ = 0;
+  std::optional<std::int64_t> saved_iteration_;  // of the checkpoint in --save's folder
+  bool owns_folder_ = false;                     // --save's folder is this run's
+  FailureReport failure_report_;
   std::int64_t started_at_ = 0;
   Clock::time_point started_;
 };
 
-void write_failure(const std::string& folder, int rank, const Error& error) {
-  const nlohmann::ordered_json failure{{"rank", rank},
-                                       {"fault", std::string(name(error.fault()))},
-                                       {"exit_code", static_cast<int>(error.fault())},
-                                       {"message", error.what()}};
-  write_text_file(std::filesystem::path(folder) / "failure.json", failure.dump(2) + "\n");
-}
-
 }  // namespace
 
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const OptionSet& resolved, const std::function<bool()>& stop,
+                        const OptionSet& resolved, const std::function<int()>& stop,
                         Progress& progress) {
-  Run run(machine, options, resolved, stop, progress);
+  Run run(machine, options, resolved, stop, progress);  // outlives the report
   try {
     return run();
-  } catch (const Error& error) {
-    const int rank = machine.world.rank();
-    const std::string& folder = options.loop.save;
-    // In a folder that another run holds, the failure is not that run's.
-    if (run.owns_folder() && std::filesystem::is_directory(folder)) {
-      try {
-        write_failure(folder, rank, error);
-      } catch (const Error&) {
-        // The first failure is the one to report.
-      }
-    }
-    if (machine.world.size() == 1) throw;
-    throw Error(error.fault(), "[rank {}] {}", rank, error.what());
+  } catch (const std::exception& error) {
+    const Failure failure = failure_of(error);
+    run.report(failure);
+    if (machine.world.size() == 1 || failure.fault == kInternalFault) throw;
+    throw Error(static_cast<Fault>(failure.exit_code), "[rank {}] {}", machine.world.rank(),
+                failure.message);
   }
 }
 

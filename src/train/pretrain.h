@@ -13,15 +13,17 @@ struct PretrainResult {
   std::int64_t iteration = 0;
   double loss = 0;                        // of the last step
   std::optional<double> validation_loss;  // the last one
-  bool stopped_by_signal = false;         // saved; start again to continue
+  int stop_signal = 0;                    // what ended the run before its last step; 0: nothing
+  bool saved = false;                     // a checkpoint holds all that has been trained
 };
 
 // Collective over all ranks. `resolved`: the options as parsed, for the stored configuration and
-// its comparison on resume. `stop`: polled once a step on every rank; true on any of them saves and
-// ends. Checks everything that can be checked before memory is taken. On an Error this rank writes
-// failure.json into the run's folder (if it has one) before the Error goes on.
+// its comparison on resume. `stop`: the number of a signal that asks to end, or 0; asked before
+// each step on every rank, and what any of them says saves and ends the run on all. Checks
+// everything that can be checked before memory is taken. On an error this rank writes failure.json
+// into the run's folder (if it has one) and tells the other ranks before the error goes on.
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const OptionSet& resolved, const std::function<bool()>& stop,
+                        const OptionSet& resolved, const std::function<int()>& stop,
                         Progress& progress);
 
 }  // namespace piton

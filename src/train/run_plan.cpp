@@ -1,9 +1,35 @@
 #include "train/run_plan.h"
 
+#include "base/option_range.h"
+
 namespace piton {
 namespace {
 
 constexpr std::int64_t kMostKept = 1'000'000;
+constexpr std::int64_t kMostMicroBatches = 1 << 20;  // of a step: a schedule is held in memory
+
+void check_ranges(const LoopOptions& loop) {
+  check_range("--train-iters", loop.train_iters, 1);
+  check_range("--micro-batch-size", loop.micro_batch_size, 1, kLargestSize);
+  check_range("--seq-length", loop.sequence, 0, kLargestSize);
+  check_range("--save-interval", loop.save_interval, 0);
+  check_range("--log-interval", loop.log_interval, 1);
+  check_range("--eval-interval", loop.eval_interval, 1);
+  check_range("--eval-iters", loop.eval_iters, 0);
+  check_range("--max-consecutive-skips", loop.max_consecutive_skips, 1);
+  if (loop.exit_interval) check_range("--exit-interval", *loop.exit_interval, 1);
+}
+
+// What a run counts, up to its end.
+void check_totals(const LoopOptions& loop, const RunPlan& plan) {
+  const std::int64_t tokens = checked_product("--micro-batch-size", "tokens of a micro-batch",
+                                              loop.micro_batch_size, plan.sequence);
+  check_range("--micro-batch-size x --seq-length", tokens, 1, kLargestSize);
+  checked_product("--train-iters", "tokens of the run", loop.train_iters, plan.global_batch,
+                  plan.sequence);
+  checked_product("--eval-iters", "samples of all evaluations", loop.eval_iters, plan.global_batch,
+                  loop.train_iters / loop.eval_interval + 1);
+}
 
 }  // namespace
 
@@ -14,23 +40,12 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
       tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
+  check_ranges(loop);
   plan.sequence = loop.sequence > 0 ? loop.sequence : model.max_positions;
   if (plan.sequence > model.max_positions) {
     throw Error(Fault::kUsage,
                 "--seq-length: got {}, wanted at most --max-position-embeddings, which is {}",
                 plan.sequence, model.max_positions);
-  }
-  if (loop.train_iters <= 0)
-    throw Error(Fault::kUsage, "--train-iters: got {}, wanted 1 or more", loop.train_iters);
-  if (loop.micro_batch_size <= 0)
-    throw Error(Fault::kUsage, "--micro-batch-size: got {}, wanted 1 or more",
-                loop.micro_batch_size);
-  if (loop.save_interval < 0 || loop.log_interval < 1 || loop.eval_interval < 1 ||
-      loop.eval_iters < 0) {
-    throw Error(Fault::kUsage,
-                "--save-interval, --log-interval, --eval-interval, --eval-iters: got {}, {}, {}, "
-                "{}; wanted 0 or more, 1 or more, 1 or more, 0 or more",
-                loop.save_interval, loop.log_interval, loop.eval_interval, loop.eval_iters);
   }
   if (loop.save_interval > 0 && loop.save.empty())
     throw Error(Fault::kUsage, "--save-interval: needs --save DIR to save to");
@@ -48,6 +63,10 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "data-parallel ranks)",
                 plan.global_batch, share, loop.micro_batch_size, plan.mesh[Axis::kData]);
   }
+  check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
+              kMostMicroBatches);
+  plan.micro_batches = static_cast<int>(plan.global_batch / share);
+  check_totals(loop, plan);
   const int t = plan.mesh[Axis::kTensor];
   if (options.parallel.sequence_parallel && loop.micro_batch_size * plan.sequence % t != 0) {
     throw Error(Fault::kUsage,
@@ -55,7 +74,6 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "ranks; change --seq-length",
                 loop.micro_batch_size * plan.sequence, t);
   }
-  plan.micro_batches = static_cast<int>(plan.global_batch / share);
   plan.session = {.model = model,
                   .sequence_parallel = options.parallel.sequence_parallel,
                   .linear_slices = options.parallel.linear_slices,

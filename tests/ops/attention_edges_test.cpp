@@ -41,7 +41,8 @@ TEST_P(AttentionEdges, OfTilesAndHeadsAgreeWithTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionEdges,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"),
+                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
+                                           "amx"),
                          [](const auto& info) {
                            std::string text = info.param;
                            std::replace(text.begin(), text.end(), '-', '_');

@@ -125,7 +125,8 @@ std::string set_name(const ::testing::TestParamInfo<const char*>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, CpuInstructionSet,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"),
+                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
+                                           "amx"),
                          set_name);
 
 TEST(CpuKernelsPacking, ThatIsOffByOnePercentIsSeen) {

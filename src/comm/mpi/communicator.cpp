@@ -9,7 +9,7 @@
 
 namespace piton {
 
-MpiCommunicator::MpiCommunicator(Engine& engine, Device& device, std::vector<int> world_ranks,
+MpiCommunicator::MpiCommunicator(MpiEngine& engine, Device& device, std::vector<int> world_ranks,
                                  std::string name, std::uint64_t number,
                                  std::shared_ptr<TrafficTotal> total)
     : engine_(&engine),
@@ -27,33 +27,41 @@ MpiCommunicator::MpiCommunicator(Engine& engine, Device& device, std::vector<int
     host_ranks_.push_back(engine.board().host_rank(world_rank));
     one_host_ = one_host_ && host_ranks_.back() >= 0;
   }
+  auto made = std::make_shared<Made>();
   engine.call(fmt::format("making group {} of {} ranks", name_, world_ranks_.size()),
-              [this] { create(); });
+              [made, engine = engine_, ranks = world_ranks_, name = name_,
+               on_host = one_host_ ? host_ranks_ : std::vector<int>{}] {
+                make(*made, *engine, ranks, name, on_host);
+              });
+  made_ = *made;
 }
 
-// On the communication thread.
-void MpiCommunicator::create() {
+// On the communication thread, which may come here when the communicator is no more.
+void MpiCommunicator::make(Made& made, MpiEngine& engine, const std::vector<int>& world_ranks,
+                           const std::string& name, const std::vector<int>& host_ranks) {
   MPI_Group world = MPI_GROUP_NULL;
   MPI_Group group = MPI_GROUP_NULL;
   check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
-  check_mpi(MPI_Group_incl(world, size(), world_ranks_.data(), &group), "MPI_Group_incl");
-  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, group, 0, &comm_), "MPI_Comm_create_group");
+  check_mpi(MPI_Group_incl(world, static_cast<int>(world_ranks.size()), world_ranks.data(), &group),
+            "MPI_Group_incl");
+  check_mpi(MPI_Comm_create_group(MPI_COMM_WORLD, group, 0, &made.comm), "MPI_Comm_create_group");
   MPI_Group_free(&group);
   MPI_Group_free(&world);
   std::unique_ptr<CollectiveRunner> runner;
-  if (one_host_) {
-    auto shared = std::make_unique<SharedRunner>(comm_, engine_->board(), host_ranks_);
-    shared_ = shared.get();
+  if (!host_ranks.empty()) {
+    auto shared = std::make_unique<SharedRunner>(made.comm, engine.board(), host_ranks);
+    made.shared = shared.get();
     runner = std::move(shared);
   } else {
-    check_mpi(MPI_Comm_dup(comm_, &mail_comm_), "MPI_Comm_dup");
-    mail_ = std::make_shared<MessageMail>(mail_comm_, engine_->timeout_seconds());
-    engine_->add(mail_);
-    runner = std::make_unique<MessageRunner>(comm_, world_ranks_);
+    check_mpi(MPI_Comm_dup(made.comm, &made.mail_comm), "MPI_Comm_dup");
+    made.mail = std::make_shared<MessageMail>(made.mail_comm, engine.timeout_seconds());
+    engine.add(made.mail);
+    runner = std::make_unique<MessageRunner>(made.comm, world_ranks);
+    made.largest_tag = largest_mpi_tag(made.mail_comm);
   }
-  queue_ = std::make_shared<GroupQueue>(name_, std::move(runner), engine_->timeout_seconds());
-  engine_->add(queue_);
-  engine_->at_end([queue = queue_, shared = shared_] {
+  made.queue = std::make_shared<GroupQueue>(name, std::move(runner), engine.timeout_seconds());
+  engine.add(made.queue);
+  engine.at_end([queue = made.queue, shared = made.shared] {
     if (shared != nullptr) shared->free();
   });
 }
@@ -62,9 +70,9 @@ MpiCommunicator::~MpiCommunicator() {
   // The windows stay until the world ends, since giving them back is collective. Work that is still
   // open is carried on; only an idle group is forgotten.
   try {
-    engine_->call("leaving group " + name_, [this] {
-      if (!queue_->pending()) engine_->remove(queue_.get());
-      if (mail_ && !mail_->pending()) engine_->remove(mail_.get());
+    engine_->call("leaving group " + name_, [engine = engine_, made = made_] {
+      if (!made.queue->pending()) engine->remove(made.queue.get());
+      if (made.mail && !made.mail->pending()) engine->remove(made.mail.get());
     });
   } catch (const Error&) {  // the run has failed; nothing is left to take down in order
   }
@@ -99,9 +107,9 @@ void MpiCommunicator::make_ready(const std::shared_ptr<Job>& job, Stream* after)
 }
 
 Event MpiCommunicator::ask(Collective collective, Stream* after) {
-  auto job = std::make_shared<Job>();
+  auto job = engine_->new_job();
   collective.job = job;
-  queue_->add(std::move(collective));
+  made_.queue->add(std::move(collective));
   make_ready(job, after);
   return Event(std::move(job));
 }
@@ -211,9 +219,9 @@ Event MpiCommunicator::broadcast(const Tensor& data, int root, Stream& after) {
 }
 
 Event MpiCommunicator::post(bool send, const Tensor& data, int member, int tag, Stream& after) {
-  PITON_ASSERT(member >= 0 && member < size() && tag >= 0, "member {} of {}, tag {}", member,
-               size(), tag);
-  auto job = std::make_shared<Job>();
+  PITON_ASSERT(member >= 0 && member < size() && tag >= 0 && tag <= largest_tag(),
+               "member {} of {}, tag {} of {}", member, size(), tag, largest_tag());
+  auto job = engine_->new_job();
   Mail mail{.send = send,
             .peer = one_host_ ? host_ranks_[member] : member,
             .group = number_,
@@ -227,7 +235,7 @@ Event MpiCommunicator::post(bool send, const Tensor& data, int member, int tag, 
   if (one_host_) {
     engine_->host_mail().add(std::move(mail));
   } else {
-    mail_->add(std::move(mail));
+    made_.mail->add(std::move(mail));
   }
   make_ready(job, &after);
   return Event(std::move(job));
@@ -273,20 +281,25 @@ void MpiCommunicator::barrier() { ask({.kind = CollectiveKind::kBarrier}, nullpt
 
 std::unique_ptr<SymmetricMemory> MpiCommunicator::allocate_symmetric(std::int64_t bytes) {
   if (!one_host_) return std::make_unique<PrivateSymmetricMemory>(*device_, rank_, bytes);
-  std::shared_ptr<SharedWindow> window;
-  engine_->call(
-      fmt::format("allocating {} bytes of symmetric memory in group {}", bytes, name_), [&] {
-        window = std::make_shared<SharedWindow>(comm_, WindowSymmetricMemory::segment_bytes(bytes));
-        WindowSymmetricMemory::make_counters(window->segment(rank_), bytes);
-        check_mpi(MPI_Barrier(comm_), "MPI_Barrier");
-        shared_->add_symmetric(window);
-        engine_->at_end([window] { window->free(); });
-      });
+  auto made = std::make_shared<std::shared_ptr<SharedWindow>>();
+  engine_->call(fmt::format("allocating {} bytes of symmetric memory in group {}", bytes, name_),
+                [made, engine = engine_, comm = made_.comm, shared = made_.shared,
+                 queue = made_.queue, rank = rank_, bytes] {
+                  auto window = std::make_shared<SharedWindow>(
+                      comm, WindowSymmetricMemory::segment_bytes(bytes));
+                  WindowSymmetricMemory::make_counters(window->segment(rank), bytes);
+                  check_mpi(MPI_Barrier(comm), "MPI_Barrier");
+                  shared->add_symmetric(window);
+                  engine->at_end([window] { window->free(); });
+                  *made = std::move(window);
+                });
+  const std::shared_ptr<SharedWindow> window = *made;
   // The pages go back at once, the window when the world ends. By then the group may be gone, so
   // the queue keeps its runner alive.
-  auto on_drop = [engine = engine_, queue = queue_, shared = shared_, window, rank = rank_] {
+  auto on_drop = [engine = engine_, queue = made_.queue, shared = made_.shared, window,
+                  rank = rank_] {
     try {
-      engine->call("releasing symmetric memory", [&] {
+      engine->call("releasing symmetric memory", [queue, shared, window, rank] {
         shared->remove_symmetric(window.get());
         window->drop_pages(rank);
       });

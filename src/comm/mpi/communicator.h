@@ -21,7 +21,7 @@ struct TrafficTotal {
 class MpiCommunicator final : public Communicator {
  public:
   // Collective over `world_ranks`. `number`: the same on all of them, of no other group of theirs.
-  MpiCommunicator(Engine& engine, Device& device, std::vector<int> world_ranks, std::string name,
+  MpiCommunicator(MpiEngine& engine, Device& device, std::vector<int> world_ranks, std::string name,
                   std::uint64_t number, std::shared_ptr<TrafficTotal> total);
   ~MpiCommunicator() override;
 
@@ -39,13 +39,25 @@ class MpiCommunicator final : public Communicator {
   Event broadcast(const Tensor& data, int root, Stream& after) override;
   Event send(const Tensor& data, int member, int tag, Stream& after) override;
   Event receive(const Tensor& data, int member, int tag, Stream& after) override;
+  int largest_tag() const override { return made_.largest_tag; }
   std::vector<std::string> gather_bytes(const std::string& mine) override;
   void barrier() override;
   std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) override;
   TrafficCounts traffic() const override;
 
  private:
-  void create();
+  // What making a group gives.
+  struct Made {
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Comm mail_comm = MPI_COMM_NULL;  // of several hosts
+    SharedRunner* shared = nullptr;      // of one host; owned by `queue`
+    std::shared_ptr<GroupQueue> queue;
+    std::shared_ptr<MessageMail> mail;  // of several hosts
+    int largest_tag = std::numeric_limits<int>::max();
+  };
+  // `host_ranks`: of the members, if all are on this host; else empty.
+  static void make(Made& made, MpiEngine& engine, const std::vector<int>& world_ranks,
+                   const std::string& name, const std::vector<int>& host_ranks);
   std::byte* address_of(const Tensor& tensor) const;
   std::vector<std::int64_t> even_parts(std::int64_t elements) const;
   // `after` null: at once.
@@ -55,7 +67,7 @@ class MpiCommunicator final : public Communicator {
   void count(std::int64_t TrafficCounts::*kind, std::int64_t bytes, bool collective);
   void gather_host(std::byte* whole, std::vector<std::int64_t> begins);
 
-  Engine* engine_;
+  MpiEngine* engine_;
   Device* device_;
   std::vector<int> world_ranks_;
   std::string name_;
@@ -63,11 +75,7 @@ class MpiCommunicator final : public Communicator {
   int rank_ = 0;
   bool one_host_ = false;
   std::vector<int> host_ranks_;  // of the members, if one_host_
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  MPI_Comm mail_comm_ = MPI_COMM_NULL;  // not one_host_
-  SharedRunner* shared_ = nullptr;      // one_host_; owned by queue_
-  std::shared_ptr<GroupQueue> queue_;
-  std::shared_ptr<MessageMail> mail_;  // not one_host_
+  Made made_;
   std::shared_ptr<TrafficTotal> total_;
   mutable std::mutex mutex_;  // guards traffic_
   TrafficCounts traffic_;

@@ -1,13 +1,13 @@
 #include "comm/mpi/engine.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 
+#include "base/signals_blocked.h"
 #include "comm/mpi/mpi_call.h"
 
 namespace piton {
@@ -36,9 +36,23 @@ bool ends_within(const Job& job, double seconds) {
 
 }  // namespace
 
-Engine::Engine(const MpiOptions& options) : options_(options) {
-  thread_ = std::thread([this] { run(); });
+MpiEngine::MpiEngine(const MpiOptions& options) : options_(options) {}
+
+void MpiEngine::start() {
+  {
+    const SignalsBlocked for_it_and_those_that_mpi_starts;
+    thread_ = std::thread([this] { run(); });
+  }
   pthread_setname_np(thread_.native_handle(), "piton-comm");
+  // Nothing inside MPI tells that a rank does not come.
+  if (!ends_within(started_, options_.timeout_seconds)) {
+    hangs_ = true;
+    thread_.detach();
+    throw Error(Fault::kPeer,
+                "comm: starting MPI: not all ranks came within {:.3g} s; see their messages, or "
+                "allow more time if they are only slow",
+                options_.timeout_seconds);
+  }
   try {
     started_.wait();
   } catch (...) {
@@ -47,12 +61,7 @@ Engine::Engine(const MpiOptions& options) : options_(options) {
   }
 }
 
-void Engine::run() {
-  // Signals are for the program's own threads; those that MPI starts inherit this.
-  sigset_t all;
-  sigfillset(&all);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+void MpiEngine::run() {
   try {
     initialise();
   } catch (const std::exception& error) {
@@ -74,12 +83,12 @@ void Engine::run() {
       return;
     }
   } else {
-    board_->announce_abort(static_cast<int>(Fault::kPeer));
+    board_->announce_abort(static_cast<int>(Fault::kPeer), failure().value_or(""));
   }
   ended_.finish();
 }
 
-void Engine::initialise() {
+void MpiEngine::initialise() {
   int given = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -109,10 +118,13 @@ void Engine::initialise() {
   spin_us_ = cores >= 2L * machine_size_ ? 20 : 0;
 }
 
-void Engine::loop() {
+void MpiEngine::loop() {
   for (;;) {
     const std::uint32_t seen = board_->bell(board_->rank()).seen();
     bool moved = run_calls();
+    // Failed by another thread, while this one was in MPI or asleep: the memory that waits here for
+    // its turn may be gone.
+    if (const auto why = failure(); why && !dropped_) fail_all(*why);
     bool pending = false;
     bool polls = false;
     for (std::size_t i = 0; i < activities_.size(); ++i) {
@@ -136,7 +148,7 @@ void Engine::loop() {
   }
 }
 
-bool Engine::watch(bool pending) {
+bool MpiEngine::watch(bool pending) {
   const auto now = Clock::now();
   if (!pending || duration<double>(now - watched_).count() < kWatchSeconds) return false;
   watched_ = now;
@@ -154,15 +166,16 @@ bool Engine::watch(bool pending) {
   return false;
 }
 
-void Engine::fail_all(const std::string& why) {
+void MpiEngine::fail_all(const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = why;
   }
   for (const auto& activity : activities_) activity->fail(why);
+  dropped_ = true;
 }
 
-bool Engine::run_calls() {
+bool MpiEngine::run_calls() {
   std::deque<std::shared_ptr<Call>> calls;
   {
     const std::lock_guard lock(mutex_);
@@ -170,6 +183,8 @@ bool Engine::run_calls() {
   }
   for (const auto& call : calls) {
     try {
+      // Whoever asked has gone, or has nothing more to hope for.
+      if (const auto why = failure()) throw Error(Fault::kPeer, *why);
       call->work();
     } catch (...) {
       call->error = std::current_exception();
@@ -179,7 +194,7 @@ bool Engine::run_calls() {
   return !calls.empty();
 }
 
-void Engine::call(const std::string& what, std::function<void()> work) {
+void MpiEngine::call(const std::string& what, std::function<void()> work) {
   auto call = std::make_shared<Call>();
   call->work = std::move(work);
   call->job = std::make_shared<Job>();
@@ -192,27 +207,73 @@ void Engine::call(const std::string& what, std::function<void()> work) {
   // Inside MPI nothing tells the thread that a rank is gone: this one looks.
   const auto start = Clock::now();
   while (!ends_within(*call->job, kWatchSeconds)) {
-    if (const auto lost = board_->lost()) throw Error(Fault::kPeer, "comm: {}: {}", what, *lost);
-    if (duration<double>(Clock::now() - start).count() > options_.timeout_seconds) {
-      throw Error(Fault::kPeer, "comm: {}: not all of its ranks came within {:.0f} s", what,
-                  options_.timeout_seconds);
+    std::string why;
+    if (const auto lost = board_->lost()) {
+      why = fmt::format("comm: {}: {}", what, *lost);
+    } else if (duration<double>(Clock::now() - start).count() > options_.timeout_seconds) {
+      why = fmt::format("comm: {}: not all of its ranks came within {:.3g} s", what,
+                        options_.timeout_seconds);
+    } else {
+      continue;
     }
+    leave_hanging(why);
+    throw Error(Fault::kPeer, why);
   }
   if (call->error) std::rethrow_exception(call->error);
 }
 
-void Engine::remove(const Activity* activity) {
+// The communication thread is in MPI, perhaps for ever, and cannot fail what waits for it.
+void MpiEngine::leave_hanging(const std::string& why) {
+  std::vector<std::weak_ptr<Job>> jobs;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = why;
+    jobs.swap(jobs_);
+  }
+  for (const auto& weak : jobs) {
+    if (const auto job = weak.lock()) job->fail(why);
+  }
+}
+
+std::shared_ptr<Job> MpiEngine::new_job() {
+  auto job = std::make_shared<Job>();
+  const std::lock_guard lock(mutex_);
+  if (jobs_.size() >= jobs_to_sweep_) {
+    std::erase_if(jobs_, [](const auto& weak) {
+      const auto old = weak.lock();
+      return !old || old->complete();
+    });
+    jobs_to_sweep_ = std::max<std::size_t>(64, 2 * jobs_.size());
+  }
+  jobs_.push_back(job);
+  return job;
+}
+
+void MpiEngine::remove(const Activity* activity) {
   std::erase_if(activities_, [&](const auto& a) { return a.get() == activity; });
 }
 
-void Engine::wake() { board_->bell(board_->rank()).ring(); }
+void MpiEngine::wake() { board_->bell(board_->rank()).ring(); }
 
-std::optional<std::string> Engine::failure() const {
+std::optional<std::string> MpiEngine::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
 }
 
-void Engine::stop(bool orderly) {
+void MpiEngine::fail(int code, const std::string& why) {
+  board_->announce_abort(code, why);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = why;
+  }
+  wake();
+  // Once it has dropped what was asked for, it touches no tensor any more.
+  const auto end = Clock::now() + duration<double>(kAnswerSeconds);
+  while (!dropped_ && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (!dropped_) leave_hanging(why);
+}
+
+void MpiEngine::stop(bool orderly) {
   {
     const std::lock_guard lock(mutex_);
     stop_ = orderly ? Stop::kOrderly : Stop::kNow;
@@ -223,6 +284,7 @@ void Engine::stop(bool orderly) {
     // Once this process ends, mpirun ends the others, and their last words may be lost.
     std::this_thread::sleep_for(duration<double>(kGraceSeconds));
     if (!ended) {
+      hangs_ = true;
       thread_.detach();
       return;
     }
@@ -230,7 +292,7 @@ void Engine::stop(bool orderly) {
   thread_.join();
 }
 
-void Engine::finalise() {
+void MpiEngine::finalise() {
   // No rank takes down what another still uses; and none waits for ever for one that is gone.
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
@@ -250,8 +312,8 @@ void Engine::finalise() {
   check_mpi(MPI_Finalize(), "MPI_Finalize");
 }
 
-void Engine::abort(int code) {
-  board_->announce_abort(code);
+void MpiEngine::abort(int code) {
+  board_->announce_abort(code, "");
   std::this_thread::sleep_for(duration<double>(kGraceSeconds));
   {
     const std::lock_guard lock(mutex_);

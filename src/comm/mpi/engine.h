@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -25,13 +26,16 @@ namespace piton {
 
 class SharedRunner;
 
-class Engine {
+class MpiEngine {
  public:
-  // Initialises MPI on a new thread; collective over all ranks.
-  explicit Engine(const MpiOptions& options);
+  explicit MpiEngine(const MpiOptions& options);
+  // Initialises MPI on a new thread; collective over all ranks. Where it throws while hangs(), the
+  // thread still uses this object, which must then not be destroyed.
+  void start();
   // Ends the thread. `orderly`: after all ranks have come here, and with MPI_Finalize; else the
   // thread is left alone if it does not end by itself.
   void stop(bool orderly);
+  bool hangs() const { return hangs_; }  // in MPI: taken not to come back
 
   int world_rank() const { return world_rank_; }
   int world_size() const { return world_size_; }
@@ -42,7 +46,8 @@ class Engine {
   double timeout_seconds() const { return options_.timeout_seconds; }
 
   // Runs `work` on the communication thread between two rounds of progress; returns when it has
-  // run, and throws what it threw. `what` names it in a timeout.
+  // run, and throws what it threw. `what` names it in a timeout. Where this throws Error(kPeer),
+  // `work` may still be running: it holds nothing but what it shares in the ownership of.
   void call(const std::string& what, std::function<void()> work);
 
   // On the communication thread.
@@ -51,12 +56,16 @@ class Engine {
   // Run in this order before MPI_Finalize: collective releases (windows, groups).
   void at_end(std::function<void()> release) { releases_.push_back(std::move(release)); }
 
+  // The fence of an operation that is about to be asked for.
+  std::shared_ptr<Job> new_job();
   // Something was added: look.
   void wake();
 
   // Why this rank cannot go on, if so. Any thread.
   std::optional<std::string> failure() const;
 
+  // Ends all waits of this rank, and tells the others.
+  void fail(int code, const std::string& why);
   [[noreturn]] void abort(int code);
 
  private:
@@ -72,6 +81,7 @@ class Engine {
   bool run_calls();
   bool watch(bool pending);
   void fail_all(const std::string& why);
+  void leave_hanging(const std::string& why);
 
   MpiOptions options_;
   int world_rank_ = 0;
@@ -84,12 +94,16 @@ class Engine {
   std::vector<std::shared_ptr<Activity>> activities_;
   std::vector<std::function<void()>> releases_;
 
-  mutable std::mutex mutex_;  // guards the next four
+  mutable std::mutex mutex_;              // guards the next five
+  std::vector<std::weak_ptr<Job>> jobs_;  // open ones, and some that are not
   std::deque<std::shared_ptr<Call>> calls_;
   std::optional<std::string> failure_;
   enum class Stop { kNo, kOrderly, kNow } stop_ = Stop::kNo;
   std::optional<int> abort_code_;
 
+  std::size_t jobs_to_sweep_ = 64;
+  std::atomic<bool> dropped_{false};  // all that was asked for has been failed
+  std::atomic<bool> hangs_{false};
   Clock::time_point watched_{};
   Job started_;
   Job ended_;

@@ -1,7 +1,6 @@
 #include "comm/mpi/host_board.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,17 @@ std::int64_t ring_capacity(int ranks) {
   const std::int64_t share = (std::int64_t{64} << 20) / (std::int64_t{ranks} * ranks);
   const std::int64_t capped = std::clamp<std::int64_t>(share, 16 << 10, 512 << 10);
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(capped)));
+}
+
+// Makes `life` and takes it for good.
+void hold(pthread_mutex_t& life) {
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  const int made = pthread_mutex_init(&life, &kind);
+  pthread_mutexattr_destroy(&kind);
+  PITON_ASSERT(made == 0 && pthread_mutex_lock(&life) == 0, "{}", system_message(made));
 }
 
 }  // namespace
@@ -65,17 +75,13 @@ HostBoard::HostBoard(MPI_Comm host, std::vector<int> world_ranks)
   static_assert(sizeof(Line) <= kPage);
   Line* mine = new (window_->segment(rank_)) Line;
   mine->process = getpid();
+  hold(mine->life);
   mine->state = kAlive;
   for (int from = 0; from < size(); ++from) {
     const ByteRing incoming = ring(from, rank_);
     new (incoming.written) std::atomic<std::uint64_t>(0);
     new (incoming.read) std::atomic<std::uint64_t>(0);
     new (incoming.wants_room) SharedWord(0);
-  }
-  check_mpi(MPI_Barrier(host), "MPI_Barrier");
-  // Where each rank has process numbers of its own (a container a rank), they say nothing here.
-  for (int other = 0; other < size(); ++other) {
-    if (kill(line(other).process, 0) != 0 && errno == ESRCH) processes_visible_ = false;
   }
   check_mpi(MPI_Barrier(host), "MPI_Barrier");
 }
@@ -101,28 +107,55 @@ void HostBoard::announce(State state) {
   }
 }
 
-void HostBoard::announce_abort(int code) {
-  line(rank_).code = code;
+void HostBoard::announce_abort(int code, std::string_view why) {
+  const std::lock_guard lock(announcing_);
+  Line& mine = line(rank_);
+  if (mine.state.load() != kAlive) return;
+  const std::size_t bytes = std::min(why.size(), sizeof mine.why);
+  if (bytes > 0) std::memcpy(mine.why, why.data(), bytes);
+  mine.why_bytes = static_cast<std::uint32_t>(bytes);
+  mine.code = code;
   announce(kAborted);
 }
 
-void HostBoard::announce_end() { announce(kEnded); }
+void HostBoard::announce_end() {
+  const std::lock_guard lock(announcing_);
+  announce(kEnded);
+  pthread_mutex_unlock(&line(rank_).life);
+}
+
+bool HostBoard::is_dead(int host_rank) const {
+  pthread_mutex_t& life = line(host_rank).life;
+  const int code = pthread_mutex_trylock(&life);
+  if (code == EBUSY) return false;
+  // Left as it is, an unlocked mutex of a dead owner stays marked (ENOTRECOVERABLE).
+  if (code == 0 || code == EOWNERDEAD) pthread_mutex_unlock(&life);
+  return code == EOWNERDEAD || code == ENOTRECOVERABLE;
+}
 
 std::optional<std::string> HostBoard::lost() const {
+  constexpr int kPeer = static_cast<int>(Fault::kPeer);
+  std::optional<std::string> consequence;
   for (int other = 0; other < size(); ++other) {
     if (other == rank_) continue;
     const Line& its = line(other);
     const std::uint32_t state = its.state.load(std::memory_order_acquire);
     if (state == kAborted) {
-      return fmt::format("rank {} ended the run with code {}; its message says why",
-                         world_rank(other), its.code.load());
+      const int code = its.code.load();
+      const std::string_view why(its.why, its.why_bytes);
+      // One that lost a rank itself says no more than can be seen from here.
+      const std::string text = fmt::format(
+          "rank {} ended the run with code {}{}{}", world_rank(other), code,
+          code == kPeer || why.empty() ? "; its message says why" : ": ", code == kPeer ? "" : why);
+      if (code != kPeer) return text;
+      consequence = text;
     }
-    if (state == kAlive && processes_visible_ && kill(its.process, 0) != 0 && errno == ESRCH) {
+    if (state == kAlive && is_dead(other) && its.state.load() == kAlive) {
       return fmt::format("rank {} (process {}) is gone without a word: killed, or out of memory",
                          world_rank(other), its.process.load());
     }
   }
-  return std::nullopt;
+  return consequence;
 }
 
 }  // namespace piton

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <mpi.h>
+#include <pthread.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/mpi/futex.h"
@@ -44,13 +47,15 @@ class HostBoard {
   Doorbell& bell(int host_rank) const { return line(host_rank).bell; }
   ByteRing ring(int from, int to) const;
 
-  // Says to the others that this rank ends the run, or has finished, and wakes them.
-  void announce_abort(int code);
+  // Says to the others that this rank ends the run (the first time counts), and why (may be empty);
+  // or that it has finished; and wakes them. The latter on the communication thread.
+  void announce_abort(int code, std::string_view why);
   void announce_end();
 
   // A rank that ended before its time, in words ("rank 3 (process 4711) is gone"). Any thread.
   std::optional<std::string> lost() const;
 
+  // After announce_end().
   void free() { window_->free(); }
 
  private:
@@ -60,14 +65,21 @@ class HostBoard {
     alignas(64) SharedWord state{0};
     std::atomic<std::int32_t> process{0};
     std::atomic<std::int32_t> code{0};
+    std::atomic<std::uint32_t> why_bytes{0};  // written after `why`
+    char why[1024];
+    // Held by the rank's communication thread for as long as it lives. The kernel marks it when the
+    // thread dies, however it does: a sign of death that neither a process number that is used
+    // again nor a namespace of process numbers can counterfeit.
+    pthread_mutex_t life;
   };
   Line& line(int host_rank) const { return *reinterpret_cast<Line*>(window_->segment(host_rank)); }
   void announce(State state);
+  bool is_dead(int host_rank) const;
 
   int rank_ = 0;
   std::vector<int> world_ranks_;
   std::int64_t ring_bytes_ = 0;
-  bool processes_visible_ = true;
+  std::mutex announcing_;
   std::unique_ptr<SharedWindow> window_;
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -29,8 +30,11 @@ class Job final : public Fence {
   bool ready() const { return ready_.load(std::memory_order_acquire); }
   void make_ready() { ready_.store(true, std::memory_order_release); }
 
+  // What comes first counts. Any thread.
   void finish() { end(kDone); }
   void fail(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (complete()) return;
     failure_ = why;
     end(kFailed);
   }
@@ -38,12 +42,13 @@ class Job final : public Fence {
  private:
   enum State : std::uint32_t { kOpen, kDone, kFailed };
   void end(State state) {
-    state_.store(state, std::memory_order_release);
-    state_.notify_all();
+    std::uint32_t open = kOpen;
+    if (state_.compare_exchange_strong(open, state, std::memory_order_acq_rel)) state_.notify_all();
   }
 
   std::atomic<std::uint32_t> state_{kOpen};
   std::atomic<bool> ready_{false};
+  std::mutex mutex_;     // of those who fail it
   std::string failure_;  // written before kFailed
 };
 

@@ -14,4 +14,13 @@ void check_mpi(int code, std::string_view what) {
   throw Error(Fault::kPeer, "comm: {} failed: {}", what, std::string(text, length));
 }
 
+int largest_mpi_tag(MPI_Comm comm) {
+  int* value = nullptr;
+  int found = 0;
+  check_mpi(MPI_Comm_get_attr(comm, MPI_TAG_UB, static_cast<void*>(&value), &found),
+            "MPI_Comm_get_attr");
+  constexpr int kPromised = 32767;  // by the standard
+  return found != 0 ? *value : kPromised;
+}
+
 }  // namespace piton

@@ -26,7 +26,8 @@ void WindowSymmetricMemory::make_counters(std::byte* segment, std::int64_t bytes
   new (segment + (bytes + 63) / 64 * 64) Counters{};
 }
 
-WindowSymmetricMemory::WindowSymmetricMemory(Engine& engine, std::shared_ptr<SharedWindow> window,
+WindowSymmetricMemory::WindowSymmetricMemory(MpiEngine& engine,
+                                             std::shared_ptr<SharedWindow> window,
                                              std::vector<int> members, int rank, std::int64_t bytes,
                                              Place place, std::string group,
                                              std::function<void()> on_drop)

@@ -16,7 +16,7 @@ class WindowSymmetricMemory final : public SymmetricMemory {
  public:
   // A segment of `window` is `bytes` of data, then the counters. `members` are host ranks;
   // `on_drop` runs when this object and all its tensors are gone.
-  WindowSymmetricMemory(Engine& engine, std::shared_ptr<SharedWindow> window,
+  WindowSymmetricMemory(MpiEngine& engine, std::shared_ptr<SharedWindow> window,
                         std::vector<int> members, int rank, std::int64_t bytes, Place place,
                         std::string group, std::function<void()> on_drop);
 
@@ -37,7 +37,7 @@ class WindowSymmetricMemory final : public SymmetricMemory {
   };
   Counters& counters(int member) const;
 
-  Engine* engine_;
+  MpiEngine* engine_;
   std::shared_ptr<SharedWindow> window_;
   int rank_;
   std::int64_t bytes_;

@@ -18,14 +18,21 @@ class MpiWorld final : public World {
   MpiWorld(Device& device, const MpiOptions& options)
       : device_(&device),
         exceptions_(std::uncaught_exceptions()),
-        engine_(std::make_unique<Engine>(options)) {}
+        engine_(std::make_unique<MpiEngine>(options)) {
+    try {
+      engine_->start();
+    } catch (...) {
+      if (engine_->hangs()) static_cast<void>(engine_.release());
+      throw;
+    }
+  }
 
   ~MpiWorld() override {
     const bool unwinding = std::uncaught_exceptions() > exceptions_;
     const bool orderly = !unwinding && !engine_->failure();
     engine_->stop(orderly);
     // A thread that hangs in MPI still uses the engine.
-    if (!orderly) engine_.release();
+    if (!orderly) static_cast<void>(engine_.release());
   }
 
   int rank() const override { return engine_->world_rank(); }
@@ -47,6 +54,8 @@ class MpiWorld final : public World {
     return std::make_unique<MpiCommunicator>(*engine_, *device_, members, name, number, total_);
   }
 
+  void fail(int code, const std::string& why) override { engine_->fail(code, why); }
+
   [[noreturn]] void abort(int code) override { engine_->abort(code); }
 
   TrafficCounts traffic() const override {
@@ -57,7 +66,7 @@ class MpiWorld final : public World {
  private:
   Device* device_;
   int exceptions_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<MpiEngine> engine_;
   std::shared_ptr<TrafficTotal> total_ = std::make_shared<TrafficTotal>();
   std::map<std::vector<int>, std::uint64_t> made_;
 };

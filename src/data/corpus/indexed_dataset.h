@@ -48,7 +48,7 @@ enum class IdType : std::uint8_t {
 int bytes_of(IdType type);
 // uint16 for vocabularies below 65 500 ids, else int32.
 IdType id_type_for(std::int64_t vocabulary);
-// Appends ids as they lie in a .bin of `type`, kUint16 or kInt32. Asserts that every id fits.
+// Appends ids in the form of a .bin of `type`, kUint16 or kInt32. Asserts that every id fits.
 void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out);
 
 class IndexedDataset {
@@ -122,7 +122,7 @@ class IndexedDataset {
   template <typename T>
   std::vector<T> read_array(std::int64_t array, std::int64_t first, std::int64_t count) const;
 
-  // The arrays lie at odd offsets; memcpy is the load that may be unaligned.
+  // The arrays start at odd offsets; memcpy is the load that may be unaligned.
   template <typename T>
   static T load(const std::byte* base, std::int64_t index) {
     T value;
@@ -167,7 +167,7 @@ class IndexedWriter {
   // Appends one sequence to the open document. Asserts that every id fits the type.
   void add_sequence(std::span<const std::int32_t> ids);
   void end_document();
-  // Appends documents that are already as they lie in the file: `ids` of append_ids(), the length
+  // Appends documents that already have the form of the file: `ids` of append_ids(), the length
   // of each sequence, and how many sequences each document has. Asserts that they fit each other.
   void add_documents(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
                      std::span<const std::int32_t> sequences);

@@ -160,7 +160,7 @@ void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std:
   const std::size_t before = out.size();
   out.resize(before + ids.size() * 2);
   std::byte* const to = out.data() + before;
-  std::uint32_t all = 0;  // one check behind the loop, so that it becomes vector instructions
+  std::uint32_t all = 0;  // one check after the loop, so that it becomes vector instructions
   for (std::size_t i = 0; i < ids.size(); ++i) {
     all |= static_cast<std::uint32_t>(ids[i]);
     const auto id = static_cast<std::uint16_t>(ids[i]);
@@ -322,7 +322,7 @@ void IndexedWriter::finish() {
                s.position.ids_bytes, pointer);
 
   s.ids.sync();
-  // An index of an earlier corpus of this name must not stand beside the new ids.
+  // An index of an earlier corpus of this name must not remain beside the new ids.
   std::error_code ignored;
   std::filesystem::remove(s.prefix + ".idx", ignored);
   std::error_code failure;

@@ -1,5 +1,5 @@
 // What preprocess makes, written in the order of the input: a corpus for each key, without the
-// documents that were there before, and how far it came, so that a killed run goes on.
+// documents that were there before, and its progress, so that a killed run can resume.
 #pragma once
 
 #include <chrono>

@@ -23,7 +23,7 @@ void EncodedBlock::clear() {
   text_bytes = 0;
 }
 
-void DocumentEncoder::encode(Block& block, EncodedBlock& out) {
+void DocumentEncoder::encode(RecordBlock& block, EncodedBlock& out) {
   out.clear();
   out.columns.resize(rules_.keys.size());
   out.file = block.file->index;

@@ -28,7 +28,7 @@ struct EncodeRules {
 // Documents of one block, in order, for each key.
 struct EncodedBlock {
   struct Column {
-    std::vector<std::byte> ids;           // of all sequences, as they lie in the corpus
+    std::vector<std::byte> ids;           // of all sequences, in the form of the corpus
     std::vector<std::int32_t> lengths;    // of each sequence
     std::vector<std::int32_t> sequences;  // of each document
   };
@@ -38,7 +38,7 @@ struct EncodedBlock {
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;  // of the texts that were encoded
 
-  // What is needed to go on behind the block.
+  // What is needed to resume after the block.
   std::size_t file = 0;
   std::int64_t end_byte = 0;
   std::int64_t consumed_bytes = 0;
@@ -57,7 +57,7 @@ class DocumentEncoder {
 
   // Fills `out`, whose contents are dropped and whose memory is used again. The block's unusable
   // records move into it.
-  void encode(Block& block, EncodedBlock& out);
+  void encode(RecordBlock& block, EncodedBlock& out);
 
  private:
   void add_document(const ParsedRecord& record, EncodedBlock& out);

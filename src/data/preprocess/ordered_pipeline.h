@@ -1,10 +1,10 @@
 // Threads that make pieces, work on them, and take the results in the order in which the pieces
 // were made. Making and taking are done by one thread at a time, work by all.
 //
-// There is no thread for making and none for taking: each makes a piece, works on it while it still
-// lies in its core's cache, and takes what is ready in its turn. So `workers` threads are all that
-// run, none sleeps while there is something to do, and nothing is made far ahead of the work. Who
-// makes goes on making while others have nothing to do: where making is the slowest part, it never
+// No thread is reserved for making or taking. Each thread makes a piece, works on it while the
+// piece is in its core's cache, and takes the results that are ready in order. So `workers` threads
+// run in all, none sleeps while there is work, and nothing is made far ahead of the work. A thread
+// that makes pieces continues while the others are idle: where making is the slowest part, it never
 // waits for a thread to wake up.
 #pragma once
 
@@ -127,7 +127,7 @@ class OrderedPipeline {
     return item;
   }
 
-  // Takes this result and those behind it, or leaves it to the thread that is taking.
+  // Takes this result and the following ones, or leaves it to the thread that is taking.
   void hand_in(std::int64_t number, Finished finished, const std::function<void(Result)>& take) {
     std::unique_lock lock(mutex_);
     finished_.emplace(number, std::move(finished));

@@ -323,17 +323,17 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   auto shown = start;
   std::int64_t logged = journal.documents;
   Spares<EncodedBlock> spares;
-  OrderedPipeline<Block, EncodedBlock> pipeline;
+  OrderedPipeline<RecordBlock, EncodedBlock> pipeline;
   try {
     pipeline.run(
         options.workers, kInFlightBytes,
-        [&]() -> std::optional<OrderedPipeline<Block, EncodedBlock>::Made> {
+        [&]() -> std::optional<OrderedPipeline<RecordBlock, EncodedBlock>::Made> {
           auto block = reader.next();
           if (!block) return {};
           const auto weight = static_cast<std::int64_t>(block->bytes.size());
           return {{*std::move(block), weight}};
         },
-        [&](int worker, Block block) {
+        [&](int worker, RecordBlock block) {
           EncodedBlock encoded = spares.take();
           encoders[static_cast<std::size_t>(worker)].encode(block, encoded);
           reader.recycle(std::move(block));

@@ -61,11 +61,11 @@ BlockReader::BlockReader(std::vector<InputFile> files, Rules rules, Place from)
     finished_bytes_ += files_[i].bytes;
 }
 
-std::optional<Block> BlockReader::next() {
+std::optional<RecordBlock> BlockReader::next() {
   while (true) {
     if (file_ == nullptr && !open_next_file()) return {};
     const std::int64_t skip_to = file_->index == from_.file ? from_.byte : 0;
-    std::optional<Block> block = columns_ != nullptr ? next_of_parquet() : next_of_stream();
+    std::optional<RecordBlock> block = columns_ != nullptr ? next_of_parquet() : next_of_stream();
     if (!block) {
       finished_bytes_ += files_[file_->index].bytes;
       file_.reset();
@@ -140,7 +140,7 @@ void BlockReader::read_csv_header() {
 
 bool BlockReader::fill() {
   const std::size_t before = buffer_.size();
-  // Little more than a block needs: what lies behind its end is copied to the next one.
+  // Little more than a block needs: what follows its end is copied to the next one.
   const auto wanted = static_cast<std::size_t>(rules_.block_bytes);
   const std::size_t distance = before < wanted ? wanted - before : before - wanted;
   buffer_.resize(before + std::clamp(distance, kLeastReadBytes, kReadBytes));
@@ -150,17 +150,17 @@ bool BlockReader::fill() {
   return got > 0;
 }
 
-std::optional<Block> BlockReader::next_of_stream() {
+std::optional<RecordBlock> BlockReader::next_of_stream() {
   if (file_ended_) return {};
   const auto limit = static_cast<std::size_t>(rules_.max_record_bytes);
-  Block block;
+  RecordBlock block;
   block.file = file_;
   std::size_t whole = 0;     // bytes of complete records in buffer_
   std::int64_t dropped = 0;  // bytes of oversized records that were taken out of buffer_
   std::int64_t dropped_lines = 0;
   std::int64_t lines =
       0;  // of the complete records; counted at once, while they are in the nearest cache
-  bool dropping = false;  // inside an oversized record, whose bytes go as they come
+  bool dropping = false;  // inside an oversized record; its bytes are dropped as they are read
   std::int64_t record_bytes_dropped = 0;
 
   const auto drop_from = [&](std::size_t from, std::size_t to) {
@@ -248,8 +248,8 @@ std::optional<Block> BlockReader::next_of_stream() {
   return block;
 }
 
-std::optional<Block> BlockReader::next_of_parquet() {
-  Block block;
+std::optional<RecordBlock> BlockReader::next_of_parquet() {
+  RecordBlock block;
   block.file = file_;
   if (!columns_->next(rules_.columns, rules_.max_record_bytes, block)) return {};
   const InputFile& input = files_[file_->index];

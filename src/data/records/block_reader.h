@@ -1,5 +1,5 @@
 // Input files cut into blocks of whole records, in order. A block is what one worker takes at a
-// time; where blocks end depends on the bytes alone, so a run that goes on after a kill cuts the
+// time; where blocks end depends on the bytes alone, so a run that resumes after a kill cuts the
 // same ones.
 #pragma once
 
@@ -37,20 +37,20 @@ struct BadRecord {
 // "FILE: line 3 (byte 120): reason", or for parquet "FILE: row 3: reason".
 std::string describe(const BadRecord& bad);
 
-struct Block {
+struct RecordBlock {
   std::shared_ptr<const FileFacts> file;
   std::int64_t first_byte = 0;
   std::int64_t first_line = 1;
-  std::string bytes;              // with 64 spare bytes behind them, as simdjson wants
+  std::string bytes;              // followed by 64 spare bytes, as simdjson wants
   std::vector<std::size_t> ends;  // of each record, in `bytes`
   bool open_end = false;          // the file ends without an end of its last record
   std::vector<BadRecord>
-      unusable;  // behind the records: one above the limit, an end that is missing
+      unusable;  // after the records: one above the limit, an end that is missing
   // parquet: records are rows; `ends` has one entry for each key of each row. Rows of no use stand
   // in `bad_rows`, in order, with the reason; what `ends` says of them does not count.
   std::vector<std::pair<std::size_t, std::string>> bad_rows;
 
-  // Where reading goes on behind this block.
+  // Where reading continues after this block.
   std::int64_t end_byte = 0;
   bool ends_file = false;
   std::int64_t consumed_bytes = 0;  // packed bytes of all files read when the block was cut
@@ -66,7 +66,7 @@ class ColumnReader {
   // first_byte and end_byte (row number), ends_file. Which rows make a block follows from the file
   // alone.
   virtual bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
-                    Block& block) = 0;
+                    RecordBlock& block) = 0;
 };
 
 // Throws Error(kUsage) with the command that mends it where this build cannot read Parquet.
@@ -93,15 +93,15 @@ class BlockReader {
 
   // The next block, or nothing at the end. Throws Error(kData) for files that cannot be read or
   // lack a column, naming those that exist.
-  std::optional<Block> next();
+  std::optional<RecordBlock> next();
 
   // Takes the memory of a block that is done with. May be called from any thread.
-  void recycle(Block block) { spares_.give(std::move(block.bytes)); }
+  void recycle(RecordBlock block) { spares_.give(std::move(block.bytes)); }
 
  private:
   bool open_next_file();
-  std::optional<Block> next_of_stream();
-  std::optional<Block> next_of_parquet();
+  std::optional<RecordBlock> next_of_stream();
+  std::optional<RecordBlock> next_of_parquet();
   bool fill();
   void read_csv_header();
 

@@ -26,7 +26,7 @@ constexpr std::size_t kInputBytes = 1 << 18;
 // promises 512 MB. xz -9 wants 65 MiB.
 constexpr std::uint64_t kUnpackMemoryBytes = 128 << 20;
 
-// Packed bytes as they lie in the file, with a window that decoders take from.
+// Packed bytes of the file, with a window that decoders take from.
 class RawFile {
  public:
   explicit RawFile(const std::string& path) : name_(path == "-" ? "standard input" : path) {

@@ -9,7 +9,7 @@
 namespace piton {
 
 // Overwrites `fields`; the line end at the end of `record` is not part of them. Returns what is
-// wrong, if something is: an open quote, or text behind a closing one.
+// wrong, if something is: an open quote, or text after a closing one.
 std::optional<std::string> split_csv_fields(std::string_view record, char separator,
                                             std::vector<std::string>& fields);
 

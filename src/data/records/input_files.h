@@ -29,7 +29,7 @@ std::optional<InputFormat> input_format(std::string_view name);
 
 struct InputFile {
   std::string path;                        // "-" is standard input
-  std::int64_t bytes = 0;                  // as it lies on the disk; 0 for standard input
+  std::int64_t bytes = 0;                  // as stored on the disk; 0 for standard input
   std::optional<InputFormat> format = {};  // given by the user; absent: detect_format() at opening
 };
 
@@ -44,7 +44,7 @@ InputFormat detect_format(const std::string& path, std::string_view head);
 
 // What a description of a data set names.
 struct HfInputs {
-  std::string path;                // as it stands there
+  std::string path;                // as written there
   std::vector<std::string> files;  // files and folders
 };
 // One file (or folder, or URL-less data set description) that `datasets.load_dataset` would take:

@@ -16,7 +16,7 @@ class JsonParser final : public RecordParser {
  public:
   explicit JsonParser(std::vector<std::string> keys) : keys_(std::move(keys)) {}
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
     const std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
     std::size_t first = begin;

@@ -9,7 +9,7 @@
 
 namespace piton {
 
-// Whole objects are validated: invalid UTF-8, lone surrogates, keys asked for that stand twice or
+// Whole objects are validated: invalid UTF-8, lone surrogates, requested keys that occur twice or
 // not at all, and values that are not text are bad records.
 std::unique_ptr<RecordParser> make_json_parser(std::vector<std::string> keys);
 

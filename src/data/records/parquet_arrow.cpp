@@ -28,7 +28,7 @@ class ArrowColumnReader final : public ColumnReader {
   std::vector<std::string> columns() const override { return schema_->field_names(); }
 
   bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
-            Block& block) override {
+            RecordBlock& block) override {
     bool more = false;
     guard([&] { more = read(keys, max_record_bytes, block); });
     return more;
@@ -52,7 +52,8 @@ class ArrowColumnReader final : public ColumnReader {
     rows_ = reader_->parquet_reader()->metadata()->num_rows();
   }
 
-  bool read(const std::vector<std::string>& keys, std::int64_t max_record_bytes, Block& block) {
+  bool read(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
+            RecordBlock& block) {
     if (batches_ == nullptr) open(keys);
     std::shared_ptr<arrow::RecordBatch> batch;
     check(batches_->ReadNext(&batch));
@@ -135,7 +136,7 @@ class ArrowColumnReader final : public ColumnReader {
     if (!status.ok()) refuse(status.ToString());
   }
 
-  // What lies under Arrow's own interface, the metadata above all, throws where Arrow returns a
+  // Code under Arrow's own interface, above all for metadata, throws where Arrow returns a
   // status.
   template <typename Work>
   void guard(const Work& work) const {

@@ -13,7 +13,7 @@
 namespace piton {
 namespace {
 
-std::string_view record_of(const Block& block, std::size_t index) {
+std::string_view record_of(const RecordBlock& block, std::size_t index) {
   const std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
   return std::string_view(block.bytes).substr(begin, block.ends[index] - begin);
 }
@@ -29,7 +29,7 @@ class TextParser final : public RecordParser {
   TextParser(std::vector<std::string> keys, SampleBy sample_by)
       : keys_(std::move(keys)), sample_by_(sample_by) {}
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
     std::string_view text = record_of(block, index);
     for (const std::string& key : keys_) {
@@ -70,7 +70,7 @@ class CsvParser final : public RecordParser {
     }
   }
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
     const std::string_view line = record_of(block, index);
     if (line.find_first_not_of("\r\n") == std::string_view::npos) return Parsed::kNothing;
@@ -106,7 +106,7 @@ class ColumnParser final : public RecordParser {
  public:
   explicit ColumnParser(std::size_t keys) : keys_(keys) {}
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
     const auto bad =
         std::lower_bound(block.bad_rows.begin(), block.bad_rows.end(), index,
@@ -156,11 +156,11 @@ std::unique_ptr<RecordParser> make_record_parser(const FileFacts& file,
   return nullptr;
 }
 
-std::size_t records_of(const Block& block, std::size_t keys) {
+std::size_t records_of(const RecordBlock& block, std::size_t keys) {
   return block.file->format == InputFormat::kParquet ? block.ends.size() / keys : block.ends.size();
 }
 
-BadRecord place_of(const Block& block, std::size_t index, std::size_t keys) {
+BadRecord place_of(const RecordBlock& block, std::size_t index, std::size_t keys) {
   if (block.file->format == InputFormat::kParquet) {
     return {block.file->path, block.first_line + static_cast<std::int64_t>(index), -1, ""};
   }
@@ -171,7 +171,7 @@ BadRecord place_of(const Block& block, std::size_t index, std::size_t keys) {
   if (first != std::string::npos && first < block.ends[index] &&
       block.file->format != InputFormat::kText)
     begin = first;
-  // Oversized records were taken out before or behind, their bytes are not in `bytes`.
+  // Oversized records were taken out before or after, their bytes are not in `bytes`.
   std::int64_t line =
       block.first_line + std::count(block.bytes.begin(),
                                     block.bytes.begin() + static_cast<std::ptrdiff_t>(begin), '\n');

@@ -33,7 +33,7 @@ class RecordParser {
  public:
   virtual ~RecordParser() = default;
   // Record `index` of `block` (for parquet: row). The bytes of the block may be changed.
-  virtual Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+  virtual Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                        std::string& reason) = 0;
 };
 
@@ -42,10 +42,10 @@ std::unique_ptr<RecordParser> make_record_parser(const FileFacts& file,
                                                  std::vector<std::string> keys, SampleBy sample_by);
 
 // Number of records in a block.
-std::size_t records_of(const Block& block, std::size_t keys);
+std::size_t records_of(const RecordBlock& block, std::size_t keys);
 
 // Where record `index` begins in the file, as line and byte.
-BadRecord place_of(const Block& block, std::size_t index, std::size_t keys);
+BadRecord place_of(const RecordBlock& block, std::size_t index, std::size_t keys);
 
 // Offset of the first byte that is not UTF-8, or npos.
 std::size_t first_bad_utf8(std::string_view text);

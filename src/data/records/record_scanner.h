@@ -27,8 +27,8 @@ class RecordScanner {
 
   virtual ~RecordScanner() = default;
   // Looks at the next bytes of the file. Returns how many of them belong to the current record,
-  // which then ends, or kNone if it goes on behind them. After an end, scanning goes on with the
-  // bytes behind it.
+  // which then ends, or kNone if it continues after them. After an end, scanning continues with the
+  // bytes after it.
   virtual std::size_t scan(std::string_view bytes) = 0;
   // At the end of the file: what shows that it was cut off, or "".
   virtual std::string_view unfinished() const { return {}; }

@@ -16,7 +16,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-std::string_view record_of(const Block& block, std::size_t index) {
+std::string_view record_of(const RecordBlock& block, std::size_t index) {
   const std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
   return std::string_view(block.bytes).substr(begin, block.ends[index] - begin);
 }
@@ -71,7 +71,7 @@ class WikiExtractorParser final : public WikiParser {
  public:
   using WikiParser::WikiParser;
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
     const std::string_view text = trimmed(record_of(block, index));
     if (text.empty()) return Parsed::kNothing;
@@ -108,7 +108,7 @@ class WikiXmlParser final : public WikiParser {
  public:
   using WikiParser::WikiParser;
 
-  Parsed parse(Block& block, std::size_t index, ParsedRecord& record,
+  Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
     const std::string_view text = record_of(block, index);
     const auto begin = text.find("<page>");
@@ -435,7 +435,7 @@ std::string plain_text_of_wikitext(std::string_view wikitext) {
   text = without_nested(text, "{{", "}}");
   text = without_nested(text, "{|", "|}");
   text = without_links(text);
-  text = without_entities(text);  // entities of the article itself, behind those of the XML
+  text = without_entities(text);  // entities of the article itself, after those of the XML
   std::string out;
   std::string_view rest = text;
   bool blank = false;

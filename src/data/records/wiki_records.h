@@ -19,7 +19,7 @@ std::unique_ptr<RecordParser> make_wiki_extractor_parser(std::vector<std::string
 std::unique_ptr<RecordParser> make_wiki_xml_parser(std::vector<std::string> keys);
 
 // What a reader would see as running text: templates, tables, references, comments, files and
-// categories are left out, links show their label, headings and list items stand on lines of their
+// categories are left out, links show their label, headings and list items are on lines of their
 // own. Text that nests wrongly loses its markup, never more than to the end of the article.
 std::string plain_text_of_wikitext(std::string_view wikitext);
 

@@ -10,7 +10,7 @@
 //   loss mask     1; 0 where the input token is an end of document under eod_mask_loss, and where
 //                 the label is the pad id
 //   positions     0..s-1; under reset_position_ids from 0 again after each end of document
-//   segments      under reset_attention_mask: how many ends of documents lie before the token in
+//   segments      under reset_attention_mask: how many ends of documents precede the token in
 //   its
 //                 sample (the end belongs to the earlier document); else empty
 #pragma once
@@ -34,7 +34,7 @@ struct BatchRules {
   std::optional<std::int32_t> eod = {};  // needed by the three above
   // Only where it is an id of its own: a pad id that is also the end of text would silence that.
   std::optional<std::int32_t> pad = {};
-  std::int64_t vocabulary = 0;  // ids are checked to lie below; 0: not checked
+  std::int64_t vocabulary = 0;  // ids are checked to be below; 0: not checked
 
   static BatchRules from(const DataOptions& options, std::optional<std::int32_t> eod,
                          std::optional<std::int32_t> pad, std::int64_t vocabulary);

@@ -42,8 +42,8 @@ bool is_corpus(const std::string& path);
 
 // Rows of `batch` as training sees them. JSON: one object a line, {"index", "ids", "labels",
 // "loss_mask", "positions", "segments" (if any), "text" (with a tokenizer)}. Text: tokens one after
-// another; those that the loss does not count stand in [- -], ends of documents begin a new line.
-// `colors` marks them by dimming instead, for terminals. Without a tokenizer the ids stand for the
+// another; those that the loss does not count are in [- -]; an end of a document begins a new line.
+// `colors` marks them by dimming instead, for terminals. Without a tokenizer ids are shown for the
 // tokens.
 std::string samples_to_json(const MicroBatch& batch, std::int64_t first_index,
                             const Tokenizer* tokenizer);

@@ -110,6 +110,12 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
   const std::int64_t per_order = request.end - request.first;
   if (index.epochs > kMostEntries / per_order ||
       index.epochs > std::numeric_limits<std::int64_t>::max() / tokens) {
+    if (request.epochs) {
+      throw Error(Fault::kUsage,
+                  "--train-data-exact-num-epochs: got {}, wanted at most {} for {}: so many orders "
+                  "of its documents can be held",
+                  *request.epochs, kMostEntries / per_order, corpus.prefix());
+    }
     throw Error(Fault::kData,
                 "{}: {} samples of {} tokens would read its {} tokens {} times over; use a larger "
                 "corpus or fewer steps",

@@ -44,7 +44,7 @@ struct GptIndex {
   std::span<const std::int64_t> row_at;    // [samples + 1] place in `order`
   std::span<const std::int32_t> row_from;  // [samples + 1] first token within that sequence
   std::span<const std::int64_t> shuffle;   // [samples]
-  std::shared_ptr<const void> storage;     // what the spans lie in
+  std::shared_ptr<const void> storage;     // the memory of the spans
 };
 
 // Throws Error(kData) if the split has no tokens or fewer than one sample's worth over all epochs,

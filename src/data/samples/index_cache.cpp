@@ -22,7 +22,7 @@ struct Header {
   std::int64_t order;
   std::int64_t samples;
 };
-static_assert(sizeof(Header) == 112);  // a multiple of 8: the arrays behind it are aligned
+static_assert(sizeof(Header) == 112);  // a multiple of 8: the arrays after it are aligned
 
 std::string hex_of(std::string_view text) {
   StreamHash hash;

@@ -159,7 +159,7 @@ std::vector<PunktSplitter::Candidate> PunktSplitter::candidates(std::u32string_v
     }
     return found;
   }
-  // The word, its last sentence end behind which something stands, and the white space behind that.
+  // The word, its last sentence end that is followed by something, and the white space after that.
   for (std::size_t begin = skip(0, true); begin < text.size();) {
     const std::size_t end = skip(begin, false);
     std::optional<Candidate> match;

@@ -2,7 +2,7 @@
 // with the same parameters; texts are cut into pieces of a million characters first, as Megatron
 // does.
 //
-// keep_newlines is Megatron's variant: a sentence keeps the white space behind it, and white space
+// keep_newlines is Megatron's variant: a sentence keeps the white space after it, and white space
 // inside words' neighbourhood counts as part of the boundary.
 #pragma once
 
@@ -66,7 +66,7 @@ class PunktSplitter final : public SentenceSplitter {
     std::size_t end;
   };
   // A place that may end a sentence: [begin, end) matched, `next` is where the following word
-  // starts (npos if punctuation follows), `after` where the context behind it ends.
+  // starts (npos if punctuation follows), `after` where the context after it ends.
   struct Candidate {
     std::size_t begin;
     std::size_t end;

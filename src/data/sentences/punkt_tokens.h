@@ -13,7 +13,7 @@ namespace piton::punkt {
 
 bool is_space(char32_t c);         // Python's \s
 bool is_sentence_end(char32_t c);  // . ? !
-bool is_non_word(char32_t c);      // cannot stand inside a word
+bool is_non_word(char32_t c);      // cannot be inside a word
 bool is_closing(char32_t c);       // quotes and brackets that belong to the sentence before them
 
 struct Token {

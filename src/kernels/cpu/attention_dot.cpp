@@ -2,12 +2,10 @@
 // gradients dS are rounded to bf16 on the way, sums stay in fp32. The division of work is that of
 // attention_fp32.cpp.
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "kernels/cpu/attention_tiles.h"
+#include "kernels/cpu/attention_bf16.h"
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
@@ -18,70 +16,8 @@ static_assert(kScoreColumns == kKeyBlock);
 // Queries of one tile: eight groups of the product's six rows.
 constexpr std::int64_t kQueries = 48;
 constexpr std::int64_t kTile = kQueries * kKeyBlock;
-constexpr float kLn2 = 0.69314718F;
 
 std::int64_t panels_of(std::int64_t d) { return panel_words(d, kKeyBlock); }
-
-// Rows of a head as bf16, one behind the other.
-void copy_rows(const Head& head, std::int64_t begin, std::int64_t rows, std::int64_t d,
-               std::uint16_t* to) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * d, head.row(begin + r), static_cast<std::size_t>(d) * 2);
-  }
-}
-
-// Dropout factors of one tile; null where there is no dropout.
-const float* factors(const Context& context, const Masks& masks, const Sight& sight,
-                     std::int64_t batch, std::int64_t head, std::int64_t query,
-                     std::int64_t queries, std::int64_t key, float* tile) {
-  if (!masks.given()) return nullptr;
-  std::fill_n(tile, queries * kKeyBlock, 1.0F);
-  for (std::int64_t r = 0; r < queries; ++r) {
-    const MaskRow row = masks.query(batch, head, sight.positions()[query + r]);
-    context.vector.mask(tile + r * kKeyBlock, row, key, kKeyBlock);
-  }
-  return tile;
-}
-
-// The part of a tile that any query of it sees: rows from `skip` on (a multiple of the product's
-// six rows), columns below `columns`.
-struct Seen {
-  std::int64_t skip = 0;
-  std::int64_t columns = 0;  // a multiple of 16
-  std::int64_t valid = 0;    // of them, keys that exist
-};
-
-Seen seen_of(const Sight& sight, std::int64_t query, std::int64_t queries, std::int64_t key) {
-  Seen seen;
-  while (seen.skip < queries && sight.high()[query + seen.skip] <= key) ++seen.skip;
-  seen.skip = seen.skip / 6 * 6;
-  const std::int64_t last = sight.range(query, query + queries).last - key;
-  seen.columns = padded(std::min(kKeyBlock, last), 16);
-  seen.valid = std::min(seen.columns, sight.keys() - key);
-  return seen;
-}
-
-float slope_of(const AttentionMask& mask, std::int64_t head) {
-  return mask.slopes.defined() ? mask.slopes.data<float>()[head] : 0.0F;
-}
-
-// Rows of `out` divided by their sums, and their log-sum-exp.
-void finish(const Context& context, const AttentionForward& call, std::int64_t batch,
-            std::int64_t head, std::int64_t begin, std::int64_t rows, std::int64_t d,
-            std::int64_t wide, float* out, const float* maxima, const float* sums) {
-  const float lowest = -std::numeric_limits<float>::infinity();
-  const Head to(call.out, batch, head);
-  float* lse =
-      call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    float* row = out + r * wide;
-    const bool sees = maxima[r] != lowest || sums[r] != 0;
-    const float inverse = sees ? 1.0F / sums[r] : 0.0F;
-    for (std::int64_t c = 0; c < d; ++c) row[c] *= inverse;
-    context.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d);
-    lse[r] = sees ? kLn2 * maxima[r] + std::log(sums[r]) : lowest;
-  }
-}
 
 class Forward {
  public:
@@ -126,7 +62,7 @@ class Forward {
     auto* weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2));
     const Head keys(call_.k, batch, group);
     const Head values(call_.v, batch, group);
-    copy_rows(Head(call_.q, batch, head), begin, rows, d_, q);
+    copy_rows(Head(call_.q, batch, head), begin, rows, d_, q, d_);
     std::fill_n(out, rows * wide_, 0.0F);
     std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(sums, rows, 0.0F);
@@ -139,7 +75,7 @@ class Forward {
         context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
         loaded = key;
       }
-      const Seen part = seen_of(sight, query, queries, key);
+      const Seen part = seen_of(sight, query, queries, key, 6, 16);
       const std::int64_t first = query + part.skip;
       const std::int64_t count = queries - part.skip;
       const std::int64_t at = first - begin;
@@ -224,7 +160,7 @@ class Decode {
     const std::int32_t* segments =
         sight.query_segments() != nullptr ? repeated(sight.query_segments()) : nullptr;
     for (std::int64_t r = 0; r < rows_; ++r) {
-      copy_rows(Head(call_.q, batch, group * rows_ + r), 0, 1, d_, q + r * d_);
+      copy_rows(Head(call_.q, batch, group * rows_ + r), 0, 1, d_, q + r * d_, d_);
     }
     std::fill_n(out, rows_ * wide_, 0.0F);
     std::fill_n(maxima, rows_, -std::numeric_limits<float>::infinity());
@@ -358,8 +294,8 @@ class Backward {
     const DotTable& dot = *context_.dot;
     const Head out(call_.out, batch, head);
     const Head dout(call_.dout, batch, head);
-    copy_rows(Head(call_.q, batch, head), 0, sq_, d_, t.q);
-    copy_rows(dout, 0, sq_, d_, t.dout);
+    copy_rows(Head(call_.q, batch, head), 0, sq_, d_, t.q, d_);
+    copy_rows(dout, 0, sq_, d_, t.dout, d_);
     for (std::int64_t query = 0; query < sq_; query += kQueries) {
       const std::int64_t queries = std::min(kQueries, sq_ - query);
       dot.pack_rows(t.q_panels + query / 2 * wide_, {t.q + query * d_, Type::kBF16, d_}, queries,
@@ -394,7 +330,7 @@ class Backward {
     const DotTable& dot = *context_.dot;
     const float* lse =
         call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
-    const Seen part = seen_of(sight, query, queries, key);
+    const Seen part = seen_of(sight, query, queries, key, 6, 16);
     const std::int64_t first = query + part.skip;
     const std::int64_t count = queries - part.skip;
     const std::int64_t step = padded(valid, 16);

@@ -143,4 +143,8 @@ void attention_backward_fp32(Context& context, const AttentionBackward& call);
 void attention_forward_dot(Context& context, const AttentionForward& call);
 void attention_backward_dot(Context& context, const AttentionBackward& call);
 
+// attention_amx.cpp: the same through tile products.
+void attention_forward_amx(Context& context, const AttentionForward& call);
+void attention_backward_amx(Context& context, const AttentionBackward& call);
+
 }  // namespace piton::cpu

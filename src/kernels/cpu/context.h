@@ -44,7 +44,8 @@ struct Context {
   ThreadPool& threads;
   Isa isa;
   const VectorTable& vector;
-  const DotTable* dot;  // null: no bf16 dot products
+  const DotTable* dot;     // null: no bf16 dot products
+  const TileTable* tiles;  // null: no tiles
   Matmul matmul;
   Scratch scratch;
 

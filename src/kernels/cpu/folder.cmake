@@ -22,3 +22,10 @@ target_include_directories(${target_dot} PRIVATE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(${target_dot} PRIVATE ${vector_options} -march=x86-64-v4 -mavx512bf16
   -mprefer-vector-width=512)
 target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target_dot}>)
+file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/amx/*.cpp)
+set(target_amx ${target}_amx)
+add_library(${target_amx} OBJECT ${vector_sources})
+target_include_directories(${target_amx} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(${target_amx} PRIVATE ${vector_options} -march=x86-64-v4 -mavx512bf16
+  -mamx-tile -mamx-bf16 -mprefer-vector-width=512)
+target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target_amx}>)

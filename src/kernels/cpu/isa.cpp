@@ -1,6 +1,8 @@
 // Detection of the instruction set, by the compiler's own cpuid table (which asks the system too).
 #include "kernels/cpu/isa.h"
 
+#include <cpuid.h>
+
 #include <array>
 
 #include "base/error.h"
@@ -14,11 +16,12 @@ struct Entry {
   std::string_view description;
 };
 
-constexpr std::array<Entry, 4> kEntries{{
+constexpr std::array<Entry, 5> kEntries{{
     {Isa::kV2, "x86-64-v2", "x86-64-v2"},
     {Isa::kV3, "x86-64-v3", "x86-64-v3"},
     {Isa::kV4, "x86-64-v4", "x86-64-v4"},
     {Isa::kV4Bf16, "x86-64-v4-bf16", "x86-64-v4 with bf16"},
+    {Isa::kAmx, "amx", "x86-64-v4 with bf16 and AMX"},
 }};
 
 bool has_v2() {
@@ -38,6 +41,16 @@ bool has_v4() {
          __builtin_cpu_supports("avx512vl");
 }
 
+bool has_v4_bf16() { return has_v4() && __builtin_cpu_supports("avx512bf16"); }
+
+// Leaf 7 of cpuid, edx: bit 22 bf16 products, bit 24 tiles. The state is the system's to give.
+bool has_amx() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  constexpr unsigned kBoth = 1U << 22 | 1U << 24;
+  return has_v4_bf16() && (edx & kBoth) == kBoth && amx::permitted();
+}
+
 bool has(Isa isa) {
   __builtin_cpu_init();
   switch (isa) {
@@ -48,7 +61,9 @@ bool has(Isa isa) {
     case Isa::kV4:
       return has_v4();
     case Isa::kV4Bf16:
-      return has_v4() && __builtin_cpu_supports("avx512bf16");
+      return has_v4_bf16();
+    case Isa::kAmx:
+      return has_amx();
   }
   return false;
 }
@@ -84,7 +99,7 @@ Isa find_isa(std::string_view name) {
   }
   throw Error(Fault::kUsage,
               "cpu kernels: unknown instruction set: got \"{}\", wanted x86-64-v2, x86-64-v3, "
-              "x86-64-v4 or x86-64-v4-bf16",
+              "x86-64-v4, x86-64-v4-bf16 or amx",
               name);
 }
 
@@ -97,11 +112,16 @@ const VectorTable& vector_table(Isa isa) {
     case Isa::kV4:
       return v4::table();
     case Isa::kV4Bf16:
+    case Isa::kAmx:
       break;
   }
   return v4_bf16::table();
 }
 
-const DotTable* dot_table(Isa isa) { return isa == Isa::kV4Bf16 ? &v4_bf16::dot_table() : nullptr; }
+const DotTable* dot_table(Isa isa) {
+  return isa == Isa::kV4Bf16 || isa == Isa::kAmx ? &v4_bf16::dot_table() : nullptr;
+}
+
+const TileTable* tile_table(Isa isa) { return isa == Isa::kAmx ? &amx::tile_table() : nullptr; }
 
 }  // namespace piton::cpu

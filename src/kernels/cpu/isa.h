@@ -3,13 +3,15 @@
 
 #include <string_view>
 
+#include "kernels/cpu/amx/table.h"
 #include "kernels/cpu/dot/table.h"
 #include "kernels/cpu/vector/table.h"
 
 namespace piton::cpu {
 
-// Level of the x86-64 psABI; the last adds bf16 dot products (AVX512_BF16).
-enum class Isa { kV2, kV3, kV4, kV4Bf16 };
+// Level of the x86-64 psABI; then with bf16 dot products (AVX512_BF16); then with bf16 tile
+// products too (AMX).
+enum class Isa { kV2, kV3, kV4, kV4Bf16, kAmx };
 
 std::string_view name(Isa isa);         // "x86-64-v4-bf16", as flags spell it
 std::string_view description(Isa isa);  // "x86-64-v4 with bf16", as logs say it
@@ -24,5 +26,8 @@ const VectorTable& vector_table(Isa isa);
 
 // Null where the set has no bf16 dot product.
 const DotTable* dot_table(Isa isa);
+
+// Null where the set has no tiles.
+const TileTable* tile_table(Isa isa);
 
 }  // namespace piton::cpu

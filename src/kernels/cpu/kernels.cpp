@@ -15,6 +15,7 @@ class CpuKernels final : public Kernels {
                  isa,
                  cpu::vector_table(isa),
                  cpu::dot_table(isa),
+                 cpu::tile_table(isa),
                  {},
                  cpu::Scratch(threads.threads())} {}
 

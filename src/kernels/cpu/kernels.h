@@ -15,8 +15,8 @@
 namespace piton {
 
 // `threads` must outlive the result. `isa` forces an instruction set: "x86-64-v2", "x86-64-v3",
-// "x86-64-v4", "x86-64-v4-bf16"; "" takes the best one that this machine has. Throws Error(kUsage)
-// if the name is unknown or the machine lacks the set.
+// "x86-64-v4", "x86-64-v4-bf16", "amx"; "" takes the best one that this machine has. Throws
+// Error(kUsage) if the name is unknown or the machine lacks the set.
 std::unique_ptr<Kernels> make_cpu_kernels(ThreadPool& threads, std::string isa = "");
 
 }  // namespace piton

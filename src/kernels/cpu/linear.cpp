@@ -5,6 +5,15 @@
 
 namespace piton::cpu {
 
+namespace {
+
+auto product_of(const Context& context, DType dtype) {
+  if (uses_tiles(context, dtype)) return amx_product;
+  return uses_dot(context, dtype) ? dot_product : library_product;
+}
+
+}  // namespace
+
 std::int64_t row_tile() { return kRowTile; }
 
 std::int64_t packed_bytes(Context& context, WeightForm form, std::int64_t out, std::int64_t in,
@@ -12,6 +21,7 @@ std::int64_t packed_bytes(Context& context, WeightForm form, std::int64_t out, s
   if (form == WeightForm::kRows || dtype == DType::kF64 || out == 0 || in == 0) return 0;
   const std::int64_t n = form == WeightForm::kBackward ? in : out;
   const std::int64_t k = form == WeightForm::kBackward ? out : in;
+  if (uses_tiles(context, dtype)) return amx_packed_bytes(n, k);
   return uses_dot(context, dtype) ? dot_packed_bytes(n, k) : library_packed_bytes(context, n, k);
 }
 
@@ -20,6 +30,7 @@ void execute(Context& context, const PackWeight& call) {
       packed_bytes(context, call.form, call.rows.dim(0), call.rows.dim(1), call.rows.dtype());
   PITON_ASSERT(call.packed.bytes() == wanted, "pack weight: {} bytes, wanted {}",
                call.packed.bytes(), wanted);
+  if (uses_tiles(context, call.rows.dtype())) return amx_pack(context, call);
   if (uses_dot(context, call.rows.dtype())) return dot_pack(context, call);
   library_pack(context, call);
 }
@@ -28,15 +39,13 @@ void execute(Context& context, const LinearForward& call) {
   if (call.x.dim(0) == 0) return;
   const Right right{call.weight, false};
   const Epilogue epilogue{call.residual, call.activation, call.preactivation};
-  const auto product = uses_dot(context, call.weight.dtype) ? dot_product : library_product;
-  product(context, call.y, call.x, right, call.bias, epilogue);
+  product_of(context, call.weight.dtype)(context, call.y, call.x, right, call.bias, epilogue);
 }
 
 void execute(Context& context, const LinearBackwardInput& call) {
   if (call.dy.dim(0) == 0) return;
   const Right right{call.weight, true};
-  const auto product = uses_dot(context, call.weight.dtype) ? dot_product : library_product;
-  product(context, call.dx, call.dy, right, {}, {});
+  product_of(context, call.weight.dtype)(context, call.dx, call.dy, right, {}, {});
 }
 
 }  // namespace piton::cpu

@@ -104,7 +104,9 @@ void add_by_dot(Context& context, const LinearBackwardWeight& call) {
 void execute(Context& context, const LinearBackwardWeight& call) {
   const std::int64_t n = call.x.dim(0);
   if (n == 0) return;
-  if (uses_dot(context, call.x.dtype())) {
+  if (uses_tiles(context, call.x.dtype())) {
+    amx_add_weight_gradient(context, call);
+  } else if (uses_dot(context, call.x.dtype())) {
     add_by_dot(context, call);
   } else {
     add_by_library(context, call);

@@ -1,5 +1,5 @@
-// The two ways to compute y = a b + bias and what follows it, tile by tile: through the library in
-// fp32, and by the bf16 dot product.
+// The ways to compute y = a b + bias and what follows it, tile by tile: through the library in
+// fp32, by the bf16 dot product, and by bf16 tile products.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,11 @@ inline void convert_rows(const Context& context, void* to, Type type, std::int64
   }
 }
 
-// True where products of weights of this dtype go through the bf16 dot product.
+// True where products of weights of this dtype go through tiles.
+inline bool uses_tiles(const Context& context, DType dtype) {
+  return dtype == DType::kBF16 && context.tiles != nullptr;
+}
+// True where they go through the bf16 dot product, if not through tiles.
 inline bool uses_dot(const Context& context, DType dtype) {
   return dtype == DType::kBF16 && context.dot != nullptr;
 }
@@ -85,6 +89,13 @@ std::int64_t dot_packed_bytes(std::int64_t n, std::int64_t k);
 void dot_pack(Context& context, const PackWeight& call);
 void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
                  const Tensor& bias, const Epilogue& epilogue);
+
+// linear_amx.cpp: fp32 sums of bf16 products by tiles.
+std::int64_t amx_packed_bytes(std::int64_t n, std::int64_t k);
+void amx_pack(Context& context, const PackWeight& call);
+void amx_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
+                 const Tensor& bias, const Epilogue& epilogue);
+void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call);
 
 // linear_skinny.cpp: the same bits for a packed weight and few rows, at the speed of memory.
 bool is_skinny(const Tensor& a, const Right& right);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/option_range.h"
 #include "text/files/byte_tokenizer.h"
 #include "text/files/tokenizer_folder.h"
 #include "text/files/tokenizer_options.h"
@@ -30,6 +31,8 @@ const std::string& need(const std::string& value, const std::string& other, cons
   throw Error(Fault::kUsage, "tokenizer: --tokenizer-type {} needs {}; give it", type, flag);
 }
 
+constexpr std::int64_t kMostExtraIds = 1 << 24;  // each is a token that is held in memory
+
 std::string chosen_type(const TokenizerOptions& options) {
   if (!options.type.empty()) {
     const std::vector<std::string> types = TokenizerOptions::types();
@@ -53,10 +56,7 @@ std::string chosen_type(const TokenizerOptions& options) {
 
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
   const std::string type = chosen_type(options);
-  if (options.vocab_extra_ids < 0) {
-    throw Error(Fault::kUsage, "tokenizer: --vocab-extra-ids: got {}, wanted 0 or more",
-                options.vocab_extra_ids);
-  }
+  check_range("--vocab-extra-ids", options.vocab_extra_ids, 0, kMostExtraIds);
   const bool bert = type.starts_with("BertWordPiece");
   if (options.vocab_extra_ids > 0 && !bert) {
     throw Error(Fault::kUsage,
@@ -89,7 +89,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
     return std::make_unique<PipelineTokenizer>(
         read_word_piece(read_text_file(file, kFileLimit), family, file));
   }
-  // The rest are one file, whose kind its name tells.
+  // The rest are one file; its name tells its kind.
   return open_tokenizer_folder(need(options.name_or_path, options.vocab_file,
                                     "--vocab-file FILE or --tokenizer-name-or-path PATH", type),
                                type != "TikTokenizer");
@@ -98,6 +98,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
 std::int64_t padded_vocabulary_size(std::int64_t vocabulary, const TokenizerOptions& options,
                                     std::int64_t tensor_parallel) {
   PITON_ASSERT(vocabulary > 0 && tensor_parallel > 0);
+  check_range("--pad-vocab-size-to", options.pad_vocab_size_to, 0, kLargestSize);
   if (options.pad_vocab_size_to > 0) {
     if (options.pad_vocab_size_to < vocabulary) {
       throw Error(Fault::kUsage,
@@ -114,14 +115,12 @@ std::int64_t padded_vocabulary_size(std::int64_t vocabulary, const TokenizerOpti
     }
     return options.pad_vocab_size_to;
   }
-  if (options.make_vocab_size_divisible_by <= 0) {
-    throw Error(Fault::kUsage,
-                "vocabulary: --make-vocab-size-divisible-by: got {}, wanted at least 1; "
-                "128 is the default",
-                options.make_vocab_size_divisible_by);
-  }
+  check_range("--make-vocab-size-divisible-by", options.make_vocab_size_divisible_by, 1,
+              kLargestSize);
   const std::int64_t multiple = options.make_vocab_size_divisible_by * tensor_parallel;
-  return (vocabulary + multiple - 1) / multiple * multiple;
+  const std::int64_t padded = (vocabulary + multiple - 1) / multiple * multiple;
+  check_range("--make-vocab-size-divisible-by: the padded vocabulary", padded, 1, kLargestSize);
+  return padded;
 }
 
 }  // namespace piton

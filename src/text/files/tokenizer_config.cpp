@@ -49,9 +49,9 @@ void read_tokens(const Json& json, const std::string& where, TokenizerConfig& co
 }
 
 std::int32_t checked_id(std::int64_t id, const std::string& where) {
-  if (id < 0 || id > Vocabulary::kMaxId) {
+  if (id < 0 || id > PieceVocabulary::kMaxId) {
     throw Error(Fault::kData, "{}: the id of an added token: got {}, wanted 0 .. {}", where, id,
-                Vocabulary::kMaxId);
+                PieceVocabulary::kMaxId);
   }
   return static_cast<std::int32_t>(id);
 }

@@ -49,7 +49,7 @@ std::string hash_text(std::string_view text) {
   return hash.hex();
 }
 
-// The hash of a vocabulary with what stands beside it.
+// The hash of a vocabulary and its options.
 std::string hash_with(const std::string& vocabulary_hash, const TokenizerConfig& config) {
   const std::string said = config.fingerprint();
   return said.empty() ? vocabulary_hash : hash_text(vocabulary_hash + said);
@@ -152,7 +152,7 @@ std::unique_ptr<Tokenizer> open_word_piece(const fs::path& file, const Tokenizer
 }
 
 std::unique_ptr<Tokenizer> open_tiktoken(const fs::path& file, const TokenizerConfig& config) {
-  // Qwen's first files carry this name; their digits stand alone.
+  // Qwen's first files carry this name; each digit is a token of its own.
   const bool qwen = config.tokenizer_class == "QWenTokenizer" || file.filename() == "qwen.tiktoken";
   TokenizerParts parts = read_tiktoken(read_text_file(file, kFileLimit),
                                        {Scanner::Kind::kCl100k, qwen ? 1 : 3}, file.string());

@@ -12,9 +12,9 @@ namespace piton {
 namespace {
 
 std::int32_t read_id(std::int64_t id, const std::string& what, const std::string& where) {
-  if (id < 0 || id > Vocabulary::kMaxId) {
+  if (id < 0 || id > PieceVocabulary::kMaxId) {
     throw Error(Fault::kData, "{}: the id of \"{}\" is out of range: got {}, wanted 0 .. {}", where,
-                what, id, Vocabulary::kMaxId);
+                what, id, PieceVocabulary::kMaxId);
   }
   return static_cast<std::int32_t>(id);
 }
@@ -114,7 +114,7 @@ std::string model_type(const Json& model, const std::string& where) {
 bool knows_all_bytes(const Json& model) {
   const Json& vocabulary = model.contains("vocab") ? model["vocab"] : Json();
   if (!vocabulary.is_object()) return false;
-  // The spellings of byte 0 (U+0100), space (U+0120), "!" and 0xFF stand for the 256.
+  // The spellings of byte 0 (U+0100), space (U+0120), "!" and 0xFF represent the 256.
   return vocabulary.contains("\xC4\x80") && vocabulary.contains("\xC4\xA0") &&
          vocabulary.contains("!") && vocabulary.contains("\xC3\xBF");
 }

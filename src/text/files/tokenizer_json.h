@@ -31,7 +31,7 @@ struct PreTokenizerFacts {
 PreTokenizerFacts read_pre_tokenizer(const Json& json, const std::string& where, bool raw_bytes);
 
 struct DecoderFacts {
-  std::unique_ptr<Decoder> decoder;
+  std::unique_ptr<PieceDecoder> decoder;
   bool byte_level = false;
   bool byte_fallback = false;
 };

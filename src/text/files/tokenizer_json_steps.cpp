@@ -167,7 +167,7 @@ struct PreTokenizerReader {
       return;
     }
     const std::optional<Scanner> scanner = Scanner::for_pattern(pattern.text);
-    // A scanner gives every word, matches and what lies between alike.
+    // A scanner gives every word: matches and the text between them.
     const bool covers = scanner && scanner->kind != Scanner::Kind::kBloom;
     const bool fits = (behavior == SplitBehavior::kIsolated && !invert) ||
                       (covers && behavior == SplitBehavior::kRemoved && invert) ||
@@ -249,7 +249,7 @@ PreTokenizerFacts read_pre_tokenizer(const Json& json, const std::string& where,
 namespace {
 
 void read_decoder_steps(const Json& json, const std::string& where, int depth, DecoderFacts& facts,
-                        std::vector<std::unique_ptr<Decoder>>& steps) {
+                        std::vector<std::unique_ptr<PieceDecoder>>& steps) {
   check_depth(depth, where);
   const std::string type = need_text(json, "type", where);
   if (type == "Sequence") {
@@ -303,7 +303,7 @@ void read_decoder_steps(const Json& json, const std::string& where, int depth, D
 DecoderFacts read_decoder(const Json& json, const std::string& where) {
   DecoderFacts facts;
   if (json.is_null()) return facts;
-  std::vector<std::unique_ptr<Decoder>> steps;
+  std::vector<std::unique_ptr<PieceDecoder>> steps;
   check_growth(json, "decoders", where);
   read_decoder_steps(json, where, 0, facts, steps);
   facts.byte_level = facts.byte_level && steps.size() == 1;

@@ -60,7 +60,7 @@ TokenizerParts byte_bpe_parts(const BpeFacts& facts, const ByteBpeFamily& family
   parts.decoder = make_byte_level_decoder();
   parts.byte_level_decoder = true;
   parts.name = "byte-level BPE";
-  const Vocabulary& vocabulary = parts.model->vocabulary();
+  const PieceVocabulary& vocabulary = parts.model->vocabulary();
   if (const auto id = vocabulary.id_of("<|endoftext|>")) {
     parts.added.push_back(special_token("<|endoftext|>", *id));
     parts.special.eod = parts.special.eos = parts.special.bos = *id;
@@ -79,7 +79,7 @@ TokenizerParts read_byte_bpe(std::string_view vocabulary_json, std::string_view 
     throw Error(Fault::kData, "{}: got {}, wanted an object of pieces and ids", vocabulary_where,
                 json.type_name());
   }
-  const std::int64_t largest = Vocabulary::largest_id(json.size());
+  const std::int64_t largest = PieceVocabulary::largest_id(json.size());
   for (const auto& [piece, id] : json.items()) {
     const bool fits =
         id.is_number_unsigned() && id.get<std::uint64_t>() <= static_cast<std::uint64_t>(largest);
@@ -120,9 +120,9 @@ TokenizerParts read_word_piece(std::string_view vocabulary_txt, const WordPieceF
   for (std::string_view rest = vocabulary_txt; !rest.empty();) {
     std::string_view line = take_line(rest);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (facts.vocabulary.size() > static_cast<std::size_t>(Vocabulary::kMaxId)) {
+    if (facts.vocabulary.size() > static_cast<std::size_t>(PieceVocabulary::kMaxId)) {
       throw Error(Fault::kData, "{}: more than {} lines; is this a vocab.txt?", where,
-                  Vocabulary::kMaxId);
+                  PieceVocabulary::kMaxId);
     }
     facts.vocabulary.emplace_back(line, static_cast<std::int32_t>(facts.vocabulary.size()));
   }
@@ -191,19 +191,20 @@ TokenizerParts read_tiktoken(std::string_view ranks, const Scanner& scanner,
       if (error != std::errc{} || stop != end) rank = -1;
     }
     // A rank is an id, and a line has at least six bytes.
-    if (!bytes || bytes->empty() || rank < 0 || rank > Vocabulary::largest_id(ranks.size() / 6)) {
+    if (!bytes || bytes->empty() || rank < 0 ||
+        rank > PieceVocabulary::largest_id(ranks.size() / 6)) {
       throw Error(Fault::kData,
                   "{}:{}: wanted base64, a space and a rank; is this a tiktoken file?", where,
                   number);
     }
-    if (bytes->size() > Vocabulary::kMaxPieceBytes) {
+    if (bytes->size() > PieceVocabulary::kMaxPieceBytes) {
       throw Error(Fault::kData,
                   "{}:{}: a token of {} bytes, wanted at most {}; is the file damaged?", where,
-                  number, bytes->size(), Vocabulary::kMaxPieceBytes);
+                  number, bytes->size(), PieceVocabulary::kMaxPieceBytes);
     }
     tokens.emplace_back(*bytes, static_cast<std::int32_t>(rank));
   }
-  // As for the vocabulary, the first of two equal tokens stands.
+  // As for the vocabulary, the first of two equal tokens is kept.
   for (const auto& [bytes, rank] : tokens) rank_of.emplace(bytes, rank);
 
   // Any two tokens that join to a token are merged, at that token's rank.

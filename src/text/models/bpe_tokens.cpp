@@ -65,7 +65,7 @@ class FreePlaces {
   // None below `first`.
   explicit FreePlaces(std::size_t first) : taken_(first, true), single_(first), several_(first) {}
 
-  // Where the first of children with these symbols, in rising order, may stand.
+  // Where the first of children with these symbols, in rising order, may be.
   std::size_t find(std::span<const std::uint32_t> symbols) {
     while (is_taken(single_)) ++single_;
     if (symbols.size() == 1) return single_;
@@ -272,7 +272,7 @@ void BpeTokens::build_trie() {
   std::vector<std::uint32_t> filled(first.begin(), first.end() - 1);
   for (std::uint32_t i = 1; i < from.size(); ++i) children[filled[from[i].parent]++] = i;
 
-  // Nodes near the root lie close together. Places up to the number of symbols stay free: that is
+  // Nodes near the root are close together. Places up to the number of symbols stay free: that is
   // where a node without children looks for them.
   FreePlaces places(symbols_ + 1);
   std::vector<std::uint32_t> place_of(from.size(), 0);
@@ -318,7 +318,7 @@ std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t coun
   std::uint32_t next = longest(symbols, end);
   std::size_t at = 0;
   std::size_t left = 0;
-  std::size_t dead_end = 0;  // no dead place is behind it
+  std::size_t dead_end = 0;  // no dead place follows it
   const auto is_dead = [&](std::size_t place) {
     return place <= dead_end && (dead[place / 64] >> (place % 64) & 1) != 0;
   };

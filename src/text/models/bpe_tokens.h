@@ -1,4 +1,4 @@
-// The tokens that byte-pair encoding makes, which of them may stand side by side, and the encoding
+// The tokens that byte-pair encoding makes, which of them may be adjacent, and the encoding
 // of a word found from these alone, without merging it.
 //
 // For symbols u and v, merged(u v) = merged(u) merged(v) if merged(t1 t2) = t1 t2, t1 the last
@@ -41,13 +41,13 @@ class BpeTokens {
   // Tokens are numbered: first the symbols that rules speak of, then what live rules make, the
   // lowest order first.
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
-  static constexpr std::uint32_t kAlone = 0xFFFFFFFEU;  // a symbol of which no rule speaks
+  static constexpr std::uint32_t kAlone = 0xFFFFFFFEU;  // a symbol that is in no rule
   static constexpr std::uint32_t kNever = 0xFFFFFFFFU;
   static constexpr std::uint32_t kMaxLength = 1024;
   static constexpr int kIndexBits = 21;
   static constexpr int kTimeBits = 22;
   static constexpr std::size_t kMaxTokens = std::size_t{1} << kIndexBits;
-  // Symbols of which all pairs are kept in a square.
+  // Symbols whose pairs are all kept in a square table.
   static constexpr std::size_t kSquare = 256;
 
   struct Token {
@@ -95,7 +95,7 @@ class BpeTokens {
   // Larger parts do.
   bool parts_merge(std::uint32_t left, std::uint32_t right) const;
   std::uint32_t longest(const std::uint32_t* symbols, const std::uint32_t* end) const;
-  // Encodes symbols of which rules speak, to ids.
+  // Encodes symbols that are in rules, to ids.
   std::size_t encode_run(const std::uint32_t* symbols, std::size_t count, std::int32_t* out,
                          std::vector<std::uint64_t>& dead) const;
 

@@ -26,7 +26,7 @@ class MergeTable {
     std::int32_t result = 0;
   };
 
-  // Where two rules merge one pair, the later stands. Ids are not negative, orders below
+  // Where two rules merge one pair, the later is kept. Ids are not negative, orders below
   // kMaxOrders.
   explicit MergeTable(std::span<const MergeRule> rules);
 
@@ -48,7 +48,7 @@ class MergeTable {
   // One more than the largest order.
   std::uint32_t orders() const { return orders_; }
 
-  // Those that stand, the lowest order first.
+  // The rules that are kept, the lowest order first.
   std::vector<MergeRule> rules() const;
 
  private:

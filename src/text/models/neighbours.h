@@ -1,5 +1,5 @@
 // Where a text may be cut without changing its byte-pair encoding: between two characters that
-// stand beside each other in no piece, since no merge can ever cross there. So a LLaMA text, one
+// are adjacent in no piece, since no merge can ever cross there. So a LLaMA text, one
 // word for its rules, is cut before each "▁", and Chinese nearly everywhere.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace piton {
 class Neighbours {
  public:
   // Learns the neighbours inside `piece`, which may be any bytes: where a piece holds a part of a
-  // character, the two bytes at the border stand for all characters that they end and begin.
+  // character, the two bytes at the border represent all characters that they end and begin.
   void add(std::string_view piece);
   // Bytes of the part of `text` (not empty) before the first cut. Only beside a character above
   // ASCII is a cut looked for, and never beside bytes that are no character.
@@ -27,7 +27,7 @@ class Neighbours {
 
   std::vector<std::uint64_t> slots_ = std::vector<std::uint64_t>(64);  // 0 is free
   std::size_t used_ = 0;
-  std::bitset<65536> borders_;  // last byte * 256 + first byte, where a part of a character stands
+  std::bitset<65536> borders_;  // last byte * 256 + first byte, where a part of a character is
 };
 
 }  // namespace piton

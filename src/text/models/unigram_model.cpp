@@ -32,10 +32,10 @@ UnigramModel::UnigramModel(const UnigramFacts& facts, const std::string& where)
     : unknown_(facts.unknown),
       fuse_unknown_(facts.fuse_unknown),
       byte_fallback_(facts.byte_fallback) {
-  if (facts.pieces.size() > static_cast<std::size_t>(Vocabulary::kMaxId)) {
+  if (facts.pieces.size() > static_cast<std::size_t>(PieceVocabulary::kMaxId)) {
     throw Error(Fault::kData,
                 "{}: vocabulary: got {} pieces, wanted at most {}; is the file damaged?", where,
-                facts.pieces.size(), Vocabulary::kMaxId);
+                facts.pieces.size(), PieceVocabulary::kMaxId);
   }
   double lowest = std::numeric_limits<double>::max();
   for (const auto& [piece, score] : facts.pieces) {

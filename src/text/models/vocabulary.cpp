@@ -4,7 +4,7 @@
 
 namespace piton {
 
-void Vocabulary::add(std::string_view piece, std::int32_t id) {
+void PieceVocabulary::add(std::string_view piece, std::int32_t id) {
   PITON_ASSERT(id >= 0 && id <= kMaxId);
   const auto place = static_cast<std::size_t>(id);
   if (place >= pieces_.size()) {
@@ -16,8 +16,8 @@ void Vocabulary::add(std::string_view piece, std::int32_t id) {
   ids_.emplace(piece, id);
 }
 
-void Vocabulary::add_all(const std::vector<std::pair<std::string, std::int32_t>>& entries,
-                         const std::string& where) {
+void PieceVocabulary::add_all(const std::vector<std::pair<std::string, std::int32_t>>& entries,
+                              const std::string& where) {
   const std::int64_t largest = largest_id(entries.size());
   for (const auto& [piece, id] : entries) {
     if (id < 0 || id > largest) {
@@ -31,11 +31,11 @@ void Vocabulary::add_all(const std::vector<std::pair<std::string, std::int32_t>>
   }
 }
 
-const std::string& Vocabulary::piece(std::int32_t id) const {
+const std::string& PieceVocabulary::piece(std::int32_t id) const {
   return has(id) ? pieces_[static_cast<std::size_t>(id)] : hole_;
 }
 
-bool Vocabulary::has(std::int32_t id) const {
+bool PieceVocabulary::has(std::int32_t id) const {
   return id >= 0 && static_cast<std::size_t>(id) < pieces_.size() &&
          present_[static_cast<std::size_t>(id)];
 }

@@ -12,7 +12,7 @@
 
 namespace piton {
 
-class Vocabulary {
+class PieceVocabulary {
  public:
   // The largest id that any file may name: a vocabulary of 16 M pieces is a broken file.
   static constexpr std::int64_t kMaxId = (1 << 24) - 1;

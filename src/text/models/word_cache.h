@@ -1,8 +1,8 @@
 // Remembers the ids of short words: natural text repeats itself, and a look-up is an order of
 // magnitude cheaper than merging.
 //
-// Two tables. Words of at most 15 bytes and 3 ids lie in 32-byte slots, two to a line: of the words
-// that belong to a line, the one met last stands first, and a newcomer replaces the second. Words
+// Two tables. Words of at most 15 bytes and 3 ids are in 32-byte slots, two to a line: of the words
+// that belong to a line, the one met last is first, and a newcomer replaces the second. Words
 // of at most 31 bytes and 7 ids have lines of their own, where a newcomer replaces what stood
 // there. The short table is 4 MiB: of web text with its names, one of 2 MiB forgets so many words
 // that preprocess is a fifth slower. Not for two threads at once.

@@ -1,7 +1,7 @@
 // Words to ids by a WordModel, with the cache of words between.
 //
 // Words wait in a short queue while their places in the cache come to the core: half of what a word
-// costs is that the place of one not met lately lies far away.
+// costs is that a word not met lately is far away in memory.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class WordEncoder {
     out_ = &out;
     waiting_ = 0;
   }
-  // `word` and the bytes behind it that may be read, `readable` with its own, stay there until
+  // `word` and the bytes after it that may be read, `readable` with its own, stay there until
   // finish().
   void add(std::string_view word, std::size_t readable) {
     if (word.size() <= WordCache::kShortBytes) return add_short(word, readable);

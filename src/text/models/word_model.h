@@ -31,10 +31,10 @@ class WordModel {
   // False if first_part() never cuts.
   virtual bool has_parts() const { return false; }
 
-  const Vocabulary& vocabulary() const { return vocabulary_; }
+  const PieceVocabulary& vocabulary() const { return vocabulary_; }
 
  protected:
-  Vocabulary vocabulary_;
+  PieceVocabulary vocabulary_;
 };
 
 }  // namespace piton

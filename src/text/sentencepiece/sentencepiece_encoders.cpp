@@ -20,7 +20,7 @@ void SentencePieceTokenizer::build_bpe() {
     const Type type = type_of(id);
     return type == Type::kNormal || type == Type::kUserDefined || type == Type::kUnused;
   };
-  // Characters are symbols: pieces of one character, and characters that only stand inside pieces.
+  // Characters are symbols: pieces of one character, and characters that occur only inside pieces.
   std::fill(std::begin(ascii_), std::end(ascii_), -1);
   const auto helper_base = static_cast<std::int32_t>(facts_.pieces.size());
   std::unordered_map<std::string_view, std::int32_t> symbol_of;

@@ -168,11 +168,12 @@ void read_normalizer_spec(std::string_view bytes, const std::string& where,
 
 void check(const SentencePieceFacts& facts, const std::string& where) {
   using Type = SentencePieceFacts::Type;
-  if (facts.pieces.empty() || facts.pieces.size() > static_cast<std::size_t>(Vocabulary::kMaxId)) {
+  if (facts.pieces.empty() ||
+      facts.pieces.size() > static_cast<std::size_t>(PieceVocabulary::kMaxId)) {
     throw Error(
         Fault::kData,
         "{}: not a SentencePiece model: {} pieces, wanted 1 .. {}; is it another kind of file?",
-        where, facts.pieces.size(), Vocabulary::kMaxId);
+        where, facts.pieces.size(), PieceVocabulary::kMaxId);
   }
   std::unordered_set<std::string_view> seen;
   std::int64_t unknowns = 0;
@@ -183,10 +184,10 @@ void check(const SentencePieceFacts& facts, const std::string& where) {
                   &piece - facts.pieces.data(), replace_bad_utf8(piece.text),
                   piece.text.empty() ? "empty" : "there twice");
     }
-    if (piece.text.size() > Vocabulary::kMaxPieceBytes) {
+    if (piece.text.size() > PieceVocabulary::kMaxPieceBytes) {
       throw Error(Fault::kData,
                   "{}: piece {} has {} bytes, wanted at most {}; fetch the file again", where,
-                  &piece - facts.pieces.data(), piece.text.size(), Vocabulary::kMaxPieceBytes);
+                  &piece - facts.pieces.data(), piece.text.size(), PieceVocabulary::kMaxPieceBytes);
     }
     if (!std::isfinite(piece.score)) {
       throw Error(Fault::kData, "{}: the score of piece \"{}\" is not a finite number", where,

@@ -106,7 +106,7 @@ std::size_t SentencePieceTokenizer::user_defined_at(std::string_view text, std::
 
 std::string SentencePieceTokenizer::normalized(std::string_view text) const {
   const std::string_view space = facts_.escape_whitespaces ? kSpace : " ";
-  // The replacement of the next characters and how many bytes it stands for.
+  // The replacement of the next characters and how many bytes it replaces.
   std::string_view replacement;
   const auto take = [&](std::size_t at) -> std::size_t {
     const auto byte = static_cast<unsigned char>(text[at]);
@@ -247,7 +247,8 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids,
     if (space_eaten || !text.empty()) at_start = false;
     space_eaten = false;
     if (is_special(id)) {
-      // As SentencePiece, controls stand for nothing; tokens added beside the file for their names.
+      // As SentencePiece, controls decode to nothing; tokens added beside the file decode to their
+      // names.
       const bool control = type_of(id) == Type::kControl;
       if (!options.skip_special_tokens && !control && id != unknown_) text += this->piece(id);
       if (!options.skip_special_tokens && id == unknown_) text += facts_.unknown_surface;

@@ -28,7 +28,7 @@ namespace piton {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  // What stands around the file: which special tokens add_special_tokens puts, extra tokens.
+  // What surrounds the file: which special tokens add_special_tokens puts, extra tokens.
   struct Settings {
     bool add_bos = true;
     bool add_eos = false;
@@ -73,7 +73,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceFacts facts_;
   Settings settings_;
   Charsmap charsmap_;
-  Vocabulary vocabulary_;
+  PieceVocabulary vocabulary_;
   std::int64_t size_ = 0;
   std::int32_t unknown_ = 0;
   std::vector<std::int32_t> byte_ids_;  // [256], empty without byte fallback

@@ -9,14 +9,14 @@
 namespace piton {
 
 void check_added_token(const AddedToken& token, std::int64_t pieces, const std::string& where) {
-  const std::int64_t largest = Vocabulary::largest_id(static_cast<std::size_t>(pieces));
+  const std::int64_t largest = PieceVocabulary::largest_id(static_cast<std::size_t>(pieces));
   if (token.id > largest) {
     throw Error(Fault::kData, "{}: the id of \"{}\" is out of range: got {}, wanted 0 .. {}", where,
                 token.content, token.id, largest);
   }
-  if (token.content.size() > Vocabulary::kMaxPieceBytes) {
+  if (token.content.size() > PieceVocabulary::kMaxPieceBytes) {
     throw Error(Fault::kData, "{}: the token of id {} has {} bytes, wanted at most {}", where,
-                token.id, token.content.size(), Vocabulary::kMaxPieceBytes);
+                token.id, token.content.size(), PieceVocabulary::kMaxPieceBytes);
   }
 }
 
@@ -40,7 +40,7 @@ void AddedTokenMatcher::add(const AddedToken& token, std::string_view pattern) {
     node = next;
   }
   auto& end = nodes_[static_cast<std::size_t>(node)];
-  if (end.token >= 0) return;  // the first of two equal patterns stands
+  if (end.token >= 0) return;  // the first of two equal patterns is kept
   end.token = static_cast<std::int32_t>(tokens_.size());
   tokens_.push_back(token);
   if (!token.special) has_plain_ = true;

@@ -1,4 +1,4 @@
-// Tokens that stand outside the model's vocabulary and are cut out of a text before anything else:
+// Tokens that are outside the model's vocabulary and are cut out of a text before anything else:
 // special ones (<s>, <|im_end|>) and others that someone added.
 //
 // Matching is leftmost, longest. A token that is `normalized` is looked for in the normalized text,
@@ -24,13 +24,13 @@ struct AddedToken {
 };
 
 // Throws Error(kData), beginning with `where`, if the token is longer than any piece may be, or its
-// id lies far outside a vocabulary of `pieces`.
+// id is far outside a vocabulary of `pieces`.
 void check_added_token(const AddedToken& token, std::int64_t pieces, const std::string& where);
 
 // Finds one set of tokens in texts.
 class AddedTokenMatcher {
  public:
-  // A stretch of text: a token, or (id -1) what lies between.
+  // A stretch of text: a token, or (id -1) the text between tokens.
   struct Part {
     std::int32_t id = -1;
     std::size_t begin = 0;

@@ -45,7 +45,7 @@ class BertNormalizer final : public Normalizer {
         const char* const stop = end_of_mixed(from, end);
         std::string stretch(from, stop);
         rules_->apply(stretch);
-        // As much room is left behind it as the rest needs.
+        // As much room is left after it as the rest needs.
         const auto done = static_cast<std::size_t>(to - out.data());
         const std::size_t needed =
             done + stretch.size() + static_cast<std::size_t>(end - stop) * 2 + kRoom;
@@ -101,7 +101,7 @@ class BertNormalizer final : public Normalizer {
                u_getCombiningClass(static_cast<UChar32>(only.value)) == 0) {
       result = static_cast<std::uint32_t>(only.value) | (apart ? kApart : 0);
     }
-    results_[c].store(result, std::memory_order_relaxed);  // whoever else finds it finds the same
+    results_[c].store(result, std::memory_order_relaxed);  // every thread computes the same value
     return result;
   }
 

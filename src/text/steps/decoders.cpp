@@ -11,7 +11,7 @@ namespace {
 
 // A decoder that is a function of the list of pieces.
 template <typename F>
-class Step final : public Decoder {
+class Step final : public PieceDecoder {
  public:
   explicit Step(F f) : f_(std::move(f)) {}
   void apply(std::vector<std::string>& pieces) const override { f_(pieces); }
@@ -21,7 +21,7 @@ class Step final : public Decoder {
 };
 
 template <typename F>
-std::unique_ptr<Decoder> step(F f) {
+std::unique_ptr<PieceDecoder> step(F f) {
   return std::make_unique<Step<F>>(std::move(f));
 }
 
@@ -47,13 +47,14 @@ int fallback_byte(std::string_view piece) {
   return error == std::errc{} && end == piece.data() + 5 && value >= 0 ? value : -1;
 }
 
-std::unique_ptr<Decoder> make_decoder_sequence(std::vector<std::unique_ptr<Decoder>> steps) {
+std::unique_ptr<PieceDecoder> make_decoder_sequence(
+    std::vector<std::unique_ptr<PieceDecoder>> steps) {
   return step([steps = std::move(steps)](std::vector<std::string>& pieces) {
     for (const auto& one : steps) one->apply(pieces);
   });
 }
 
-std::unique_ptr<Decoder> make_byte_level_decoder() {
+std::unique_ptr<PieceDecoder> make_byte_level_decoder() {
   return step([alphabet = ByteAlphabet()](std::vector<std::string>& pieces) {
     std::string text;
     for (const std::string& piece : pieces) text += alphabet.bytes(piece).value_or(piece);
@@ -61,13 +62,13 @@ std::unique_ptr<Decoder> make_byte_level_decoder() {
   });
 }
 
-std::unique_ptr<Decoder> make_replace_decoder(std::string from, std::string to) {
+std::unique_ptr<PieceDecoder> make_replace_decoder(std::string from, std::string to) {
   return step([from = std::move(from), to = std::move(to)](std::vector<std::string>& pieces) {
     for (std::string& piece : pieces) piece = replaced(piece, from, to);
   });
 }
 
-std::unique_ptr<Decoder> make_replace_decoder(Pattern from, std::string to) {
+std::unique_ptr<PieceDecoder> make_replace_decoder(Pattern from, std::string to) {
   return step([from = std::make_shared<const Pattern>(std::move(from)),
                to = std::move(to)](std::vector<std::string>& pieces) {
     for (std::string& piece : pieces) {
@@ -84,7 +85,7 @@ std::unique_ptr<Decoder> make_replace_decoder(Pattern from, std::string to) {
   });
 }
 
-std::unique_ptr<Decoder> make_metaspace_decoder(std::string replacement, bool prepended) {
+std::unique_ptr<PieceDecoder> make_metaspace_decoder(std::string replacement, bool prepended) {
   return step([replacement = std::move(replacement), prepended](std::vector<std::string>& pieces) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       pieces[i] = replaced(pieces[i], replacement, i == 0 && prepended ? "" : " ");
@@ -92,7 +93,7 @@ std::unique_ptr<Decoder> make_metaspace_decoder(std::string replacement, bool pr
   });
 }
 
-std::unique_ptr<Decoder> make_byte_fallback_decoder() {
+std::unique_ptr<PieceDecoder> make_byte_fallback_decoder() {
   return step([](std::vector<std::string>& pieces) {
     std::vector<std::string> out;
     std::string run;
@@ -118,7 +119,7 @@ std::unique_ptr<Decoder> make_byte_fallback_decoder() {
   });
 }
 
-std::unique_ptr<Decoder> make_fuse_decoder() {
+std::unique_ptr<PieceDecoder> make_fuse_decoder() {
   return step([](std::vector<std::string>& pieces) {
     std::string text;
     for (const std::string& piece : pieces) text += piece;
@@ -126,8 +127,8 @@ std::unique_ptr<Decoder> make_fuse_decoder() {
   });
 }
 
-std::unique_ptr<Decoder> make_strip_decoder(std::string content, std::size_t start,
-                                            std::size_t stop) {
+std::unique_ptr<PieceDecoder> make_strip_decoder(std::string content, std::size_t start,
+                                                 std::size_t stop) {
   return step([content = std::move(content), start, stop](std::vector<std::string>& pieces) {
     if (content.empty()) return;
     for (std::string& piece : pieces) {
@@ -143,7 +144,7 @@ std::unique_ptr<Decoder> make_strip_decoder(std::string content, std::size_t sta
   });
 }
 
-std::unique_ptr<Decoder> make_word_piece_decoder(std::string prefix, bool cleanup) {
+std::unique_ptr<PieceDecoder> make_word_piece_decoder(std::string prefix, bool cleanup) {
   return step([prefix = std::move(prefix), cleanup](std::vector<std::string>& pieces) {
     // In this order, as English is put together again.
     constexpr std::pair<std::string_view, std::string_view> kCleanups[] = {
@@ -166,7 +167,7 @@ std::unique_ptr<Decoder> make_word_piece_decoder(std::string prefix, bool cleanu
   });
 }
 
-std::unique_ptr<Decoder> make_bpe_decoder(std::string suffix) {
+std::unique_ptr<PieceDecoder> make_bpe_decoder(std::string suffix) {
   return step([suffix = std::move(suffix)](std::vector<std::string>& pieces) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       pieces[i] = replaced(pieces[i], suffix, i + 1 == pieces.size() ? "" : " ");

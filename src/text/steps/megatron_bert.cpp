@@ -123,7 +123,7 @@ class BasicTokenizer final : public PreTokenizer {
       }
       word = lowered;
     }
-    // Punctuation stands alone; what lies between are words.
+    // Punctuation is a word by itself; the text between is words.
     std::size_t begin = out.text.size();
     const auto close = [&] {
       if (out.text.size() > begin) out.ranges.emplace_back(begin, out.text.size());

@@ -8,7 +8,7 @@
 namespace piton {
 namespace {
 
-// A step that maps characters one by one: `f(c, out)` appends what stands for `c`.
+// A step that maps characters one by one: `f(c, out)` appends the replacement of `c`.
 template <typename F>
 class CharacterStep final : public Normalizer {
  public:

@@ -29,10 +29,10 @@ struct TokenizerParts {
   std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be null: the text is one word
   std::optional<Scanner> scanner;               // the whole pre-tokenizer, if it is a known one
   std::unique_ptr<WordModel> model;
-  bool byte_level = false;             // the model takes raw bytes
-  std::unique_ptr<Decoder> decoder;    // null: pieces are joined by spaces
-  bool byte_level_decoder = false;     // the decoder is the byte-level one and nothing else
-  bool byte_fallback_decoder = false;  // it joins runs of <0xNN>
+  bool byte_level = false;                // the model takes raw bytes
+  std::unique_ptr<PieceDecoder> decoder;  // null: pieces are joined by spaces
+  bool byte_level_decoder = false;        // the decoder is the byte-level one and nothing else
+  bool byte_fallback_decoder = false;     // it joins runs of <0xNN>
   std::vector<AddedToken> added;
   std::vector<std::int32_t> prefix;  // around a text with add_special_tokens
   std::vector<std::int32_t> suffix;

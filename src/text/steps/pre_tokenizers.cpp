@@ -9,7 +9,7 @@ namespace {
 
 using Ranges = std::vector<std::pair<std::size_t, std::size_t>>;
 
-// A stretch of a word: a match of the delimiter or what lies between.
+// A stretch of a word: a match of the delimiter or the text between matches.
 struct Stretch {
   std::size_t begin;
   std::size_t end;
@@ -149,7 +149,7 @@ std::unique_ptr<PreTokenizer> rewrite_step(Rewrite rewrite) {
   return std::make_unique<RewriteStep<Rewrite>>(std::move(rewrite));
 }
 
-// What lies between white space; without the lists of the general step.
+// The text between white space; without the lists of the general step.
 class WhitespaceSplit final : public PreTokenizer {
  public:
   void apply(Words& words, bool) const override {

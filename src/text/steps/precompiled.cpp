@@ -33,7 +33,7 @@ class PrecompiledStep final : public Normalizer {
 
   void apply(std::string& text) const override {
     std::string out;
-    std::size_t done = 0;      // `out` has what stands before
+    std::size_t done = 0;      // `out` has the text before it
     std::size_t previous = 0;  // the character before `at`, if it is not done
     ClusterCutter cutter(*clusters_);
     for (std::size_t at = 0; at < text.size();) {
@@ -121,13 +121,13 @@ class PrecompiledStep final : public Normalizer {
       default:
         break;
     }
-    kinds_[c].store(kind, std::memory_order_relaxed);  // whoever else finds it finds the same
+    kinds_[c].store(kind, std::memory_order_relaxed);  // every thread computes the same value
     return kind;
   }
 
-  // From `at`, behind a character that joins or is followed by one: a place with a boundary, before
-  // which everything that joins stands. A character that does not join may still be joined to what
-  // stands before it; the next one begins a cluster.
+  // From `at`, after a character that joins or is followed by one: a place with a boundary, before
+  // which everything that joins is complete. A character that does not join may still be joined to
+  // what stands before it; the next one begins a cluster.
   std::size_t end_of_joining(const std::string& text, std::size_t at) const {
     int apart = 0;
     std::size_t end = at;

@@ -5,7 +5,7 @@
 //   kCl100k (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,k}
 //           | ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 //           k = 3 in cl100k and LLaMA-3, 1 in Qwen
-//   kBloom  matches of  ?[^(\s|[.,!?…。，、।۔،])]+  and what lies between them (Oniguruma's nested
+//   kBloom  matches of  ?[^(\s|[.,!?…。，、।۔،])]+  and the text between them (Oniguruma's nested
 //           class: no white space, none of ()|.,!?…。，、।۔،)
 //   kBert   runs without white space, punctuation (is_bert_punctuation) cut out character by
 //   character

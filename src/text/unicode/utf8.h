@@ -8,7 +8,7 @@
 
 namespace piton {
 
-// A byte that is part of no well-formed character stands for itself as this "character".
+// A byte that is part of no well-formed character is represented by this "character".
 inline constexpr char32_t kBadByte = 0x110000;
 
 struct Utf8Char {
@@ -57,7 +57,7 @@ inline Utf8Char decode_utf8_back(std::string_view text) {
   return {last < 0x80 ? static_cast<char32_t>(last) : kBadByte, 1};
 }
 
-// Writes a scalar value, up to four bytes, and returns the place behind it.
+// Writes a scalar value, up to four bytes, and returns the place after it.
 inline char* put_utf8(char32_t value, char* to) {
   if (value < 0x80) {
     *to++ = static_cast<char>(value);

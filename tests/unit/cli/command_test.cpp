@@ -99,7 +99,7 @@ TEST(Invocation, RefusesNegativeThreads) {
                        [&] {
                          f.parse({"--threads", "-2"});
                        }),
-            "--threads: got -2, wanted 0 or more");
+            "--threads: got -2, wanted 0 to 8192");
 }
 
 TEST(Invocation, RefusesArgumentsTooMany) {

@@ -132,6 +132,33 @@ TEST(Arena, WaitsForFencesBeforeItReportsThatMemoryIsFull) {
   EXPECT_EQ(fence->waits, 1);
 }
 
+// An operation whose rank is lost: complete, and to be told of.
+class LostFence final : public Fence {
+ public:
+  bool complete() const override { return waited_; }
+  void wait() override {
+    waited_ = true;
+    throw Error(Fault::kPeer, std::string("rank 3 is gone"));
+  }
+
+ private:
+  bool waited_ = false;
+};
+
+TEST(Arena, GoesInPeaceWithAnOperationThatFailed) {
+  CountedMemory memory;  // which looks whether all segments come back
+  Arena arena(memory, 1 << 20);
+  for (int i = 0; i < 3; ++i) arena.hold(bytes(arena, 400), std::make_shared<LostFence>());
+}
+
+TEST(Arena, ReportsAnOperationThatFailedWhereItWaitsForMemory) {
+  CountedMemory memory(4096);
+  Arena arena(memory, 4096);
+  arena.hold(bytes(arena, 4096), std::make_shared<LostFence>());
+  EXPECT_THROW(bytes(arena, 4096), Error);
+  EXPECT_TRUE(bytes(arena, 4096).defined()) << "the slot is free all the same";
+}
+
 TEST(Arena, SaysWhatHoldsTheMostWhenMemoryIsFull) {
   CountedMemory memory(std::int64_t{3} << 20);
   Arena arena(memory, 1 << 20);

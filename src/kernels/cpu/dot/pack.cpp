@@ -1,73 +1,18 @@
 // Operands into pairs and panels.
-#include <immintrin.h>
-
 #include "kernels/cpu/dot/functions.h"
 #include "kernels/cpu/dot/table.h"
-
-#define PITON_INLINE static inline __attribute__((always_inline))
+#include "kernels/cpu/dot/words.h"
 
 namespace piton::cpu::v4_bf16 {
 namespace {
 
-PITON_INLINE __mmask16 first(std::int64_t count) {
-  return count >= 16 ? static_cast<__mmask16>(0xFFFF) : static_cast<__mmask16>((1U << count) - 1);
-}
-
-// Up to 16 bf16 of a row, each in the low half of a word.
-PITON_INLINE __m512i load(const Matrix& rows, std::int64_t row, std::int64_t column,
-                          __mmask16 mask) {
-  if (rows.type == Type::kBF16) {
-    const auto* from = static_cast<const std::uint16_t*>(rows.data) + row * rows.stride + column;
-    return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, from));
-  }
-  const auto* from = static_cast<const float*>(rows.data) + row * rows.stride + column;
-  return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, from)));
-}
-
-// Words (row, row + 1) of 16 columns; a row beyond k is 0.
-PITON_INLINE __m512i words(const Matrix& rows, std::int64_t row, std::int64_t k,
-                           std::int64_t column, __mmask16 mask) {
-  const __m512i low = load(rows, row, column, mask);
-  if (row + 1 >= k) return low;
-  return _mm512_or_si512(low, _mm512_slli_epi32(load(rows, row + 1, column, mask), 16));
-}
-
 // Words of 32 columns of two rows of bf16.
 PITON_INLINE void pack_two(Pair* to, const std::uint16_t* row, const std::uint16_t* next) {
-  alignas(64) static constexpr std::uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
-                                                         37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-                                                         11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i low = _mm512_load_si512(kLow);
-  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  const __m512i a = _mm512_loadu_si512(row);
-  const __m512i b = _mm512_loadu_si512(next);
-  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
-  _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(a, high, b));
-}
-
-// 16 x 16 words, in place.
-PITON_INLINE void transpose(__m512i (&r)[16]) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
-  }
-  for (int i = 0; i < 8; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD);
-  }
+  __m512i low;
+  __m512i high;
+  interleave(low, high, row, next);
+  _mm512_storeu_si512(to, low);
+  _mm512_storeu_si512(to + 16, high);
 }
 
 }  // namespace
@@ -86,7 +31,8 @@ void pack_rows(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n)
     }
     for (; row < k; row += 2) {
       for (std::int64_t column = 0; column < width; column += 16) {
-        _mm512_storeu_si512(panels, words(rows, row, k, panel + column, first(width - column)));
+        _mm512_storeu_si512(panels,
+                            words(rows, row, k, panel + column, first_words(width - column)));
         panels += 16;
       }
     }
@@ -129,7 +75,7 @@ void pack_left(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t
       alignas(64) Pair line[48];
       for (int v = 0; v < 3; ++v) {
         const std::int64_t rest = left - 16 * v;
-        const __m512i word = rest > 0 ? words(columns, 2 * pair, k, row + 16 * v, first(rest))
+        const __m512i word = rest > 0 ? words(columns, 2 * pair, k, row + 16 * v, first_words(rest))
                                       : _mm512_setzero_si512();
         _mm512_store_si512(line + 16 * v, word);
       }

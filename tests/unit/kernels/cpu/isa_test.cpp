@@ -30,7 +30,7 @@ TEST(Isa, ThatIsUnknownIsRefusedWithTheOnesThatAre) {
     EXPECT_STREQ(
         error.what(),
         "cpu kernels: unknown instruction set: got \"avx512\", wanted x86-64-v2, x86-64-v3, "
-        "x86-64-v4 or x86-64-v4-bf16");
+        "x86-64-v4, x86-64-v4-bf16 or amx");
   }
 }
 

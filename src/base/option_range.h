@@ -1,0 +1,22 @@
+// Ranges of integer options: checked beside the struct that has them, worded alike.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+namespace piton {
+
+// The most that a size of one dimension can be, or a count of something that is held in memory:
+// products of two of them still fit into 64 bits.
+inline constexpr std::int64_t kLargestSize = std::numeric_limits<std::int32_t>::max();
+
+// Throws Error(kUsage), "FLAG: got 0, wanted 1 or more", unless least <= value <= most.
+void check_range(std::string_view flag, std::int64_t value, std::int64_t least,
+                 std::int64_t most = std::numeric_limits<std::int64_t>::max());
+
+// a b c, or Error(kUsage) "FLAG: WHAT would be 1.8e+30, ..." if it does not fit into 62 bits.
+std::int64_t checked_product(std::string_view flag, std::string_view what, std::int64_t a,
+                             std::int64_t b, std::int64_t c = 1);
+
+}  // namespace piton

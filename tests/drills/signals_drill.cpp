@@ -1,0 +1,129 @@
+// Signals during training: storms of SIGUSR1 on every instruction set, and what SIGINT and SIGTERM
+// are promised to do.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+
+namespace piton::drill {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Signals : public testing::Test {
+ protected:
+  void SetUp() override { make_corpus(folder_.path()); }
+
+  // The hash of a run that is told to end after `iteration`.
+  std::string reference(const std::string& isa, std::int64_t iteration) {
+    std::string& hash = references_[isa][iteration];
+    if (hash.empty()) {
+      const auto to = folder_ / ("reference-" + isa + "-" + std::to_string(iteration));
+      Process::Settings settings;
+      settings.environment = {"PITON_ISA=" + isa};
+      EXPECT_EQ(run(storm_run(to) + Words{"--exit-interval", std::to_string(iteration)}, settings),
+                (ProcessEnd{.code = 0, .signal = 0}));
+      hash = hash_of(to);
+    }
+    return hash;
+  }
+  Words storm_run(const std::filesystem::path& to) const {
+    return pretrain(folder_.path()) +
+           Words{"--seq-length", "64",     "--micro-batch-size", "4", "--train-iters",
+                 "100000",       "--save", to.string()};
+  }
+  // Steps of minutes.
+  Words long_step() const {
+    return pretrain(folder_.path()) +
+           Words{"--seq-length", "64", "--global-batch-size", "65536", "--train-iters", "2"};
+  }
+
+  const TempFolder folder_;
+  std::map<std::string, std::map<std::int64_t, std::string>> references_;
+};
+
+TEST_F(Signals, TwoHundredSigusr1SaveOnceAndChangeNothingElse) {
+  for (const char* isa : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16"}) {
+    Process::Settings probe;
+    probe.environment = {std::string("PITON_ISA=") + isa};
+    if (run({"bench", "gemm", "--json"}, probe).code == 2) continue;  // not of this processor
+    for (std::int64_t round = 0; round < rounds(1, 20); ++round) {
+      SCOPED_TRACE(testing::Message() << isa << ", round " << round << ", seed " << seed(round));
+      Draw draw(seed(round));
+      const auto to = folder_ / (std::string(isa) + "-" + std::to_string(round));
+      Process::Settings settings = probe;
+      settings.out = to.string() + ".log";
+      Process process(with_program(storm_run(to)), settings);
+      const std::int64_t after = 1 + draw.below(8);
+      ASSERT_TRUE(wait_for([&] { return lines_of(to / "metrics.jsonl") >= after; }))
+          << text_of(settings.out);
+      for (int signal = 0; signal < 200; ++signal) {
+        process.kill(SIGUSR1);
+        std::this_thread::sleep_for(std::chrono::microseconds(draw.below(800)));
+      }
+      const ProcessEnd end = process.wait(seconds(60)).value_or(ProcessEnd{});
+      EXPECT_EQ(end, (ProcessEnd{.code = 75, .signal = 0})) << to_string(end) << "\n"
+                                                            << text_of(settings.out);
+      const std::int64_t iteration = latest(to);
+      ASSERT_GT(iteration, 0);
+      EXPECT_NE(hash_of(to), "");
+      EXPECT_EQ(hash_of(to), reference(isa, iteration)) << "iteration " << iteration;
+    }
+  }
+}
+
+TEST_F(Signals, TheFirstIsHeardWithinASecondAndTheSecondEndsAtOnceInAStepOfMinutes) {
+  struct Case {
+    int first, second, code;
+  };
+  for (const Case& one : {Case{SIGINT, SIGINT, 130}, Case{SIGTERM, SIGTERM, 143},
+                          Case{SIGUSR1, SIGINT, -1}, Case{SIGTERM, SIGINT, 130}}) {
+    SCOPED_TRACE(testing::Message() << one.first << ", then " << one.second);
+    const auto to = folder_ / ("long-" + std::to_string(one.first) + std::to_string(one.second));
+    Process::Settings settings;
+    settings.out = to.string() + ".log";
+    Process process(with_program(long_step() + Words{"--save", to.string()}), settings);
+    // On the screen long before the step ends.
+    ASSERT_TRUE(wait_for([&] {
+      return text_of(settings.out).find("step 1, ") != std::string::npos;
+    })) << text_of(settings.out);
+    process.kill(one.first);
+    EXPECT_TRUE(wait_for(
+        [&] { return text_of(settings.out).find("stopping after this step") != std::string::npos; },
+        seconds(1)))
+        << text_of(settings.out);
+    process.kill(SIGUSR1);  // says nothing new
+    EXPECT_FALSE(process.wait(milliseconds(200)));
+    process.kill(one.second);
+    if (one.code < 0) {  // the first of those that end
+      EXPECT_FALSE(process.wait(milliseconds(500)));
+      continue;
+    }
+    EXPECT_EQ(process.wait(seconds(1)), (ProcessEnd{.code = one.code, .signal = 0}));
+  }
+}
+
+TEST_F(Signals, WithoutSaveTheRunSaysSoAndEndsWithTheSignalsOwnCode) {
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+    Process::Settings settings;
+    settings.out = folder_ / ("unsaved" + std::to_string(number) + ".log");
+    Process process(
+        with_program(pretrain(folder_.path()) + Words{"--seq-length", "16", "--train-iters",
+                                                      "1000000", "--log-interval", "1"}),
+        settings);
+    ASSERT_TRUE(wait_for([&] {
+      return text_of(settings.out).find("iteration        2/") != std::string::npos;
+    })) << text_of(settings.out);
+    EXPECT_NE(text_of(settings.out).find("nothing of this run will be kept"), std::string::npos);
+    process.kill(number);
+    EXPECT_EQ(process.wait(seconds(20)), (ProcessEnd{.code = 128 + number, .signal = 0}))
+        << text_of(settings.out);
+  }
+}
+
+}  // namespace
+}  // namespace piton::drill
