@@ -74,7 +74,8 @@ int run_preprocess(Invocation& invocation) {
           Fault::kUsage,
           "preprocess: both --merge and --input are given; join corpora in a run of its own");
     }
-    report(merge_corpora(options.merge, options.output_prefix), output.json, invocation.log);
+    report(merge_corpora(options.merge, options.output_prefix, options.overwrite), output.json,
+           invocation.log);
     return 0;
   }
   if (tokenizer.empty()) {

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "cli/launchers.h"
 #include "cli/stop_signals.h"
 
 namespace piton::cli {
@@ -22,6 +23,7 @@ int run_pretrain(Invocation& invocation) {
                         : "stopping after this step; nothing is saved, since no --save is given");
   Engine engine(engine_options(general), invocation.log);
   if (engine.world().rank() != 0) signals.be_silent();
+  refuse_unjoined_processes(engine.world().size());
   const PretrainResult result = pretrain(
       engine.machine(), options, experiment, [&] { return signals.first(); }, invocation.progress);
   if (result.stop_signal == 0) return 0;

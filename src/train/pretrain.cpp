@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "base/files.h"
+#include "checkpoint/collective.h"
 #include "checkpoint/store.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/failure_report.h"
-#include "train/metrics.h"
+#include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/session.h"
 
@@ -24,6 +25,9 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// Of corpora's contents. ("corpus." alone, of earlier checkpoints, also held times of change.)
+constexpr const char* kCorpusFact = "corpus_content.";
 
 class Run {
  public:
@@ -48,16 +52,17 @@ class Run {
       const bool last = state_.iteration == loop.train_iters;
       const bool leaves = loop.exit_interval && state_.iteration % *loop.exit_interval == 0;
       const bool due = loop.save_interval > 0 && state_.iteration % loop.save_interval == 0;
-      if (!loop.save.empty() && (last || leaves || due)) save();
+      if (!loop.save.empty() && (last || leaves || due)) save(/*is_last=*/last || leaves);
       if (leaves) break;
     }
     progress_.finish();
     if (result.stop_signal != 0) {
       if (!loop.save.empty() && saved_iteration_ != state_.iteration && state_.iteration > 0)
-        save();
+        save(/*is_last=*/true);
       say(fmt::format("stopped by signal {} at iteration {}", result.stop_signal,
                       state_.iteration));
     }
+    if (folder_) folder_->metrics().finish();
     result.saved = saved_iteration_ == state_.iteration;
     return result;
   }
@@ -65,8 +70,12 @@ class Run {
   // Of an error that ends the run, on this rank.
   void report(const Failure& failure) {
     const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
-    // What is refused at the start leaves alone the folder of the run that it was refused for.
-    if (owns_folder_ || !refused) failure_report_.write(machine_.world.rank(), failure);
+    // What is refused at the start leaves alone the folder of the run that it was refused for, and
+    // nobody writes to a folder that another run holds.
+    const bool locked = folder_ != nullptr || locked_;
+    if (owns_folder_ || (locked && !refused)) {
+      failure_report_.write(machine_.world.rank(), failure);
+    }
     machine_.world.fail(failure.exit_code, failure.message);
   }
 
@@ -90,10 +99,11 @@ class Run {
                       state_.seed, static_cast<std::uint32_t>(state_.seed)));
     }
     if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
-    open_data(tokenizer.get());
-
-    const std::filesystem::path checkpoint = checkpoint_to_load();
     mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
+    take_folder(/*may_create=*/false);
+    open_data(tokenizer.get());
+    take_folder(/*may_create=*/true);
+    const std::filesystem::path checkpoint = checkpoint_to_load();
     session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
     std::int64_t unpadded = plan_.session.model.parameters();
     say(
@@ -115,19 +125,19 @@ class Run {
     started_ = Clock::now();
   }
 
+  // Collective.
   void keep_or_say_that_nothing_is_kept() {
-    owns_folder_ = !options_.loop.save.empty();
-    if (!leads_) return;
-    if (owns_folder_) {
-      create_folders(options_.loop.save);
-      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml",
-                      resolved_.to_toml());
-      metrics_ = std::make_unique<MetricsFile>(
-          std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
-      failure_report_.forget_earlier();
-    } else {
-      machine_.log.warning("no --save is given: nothing of this run will be kept");
+    const LoopOptions& loop = options_.loop;
+    owns_folder_ = !loop.save.empty();
+    if (!owns_folder_) {
+      if (leads_) machine_.log.warning("no --save is given: nothing of this run will be kept");
+      return;
     }
+    if (state_.iteration < loop.train_iters) check_room(loop.save, stored_model(), store_context());
+    phase(mesh_->group(kAllAxes), 0, [&] {
+      folder_->start(resolved_.to_toml(), state_.iteration);
+      failure_report_.forget_earlier();
+    });
   }
 
   void open_data(const Tokenizer* tokenizer) {
@@ -150,8 +160,10 @@ class Run {
     const BatchRules rules =
         BatchRules::from(options_.data, eod, pad, plan_.session.model.vocabulary);
     for (std::size_t i = 0; i < sets.fingerprints.size(); ++i) {
-      state_.facts[fmt::format("corpus.{}", i)] = sets.fingerprints[i];
+      state_.facts[fmt::format("{}{}", kCorpusFact, i)] = sets.fingerprints[i];
     }
+    corpora_ = sets.corpora;
+    for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
     train_ = std::make_unique<BatchSource>(sets.train, rules);
     if (loop.eval_iters > 0) {
       if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
@@ -165,20 +177,32 @@ class Run {
     }
   }
 
+  // Collective: the lock of --save, before anything in it is looked at. A folder is made only once
+  // the data is there to train on.
+  void take_folder(bool may_create) {
+    const std::string& save = options_.loop.save;
+    if (save.empty()) return;
+    phase(mesh_->group(kAllAxes), 0, [&] {
+      if (folder_ != nullptr || !(may_create || std::filesystem::is_directory(save))) return;
+      folder_ = std::make_unique<RunFolder>(save);
+    });
+    locked_ = may_create;
+  }
+
   // The folder to load, or empty for a new run. --load that names --save's own folder before
   // anything was saved is the first start of a run that is meant to be started again.
   std::filesystem::path checkpoint_to_load() {
     const LoopOptions& loop = options_.loop;
-    if (loop.load.empty()) {
-      if (!loop.save.empty() && latest_iteration(loop.save)) {
-        throw Error(
-            Fault::kUsage,
-            "--save: {} already holds a run; give --load {} to continue it, or another folder",
-            loop.save, loop.save);
-      }
-      return {};
+    const bool goes_on = continues(loop.load, loop.save);
+    if (!loop.save.empty() && !goes_on && latest_iteration(loop.save)) {
+      throw Error(
+          Fault::kUsage,
+          "--save: {} already holds a run; give --load {} to continue it, or another folder",
+          loop.save, loop.save);
     }
-    if (loop.load == loop.save && !latest_iteration(loop.load)) {
+    if (loop.load.empty()) return {};
+    if (goes_on && !std::filesystem::exists(std::filesystem::path(loop.load) / kManifestName) &&
+        !latest_iteration(loop.load)) {
       say(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
       return {};
     }
@@ -186,7 +210,8 @@ class Run {
   }
 
   void resume(const std::filesystem::path& checkpoint) {
-    const std::vector<std::string> differences = resolved_.differences(checkpoint / "config.toml");
+    read_config(checkpoint, read_manifest(checkpoint));  // its hash, before it is believed
+    const std::vector<std::string> differences = resolved_.differences(checkpoint / kConfigName);
     if (!differences.empty()) {
       throw Error(
           Fault::kUsage,
@@ -203,16 +228,24 @@ class Run {
         throw Error(
             Fault::kData,
             "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
-            checkpoint.string(), key, value, stored->second);
+            checkpoint.string(), name_of_fact(key), value, stored->second);
       }
     }
+    state_.facts.insert(facts.begin(), facts.end());  // those that an earlier version did not store
     if (options_.loop.no_load_optim) session_->publish_values();
-    if (options_.loop.load == options_.loop.save) saved_iteration_ = state_.iteration;
+    if (continues(options_.loop.load, options_.loop.save)) saved_iteration_ = state_.iteration;
     consecutive_skips_ = 0;
     say(fmt::format(
         "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
         checkpoint.string(), state_.iteration, state_.consumed_samples, state_.consumed_tokens,
         state_.learning_rate, state_.lm_loss));
+  }
+
+  std::string name_of_fact(const std::string& key) const {
+    for (std::size_t i = 0; i < corpora_.size(); ++i) {
+      if (key == fmt::format("{}{}", kCorpusFact, i)) return "corpus " + corpora_[i]->prefix();
+    }
+    return key;
   }
 
   StoredModel stored_model() {
@@ -229,11 +262,16 @@ class Run {
   }
 
   std::vector<MicroBatch> batch(BatchSource& source, std::int64_t consumed) {
-    return source.batch({.consumed_samples = consumed,
-                         .global_batch = plan_.global_batch,
-                         .micro_batch = options_.loop.micro_batch_size,
-                         .rank = mesh_->coordinate(Axis::kData),
-                         .ranks = mesh_->size(Axis::kData)});
+    try {
+      return source.batch({.consumed_samples = consumed,
+                           .global_batch = plan_.global_batch,
+                           .micro_batch = options_.loop.micro_batch_size,
+                           .rank = mesh_->coordinate(Axis::kData),
+                           .ranks = mesh_->size(Axis::kData)});
+    } catch (const Error&) {
+      check_corpora();  // a sample that cannot be may come of a corpus that was written to
+      throw;
+    }
   }
 
   void step(PretrainResult& result) {
@@ -272,8 +310,31 @@ class Run {
       metrics.validation_loss = evaluate();
       result.validation_loss = metrics.validation_loss;
     }
-    if (metrics_) metrics_->write(metrics);
+    if (folder_) write_metrics(metrics);
     log(metrics);
+    if (state_.iteration - started_at_ == 2) warn_of_rare_saves(elapsed);
+  }
+
+  // A full disk is no reason to lose the steps: the lines wait for room, like a save.
+  void write_metrics(const StepMetrics& metrics) {
+    const std::string why = folder_->metrics().write(metrics);
+    if (!why.empty() && !metrics_wait_) {
+      machine_.log.warning(fmt::format("{}; its lines are kept and tried again", why));
+    }
+    metrics_wait_ = !why.empty();
+  }
+
+  // The first step warms up; the second one tells how long all will take.
+  void warn_of_rare_saves(double seconds_a_step) {
+    const LoopOptions& loop = options_.loop;
+    if (loop.save.empty()) return;  // said at the start
+    std::int64_t left = loop.train_iters - state_.iteration;
+    if (loop.exit_interval) {
+      left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
+    }
+    const std::string warning = warning_of_rare_saves(seconds_a_step * static_cast<double>(left),
+                                                      loop.save, loop.save_interval);
+    if (!warning.empty() && leads_) machine_.log.warning(warning);
   }
 
   void count_skips(const StepReport& report) {
@@ -359,12 +420,42 @@ class Run {
                                           part.micro_batch + 1, plan_.micro_batches)});
   }
 
-  void save() {
+  // A corpus that somebody wrote to while it was read must not reach a checkpoint unnoticed.
+  void check_corpora() {
+    for (std::size_t i = 0; i < corpora_.size(); ++i) {
+      const std::string stamp = corpora_[i]->stamp();
+      if (stamp == stamps_[i]) continue;
+      const std::string& wanted = state_.facts[fmt::format("{}{}", kCorpusFact, i)];
+      const std::string got = corpora_[i]->fingerprint();
+      if (got != wanted) {
+        throw Error(Fault::kData,
+                    "{}: changed while it was read: its contents are {}, they were {}; restore "
+                    "it, and continue from the last checkpoint",
+                    corpora_[i]->prefix(), got, wanted);
+      }
+      stamps_[i] = stamp;
+    }
+  }
+
+  // A save between others may fail, as on a full disk: the run goes on, and the next one is tried.
+  void save(bool is_last) {
+    const LoopOptions& loop = options_.loop;
     const Clock::time_point start = Clock::now();
-    const std::filesystem::path folder = save_checkpoint(
-        options_.loop.save, stored_model(), store_context(), state_, resolved_.to_toml());
-    saved_iteration_ = state_.iteration;
-    say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
+    phase(mesh_->group(kAllAxes), 0, [&] { check_corpora(); });
+    try {
+      const std::filesystem::path folder =
+          save_checkpoint(loop.save, stored_model(), store_context(), state_, resolved_.to_toml(),
+                          {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
+      saved_iteration_ = state_.iteration;
+      say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
+    } catch (const Error& error) {
+      if (is_last || error.fault() != Fault::kData) throw;
+      if (!leads_) return;
+      machine_.log.warning(fmt::format(
+          "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
+          state_.iteration, error.what(),
+          std::min(state_.iteration + loop.save_interval, loop.train_iters)));
+    }
   }
 
   Machine machine_;
@@ -381,7 +472,11 @@ class Run {
   std::unique_ptr<BatchSource> valid_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<MetricsFile> metrics_;
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
+  std::vector<std::string> stamps_;    // of the corpora, when their contents were last known
+  std::unique_ptr<RunFolder> folder_;  // of the first rank
+  bool locked_ = false;                // on every rank: the folder's lock is this run's
+  bool metrics_wait_ = false;
   std::string note_;             // of the last step, before what runs now
   std::int64_t evaluation_ = 0;  // batch of the evaluation under way, from 1; 0: none
   double peak_flops_ = 0;        // of one rank

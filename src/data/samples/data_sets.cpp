@@ -212,6 +212,7 @@ class Opener {
   }
 
   std::vector<std::string> fingerprints() const { return fingerprints_; }
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora() const { return in_order_; }
 
  private:
   std::shared_ptr<const IndexedDataset> corpus(const std::string& prefix) {
@@ -219,6 +220,7 @@ class Opener {
     if (corpus == nullptr) {
       corpus = open_corpus(prefix, cache_);
       fingerprints_.push_back(corpus->fingerprint());
+      in_order_.push_back(corpus);
     }
     return corpus;
   }
@@ -229,7 +231,10 @@ class Opener {
     auto corpus = this->corpus(part.prefix);
     const auto [first, end] = bounds_of(part.start, part.end, corpus->sequences());
     bool has_tokens = false;
-    for (auto i = first; i < end && !has_tokens; ++i) has_tokens = corpus->length(i) > 0;
+    for (auto i = first; i < end && !has_tokens; i += IndexedDataset::kBlock) {
+      const auto lengths = corpus->lengths(i, std::min(IndexedDataset::kBlock, end - i));
+      has_tokens = std::any_of(lengths.begin(), lengths.end(), [](int one) { return one > 0; });
+    }
     if (!has_tokens) {
       const std::string what =
           fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)", part.prefix,
@@ -254,6 +259,7 @@ class Opener {
   std::optional<std::filesystem::path> cache_;
   std::map<std::string, std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_;
+  std::vector<std::shared_ptr<const IndexedDataset>> in_order_;
 };
 
 void check(const DataOptions& options) {
@@ -339,6 +345,7 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
     }
   }
   sets.fingerprints = opener.fingerprints();
+  sets.corpora = opener.corpora();
   return sets;
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "data/corpus/indexed_dataset.h"
 #include "data/samples/data_options.h"
 #include "data/samples/sample_source.h"
 
@@ -40,6 +41,7 @@ struct DataSets {
   std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
   std::vector<NamedSource> test;
   std::vector<std::string> fingerprints;  // of every corpus, in the order named; for the checkpoint
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora;  // in the same order
 };
 
 // Opens every corpus named. Warns through `log` about a split that has a share and rounds to
