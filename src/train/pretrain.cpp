@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kShowInterval{50};  // of what happens within a step
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -407,7 +409,9 @@ class Run {
 
   // Called as each part of a step begins: a step may take minutes.
   void show(const Step& part) {
-    if (!leads_) return;
+    const Clock::time_point time = Clock::now();
+    if (!leads_ || time - shown_ < kShowInterval) return;
+    shown_ = time;
     const bool forward = part.pass == Pass::kForward;
     const std::string now =
         evaluation_ > 0
@@ -477,6 +481,7 @@ class Run {
   std::unique_ptr<RunFolder> folder_;  // of the first rank
   bool locked_ = false;                // on every rank: the folder's lock is this run's
   bool metrics_wait_ = false;
+  Clock::time_point shown_;
   std::string note_;             // of the last step, before what runs now
   std::int64_t evaluation_ = 0;  // batch of the evaluation under way, from 1; 0: none
   double peak_flops_ = 0;        // of one rank
