@@ -1,6 +1,7 @@
 #include "api/engine.h"
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 
 #include "comm/mpi/world.h"
@@ -43,6 +44,7 @@ bool has_kernels(const std::string& kernels) {
 }
 
 struct Engine::State {
+  const int exceptions = std::uncaught_exceptions();
   std::unique_ptr<Device> device;
   std::unique_ptr<World> world;
   std::optional<ThreadPool> threads;
@@ -102,7 +104,13 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   }
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  // Taken down by an exception: what is still under way ends now, and the others are told, if that
+  // has not been done with the reason.
+  if (std::uncaught_exceptions() > state_->exceptions) {
+    state_->world->fail(static_cast<int>(Fault::kPeer), "");
+  }
+}
 
 Machine& Engine::machine() { return *state_->machine; }
 

@@ -37,7 +37,9 @@ PretrainOptions stored_options(const std::filesystem::path& checkpoint) {
   PretrainOptions options;
   OptionSet set;
   options.add_to(set);
-  set.read_toml(checkpoint / "config.toml");
+  // Under a hash like the weights: a changed line would be another model with the same tensors.
+  set.read_toml_text(read_config(checkpoint, read_manifest(checkpoint)),
+                     (checkpoint / kConfigName).string());
   options.tokenizer = kept_tokenizer(options.tokenizer, std::filesystem::absolute(checkpoint));
   return options;
 }

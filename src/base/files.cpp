@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/drafts.h"
 #include "base/error.h"
+#include "base/interrupted.h"
 
 namespace piton {
 namespace {
@@ -23,6 +25,8 @@ constexpr mode_t kFolderMode = 0750;
 constexpr std::size_t kBufferBytes = 256 * 1024;
 // Linux moves at most 2^31 - 4096 bytes a call; a smaller piece keeps a signal's latency short.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
+// Names that are tried for a file that is being written, before something else must be wrong.
+constexpr int kMostDrafts = 1000;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
   if (code == ENOSPC || code == EDQUOT) {
@@ -52,16 +56,13 @@ class Descriptor {
 };
 
 int open_retrying(const char* path, int flags, mode_t mode = 0) {
-  int descriptor = -1;
-  do {
-    descriptor = ::open(path, flags | O_CLOEXEC, mode);
-  } while (descriptor < 0 && errno == EINTR);
-  return descriptor;
+  return until_uninterrupted([&] { return ::open(path, flags | O_CLOEXEC, mode); });
 }
 
-// Opens for reading; folders are refused (open() takes them).
-int open_for_reading(const std::filesystem::path& path, struct stat* about) {
-  Descriptor file(open_retrying(path.c_str(), O_RDONLY));
+// Opens for reading; folders are refused (open() takes them). With O_NONBLOCK among `more_flags`
+// the open of a pipe does not wait for its writer.
+int open_for_reading(const std::filesystem::path& path, struct stat* about, int more_flags = 0) {
+  Descriptor file(open_retrying(path.c_str(), O_RDONLY | more_flags));
   if (file.get() < 0) fail(path, "open", errno);
   if (::fstat(file.get(), about) != 0) fail(path, "look at", errno);
   if (S_ISDIR(about->st_mode)) fail(path, "read", EISDIR);
@@ -90,6 +91,8 @@ void create_folders(const std::filesystem::path& folder) {
     fail(folder, "create folder", errno);
   }
   if (::chmod(folder.c_str(), kFolderMode) != 0) fail(folder, "set the mode of", errno);
+  // Else a power cut could take the folder with all that was synced inside it.
+  sync_folder(folder_of(folder.has_filename() ? folder : folder.parent_path()));
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::int64_t limit_bytes) {
@@ -122,7 +125,9 @@ void sync_folder(const std::filesystem::path& folder) {
   const Descriptor handle(open_retrying(folder.c_str(), O_RDONLY | O_DIRECTORY));
   if (handle.get() < 0) fail(folder, "open folder", errno);
   // EINVAL: a file system that cannot (and need not) sync folders.
-  if (::fsync(handle.get()) != 0 && errno != EINVAL) fail(folder, "flush folder", errno);
+  if (until_uninterrupted([&] { return ::fsync(handle.get()); }) != 0 && errno != EINVAL) {
+    fail(folder, "flush folder", errno);
+  }
 }
 
 struct AtomicFile::State {
@@ -157,14 +162,17 @@ struct AtomicFile::State {
 AtomicFile::AtomicFile(std::filesystem::path path) : state_(std::make_unique<State>()) {
   create_folders(path.parent_path());
   if (std::filesystem::is_directory(path)) fail(path, "write", EISDIR);
-  state_->temporary = path;
-  state_->temporary += fmt::format(".tmp-{}", ::getpid());
+  state_->temporary = draft_path(path, ::getpid());
   state_->path = std::move(path);
-  // Left by a process that had the same number and was killed.
-  ::unlink(state_->temporary.c_str());
-  state_->file.reset(
-      open_retrying(state_->temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, kFileMode));
-  if (state_->file.get() < 0) fail(state_->path, "create", errno);
+  // A file of that name is not this process's: of a killed one with the same number, or a user's.
+  for (int other = 1; state_->file.get() < 0; ++other) {
+    state_->file.reset(open_retrying(state_->temporary.c_str(),
+                                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode));
+    if (state_->file.get() >= 0) break;
+    if (errno != EEXIST || other == kMostDrafts) fail(state_->path, "create", errno);
+    state_->temporary = draft_path(state_->path, ::getpid());
+    state_->temporary += fmt::format("-{}", other);
+  }
   if (::fchmod(state_->file.get(), kFileMode) != 0) fail(state_->path, "set the mode of", errno);
   state_->buffer.reserve(kBufferBytes);
 }
@@ -204,7 +212,9 @@ void AtomicFile::commit() {
   State& state = *state_;
   PITON_ASSERT(state.file.get() >= 0, "second commit of {}", state.path.string());
   state.flush();
-  if (::fsync(state.file.get()) != 0) fail(state.path, "flush", errno);
+  if (until_uninterrupted([&] { return ::fsync(state.file.get()); }) != 0) {
+    fail(state.path, "flush", errno);
+  }
   if (::rename(state.temporary.c_str(), state.path.c_str()) != 0) {
     fail(state.path, "rename into place", errno);
   }
@@ -220,7 +230,7 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   struct stat about;
-  const Descriptor file(open_for_reading(path, &about));
+  const Descriptor file(open_for_reading(path, &about, O_NONBLOCK));
   if (!S_ISREG(about.st_mode)) {
     throw Error(Fault::kData, "{}: cannot map: got a pipe or device, wanted a file", path.string());
   }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/nesting.h"
 #include "base/options.h"
 
 namespace piton {
@@ -16,6 +17,7 @@ namespace {
 constexpr std::int64_t kLongestBytes = 16 << 20;
 
 toml::table parse_text(std::string_view text, const std::string& name) {
+  check_toml_depth(text, name);
   try {
     return toml::parse(text, name);
   } catch (const toml::parse_error& error) {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/interrupted.h"
 
 namespace piton {
 namespace {
@@ -27,12 +28,10 @@ constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
               code == ENOSPC || code == EDQUOT ? "; free some space or save elsewhere" : "");
 }
 
+// The last part of `path` must be no link.
 int open_file(const std::filesystem::path& path, int flags) {
-  int descriptor;
-  do {
-    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, kFileMode);
-  } while (descriptor < 0 && errno == EINTR);
-  return descriptor;
+  return until_uninterrupted(
+      [&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, kFileMode); });
 }
 
 }  // namespace
@@ -44,7 +43,9 @@ void Disk::make_folder(const std::filesystem::path& folder) const {
 
 void Disk::create(const std::filesystem::path& path, std::int64_t bytes) const {
   announce("create", path);
-  const int descriptor = open_file(path, O_WRONLY | O_CREAT | O_TRUNC);
+  // Whatever has the name goes first: a link that somebody planted would lead out of the folder.
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail(path, "replace", errno);
+  const int descriptor = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (descriptor < 0) fail(path, "create", errno);
   std::string_view doing = "set the mode of";
   int code = ::fchmod(descriptor, kFileMode) == 0 ? 0 : errno;
@@ -56,11 +57,11 @@ void Disk::create(const std::filesystem::path& path, std::int64_t bytes) const {
   }
   if (code == 0 && bytes > 0) {
     doing = "reserve space for";
-    if (::fallocate(descriptor, 0, 0, bytes) != 0) {
+    if (until_uninterrupted([&] { return ::fallocate(descriptor, 0, 0, bytes); }) != 0) {
       code = errno;
       // A file system without reservation: a full disk then shows when it is written.
       if (code == EOPNOTSUPP || code == ENOSYS) {
-        code = ::ftruncate(descriptor, bytes) == 0 ? 0 : errno;
+        code = until_uninterrupted([&] { return ::ftruncate(descriptor, bytes); }) == 0 ? 0 : errno;
       }
     }
   }
@@ -90,6 +91,14 @@ bool Disk::exchange(const std::filesystem::path& a, const std::filesystem::path&
 void Disk::sync_folder(const std::filesystem::path& folder) const {
   announce("sync", folder);
   piton::sync_folder(folder);
+}
+
+void Disk::forget(const std::filesystem::path& path) const {
+  announce("forget", path);
+  const int descriptor = open_file(path, O_RDONLY);
+  if (descriptor < 0) fail(path, "open", errno);
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  ::close(descriptor);
 }
 
 void Disk::remove_tree(const std::filesystem::path& path) const {
@@ -135,7 +144,7 @@ void DiskFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
 
 void DiskFile::sync() {
   disk_->announce("sync", path_);
-  if (::fsync(descriptor_) != 0) fail(path_, "flush", errno);
+  if (until_uninterrupted([&] { return ::fsync(descriptor_); }) != 0) fail(path_, "flush", errno);
 }
 
 }  // namespace piton

@@ -14,7 +14,8 @@
 
 namespace piton {
 
-// `call`: "make folder", "create", "reserve", "write", "sync", "rename", "exchange", "remove".
+// `call`: "make folder", "create", "reserve", "write", "sync", "rename", "exchange", "forget",
+// "remove".
 using DiskHook = std::function<void(std::string_view call, const std::filesystem::path& path)>;
 
 class Disk {
@@ -23,7 +24,8 @@ class Disk {
 
   void make_folder(const std::filesystem::path& folder) const;  // with missing parents
 
-  // A new file of `bytes` zeros with its place on the disk reserved where the file system can.
+  // A new file of `bytes` zeros with its place on the disk reserved where the file system can; a
+  // file or link of that name is removed.
   void create(const std::filesystem::path& path, std::int64_t bytes) const;
 
   // Creates or replaces, writes and syncs; not atomic.
@@ -34,6 +36,9 @@ class Disk {
 
   // Each takes the other's name at once. False where the file system cannot; then nothing happened.
   bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) const;
+
+  // Drops what the system keeps of a synced file in memory, so that the next read asks the disk.
+  void forget(const std::filesystem::path& path) const;
 
   void sync_folder(const std::filesystem::path& folder) const;
 

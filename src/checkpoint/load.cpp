@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/regular_file.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/store.h"
 #include "checkpoint/values.h"
@@ -78,13 +79,19 @@ class StoredFiles {
   StoredFiles(fs::path folder, const Manifest& manifest)
       : folder_(std::move(folder)), manifest_(manifest) {}
 
-  // Headers and lengths against the manifest.
+  // Headers and lengths against the manifest, of every file that holds a tensor of those kinds.
+  // Files of optimizer state may have been removed where weights alone are loaded; those that are
+  // there are looked at all the same.
   void check_headers(bool optimizer) {
-    std::map<std::string, std::vector<const StoredTensor*>> by_file;
+    std::map<std::string, std::map<std::string, const StoredTensor*>> by_file;
+    std::set<std::string> wanted;
     for (const StoredTensor& one : manifest_.tensors) {
-      if (optimizer || one.tensor.kind == TensorKind::kWeight) by_file[one.file].push_back(&one);
+      by_file[one.file][one.tensor.name] = &one;
+      if (optimizer || one.tensor.kind == TensorKind::kWeight) wanted.insert(one.file);
     }
-    for (const auto& [name, tensors] : by_file) check_header(name, tensors);
+    for (const auto& [name, tensors] : by_file) {
+      if (wanted.contains(name) || present(folder_ / name)) check_header(name, tensors);
+    }
   }
 
   std::span<const std::byte> bytes(const StoredTensor& one) {
@@ -107,14 +114,12 @@ class StoredFiles {
     return files_.try_emplace(name, folder_ / name).first->second;
   }
 
-  void check_header(const std::string& name, const std::vector<const StoredTensor*>& tensors) {
+  void check_header(const std::string& name,
+                    const std::map<std::string, const StoredTensor*>& tensors) {
     const std::string where = (folder_ / name).string();
     const auto stored = std::find_if(manifest_.files.begin(), manifest_.files.end(),
                                      [&](const StoredFile& one) { return one.name == name; });
-    if (stored == manifest_.files.end()) {
-      throw Error(Fault::kData, "checkpoint: {}: holds tensors but is not listed in manifest.json",
-                  where);
-    }
+    PITON_ASSERT(stored != manifest_.files.end(), "{} is not listed", name);
     const std::span<const std::byte> bytes = open(name).bytes();
     if (static_cast<std::int64_t>(bytes.size()) != stored->bytes) {
       throw Error(Fault::kData, "checkpoint: {}: got {} bytes, wanted {}; is the copy complete?",
@@ -124,19 +129,24 @@ class StoredFiles {
       throw Error(Fault::kData, "checkpoint: {}: its header was changed since it was saved", where);
     }
     const SafetensorsHeader header = parse_safetensors(bytes, where);
-    for (const StoredTensor* one : tensors) {
-      const auto entry = std::find_if(
-          header.entries.begin(), header.entries.end(), [&](const SafetensorsEntry& other) {
-            return header.data_begin + other.begin == one->offset && other.name == one->tensor.name;
-          });
-      const auto sizes = one->tensor.shape.sizes();
-      if (entry == header.entries.end() || entry->dtype != safetensors_name(one->tensor.dtype) ||
-          !std::equal(sizes.begin(), sizes.end(), entry->shape.begin(), entry->shape.end()) ||
-          entry->bytes() != one->bytes) {
-        throw Error(Fault::kData, "checkpoint: {}: {}: file and manifest.json say different things",
-                    where, one->tensor.name);
+    const auto differ = [&](const std::string& what) {
+      throw Error(Fault::kData, "checkpoint: {}: {}: file and manifest.json say different things",
+                  where, what);
+    };
+    if (header.data_begin != stored->hashed_bytes) differ("the length of its header");
+    // Both ways: a tensor that only the file has would be bytes that no hash covers.
+    for (const SafetensorsEntry& entry : header.entries) {
+      const auto found = tensors.find(entry.name);
+      if (found == tensors.end()) differ(entry.name);
+      const StoredTensor& one = *found->second;
+      const auto sizes = one.tensor.shape.sizes();
+      if (header.data_begin + entry.begin != one.offset || entry.bytes() != one.bytes ||
+          entry.dtype != safetensors_name(one.tensor.dtype) ||
+          !std::equal(sizes.begin(), sizes.end(), entry.shape.begin(), entry.shape.end())) {
+        differ(entry.name);
       }
     }
+    if (header.entries.size() != tensors.size()) differ("the number of tensors");
   }
 
   fs::path folder_;
@@ -173,9 +183,12 @@ std::vector<Holding> weight_holdings(const StoredModel& model) {
 
 class Loader {
  public:
-  Loader(StoredFiles& files, const Manifest& manifest, const StoreContext& context)
+  // Of what check_hashes() looked at, so of the weights alone without `optimizer`.
+  Loader(StoredFiles& files, const Manifest& manifest, bool optimizer, const StoreContext& context)
       : files_(files), context_(context) {
-    for (const StoredTensor& one : manifest.tensors) stored_[one.tensor.name] = &one;
+    for (const StoredTensor& one : manifest.tensors) {
+      if (optimizer || one.tensor.kind == TensorKind::kWeight) stored_[one.tensor.name] = &one;
+    }
   }
 
   // A host tensor filled from the regions; what no region covers (padding) is 0.
@@ -308,7 +321,7 @@ std::string checked_hash(const fs::path& folder, TensorKind kind) {
 std::optional<std::int64_t> latest_iteration(const fs::path& dir) {
   const fs::path tracker = dir / kTrackerName;
   if (!present(tracker)) return std::nullopt;
-  std::string text = read_text_file(tracker, 1024);
+  std::string text = read_regular_file(tracker, 1024);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r'))
     text.pop_back();
   std::int64_t iteration = -1;
@@ -353,6 +366,7 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
   phase(ranks, std::nullopt, [&] {
     manifest = read_manifest(folder);
     state = read_state(folder, manifest);
+    read_config(folder, manifest);  // not used here, but under the same promise
     check_tensors(folder, weights, manifest, TensorKind::kWeight);
     if (!moments.empty() && !manifest.has_optimizer()) {
       throw Error(Fault::kData,
@@ -369,7 +383,7 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
     files->check_headers(optimizer);
     check_hashes(*files, manifest, optimizer, ranks.rank(), ranks.size());
   });
-  Loader loader(*files, manifest, context);
+  Loader loader(*files, manifest, optimizer, context);
   loader.load_weights(model);
   if (optimizer) loader.load_state(*model.optimizer, state);
   context.stream.synchronize();

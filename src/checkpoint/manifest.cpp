@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/hash.h"
+#include "base/nesting.h"
+#include "base/regular_file.h"
 
 namespace piton {
 namespace {
@@ -20,6 +22,8 @@ constexpr std::string_view kHashKey = ",\n\"manifest_xxh3_128\": \"";
 constexpr std::string_view kHashEnd = "\"\n}\n";
 constexpr std::size_t kHashDigits = 32;
 constexpr std::int64_t kMaxTextBytes = std::int64_t{1} << 30;
+// Of iterations, samples and bytes: far above every real one, and sums of a few still fit.
+constexpr std::int64_t kMostCounted = std::int64_t{1} << 60;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -34,32 +38,56 @@ class Fields {
 
   std::int64_t count(const char* key) const {
     const Json& value = field(key);
-    // Signed or not by the reader's whim; negative or too large is refused.
-    if (!value.is_number_integer() ||
-        (value.is_number_unsigned() &&
-         value.get<std::uint64_t>() >
-             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) ||
-        value.get<std::int64_t>() < 0) {
-      refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, value.dump()));
+    const std::optional<std::int64_t> number = whole_number(value);
+    if (!number) refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, shown(value)));
+    return *number;
+  }
+  Shape shape(const char* key) const {
+    const Json& sizes = list(key);
+    if (sizes.size() > static_cast<std::size_t>(Shape::kMaxDims)) {
+      refuse(fmt::format("\"{}\" has too many dims", key));
     }
-    return value.get<std::int64_t>();
+    Shape shape;
+    for (const Json& size : sizes) {
+      const std::optional<std::int64_t> number = whole_number(size);
+      if (!number) refuse(fmt::format("\"{}\" holds {}, no whole number", key, shown(size)));
+      shape.append(*number);
+    }
+    return shape;
+  }
+  std::string hash(const char* key) const {
+    const std::string digits = text(key);
+    if (digits.size() != kHashDigits ||
+        digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
+      refuse(fmt::format("\"{}\" is no hash of {} hex digits", key, kHashDigits));
+    }
+    return digits;
+  }
+  // The name of a file in the same folder: a manifest must not lead out of it.
+  std::string file_name(const char* key) const {
+    const std::string name = text(key);
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+        name.find('\0') != std::string::npos) {
+      refuse(fmt::format("\"{}\" is no plain file name", key));
+    }
+    return name;
   }
   std::uint64_t unsigned_count(const char* key) const {
     const Json& value = field(key);
     if (!value.is_number_unsigned()) {
-      refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, value.dump()));
+      refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, shown(value)));
     }
     return value.get<std::uint64_t>();
   }
   double number(const char* key) const {
     const Json& value = field(key);
     if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
-    if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, wanted a number", key, value.dump()));
+    if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, wanted a number", key, shown(value)));
     return value.get<double>();
   }
   std::string text(const char* key) const {
     const Json& value = field(key);
-    if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, wanted text", key, value.dump()));
+    if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, wanted text", key, shown(value)));
     return value.get<std::string>();
   }
   const Json& list(const char* key) const {
@@ -77,11 +105,22 @@ class Fields {
   }
 
  private:
+  static std::string shown(const Json& value) { return value.dump().substr(0, 80); }
+
+  // Nullopt for what is no number from 0 to kMostCounted.
+  static std::optional<std::int64_t> whole_number(const Json& value) {
+    if (!value.is_number_unsigned()) return std::nullopt;
+    const auto number = value.get<std::uint64_t>();
+    if (number > static_cast<std::uint64_t>(kMostCounted)) return std::nullopt;
+    return static_cast<std::int64_t>(number);
+  }
+
   const Json& object_;
   std::string where_;
 };
 
 Json parse_json(std::string_view text, const std::string& where) {
+  check_json_depth(text, where);
   Json json = Json::parse(text.begin(), text.end(), nullptr, false);
   if (json.is_discarded()) throw Error(Fault::kData, "checkpoint: {}: not valid JSON", where);
   return json;
@@ -95,7 +134,7 @@ Json shape_json(const Shape& shape) {
 
 std::string read_checked(const std::filesystem::path& folder, const Manifest& manifest,
                          const char* file) {
-  const std::string text = read_text_file(folder / file, kMaxTextBytes);
+  const std::string text = read_regular_file(folder / file, kMaxTextBytes);
   const auto stored = std::find_if(manifest.files.begin(), manifest.files.end(),
                                    [&](const StoredFile& one) { return one.name == file; });
   const std::string where = (folder / file).string();
@@ -103,6 +142,7 @@ std::string read_checked(const std::filesystem::path& folder, const Manifest& ma
     throw Error(Fault::kData, "checkpoint: {}: not listed in manifest.json", where);
   }
   if (stored->bytes != static_cast<std::int64_t>(text.size()) ||
+      stored->hashed_bytes != stored->bytes ||
       stored->hash != hash_bytes(bytes_of(text))) {
     throw Error(Fault::kData,
                 "checkpoint: {}: changed since it was saved: its hash is {}, the "
@@ -112,10 +152,78 @@ std::string read_checked(const std::filesystem::path& folder, const Manifest& ma
   return text;
 }
 
-// A plain name: a manifest must not lead out of its folder.
-bool is_plain(const std::string& file) {
-  return !file.empty() && file != "." && file != ".." && file.find('/') == std::string::npos &&
-         file.find('\0') == std::string::npos;
+StoredFile file_of(const Json& item, const std::string& where) {
+  const Fields fields(item, where);
+  StoredFile file{.name = fields.file_name("name"),
+                  .bytes = fields.count("bytes"),
+                  .hashed_bytes = fields.count("hashed_bytes"),
+                  .hash = fields.hash("xxh3_128")};
+  if (file.hashed_bytes > file.bytes) fields.refuse("\"hashed_bytes\" passes \"bytes\"");
+  return file;
+}
+
+StoredTensor tensor_of(const Json& item, const std::string& where) {
+  const Fields fields(item, where);
+  StoredTensor stored;
+  stored.tensor.name = fields.text("name");
+  const auto refuse = [&](const std::string& what) {
+    fields.refuse(fmt::format("tensor \"{}\": {}", stored.tensor.name, what));
+  };
+  const std::string kind = fields.text("kind");
+  if (kind != "weight" && kind != "optimizer") refuse(fmt::format("\"kind\" is \"{}\"", kind));
+  stored.tensor.kind = kind == "weight" ? TensorKind::kWeight : TensorKind::kOptimizer;
+  const std::string type = fields.text("dtype");
+  const std::optional<DType> dtype = dtype_of_safetensors(type);
+  const bool fits = stored.tensor.kind == TensorKind::kWeight
+                        ? dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kBF16 ||
+                              dtype == DType::kF16
+                        : dtype == DType::kF32;
+  if (!fits) {
+    refuse(fmt::format("\"dtype\" is \"{}\", wanted {}", type,
+                       kind == "weight" ? "F64, F32, BF16 or F16" : "F32"));
+  }
+  stored.tensor.dtype = *dtype;
+  stored.tensor.shape = fields.shape("shape");
+  stored.file = fields.file_name("file");
+  stored.offset = fields.count("offset");
+  stored.bytes = fields.count("bytes");
+  stored.hash = fields.hash("xxh3_128");
+  std::int64_t elements = 0;
+  try {
+    elements = stored.tensor.shape.elements();
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  if (stored.bytes != elements * size_bytes(*dtype)) {
+    refuse(fmt::format("{} {} is {} bytes, \"bytes\" says {}", type, to_string(stored.tensor.shape),
+                       elements * size_bytes(*dtype), stored.bytes));
+  }
+  return stored;
+}
+
+// One name, one thing; and each tensor is inside of a file that is listed.
+void check_consistency(const Manifest& manifest, const Fields& fields) {
+  std::map<std::string, const StoredFile*> files;
+  for (const StoredFile& file : manifest.files) {
+    if (!files.try_emplace(file.name, &file).second) {
+      fields.refuse(fmt::format("file \"{}\" is listed twice", file.name));
+    }
+  }
+  std::set<std::string> names;
+  for (const StoredTensor& one : manifest.tensors) {
+    if (!names.insert(one.tensor.name).second) {
+      fields.refuse(fmt::format("tensor \"{}\" is listed twice", one.tensor.name));
+    }
+    const auto file = files.find(one.file);
+    if (file == files.end()) {
+      fields.refuse(fmt::format("tensor \"{}\" is in \"{}\", which is not listed", one.tensor.name,
+                                one.file));
+    }
+    if (one.offset < file->second->hashed_bytes || one.offset + one.bytes > file->second->bytes) {
+      fields.refuse(fmt::format("tensor \"{}\": bytes {} to {} are not in the data of \"{}\"",
+                                one.tensor.name, one.offset, one.offset + one.bytes, one.file));
+    }
+  }
 }
 
 }  // namespace
@@ -243,57 +351,34 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   }
   Manifest manifest;
   manifest.iteration = fields.count("iteration");
-  for (const Json& item : fields.list("files")) {
-    const Fields file(item, where);
-    manifest.files.push_back({file.text("name"), file.count("bytes"), file.count("hashed_bytes"),
-                              file.text("xxh3_128")});
-    if (!is_plain(manifest.files.back().name)) file.refuse("\"name\" is no plain file name");
-    if (manifest.files.back().hashed_bytes > manifest.files.back().bytes) {
-      file.refuse("\"hashed_bytes\" passes \"bytes\"");
-    }
-  }
+  for (const Json& item : fields.list("files")) manifest.files.push_back(file_of(item, where));
   for (const Json& item : fields.list("tensors")) {
-    const Fields one(item, where);
-    StoredTensor stored;
-    stored.tensor.name = one.text("name");
-    const std::string kind = one.text("kind");
-    if (kind != "weight" && kind != "optimizer")
-      one.refuse(fmt::format("\"kind\" is \"{}\"", kind));
-    stored.tensor.kind = kind == "weight" ? TensorKind::kWeight : TensorKind::kOptimizer;
-    const std::optional<DType> dtype = dtype_of_safetensors(one.text("dtype"));
-    if (!dtype) one.refuse(fmt::format("\"dtype\" is \"{}\"", one.text("dtype")));
-    stored.tensor.dtype = *dtype;
-    const Json& shape = one.list("shape");
-    if (shape.size() > static_cast<std::size_t>(Shape::kMaxDims))
-      one.refuse("\"shape\" has too many dims");
-    for (const Json& size : shape) {
-      if (!size.is_number_unsigned()) one.refuse("\"shape\" holds no whole number");
-      stored.tensor.shape.append(size.get<std::int64_t>());
-    }
-    stored.file = one.text("file");
-    if (!is_plain(stored.file)) one.refuse("\"file\" is no plain file name");
-    stored.offset = one.count("offset");
-    stored.bytes = one.count("bytes");
-    stored.hash = one.text("xxh3_128");
-    manifest.tensors.push_back(std::move(stored));
+    manifest.tensors.push_back(tensor_of(item, where));
   }
+  check_consistency(manifest, fields);
   return manifest;
 }
 
 Manifest read_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kManifestName;
-  if (!std::filesystem::exists(file)) {
+  std::error_code unreadable;
+  if (!std::filesystem::exists(file, unreadable)) {
     throw Error(Fault::kData,
                 "checkpoint: {}: no {} in it: got no checkpoint, or one whose save never "
                 "ended, wanted a folder such as DIR/{}",
                 folder.string(), kManifestName, iteration_folder(1000));
   }
-  return parse_manifest(read_text_file(file, kMaxTextBytes), file.string());
+  return parse_manifest(read_regular_file(file, kMaxTextBytes), file.string());
 }
 
 TrainState read_state(const std::filesystem::path& folder, const Manifest& manifest) {
-  return parse_train_state(read_checked(folder, manifest, kStateName),
-                           (folder / kStateName).string());
+  const std::string where = (folder / kStateName).string();
+  TrainState state = parse_train_state(read_checked(folder, manifest, kStateName), where);
+  if (state.iteration != manifest.iteration) {
+    throw Error(Fault::kData, "checkpoint: {}: \"iteration\" is {}, {} says {}", where,
+                state.iteration, kManifestName, manifest.iteration);
+  }
+  return state;
 }
 
 std::string read_config(const std::filesystem::path& folder, const Manifest& manifest) {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/store.h"
+#include "checkpoint/written_parts.h"
 
 namespace piton {
 namespace {
@@ -94,10 +95,17 @@ void remove_leftovers(const fs::path& dir, const Disk& disk) {
   }
 }
 
+// The nearest folder that is there.
+fs::path existing(fs::path dir) {
+  std::error_code ignored;
+  while (!dir.empty() && !fs::exists(dir, ignored)) dir = dir.parent_path();
+  return dir.empty() ? fs::path(".") : dir;
+}
+
 void check_space(const fs::path& dir, const FilePlan& plan) {
   std::int64_t needed = kSpareBytes;
   for (const TensorFile& file : plan.files) needed += file.bytes;
-  const std::int64_t free = Disk::free_bytes(dir);
+  const std::int64_t free = Disk::free_bytes(existing(dir));
   if (free < needed) {
     throw Error(
         Fault::kData,
@@ -184,22 +192,55 @@ std::vector<Holding> collect(const StoredModel& model, Sources& sources) {
   return holdings;
 }
 
-void write_tensors(const fs::path& folder, const StoredModel& model, const StoreContext& context,
-                   const Sources& sources, const std::vector<Holding>& holdings,
-                   const WritePlan& writes, const FilePlan& plan, const Disk& disk,
-                   FirstFault& fault) {
+// All that a save has to know before its first byte.
+struct Layout {
+  Sources sources;
+  std::vector<Holding> holdings;
+  WritePlan writes;
+  FilePlan plan;
+};
+
+Layout lay_out(const StoredModel& model, Communicator& ranks, const SaveOptions& options) {
+  Layout layout;
+  layout.holdings = collect(model, layout.sources);
+  layout.writes = plan_writes(layout.holdings, ranks);
+  std::vector<CanonicalTensor> weights, moments;
+  for (const CanonicalTensor& tensor : layout.writes.tensors) {
+    (tensor.kind == TensorKind::kWeight ? weights : moments).push_back(tensor);
+  }
+  add_files(layout.plan, weights, "model", options.file_bytes);
+  add_files(layout.plan, moments, "optimizer", options.file_bytes);
+  return layout;
+}
+
+// Returns the hashes of what was written, taken from memory.
+std::vector<WrittenPart> write_tensors(const fs::path& folder, const StoredModel& model,
+                                       const StoreContext& context, const Layout& layout,
+                                       const Disk& disk, FirstFault& fault) {
+  const Sources& sources = layout.sources;
+  const WritePlan& writes = layout.writes;
+  std::vector<WrittenPart> parts;
   OpenFiles files(folder, disk);
   std::size_t next = 0;
   const auto write_source = [&](std::size_t source, const Tensor& tensor) {
     fault.run([&] {
       std::optional<HostBytes> bytes;  // of a source that this rank has to write
-      while (next < writes.jobs.size() && holdings[writes.jobs[next].holding].source == source) {
+      while (next < writes.jobs.size() &&
+             layout.holdings[writes.jobs[next].holding].source == source) {
         const WriteJob& job = writes.jobs[next++];
-        const Holding& holding = holdings[job.holding];
+        const Holding& holding = layout.holdings[job.holding];
         if (!bytes) bytes.emplace(tensor.flatten(), context.device, context.stream);
-        write_job(job, holding,
-                  bytes->data() + holding.source_offset * size_bytes(holding.tensor.dtype), plan,
-                  files);
+        const std::int64_t width = size_bytes(holding.tensor.dtype);
+        const std::byte* data = bytes->data() + holding.source_offset * width;
+        parts.push_back(
+            {.tensor = layout.plan.index.at(holding.tensor.name),
+             .start = holding.start,
+             .extent = holding.extent,
+             .begin = job.begin,
+             .end = job.end,
+             .hash = hash_bytes({data + (job.begin - holding.begin) * width,
+                                 static_cast<std::size_t>((job.end - job.begin) * width)})});
+        write_job(job, holding, data, layout.plan, files);
       }
     });
   };
@@ -217,27 +258,41 @@ void write_tensors(const fs::path& folder, const StoredModel& model, const Store
     PITON_ASSERT(next == writes.jobs.size());
     files.sync();
   });
+  return parts;
 }
 
-// Every tensor hashed by one rank, from what the disk will give back.
-void hash_tensors(const fs::path& folder, FilePlan& plan, Communicator& ranks) {
+// Every tensor's hash, from one rank each.
+void hash_tensors(const fs::path& folder, FilePlan& plan, const std::vector<WrittenPart>& mine,
+                  bool verify, const Disk& disk, Communicator& ranks) {
+  const PartsOfTensors parts = gather_parts(mine, plan.tensors.size(), ranks);
   std::vector<std::int64_t> sizes;
   for (const StoredTensor& one : plan.tensors) sizes.push_back(one.bytes);
   const std::vector<int> workers = spread(sizes, ranks.size());
-  std::string mine;
+  std::string hashes;
   FirstFault fault;
   fault.run([&] {
     std::map<std::string, MappedFile> files;
     for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
       if (workers[i] != ranks.rank()) continue;
       const StoredTensor& one = plan.tensors[i];
-      const auto file = files.try_emplace(one.file, folder / one.file).first;
-      mine += hash_bytes(file->second.bytes().subspan(static_cast<std::size_t>(one.offset),
-                                                      static_cast<std::size_t>(one.bytes)));
+      const std::optional<std::string> known = hash_of_one_writer(one, parts[i]);
+      if (known && !verify) {
+        hashes += *known;
+        continue;
+      }
+      auto file = files.find(one.file);
+      if (file == files.end()) {
+        if (verify) disk.forget(folder / one.file);
+        file = files.try_emplace(one.file, folder / one.file).first;
+      }
+      hashes += hash_read_back(one, parts[i],
+                               file->second.bytes().subspan(static_cast<std::size_t>(one.offset),
+                                                            static_cast<std::size_t>(one.bytes)),
+                               folder / one.file);
     }
   });
   agree(ranks, fault);
-  const std::vector<std::string> all = ranks.gather_bytes(mine);
+  const std::vector<std::string> all = ranks.gather_bytes(hashes);
   std::vector<std::size_t> at(all.size(), 0);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     std::size_t& position = at[workers[i]];
@@ -293,7 +348,10 @@ void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& 
   std::vector<std::int64_t> iterations;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
     const std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
-    if (iteration && *iteration < newest) iterations.push_back(*iteration);
+    // Other programs name their checkpoints so too: those stay, and so do links.
+    const bool ours = fs::is_directory(entry.symlink_status()) &&
+                      fs::is_regular_file(entry.path() / kManifestName);
+    if (iteration && *iteration < newest && ours) iterations.push_back(*iteration);
   }
   std::sort(iterations.rbegin(), iterations.rend());
   for (std::size_t i = static_cast<std::size_t>(keep) - 1; i < iterations.size(); ++i) {
@@ -308,6 +366,13 @@ void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& 
 
 }  // namespace
 
+void check_room(const fs::path& dir, const StoredModel& model, const StoreContext& context,
+                const SaveOptions& options) {
+  Communicator& ranks = context.mesh.group(kAllAxes);
+  const Layout layout = lay_out(model, ranks, options);
+  phase(ranks, 0, [&] { check_space(dir, layout.plan); });
+}
+
 fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const StoreContext& context,
                          TrainState state, const std::string& config, const SaveOptions& options) {
   PITON_ASSERT(state.iteration >= 0 && options.keep >= 0 && options.file_bytes > 0);
@@ -317,39 +382,26 @@ fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const St
     state.optimizer_steps = model.optimizer->steps();
     state.skipped_steps = model.optimizer->skipped();
   }
-  Sources sources;
-  const std::vector<Holding> holdings = collect(model, sources);
-  const WritePlan writes = plan_writes(holdings, ranks);
-
-  FilePlan plan;
-  std::vector<CanonicalTensor> weights, moments;
-  for (const CanonicalTensor& tensor : writes.tensors) {
-    (tensor.kind == TensorKind::kWeight ? weights : moments).push_back(tensor);
-  }
-  add_files(plan, weights, "model", options.file_bytes);
-  add_files(plan, moments, "optimizer", options.file_bytes);
-
+  Layout layout = lay_out(model, ranks, options);
   const fs::path folder = dir / iteration_folder(state.iteration);
   fs::path unfinished = folder;
   unfinished += kUnfinished;
   bool laid_out = false;
   try {
     phase(ranks, 0, [&] {
-      if (!fs::exists(dir)) {
-        disk.make_folder(dir);
-        disk.sync_folder(dir.has_parent_path() ? dir.parent_path() : ".");
-      }
+      if (!fs::exists(dir)) disk.make_folder(dir);
       remove_leftovers(dir, disk);
-      check_space(dir, plan);
+      check_space(dir, layout.plan);
       laid_out = true;
-      create_files(unfinished, plan, disk);
+      create_files(unfinished, layout.plan, disk);
     });
     FirstFault fault;
-    write_tensors(unfinished, model, context, sources, holdings, writes, plan, disk, fault);
+    const std::vector<WrittenPart> parts =
+        write_tensors(unfinished, model, context, layout, disk, fault);
     agree(ranks, fault);
-    hash_tensors(unfinished, plan, ranks);
+    hash_tensors(unfinished, layout.plan, parts, options.verify, disk, ranks);
     phase(ranks, 0, [&] {
-      write_texts(unfinished, plan, state, config, disk);
+      write_texts(unfinished, layout.plan, state, config, disk);
       publish(dir, unfinished, folder, state.iteration, disk);
     });
   } catch (const Error&) {

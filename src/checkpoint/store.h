@@ -5,7 +5,9 @@
 // it holds at their canonical places, hashes its share of the tensors, and syncs; then rank 0
 // renames the folder and, last, replaces the tracker. A crash at any instant leaves the previous
 // checkpoint to be loaded; what it left behind is removed by the next save. Nothing is gathered:
-// memory on top of the run's own is one parameter.
+// memory on top of the run's own is one parameter. Hashes are taken of the bytes in memory as they
+// are handed to the system; a tensor of several writers is read back and compared with the hashes
+// of its parts, with SaveOptions::verify every tensor is.
 //
 // A LOAD reads regions, so any layout reads any checkpoint. First every tensor's bytes are checked
 // against their hash, each by one rank; nothing is loaded if one is wrong.
@@ -46,8 +48,9 @@ struct StoreContext {
 
 struct SaveOptions {
   std::int64_t file_bytes = std::int64_t{4} << 30;  // a tensor file is closed when it reaches this
-  int keep = 0;   // checkpoints to keep in DIR, this one counted; 0: all
-  DiskHook hook;  // for tests
+  int keep = 0;         // checkpoints to keep in DIR, this one counted; 0: all
+  bool verify = false;  // read every tensor back from the disk and compare
+  DiskHook hook;        // for tests
 };
 
 // Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
@@ -57,6 +60,11 @@ struct SaveOptions {
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
                                       const StoreContext& context, TrainState state,
                                       const std::string& config, const SaveOptions& options = {});
+
+// Collective. Throws Error(kData) if DIR (which need not exist yet) has no room for one more
+// checkpoint of the model: asked before a run's first step.
+void check_room(const std::filesystem::path& dir, const StoredModel& model,
+                const StoreContext& context, const SaveOptions& options = {});
 
 // The iteration that DIR's tracker names; nullopt if there is no tracker (nothing was saved yet).
 std::optional<std::int64_t> latest_iteration(const std::filesystem::path& dir);

@@ -5,6 +5,7 @@
 #include "api/bench_decode.h"
 #include "api/bench_kernels.h"
 #include "api/bench_train.h"
+#include "base/option_range.h"
 #include "cli/bench_text.h"
 #include "cli/command.h"
 #include "cli/launch.h"
@@ -47,6 +48,20 @@ struct BenchOptions {
                                        {"TND", AttentionLayout::kTnd}}));
     v(Option{"json", "print one JSON object"}, json);
   }
+
+  // Throws Error(kUsage) naming the flag.
+  void check() const {
+    check_range("--rounds", rounds, 1);
+    check_range("--context", context, 1, kLargestSize);
+    check_range("--tokens", tokens, 1, kLargestSize);
+    if (rows) check_range("--rows", *rows, 1, kLargestSize);
+    if (in) check_range("--in", *in, 1, kLargestSize);
+    if (out) check_range("--out", *out, 1, kLargestSize);
+    if (elements) check_range("--elements", *elements, 1, kMostElements);
+  }
+
+ private:
+  static constexpr std::int64_t kMostElements = std::int64_t{1} << 48;  // their bytes are counted
 };
 
 // What a kind of bench is asked for, and where its numbers go.
@@ -105,12 +120,6 @@ Json run_gemm(const Request& request) {
       bench.rows.value_or(request.options.loop.micro_batch_size * request.sequence());
   std::vector<GemmSize> sizes = gemm_sizes(request.model(), rows);
   if (bench.in) sizes = {{rows, *bench.in, *bench.out}};
-  for (const GemmSize& size : sizes) {
-    if (std::min({size.rows, size.in, size.out}) < 1) {
-      throw Error(Fault::kUsage, "--rows, --in, --out: got {}, {}, {}; wanted 1 or more", size.rows,
-                  size.in, size.out);
-    }
-  }
   return calls_json(bench_gemm(request.machine, sizes, request.model().dtype, bench.rounds));
 }
 
@@ -125,7 +134,6 @@ Json run_attention(const Request& request) {
 Json run_optimizer(const Request& request) {
   const ModelConfig model = request.model();
   const std::int64_t elements = request.bench.elements.value_or(model.parameters());
-  if (elements < 1) throw Error(Fault::kUsage, "--elements: got {}, wanted 1 or more", elements);
   const OptimizerBench bench =
       bench_optimizer(request.machine, elements, model.dtype, request.bench.rounds);
   Json out;
@@ -205,11 +213,6 @@ Json run_train(const Request& request) {
 
 DecodeBenchOptions decode_options(const Request& request) {
   const BenchOptions& bench = request.bench;
-  if (bench.context < 1 || bench.tokens < 1 || request.options.loop.micro_batch_size < 1) {
-    throw Error(Fault::kUsage,
-                "--context, --tokens, --micro-batch-size: got {}, {}, {}; wanted 1 or more",
-                bench.context, bench.tokens, request.options.loop.micro_batch_size);
-  }
   return {.model = request.model(),
           .samples = request.options.loop.micro_batch_size,
           .context = bench.context,
@@ -379,8 +382,9 @@ int run_bench(Invocation& invocation) {
   }
   refuse_more_arguments(invocation.parse(set, general, true));
   const Kind& kind = find_kind(name);
-  if (bench.rounds < 1)
-    throw Error(Fault::kUsage, "--rounds: got {}, wanted 1 or more", bench.rounds);
+  bench.check();
+  check_range("--micro-batch-size", options.loop.micro_batch_size, 1, kLargestSize);
+  check_range("--seq-length", options.loop.sequence, 0, kLargestSize);
   if (options.model.model.empty() && !options.model.family && !options.model.layers) {
     options.model.model = "gpt2-124m";
   }

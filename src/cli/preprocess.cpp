@@ -110,7 +110,7 @@ std::optional<CorpusCard> joined_card(const std::vector<std::string>& prefixes) 
 
 PreprocessReport merge(const PreprocessOptions& options) {
   std::optional<CorpusCard> card = joined_card(options.merge);
-  PreprocessReport done = merge_corpora(options.merge, options.output_prefix);
+  PreprocessReport done = merge_corpora(options.merge, options.output_prefix, options.overwrite);
   if (card) {
     card->documents = done.documents;
     card->tokens = done.tokens.at(0);

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/launch.h"
+#include "cli/launchers.h"
 #include "cli/megatron_flags.h"
 #include "cli/stop_signals.h"
 
@@ -27,11 +28,9 @@ int run_pretrain(Invocation& invocation) {
                         : "stopping after this step; nothing is saved, since no --save is given");
   Engine engine(engine_options(general), invocation.log);
   const bool leads = engine.world().rank() == 0;
-  if (leads) {
-    megatron.report(invocation.log);
-  } else {
-    signals.be_silent();
-  }
+  if (!leads) signals.be_silent();
+  refuse_unjoined_processes(engine.world().size());
+  if (leads) megatron.report(invocation.log);
   const PretrainResult result = pretrain(
       engine.machine(), options, [&] { return signals.first(); }, invocation.progress);
   if (saves && leads && result.iteration >= options.loop.train_iters) {

@@ -8,6 +8,7 @@
 
 #include "api/model.h"
 #include "base/files.h"
+#include "base/nesting.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
 #include "cli/launch.h"
@@ -48,7 +49,9 @@ struct ScoreOptions {
 };
 
 std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
-  const nlohmann::json lists = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const std::string text = read_text_file(path);
+  check_json_depth(text, path);
+  const nlohmann::json lists = nlohmann::json::parse(text, nullptr, false);
   const auto refuse = [&](const std::string& got) {
     throw Error(Fault::kData, "{}: got {}, wanted a JSON list of lists of token ids", path, got);
   };

@@ -78,8 +78,8 @@ struct StopSignals::State {
       if (first != 0) return;
       first = number;
       if (!silent) {
-        line = fmt::format("{}: {}; SIGINT or SIGTERM{} ends at once", name_of(number), answer,
-                           ends ? " again" : "");
+        line =
+            fmt::format("{}: {}; a second SIGINT or SIGTERM ends at once", name_of(number), answer);
       }
     }
     // On a thread of its own: a log that is held up must not keep the second signal from us.

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/nesting.h"
 #include "cli/command.h"
 #include "cli/standard_input.h"
 #include "text/files/tokenizer_options.h"
@@ -138,6 +140,7 @@ class Printer {
 };
 
 std::string string_of(std::string_view line, std::int64_t number) {
+  check_json_depth(line, fmt::format("--json-strings: line {}", number));
   try {
     return nlohmann::json::parse(line).get<std::string>();
   } catch (const nlohmann::json::exception&) {

@@ -82,8 +82,9 @@ std::int64_t block_matrices(const ModelConfig& c) {
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer ? 2 * hidden : hidden;
   std::int64_t block = block_matrices(*this) + 2 * norm_size;
-  if (biases)
-    block += head_size * (heads + 2 * groups) + hidden + (gated ? 2 : 1) * ffn_hidden + hidden;
+  if (qkv_biases) block += head_size * (heads + 2 * groups);
+  if (head_norms) block += 2 * head_size;
+  if (biases) block += hidden + (gated ? 2 : 1) * ffn_hidden + hidden;
   std::int64_t ends = vocabulary * hidden * (tied ? 1 : 2) + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
   return layers * block + ends;
@@ -197,6 +198,8 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
     }
     config.vocabulary = *vocabulary;
   }
+  if (qkv_biases) config.qkv_biases = true;
+  if (head_norms) config.head_norms = true;
   if (bf16) config.dtype = DType::kBF16;
   config.check();
   return config;

@@ -18,7 +18,7 @@ namespace piton {
 enum class PositionKind : std::uint8_t { kLearned, kRotary, kAlibi, kNone };
 
 struct ModelConfig {
-  std::string family;           // "gpt2", "llama"
+  std::string family;           // "gpt2", "llama", ...
   std::int64_t layers = 0;      // L
   std::int64_t hidden = 0;      // h
   std::int64_t ffn_hidden = 0;  // f, of each of gate and up
@@ -39,8 +39,10 @@ struct ModelConfig {
   std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;  // gate and up projections
-  bool biases = true;  // of every linear
-  bool tied = true;    // head = token embedding
+  bool biases = true;  // of every linear but those of query, key and value
+  bool qkv_biases = true;
+  bool head_norms = false;  // RMS norms of each head of query and key
+  bool tied = true;         // head = token embedding
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // residual outputs get / sqrt(2 L)
@@ -67,6 +69,8 @@ struct ModelOptions {
   std::optional<std::string> normalization;
   bool disable_bias_linear = false;
   bool untied = false;
+  bool qkv_biases = false;
+  bool head_norms = false;
   bool bf16 = false;
   AttentionOptions attention;
   RotaryOptions rotary;
@@ -82,7 +86,8 @@ struct ModelOptions {
              same},
       model);
     v(Option{"model-family",
-             "gpt2 or llama (default: where sizes are given, gpt2, as Megatron-LM's decoder)",
+             "gpt2, llama, qwen2 or qwen3 (default: where sizes are given, gpt2, as Megatron-LM's "
+             "decoder)",
              same},
       family);
     v(Option{"num-layers", "transformer blocks", same}, layers);
@@ -111,6 +116,10 @@ struct ModelOptions {
     v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
     v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
     v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);
+    v(Option{"add-qkv-bias", "biases of query, key and value alone, where a family has none", same},
+      qkv_biases);
+    v(Option{"qk-layernorm", "norm each head of query and key before its positions", same},
+      head_norms);
     v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same},
       bf16);
     attention.visit(v);

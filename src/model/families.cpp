@@ -6,6 +6,7 @@ namespace {
 std::vector<Preset> all_presets() {
   std::vector<Preset> all = gpt2_presets();
   for (Preset& one : llama_presets()) all.push_back(std::move(one));
+  for (Preset& one : qwen_presets()) all.push_back(std::move(one));
   return all;
 }
 
@@ -19,8 +20,10 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
 ModelConfig family_facts(const std::string& family) {
   if (family == "gpt2") return gpt2_facts();
   if (family == "llama") return llama_facts();
-  throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted gpt2 or llama{}", family,
-              suggestion(family, {"gpt2", "llama"}));
+  if (family == "qwen2") return qwen2_facts();
+  if (family == "qwen3") return qwen3_facts();
+  throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted gpt2, llama, qwen2 or qwen3{}",
+              family, suggestion(family, {"gpt2", "llama", "qwen2", "qwen3"}));
 }
 
 std::vector<std::string> preset_names() {

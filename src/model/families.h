@@ -11,9 +11,11 @@
 
 namespace piton {
 
-// Facts of a family, sizes left at 0. model/gpt2.cpp, llama.cpp.
+// Facts of a family, sizes left at 0. model/gpt2.cpp, llama.cpp, qwen.cpp.
 ModelConfig gpt2_facts();
 ModelConfig llama_facts();
+ModelConfig qwen2_facts();
+ModelConfig qwen3_facts();
 
 struct Preset {
   std::string name;
@@ -21,6 +23,7 @@ struct Preset {
 };
 std::vector<Preset> gpt2_presets();
 std::vector<Preset> llama_presets();
+std::vector<Preset> qwen_presets();
 
 // Throws Error(kUsage), with the nearest name, for one that is not there.
 ModelConfig family_facts(const std::string& family);

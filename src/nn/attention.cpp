@@ -31,9 +31,15 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
            {{name + ".query", shape.heads * shape.head_size},
             {name + ".key", shape.groups * shape.head_size},
             {name + ".value", shape.groups * shape.head_size}},
-           shape.hidden, shape.biases, input),
+           shape.hidden, shape.qkv_biases, input),
       output_(parameters, shard, name + ".output", shape.hidden, shape.heads * shape.head_size,
-              shape.biases, output) {}
+              shape.biases, output) {
+  if (!shape.head_norms) return;
+  query_norm_.emplace(parameters, shard, name + ".query_norm", NormKind::kRms, shape.head_size,
+                      shape.norm_eps, true);
+  key_norm_.emplace(parameters, shard, name + ".key_norm", NormKind::kRms, shape.head_size,
+                    shape.norm_eps, true);
+}
 
 Value Attention::forward(Context& context, const Value& x, const Value& residual,
                          const AttentionInput& input) const {
@@ -52,8 +58,16 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const auto per_sample = [&](const Value& rows) {
     return Value{rows.tensor.split_dim(0, sequence), rows.id};
   };
-  const Value q = per_sample(rotary(context, per_head(parts[0]), turn));
-  Value k = per_sample(rotary(context, per_head(parts[1]), turn));
+  const auto prepared = [&](const Value& part, const std::optional<Norm>& norm) {
+    Value rows = per_head(part);
+    if (norm) {
+      const Value normed = norm->forward(context, packed_rows(context, rows));
+      rows = {normed.tensor.reshape(rows.tensor.shape()), normed.id};
+    }
+    return per_sample(rotary(context, rows, turn));
+  };
+  const Value q = prepared(parts[0], query_norm_);
+  Value k = prepared(parts[1], key_norm_);
   Value v = per_sample(per_head(parts[2]));
 
   AttentionSettings settings{

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/linear.h"
+#include "nn/norm.h"
 #include "ops/attention.h"
 #include "ops/rotary.h"
 
@@ -18,7 +19,10 @@ struct AttentionShape {
   std::int64_t heads = 0;      // a
   std::int64_t groups = 0;     // key-value heads
   std::int64_t head_size = 0;  // d
-  bool biases = false;
+  bool biases = false;         // of the output projection
+  bool qkv_biases = false;     // of query, key and value
+  bool head_norms = false;     // RMS norms of each head of query and key, before rotary
+  double norm_eps = 1e-5;      // of those
   Rotary::Convention rotary = Rotary::Convention::kHalves;
   std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
   std::optional<std::int64_t> window_after;
@@ -56,6 +60,8 @@ class Attention {
   double attention_dropout_;
   double hidden_dropout_;
   ColumnLinear qkv_;
+  std::optional<Norm> query_norm_;
+  std::optional<Norm> key_norm_;
   RowLinear output_;
 };
 

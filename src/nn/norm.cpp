@@ -5,15 +5,19 @@
 namespace piton {
 
 Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& name, NormKind kind,
-           std::int64_t width, double eps)
+           std::int64_t width, double eps, bool of_heads)
     : eps_(eps) {
-  gain_ = &parameters.add(
-      replicated_parameter(shard, name + ".weight", width, 0, {Initialization::Kind::kOne}));
-  gain_->contributions += 1;
-  if (kind == NormKind::kLayer) {
-    bias_ = &parameters.add(replicated_parameter(shard, name + ".bias", width, 0, {}));
-    bias_->contributions += 1;
-  }
+  const auto add = [&](const std::string& part, Initialization initialization) {
+    Parameter parameter =
+        replicated_parameter(shard, name + part, width, 0, std::move(initialization));
+    if (of_heads && shard.size() > 1) {
+      parameter.placement[Axis::kTensor].gradient_is_partial = true;
+    }
+    parameter.contributions = 1;
+    return &parameters.add(std::move(parameter));
+  };
+  gain_ = add(".weight", {Initialization::Kind::kOne});
+  if (kind == NormKind::kLayer) bias_ = add(".bias", {});
 }
 
 Value Norm::forward(Context& context, const Value& x) const {

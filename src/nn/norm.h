@@ -11,8 +11,11 @@ enum class NormKind : std::uint8_t { kLayer, kRms };
 
 class Norm {
  public:
+  // `of_heads`: its rows are heads, which the tensor ranks share: each rank has a part of the
+  // gradient.
   Norm(ParameterList& parameters, const Shard& shard, const std::string& name, NormKind kind,
-       std::int64_t width, double eps);
+       std::int64_t width, double eps, bool of_heads = false);
+  // x [n, width] -> the same.
   Value forward(Context& context, const Value& x) const;
 
  private:

@@ -44,7 +44,7 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
       context.kernels.run(NormBackward{.dx = dx,
                                        .dgain = dgain,
                                        .dbias = dbias,
-                                       .dy = dy,
+                                       .dy = dy.reshape(x.shape()),
                                        .dresidual = backward.take(x_id),
                                        .x = x,
                                        .gain = use.rows(),

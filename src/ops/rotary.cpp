@@ -32,7 +32,8 @@ Value rotary(Context& context, const Value& x, const RotarySettings& settings) {
     Context& context = backward.context();
     const Tensor dy = backward.take(id);
     if (!dy.defined() || x_id < 0) return;
-    Tensor dx = backward.place(x_id, dtype, shape);
+    const bool own = dy.storage().use_count() == 1;
+    Tensor dx = own ? dy.reshape(shape) : backward.place(x_id, dtype, shape);
     if (dx.raw() != dy.raw()) {
       context.kernels.run(Copy{.dst = dx, .src = dy.reshape(shape)}, context.stream);
     }

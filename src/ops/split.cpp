@@ -73,4 +73,23 @@ std::vector<Value> split_columns(Context& context, const Value& x,
   return parts;
 }
 
+Value packed_rows(Context& context, const Value& x) {
+  const DType dtype = x.tensor.dtype();
+  const Shape shape = x.tensor.shape();
+  const std::int64_t d = shape[shape.ndim() - 1];
+  const Tensor rows = context.activation(dtype, {d > 0 ? shape.elements() / d : 0, d});
+  context.kernels.run(Copy{.dst = rows.reshape(shape), .src = x.tensor}, context.stream);
+  if (context.tape == nullptr) return {rows};
+  Value result = context.tape->output(rows);
+  context.tape->record([dtype, shape, x_id = x.id, id = result.id](Backward& backward) {
+    Context& context = backward.context();
+    const Tensor dy = backward.take(id);
+    if (!dy.defined() || x_id < 0) return;
+    Tensor dx = backward.place(x_id, dtype, shape);
+    context.kernels.run(Copy{.dst = dx, .src = dy.reshape(shape)}, context.stream);
+    backward.give(x_id, std::move(dx));
+  });
+  return result;
+}
+
 }  // namespace piton

@@ -15,4 +15,7 @@ namespace piton {
 std::vector<Value> split_columns(Context& context, const Value& x,
                                  const std::vector<std::int64_t>& widths);
 
+// x [.., d] of any strides as [n, d] without gaps: a copy, for ops that need one.
+Value packed_rows(Context& context, const Value& x);
+
 }  // namespace piton

@@ -56,8 +56,8 @@ class ShardedParameters : public WeightProvider {
   virtual const std::vector<ShardUnit>& units() const = 0;
   virtual std::vector<OwnedSpan> owned() = 0;
 
-  // Zeroes gradients, and lets the arena settle: every step begins from the same free memory. The
-  // step brings Parameter::contributions x `micro_batches` contributions.
+  // Zeroes gradients, and lets the arena settle, as publish_values() does: every step begins from
+  // the same free memory. The step brings Parameter::contributions x `micro_batches` contributions.
   virtual void begin_step(int micro_batches, Stream& stream) = 0;
   // Starts what contribute() has not, waits for all reductions (the compute stream does).
   virtual void finish_gradients(Stream& stream) = 0;

@@ -58,9 +58,10 @@ class ValueShards final : public ShardedParameters {
     weights_.end_step();
   }
 
-  void publish_values(Stream& /*stream*/) override {
+  void publish_values(Stream& stream) override {
     weights_.invalidate();
     for (Parameter* parameter : setup_.trainable) ++parameter->version;
+    setup_.arena.settle(stream);
   }
 
   Tensor whole_value(Parameter& parameter, Stream& stream) override {

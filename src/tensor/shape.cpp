@@ -6,6 +6,12 @@
 #include "base/error.h"
 
 namespace piton {
+namespace {
+
+// So that elements x bytes of the widest type, and sums of a few such products, fit 63 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
+
+}  // namespace
 
 Shape::Shape(std::initializer_list<std::int64_t> sizes)
     : Shape(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
@@ -16,8 +22,19 @@ Shape::Shape(std::span<const std::int64_t> sizes) {
 
 std::int64_t Shape::elements() const {
   std::int64_t product = 1;
-  for (const std::int64_t size : sizes()) product *= size;
-  return product;
+  bool empty = false;
+  for (const std::int64_t size : sizes()) {
+    empty = empty || size == 0;
+    // A dim of none takes nothing from what the others may be: strides are their products.
+    if (size < 0 || __builtin_mul_overflow(product, std::max<std::int64_t>(size, 1), &product) ||
+        product > kMostElements) {
+      throw Error(Fault::kUsage,
+                  "a tensor of {}: wanted sizes of 0 or more, and at most 2^56 elements; use "
+                  "smaller sizes",
+                  to_string(*this));
+    }
+  }
+  return empty ? 0 : product;
 }
 
 void Shape::append(std::int64_t size) {

@@ -20,7 +20,7 @@ class Shape {
   int ndim() const { return ndim_; }
   std::int64_t operator[](int dim) const { return sizes_[dim < 0 ? dim + ndim_ : dim]; }
   std::int64_t& operator[](int dim) { return sizes_[dim < 0 ? dim + ndim_ : dim]; }
-  std::int64_t elements() const;  // 1 for no dims
+  std::int64_t elements() const;  // 1 for no dims; Error(kUsage) above 2^56 or below 0
   std::span<const std::int64_t> sizes() const {
     return {sizes_.data(), static_cast<std::size_t>(ndim_)};
   }

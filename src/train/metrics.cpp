@@ -1,11 +1,18 @@
 #include "train/metrics.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/interrupted.h"
+#include "base/nesting.h"
+#include "base/regular_file.h"
 
 namespace piton {
 namespace {
@@ -18,11 +25,13 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nul
 std::string kept_lines(const std::filesystem::path& path, std::int64_t iteration) {
   std::string kept;
   if (!std::filesystem::exists(path)) return kept;
-  std::istringstream lines(read_text_file(path));
+  std::istringstream lines(read_regular_file(path, std::int64_t{1} << 32));
   std::string line;
   for (std::int64_t index = 1; std::getline(lines, line); ++index) {
+    check_json_depth(line, path.string());
     const Json object = Json::parse(line, nullptr, false);
-    if (object.is_discarded() || !object.is_object() || !object.contains("iteration")) {
+    if (object.is_discarded() || !object.is_object() || !object.contains("iteration") ||
+        !object["iteration"].is_number_integer()) {
       // The last line may have been cut by a crash.
       if (lines.peek() == std::istringstream::traits_type::eof()) break;
       throw Error(Fault::kData,
@@ -67,13 +76,48 @@ std::string to_json(const StepMetrics& metrics) {
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t iteration) : path_(path) {
-  write_text_file(path, kept_lines(path, iteration));
-  file_.open(path, std::ios::app);
+  const std::string kept = kept_lines(path, iteration);
+  write_text_file(path, kept);
+  size_ = static_cast<std::int64_t>(kept.size());
+  descriptor_ =
+      until_uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW); });
+  if (descriptor_ < 0) {
+    throw Error(Fault::kData, "{}: cannot open: {}", path.string(), system_message(errno));
+  }
 }
 
-void MetricsFile::write(const StepMetrics& metrics) {
-  file_ << to_json(metrics) << "\n" << std::flush;
-  if (!file_) throw Error(Fault::kData, "{}: cannot write; is the disk full?", path_.string());
+MetricsFile::~MetricsFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::string MetricsFile::write(const StepMetrics& metrics) {
+  pending_ += to_json(metrics) + "\n";
+  return write_pending();
+}
+
+void MetricsFile::finish() {
+  const std::string why = write_pending();
+  if (!why.empty()) throw Error(Fault::kData, why);
+}
+
+std::string MetricsFile::write_pending() {
+  std::size_t done = 0;
+  while (done < pending_.size()) {
+    const ssize_t wrote = until_uninterrupted([&] {
+      return ::pwrite(descriptor_, pending_.data() + done, pending_.size() - done,
+                      size_ + static_cast<std::int64_t>(done));
+    });
+    if (wrote < 0) {
+      const int code = errno;
+      // No half line stays behind the whole ones.
+      (void)until_uninterrupted([&] { return ::ftruncate(descriptor_, size_); });
+      return fmt::format("{}: cannot write: {}", path_.string(), system_message(code));
+    }
+    done += static_cast<std::size_t>(wrote);
+  }
+  size_ += static_cast<std::int64_t>(done);
+  pending_.clear();
+  return "";
 }
 
 }  // namespace piton

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 
@@ -39,12 +38,23 @@ class MetricsFile {
   // Keeps the lines of an existing file up to `iteration`. Throws Error(kData) if a line of it is
   // not a JSON object with an "iteration".
   MetricsFile(const std::filesystem::path& path, std::int64_t iteration);
-  // One line, handed to the system at once.
-  void write(const StepMetrics& metrics);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  // One line, handed to the system at once. Where the disk is full the file keeps its whole lines,
+  // and the new ones are tried again with the next. Returns why, or "".
+  std::string write(const StepMetrics& metrics);
+  // Of lines that are still to be written. Throws Error(kData) if they cannot be.
+  void finish();
 
  private:
+  std::string write_pending();
+
   std::filesystem::path path_;
-  std::ofstream file_;
+  int descriptor_ = -1;
+  std::int64_t size_ = 0;  // of whole lines in the file
+  std::string pending_;
 };
 
 }  // namespace piton

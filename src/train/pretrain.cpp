@@ -8,13 +8,14 @@
 
 #include "base/files.h"
 #include "base/hash.h"
+#include "checkpoint/collective.h"
 #include "checkpoint/store.h"
 #include "data/corpus/corpus_card.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/failure_report.h"
-#include "train/metrics.h"
+#include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/run_tokenizer.h"
 #include "train/session.h"
@@ -26,10 +27,14 @@ using Clock = std::chrono::steady_clock;
 
 // Of TrainState: says in which order the samples came.
 constexpr const char* kOrderFact = "train.order";
+constexpr std::chrono::milliseconds kShowInterval{50};  // of what happens within a step
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
+
+// Of corpora's contents. ("corpus." alone, of earlier checkpoints, also held times of change.)
+constexpr const char* kCorpusFact = "corpus_content.";
 
 class Run {
  public:
@@ -59,16 +64,17 @@ class Run {
       const bool last = state_.iteration == loop.train_iters;
       const bool leaves = loop.exit_interval && state_.iteration % *loop.exit_interval == 0;
       const bool due = loop.save_interval > 0 && state_.iteration % loop.save_interval == 0;
-      if (!loop.save.empty() && (last || leaves || due)) save();
+      if (!loop.save.empty() && (last || leaves || due)) save(/*is_last=*/last || leaves);
       if (leaves) break;
     }
     progress_.finish();
     if (result.stop_signal != 0) {
       if (!loop.save.empty() && saved_iteration_ != state_.iteration && state_.iteration > 0)
-        save();
+        save(/*is_last=*/true);
       say(fmt::format("stopped by signal {} at iteration {}", result.stop_signal,
                       state_.iteration));
     }
+    if (folder_) folder_->metrics().finish();
     result.saved = saved_iteration_ == state_.iteration;
     return result;
   }
@@ -76,8 +82,12 @@ class Run {
   // Of an error that ends the run, on this rank.
   void report(const Failure& failure) {
     const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
-    // What is refused at the start leaves alone the folder of the run that it was refused for.
-    if (owns_folder_ || !refused) failure_report_.write(machine_.world.rank(), failure);
+    // What is refused at the start leaves alone the folder of the run that it was refused for, and
+    // nobody writes to a folder that another run holds.
+    const bool locked = folder_ != nullptr || locked_;
+    if (owns_folder_ || (locked && !refused)) {
+      failure_report_.write(machine_.world.rank(), failure);
+    }
     machine_.world.fail(failure.exit_code, failure.message);
   }
 
@@ -103,10 +113,11 @@ class Run {
                       state_.seed, static_cast<std::uint32_t>(state_.seed)));
     }
     if (tokenizer) state_.facts["tokenizer"] = tokenizer->content_hash();
-    open_data(tokenizer.get());
-
-    const std::filesystem::path checkpoint = checkpoint_to_load();
     mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
+    take_folder(/*may_create=*/false);
+    open_data(tokenizer.get());
+    take_folder(/*may_create=*/true);
+    const std::filesystem::path checkpoint = checkpoint_to_load();
     session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
     std::int64_t unpadded = plan_.session.model.parameters();
     say(
@@ -130,19 +141,20 @@ class Run {
     started_ = Clock::now();
   }
 
+  // Collective.
   void keep_or_say_that_nothing_is_kept(const Tokenizer* tokenizer) {
-    owns_folder_ = !options_.loop.save.empty();
-    if (!leads_) return;
-    if (owns_folder_) {
-      create_folders(options_.loop.save);
-      write_text_file(std::filesystem::path(options_.loop.save) / "config.toml", configuration());
-      if (tokenizer != nullptr) keep_tokenizer(options_.tokenizer, *tokenizer, options_.loop.save);
-      metrics_ = std::make_unique<MetricsFile>(
-          std::filesystem::path(options_.loop.save) / "metrics.jsonl", state_.iteration);
-      failure_report_.forget_earlier();
-    } else {
-      machine_.log.warning("no --save is given: nothing of this run will be kept");
+    const LoopOptions& loop = options_.loop;
+    owns_folder_ = !loop.save.empty();
+    if (!owns_folder_) {
+      if (leads_) machine_.log.warning("no --save is given: nothing of this run will be kept");
+      return;
     }
+    if (state_.iteration < loop.train_iters) check_room(loop.save, stored_model(), store_context());
+    phase(mesh_->group(kAllAxes), 0, [&] {
+      folder_->start(configuration(), state_.iteration);
+      if (tokenizer != nullptr) keep_tokenizer(options_.tokenizer, *tokenizer, loop.save);
+      failure_report_.forget_earlier();
+    });
   }
 
   void open_data(const Tokenizer* tokenizer) {
@@ -174,8 +186,10 @@ class Run {
     const BatchRules rules =
         BatchRules::from(options_.data, eod, pad, plan_.session.model.vocabulary);
     for (std::size_t i = 0; i < sets.fingerprints.size(); ++i) {
-      state_.facts[fmt::format("corpus.{}", i)] = sets.fingerprints[i];
+      state_.facts[fmt::format("{}{}", kCorpusFact, i)] = sets.fingerprints[i];
     }
+    corpora_ = sets.corpora;
+    for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
     train_ = std::make_unique<BatchSource>(sets.train, rules);
     if (loop.eval_iters > 0) {
       if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
@@ -189,12 +203,24 @@ class Run {
     }
   }
 
+  // Collective: the lock of --save, before anything in it is looked at. A folder is made only once
+  // the data is there to train on.
+  void take_folder(bool may_create) {
+    const std::string& save = options_.loop.save;
+    if (save.empty()) return;
+    phase(mesh_->group(kAllAxes), 0, [&] {
+      if (folder_ != nullptr || !(may_create || std::filesystem::is_directory(save))) return;
+      folder_ = std::make_unique<RunFolder>(save);
+    });
+    locked_ = may_create;
+  }
+
   // The folder to load, or empty for a new run. --load that names --save's own folder before
   // anything was saved is the first start of a run that is meant to be started again.
   std::filesystem::path checkpoint_to_load() {
     const LoopOptions& loop = options_.loop;
-    if (!loop.save.empty() && (loop.load != loop.save || loop.finetune) &&
-        latest_iteration(loop.save)) {
+    const bool goes_on = !loop.finetune && continues(loop.load, loop.save);
+    if (!loop.save.empty() && !goes_on && latest_iteration(loop.save)) {
       throw Error(Fault::kUsage,
                   "--save: {} already holds a run; give --load {}{} to continue it, or another "
                   "folder",
@@ -204,7 +230,8 @@ class Run {
       throw Error(Fault::kUsage, "--finetune: needs --load DIR, the weights to start from");
     }
     if (loop.load.empty()) return {};
-    if (loop.load == loop.save && !latest_iteration(loop.load)) {
+    if (goes_on && !std::filesystem::exists(std::filesystem::path(loop.load) / kManifestName) &&
+        !latest_iteration(loop.load)) {
       say(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
       return {};
     }
@@ -220,9 +247,10 @@ class Run {
 
   // Throws Error(kUsage) where the checkpoint's options and this run's make different experiments.
   void compare_options(const std::filesystem::path& checkpoint) {
+    read_config(checkpoint, read_manifest(checkpoint));  // its hash, before it is believed
     OptionSet set;
     settled_.add_to(set);
-    const std::filesystem::path stored = checkpoint / "config.toml";
+    const std::filesystem::path stored = checkpoint / kConfigName;
     const std::vector<std::string> differences = set.differences(stored);
     if (!differences.empty()) {
       throw Error(
@@ -254,19 +282,19 @@ class Run {
         throw Error(
             Fault::kData,
             "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
-            checkpoint.string(), key, value, stored->second);
+            checkpoint.string(), name_of_fact(key), value, stored->second);
       }
     }
+    state_.facts.insert(facts.begin(), facts.end());  // those that an earlier version did not store
     const auto order = state_.facts.find(kOrderFact);
     if (order != state_.facts.end() && state_.iteration <= options_.loop.train_iters &&
         order->second != order_of_samples() && leads_) {
       machine_.log.warning(
           "--train-iters: a run of this length shuffles the corpus another way, so samples may "
-          "come "
-          "that were read before");
+          "come that were read before");
     }
     if (options_.loop.no_load_optim) session_->publish_values();
-    if (options_.loop.load == options_.loop.save) saved_iteration_ = state_.iteration;
+    if (continues(options_.loop.load, options_.loop.save)) saved_iteration_ = state_.iteration;
     consecutive_skips_ = 0;
     say(fmt::format(
         "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
@@ -300,6 +328,13 @@ class Run {
     return hash.hex();
   }
 
+  std::string name_of_fact(const std::string& key) const {
+    for (std::size_t i = 0; i < corpora_.size(); ++i) {
+      if (key == fmt::format("{}{}", kCorpusFact, i)) return "corpus " + corpora_[i]->prefix();
+    }
+    return key;
+  }
+
   StoredModel stored_model() {
     return {.parameters = session_->parameters(),
             .sharded = &session_->sharded(),
@@ -314,11 +349,16 @@ class Run {
   }
 
   std::vector<MicroBatch> batch(BatchSource& source, std::int64_t consumed) {
-    return source.batch({.consumed_samples = consumed,
-                         .global_batch = plan_.global_batch,
-                         .micro_batch = options_.loop.micro_batch_size,
-                         .rank = mesh_->coordinate(Axis::kData),
-                         .ranks = mesh_->size(Axis::kData)});
+    try {
+      return source.batch({.consumed_samples = consumed,
+                           .global_batch = plan_.global_batch,
+                           .micro_batch = options_.loop.micro_batch_size,
+                           .rank = mesh_->coordinate(Axis::kData),
+                           .ranks = mesh_->size(Axis::kData)});
+    } catch (const Error&) {
+      check_corpora();  // a sample that cannot be may come of a corpus that was written to
+      throw;
+    }
   }
 
   void step(PretrainResult& result) {
@@ -357,13 +397,36 @@ class Run {
       metrics.validation_loss = evaluate();
       result.validation_loss = metrics.validation_loss;
     }
-    if (metrics_) metrics_->write(metrics);
+    if (folder_) write_metrics(metrics);
     log(metrics);
     if (metrics.validation_loss) {
       say(fmt::format(
           "validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |",
           state_.iteration, *metrics.validation_loss, std::exp(*metrics.validation_loss)));
     }
+    if (state_.iteration - started_at_ == 2) warn_of_rare_saves(elapsed);
+  }
+
+  // A full disk is no reason to lose the steps: the lines wait for room, like a save.
+  void write_metrics(const StepMetrics& metrics) {
+    const std::string why = folder_->metrics().write(metrics);
+    if (!why.empty() && !metrics_wait_) {
+      machine_.log.warning(fmt::format("{}; its lines are kept and tried again", why));
+    }
+    metrics_wait_ = !why.empty();
+  }
+
+  // The first step warms up; the second one tells how long all will take.
+  void warn_of_rare_saves(double seconds_a_step) {
+    const LoopOptions& loop = options_.loop;
+    if (loop.save.empty()) return;  // said at the start
+    std::int64_t left = loop.train_iters - state_.iteration;
+    if (loop.exit_interval) {
+      left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
+    }
+    const std::string warning = warning_of_rare_saves(seconds_a_step * static_cast<double>(left),
+                                                      loop.save, loop.save_interval);
+    if (!warning.empty() && leads_) machine_.log.warning(warning);
   }
 
   void count_skips(const StepReport& report) {
@@ -443,7 +506,9 @@ class Run {
 
   // Called as each part of a step begins: a step may take minutes.
   void show(const Step& part) {
-    if (!leads_) return;
+    const Clock::time_point time = Clock::now();
+    if (!leads_ || time - shown_ < kShowInterval) return;
+    shown_ = time;
     const bool forward = part.pass == Pass::kForward;
     const std::string now =
         evaluation_ > 0
@@ -456,13 +521,43 @@ class Run {
                                           part.micro_batch + 1, plan_.micro_batches)});
   }
 
-  void save() {
+  // A corpus that somebody wrote to while it was read must not reach a checkpoint unnoticed.
+  void check_corpora() {
+    for (std::size_t i = 0; i < corpora_.size(); ++i) {
+      const std::string stamp = corpora_[i]->stamp();
+      if (stamp == stamps_[i]) continue;
+      const std::string& wanted = state_.facts[fmt::format("{}{}", kCorpusFact, i)];
+      const std::string got = corpora_[i]->fingerprint();
+      if (got != wanted) {
+        throw Error(Fault::kData,
+                    "{}: changed while it was read: its contents are {}, they were {}; restore "
+                    "it, and continue from the last checkpoint",
+                    corpora_[i]->prefix(), got, wanted);
+      }
+      stamps_[i] = stamp;
+    }
+  }
+
+  // A save between others may fail, as on a full disk: the run goes on, and the next one is tried.
+  void save(bool is_last) {
+    const LoopOptions& loop = options_.loop;
     const Clock::time_point start = Clock::now();
+    phase(mesh_->group(kAllAxes), 0, [&] { check_corpora(); });
     state_.facts[kOrderFact] = order_of_samples();
-    const std::filesystem::path folder = save_checkpoint(options_.loop.save, stored_model(),
-                                                         store_context(), state_, configuration());
-    saved_iteration_ = state_.iteration;
-    say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
+    try {
+      const std::filesystem::path folder =
+          save_checkpoint(loop.save, stored_model(), store_context(), state_, configuration(),
+                          {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
+      saved_iteration_ = state_.iteration;
+      say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
+    } catch (const Error& error) {
+      if (is_last || error.fault() != Fault::kData) throw;
+      if (!leads_) return;
+      machine_.log.warning(fmt::format(
+          "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
+          state_.iteration, error.what(),
+          std::min(state_.iteration + loop.save_interval, loop.train_iters)));
+    }
   }
 
   Machine machine_;
@@ -479,7 +574,12 @@ class Run {
   std::unique_ptr<BatchSource> valid_;
   std::unique_ptr<Mesh> mesh_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<MetricsFile> metrics_;
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
+  std::vector<std::string> stamps_;    // of the corpora, when their contents were last known
+  std::unique_ptr<RunFolder> folder_;  // of the first rank
+  bool locked_ = false;                // on every rank: the folder's lock is this run's
+  bool metrics_wait_ = false;
+  Clock::time_point shown_;
   std::string note_;             // of the last step, before what runs now
   std::int64_t evaluation_ = 0;  // batch of the evaluation under way, from 1; 0: none
   double peak_flops_ = 0;        // of one rank

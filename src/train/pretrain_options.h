@@ -25,6 +25,8 @@ struct LoopOptions {
   std::string save;
   std::string load;
   std::int64_t save_interval = 0;  // 0: at the end only
+  std::int64_t keep = 0;           // 0: all
+  bool verify_saves = false;
   bool no_load_optim = false;
   bool finetune = false;
   bool override_scheduler = false;
@@ -56,6 +58,10 @@ struct LoopOptions {
       load);
     v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
       save_interval);
+    v(Option{"keep", "newest checkpoints that stay in --save, older ones are removed (0: all)"},
+      keep);
+    v(Option{"verify-saves", "read every checkpoint back from the disk and compare it with memory"},
+      verify_saves);
     v(Option{"no-load-optim", "start the optimiser anew from the loaded weights"}, no_load_optim);
     v(Option{"finetune",
              "a new run from the loaded weights: iteration 0, its own data and options"},

@@ -5,6 +5,7 @@
 namespace piton {
 namespace {
 
+constexpr std::int64_t kMostKept = 1'000'000;
 constexpr std::int64_t kMostMicroBatches = 1 << 20;  // of a step: a schedule is held in memory
 
 void check_ranges(const LoopOptions& loop) {
@@ -51,6 +52,12 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   if (loop.save_interval > 0 && loop.save.empty())
     throw Error(Fault::kUsage, "--save-interval: needs --save DIR to save to");
+  if (loop.keep < 0 || loop.keep > kMostKept) {
+    throw Error(Fault::kUsage, "--keep: got {}, wanted 0 (all) to {}", loop.keep, kMostKept);
+  }
+  if ((loop.keep > 0 || loop.verify_saves) && loop.save.empty()) {
+    throw Error(Fault::kUsage, "--keep, --verify-saves: need --save DIR to save to");
+  }
   const std::int64_t share = loop.micro_batch_size * plan.mesh[Axis::kData];
   plan.global_batch = loop.global_batch_size.value_or(share);
   if (plan.global_batch <= 0 || plan.global_batch % share != 0) {

@@ -56,6 +56,11 @@ class Options : public testing::Test {
         {"plan", Words{"plan"} + model},
         {"inspect", {"inspect", path("run")}},
         {"bench", Words{"bench", "train"} + model + Words{"--seq-length", "16"}},
+        {"bench gemm", Words{"bench", "gemm"} + model},
+        {"bench attention", Words{"bench", "attention"} + model},
+        {"bench optimizer", Words{"bench", "optimizer"} + model},
+        {"bench decode", Words{"bench", "decode"} + model},
+        {"bench prefill", Words{"bench", "prefill"} + model},
     };
   }
 
@@ -70,7 +75,14 @@ TEST_F(Options, AtTheirLimitsAreTakenOrRefusedAsUsage) {
   Process::Settings help;
   help.out = folder_ / "help.md";
   ASSERT_EQ(run({"help", "--markdown"}, help), (ProcessEnd{.code = 0, .signal = 0}));
-  const auto options = integer_options(text_of(help.out));
+  auto options = integer_options(text_of(help.out));
+  // Every kind of bench has the flags of all.
+  for (const char* kind : {"gemm", "attention", "optimizer", "decode", "prefill"}) {
+    options[std::string("bench ") + kind] = {"--rounds",  "--rows",       "--in",
+                                             "--out",     "--elements",   "--context",
+                                             "--tokens",  "--seq-length", "--micro-batch-size",
+                                             "--threads", "--hidden-size"};
+  }
   ASSERT_GT(options.at("pretrain").size(), 20U);
   const auto bases = commands();
   std::int64_t tried = 0;

@@ -88,10 +88,10 @@ class Peers : public testing::Test {
                   to.string(),
                   "--log-interval",
                   "1",
-                  "--distributed-timeout-minutes",
-                  "0.08",
                   "--tensor-model-parallel-size",
                   "2"};
+    // A rank that is stopped is missed by the clock alone; all else shows at once.
+    if (round.signal == SIGSTOP) words = words + Words{"--distributed-timeout-minutes", "0.13"};
     if (round.ranks == 4) words = words + Words{"--zero-stage", "1"};
     return words;
   }
@@ -163,7 +163,8 @@ TEST_F(Peers, LoseOneOfThemInOrder) {
       ++too_slow;
       continue;
     }
-    ASSERT_TRUE(reached) << log();
+    EXPECT_TRUE(reached) << log();
+    if (!reached) continue;
     if (round.moment != Moment::kSave) {
       std::this_thread::sleep_for(std::chrono::duration<double>(round.delay));
     }
@@ -184,7 +185,10 @@ TEST_F(Peers, LoseOneOfThemInOrder) {
     }
     const double took =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - struck).count();
-    if (whole()) std::printf("%lld: %.1f s\n", static_cast<long long>(number), took);
+    if (whole()) {
+      std::printf("%lld: %.1f s\n", static_cast<long long>(number), took);
+      std::fflush(stdout);
+    }
 
     const std::string failure = text_of(to / "failure.json");
     std::vector<int> codes;

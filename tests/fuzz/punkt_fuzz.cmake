@@ -1,1 +1,1 @@
-list(APPEND libraries piton_data_sentences)
+list(APPEND libraries piton_data_sentences piton_data_records)

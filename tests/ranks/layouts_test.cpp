@@ -1,7 +1,7 @@
 // ranks: 2 4
-// Any layout gives the losses of one process: both models and one with a window and ALiBi (six
-// heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is
-// saved under one layout is loaded under another, to the bit.
+// Any layout gives the losses of one process: both models, one with norms and biases of its heads,
+// and one with a window and ALiBi (six heads, so that their slopes are no powers of one number),
+// dropout on, twenty steps. And what is saved under one layout is loaded under another, to the bit.
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -76,7 +76,10 @@ std::vector<RunLayout> layouts(int ranks) {
 
 ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi";
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : name);
+  const bool norms = name == "head norms";
+  ModelConfig model = preset(alibi ? "gpt2-tiny" : norms ? "llama-tiny" : name);
+  model.head_norms |= norms;
+  model.qkv_biases |= norms;
   if (alibi) {
     model.positions = PositionKind::kAlibi;
     model.window_before = 6;
@@ -134,7 +137,8 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Layouts, testing::Values("gpt2-tiny", "llama-tiny", "alibi"));
+INSTANTIATE_TEST_SUITE_P(Models, Layouts,
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms"));
 
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.

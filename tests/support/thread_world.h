@@ -14,6 +14,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,7 @@ namespace piton::test {
 struct ThreadWorldState {
   // Collectives for which this is true leave their data as it is: a lost reduction.
   std::function<bool(const std::string& group, const std::string& kind)> drop;
+  int largest_tag = std::numeric_limits<int>::max();
 
   struct Call {
     std::string kind;
@@ -113,6 +115,7 @@ class ThreadCommunicator final : public Communicator {
     return start(after,
                  {.kind = "reduce-scatter", .out = mine, .in = all, .begins = equal_parts(all)});
   }
+  int largest_tag() const override { return state_.largest_tag; }
   Event broadcast(const Tensor& data, int root, const After& after) override {
     return start(after, {.kind = "broadcast", .out = data, .in = data, .root = root});
   }

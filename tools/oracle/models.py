@@ -2,8 +2,9 @@
 
   python tools/oracle/models.py tests/golden [NAME ...]       (torch 2.15, transformers 5.23, safetensors)
 
-Writes NAME.safetensors, for gpt2, llama, mistral (llama with a window of 6 keys) and bloom (ALiBi; as gpt2
-without a table of positions): `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
+Writes NAME.safetensors, for gpt2, llama, mistral (llama with a window of 6 keys), bloom (ALiBi; as gpt2
+without a table of positions), qwen2 (llama with biases of query, key and value) and qwen3 (with norms of each
+head of query and key; heads wider than their share): `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
 names), tokens, labels, mask, `loss` (mean over unmasked tokens), `logits`, and `losses`: five steps of
 torch.optim.AdamW on the same batch (matrices decay, the rest does not), gradients clipped to norm 1.
 """
@@ -14,11 +15,13 @@ import sys
 import torch
 from safetensors.torch import save_file
 from transformers import (BloomConfig, BloomForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
-                          MistralConfig, MistralForCausalLM)
+                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FFN, VOCABULARY, POSITIONS = 2, 48, 6, 2, 80, 97, 32
 BATCH, SEQUENCE = 3, 20
 WINDOW = 6  # keys, its own among them
+WIDE_HEAD = 12
 
 
 def gpt2():
@@ -82,6 +85,14 @@ def mistral():
     return llama(MistralConfig, MistralForCausalLM, sliding_window=WINDOW)
 
 
+def qwen2():
+    return llama(Qwen2Config, Qwen2ForCausalLM)
+
+
+def qwen3():
+    return llama(Qwen3Config, Qwen3ForCausalLM, head_dim=WIDE_HEAD)
+
+
 def llama(config_class=LlamaConfig, model_class=LlamaForCausalLM, **more):
     config = config_class(num_hidden_layers=LAYERS, hidden_size=HIDDEN, num_attention_heads=HEADS,
                           num_key_value_heads=GROUPS, intermediate_size=FFN, vocab_size=VOCABULARY,
@@ -89,7 +100,8 @@ def llama(config_class=LlamaConfig, model_class=LlamaForCausalLM, **more):
                           attn_implementation="eager", **more)
     model = model_class(config).double()
     # Transformers computes the inverse frequencies in fp32; in double they are exact to the formula.
-    half = torch.arange(0, HIDDEN // HEADS, 2, dtype=torch.float64) / (HIDDEN // HEADS)
+    width = more.get("head_dim", HIDDEN // HEADS)
+    half = torch.arange(0, width, 2, dtype=torch.float64) / width
     model.model.rotary_emb.inv_freq = 10000.0 ** -half
 
     def exact_rotary(x, position_ids):
@@ -106,14 +118,21 @@ def llama(config_class=LlamaConfig, model_class=LlamaForCausalLM, **more):
         names[at + "attention_norm.weight"] = (block.input_layernorm.weight, None)
         names[at + "mlp_norm.weight"] = (block.post_attention_layernorm.weight, None)
         for ours, theirs in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "o_proj")):
-            names[at + f"attention.{ours}.weight"] = (getattr(block.self_attn, theirs).weight, None)
+            linear = getattr(block.self_attn, theirs)
+            names[at + f"attention.{ours}.weight"] = (linear.weight, None)
+            if linear.bias is not None:
+                names[at + f"attention.{ours}.bias"] = (linear.bias, None)
+        for ours in ("query", "key"):
+            norm = getattr(block.self_attn, ours[0] + "_norm", None)
+            if norm is not None:
+                names[at + f"attention.{ours}_norm.weight"] = (norm.weight, None)
         for ours, theirs in (("gate", "gate_proj"), ("up", "up_proj"), ("down", "down_proj")):
             names[at + f"mlp.{ours}.weight"] = (getattr(block.mlp, theirs).weight, None)
     return model, names
 
 
 def main(folder, families):
-    builds = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "bloom": bloom}
+    builds = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "bloom": bloom, "qwen2": qwen2, "qwen3": qwen3}
     for family in families or builds:
         build = builds[family]
         torch.manual_seed(7)

@@ -1,7 +1,5 @@
 #include "data/corpus/indexed_dataset.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -64,6 +62,10 @@ IdType checked_type(std::uint64_t code, const std::string& file, int offset) {
   }
 }
 
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 template <typename T>
 void convert(const std::byte* source, std::span<std::int32_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -97,34 +99,36 @@ IdType id_type_for(std::int64_t vocabulary) {
 }
 
 IndexedDataset IndexedDataset::open(const std::string& prefix, Check check) {
-  IndexedDataset corpus{MappedFile(prefix + ".idx"), MappedFile(prefix + ".bin")};
+  IndexedDataset corpus{RegularFile(prefix + ".idx"), RegularFile(prefix + ".bin")};
   corpus.prefix_ = prefix;
-  if (corpus.index_.text().starts_with(kOldMagic)) {
+  std::vector<std::byte> head(static_cast<std::size_t>(
+      std::min<std::int64_t>(corpus.index_.size_bytes(), kOldHeaderBytes)));
+  corpus.index_.read_at(0, head);
+  if (text_of(head).starts_with(kOldMagic)) {
     corpus.convert_old_index();
   } else {
-    corpus.read_mapped_header();
+    corpus.read_header(head);
   }
   if (check == Check::kWhole) corpus.check_arrays();
   return corpus;
 }
 
-void IndexedDataset::read_mapped_header() {
+void IndexedDataset::read_header(std::span<const std::byte> head) {
   const std::string file = index_.path().string();
-  const std::string_view head = index_.text().substr(0, kMagic.size());
-  if (head != kMagic) {
+  if (text_of(head).substr(0, kMagic.size()) != kMagic) {
     throw Error(Fault::kData,
                 "{}: not a token index: starts with \"{}\"{}, wanted \"MMIDIDX\\x00\\x00\" or "
                 "\"TNTIDX\\x00\\x00\"; make it with piton preprocess",
-                file, printable(head.substr(0, 8)), guess(index_.text()));
+                file, printable(text_of(head).substr(0, 8)), guess(text_of(head)));
   }
-  const auto size = static_cast<std::int64_t>(index_.bytes().size());
+  const std::int64_t size = index_.size_bytes();
   if (size < kHeaderBytes) {
     throw Error(Fault::kData,
                 "{}: the header is cut off: got {} bytes, wanted at least {}; copy the file "
                 "again",
                 file, size, kHeaderBytes);
   }
-  const std::byte* base = index_.bytes().data();
+  const std::byte* base = head.data();
   const auto version = load<std::uint64_t>(base + 9, 0);
   if (version != 1) {
     throw Error(Fault::kData, "{}: byte 9: unknown version of the format: got {}, wanted 1", file,
@@ -154,15 +158,15 @@ void IndexedDataset::read_mapped_header() {
     throw Error(Fault::kData, "{}: byte 26: no document boundaries: got 0, wanted at least 1",
                 file);
   }
-  lengths_ = base + kHeaderBytes;
+  lengths_ = kHeaderBytes;
   pointers_ = lengths_ + 4 * sequences_;
   documents_ = pointers_ + 8 * sequences_;
 
   // The last sequence's end is the size of the .bin, whatever the check.
-  const auto ids_bytes = static_cast<std::int64_t>(ids_.bytes().size());
+  const std::int64_t ids_bytes = ids_.size_bytes();
   std::int64_t end = 0;
   if (sequences_ > 0) {
-    const auto last = load<std::int64_t>(pointers_, sequences_ - 1);
+    const auto last = read_array<std::int64_t>(pointers_, sequences_ - 1, 1)[0];
     const std::int64_t length = this->length(sequences_ - 1);
     if (last < 0 || length < 0 || last > ids_bytes)
       end = -1;
@@ -180,14 +184,16 @@ void IndexedDataset::read_mapped_header() {
 
 void IndexedDataset::convert_old_index() {
   const std::string file = index_.path().string();
-  const auto size = static_cast<std::uint64_t>(index_.bytes().size());
+  const auto size = static_cast<std::uint64_t>(index_.size_bytes());
   if (size < kOldHeaderBytes) {
     throw Error(Fault::kData,
                 "{}: the header is cut off: got {} bytes, wanted at least {}; copy the file "
                 "again",
                 file, size, kOldHeaderBytes);
   }
-  const std::byte* base = index_.bytes().data();
+  std::vector<std::byte> whole(size);
+  index_.read_at(0, whole);
+  const std::byte* base = whole.data();
   const auto field = [&](int i) { return load<std::uint64_t>(base + 8, i); };
   if (field(0) != 1) {
     throw Error(Fault::kData, "{}: byte 8: unknown version of the format: got {}, wanted 1", file,
@@ -212,8 +218,8 @@ void IndexedDataset::convert_old_index() {
   const std::byte* documents = lengths + 8 * sizes;
   sequences_ = static_cast<std::int64_t>(sequences);
   boundaries_ = static_cast<std::int64_t>(boundaries);
-  converted_ = std::make_unique<std::byte[]>(12 * sequences + 8 * boundaries);
-  std::byte* out_lengths = converted_.get();
+  converted_.resize(12 * sequences + 8 * boundaries);
+  std::byte* out_lengths = converted_.data();
   std::byte* out_pointers = out_lengths + 4 * sequences;
   std::byte* out_documents = out_pointers + 8 * sequences;
   std::int64_t ids = 0;
@@ -241,10 +247,10 @@ void IndexedDataset::convert_old_index() {
     ids += length;
   }
   std::memcpy(out_documents, documents, 8 * boundaries);
-  lengths_ = out_lengths;
-  pointers_ = out_pointers;
-  documents_ = out_documents;
-  const auto ids_bytes = static_cast<std::int64_t>(ids_.bytes().size());
+  lengths_ = 0;
+  pointers_ = out_pointers - out_lengths;
+  documents_ = out_documents - out_lengths;
+  const std::int64_t ids_bytes = ids_.size_bytes();
   if (ids * bytes_of(type_) != ids_bytes) {
     throw Error(Fault::kData,
                 "{}: {} bytes, but {} ends at byte {}; one of the two is truncated or from "
@@ -257,153 +263,213 @@ void IndexedDataset::convert_old_index() {
 void IndexedDataset::narrow(std::int64_t first, std::int64_t end) {
   PITON_ASSERT(first >= 0 && first <= end && end <= tokens_, "ids {} to {} of {}", first, end,
                tokens_);
-  struct Part {
-    std::int32_t length;
-    std::int64_t pointer;
-  };
-  std::vector<Part> parts;
+  const std::vector<std::int32_t> all = lengths(0, sequences_);
+  const auto starts = read_array<std::int64_t>(pointers_, 0, sequences_);
+  std::vector<std::int32_t> kept;
+  std::vector<std::int64_t> pointers;
   std::int64_t start = 0;  // of the sequence
-  for (std::int64_t i = 0; i < sequences_; ++i) {
-    const std::int64_t length = this->length(i);
-    const std::int64_t from = std::max(first, start), to = std::min(end, start + length);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t from = std::max(first, start), to = std::min(end, start + all[i]);
     if (from < to) {
-      parts.push_back({static_cast<std::int32_t>(to - from),
-                       load<std::int64_t>(pointers_, i) + (from - start) * bytes_of(type_)});
+      kept.push_back(static_cast<std::int32_t>(to - from));
+      pointers.push_back(starts[i] + (from - start) * bytes_of(type_));
     }
-    start += length;
+    start += all[i];
   }
-  const std::size_t count = parts.size();
-  auto arrays = std::make_unique<std::byte[]>(12 * count + 8 * (count + 1));
-  std::byte* lengths = arrays.get();
-  std::byte* pointers = lengths + 4 * count;
-  std::byte* documents = pointers + 8 * count;
-  for (std::size_t i = 0; i <= count; ++i) {
-    const auto document = static_cast<std::int64_t>(i);
-    std::memcpy(documents + 8 * i, &document, 8);
-    if (i == count) break;
-    std::memcpy(lengths + 4 * i, &parts[i].length, 4);
-    std::memcpy(pointers + 8 * i, &parts[i].pointer, 8);
-  }
-  converted_ = std::move(arrays);
-  lengths_ = lengths;
-  pointers_ = pointers;
-  documents_ = documents;
-  sequences_ = static_cast<std::int64_t>(count);
+  std::vector<std::int64_t> documents(kept.size() + 1);
+  std::iota(documents.begin(), documents.end(), 0);
+  converted_.clear();
+  const auto append = [&](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    converted_.insert(converted_.end(), bytes.begin(), bytes.end());
+  };
+  append(kept);
+  append(pointers);
+  append(documents);
+  lengths_ = 0;
+  pointers_ = static_cast<std::int64_t>(4 * kept.size());
+  documents_ = pointers_ + static_cast<std::int64_t>(8 * pointers.size());
+  sequences_ = static_cast<std::int64_t>(kept.size());
   boundaries_ = sequences_ + 1;
   tokens_ = end - first;
   narrowed_ += fmt::format("[{},{})", first, end);
 }
 
-void IndexedDataset::check_arrays() const {
-  const std::string file = index_.path().string();
-  const bool mapped = converted_ == nullptr;
-  const auto offset = [&](const std::byte* array, std::int64_t i, int width) {
-    return mapped ? array - index_.bytes().data() + i * width : i * width;
-  };
-  const auto ids_bytes = static_cast<std::int64_t>(ids_.bytes().size());
-  const int width = bytes_of(type_);
-  std::int64_t pointer = 0;
-  for (std::int64_t i = 0; i < sequences_; ++i) {
-    const std::int64_t length = this->length(i);
-    if (length < 0) {
-      throw Error(Fault::kData,
-                  "{}: byte {}: sequence {} has a negative length: got {}; the file is damaged, "
-                  "copy it again",
-                  file, offset(lengths_, i, 4), i, length);
-    }
-    if (load<std::int64_t>(pointers_, i) != pointer) {
-      throw Error(Fault::kData,
-                  "{}: byte {}: sequence {} starts at byte {} of the ids, wanted {}, the end of "
-                  "the one before; the file is damaged, copy it again",
-                  file, offset(pointers_, i, 8), i, load<std::int64_t>(pointers_, i), pointer);
-    }
-    // Stays below ids_bytes + 2^34, so the sum cannot wrap.
-    pointer += length * width;
-    if (pointer > ids_bytes) {
-      throw Error(Fault::kData,
-                  "{}: byte {}: sequence {} ends at byte {} of the ids, which have {}; copy both "
-                  "files again",
-                  file, offset(lengths_, i, 4), i, pointer, ids_bytes);
-    }
-  }
-  std::int64_t before = 0;
-  for (std::int64_t i = 0; i < boundaries_; ++i) {
-    const std::int64_t start = document_start(i);
-    const bool last = i == boundaries_ - 1;
-    if ((i == 0 && start != 0) || start < before || start > sequences_ ||
-        (last && start != sequences_)) {
-      throw Error(Fault::kData,
-                  "{}: byte {}: document boundary {} of {} is {}; wanted 0 first, {} last and "
-                  "none below the one before ({}); the file is damaged, copy it again",
-                  file, offset(documents_, i, 8), i, boundaries_, start, sequences_, before);
-    }
-    before = start;
+void IndexedDataset::read_index(std::int64_t offset, std::span<std::byte> out) const {
+  if (converted_.empty()) {
+    index_.read_at(offset, out);
+  } else if (!out.empty()) {
+    std::memcpy(out.data(), converted_.data() + offset, out.size());
   }
 }
 
-void IndexedDataset::read(std::int64_t sequence, std::int64_t first,
-                          std::span<std::int32_t> out) const {
-  PITON_ASSERT(sequence >= 0 && sequence < sequences_, "sequence {} of {}", sequence, sequences_);
-  const auto count = static_cast<std::int64_t>(out.size());
-  PITON_ASSERT(first >= 0 && first + count <= length(sequence), "ids {}+{} of a sequence of {}",
-               first, count, length(sequence));
+template <typename T>
+std::vector<T> IndexedDataset::read_array(std::int64_t array, std::int64_t first,
+                                          std::int64_t count) const {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  read_index(array + first * static_cast<std::int64_t>(sizeof(T)),
+             std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+std::vector<std::int32_t> IndexedDataset::lengths(std::int64_t first, std::int64_t count) const {
+  PITON_ASSERT(first >= 0 && count >= 0 && first + count <= sequences_, "sequences {}+{} of {}",
+               first, count, sequences_);
+  return read_array<std::int32_t>(lengths_, first, count);
+}
+
+std::vector<std::int64_t> IndexedDataset::document_starts(std::int64_t first,
+                                                          std::int64_t count) const {
+  PITON_ASSERT(first >= 0 && count >= 0 && first + count <= boundaries_, "documents {}+{} of {}",
+               first, count, boundaries_);
+  return read_array<std::int64_t>(documents_, first, count);
+}
+
+void IndexedDataset::check_arrays() const {
+  check_sequences();
+  check_documents();
+}
+
+void IndexedDataset::check_sequences() const {
+  const std::string file = index_.path().string();
+  const std::int64_t ids_bytes = ids_.size_bytes();
   const int width = bytes_of(type_);
-  const std::int64_t start = load<std::int64_t>(pointers_, sequence) + first * width;
+  std::int64_t pointer = 0;
+  for (std::int64_t first = 0; first < sequences_; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, sequences_ - first);
+    const std::vector<std::int32_t> block = lengths(first, count);
+    const auto pointers = read_array<std::int64_t>(pointers_, first, count);
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const std::int64_t length = block[static_cast<std::size_t>(i - first)];
+      const std::int64_t start = pointers[static_cast<std::size_t>(i - first)];
+      if (length < 0) {
+        throw Error(Fault::kData,
+                    "{}: byte {}: sequence {} has a negative length: got {}; the file is damaged, "
+                    "copy it again",
+                    file, lengths_ + 4 * i, i, length);
+      }
+      if (start != pointer) {
+        throw Error(Fault::kData,
+                    "{}: byte {}: sequence {} starts at byte {} of the ids, wanted {}, the end of "
+                    "the one before; the file is damaged, copy it again",
+                    file, pointers_ + 8 * i, i, start, pointer);
+      }
+      // Stays below ids_bytes + 2^34, so the sum cannot wrap.
+      pointer += length * width;
+      if (pointer > ids_bytes) {
+        throw Error(Fault::kData,
+                    "{}: byte {}: sequence {} ends at byte {} of the ids, which have {}; copy both "
+                    "files again",
+                    file, lengths_ + 4 * i, i, pointer, ids_bytes);
+      }
+    }
+  }
+}
+
+void IndexedDataset::check_documents() const {
+  std::int64_t before = 0;
+  for (std::int64_t first = 0; first < boundaries_; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, boundaries_ - first);
+    const std::vector<std::int64_t> starts = document_starts(first, count);
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const std::int64_t start = starts[static_cast<std::size_t>(i - first)];
+      const bool last = i == boundaries_ - 1;
+      if ((i == 0 && start != 0) || start < before || start > sequences_ ||
+          (last && start != sequences_)) {
+        throw Error(Fault::kData,
+                    "{}: byte {}: document boundary {} of {} is {}; wanted 0 first, {} last and "
+                    "none below the one before ({}); the file is damaged, copy it again",
+                    index_.path().string(), documents_ + 8 * i, i, boundaries_, start, sequences_,
+                    before);
+      }
+      before = start;
+    }
+  }
+}
+
+IndexedDataset::Place IndexedDataset::place(std::int64_t sequence) const {
+  PITON_ASSERT(sequence >= 0 && sequence < sequences_, "sequence {} of {}", sequence, sequences_);
+  // Its end is where the next one starts: one read instead of two.
+  const bool last = sequence + 1 == sequences_;
+  std::array<std::int64_t, 2> ends{0, ids_.size_bytes()};
+  read_index(pointers_ + 8 * sequence, std::as_writable_bytes(std::span(ends).first(last ? 1 : 2)));
   // With kHeader a pointer was not looked at; a damaged index must still not read outside.
-  if (start < 0 || start + count * width > static_cast<std::int64_t>(ids_.bytes().size())) {
+  if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > ids_.size_bytes()) {
     throw Error(Fault::kData,
-                "{}: sequence {} lies outside the ids; the file changed after it was checked",
+                "{}: sequence {} is outside of the ids; the file changed after it was checked",
                 index_.path().string(), sequence);
   }
-  const std::byte* source = ids_.bytes().data() + start;
+  return {.byte = ends[0], .length = (ends[1] - ends[0]) / bytes_of(type_)};
+}
+
+void IndexedDataset::read(const Place& place, std::int64_t first,
+                          std::span<std::int32_t> out) const {
+  const auto count = static_cast<std::int64_t>(out.size());
+  const int width = bytes_of(type_);
+  const std::int64_t start = place.byte + first * width;
+  if (first < 0 || first + count > place.length) {
+    throw Error(Fault::kData,
+                "{}: ids {}+{} of a sequence of {} at byte {}; the file changed after it was "
+                "checked",
+                index_.path().string(), first, count, place.length, place.byte);
+  }
+  if (width == 8) return read_wide(start, out);
+  // Narrow ids come into the end of `out`, and are widened from its front: no id is overwritten
+  // before it was read.
+  const std::span<std::byte> all = std::as_writable_bytes(out);
+  const std::span<std::byte> narrow = all.last(static_cast<std::size_t>(count * width));
+  ids_.read_at(start, narrow);
   switch (type_) {
     case IdType::kUint8:
-      return convert<std::uint8_t>(source, out);
+      return convert<std::uint8_t>(narrow.data(), out);
     case IdType::kInt8:
-      return convert<std::int8_t>(source, out);
+      return convert<std::int8_t>(narrow.data(), out);
     case IdType::kInt16:
-      return convert<std::int16_t>(source, out);
+      return convert<std::int16_t>(narrow.data(), out);
     case IdType::kUint16:
-      return convert<std::uint16_t>(source, out);
-    case IdType::kInt32:
-      std::memcpy(out.data(), source, out.size_bytes());
+      return convert<std::uint16_t>(narrow.data(), out);
+    default:
       return;
-    case IdType::kInt64:
-      for (std::size_t i = 0; i < out.size(); ++i) {
-        const auto id = load<std::int64_t>(source, static_cast<std::int64_t>(i));
-        if (id != static_cast<std::int32_t>(id)) {
-          throw Error(Fault::kData, "{}: byte {}: id {} does not fit 32 bits", ids_.path().string(),
-                      start + static_cast<std::int64_t>(i) * 8, id);
-        }
-        out[i] = static_cast<std::int32_t>(id);
-      }
+  }
+}
+
+void IndexedDataset::read_wide(std::int64_t start, std::span<std::int32_t> out) const {
+  std::vector<std::int64_t> wide(out.size());
+  ids_.read_at(start, std::as_writable_bytes(std::span(wide)));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<std::int32_t>(wide[i]);
+    if (wide[i] == out[i]) continue;
+    throw Error(Fault::kData, "{}: byte {}: id {} does not fit 32 bits", ids_.path().string(),
+                start + static_cast<std::int64_t>(i) * 8, wide[i]);
   }
 }
 
 std::string IndexedDataset::fingerprint() const {
   StreamHash hash;
-  const auto add = [&](auto value) { hash.add(std::as_bytes(std::span(&value, 1))); };
-  for (const MappedFile* file : {&index_, &ids_}) {
-    struct stat status {};
-    if (::stat(file->path().c_str(), &status) != 0) {
-      throw Error(Fault::kData, "{}: cannot be looked at: {}", file->path().string(),
-                  system_message(errno));
+  std::vector<std::byte> piece;
+  const auto read = [&](const RegularFile& file, std::int64_t at, std::int64_t bytes) {
+    piece.resize(static_cast<std::size_t>(bytes));
+    file.read_at(at, piece);
+    hash.add(piece);
+  };
+  // All of a file of at most `whole` bytes; else `pages` of it, the first and the last among them.
+  const auto add = [&](const RegularFile& file, std::int64_t whole, std::int64_t pages) {
+    constexpr std::int64_t kPiece = 1 << 20;
+    constexpr std::int64_t kPage = 4096;
+    const std::int64_t size = file.size_bytes();
+    hash.add(std::as_bytes(std::span(&size, 1)));
+    if (size <= whole) {
+      for (std::int64_t at = 0; at < size; at += kPiece)
+        read(file, at, std::min(kPiece, size - at));
+      return;
     }
-    add(static_cast<std::int64_t>(status.st_size));
-    add(static_cast<std::int64_t>(status.st_mtim.tv_sec));
-    add(static_cast<std::int64_t>(status.st_mtim.tv_nsec));
-    const auto bytes = file->bytes();
-    constexpr std::size_t kPage = 4096;
-    constexpr std::size_t kPages = 64;
-    if (bytes.size() <= kPage * kPages) {
-      hash.add(bytes);
-    } else {
-      for (std::size_t i = 0; i < kPages; ++i) {
-        hash.add(bytes.subspan((bytes.size() - kPage) / (kPages - 1) * i, kPage));
-      }
-      hash.add(bytes.last(kPage));
+    for (std::int64_t i = 0; i < pages; ++i) {
+      const double share = static_cast<double>(i) / static_cast<double>(pages - 1);
+      read(file, static_cast<std::int64_t>(share * static_cast<double>(size - kPage)), kPage);
     }
-  }
+  };
+  add(index_, 64 << 20, 1024);
+  add(ids_, 1 << 20, 256);
   hash.add(std::as_bytes(std::span(narrowed_)));
   return hash.hex();
 }

@@ -17,9 +17,12 @@
 //   u64 number of sizes, u64 m, i64 [n+1] first size of each sequence, i64 [n+1] its first id,
 //   i64 [sizes] the sizes, i64 [m] document boundaries.
 //
-// Opening maps the files; ids are not touched until they are asked for.
+// Opening reads the head; ids are not touched until they are asked for. Files are read by calls,
+// not mapped: one that is cut short while a run uses it, or whose network drops, is an error that
+// names it. What that costs: docs/benchmarks.md, "Reading a corpus".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -28,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/regular_file.h"
 
 namespace piton {
 
@@ -71,31 +74,58 @@ class IndexedDataset {
   std::int64_t documents() const { return boundaries_ - 1; }
   std::int64_t tokens() const { return tokens_; }
 
-  // In ids.
-  std::int32_t length(std::int64_t sequence) const {
-    return load<std::int32_t>(lengths_, sequence);
-  }
-  // First sequence of `document`; document_start(documents()) is sequences().
+  // Lengths in ids of `count` sequences from `first` on. What goes through a corpus asks for
+  // kBlock at once: each call reads the file.
+  static constexpr std::int64_t kBlock = 1 << 16;
+  std::vector<std::int32_t> lengths(std::int64_t first, std::int64_t count) const;
+  std::int32_t length(std::int64_t sequence) const { return lengths(sequence, 1)[0]; }
+  // First sequences of `count` documents from `first` on; that of number documents() is
+  // sequences().
+  std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
   std::int64_t document_start(std::int64_t document) const {
-    return load<std::int64_t>(documents_, document);
+    return document_starts(document, 1)[0];
   }
 
-  // Copies ids [first, first + out.size()) of a sequence; asserts that they exist. Throws
-  // Error(kData) where an int64 id does not fit 32 bits.
-  void read(std::int64_t sequence, std::int64_t first, std::span<std::int32_t> out) const;
+  // Where a sequence is, by one read.
+  struct Place {
+    std::int64_t byte = 0;    // of its first id in NAME.bin
+    std::int64_t length = 0;  // in ids
+  };
+  Place place(std::int64_t sequence) const;
+
+  // Copies ids [first, first + out.size()) of a sequence. Throws Error(kData) where they are not
+  // there, or an int64 id does not fit 32 bits.
+  void read(std::int64_t sequence, std::int64_t first, std::span<std::int32_t> out) const {
+    read(place(sequence), first, out);
+  }
+  void read(const Place& place, std::int64_t first, std::span<std::int32_t> out) const;
+
+  // Bytes of NAME.bin as they are.
+  void read_bytes(std::int64_t byte, std::span<std::byte> out) const { ids_.read_at(byte, out); }
 
   // What Check::kWhole does beyond the header.
   void check_arrays() const;
 
-  // What identifies these files: sizes, modification times, and a hash of the head and tail of the
-  // index and of 64 pages spread over the ids. Equal strings mean, short of malice, equal corpora.
+  // What identifies the contents, whatever their names and times: sizes, and a hash of the index
+  // (of 1024 pages spread over it where it is longer than 64 MB) and of 256 pages spread over the
+  // ids. Equal strings mean, short of malice, equal corpora.
   std::string fingerprint() const;
 
+  // Changes when somebody writes to the files, also where the contents stay the same.
+  std::string stamp() const { return index_.stamp() + " " + ids_.stamp(); }
+
  private:
-  IndexedDataset(MappedFile index, MappedFile ids)
+  IndexedDataset(RegularFile index, RegularFile ids)
       : index_(std::move(index)), ids_(std::move(ids)) {}
-  void read_mapped_header();
+  void read_header(std::span<const std::byte> head);
   void convert_old_index();
+  void check_sequences() const;
+  void check_documents() const;
+  void read_wide(std::int64_t start, std::span<std::int32_t> out) const;  // int64 ids
+  // From the index file, or from converted_ where there is one.
+  void read_index(std::int64_t offset, std::span<std::byte> out) const;
+  template <typename T>
+  std::vector<T> read_array(std::int64_t array, std::int64_t first, std::int64_t count) const;
 
   // The arrays start at odd offsets; memcpy is the load that may be unaligned.
   template <typename T>
@@ -107,16 +137,16 @@ class IndexedDataset {
 
   std::string prefix_;
   std::string narrowed_;  // "" or what narrow() left, part of the fingerprint
-  MappedFile index_;
-  MappedFile ids_;
-  std::unique_ptr<std::byte[]> converted_;  // TNTIDX, narrow(): the arrays in today's form
+  RegularFile index_;
+  RegularFile ids_;
+  std::vector<std::byte> converted_;  // TNTIDX, narrow(): the arrays in today's form
   IdType type_ = IdType::kInt32;
   std::int64_t sequences_ = 0;
   std::int64_t boundaries_ = 0;
   std::int64_t tokens_ = 0;
-  const std::byte* lengths_ = nullptr;
-  const std::byte* pointers_ = nullptr;
-  const std::byte* documents_ = nullptr;
+  std::int64_t lengths_ = 0;  // bytes from the start of the index, or of converted_
+  std::int64_t pointers_ = 0;
+  std::int64_t documents_ = 0;
 };
 
 // Writes NAME.bin and NAME.idx as they come, in constant memory: ids go to NAME.bin.partial,
@@ -132,7 +162,8 @@ class IndexedWriter {
     std::int64_t documents = 0;
   };
 
-  // Creates missing folders. With `resume`, cuts the partial files back to that position; throws
+  // Creates missing folders. Throws Error(kUsage) if a partial file is there already: it is
+  // somebody else's. With `resume`, cuts the partial files back to that position; throws
   // Error(kData) if they are shorter.
   IndexedWriter(std::string prefix, IdType type, std::optional<Position> resume = {});
   ~IndexedWriter();
@@ -162,8 +193,18 @@ class IndexedWriter {
   std::unique_ptr<State> state_;
 };
 
+// The partial files of a corpus.
+std::array<std::string, 3> partial_names(const std::string& prefix);
+
 // True if the partial files reach `position`, so that a writer can go on from it.
 bool partial_files_reach(const std::string& prefix, const IndexedWriter::Position& position);
+
+// For a writer that was killed in finish() between its two renames: NAME.bin has its partial name
+// again. Does nothing where that was not so.
+void restore_partial_files(const std::string& prefix, const IndexedWriter::Position& position);
+
+// True if the corpus is in place and ends at `position`.
+bool corpus_is_finished(const std::string& prefix, const IndexedWriter::Position& position);
 
 // Removes partial files that an interrupted writer left.
 void remove_partial_files(const std::string& prefix);

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/interrupted.h"
 #include "data/corpus/indexed_dataset.h"
 
 namespace piton {
@@ -20,10 +22,21 @@ namespace {
 // survives a crash.
 class GrowingFile {
  public:
-  GrowingFile(std::string path, std::int64_t keep_bytes)
-      : path_(std::move(path)), size_(keep_bytes) {
-    file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
-    if (file_ < 0) fail("cannot be created");
+  // `keep_bytes`: of a file that is there; none: of a new one.
+  GrowingFile(std::string path, std::optional<std::int64_t> keep)
+      : path_(std::move(path)), size_(keep.value_or(0)) {
+    const std::int64_t keep_bytes = size_;
+    file_ = until_uninterrupted([&] {
+      return ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | (keep ? 0 : O_CREAT | O_EXCL),
+                    0640);
+    });
+    if (file_ < 0 && errno == EEXIST) {
+      throw Error(Fault::kUsage,
+                  "{}: is there already, and no journal says that it is this run's; move it away, "
+                  "or choose another prefix",
+                  path_);
+    }
+    if (file_ < 0) fail(keep ? "cannot be opened" : "cannot be created");
     ::fchmod(file_, 0640);
     struct stat status {};
     if (::fstat(file_, &status) != 0) fail("cannot be looked at");
@@ -35,8 +48,9 @@ class GrowingFile {
                   "start again",
                   path_, got, keep_bytes);
     }
-    if (::ftruncate(file_, keep_bytes) != 0) fail("cannot be cut back");
-    if (::lseek(file_, keep_bytes, SEEK_SET) < 0) fail("cannot be positioned");
+    if (until_uninterrupted([&] { return ::ftruncate(file_, keep_bytes); }) != 0) {
+      fail("cannot be cut back");
+    }
     buffer_.reserve(kBufferBytes);
   }
   ~GrowingFile() {
@@ -62,7 +76,8 @@ class GrowingFile {
 
   void sync() {
     drain();
-    if (::fdatasync(file_) != 0) fail("cannot be flushed to the disk");
+    if (until_uninterrupted([&] { return ::fdatasync(file_); }) != 0)
+      fail("cannot be flushed to the disk");
   }
 
   // Calls `use` on the bytes from the start, piece by piece; pieces hold whole items of 8 bytes.
@@ -73,9 +88,10 @@ class GrowingFile {
     for (std::int64_t at = 0; at < size_;) {
       std::size_t filled = 0;
       while (filled < piece.size() && at + static_cast<std::int64_t>(filled) < size_) {
-        const ssize_t got = ::pread(file_, piece.data() + filled, piece.size() - filled,
-                                    at + static_cast<std::int64_t>(filled));
-        if (got < 0 && errno == EINTR) continue;
+        const ssize_t got = until_uninterrupted([&] {
+          return ::pread(file_, piece.data() + filled, piece.size() - filled,
+                         at + static_cast<std::int64_t>(filled));
+        });
         if (got <= 0) fail("cannot be read back");
         filled += static_cast<std::size_t>(got);
       }
@@ -97,13 +113,17 @@ class GrowingFile {
     buffer_.clear();
   }
 
+  // Nothing has changed where it throws: what was written of the bytes is written again.
   void put(std::span<const std::byte> bytes) {
+    std::int64_t at = written_;
     while (!bytes.empty()) {
-      const ssize_t done = ::write(file_, bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR) continue;
+      const ssize_t done =
+          until_uninterrupted([&] { return ::pwrite(file_, bytes.data(), bytes.size(), at); });
       if (done < 0) fail("cannot be written");
       bytes = bytes.subspan(static_cast<std::size_t>(done));
+      at += done;
     }
+    written_ = at;
   }
 
   [[noreturn]] void fail(const char* what) const {
@@ -113,12 +133,9 @@ class GrowingFile {
   std::string path_;
   int file_ = -1;
   std::int64_t size_ = 0;
+  std::int64_t written_ = size_;  // without the buffer
   std::vector<std::byte> buffer_;
 };
-
-std::array<std::string, 3> partial_names(const std::string& prefix) {
-  return {prefix + ".bin.partial", prefix + ".lengths.partial", prefix + ".documents.partial"};
-}
 
 std::string with_folders(std::string prefix) {
   const auto folder = std::filesystem::path(prefix).parent_path();
@@ -127,6 +144,10 @@ std::string with_folders(std::string prefix) {
 }
 
 }  // namespace
+
+std::array<std::string, 3> partial_names(const std::string& prefix) {
+  return {prefix + ".bin.partial", prefix + ".lengths.partial", prefix + ".documents.partial"};
+}
 
 void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out) {
   PITON_ASSERT(type == IdType::kUint16 || type == IdType::kInt32, "ids of type {}",
@@ -149,13 +170,17 @@ void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std:
 }
 
 struct IndexedWriter::State {
-  State(std::string name, IdType id_type, const Position& from)
+  State(std::string name, IdType id_type, const std::optional<Position>& from)
       : prefix(with_folders(std::move(name))),
         type(id_type),
-        position(from),
-        ids(partial_names(prefix)[0], from.ids_bytes),
-        lengths(partial_names(prefix)[1], from.sequences * 4),
-        documents(partial_names(prefix)[2], from.documents * 8) {}
+        position(from.value_or(Position{})),
+        ids(partial_names(prefix)[0], kept(from, position.ids_bytes)),
+        lengths(partial_names(prefix)[1], kept(from, position.sequences * 4)),
+        documents(partial_names(prefix)[2], kept(from, position.documents * 8)) {}
+
+  static std::optional<std::int64_t> kept(const std::optional<Position>& from, std::int64_t bytes) {
+    return from ? std::optional(bytes) : std::nullopt;
+  }
 
   ~State() {
     if (!finished && !keep) remove_partial_files(prefix);
@@ -173,7 +198,7 @@ struct IndexedWriter::State {
 };
 
 IndexedWriter::IndexedWriter(std::string prefix, IdType type, std::optional<Position> resume)
-    : state_(std::make_unique<State>(std::move(prefix), type, resume.value_or(Position{}))) {
+    : state_(std::make_unique<State>(std::move(prefix), type, resume)) {
   PITON_ASSERT(type == IdType::kUint16 || type == IdType::kInt32, "writer of type {}",
                static_cast<int>(type));
 }
@@ -230,14 +255,31 @@ void IndexedWriter::add_corpus(const IndexedDataset& corpus) {
                 corpus.prefix(), static_cast<int>(corpus.type()), s.prefix,
                 static_cast<int>(s.type));
   }
-  std::vector<std::int32_t> ids;
-  for (std::int64_t document = 0; document < corpus.documents(); ++document) {
-    for (auto i = corpus.document_start(document); i < corpus.document_start(document + 1); ++i) {
-      ids.resize(static_cast<std::size_t>(corpus.length(i)));
-      corpus.read(i, 0, ids);
-      add_sequence(ids);
+  // Sequences follow each other without a gap, so bytes and lengths are copied as they are.
+  constexpr std::int64_t kBytes = 1 << 20;
+  const std::int64_t first_sequence = s.position.sequences;
+  const std::int64_t ids_bytes = corpus.tokens() * bytes_of(s.type);
+  std::vector<std::byte> bytes;
+  for (std::int64_t at = 0; at < ids_bytes; at += kBytes) {
+    bytes.resize(static_cast<std::size_t>(std::min(kBytes, ids_bytes - at)));
+    corpus.read_bytes(at, bytes);
+    s.ids.write(bytes);
+  }
+  s.position.ids_bytes = s.ids.size();
+  constexpr std::int64_t kBlock = IndexedDataset::kBlock;
+  for (std::int64_t at = 0; at < corpus.sequences(); at += kBlock) {
+    const std::vector<std::int32_t> lengths =
+        corpus.lengths(at, std::min(kBlock, corpus.sequences() - at));
+    s.lengths.write(std::as_bytes(std::span(lengths)));
+  }
+  s.position.sequences += corpus.sequences();
+  // A document's entry is its end: the start of the one behind it.
+  for (std::int64_t at = 1; at <= corpus.documents(); at += kBlock) {
+    for (const std::int64_t start :
+         corpus.document_starts(at, std::min(kBlock, corpus.documents() + 1 - at))) {
+      s.documents.write_value(first_sequence + start);
+      ++s.position.documents;
     }
-    end_document();
   }
 }
 
@@ -303,6 +345,30 @@ bool partial_files_reach(const std::string& prefix, const IndexedWriter::Positio
     if (code || static_cast<std::int64_t>(size) < wanted[i]) return false;
   }
   return true;
+}
+
+void restore_partial_files(const std::string& prefix, const IndexedWriter::Position& position) {
+  const auto names = partial_names(prefix);
+  std::error_code code;
+  if (std::filesystem::exists(names[0], code) || std::filesystem::exists(prefix + ".idx", code) ||
+      !std::filesystem::exists(names[1], code) || !std::filesystem::exists(names[2], code)) {
+    return;
+  }
+  const auto size = std::filesystem::file_size(prefix + ".bin", code);
+  if (code || static_cast<std::int64_t>(size) != position.ids_bytes) return;
+  std::filesystem::rename(prefix + ".bin", names[0], code);
+}
+
+bool corpus_is_finished(const std::string& prefix, const IndexedWriter::Position& position) {
+  std::error_code absent;
+  if (!std::filesystem::exists(prefix + ".idx", absent)) return false;
+  try {
+    const auto corpus = IndexedDataset::open(prefix, IndexedDataset::Check::kHeader);
+    return corpus.sequences() == position.sequences && corpus.documents() == position.documents &&
+           corpus.tokens() * bytes_of(corpus.type()) == position.ids_bytes;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void remove_partial_files(const std::string& prefix) {

@@ -13,43 +13,70 @@ constexpr std::size_t kShownBad = 5;
 
 }  // namespace
 
-std::vector<std::string> corpus_prefixes(const PreprocessOptions& options) {
-  std::vector<std::string> prefixes;
+std::vector<std::string> corpus_suffixes(const PreprocessOptions& options) {
+  std::vector<std::string> suffixes;
   for (const std::string& key : options.json_keys) {
-    prefixes.push_back(fmt::format("{}_{}_{}", options.output_prefix, key,
-                                   options.split_sentences ? "sentence" : "document"));
+    suffixes.push_back(
+        fmt::format("_{}_{}", key, options.split_sentences ? "sentence" : "document"));
   }
+  return suffixes;
+}
+
+std::vector<std::string> corpus_prefixes(const PreprocessOptions& options) {
+  std::vector<std::string> prefixes = corpus_suffixes(options);
+  for (std::string& prefix : prefixes) prefix = options.output_prefix + prefix;
   return prefixes;
 }
 
-bool can_resume(const PreprocessOptions& options, const PreprocessJournal& journal) {
+bool can_resume(const PreprocessOptions& options, const PreprocessProgress& progress,
+                bool complete) {
   const auto prefixes = corpus_prefixes(options);
-  if (journal.positions.size() != prefixes.size()) return false;
+  if (progress.positions.size() != prefixes.size()) return false;
   for (std::size_t i = 0; i < prefixes.size(); ++i) {
-    if (!partial_files_reach(prefixes[i], journal.positions[i])) return false;
+    if (partial_files_reach(prefixes[i], progress.positions[i])) continue;
+    if (!complete || !corpus_is_finished(prefixes[i], progress.positions[i])) return false;
   }
   std::error_code code;
   const auto logged = std::filesystem::file_size(options.output_prefix + ".duplicates.log", code);
-  return !options.remove_duplicates ||
-         (!code && static_cast<std::int64_t>(logged) >= journal.duplicates_logged * 16);
+  return complete || !options.remove_duplicates ||
+         (!code && static_cast<std::int64_t>(logged) >= progress.duplicates_logged * 16);
 }
 
 CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal,
-                           bool resumed, bool resumable, CheckpointRule rule)
+                           bool resumed, InputMarks input, CheckpointRule rule)
     : options_(options),
       journal_(std::move(journal)),
-      resumable_(resumable),
+      input_(std::move(input)),
       rule_(rule),
-      type_(type) {
-  prefixes_ = corpus_prefixes(options);
-  for (std::size_t i = 0; i < prefixes_.size(); ++i) {
-    std::optional<IndexedWriter::Position> from;
-    if (resumed) from = journal_.positions[i];
-    writers_.emplace_back(prefixes_[i], type_, from);
+      type_(type),
+      prefixes_(corpus_prefixes(options)),
+      stored_documents_(resumed ? journal_.documents : 0) {
+  journal_.corpora = corpus_suffixes(options);
+  journal_.has_table = options.remove_duplicates;
+  if (!resumed) {
+    // Before the first file of this run is there, the journal says that it is this run's.
+    journal_.positions.assign(prefixes_.size(), {});
+    journal_.file_start = journal_;
+    enter_file(journal_.place.file);
+    journal_.store(options_.output_prefix);
   }
-  if (options.remove_duplicates) {
+  for (std::size_t i = 0; i < prefixes_.size(); ++i) {
+    std::optional<IndexedWriter>& writer = writers_.emplace_back();
+    if (resumed && !partial_files_reach(prefixes_[i], journal_.positions[i])) continue;
+    writer.emplace(prefixes_[i], type_,
+                   resumed ? std::optional(journal_.positions[i]) : std::nullopt);
+  }
+  if (options.remove_duplicates && !journal_.complete) {
     filter_.emplace(options.output_prefix + ".duplicates", journal_.duplicates_logged);
   }
+}
+
+void CorpusWriter::enter_file(std::size_t file) {
+  journal_.place = {file, 0};
+  journal_.file_start = journal_;
+  if (input_.at.empty()) return;
+  journal_.before = input_.before[file];
+  journal_.at = file < input_.at.size() ? input_.at[file] : "";
 }
 
 void CorpusWriter::add(EncodedBlock& block) {
@@ -59,6 +86,16 @@ void CorpusWriter::add(EncodedBlock& block) {
                   "{}; mend it, or count and leave out such records with --on-error skip",
                   describe(bad));
     }
+  }
+  adding_ = true;
+  if (block.file != journal_.place.file) {
+    for (std::size_t i = 0; i < writers_.size(); ++i) {
+      journal_.positions[i] = writers_[i]->position();
+    }
+    if (filter_) journal_.duplicates_logged = filter_->size();
+    enter_file(block.file);
+  }
+  for (const BadRecord& bad : block.bad) {
     ++journal_.bad_records;
     if (journal_.first_bad.size() < kShownBad) journal_.first_bad.push_back(bad);
   }
@@ -68,11 +105,14 @@ void CorpusWriter::add(EncodedBlock& block) {
     ++(wanted_[i] ? journal_.documents : journal_.duplicates);
   }
   for (std::size_t key = 0; key < writers_.size(); ++key)
-    add_column(block.columns[key], writers_[key]);
+    add_column(block.columns[key], *writers_[key]);
   journal_.text_bytes += block.text_bytes;
   journal_.place = {block.file, block.end_byte};
-  if (resumable_ && std::chrono::duration<double>(Clock::now() - stored_).count() >= rule_.seconds)
+  adding_ = false;
+  if (!input_.at.empty() &&
+      std::chrono::duration<double>(Clock::now() - stored_).count() >= rule_.seconds) {
     checkpoint();
+  }
 }
 
 void CorpusWriter::finish() {
@@ -82,14 +122,43 @@ void CorpusWriter::finish() {
                     ? fmt::format(" beside {} bad records", journal_.bad_records)
                     : "");
   }
-  for (IndexedWriter& writer : writers_) writer.finish();
+  if (!journal_.complete) {
+    journal_.complete = true;
+    journal_.all = input_.at.empty() ? "" : input_.before.back();
+    checkpoint();
+  }
+  for (std::optional<IndexedWriter>& writer : writers_) {
+    if (writer) writer->finish();
+  }
   if (filter_) filter_->discard();
-  forget();
+  std::error_code ignored;
+  for (const std::string& file : journal_.files(options_.output_prefix)) {
+    std::filesystem::remove(file, ignored);
+  }
+  std::filesystem::remove(PreprocessJournal::path(options_.output_prefix), ignored);
 }
 
-void CorpusWriter::forget() {
-  std::error_code ignored;
-  std::filesystem::remove(PreprocessJournal::path(options_.output_prefix), ignored);
+bool CorpusWriter::suspend() {
+  if (!input_.at.empty() && !adding_ && journal_.documents > 0) {
+    try {
+      checkpoint();
+    } catch (const Error&) {
+      // A full disk, which may be why the run stops: the journal of before is as good as it was.
+    }
+  }
+  // What stopped in the middle of a block goes on from the journal of before, too.
+  if (stored_documents_ == 0) {
+    filter_.reset();
+    writers_.clear();
+    std::error_code ignored;
+    std::filesystem::remove(PreprocessJournal::path(options_.output_prefix), ignored);
+    return false;
+  }
+  for (std::optional<IndexedWriter>& writer : writers_) {
+    if (writer) writer->keep_partial();
+  }
+  if (filter_) filter_->keep();
+  return true;
 }
 
 void CorpusWriter::add_column(const EncodedBlock::Column& column, IndexedWriter& writer) {
@@ -111,16 +180,17 @@ void CorpusWriter::add_column(const EncodedBlock::Column& column, IndexedWriter&
 }
 
 void CorpusWriter::checkpoint() {
-  journal_.positions.clear();
-  for (IndexedWriter& writer : writers_) {
-    writer.flush();
-    journal_.positions.push_back(writer.position());
+  for (std::size_t i = 0; i < writers_.size(); ++i) {
+    if (!writers_[i]) continue;
+    writers_[i]->flush();
+    journal_.positions[i] = writers_[i]->position();
   }
   if (filter_) {
     filter_->flush();
     journal_.duplicates_logged = filter_->size();
   }
   journal_.store(options_.output_prefix);
+  stored_documents_ = input_.at.empty() ? 0 : journal_.documents;
   stored_ = Clock::now();
 }
 

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/interrupted.h"
 
 namespace piton {
 namespace {
@@ -26,7 +27,11 @@ struct HashOfHash {
 };
 
 // Runs are joined when there are so many: a look-up costs one search in each.
-constexpr std::size_t kMostRuns = 8;
+constexpr int kMostRuns = 8;
+
+std::string run_name(const std::string& name, int number) {
+  return fmt::format("{}.run-{}", name, number);
+}
 
 }  // namespace
 
@@ -40,7 +45,6 @@ struct DuplicateFilter::State {
   std::size_t memory_entries;
   std::unordered_set<ContentHash, HashOfHash> recent;
   std::vector<MappedFile> runs;
-  int next_run = 0;
   int log = -1;
   std::int64_t size = 0;
   std::vector<ContentHash> unlogged;
@@ -66,7 +70,14 @@ struct DuplicateFilter::State {
 
   template <typename Next>
   void write_run(const Next& next) {
-    const std::string path = fmt::format("{}.run-{}", name, next_run++);
+    // The first name that is free: with the joined one there are never more than kMostRuns + 1.
+    int number = 0;
+    while (std::any_of(runs.begin(), runs.end(), [&](const MappedFile& run) {
+      return run.path() == run_name(name, number);
+    })) {
+      ++number;
+    }
+    const std::string path = run_name(name, number);
     AtomicFile file(path);
     ContentHash hash;
     while (next(hash)) file.write(std::as_bytes(std::span(&hash, 1)));
@@ -82,7 +93,7 @@ struct DuplicateFilter::State {
       return at < sorted.size() ? (hash = sorted[at++], true) : false;
     });
     recent.clear();
-    if (runs.size() >= kMostRuns) join_runs();
+    if (static_cast<int>(runs.size()) >= kMostRuns) join_runs();
   }
 
   void join_runs() {
@@ -114,9 +125,12 @@ struct DuplicateFilter::State {
 
   void open_log(std::int64_t keep_entries) {
     const std::string path = name + ".log";
-    log = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+    log = until_uninterrupted(
+        [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640); });
     if (log < 0) fail("cannot be created");
-    if (::ftruncate(log, keep_entries * 16) != 0) fail("cannot be cut back");
+    if (until_uninterrupted([&] { return ::ftruncate(log, keep_entries * 16); }) != 0) {
+      fail("cannot be cut back");
+    }
     std::vector<ContentHash> piece(1 << 16);
     for (std::int64_t at = 0; at < keep_entries;) {
       const auto count =
@@ -133,8 +147,8 @@ struct DuplicateFilter::State {
   void write_log() {
     auto bytes = std::as_bytes(std::span(std::as_const(unlogged)));
     while (!bytes.empty()) {
-      const ssize_t done = ::write(log, bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR) continue;
+      const ssize_t done =
+          until_uninterrupted([&] { return ::write(log, bytes.data(), bytes.size()); });
       if (done < 0) fail("cannot be written");
       bytes = bytes.subspan(static_cast<std::size_t>(done));
     }
@@ -147,9 +161,9 @@ struct DuplicateFilter::State {
 
   void remove_files() {
     std::error_code ignored;
-    std::filesystem::remove(name + ".log", ignored);
-    for (int i = 0; i < next_run; ++i)
-      std::filesystem::remove(fmt::format("{}.run-{}", name, i), ignored);
+    for (const std::string& file : DuplicateFilter::files(name)) {
+      std::filesystem::remove(file, ignored);
+    }
   }
 
   ~State() {
@@ -182,7 +196,14 @@ std::int64_t DuplicateFilter::size() const { return state_->size; }
 
 void DuplicateFilter::flush() {
   state_->write_log();
-  if (::fdatasync(state_->log) != 0) state_->fail("cannot be flushed to the disk");
+  if (until_uninterrupted([&] { return ::fdatasync(state_->log); }) != 0)
+    state_->fail("cannot be flushed to the disk");
+}
+
+std::vector<std::string> DuplicateFilter::files(const std::string& name) {
+  std::vector<std::string> names{name + ".log"};
+  for (int number = 0; number <= kMostRuns; ++number) names.push_back(run_name(name, number));
+  return names;
 }
 
 void DuplicateFilter::keep() { state_->kept = true; }

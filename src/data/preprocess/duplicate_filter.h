@@ -3,7 +3,7 @@
 //
 // Hashes are kept in memory up to a limit; then they go to disk as sorted runs (NAME.run-0, ...),
 // which are mapped and searched. A log (NAME.log, 16 bytes a document) lets a run that was killed
-// take up where its last checkpoint was. All files are removed by finish() or discard().
+// take up where its last checkpoint was. All files are removed at the end, unless they are kept.
 #pragma once
 
 #include <compare>
@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace piton {
 
@@ -34,6 +35,9 @@ class DuplicateFilter {
   std::int64_t size() const;
   // After it the log holds size() entries that survive a crash.
   void flush();
+  // Every file that a filter of this name makes.
+  static std::vector<std::string> files(const std::string& name);
+
   // Removes the files; also what a dropped filter does unless keep() was called.
   void discard();
   void keep();

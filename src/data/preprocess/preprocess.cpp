@@ -1,7 +1,5 @@
 #include "data/preprocess/preprocess.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -14,10 +12,13 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/nesting.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/preprocess/corpus_writer.h"
 #include "data/preprocess/document_encoder.h"
+#include "data/preprocess/input_marks.h"
 #include "data/preprocess/ordered_pipeline.h"
+#include "data/preprocess/output_prefix.h"
 #include "data/preprocess/preprocess_journal.h"
 #include "data/records/input_files.h"
 #include "data/sentences/punkt.h"
@@ -103,6 +104,7 @@ std::vector<std::string> names_in_files(const PreprocessOptions& options) {
                  "{{\"text\": \"content\"}}",
                  options.map_keys);
   };
+  check_json_depth(options.map_keys, "preprocess: --map-keys");
   const auto map = nlohmann::json::parse(options.map_keys, nullptr, false);
   if (!map.is_object()) throw wrong();
   for (const auto& [key, value] : map.items()) {
@@ -151,46 +153,45 @@ std::vector<InputFile> files_of(const PreprocessOptions& options) {
           files.begin() + edge(*options.partition_index + 1)};
 }
 
-// What decides the output, as a hash. Workers and what happens to bad records do not: a run may go
-// on with more workers, or with --on-error skip.
-std::string work_of(const PreprocessOptions& options, const std::vector<InputFile>& files,
-                    const Tokenizer& tokenizer, const std::string& splitter) {
+// What decides the output beside the inputs, as a hash. Workers and what happens to bad records do
+// not: a run may go on with more workers, or with --on-error skip.
+std::string work_of(const PreprocessOptions& options, const Tokenizer& tokenizer,
+                    const std::string& splitter) {
   std::string text = fmt::format(
       "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|", tokenizer.content_hash(), tokenizer.vocabulary_size(),
       options.input_format, static_cast<int>(options.sample_by), options.map_keys,
       options.append_eod, options.add_special_tokens, options.parse_special_tokens,
       options.remove_duplicates, options.max_record_bytes, splitter);
   for (const std::string& key : options.json_keys) text += key + "|";
-  for (const InputFile& file : files) {
-    struct stat status {};
-    ::stat(file.path.c_str(), &status);
-    text += fmt::format("{}|{}|{}.{}|", file.path, file.bytes,
-                        static_cast<std::int64_t>(status.st_mtim.tv_sec),
-                        static_cast<std::int64_t>(status.st_mtim.tv_nsec));
-  }
   StreamHash hash;
   hash.add(std::as_bytes(std::span(text)));
   return hash.hex();
 }
 
-// A run that was killed leaves unfinished atomic files and runs of the table of duplicates; their
-// names begin with the output prefix and end as below.
-void remove_leftovers(const std::string& output_prefix) {
-  const std::filesystem::path prefix(output_prefix);
-  const auto folder =
-      prefix.parent_path().empty() ? std::filesystem::path(".") : prefix.parent_path();
-  std::error_code ignored;
-  std::vector<std::filesystem::path> found;
-  for (std::filesystem::directory_iterator it(folder, ignored), end; !ignored && it != end;
-       it.increment(ignored)) {
-    const std::string name = it->path().filename().string();
-    if (!name.starts_with(prefix.filename().string())) continue;
-    if (name.find(".tmp-") != std::string::npos ||
-        name.find(".duplicates.run-") != std::string::npos) {
-      found.push_back(it->path());
+// Where a run with this journal may go on, if it may: in the middle of a file, at the start of a
+// file that has changed since, or where every file was read.
+std::optional<PreprocessJournal> going_on(const PreprocessOptions& options,
+                                          const std::optional<PreprocessJournal>& stored,
+                                          const std::string& work, const InputMarks& input) {
+  if (!stored || stored->work != work || input.at.empty()) return {};
+  PreprocessJournal journal = *stored;
+  const std::size_t file = journal.place.file;
+  if (file >= input.before.size() || input.before[file] != journal.before) return {};
+  journal.complete = journal.complete && journal.all == input.before.back();
+  const bool same = file < input.at.size() && input.at[file] == journal.at;
+  if (!same) {
+    PreprocessProgress& progress = journal;
+    progress = journal.file_start;
+    journal.at = file < input.at.size() ? input.at[file] : "";
+  }
+  if (journal.complete) {
+    const std::vector<std::string> prefixes = corpus_prefixes(options);
+    for (std::size_t i = 0; i < std::min(prefixes.size(), journal.positions.size()); ++i) {
+      restore_partial_files(prefixes[i], journal.positions[i]);
     }
   }
-  for (const auto& path : found) std::filesystem::remove(path, ignored);
+  if (journal.documents == 0 || !can_resume(options, journal, journal.complete)) return {};
+  return journal;
 }
 
 BlockReader::Rules reader_rules(const PreprocessOptions& options,
@@ -246,6 +247,15 @@ PunktParameters punkt_parameters(const PreprocessOptions& options,
   return parameters;
 }
 
+// Whether a merge ends or fails: nothing that the journal lists is left, so it goes too.
+struct JournalRemoval {
+  std::string path;
+  ~JournalRemoval() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+};
+
 }  // namespace
 
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
@@ -268,24 +278,35 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
     splitter = std::make_unique<PunktSplitter>(std::move(parameters), options.keep_newlines);
   }
 
-  const std::string work = work_of(options, files, tokenizer, splitter_hash);
-  auto stored = PreprocessJournal::load(options.output_prefix);
-  remove_leftovers(options.output_prefix);
-  const bool resumed = stored && stored->work == work && can_resume(options, *stored);
-  if (stored && stored->work != work) {
-    log.warning(
-        fmt::format("{}: of another run (input, tokenizer or options changed); starting afresh",
-                    PreprocessJournal::path(options.output_prefix)));
+  const std::string work = work_of(options, tokenizer, splitter_hash);
+  const InputMarks input = input_marks(files);
+  OutputPrefix output(options.output_prefix, corpus_prefixes(options));
+  const auto going = going_on(options, output.journal(), work, input);
+  const bool resumed = going.has_value();
+  if (!resumed || !going->complete) {
+    output.refuse_existing(corpus_prefixes(options), options.overwrite);
   }
-  PreprocessJournal journal = resumed ? *std::move(stored) : PreprocessJournal{};
+  PreprocessJournal journal = going.value_or(PreprocessJournal{});
   journal.work = work;
   if (resumed) {
-    log.info(fmt::format("preprocess: going on behind {} documents, at byte {} of {}",
-                         journal.documents, journal.place.byte, files[journal.place.file].path));
+    log.info(fmt::format(
+        "preprocess: going on behind {} documents{}", journal.documents,
+        journal.place.file < files.size()
+            ? fmt::format(", at byte {} of {}", journal.place.byte, files[journal.place.file].path)
+            : ""));
+  } else {
+    if (output.journal() && output.journal()->documents > 0) {
+      log.warning(
+          fmt::format("{}: of another run (input, tokenizer or options changed); starting afresh",
+                      PreprocessJournal::path(options.output_prefix)));
+    }
+    journal.corpora = corpus_suffixes(options);
+    journal.has_table = options.remove_duplicates;
+    output.start_afresh(journal.files(options.output_prefix));
   }
 
-  CorpusWriter writer(options, id_type_for(tokenizer.vocabulary_size()), journal, resumed,
-                      resumable, rule);
+  CorpusWriter writer(options, id_type_for(tokenizer.vocabulary_size()), journal, resumed, input,
+                      rule);
   EncodeRules rules{.keys = names,
                     .sample_by = options.sample_by,
                     .encode = {options.add_special_tokens, options.parse_special_tokens},
@@ -295,7 +316,9 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
                     .splitter = splitter.get()};
   std::vector<DocumentEncoder> encoders;
   for (int i = 0; i < options.workers; ++i) encoders.emplace_back(tokenizer, rules);
-  BlockReader reader(files, reader_rules(options, names), journal.place);
+  BlockReader reader(journal.complete ? std::vector<InputFile>{} : files,
+                     reader_rules(options, names),
+                     journal.complete ? BlockReader::Place{} : journal.place);
   const std::int64_t bytes_before = journal.text_bytes;
   auto shown = start;
   std::int64_t logged = journal.documents;
@@ -341,7 +364,11 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
     writer.finish();
   } catch (...) {
     progress.finish();
-    writer.forget();
+    if (writer.suspend()) {
+      log.info(fmt::format(
+          "preprocess: stopped behind {} documents, which are kept: the same command goes on there",
+          writer.journal().documents));
+    }
     throw;
   }
   progress.finish();
@@ -362,7 +389,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
 }
 
 PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
-                               const std::string& output_prefix) {
+                               const std::string& output_prefix, bool overwrite) {
   if (output_prefix.empty())
     throw Error(Fault::kUsage, "preprocess: --merge needs --output-prefix");
   const auto start = Clock::now();
@@ -385,6 +412,15 @@ PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
     }
   }
   PITON_ASSERT(!corpora.empty(), "nothing to merge");
+  OutputPrefix output(output_prefix, {output_prefix});
+  output.refuse_existing({output_prefix}, overwrite);
+  // A merge does not go on where it was killed; the journal tells the next one what to remove.
+  PreprocessJournal journal;
+  journal.work = "merge";
+  journal.corpora = {""};
+  output.start_afresh(journal.files(output_prefix));
+  journal.store(output_prefix);
+  const JournalRemoval at_the_end{PreprocessJournal::path(output_prefix)};
   IndexedWriter writer(output_prefix, corpora.front().type());
   for (const IndexedDataset& corpus : corpora) writer.add_corpus(corpus);
   report.documents = writer.position().documents;

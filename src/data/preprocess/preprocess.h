@@ -35,15 +35,18 @@ struct PreprocessReport {
   bool resumed = false;
 };
 
-// Runs to the end. A run that was killed before left partial files and a journal beside the output;
-// the same command resumes there, a different one starts anew. When it throws, nothing is left.
-// Throws Error(kUsage) for options that do not fit, Error(kData) for inputs that cannot be used:
-// under OnError::kFail the first bad record, with file, line and byte.
+// Runs to the end. A run that was killed, or that threw after hours, left partial files and a
+// journal beside the output; the same command goes on from there, also where the inputs that were
+// not read to their end have been replaced or left out. Another one starts afresh. Removed is only
+// what the journal lists. Throws Error(kUsage) for options that do not fit, for corpora that are
+// there already without --overwrite, and while another process writes to the prefix; Error(kData)
+// for inputs that cannot be used: under OnError::kFail the first bad record, with file, line and
+// byte.
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
                             Progress& progress, CheckpointRule checkpoint = {});
 
 // --merge: the corpora one after another; documents keep their order.
 PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
-                               const std::string& output_prefix);
+                               const std::string& output_prefix, bool overwrite = false);
 
 }  // namespace piton

@@ -1,55 +1,119 @@
 #include "data/preprocess/preprocess_journal.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/files.h"
+#include "base/nesting.h"
+#include "base/regular_file.h"
+#include "data/preprocess/duplicate_filter.h"
 
 namespace piton {
+namespace {
 
-void PreprocessJournal::store(const std::string& output_prefix) const {
-  nlohmann::json json = {{"work", work},
-                         {"file", place.file},
-                         {"byte", place.byte},
-                         {"duplicates_logged", duplicates_logged},
-                         {"documents", documents},
-                         {"duplicates", duplicates},
-                         {"text_bytes", text_bytes},
-                         {"bad_records", bad_records}};
-  for (const auto& position : positions) {
+using Json = nlohmann::json;
+
+constexpr std::int64_t kMostBytes = 64 << 20;
+
+Json json_of(const PreprocessProgress& progress) {
+  Json json = {{"file", progress.place.file},
+               {"byte", progress.place.byte},
+               {"duplicates_logged", progress.duplicates_logged},
+               {"documents", progress.documents},
+               {"duplicates", progress.duplicates},
+               {"text_bytes", progress.text_bytes},
+               {"bad_records", progress.bad_records}};
+  json["positions"] = Json::array();
+  for (const auto& position : progress.positions) {
     json["positions"].push_back({position.ids_bytes, position.sequences, position.documents});
   }
-  json["first_bad"] = nlohmann::json::array();
-  for (const BadRecord& bad : first_bad)
+  json["first_bad"] = Json::array();
+  for (const BadRecord& bad : progress.first_bad)
     json["first_bad"].push_back({bad.file, bad.line, bad.byte, bad.reason});
+  return json;
+}
+
+void read_progress(const Json& json, PreprocessProgress& progress) {
+  progress.place = {json.at("file"), json.at("byte")};
+  for (const auto& position : json.at("positions")) {
+    progress.positions.push_back({position.at(0), position.at(1), position.at(2)});
+  }
+  progress.duplicates_logged = json.at("duplicates_logged");
+  progress.documents = json.at("documents");
+  progress.duplicates = json.at("duplicates");
+  progress.text_bytes = json.at("text_bytes");
+  progress.bad_records = json.at("bad_records");
+  for (const auto& bad : json.at("first_bad")) {
+    progress.first_bad.push_back({bad.at(0), bad.at(1), bad.at(2), bad.at(3)});
+  }
+}
+
+// Names of files are made of these: none may lead into another folder.
+bool is_plain(const std::string& suffix) {
+  return suffix.find('/') == std::string::npos && suffix.find('\0') == std::string::npos;
+}
+
+}  // namespace
+
+void PreprocessJournal::store(const std::string& output_prefix) const {
+  Json json = json_of(*this);
+  json["work"] = work;
+  json["before"] = before;
+  json["at"] = at;
+  json["all"] = all;
+  json["complete"] = complete;
+  json["file_start"] = json_of(file_start);
+  json["corpora"] = corpora;
+  json["has_table"] = has_table;
   // File names and what records hold need not be UTF-8; the journal stays JSON all the same.
   write_text_file(path(output_prefix),
-                  json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+                  json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::optional<PreprocessJournal> PreprocessJournal::load(const std::string& output_prefix) {
   std::error_code ignored;
-  if (!std::filesystem::exists(path(output_prefix), ignored)) return {};
+  const std::string file = path(output_prefix);
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return {};
+  const std::string text = read_regular_file(file, kMostBytes);
+  if (text.empty()) return {};  // a power cut before the first one was written
+  check_json_depth(text, file);
+  PreprocessJournal journal;
   try {
-    const auto json = nlohmann::json::parse(read_text_file(path(output_prefix)));
-    PreprocessJournal journal;
+    const Json json = Json::parse(text);
     journal.work = json.at("work");
-    journal.place = {json.at("file"), json.at("byte")};
-    for (const auto& position : json.at("positions")) {
-      journal.positions.push_back({position.at(0), position.at(1), position.at(2)});
-    }
-    journal.duplicates_logged = json.at("duplicates_logged");
-    journal.documents = json.at("documents");
-    journal.duplicates = json.at("duplicates");
-    journal.text_bytes = json.at("text_bytes");
-    journal.bad_records = json.at("bad_records");
-    for (const auto& bad : json.at("first_bad")) {
-      journal.first_bad.push_back({bad.at(0), bad.at(1), bad.at(2), bad.at(3)});
-    }
-    return journal;
-  } catch (const nlohmann::json::exception&) {
-    return {};
+    read_progress(json, journal);
+    if (!json.contains("file_start")) return journal;  // of an earlier version: starts afresh
+    journal.before = json.at("before");
+    journal.at = json.at("at");
+    journal.all = json.at("all");
+    journal.complete = json.at("complete");
+    read_progress(json.at("file_start"), journal.file_start);
+    json.at("corpora").get_to(journal.corpora);
+    journal.has_table = json.at("has_table");
+  } catch (const Json::exception&) {
+    throw Error(Fault::kData,
+                "{}: not the journal of piton preprocess, or damaged; move it away, or choose "
+                "another --output-prefix",
+                file);
   }
+  if (!std::all_of(journal.corpora.begin(), journal.corpora.end(), is_plain)) {
+    throw Error(Fault::kData, "{}: names files outside of its folder; move it away", file);
+  }
+  return journal;
+}
+
+std::vector<std::string> PreprocessJournal::files(const std::string& output_prefix) const {
+  std::vector<std::string> names;
+  for (const std::string& suffix : corpora) {
+    for (const std::string& name : partial_names(output_prefix + suffix)) names.push_back(name);
+  }
+  if (!has_table) return names;
+  for (const std::string& name : DuplicateFilter::files(output_prefix + ".duplicates")) {
+    names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace piton

@@ -26,6 +26,7 @@ struct PreprocessOptions {
   std::vector<std::string> json_keys = {"text"};
   std::string map_keys;
   std::string output_prefix;
+  bool overwrite = false;
   std::string dataset_impl = "mmap";
   bool append_eod = false;
   bool add_special_tokens = false;
@@ -76,6 +77,7 @@ struct PreprocessOptions {
              "corpora are PREFIX_KEY_document.bin and .idx",
              {.placeholder = "PREFIX"}},
       output_prefix);
+    v(Option{"overwrite", "replace corpora that are there already"}, overwrite);
     v(Option{"dataset-impl",
              "form of the corpus; the older lazy and cached are read, not written",
              {.choices = {"mmap"}}},

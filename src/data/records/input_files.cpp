@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/nesting.h"
 #include "data/records/byte_stream.h"
 #include "data/records/record_scanner.h"
 
@@ -183,6 +184,7 @@ InputFormat detect_format(const std::string& path, std::string_view head) {
 
 HfInputs inputs_of_hf_params(const std::string& file) {
   const std::string text = read_text_file(file, 1 << 24);
+  check_json_depth(text, file);
   nlohmann::json params;
   try {
     params = nlohmann::json::parse(text);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -227,6 +228,7 @@ class Opener {
   std::vector<std::string> fingerprints() const { return fingerprints_; }
   std::vector<std::string> prefixes() const { return prefixes_; }
   std::vector<std::int64_t> tokens() const { return tokens_; }
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora() const { return in_order_; }
 
  private:
   std::shared_ptr<const IndexedDataset> corpus(const std::string& prefix) {
@@ -236,6 +238,7 @@ class Opener {
       prefixes_.push_back(prefix);
       tokens_.push_back(corpus->tokens());
       fingerprints_.push_back(corpus->fingerprint());
+      in_order_.push_back(corpus);
     }
     return corpus;
   }
@@ -263,7 +266,10 @@ class Opener {
       end = corpus->sequences();
     }
     std::int64_t tokens = 0;
-    for (auto i = first; i < end && tokens <= sequence_; ++i) tokens += corpus->length(i);
+    for (auto i = first; i < end && tokens <= sequence_; i += IndexedDataset::kBlock) {
+      const auto lengths = corpus->lengths(i, std::min(IndexedDataset::kBlock, end - i));
+      tokens = std::accumulate(lengths.begin(), lengths.end(), tokens);
+    }
     // Validation of a small corpus may be empty or too short for a sample, if nobody asks for one.
     const bool trains = name == kSetNames[0];
     if (tokens == 0 || (!trains && samples == 0 && tokens <= sequence_)) {
@@ -301,6 +307,7 @@ class Opener {
   std::map<std::string, std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_, prefixes_;
   std::vector<std::int64_t> tokens_;
+  std::vector<std::shared_ptr<const IndexedDataset>> in_order_;
   std::set<std::string> said_;  // prefixes that are cut
 };
 
@@ -392,6 +399,7 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
   sets.fingerprints = opener.fingerprints();
   sets.prefixes = opener.prefixes();
   sets.tokens = opener.tokens();
+  sets.corpora = opener.corpora();
   return sets;
 }
 

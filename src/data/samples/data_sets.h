@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "data/corpus/indexed_dataset.h"
 #include "data/samples/data_options.h"
 #include "data/samples/sample_source.h"
 
@@ -45,6 +46,7 @@ struct DataSets {
   std::vector<std::string> prefixes;      // of every corpus, in the order named
   std::vector<std::int64_t> tokens;       // of each of them
   std::vector<std::string> fingerprints;  // the same; for the checkpoint
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora;  // the same
 };
 
 // Opens every corpus named. Warns through `log` about a split that has a share and rounds to

@@ -74,12 +74,18 @@ CorpusDescription describe_corpus(const std::string& prefix, const Tokenizer* to
   about.bytes = static_cast<std::int64_t>(std::filesystem::file_size(prefix + ".idx") +
                                           std::filesystem::file_size(prefix + ".bin"));
   about.largest_id = -1;
-  for (std::int64_t d = 0; d < corpus.documents(); ++d) {
-    about.empty_documents += corpus.document_start(d) == corpus.document_start(d + 1) ? 1 : 0;
+  constexpr std::int64_t kBlock = IndexedDataset::kBlock;
+  for (std::int64_t first = 0; first < corpus.documents(); first += kBlock) {
+    const auto starts =
+        corpus.document_starts(first, std::min(kBlock, corpus.documents() - first) + 1);
+    for (std::size_t d = 0; d + 1 < starts.size(); ++d) {
+      about.empty_documents += starts[d] == starts[d + 1] ? 1 : 0;
+    }
   }
-  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> ids, lengths;
   for (std::int64_t i = 0; i < corpus.sequences(); ++i) {
-    const std::int64_t length = corpus.length(i);
+    if (i % kBlock == 0) lengths = corpus.lengths(i, std::min(kBlock, corpus.sequences() - i));
+    const std::int64_t length = lengths[static_cast<std::size_t>(i % kBlock)];
     about.shortest = i == 0 ? length : std::min(about.shortest, length);
     about.longest = std::max(about.longest, length);
     const auto bucket =

@@ -40,8 +40,9 @@ void append_shuffled(std::vector<std::int64_t>& shuffle, std::int64_t end, Numpy
   random.shuffle(std::span(shuffle).subspan(start));
 }
 
-void append_rows(Lists& lists, const IndexedDataset& corpus, std::int64_t sequence,
-                 std::int64_t samples) {
+// `lengths`: of the sequences from number `first` on.
+void append_rows(Lists& lists, const std::vector<std::int32_t>& lengths, std::int64_t first,
+                 std::int64_t sequence, std::int64_t samples) {
   lists.row_at.reserve(static_cast<std::size_t>(samples + 1));
   lists.row_from.reserve(static_cast<std::size_t>(samples + 1));
   std::int64_t at = 0;
@@ -53,8 +54,9 @@ void append_rows(Lists& lists, const IndexedDataset& corpus, std::int64_t sequen
     while (true) {
       PITON_ASSERT(at < static_cast<std::int64_t>(lists.order.size()),
                    "row {} of {} passes the end", row, samples);
+      const std::int64_t drawn = lists.order[static_cast<std::size_t>(at)];
       const std::int64_t left =
-          std::int64_t{corpus.length(lists.order[static_cast<std::size_t>(at)])} - from;
+          std::int64_t{lengths[static_cast<std::size_t>(drawn - first)]} - from;
       if (left >= missing) {
         // The last token of this sample is the first of the next.
         from += static_cast<std::int32_t>(missing - 1);
@@ -83,7 +85,10 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
   }
   const std::int64_t s = request.sequence;
   std::int64_t tokens = 0;
-  for (std::int64_t i = request.first; i < request.end; ++i) tokens += corpus.length(i);
+  // In memory while the lists are made: 4 bytes a sequence, as the order of one epoch.
+  const std::vector<std::int32_t> lengths =
+      corpus.lengths(request.first, request.end - request.first);
+  for (const std::int32_t length : lengths) tokens += length;
   if (tokens == 0) {
     throw Error(Fault::kData,
                 "{}: no tokens in sequences {}..{} of {}; give this split a larger share (--split) "
@@ -137,7 +142,7 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
   append_shuffled(lists->order, request, index.last_apart ? index.epochs - 1 : index.epochs,
                   random);
   if (index.last_apart) append_shuffled(lists->order, request, 1, random);
-  append_rows(*lists, corpus, s, samples);
+  append_rows(*lists, lengths, request.first, s, samples);
   lists->shuffle.reserve(static_cast<std::size_t>(samples));
   if (index.last_apart) append_shuffled(lists->shuffle, before_last, random);
   append_shuffled(lists->shuffle, samples, random);
@@ -172,18 +177,19 @@ void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
   std::size_t filled = 0;
   while (filled < ids.size()) {
     // Lists from a cache file are trusted no further than memory safety allows.
-    if (at >= index_.order.size() || index_.order[at] < 0 ||
-        index_.order[at] >= corpus_->sequences() || from > corpus_->length(index_.order[at]) ||
-        from < 0) {
+    const bool known = at < index_.order.size() && index_.order[at] >= 0 &&
+                       index_.order[at] < corpus_->sequences();
+    const IndexedDataset::Place place =
+        known ? corpus_->place(index_.order[at]) : IndexedDataset::Place{};
+    if (!known || from < 0 || from > place.length) {
       throw Error(Fault::kData,
                   "{}: the stored order of its samples is damaged at sample {}; remove the cache "
                   "folder (--data-cache-path)",
                   corpus_->prefix(), index);
     }
-    const std::int32_t sequence = index_.order[at];
-    const std::int64_t left = corpus_->length(sequence) - from;
+    const std::int64_t left = place.length - from;
     const std::size_t count = std::min(ids.size() - filled, static_cast<std::size_t>(left));
-    corpus_->read(sequence, from, ids.subspan(filled, count));
+    if (count > 0) corpus_->read(place, from, ids.subspan(filled, count));
     filled += count;
     ++at;
     from = 0;

@@ -1,5 +1,7 @@
 #include "text/files/json_reading.h"
 
+#include "base/nesting.h"
+
 namespace piton {
 namespace {
 
@@ -12,6 +14,7 @@ namespace {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& where) {
+  check_json_depth(text, where);
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {

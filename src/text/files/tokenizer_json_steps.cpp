@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "text/files/base64.h"
@@ -34,6 +35,38 @@ PatternFacts read_pattern(const Json& step, const std::string& where) {
   const Json& regex = field(pattern, "Regex", where);
   if (regex.is_string()) return {true, regex.get<std::string>()};
   return {false, need_text(pattern, "String", where)};
+}
+
+// How many times as long the steps can make a text, in steps that are lists of `inner`.
+double growth_of(const Json& json, const char* inner, const std::string& where, int depth) {
+  check_depth(depth, where);
+  const std::string type = need_text(json, "type", where);
+  if (type == "Sequence") {
+    double product = 1;
+    for (const Json& step : need_array(json, inner, where)) {
+      product *= growth_of(step, inner, where, depth + 1);
+    }
+    return product;
+  }
+  if (type == "ByteLevel") return 2;
+  if (type != "Replace") return 1;
+  const PatternFacts pattern = read_pattern(json, where);
+  const auto to = static_cast<double>(need_text(json, "content", where).size());
+  // An expression may match nothing at all, at every byte.
+  if (pattern.is_regex) return to + 1;
+  return std::max(1.0, to / static_cast<double>(std::max<std::size_t>(pattern.text.size(), 1)));
+}
+
+// Steps that double a text forty times would fill any memory.
+void check_growth(const Json& json, const char* inner, const std::string& where) {
+  constexpr double kMostGrowth = 4096;
+  const double growth = growth_of(json, inner, where, 0);
+  if (growth > kMostGrowth) {
+    throw Error(Fault::kData,
+                "{}: its steps can make a text {:.3g} times as long, wanted at most {}; is it the "
+                "right file?",
+                where, growth, kMostGrowth);
+  }
 }
 
 SplitBehavior read_behavior(const std::string& name, const std::string& where) {
@@ -152,6 +185,7 @@ struct PreTokenizerReader {
 std::unique_ptr<Normalizer> read_normalizer(const Json& json, const std::string& where, int depth) {
   if (json.is_null()) return nullptr;
   check_depth(depth, where);
+  if (depth == 0) check_growth(json, "normalizers", where);
   const std::string type = need_text(json, "type", where);
   if (type == "Sequence") {
     std::vector<std::unique_ptr<Normalizer>> steps;
@@ -270,6 +304,7 @@ DecoderFacts read_decoder(const Json& json, const std::string& where) {
   DecoderFacts facts;
   if (json.is_null()) return facts;
   std::vector<std::unique_ptr<PieceDecoder>> steps;
+  check_growth(json, "decoders", where);
   read_decoder_steps(json, where, 0, facts, steps);
   facts.byte_level = facts.byte_level && steps.size() == 1;
   facts.decoder = make_decoder_sequence(std::move(steps));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -234,14 +235,6 @@ TEST(Save, ThatTheSystemStopsInTheMiddleLeavesTheCheckpointBefore) {
   EXPECT_THAT(leftovers(dir.path()), testing::IsEmpty());
 }
 
-void flip(const fs::path& file, std::int64_t position) {
-  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
-  stream.seekg(position);
-  const int byte = stream.get();
-  stream.seekp(position);
-  stream.put(static_cast<char>(byte ^ (1 << (position % 8))));
-}
-
 std::string load_fault(const fs::path& folder, int ranks) {
   std::string message;
   run_ranks(ranks, [&](World& world) {
@@ -253,6 +246,112 @@ std::string load_fault(const fs::path& folder, int ranks) {
     if (world.rank() == 0) message = mine;
   });
   return message;
+}
+
+void flip(const fs::path& file, std::int64_t position) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(position);
+  const int byte = stream.get();
+  stream.seekp(position);
+  stream.put(static_cast<char>(byte ^ (1 << (position % 8))));
+}
+
+TEST(Save, IsHeldToWhatWasInMemory) {
+  // The disk changes a byte behind the program's back, between the write and the end of the save.
+  const auto spoil = [](std::string_view wanted) {
+    return [wanted = std::string(wanted)](std::string_view call, const fs::path& path) {
+      if (call == wanted && path.filename() == "model-00001.safetensors") {
+        const std::int64_t last = static_cast<std::int64_t>(fs::file_size(path)) - 100;
+        flip(path, last);
+      }
+    };
+  };
+  const TempFolder dir;
+  // Read back on request.
+  EXPECT_THAT(
+      message_of(Fault::kData,
+                 [&] { save(dir.path(), 1, 10, {.verify = true, .hook = spoil("forget")}); }),
+      HasSubstr("the disk gives back other bytes than were written"));
+  EXPECT_EQ(latest_iteration(dir.path()), std::nullopt) << "nothing is published";
+  save(dir.path(), 2, 20, {.verify = true, .hook = {}});
+  EXPECT_EQ(loaded_salt(dir.path(), {20}), 20);
+  // Without it the hash is that of memory all the same, and the load finds the byte.
+  bool spoilt = false;
+  save(dir.path(), 3, 30, {.hook = [&](std::string_view call, const fs::path& path) {
+         if (call != "rename" || spoilt) return;
+         spoilt = true;
+         const fs::path file = fs::path(path) += ".tmp/model-00001.safetensors";
+         flip(file, static_cast<std::int64_t>(fs::file_size(file)) - 100);
+       }});
+  EXPECT_THAT(message_of(Fault::kData, [&] { loaded_salt(dir.path(), {30}); }),
+              HasSubstr("its bytes were changed since they were saved"));
+  // Of several writers each is held to its own part.
+  run_ranks(2, [&](World& world) {
+    SmallRun run(world, {.tensor = 2});
+    run.fill(1);
+    const std::string message = message_of(Fault::kData, [&] {
+      int syncs = 0;
+      SaveOptions options;
+      if (world.rank() == 1) {
+        options.hook = [&](std::string_view call, const fs::path& path) {
+          if (call != "sync" || path.filename() != "model-00001.safetensors" || syncs++ > 0) return;
+          // Row 200 of the first tensor, which this rank alone holds.
+          std::uint64_t header = 0;
+          std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&header), 8);
+          flip(path, static_cast<std::int64_t>(header) + 8 + 200 * test::kHidden * 4);
+        };
+      }
+      save_checkpoint(dir / "two", run.stored(), run.context(), state_of(1), "", options);
+    });
+    EXPECT_THAT(message, HasSubstr("other bytes than were written"));
+  });
+}
+
+TEST(Save, ReplacesALinkInItsWayAndDoesNotFollowIt) {
+  const TempFolder dir;
+  save(dir.path(), 1, 10);
+  std::ofstream(dir / "precious") << "text";
+  fs::create_symlink(dir / "precious", dir / (std::string(kTrackerName) + ".tmp"));
+  save(dir.path(), 2, 20);
+  EXPECT_EQ(read_text_file(dir / "precious"), "text");
+  EXPECT_EQ(loaded_salt(dir.path(), {20}), 20);
+}
+
+TEST(Save, KeepsOtherProgramsFoldersOfSuchNames) {
+  const TempFolder dir;
+  fs::create_directories(dir / "iter_0000001/mp_rank_00");
+  for (int iteration = 2; iteration < 6; ++iteration) {
+    save(dir.path(), iteration, 10, {.keep = 2, .hook = {}});
+  }
+  EXPECT_TRUE(fs::exists(dir / "iter_0000001/mp_rank_00"));
+  EXPECT_FALSE(fs::exists(dir / "iter_0000003"));
+  EXPECT_TRUE(fs::exists(dir / "iter_0000004"));
+  EXPECT_TRUE(fs::exists(dir / "iter_0000005"));
+}
+
+TEST(Room, IsAskedForBeforeThereIsAnything) {
+  const TempFolder dir;
+  run_ranks(1, [&](World& world) {
+    SmallRun run(world, {}, kVariant);
+    check_room(dir / "not/yet/there", run.stored(), run.context());
+    Parameter huge;
+    huge.name = "huge";
+    huge.shape = {1 << 20, std::int64_t{1} << 30};
+    huge.pieces = {{.name = "huge",
+                    .global = huge.shape,
+                    .start = {0, 0},
+                    .extent = huge.shape,
+                    .local_row = 0,
+                    .initialization = {},
+                    .decays = true}};
+    EXPECT_THAT(
+        message_of(Fault::kData,
+                   [&] {
+                     check_room(dir / "not/yet", {{&huge}, nullptr, nullptr}, run.context());
+                   }),
+        HasSubstr("not enough disk space: got "));
+  });
+  EXPECT_TRUE(fs::is_empty(dir.path()));
 }
 
 TEST(Load, NamesTheFileAndTheTensorOfAFlippedByte) {
@@ -319,6 +418,25 @@ TEST(Load, RefusesFilesThatWereCutOrAreGone) {
     std::ofstream(folder / name, std::ios::binary) << whole;
   }
   EXPECT_EQ(loaded_salt(dir.path(), {10}), 10);
+}
+
+TEST(Load, WaitsForNoPipeInThePlaceOfAFile) {
+  const TempFolder dir;
+  save(dir.path(), 1, 10);
+  const fs::path folder = dir / "iter_0000001";
+  for (const char* name : {"model-00001.safetensors", "optimizer-00001.safetensors",
+                           "manifest.json", "state.json", "config.toml"}) {
+    const std::string whole = read_text_file(folder / name);
+    fs::remove(folder / name);
+    ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
+    EXPECT_THAT(load_fault(folder, 1), HasSubstr(name));
+    fs::remove(folder / name);
+    std::ofstream(folder / name, std::ios::binary) << whole;
+  }
+  fs::remove(dir / kTrackerName);
+  ASSERT_EQ(::mkfifo((dir / kTrackerName).c_str(), 0600), 0);
+  EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }),
+              HasSubstr("got a pipe, wanted a file"));
 }
 
 TEST(Load, DoesNotFollowAManifestOutOfItsFolder) {

@@ -157,6 +157,54 @@ TEST(IndexedDataset, FingerprintChangesWithAnyOfTheFirstBytes) {
   EXPECT_NE(IndexedDataset::open(folder / "x").fingerprint(), before);
 }
 
+TEST(IndexedDataset, FingerprintIsOfTheContentsAlone) {
+  TemporaryFolder folder;
+  write_corpus(folder / "x", IdType::kInt32, {{{1, 2, 3}}});
+  write_corpus(folder / "y", IdType::kInt32, {{{1, 2, 3}}});
+  const auto corpus = IndexedDataset::open(folder / "x");
+  const std::string before = corpus.fingerprint(), stamp = corpus.stamp();
+  EXPECT_EQ(IndexedDataset::open(folder / "y").fingerprint(), before) << "another name and time";
+  const auto later = std::filesystem::file_time_type::clock::now() + std::chrono::hours(5);
+  for (const char* name : {"x.bin", "x.idx"}) {
+    std::filesystem::last_write_time(folder / name, later);
+  }
+  EXPECT_EQ(IndexedDataset::open(folder / "x").fingerprint(), before);
+  EXPECT_NE(corpus.stamp(), stamp);
+}
+
+TEST(IndexedDataset, ThatIsCutShortWhileItIsReadIsAnErrorThatNamesIt) {
+  for (const IdType type : {IdType::kInt32, IdType::kUint16}) {
+    TemporaryFolder folder;
+    Documents documents;
+    for (int i = 0; i < 5000; ++i) documents.push_back({{1, 2, i % 60000}});
+    write_corpus(folder / "x", type, documents);
+    const auto corpus = IndexedDataset::open(folder / "x");
+    std::vector<std::int32_t> ids(3);
+    std::filesystem::resize_file(folder / "x.bin", 5000);
+    corpus.read(0, 0, ids);
+    EXPECT_EQ(ids, (std::vector<std::int32_t>{1, 2, 0}));
+    const auto message = [&] {
+      try {
+        corpus.read(4999, 0, ids);
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    EXPECT_THAT(message(), HasSubstr("x.bin: cut short while it was in use"));
+    std::filesystem::resize_file(folder / "x.idx", 5000);
+    EXPECT_THAT(message(), HasSubstr("x.idx: cut short while it was in use"));
+    EXPECT_THROW(corpus.fingerprint(), Error);
+  }
+}
+
+TEST(IndexedWriter, DoesNotTakeAPartialFileOfSomebodyElse) {
+  TemporaryFolder folder;
+  write_file(folder / "x.lengths.partial", "precious");
+  EXPECT_THROW(IndexedWriter(folder / "x", IdType::kInt32), Error);
+  EXPECT_EQ(read_text_file(folder / "x.lengths.partial"), "precious");
+}
+
 TEST(IndexedWriter, LeavesNothingWhenDroppedAndGoesOnWhereItWasLeft) {
   TemporaryFolder folder;
   { IndexedWriter(folder / "x", IdType::kInt32).add_sequence(std::vector<std::int32_t>{1, 2}); }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "data/corpus/indexed_dataset.h"
+#include "data/preprocess/preprocess_journal.h"
 #include "packing.h"
 #include "support/sanitizers.h"
 #include "temporary_folder.h"
@@ -28,7 +29,8 @@ using Texts = std::vector<std::string>;
 SilentLog silent_log;
 SilentProgress silent_progress;
 
-PreprocessReport run(const PreprocessOptions& options, CheckpointRule rule = {}) {
+PreprocessReport run(PreprocessOptions options, CheckpointRule rule = {}) {
+  options.overwrite = true;  // most tests write to one prefix again and again
   return preprocess(options, ByteTokenizer(), silent_log, silent_progress, rule);
 }
 
@@ -271,7 +273,8 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
         // Half of the times behind the first checkpoint, so that there is something to go on from.
         const bool late = random() % 2 == 0;
         for (int wait = 0; late && wait < 40000; ++wait) {
-          if (std::filesystem::exists(folder / "killed/out.preprocess.json")) break;
+          const auto journal = PreprocessJournal::load(folder / "killed/out");
+          if (journal && journal->documents > 0) break;
           siginfo_t ended{};
           ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
           if (ended.si_pid == child) break;
@@ -378,7 +381,10 @@ TEST(Preprocess, EveryOtherFaultIsOneLineAndLeavesNothing) {
   std::string damaged = packed(".gz", long_input());
   damaged[damaged.size() / 2] ^= 0x55;
   damaged[damaged.size() / 2 + 1] ^= 0x55;
-  EXPECT_THAT(with("damaged.jsonl.gz", damaged), HasSubstr("gz: "));
+  put_file(folder / "in/damaged.jsonl.gz", damaged);
+  options.input = {folder / "in/damaged.jsonl.gz"};
+  EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("gz: "));
+  std::filesystem::remove_all(folder / "out");  // what was read of it may stay
   EXPECT_THAT(with("empty.jsonl", ""), HasSubstr("no document in the input; is it empty?"));
   EXPECT_THAT(with("x.csv", "id,body\n1,a\n"), HasSubstr("no column \"text\"; it has id, body"));
   EXPECT_THAT(with("y.csv", "id,text\n1,a,b\n"),
@@ -498,6 +504,7 @@ TEST(Preprocess, LogsEverySoManyDocuments) {
   preprocess(options, ByteTokenizer(), log, silent_progress);
   EXPECT_EQ(log.lines, 0);
   options.log_interval = 100;
+  options.overwrite = true;
   preprocess(options, ByteTokenizer(), log, silent_progress);
   EXPECT_EQ(log.lines, 3);
   options.log_interval = -1;
@@ -554,6 +561,96 @@ TEST(Preprocess, ReadsARealParquetFile) {
   EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("column \"kwargs\" holds list"));
   options.json_keys = {"text"};
   EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("no column \"text\"; it has key, prompt"));
+}
+
+TEST(Preprocess, ABadArchiveAtTheEndCostsNothingButItself) {
+  TemporaryFolder folder;
+  put_file(folder / "a.jsonl", long_input());
+  put_file(folder / "b.jsonl.gz", packed(".gz", long_input()));
+  put_file(folder / "c.jsonl", as_jsonl({"the last file"}));
+  PreprocessOptions options;
+  options.input = {folder / "a.jsonl", folder / "b.jsonl.gz", folder / "c.jsonl"};
+  for (const bool unique : {false, true}) {
+    options.remove_duplicates = unique;
+    options.output_prefix = folder / "whole";
+    const auto whole = run(options);
+    const std::string reference = bytes_of_corpus(folder / "whole_text_document");
+
+    const std::string prefix = unique ? "unique" : "parts";
+    options.output_prefix = folder / prefix;
+    const std::string archive = packed(".gz", long_input());
+    put_file(folder / "b.jsonl.gz", archive.substr(0, archive.size() / 2));
+    EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("gzip: the file ends in the middle"));
+    EXPECT_FALSE(std::filesystem::exists(folder / (prefix + "_text_document.idx")));
+    // The same again fails again, and loses nothing.
+    EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("gzip: the file ends in the middle"));
+    // The whole archive in its place; what was read of the broken one is read anew.
+    put_file(folder / "b.jsonl.gz", archive);
+    const auto report = run(options);
+    EXPECT_TRUE(report.resumed);
+    EXPECT_EQ(report.documents, whole.documents);
+    EXPECT_EQ(report.duplicates, whole.duplicates);
+    EXPECT_EQ(report.text_bytes, whole.text_bytes);
+    EXPECT_TRUE(bytes_of_corpus(folder / (prefix + "_text_document")) == reference);
+    // Nothing but the corpus is left.
+    for (const std::string& name : files_in(folder.path())) {
+      EXPECT_TRUE(!name.starts_with(prefix) || name.ends_with(".bin") || name.ends_with(".idx"))
+          << name;
+    }
+  }
+}
+
+TEST(Preprocess, CorporaThatAreThereAreReplacedOnRequestOnly) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"a", "b"}));
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  const auto strict = [&] {
+    return preprocess(options, ByteTokenizer(), silent_log, silent_progress);
+  };
+  strict();
+  const std::string before = bytes_of_corpus(folder / "out_text_document");
+  put_file(folder / "x.jsonl", as_jsonl({"c"}));
+  try {
+    strict();
+    ADD_FAILURE() << "it was replaced";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::kUsage);
+    EXPECT_THAT(error.what(),
+                HasSubstr("out_text_document.idx is there already; give --overwrite"));
+  }
+  EXPECT_TRUE(bytes_of_corpus(folder / "out_text_document") == before);
+  options.overwrite = true;
+  strict();
+  EXPECT_EQ(texts_of(folder / "out_text_document"), Texts{"c"});
+  EXPECT_THROW(merge_corpora({folder / "out_text_document"}, folder / "out_text_document"), Error);
+  merge_corpora({folder / "out_text_document"}, folder / "joined");
+  EXPECT_THROW(merge_corpora({folder / "out_text_document"}, folder / "joined"), Error);
+  merge_corpora({folder / "out_text_document"}, folder / "joined", /*overwrite=*/true);
+  EXPECT_EQ(texts_of(folder / "joined"), Texts{"c"});
+}
+
+TEST(Preprocess, ThatFailedWhilePuttingTheCorporaInPlaceGoesOnThere) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", "{\"a\": \"one\", \"b\": \"two\"}\n");
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.json_keys = {"a", "b"};
+  options.output_prefix = folder / "out";
+  // A folder in the way of the second index: the first corpus is in place by then.
+  std::filesystem::create_directories(folder / "out_b_document.idx/x");
+  EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("Is a directory"));
+  EXPECT_EQ(texts_of(folder / "out_a_document"), Texts{"one"});
+  std::filesystem::remove_all(folder / "out_b_document.idx");
+  const auto report = run(options);
+  EXPECT_TRUE(report.resumed);
+  EXPECT_EQ(report.documents, 1);
+  EXPECT_EQ(texts_of(folder / "out_a_document"), Texts{"one"});
+  EXPECT_EQ(texts_of(folder / "out_b_document"), Texts{"two"});
+  EXPECT_EQ(files_in(folder.path()),
+            (Texts{"out_a_document.bin", "out_a_document.idx", "out_b_document.bin",
+                   "out_b_document.idx", "x.jsonl"}));
 }
 
 TEST(Preprocess, AChangedInputStartsAfresh) {

@@ -12,6 +12,7 @@
 #include "device/delayed_device.h"
 #include "device/host_device.h"
 #include "parallel/simulate.h"
+#include "support/errors.h"
 #include "support/small_training.h"
 #include "support/thread_world.h"
 
@@ -194,6 +195,28 @@ TEST(Pipeline, OnALateDeviceEqualsTheHost) {
       EXPECT_EQ(trained(late, schedule, zero_stage), trained(host, schedule, zero_stage));
     }
   }
+}
+
+TEST(Pipeline, RefusesMoreMessagesThanItsGroupCanNumber) {
+  const Schedule schedule = one_forward_one_backward(2, 4);
+  const auto run = [&](int largest_tag) {
+    test::ThreadWorldState state;
+    state.largest_tag = largest_tag;
+    run_ranks(
+        2,
+        [&](World& world) {
+          HostDevice device;
+          test::SmallTraining training(world, device, {.schedule = schedule});
+          training.backward(0);
+          training.mesh.group(Axis::kPipeline).barrier();
+        },
+        &state);
+  };
+  run(100);
+  const std::string message = message_of(Fault::kUsage, [&] { run(60); });
+  EXPECT_NE(message.find("--global-batch-size: 4 micro-batches of a step through 2 chunks"),
+            std::string::npos)
+      << message;
 }
 
 TEST(Pipeline, RefusesAScheduleThatIsNotValid) {

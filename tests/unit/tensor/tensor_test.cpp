@@ -1,10 +1,12 @@
 // Views show the right elements, and refuse what would need a copy.
 #include "tensor/tensor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "support/errors.h"
 #include "support/tensors.h"
 
 namespace piton {
@@ -28,6 +30,20 @@ TEST(Shape, CountsElementsAndReadsFromTheEnd) {
   EXPECT_EQ(to_string(shape), "[4, 3, 5]");
   EXPECT_TRUE((shape == Shape{4, 3, 5}));
   EXPECT_FALSE((shape == Shape{4, 3}));
+}
+
+TEST(Shape, RefusesSizesWhoseProductCannotBeCounted) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 60;
+  EXPECT_EQ((Shape{std::int64_t{1} << 28, std::int64_t{1} << 28}.elements()),
+            std::int64_t{1} << 56);
+  for (const Shape& shape :
+       {Shape{kHuge, 8}, Shape{kHuge}, Shape{0, kHuge, kHuge}, Shape{2, -1},
+        Shape{std::int64_t{1} << 32, std::int64_t{1} << 32}, Shape{3, kHuge, kHuge, kHuge}}) {
+    EXPECT_THAT(message_of(Fault::kUsage, [&] { (void)shape.elements(); }),
+                testing::HasSubstr("a tensor of " + to_string(shape)));
+    EXPECT_THAT(message_of(Fault::kUsage, [&] { (void)host_tensor(DType::kF64, shape); }),
+                testing::HasSubstr("at most 2^56 elements"));
+  }
 }
 
 TEST(ShapeDeathTest, HoldsAtMostSixDims) {

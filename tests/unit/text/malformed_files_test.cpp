@@ -67,7 +67,30 @@ TEST(TokenizerJson, RefusesDeepNests) {
   std::string deep = R"({"model":{"type":"BPE","vocab":{},"merges":[]},"normalizer":)";
   for (int i = 0; i < 5000; ++i) deep += R"({"type":"Sequence","normalizers":[)";
   for (int i = 0; i < 5000; ++i) deep += "]}";
-  EXPECT_THAT(json_error(deep + "}"), HasSubstr("nested deeper than"));
+  EXPECT_THAT(json_error(deep + "}"), HasSubstr("nested too deeply"));
+}
+
+TEST(TokenizerJson, RefusesStepsThatMakeATextGrowWithoutBound) {
+  const auto with = [](const char* place, const char* inner, const std::string& step, int count) {
+    std::string steps;
+    for (int i = 0; i < count; ++i) steps += (i > 0 ? "," : "") + step;
+    return fmt::format(R"({{"model":{{"type":"BPE","vocab":{{"a":0}},"merges":[]}},)"
+                       R"("{}":{{"type":"Sequence","{}":[{}]}}}})",
+                       place, inner, steps);
+  };
+  const std::string doubling = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+  const std::string growing = R"({"type":"Replace","pattern":{"Regex":"x*"},"content":"xxx"})";
+  EXPECT_THAT(json_error(with("normalizer", "normalizers", doubling, 40)),
+              HasSubstr("normalizer: its steps can make a text 1.1e+12 times as long"));
+  EXPECT_THAT(json_error(with("normalizer", "normalizers", growing, 40)), HasSubstr("as long"));
+  EXPECT_THAT(json_error(with("normalizer", "normalizers", R"({"type":"ByteLevel"})", 40)),
+              HasSubstr("as long"));
+  EXPECT_THAT(json_error(with("decoder", "decoders", doubling, 40)), HasSubstr("decoder: its"));
+  // What real files have: a space becomes three bytes, quotes become shorter.
+  const std::string space = R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"})";
+  const std::string quotes = R"({"type":"Replace","pattern":{"String":"``"},"content":"\""})";
+  PipelineTokenizer(read_tokenizer_json(with("normalizer", "normalizers", space, 1), "t"));
+  PipelineTokenizer(read_tokenizer_json(with("normalizer", "normalizers", quotes, 100), "t"));
 }
 
 TEST(SentencePieceModel, SaysWhatIsWrong) {

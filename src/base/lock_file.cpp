@@ -1,0 +1,255 @@
+#include "base/lock_file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/drafts.h"
+#include "base/error.h"
+#include "base/interrupted.h"
+
+namespace piton {
+namespace {
+
+constexpr mode_t kMode = 0640;
+// Taking a lock that is being released, or left by the dead, takes a second look or two.
+constexpr int kLooks = 100;
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
+  throw Error(Fault::kData, "{}: cannot {}: {}", path.string(), doing, system_message(code));
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "an unknown host";
+  return name.data();
+}
+
+LockOwner this_process() {
+  const std::time_t now = ::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 64> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return {.host = host_name(), .process = ::getpid(), .since = text.data()};
+}
+
+std::string text_of(const LockOwner& owner) {
+  return fmt::format("{}\n{}\n{}\n", owner.host, owner.process, owner.since);
+}
+
+// Nullopt for a file that nobody wrote to, or that is none of ours.
+std::optional<LockOwner> owner_in(int descriptor) {
+  std::array<char, 1024> text{};
+  const ssize_t got =
+      until_uninterrupted([&] { return ::pread(descriptor, text.data(), text.size(), 0); });
+  if (got <= 0) return std::nullopt;
+  const std::string_view all(text.data(), static_cast<std::size_t>(got));
+  const std::size_t first = all.find('\n');
+  const std::size_t second = first == all.npos ? all.npos : all.find('\n', first + 1);
+  const std::size_t third = second == all.npos ? all.npos : all.find('\n', second + 1);
+  if (third == all.npos) return std::nullopt;
+  LockOwner owner{.host = std::string(all.substr(0, first)),
+                  .since = std::string(all.substr(second + 1, third - second - 1))};
+  const auto [end, error] =
+      std::from_chars(all.data() + first + 1, all.data() + second, owner.process);
+  if (error != std::errc() || end != all.data() + second || owner.process <= 0) return std::nullopt;
+  return owner;
+}
+
+int open_lock(const std::filesystem::path& path, int more_flags) {
+  // A link that somebody planted must not lead the owner's name into another file.
+  return until_uninterrupted([&] {
+    return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | more_flags, kMode);
+  });
+}
+
+// True if `path` still names the file that is open: another process may have removed it.
+bool still_named(const std::filesystem::path& path, int descriptor) {
+  struct stat open_one, named;
+  return ::fstat(descriptor, &open_one) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         open_one.st_ino == named.st_ino && open_one.st_dev == named.st_dev;
+}
+
+void write_owner(const std::filesystem::path& path, int descriptor) {
+  const std::string text = text_of(this_process());
+  if (::ftruncate(descriptor, 0) != 0 || until_uninterrupted([&] {
+                                           return ::pwrite(descriptor, text.data(), text.size(), 0);
+                                         }) != static_cast<ssize_t>(text.size())) {
+    fail(path, "write", errno);
+  }
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::filesystem::path& path,
+                         const std::optional<LockOwner>& owner) {
+  throw Error(
+      Fault::kUsage, "{}: in use by {} (lock {}); wait until it has ended, or write elsewhere",
+      what,
+      owner ? fmt::format("process {} on {}, since {}", owner->process, owner->host, owner->since)
+            : "another process",
+      path.string());
+}
+
+std::chrono::nanoseconds changed_at(const struct stat& about) {
+  return std::chrono::seconds(about.st_mtim.tv_sec) +
+         std::chrono::nanoseconds(about.st_mtim.tv_nsec);
+}
+
+}  // namespace
+
+struct LockFile::State {
+  std::filesystem::path path;
+  std::string what;
+  LockRules rules;
+  AfterKill after_kill;
+  int descriptor = -1;
+  std::optional<LockOwner> predecessor;
+  // Where the file itself is the lock.
+  std::mutex mutex;
+  std::condition_variable ends;
+  bool released = false;
+  std::thread toucher;
+
+  ~State() {
+    if (toucher.joinable()) {
+      {
+        const std::lock_guard guard(mutex);
+        released = true;
+      }
+      ends.notify_all();
+      toucher.join();
+    }
+    if (descriptor < 0) return;
+    // Before the lock goes: who takes it next looks whether the name is still this file's.
+    if (still_named(path, descriptor)) ::unlink(path.c_str());
+    ::close(descriptor);
+  }
+
+  // Asked of a file of this process's own: to try it on the lock would leave one without an owner.
+  bool kernel_locks() const {
+    const std::filesystem::path probe = draft_path(path, ::getpid());
+    const int one = open_lock(probe, O_CREAT | O_EXCL);
+    if (one < 0) return true;  // what is wrong here will be said of the lock itself
+    const bool works = until_uninterrupted([&] { return ::flock(one, LOCK_EX | LOCK_NB); }) == 0;
+    ::unlink(probe.c_str());
+    ::close(one);
+    return works;
+  }
+
+  void lock_by_kernel() {
+    for (int look = 0; look < kLooks; ++look) {
+      descriptor = open_lock(path, O_CREAT);
+      if (descriptor < 0) fail(path, "create", errno);
+      if (until_uninterrupted([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) != 0) {
+        const int code = errno;
+        const std::optional<LockOwner> owner = owner_in(descriptor);
+        ::close(std::exchange(descriptor, -1));
+        if (code == EWOULDBLOCK) refuse(what, path, owner);
+        fail(path, "lock", code);
+      }
+      if (still_named(path, descriptor)) {
+        predecessor = owner_in(descriptor);
+        if (!predecessor) refuse_foreign();
+        if (predecessor && after_kill) after_kill(*predecessor);
+        write_owner(path, descriptor);
+        return;
+      }
+      ::close(std::exchange(descriptor, -1));
+    }
+    refuse(what, path, std::nullopt);
+  }
+
+  // A file of this name that says something else is somebody's: it stays as it is.
+  void refuse_foreign() {
+    struct stat about;
+    if (::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0) return;
+    ::close(std::exchange(descriptor, -1));
+    throw Error(Fault::kUsage, "{}: {} is no lock of this program; move it away", what,
+                path.string());
+  }
+
+  // The clock is the file system's: hosts may differ.
+  bool is_abandoned(int held, const std::optional<LockOwner>& owner) const {
+    if (owner && owner->host == host_name() && ::kill(static_cast<pid_t>(owner->process), 0) != 0 &&
+        errno == ESRCH) {
+      return true;
+    }
+    const std::filesystem::path probe = draft_path(path, ::getpid());
+    const int descriptor_of_probe = open_lock(probe, O_CREAT | O_EXCL);
+    if (descriptor_of_probe < 0) return false;
+    struct stat now, then;
+    const bool known = ::fstat(descriptor_of_probe, &now) == 0 && ::fstat(held, &then) == 0;
+    ::close(descriptor_of_probe);
+    ::unlink(probe.c_str());
+    return known && changed_at(now) - changed_at(then) > rules.stale_after;
+  }
+
+  void lock_by_file() {
+    for (int look = 0; look < kLooks; ++look) {
+      descriptor = open_lock(path, O_CREAT | O_EXCL);
+      if (descriptor >= 0) {
+        if (predecessor && after_kill) after_kill(*predecessor);
+        write_owner(path, descriptor);
+        toucher = std::thread([this] { touch(); });
+        return;
+      }
+      if (errno != EEXIST) fail(path, "create", errno);
+      const int held = open_lock(path, 0);
+      if (held < 0) continue;  // released since
+      const std::optional<LockOwner> owner = owner_in(held);
+      const bool removed = is_abandoned(held, owner) && remove_abandoned(held);
+      ::close(held);
+      if (!removed) refuse(what, path, owner);
+      predecessor = owner;
+    }
+    refuse(what, path, std::nullopt);
+  }
+
+  // Moved aside first, and looked at there: another process may have been faster and put its own
+  // lock in this place.
+  bool remove_abandoned(int held) const {
+    const std::filesystem::path aside = draft_path(path, ::getpid());
+    if (::rename(path.c_str(), aside.c_str()) != 0) return errno == ENOENT;
+    const bool same = still_named(aside, held);
+    if (!same && ::link(aside.c_str(), path.c_str()) != 0) return false;
+    ::unlink(aside.c_str());
+    return same;
+  }
+
+  void touch() {
+    std::unique_lock guard(mutex);
+    while (!ends.wait_for(guard, rules.touched_every, [&] { return released; })) {
+      ::futimens(descriptor, nullptr);
+    }
+  }
+};
+
+LockFile::LockFile(std::filesystem::path path, const std::string& what, const LockRules& rules,
+                   const AfterKill& after_kill)
+    : state_(std::make_unique<State>()) {
+  state_->path = std::move(path);
+  state_->what = what;
+  state_->rules = rules;
+  state_->after_kill = after_kill;
+  if (rules.kernel_locks && state_->kernel_locks()) {
+    state_->lock_by_kernel();
+  } else {
+    state_->lock_by_file();
+  }
+}
+
+LockFile::~LockFile() = default;
+
+const std::optional<LockOwner>& LockFile::predecessor() const { return state_->predecessor; }
+
+}  // namespace piton

@@ -1,0 +1,100 @@
+#include "base/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/interrupted.h"
+
+namespace piton {
+namespace {
+
+// Linux moves at most 2^31 - 4096 bytes a call.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
+  throw Error(Fault::kData, "{}: cannot {}: {}", path.string(), doing, system_message(code));
+}
+
+std::string_view kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+}  // namespace
+
+RegularFile::RegularFile(const std::filesystem::path& path) : path_(path) {
+  // O_NONBLOCK: the open of a pipe must not wait for a writer. Reads of regular files ignore it.
+  descriptor_ = until_uninterrupted(
+      [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
+  if (descriptor_ < 0) fail(path, "open", errno);
+  struct stat about;
+  const int code = ::fstat(descriptor_, &about) == 0 ? 0 : errno;
+  if (code == 0 && S_ISREG(about.st_mode)) {
+    size_ = about.st_size;
+    return;
+  }
+  ::close(descriptor_);
+  if (code != 0) fail(path, "look at", code);
+  throw Error(Fault::kData, "{}: cannot read: got {}, wanted a file", path.string(),
+              kind_of(about.st_mode));
+}
+
+RegularFile::~RegularFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+RegularFile::RegularFile(RegularFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_) {}
+
+RegularFile& RegularFile::operator=(RegularFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
+  const std::int64_t end = offset + static_cast<std::int64_t>(out.size());
+  while (!out.empty()) {
+    const ssize_t got = until_uninterrupted([&] {
+      return ::pread(descriptor_, out.data(), std::min(out.size(), kPieceBytes), offset);
+    });
+    if (got < 0) fail(path_, "read", errno);
+    if (got == 0) {
+      throw Error(Fault::kData,
+                  "{}: cut short while it was in use: got {} bytes, wanted {} or more; restore "
+                  "the file and start again",
+                  path_.string(), offset, end);
+    }
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
+}
+
+std::string RegularFile::stamp() const {
+  struct stat about;
+  if (::fstat(descriptor_, &about) != 0) fail(path_, "look at", errno);
+  return fmt::format("{} {}.{}", about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
+}
+
+std::string read_regular_file(const std::filesystem::path& path, std::int64_t limit_bytes) {
+  const RegularFile file(path);
+  if (file.size_bytes() > limit_bytes) {
+    throw Error(Fault::kData, "{}: too long: got {} bytes, wanted at most {}", path.string(),
+                file.size_bytes(), limit_bytes);
+  }
+  std::string text(static_cast<std::size_t>(file.size_bytes()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size())));
+  return text;
+}
+
+}  // namespace piton

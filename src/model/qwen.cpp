@@ -1,0 +1,59 @@
+#include "model/families.h"
+
+// Qwen (Bai et al. 2023, arXiv:2309.16609; Yang et al. 2024, 2025, arXiv:2407.10671, 2505.09388) is
+// LLaMA with a larger base of its angles and, up to 2.5, biases of query, key and value; 3 has
+// norms of each head of query and key instead.
+namespace piton {
+
+ModelConfig qwen2_facts() {
+  ModelConfig config = llama_facts();
+  config.family = "qwen2";
+  config.norm_eps = 1e-6;
+  config.rotary_base = 1e6;
+  config.qkv_biases = true;
+  return config;
+}
+
+ModelConfig qwen3_facts() {
+  ModelConfig config = qwen2_facts();
+  config.family = "qwen3";
+  config.qkv_biases = false;
+  config.head_norms = true;
+  return config;
+}
+
+namespace {
+
+struct Sizes {
+  std::int64_t layers;
+  std::int64_t hidden;
+  std::int64_t ffn_hidden;
+  std::int64_t heads;
+  std::int64_t groups;
+  std::int64_t head_size;
+  std::int64_t max_positions;
+};
+
+// Small ones share the table with the head.
+Preset sized(std::string name, ModelConfig config, const Sizes& sizes) {
+  config.tied = true;
+  config.layers = sizes.layers;
+  config.hidden = sizes.hidden;
+  config.ffn_hidden = sizes.ffn_hidden;
+  config.heads = sizes.heads;
+  config.groups = sizes.groups;
+  config.head_size = sizes.head_size;
+  config.vocabulary = 151936;
+  config.max_positions = sizes.max_positions;
+  return {std::move(name), config};
+}
+
+}  // namespace
+
+std::vector<Preset> qwen_presets() {
+  return {sized("qwen1.5-0.5b", qwen2_facts(), {24, 1024, 2816, 16, 16, 64, 32768}),
+          sized("qwen2.5-0.5b", qwen2_facts(), {24, 896, 4864, 14, 2, 64, 32768}),
+          sized("qwen3-0.6b", qwen3_facts(), {28, 1024, 3072, 16, 8, 128, 40960})};
+}
+
+}  // namespace piton

@@ -1,0 +1,40 @@
+// The folder of --save: checkpoints, config.toml, metrics.jsonl. One run writes to it at a time.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/lock_file.h"
+#include "train/metrics.h"
+
+namespace piton {
+
+// Held by the first rank for as long as the run lives.
+class RunFolder {
+ public:
+  // Creates the folder, takes its lock, and removes the drafts of a run that was killed there.
+  // Throws Error(kUsage) that names the run which holds it.
+  explicit RunFolder(std::filesystem::path dir);
+
+  // Writes config.toml and opens the metrics, cut back to `iteration`.
+  void start(const std::string& config, std::int64_t iteration);
+
+  MetricsFile& metrics() { return *metrics_; }
+
+ private:
+  std::filesystem::path dir_;
+  LockFile lock_;
+  std::unique_ptr<MetricsFile> metrics_;
+};
+
+// Whether a run that loads `load` and saves to `save` continues what is there: the same folder, or
+// a checkpoint in it.
+bool continues(const std::filesystem::path& load, const std::filesystem::path& save);
+
+// What a user should know who would lose hours of work: "" where saves are near enough.
+// `seconds_left`: to the end of the run. `save`, `save_interval`: as given.
+std::string warning_of_rare_saves(double seconds_left, const std::string& save,
+                                  std::int64_t save_interval);
+
+}  // namespace piton

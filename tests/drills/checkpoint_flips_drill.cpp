@@ -1,0 +1,60 @@
+// A thousand flipped bits over every file of a checkpoint and the tracker beside it: each is
+// noticed, and the message names the file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "checkpoint/store.h"
+#include "support/drill.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "unit/checkpoint/small_model.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+void flip(const fs::path& file, std::int64_t bit) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(bit / 8);
+  const int byte = stream.get();
+  stream.seekp(bit / 8);
+  stream.put(static_cast<char>(byte ^ (1 << (bit % 8))));
+}
+
+TEST(FlippedBits, OfEveryFileAreNoticedAndNamed) {
+  const TempFolder dir;
+  test::run_ranks(1, [&](World& world) {
+    test::SmallRun run(world, {});
+    run.fill(10);
+    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(7),
+                    "rotary-base = 10000.0\n");
+    std::vector<fs::path> files{dir / kTrackerName};
+    for (const auto& entry : fs::directory_iterator(dir / "iter_0000007")) {
+      files.push_back(entry.path());
+    }
+    ASSERT_GE(files.size(), 6U);
+    const std::int64_t rounds = drill::rounds(200, 1000);
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      drill::Draw draw(drill::seed(round));
+      // Each file as often as the others, however small it is.
+      const fs::path& file = files[static_cast<std::size_t>(round) % files.size()];
+      const std::int64_t bit = draw.below(8 * static_cast<std::int64_t>(fs::file_size(file)));
+      flip(file, bit);
+      EXPECT_THAT(
+          message_of(
+              Fault::kData,
+              [&] { load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context()); }),
+          testing::HasSubstr(file.filename().string()))
+          << "seed " << drill::seed(round) << ": bit " << bit << " of " << file;
+      flip(file, bit);
+    }
+    load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());
+    EXPECT_EQ(run.differences(10), 0);
+  });
+}
+
+}  // namespace
+}  // namespace piton
