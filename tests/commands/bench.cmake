@@ -1,6 +1,8 @@
 # Every bench gives the fields that scripts read. Sizes are tiny and no time is compared: only that each
 # figure is there and what it counts.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
 
 set(timed "\"best_seconds\":[0-9.e-]+" "\"spread\":[0-9.e-]+")
 set(tiny --model llama-tiny --rounds 2 --threads 1 --micro-batch-size 2 --seq-length 32 --json)

@@ -91,6 +91,7 @@ struct ShardedRun {
     sharded->finish_gradients(*stream);
     optimizer->step(0.01 / number, *stream);
     sharded->publish_values(*stream);
+    optimizer->result(*stream);
   }
 
   StoredModel stored() { return {list.all(), sharded.get(), optimizer.get()}; }
