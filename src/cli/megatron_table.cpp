@@ -10,7 +10,8 @@ using enum MegatronKind;
 
 constexpr MegatronGroup kTable[] = {
     {kWorks,
-     "num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 kv-channels:1 "
+     "add-qkv-bias qk-layernorm num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 "
+     "kv-channels:1 "
      "num-query-groups:1 max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
      "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
@@ -132,7 +133,6 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "apply-layernorm-1p", "gains start at 1 and do not decay, so the model is the same"},
     {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
-    {kSame, "add-qkv-bias", "every linear has its bias"},
     {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are mapped files"},
     {kSame, "recompute-method:1=uniform|block recompute-num-layers:1=1",
      "--recompute-granularity full keeps the input of each layer"},
@@ -214,7 +214,7 @@ constexpr MegatronGroup kTable[] = {
      "no-rope-freq:1 mrope-section:* relative-attention-num-buckets:1 "
      "relative-attention-max-distance:1 apply-residual-connection-post-layernorm "
      "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
-     "qk-layernorm qk-l2-norm mtp-loss-scaling-factor:1 multi-latent-attention "
+     "qk-l2-norm mtp-loss-scaling-factor:1 multi-latent-attention "
      "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 "
      "mscale:1 mscale-all-dim:1 cache-mla-latents heterogeneous-layers-config-path:1 "
      "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "

@@ -181,7 +181,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.max_positions, max_positions);
   attention.apply(config);
   if (normalization) config.norm = *normalization == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;
-  if (disable_bias_linear) config.biases = false;
+  if (disable_bias_linear) config.biases = config.qkv_biases = false;
   if (untied) config.tied = false;
   set(config.norm_eps, norm_eps);
   rotary.apply(config);
@@ -221,6 +221,8 @@ void ModelOptions::settle(const ModelConfig& config) {
   init_deviation = config.init_deviation;
   normalization = config.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm";
   disable_bias_linear = !config.biases;
+  qkv_biases = config.qkv_biases;
+  head_norms = config.head_norms;
   untied = !config.tied;
 }
 

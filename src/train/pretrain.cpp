@@ -15,6 +15,7 @@
 #include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/failure_report.h"
+#include "train/resume_rules.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/run_tokenizer.h"
@@ -151,7 +152,7 @@ class Run {
     }
     if (state_.iteration < loop.train_iters) check_room(loop.save, stored_model(), store_context());
     phase(mesh_->group(kAllAxes), 0, [&] {
-      folder_->start(configuration(), state_.iteration);
+      folder_->start(configuration_of(settled_), state_.iteration);
       if (tokenizer != nullptr) keep_tokenizer(options_.tokenizer, *tokenizer, loop.save);
       failure_report_.forget_earlier();
     });
@@ -238,40 +239,9 @@ class Run {
     return find_checkpoint(loop.load);
   }
 
-  // The resolved options, as TOML.
-  std::string configuration() {
-    OptionSet set;
-    settled_.add_to(set);
-    return set.to_toml();
-  }
-
-  // Throws Error(kUsage) where the checkpoint's options and this run's make different experiments.
-  void compare_options(const std::filesystem::path& checkpoint) {
-    read_config(checkpoint, read_manifest(checkpoint));  // its hash, before it is believed
-    OptionSet set;
-    settled_.add_to(set);
-    const std::filesystem::path stored = checkpoint / kConfigName;
-    const std::vector<std::string> differences = set.differences(stored);
-    if (!differences.empty()) {
-      throw Error(
-          Fault::kUsage,
-          "--load: {} is another experiment: {}; use its values, or start anew with another --save "
-          "(--finetune starts from its weights)",
-          checkpoint.string(), fmt::join(differences, "; "));
-    }
-    const std::vector<std::string> schedule = set.differences(stored, Resume::kSchedule);
-    if (schedule.empty()) return;
-    if (!options_.loop.override_scheduler) {
-      throw Error(Fault::kUsage,
-                  "--load: {} has another learning rate ahead: {}; use its values, or give "
-                  "--override-opt_param-scheduler to go on with this run's",
-                  checkpoint.string(), fmt::join(schedule, "; "));
-    }
-    say(fmt::format("from here on by this run's schedule: {}", fmt::join(schedule, "; ")));
-  }
-
   void resume(const std::filesystem::path& checkpoint) {
-    compare_options(checkpoint);
+    const std::string schedule = compare_options(checkpoint, settled_);
+    if (!schedule.empty()) say(fmt::format("from here on by this run's schedule: {}", schedule));
     const std::map<std::string, std::string> facts = state_.facts;
     StoredModel model = stored_model();
     if (options_.loop.no_load_optim) model.optimizer = nullptr;
@@ -545,9 +515,9 @@ class Run {
     phase(mesh_->group(kAllAxes), 0, [&] { check_corpora(); });
     state_.facts[kOrderFact] = order_of_samples();
     try {
-      const std::filesystem::path folder =
-          save_checkpoint(loop.save, stored_model(), store_context(), state_, configuration(),
-                          {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
+      const std::filesystem::path folder = save_checkpoint(
+          loop.save, stored_model(), store_context(), state_, configuration_of(settled_),
+          {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
       saved_iteration_ = state_.iteration;
       say(fmt::format("saved {} in {:.1f} s", folder.string(), seconds_since(start)));
     } catch (const Error& error) {

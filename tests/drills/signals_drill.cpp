@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <thread>
 
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
@@ -87,10 +88,10 @@ TEST_F(Signals, TheFirstIsHeardWithinASecondAndTheSecondEndsAtOnceInAStepOfMinut
     Process::Settings settings;
     settings.out = to.string() + ".log";
     Process process(with_program(long_step() + Words{"--save", to.string()}), settings);
-    // On the screen long before the step ends.
     ASSERT_TRUE(wait_for([&] {
-      return text_of(settings.out).find("step 1, ") != std::string::npos;
+      return text_of(settings.out).find("model: ") != std::string::npos;
     })) << text_of(settings.out);
+    std::this_thread::sleep_for(seconds(1));  // into the step
     process.kill(one.first);
     EXPECT_TRUE(wait_for(
         [&] { return text_of(settings.out).find("stopping after this step") != std::string::npos; },

@@ -293,6 +293,7 @@ void IndexedDataset::narrow(std::int64_t first, std::int64_t end) {
   sequences_ = static_cast<std::int64_t>(kept.size());
   boundaries_ = sequences_ + 1;
   tokens_ = end - first;
+  narrowed_end_ = kept.empty() ? 0 : pointers.back() + kept.back() * bytes_of(type_);
   narrowed_ += fmt::format("[{},{})", first, end);
 }
 
@@ -392,7 +393,7 @@ IndexedDataset::Place IndexedDataset::place(std::int64_t sequence) const {
   PITON_ASSERT(sequence >= 0 && sequence < sequences_, "sequence {} of {}", sequence, sequences_);
   // Its end is where the next one starts: one read instead of two.
   const bool last = sequence + 1 == sequences_;
-  std::array<std::int64_t, 2> ends{0, ids_.size_bytes()};
+  std::array<std::int64_t, 2> ends{0, narrowed_.empty() ? ids_.size_bytes() : narrowed_end_};
   read_index(pointers_ + 8 * sequence, std::as_writable_bytes(std::span(ends).first(last ? 1 : 2)));
   // With kHeader a pointer was not looked at; a damaged index must still not read outside.
   if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > ids_.size_bytes()) {

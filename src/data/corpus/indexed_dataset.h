@@ -136,7 +136,8 @@ class IndexedDataset {
   }
 
   std::string prefix_;
-  std::string narrowed_;  // "" or what narrow() left, part of the fingerprint
+  std::string narrowed_;           // "" or what narrow() left, part of the fingerprint
+  std::int64_t narrowed_end_ = 0;  // where its last id ends in NAME.bin
   RegularFile index_;
   RegularFile ids_;
   std::vector<std::byte> converted_;  // TNTIDX, narrow(): the arrays in today's form

@@ -152,7 +152,7 @@ TEST(MegatronFlags, AreCheckedAgainstTheModel) {
   holds({"--model", "llama-tiny", "--no-position-embedding"});
   EXPECT_THAT(failure({"--model", "gpt2-tiny", "--no-position-embedding"}),
               HasSubstr("positions are learned"));
-  EXPECT_THAT(failure({"--model", "llama-tiny", "--add-qkv-bias"}), HasSubstr("no biases"));
+  holds({"--model", "llama-tiny", "--add-qkv-bias"});
 }
 
 TEST(MegatronFlags, MakeALlamaOfMegatronsDecoder) {
@@ -192,6 +192,7 @@ TEST(MegatronFlags, MakeALlamaOfMegatronsDecoder) {
   EXPECT_EQ(megatron.activation, named.activation);
   EXPECT_EQ(megatron.gated, named.gated);
   EXPECT_EQ(megatron.biases, named.biases);
+  EXPECT_EQ(megatron.qkv_biases, named.qkv_biases);
   EXPECT_EQ(megatron.tied, named.tied);
 }
 

@@ -37,12 +37,13 @@ TEST(ParallelOptions, GiveTheRanksThatAreLeftToData) {
 }
 
 TEST(ParallelOptions, NameTheFlagsThatDoNotFitTheProcesses) {
-  EXPECT_EQ(
-      refusal({"--tensor-model-parallel-size=4", "--pipeline-model-parallel-size=2"}, 12),
-      "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8, or change "
-      "--tensor-model-parallel-size or --pipeline-model-parallel-size");
+  EXPECT_EQ(refusal({"--tensor-model-parallel-size=4", "--pipeline-model-parallel-size=2"}, 12),
+            "mesh: 12 processes cannot form tensor 4 x pipeline 2; start a multiple of 8 "
+            "(tools/launch.sh 8 piton ...), or change "
+            "--tensor-model-parallel-size or --pipeline-model-parallel-size");
   EXPECT_EQ(refusal({"--tensor-model-parallel-size=2"}, 1),
-            "mesh: 1 process cannot form tensor 2 x pipeline 1; start a multiple of 2, or change "
+            "mesh: 1 process cannot form tensor 2 x pipeline 1; start a multiple of 2 "
+            "(tools/launch.sh 2 piton ...), or change "
             "--tensor-model-parallel-size or --pipeline-model-parallel-size");
 }
 
@@ -61,7 +62,8 @@ TEST(InferenceOptions, HaveWorkForEveryProcess) {
             "mesh: 4 processes, and tensor 2 x pipeline 1 has work for 2; start 2, change "
             "--tensor-model-parallel-size or --pipeline-model-parallel-size, or share the weights "
             "with --zero-stage 3");
-  EXPECT_THAT(refusal({.zero_stage = 1}, 2), testing::HasSubstr("--zero-stage is 1, wanted 0 or 3"));
+  EXPECT_THAT(refusal({.zero_stage = 1}, 2),
+              testing::HasSubstr("--zero-stage is 1, wanted 0 or 3"));
   EXPECT_THAT(refusal({.pipeline = 2}, 3), testing::HasSubstr("3 processes cannot form"));
 }
 

@@ -1,0 +1,20 @@
+// What a resumed run has to share with the run that wrote its checkpoint.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "train/pretrain_options.h"
+
+namespace piton {
+
+// Resolved options as TOML: config.toml of a run and of its checkpoints.
+std::string configuration_of(PretrainOptions& settled);
+
+// Compares the configuration of `checkpoint`, whose hash is checked first, with the resolved
+// options of this run. Returns what differs in the learning rate's schedule, which
+// --override-opt_param- scheduler allows; "" where nothing does. Throws Error(kUsage) that names
+// every other difference.
+std::string compare_options(const std::filesystem::path& checkpoint, PretrainOptions& settled);
+
+}  // namespace piton
