@@ -15,7 +15,7 @@ bool on_host(const KernelCall& call) {
   return host;
 }
 
-// The call with copies of its tensors. A contiguous tensor is copied alone (a weight stands in one
+// The call with copies of its tensors. A contiguous tensor is copied alone (a weight is in one
 // buffer with all others); a strided one with its whole slot, so that views of one slot stay so.
 KernelCall copy_of(KernelCall call) {
   std::map<const Storage*, std::shared_ptr<Storage>> slots;

@@ -43,7 +43,7 @@ class PeakSamples {
 // One kernel call measured against the peak.
 struct CallFigure {
   std::string what;
-  std::int64_t calls = 1;  // of this kind, in the work that it stands for
+  std::int64_t calls = 1;  // of this kind, in the work that it represents
   double flops = 0;        // of one call
   Samples samples;
 };

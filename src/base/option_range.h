@@ -1,4 +1,4 @@
-// Ranges of integer options: checked beside the struct that has them, worded alike.
+// Ranges of integer options: checked beside the struct that has them, with the same words.
 #pragma once
 
 #include <cstdint>

@@ -123,7 +123,7 @@ class OptionSet {
   // Reads a TOML file: unknown keys, wrong types and duplicates are Error(kUsage) naming
   // file:line. Flags win over files: call before parse().
   void read_toml(const std::filesystem::path& file);
-  // The same of text that is at hand; `name` stands for the file in messages.
+  // The same of text that is at hand; `name` names the file in messages.
   void read_toml_text(std::string_view text, const std::string& name);
 
   // The resolved configuration: every option with its value, grouped, as TOML.

@@ -26,7 +26,7 @@ toml::table parse_text(std::string_view text, const std::string& name) {
   }
 }
 
-// One `key = value`, whatever table it stands in.
+// One `key = value`, whatever table it is in.
 struct Entry {
   std::string key;
   const toml::node* node;

@@ -1,6 +1,6 @@
 // philox_normals: the arithmetic of philox.cpp, a lane for each pair of normals, so that the
 // compiler makes vectors of it. Every operation is correctly rounded and none is contracted, hence
-// the same bits as one by one; selections stand in the place of branches.
+// the same bits as one by one; with selections in place of branches.
 #include <algorithm>
 #include <bit>
 #include <cmath>

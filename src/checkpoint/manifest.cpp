@@ -142,8 +142,7 @@ std::string read_checked(const std::filesystem::path& folder, const Manifest& ma
     throw Error(Fault::kData, "checkpoint: {}: not listed in manifest.json", where);
   }
   if (stored->bytes != static_cast<std::int64_t>(text.size()) ||
-      stored->hashed_bytes != stored->bytes ||
-      stored->hash != hash_bytes(bytes_of(text))) {
+      stored->hashed_bytes != stored->bytes || stored->hash != hash_bytes(bytes_of(text))) {
     throw Error(Fault::kData,
                 "checkpoint: {}: changed since it was saved: its hash is {}, the "
                 "manifest says {}",

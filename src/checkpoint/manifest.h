@@ -40,7 +40,7 @@ std::string iteration_folder(std::int64_t iteration);
 // The number in such a name; nullopt for any other.
 std::optional<std::int64_t> iteration_of(const std::string& folder);
 
-// Where a run stands. What follows from it (data order, masks, learning rate) is not stored.
+// How far a run has come. What follows from it (data order, masks, learning rate) is not stored.
 struct TrainState {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;

@@ -1,4 +1,4 @@
-// Who holds which part of which canonical tensor, and who writes it.
+// Which rank holds which part of which canonical tensor, and which one writes it.
 //
 // A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), and of a region
 // perhaps only a run of its elements (a shard of optimiser state). Within a region elements are
@@ -44,7 +44,7 @@ struct Holding {
   Shape extent;
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  // Where element `begin` lies: source `source` of the caller's, element `source_offset` in it.
+  // Where element `begin` is: source `source` of the caller's, element `source_offset` in it.
   std::size_t source = 0;
   std::int64_t source_offset = 0;
 };

@@ -55,8 +55,8 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std::string& where);
 
 // The first bytes of a file with these tensors, everything before the data. Offsets are assigned to
-// `entries`, which must stand in the order wanted. Spaces pad it to a multiple of 64 bytes, so that
-// tensors lie as they are aligned within the data.
+// `entries`, which must be in the order wanted. Spaces pad it to a multiple of 64 bytes, so that
+// tensors are aligned in the file as they are within the data.
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
                                     const std::map<std::string, std::string>& metadata);
 

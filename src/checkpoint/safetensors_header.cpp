@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Where the reader stands.
+// The reader's position.
 enum class At {
   kStart,     // before the object
   kTop,       // in it: names of tensors

@@ -1,5 +1,5 @@
 // The JSON part of a safetensors file, read event by event: unlike a document tree this sees a key
-// that stands twice, and it holds nothing that the format does not have.
+// that occurs twice, and it holds nothing that the format does not have.
 #pragma once
 
 #include <string>

@@ -27,7 +27,7 @@ struct TensorFile {
   std::int64_t bytes = 0;
 };
 
-// Where everything will lie: the same on every rank.
+// The place of everything: the same on every rank.
 struct FilePlan {
   std::vector<TensorFile> files;
   std::vector<StoredTensor> tensors;         // hashes still empty
@@ -160,7 +160,7 @@ void write_job(const WriteJob& job, const Holding& holding, const std::byte* dat
                    });
 }
 
-// Where the sources of holdings stand in one list: first parameters, then the tensors of each span.
+// Where the sources of holdings are in one list: first parameters, then the tensors of each span.
 struct Sources {
   std::vector<Parameter*> parameters;
   std::vector<Tensor> state;
@@ -410,7 +410,7 @@ fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const St
     if (laid_out) fs::remove_all(unfinished, ignored);
     throw;
   }
-  // The new checkpoint stands: what it replaced, and what is too old, may go.
+  // The new checkpoint is complete: what it replaced, and what is too old, may go.
   phase(ranks, 0, [&] {
     disk.remove_tree(unfinished);
     fs::path aside = folder;

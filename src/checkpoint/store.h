@@ -1,5 +1,5 @@
 // Saving and loading a run: one global checkpoint, whatever the layout (checkpoint/manifest.h says
-// what lies where).
+// what is where).
 //
 // A SAVE is atomic. Rank 0 lays out the files in DIR/iter_NNNNNNN.tmp, every rank writes the parts
 // it holds at their canonical places, hashes its share of the tensors, and syncs; then rank 0

@@ -38,14 +38,16 @@ struct BenchOptions {
     v(Option{"elements", "optimizer: weights (default: those of the model)"}, elements);
     v(Option{"context", "decode, prefill: tokens of the prompt"}, context);
     v(Option{"tokens", "decode: tokens of a round"}, tokens);
-    v(Option{"shape-order",
-             "attention: how queries, keys and values lie in memory (TND: samples packed into one "
-             "row)"},
-      Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd},
-                                       {"BSH", AttentionLayout::kBsh},
-                                       {"SBH", AttentionLayout::kSbh},
-                                       {"BNSD", AttentionLayout::kBnsd},
-                                       {"TND", AttentionLayout::kTnd}}));
+    v(
+        Option{
+            "shape-order",
+            "attention: layout of queries, keys and values in memory (TND: samples packed into one "
+            "row)"},
+        Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd},
+                                         {"BSH", AttentionLayout::kBsh},
+                                         {"SBH", AttentionLayout::kSbh},
+                                         {"BNSD", AttentionLayout::kBnsd},
+                                         {"TND", AttentionLayout::kTnd}}));
     v(Option{"json", "print one JSON object"}, json);
   }
 

@@ -69,7 +69,7 @@ constexpr OtherName kOtherNames[] = {
     {"pretrain_gpt.py", "that is piton pretrain, with the same flags"},
 };
 
-// The same for docs/cli.md, without the general options, which stand there once.
+// The same for docs/cli.md, without the general options, which are there once.
 std::string page_of(const Command& command, const OptionSet& options) {
   const std::string table = options.markdown();
   return fmt::format("## piton {}\n\n{}.\n\n    piton {}{}{}\n{}{}\n", command.name,

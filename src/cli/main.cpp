@@ -36,7 +36,7 @@ int dispatch(const std::string& name, std::vector<std::string> words, Terminal& 
   return command.run(invocation);
 }
 
-// Results that did not reach their reader (a full disk behind >) are a failure.
+// Results that did not reach their reader (a full disk after >) are a failure.
 void flush_results() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     throw Error(Fault::kData, "standard output: cannot write: {}", system_message(errno));
@@ -46,7 +46,7 @@ void flush_results() {
 int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
   terminal.finish();
   std::fflush(stdout);
-  // The library names the work too ("preprocess: ..."), for those who call it without a command
+  // The library names the work too ("preprocess: ..."), for programs that call it without a command
   // line.
   const bool names_it =
       !name.empty() && (message.starts_with(name + ":") || message.starts_with(name + " "));

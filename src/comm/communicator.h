@@ -113,7 +113,7 @@ class World {
 
   // Says that this rank cannot go on, and why: its own waits end with Error(kPeer) at once, and so
   // do those of the other ranks of this host, whose message gives `code` (the exit code that this
-  // rank will end with) and `why`. To be called before what the run stands on is taken down, where
+  // rank will end with) and `why`. To be called before the run's resources are released, where
   // an exception takes it down. The world is of no further use but for abort().
   virtual void fail(int /*code*/, const std::string& /*why*/) {}
 

@@ -63,7 +63,7 @@ class Mesh {
 
   // The group along `set` through this rank; made on first use, which is collective over the group
   // (every rank asks for its groups in the same order) and waits for all members: ask for groups
-  // before messages are under way. Members stand in order of world rank.
+  // before messages are under way. Members are in order of world rank.
   Communicator& group(AxisSet set) { return group(set, ""); }
   Communicator& group(Axis axis) { return group(axes(axis)); }
   // A group of the same ranks whose collectives do not wait for those of other purposes.

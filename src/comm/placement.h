@@ -1,4 +1,4 @@
-// How a global tensor lies on the mesh, axis by axis, and which sums its gradient still needs.
+// How a global tensor is placed on the mesh, axis by axis, and which sums its gradient still needs.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Decoding: one token after another, behind a cache of keys and values.
+// Decoding: one token after another, with a cache of keys and values.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct AttentionMask {
   bool causal = true;                         // j <= i, by positions
   std::optional<std::int64_t> window_before;  // j >= i - window_before; none: no bound
   std::optional<std::int64_t> window_after;   // j <= i + window_after; may be negative
-  std::int64_t query_begin = 0;               // position of query 0: > 0 behind a cache
+  std::int64_t query_begin = 0;               // position of query 0: > 0 with a cache
   Tensor query_positions;                     // int32 [b, sq] or empty: instead of query_begin + i
   Tensor key_positions;                       // int32 [b, sk] or empty: instead of j
   Tensor key_lengths;     // int32 [b] or empty: keys from number key_lengths[b] on are invisible
@@ -113,7 +113,7 @@ struct AttentionBackward {
   double flops() const;  // four products; recomputing P is not counted
 };
 
-// Appends rows to a cache, each sample's behind its own: cache[b, begins[b] .. begins[b]+s-1] =
+// Appends rows to a cache, each sample's after its own: cache[b, begins[b] .. begins[b]+s-1] =
 // rows[b]. They must have room.
 struct CacheAppend {
   static constexpr std::string_view kName = "cache append";

@@ -1,4 +1,4 @@
-// Ways in which queries, keys and values lie in memory, as views for the calls of attention.h,
+// Layouts of queries, keys and values in memory, as views for the calls of attention.h,
 // which take [b, s, heads, d] with any strides but the last: nothing is copied, and the results
 // have the same bits in every layout.
 //
@@ -6,7 +6,7 @@
 //   BSH   [b, s, heads * d]       Piton's (nn/attention.h)
 //   BSND  [b, s, heads, d]
 //   BNSD  [b, heads, s, d]
-//   TND   [t, heads, d]           packed: samples of any lengths, one behind the other
+//   TND   [t, heads, d]           packed: samples of any lengths, one after the other
 #pragma once
 
 #include <span>
@@ -22,14 +22,14 @@ enum class AttentionLayout : std::uint8_t { kSbh, kBsh, kBsnd, kBnsd, kTnd };
 Shape attention_shape(AttentionLayout layout, std::int64_t b, std::int64_t s, std::int64_t heads,
                       std::int64_t d);
 
-// `tensor`, laid out so, as [b, s, heads, d]; TND as one sample [1, t, heads, d], whose parts
+// `tensor`, in `layout`, as [b, s, heads, d]; TND as one sample [1, t, heads, d], whose parts
 // packed_segments() keeps apart.
 Tensor attention_view(const Tensor& tensor, AttentionLayout layout, std::int64_t heads);
 
 // The segment of each of the t rows of TND: query_segments and key_segments [1, t] of
 // AttentionMask. `cumulative`: 0, then the end of each sample, the last one t; samples may be
-// empty. Causal masks, windows and slopes go by distance, so they hold within a sample as they
-// stand.
+// empty. Causal masks, windows and slopes go by distance, so they hold within a sample
+// unchanged.
 std::vector<std::int32_t> packed_segments(std::span<const std::int64_t> cumulative);
 
 }  // namespace piton

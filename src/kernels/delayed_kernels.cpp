@@ -4,8 +4,8 @@
 namespace piton {
 namespace {
 
-// The same bytes at the address that host code may use. It owns nothing: as on a GPU, whoever lets
-// a tensor go before the work on it is done has made a mistake, and must see it.
+// The same bytes at the address that host code may use. It owns nothing: as on a GPU, a caller that
+// lets a tensor go before the work on it is done has made a mistake, and must see it.
 std::shared_ptr<Storage> host_view(const Tensor& tensor, const Device& device) {
   const std::int64_t offset = tensor.raw() - tensor.storage()->data();
   return std::make_shared<Storage>(device.host_address(tensor) - offset, tensor.storage()->bytes(),

@@ -21,7 +21,7 @@
 // The triangle form (--triangle-attn) is another way to cut the same square, in training and
 // evaluation: each block of rows against all keys up to its end, with one softmax
 // (kernels/attention.h). It computes more pairs than tiles do, and bf16 is multiplied in fp32;
-// decoding behind a cache goes by tiles always.
+// decoding with a cache always goes by tiles.
 //
 // A token without any visible key (next below 0: the first ones) gets 0 from attention.
 #pragma once

@@ -94,7 +94,7 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
   const double products =
       2.0 * static_cast<double>(layers * block_matrices(*this) + vocabulary * hidden);
   // Two products of 2 d FLOPs for each visible key; a causal row sees half the sequence, or w keys
-  // once it stands w behind the start.
+  // once it is w after the start.
   const auto s = static_cast<double>(sequence);
   const double w = window_before ? std::min(static_cast<double>(*window_before) + 1, s) : s;
   const double attention =

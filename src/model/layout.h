@@ -1,4 +1,5 @@
-// How a model lies on this rank: which layers, which heads, which rows, and the vocabulary padding.
+// The part of a model on this rank: which layers, which heads, which rows, and the vocabulary
+// padding.
 #pragma once
 
 #include <cstdint>

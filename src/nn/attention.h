@@ -26,7 +26,7 @@ struct AttentionShape {
   Rotary::Convention rotary = Rotary::Convention::kHalves;
   std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
   std::optional<std::int64_t> window_after;
-  std::int64_t block_rows = 0;  // the same, AttentionForward; behind a cache always 0
+  std::int64_t block_rows = 0;  // the same, AttentionForward; with a cache always 0
 };
 
 // What each head adds to a score for each token of distance, of all `heads` heads (Press et al.

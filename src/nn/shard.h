@@ -1,5 +1,5 @@
 // What every layer knows of the layout: the tensor-parallel group and how linears use it; and the
-// records of parameters that lie on it in the usual ways.
+// records of parameters that are split or replicated in the usual ways.
 #pragma once
 
 #include <string>

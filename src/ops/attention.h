@@ -18,7 +18,7 @@ struct AttentionPlaces {
   Tensor key_segments;
 };
 
-// Who sees whom, and how (kernels/attention.h).
+// Which keys a query sees, and how (kernels/attention.h).
 struct AttentionSettings {
   double scale = 0;
   bool causal = true;

@@ -8,7 +8,8 @@
 // is complete, since the loss ends the model and `scale` is all that its derivative lacks. Kept for
 // backward is dx alone, no x, no logits; backward sums dx over the group and gives it. So
 //   - backward must follow, once, and whatever seed it gets only says that the gradient is wanted;
-//   - the table's contribution stands when forward is done. Schedules that put weight gradients off
+//   - the table's contribution is complete when forward is done. Schedules that put weight
+//   gradients off
 //     (zero bubble) lose nothing: the head is on the last stage, whose backward follows its forward
 //     at once, and a put-off product would have to keep dlogits, as large as the logits;
 //   - in a recomputed segment (ops/recompute.h) it works too: only the replay has a tape.

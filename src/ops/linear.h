@@ -8,8 +8,8 @@
 // Under sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198) the whole-width side holds
 // n/t rows: column gathers x and reduce-scatters dx; row reduce-scatters y and gathers dy.
 //
-// What follows a product is done with its tiles still in cache, where nothing stands between: an
-// activation behind column, bias and residual behind row on a group of one without dropout.
+// What follows a product is done with its tiles still in cache, where nothing comes between: an
+// activation after column, bias and residual after row on a group of one without dropout.
 //
 // The tape keeps the rank's own rows of x, and column gathers them again in backward. The
 // collective of dx is started before dW is computed and waited for after it.

@@ -28,7 +28,7 @@ struct Initialization {
   double deviation = 0;
 };
 
-// The part of one canonical tensor that lies in rows local_row .. local_row + extent[0] - 1 of the
+// The part of one canonical tensor that is in rows local_row .. local_row + extent[0] - 1 of the
 // local tensor, all its columns.
 struct Piece {
   std::string name;  // canonical, e.g. "layers.3.mlp.gate.weight"

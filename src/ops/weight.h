@@ -43,7 +43,7 @@ class WeightProvider {
   // frozen: then the job is not to be done.
   virtual Tensor gradient(Parameter& parameter, Stream& stream) = 0;
 
-  // One contribution to the gradient stands on `stream`. The last one that is expected of a step
+  // One contribution to the gradient is on `stream`. The last one that is expected of a step
   // starts the parameter's reduction.
   virtual void contribute(Parameter& parameter, Stream& stream) = 0;
 };

@@ -79,7 +79,7 @@ void GatheredWeights::prefetch(Stream& stream) {
   if (recording_ != Recording::kDone) return;
   const std::size_t end = std::min(record_.size(), next_ + kPrefetchDepth);
   for (std::size_t i = next_; i < end; ++i) gathered(*record_[i], stream);
-  // What an unexpected use left behind, and nobody within the window wants.
+  // What an unexpected use left, and no use within the window wants.
   for (auto one = gathered_.begin(); one != gathered_.end();) {
     const auto next = std::next(one);
     if (one->second.leases == 0 && !in_window(one->first)) drop(one, stream);

@@ -127,8 +127,7 @@ void check(const Schedule& schedule) {
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const int stage = schedule.stage_of_chunk[chunk];
     if (stage < 0 || stage >= schedule.stages) {
-      refuse(schedule,
-             fmt::format("chunk {} stands on stage {} of {}", chunk, stage, schedule.stages));
+      refuse(schedule, fmt::format("chunk {} is on stage {} of {}", chunk, stage, schedule.stages));
     }
   }
   std::vector<Progress> progress(static_cast<std::size_t>(chunks) * schedule.micro_batches);
@@ -141,7 +140,7 @@ void check(const Schedule& schedule) {
                            to_string(step), chunks, schedule.micro_batches));
       }
       if (schedule.stage_of_chunk[step.chunk] != stage) {
-        refuse(schedule, fmt::format("stage {} has the {}, which stands on stage {}", stage,
+        refuse(schedule, fmt::format("stage {} has the {}, which is on stage {}", stage,
                                      to_string(step), schedule.stage_of_chunk[step.chunk]));
       }
       Progress& one = progress[static_cast<std::size_t>(step.chunk) * schedule.micro_batches +

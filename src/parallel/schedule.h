@@ -4,7 +4,7 @@
 // or messages; parallel/pipeline.h executes it, parallel/simulate.h proves bubble, peak activations
 // and freedom from deadlock on it.
 //
-// A model is cut into chunks 0 .. C-1, in order; chunk c stands on stage stage_of_chunk[c].
+// A model is cut into chunks 0 .. C-1, in order; chunk c is on stage stage_of_chunk[c].
 // Messages follow from the lists: after kForward of chunk c its boundary goes to the stage of c +
 // 1, after a backward its gradients go to the stage of c - 1.
 #pragma once

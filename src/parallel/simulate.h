@@ -1,4 +1,4 @@
-// Runs a schedule on paper: when each step starts and ends, who waits, what is alive.
+// Simulates a schedule: when each step starts and ends, which stage waits, what is alive.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// The four stages behind ShardedParameters::make: whole_gradients.cpp (0, 1), zero2.cpp, zero3.cpp.
+// The four stages of ShardedParameters::make: whole_gradients.cpp (0, 1), zero2.cpp, zero3.cpp.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@ struct RankEstimate {
   std::int64_t parameters = 0;  // local elements, padding included
 };
 
-// `machine` stands on the meta device and on a virtual world of the plan's size.
+// `machine` has the meta device and a virtual world of the plan's size.
 RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int64_t micro_batch);
 
 }  // namespace piton

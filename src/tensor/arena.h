@@ -57,7 +57,7 @@ class Fence {
   StreamIdentity waited_by_;
 };
 
-// Who uses a slot next: a stream (device/device.h).
+// The next user of a slot: a stream (device/device.h).
 class MemoryUser {
  public:
   virtual ~MemoryUser() = default;
@@ -104,8 +104,8 @@ class Arena {
   // The same for the host: this thread waits.
   Tensor allocate(DType dtype, const Shape& shape, MemoryKind kind);
 
-  // Who gets the slot under `tensor` (or under the tensor it is a view of) next waits for `fence`.
-  // Tensors of other origin are left alone.
+  // The next user of the slot under `tensor` (or under the tensor it is a view of) waits for
+  // `fence`. Tensors of other origin are left alone.
   void hold(const Tensor& tensor, std::shared_ptr<Fence> fence);
 
   // Makes `user` wait for what is still done with free slots, and joins them: from here on

@@ -1,4 +1,4 @@
-// failure.json: why a run ended, for those who look after it (docs/formats.md).
+// failure.json: why a run ended, for its operators (docs/formats.md).
 //
 // The first cause stays. Losing another rank is a consequence: it is written where nobody of this
 // run has written yet, and gives way to a cause.

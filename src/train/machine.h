@@ -1,4 +1,4 @@
-// What a run stands on, chosen by api: ranks, device, kernels, memory, compute stream, threads,
+// The resources of a run, chosen by api: ranks, device, kernels, memory, compute stream, threads,
 // log.
 #pragma once
 

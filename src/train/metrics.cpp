@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// JSON has no NaN: null stands for it.
+// JSON has no NaN: it is written as null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 std::string kept_lines(const std::filesystem::path& path, std::int64_t iteration) {

@@ -1,5 +1,5 @@
 // DIR/metrics.jsonl: one JSON object a step, written by one rank. A resume cuts it back to the step
-// it continues from, so that no step stands twice.
+// it continues from, so that no step is there twice.
 #pragma once
 
 #include <array>

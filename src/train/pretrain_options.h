@@ -1,5 +1,5 @@
-// Everything that `pretrain` can be told. Each struct stands where it is used; this file only puts
-// them together and holds the options of the loop itself.
+// Everything that `pretrain` can be told. Each struct is declared where it is used; this file only
+// puts them together and holds the options of the loop itself.
 #pragma once
 
 #include <cstdint>

@@ -37,7 +37,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                       std::int64_t tokenizer_vocabulary) {
   RunPlan plan;
   ModelOptions named = options.model;
-  // Megatron's null tokenizer has an end of documents behind its --vocab-size ids.
+  // Megatron's null tokenizer has an end of documents after its --vocab-size ids.
   if (options.tokenizer.is_null() && named.vocabulary) *named.vocabulary += 1;
   const ModelConfig model =
       named.resolve(tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);

@@ -20,7 +20,7 @@ constexpr AxisSet kLossAxes =
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
     : machine_(machine), mesh_(&mesh), settings_(settings) {
   layout_ = {.mesh = mesh_, .options = settings.layout};
-  // Made now: making a group waits for its members, and must not stand between messages of a step.
+  // Made now: making a group waits for its members, and must not come between messages of a step.
   for (const AxisSet set :
        {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);

@@ -113,7 +113,7 @@ void MpiEngine::initialise() {
   host_mail_ = std::make_shared<HostMail>(*board_, options_.timeout_seconds);
   activities_.push_back(host_mail_);
   // Where every rank has a core to spare, an answer often comes within a few microseconds; where
-  // ranks share cores, whoever spins keeps the answer from coming.
+  // ranks share cores, a spinning rank delays the answer it waits for.
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   spin_us_ = cores >= 2L * machine_size_ ? 20 : 0;
 }

@@ -36,7 +36,7 @@ class Job final : public Fence {
     work();
   }
 
-  // Ready: what stands before it on its stream is done, so its memory may be touched.
+  // Ready: the work before it on its stream is done, so its memory may be touched.
   bool ready() const { return ready_.load(std::memory_order_acquire); }
   void make_ready() { ready_.store(true, std::memory_order_release); }
 

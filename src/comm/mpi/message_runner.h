@@ -36,7 +36,7 @@ class MessageRunner final : public CollectiveRunner {
   void broadcast();
   void send(const std::byte* data, std::int64_t elements, int member);
   void receive(std::byte* data, std::int64_t elements, int member);
-  // Where member `owner`'s piece of `round` lies in the whole: [begin, end).
+  // Where member `owner`'s piece of `round` is in the whole: [begin, end).
   struct Piece {
     std::int64_t begin;
     std::int64_t end;
@@ -55,7 +55,7 @@ class MessageRunner final : public CollectiveRunner {
   std::int64_t round_ = 0;
   enum class Phase { kStart, kPieces, kSums, kLast } phase_ = Phase::kStart;
   std::vector<MPI_Request> requests_;
-  std::vector<int> waits_for_;       // the member behind each request
+  std::vector<int> waits_for_;       // the member of each request
   std::vector<std::byte> staging_;   // the other members' pieces
   std::int64_t staging_stride_ = 0;  // bytes of one member's
 };

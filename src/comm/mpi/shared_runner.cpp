@@ -399,7 +399,7 @@ std::vector<std::string> SharedRunner::missing() const {
                         : fmt::format("rank {} (last came to number {})", world_rank, posted - 1));
   }
   if (!names.empty()) return names;
-  for (int member = 0; member < size(); ++member) {  // all came; who is behind?
+  for (int member = 0; member < size(); ++member) {  // all came; which is late?
     const std::uint64_t taken = line(member).taken.load(std::memory_order_acquire);
     if (member != rank_ && taken <= line(rank_).taken.load(std::memory_order_acquire)) {
       names.push_back(fmt::format("rank {} (came, and stopped half-way)",

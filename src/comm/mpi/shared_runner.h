@@ -7,9 +7,9 @@
 //   sum     all-reduce: own slice over all slots, into own slot    once all filled round k
 //   take    copy the result out (scatter: sum it out)              once all filled (summed) round k
 //
-// Each member counts its rounds in a line that only it writes; whoever completes a condition for
-// all rings their doorbells. All-reduces of little, or between two, skip the second step: everyone
-// sums everything.
+// Each member counts its rounds in a line that only it writes; the one that completes a condition
+// for all rings their doorbells. All-reduces of little, or between two, skip the second step:
+// everyone sums everything.
 //
 // Memory of the group's SymmetricMemory needs no slots: members read (and all-reduce writes) each
 // other's memory in place, if the collective's source is symmetric on every member.
@@ -43,7 +43,7 @@ class SharedRunner final : public CollectiveRunner {
   void free() { window_->free(); }
 
  private:
-  // Two in a member's line; number n stands in header n mod 2 until n + 2 starts.
+  // Two in a member's line; number n is in header n mod 2 until n + 2 starts.
   struct Header {
     CollectiveKind kind;
     DType dtype;
@@ -55,7 +55,7 @@ class SharedRunner final : public CollectiveRunner {
     std::int64_t symmetric_offset;  // in bytes
   };
   struct Line {
-    alignas(64) std::atomic<std::uint64_t> posted;  // collectives whose header stands
+    alignas(64) std::atomic<std::uint64_t> posted;  // collectives whose header is written
     std::atomic<std::uint64_t> filled;              // rounds
     std::atomic<std::uint64_t> summed;
     std::atomic<std::uint64_t> taken;

@@ -16,7 +16,7 @@ SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
   if (bytes_ == 0) bytes_ = page;
   MPI_Info info = MPI_INFO_NULL;
   check_mpi(MPI_Info_create(&info), "MPI_Info_create");
-  // Each member's segment by itself, so that its pages lie near the member that touches them first.
+  // Each member's segment by itself, so that its pages are near the member that touches them first.
   MPI_Info_set(info, "alloc_shared_noncontig", "true");
   std::byte* mine = nullptr;
   const int code =

@@ -1,4 +1,4 @@
-// Ranks that do not exist: one process stands for rank `rank` of `size`, every collective completes
+// Ranks that do not exist: one process acts as rank `rank` of `size`, every collective completes
 // with the work that it follows and moves nothing, and what it would have sent is counted. With
 // kernels/meta it runs real model code for any layout (`plan`).
 #pragma once

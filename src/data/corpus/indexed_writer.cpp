@@ -273,7 +273,7 @@ void IndexedWriter::add_corpus(const IndexedDataset& corpus) {
     s.lengths.write(std::as_bytes(std::span(lengths)));
   }
   s.position.sequences += corpus.sequences();
-  // A document's entry is its end: the start of the one behind it.
+  // A document's entry is its end: the start of the next one.
   for (std::int64_t at = 1; at <= corpus.documents(); at += kBlock) {
     for (const std::int64_t start :
          corpus.document_starts(at, std::min(kBlock, corpus.documents() + 1 - at))) {

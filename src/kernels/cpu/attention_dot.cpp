@@ -148,7 +148,7 @@ class Decode {
     auto* weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * kKeyBlock * 2));
     auto* k = reinterpret_cast<Pair*>(pieces.floats(panel_words(kKeyBlock, d_)));
     auto* v = reinterpret_cast<Pair*>(pieces.floats(panels_of(d_)));
-    const auto repeated = [&](const auto* one) {  // every row stands at the one query's place
+    const auto repeated = [&](const auto* one) {  // every row has the one query's position
       using T = std::remove_cvref_t<decltype(*one)>;
       auto* all = reinterpret_cast<T*>(pieces.bytes(rows_ * static_cast<std::int64_t>(sizeof(T))));
       std::fill_n(all, rows_, *one);

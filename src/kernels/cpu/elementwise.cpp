@@ -1,5 +1,5 @@
-// Copies and sums. A copy walks the rows of its last dim; where both sides lie whole, it is one
-// row.
+// Copies and sums. A copy walks the rows of its last dim; where both sides are contiguous, it is
+// one row.
 #include "kernels/elementwise.h"
 
 #include <cstring>

@@ -3,7 +3,7 @@
 // The grid follows from the sizes of the call alone, so the result depends neither on the number of
 // threads nor on where rows were cut at tile edges. A packed weight is the same grid: tile after
 // tile, each in the library's layout. For 16-bit types weights are packed as fp32 and rows are
-// converted tile by tile. The library's fast products want rows that lie one behind another: others
+// converted tile by tile. The library's fast products want rows that are contiguous: others
 // go through a tile of that kind.
 #include <algorithm>
 

@@ -53,7 +53,7 @@ class SkinnyProduct {
   }
 
  private:
-  // Panels that lie one behind the other; each run on a cache line of its own.
+  // Panels that are contiguous; each run on a cache line of its own.
   struct alignas(64) Run {
     std::atomic<std::int64_t> next;
     std::int64_t end;

@@ -78,7 +78,7 @@ void execute(Context& context, const LossBackward& call) {
     const std::int64_t label = labels[row] - call.vocabulary_begin;
     const bool here = labelled && label >= 0 && label < call.valid;
     const float factor = call.mask.data<float>()[row] * scale;
-    const float target = here ? logits[label] : 0.0F;  // dlogits may lie on logits
+    const float target = here ? logits[label] : 0.0F;  // dlogits may be the memory of logits
     // A row without a label is 0 whatever its logits are.
     context.vector.loss_gradient(dlogits, type_of(dtype), logits, call.logits.dim(1),
                                  labelled ? call.valid : 0, lse, factor);

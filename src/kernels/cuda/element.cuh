@@ -1,4 +1,4 @@
-// Element types in device code: which type stands for a dtype, widening, rounding, and how many
+// Element types in device code: the type of each dtype, widening, rounding, and how many
 // blocks a loop over elements is started with. Internal to this folder.
 #pragma once
 

@@ -10,7 +10,7 @@
 namespace piton::cuda {
 namespace {
 
-// The first exception of a stream's host work, for whoever looks at the stream next.
+// The first exception of a stream's host work, for the next caller that looks at the stream.
 class HostFailure {
  public:
   void keep(std::exception_ptr failure) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Who sees whom, and with which bias.
+// Which keys a query sees, and with which bias.
 class Visibility {
  public:
   explicit Visibility(const AttentionMask& mask)

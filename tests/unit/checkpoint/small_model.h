@@ -1,4 +1,4 @@
-// A model of a block or two as it lies on one rank of any layout, its optimiser state, and what
+// A model of a block or two as it is on one rank of any layout, its optimiser state, and what
 // every element of it must be. Written from the pieces alone, apart from the code under test.
 #pragma once
 

@@ -134,7 +134,7 @@ TEST(Schedule, ThatMixesWholeAndSplitBackwardIsRefused) {
 TEST(Schedule, ThatRunsAChunkOnAForeignStageIsRefused) {
   Schedule schedule = one_forward_one_backward(2, 1);
   schedule.steps[0].push_back({Pass::kForward, 0, 1});
-  EXPECT_THAT(refusal(schedule), HasSubstr("which stands on stage 1"));
+  EXPECT_THAT(refusal(schedule), HasSubstr("which is on stage 1"));
 }
 
 TEST(Schedule, OutsideItsMicroBatchesIsRefused) {

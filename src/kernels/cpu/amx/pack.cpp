@@ -1,6 +1,6 @@
 // Rows and columns into tiles. A tile of the left side holds 16 rows of 16 words, a word being two
-// neighbours in k; one of the right side is its transpose. So whatever lies along k is copied into
-// left tiles and transposed into right ones; whatever lies across is made into words first, which
+// neighbours in k; one of the right side is its transpose. So what runs along k is copied into
+// left tiles and transposed into right ones; what runs across k is made into words first, which
 // is a right tile, and transposed into left ones.
 #include "kernels/cpu/amx/functions.h"
 #include "kernels/cpu/dot/words.h"
@@ -87,7 +87,7 @@ PITON_INLINE void pack_along(std::byte* to, const Matrix& rows, std::int64_t n, 
   }
 }
 
-// All columns of a step together: their lines lie side by side, those of the next step pages apart.
+// All columns of a step together: their lines are adjacent, those of the next step are pages apart.
 template <bool transposes>
 PITON_INLINE void pack_across(std::byte* to, const Matrix& columns, std::int64_t n,
                               std::int64_t k) {

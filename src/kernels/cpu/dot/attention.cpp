@@ -112,7 +112,7 @@ template <int kVectors>
 void score_gradients_of(const ScoreArguments& a, const float* kept, const float* lse,
                         const float* dp, const float* delta, Pair* weights, Pair* gradients,
                         std::uint16_t* gradient_rows) {
-  // Words 0..15 of rows r and r + 1, one behind the other, into pairs.
+  // Words 0..15 of rows r and r + 1, one after the other, into pairs.
   alignas(64) static constexpr std::uint16_t kOrder[32] = {
       0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};

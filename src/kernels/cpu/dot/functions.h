@@ -1,4 +1,4 @@
-// Functions of this folder's files; contracts stand in table.h.
+// Functions of this folder's files; contracts are in table.h.
 #pragma once
 
 #include "kernels/cpu/dot/table.h"

@@ -3,8 +3,8 @@
 // even.
 //
 // Operands come as PAIRS: a 32-bit word holds two bf16 that are neighbours in k. An odd k is padded
-// with zeros by whoever packs.
-//   left    pair (i, p) at a + i * a_row + p * a_pair, in bf16: rows as they lie (a_pair 2), or
+// with zeros by the packing code.
+//   left    pair (i, p) at a + i * a_row + p * a_pair, in bf16: plain rows (a_pair 2), or
 //           interleaved rows (a_row 2)
 //   right   panels of 64 columns: word (p, j) of panel s at b[s * b_panel + p * width + j % 64],
 //           where width is 64, or for the last panel what is left of n, padded to 16

@@ -1,4 +1,4 @@
-// Loops of elementwise.cpp; contracts stand in table.h.
+// Loops of elementwise.cpp; contracts are in table.h.
 #pragma once
 
 #include "kernels/cpu/vector/table.h"

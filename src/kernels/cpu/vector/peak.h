@@ -1,4 +1,4 @@
-// Loops of peak.cpp; contracts stand in table.h.
+// Loops of peak.cpp; contracts are in table.h.
 #pragma once
 
 #include <cstdint>

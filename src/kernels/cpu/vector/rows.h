@@ -1,4 +1,4 @@
-// Loops of rows.cpp: norms, activations, rotary, loss; contracts stand in table.h.
+// Loops of rows.cpp: norms, activations, rotary, loss; contracts are in table.h.
 #pragma once
 
 #include "kernels/cpu/vector/table.h"
