@@ -15,6 +15,7 @@
 #include "kernels/counting_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
+#include "support/letter_v.h"
 #include "train/session.h"
 
 namespace piton::test {
@@ -32,26 +33,6 @@ struct RunLayout {
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   std::optional<Schedule> own_schedule;
 };
-
-// Two stages, four chunks 0 1 1 0: the first and the last are on one stage. Each micro-batch goes
-// down and up again before the next.
-inline Schedule letter_v(int micro_batches) {
-  Schedule schedule{.name = "V",
-                    .stages = 2,
-                    .micro_batches = micro_batches,
-                    .stage_of_chunk = {0, 1, 1, 0},
-                    .steps = {{}, {}}};
-  for (int m = 0; m < micro_batches; ++m) {
-    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      const bool down = pass == Pass::kForward;
-      for (const int chunk : down ? std::vector{0, 3} : std::vector{3, 0})
-        schedule.steps[0].push_back({pass, m, chunk});
-      for (const int chunk : down ? std::vector{1, 2} : std::vector{2, 1})
-        schedule.steps[1].push_back({pass, m, chunk});
-    }
-  }
-  return schedule;
-}
 
 // Tokens of sample `sample`: a function of nothing else.
 inline std::int32_t token(std::int64_t sample, std::int64_t place, std::int64_t vocabulary) {

@@ -13,6 +13,7 @@
 #include "device/host_device.h"
 #include "parallel/simulate.h"
 #include "support/errors.h"
+#include "support/letter_v.h"
 #include "support/small_training.h"
 #include "support/thread_world.h"
 
@@ -127,30 +128,10 @@ TEST(Pipeline, RunsSeveralChunksAStage) {
   }
 }
 
-// Two stages, four chunks 0 1 1 0: the first and the last are on one stage. Each micro-batch goes
-// down and up again before the next.
-Schedule letter_v(int micro_batches) {
-  Schedule schedule{.name = "V",
-                    .stages = 2,
-                    .micro_batches = micro_batches,
-                    .stage_of_chunk = {0, 1, 1, 0},
-                    .steps = {{}, {}}};
-  for (int m = 0; m < micro_batches; ++m) {
-    for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
-      const bool down = pass == Pass::kForward;
-      for (const int chunk : down ? std::vector{0, 3} : std::vector{3, 0})
-        schedule.steps[0].push_back({pass, m, chunk});
-      for (const int chunk : down ? std::vector{1, 2} : std::vector{2, 1})
-        schedule.steps[1].push_back({pass, m, chunk});
-    }
-  }
-  return schedule;
-}
-
 TEST(Pipeline, TiedEndsThatMeetOnAStageShareOneParameter) {
   const SmallModelSizes sizes{.tied = true};
-  ASSERT_NO_THROW(simulate(letter_v(3), {{}}));
-  expect_equal_bits(train(letter_v(3), sizes), train(one_forward_one_backward(1, 3), sizes));
+  ASSERT_NO_THROW(simulate(test::letter_v(3), {{}}));
+  expect_equal_bits(train(test::letter_v(3), sizes), train(one_forward_one_backward(1, 3), sizes));
 }
 
 TEST(Pipeline, GivesTheSameBitsEveryStep) {
