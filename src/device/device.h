@@ -60,7 +60,7 @@ class Device : public Memory {
   virtual std::unique_ptr<Stream> make_stream() = 0;
 
   // Ordered on `stream`. The host buffer of upload may be reused when the call returns; that of
-  // download holds the data when the call returns (it synchronises).
+  // download holds the data when the call returns (it synchronizes).
   virtual void upload(const void* host, const Tensor& dst, Stream& stream) = 0;  // contiguous dst
   virtual void download(const Tensor& src, void* host, Stream& stream) = 0;      // contiguous src
   virtual void zero(const Tensor& dst, Stream& stream) = 0;                      // contiguous dst

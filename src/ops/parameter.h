@@ -1,6 +1,6 @@
 // A parameter: a record of what a weight is, not a tensor to compute with.
 //
-// Kernels see the local tensor; initialisation, decay, norms, hashes and checkpoints see its
+// Kernels see the local tensor; initialization, decay, norms, hashes and checkpoints see its
 // PIECES, the parts of canonical tensors that it holds. So a fused QKV is one local tensor with
 // three pieces, and fusing is a matter of memory only:
 //

@@ -1,7 +1,7 @@
 // The bracket around every use of a parameter: acquire ... release.
 //
 // Forward, replay, input-gradient job and weight-gradient job each take their own use. All of
-// ZeRO-3's gather and prefetch, repacking after an update, freezing and quantised weights happen
+// ZeRO-3's gather and prefetch, repacking after an update, freezing and quantized weights happen
 // inside this bracket; no layer and no op knows of them.
 #pragma once
 

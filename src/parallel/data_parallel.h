@@ -32,7 +32,7 @@
 
 namespace piton {
 
-// What the optimiser works on: this rank's spans with their fp32 gradient and main copy.
+// What the optimizer works on: this rank's spans with their fp32 gradient and main copy.
 struct OwnedSpan {
   ShardSpan span;
   Tensor gradient;  // fp32 [size], summed over all ranks when finish_gradients() has returned
@@ -41,7 +41,7 @@ struct OwnedSpan {
 
 class ShardedParameters : public WeightProvider {
  public:
-  // Sets value and gradient of each parameter. Nothing is initialised. Frozen parameters get no
+  // Sets value and gradient of each parameter. Nothing is initialized. Frozen parameters get no
   // gradient.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, Kernels& kernels, Device& device,
