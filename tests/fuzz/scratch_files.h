@@ -26,8 +26,8 @@ class ScratchFolder {
     for (const auto& entry : fs::directory_iterator(base, error)) {
       const std::string name = entry.path().filename().string();
       const long process = name.starts_with(stem) ? std::atol(name.c_str() + stem.size()) : 0;
-      const bool dead = process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 &&
-                        errno == ESRCH;
+      const bool dead =
+          process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
       if (dead) fs::remove_all(entry.path(), error);
     }
     path_ = base / (stem + std::to_string(::getpid()));
