@@ -68,7 +68,7 @@ void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
     const ssize_t got = until_uninterrupted([&] {
       return ::pread(descriptor_, out.data(), std::min(out.size(), kPieceBytes), offset);
     });
-    if (got < 0) fail(path_, "read", errno);
+    if (got < 0) fail(path_, fmt::format("read bytes {} to {}", offset, end), errno);
     if (got == 0) {
       throw Error(Fault::kData,
                   "{}: cut short while it was in use: got {} bytes, wanted {} or more; restore "
