@@ -1,0 +1,1 @@
+include(${CMAKE_SOURCE_DIR}/tests/drills/checkpoint_flips_drill.cmake)
