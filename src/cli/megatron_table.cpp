@@ -60,7 +60,8 @@ constexpr MegatronGroup kTable[] = {
      "enable-experimental",
      "there is no CUDA and no Python under it"},
     {kIgnored,
-     "distributed-backend:1 local-rank:1 use-tp-pp-dp-mapping disable-gloo-process-groups "
+     "distributed-backend:1 DDP-impl:1 local-rank:1 use-tp-pp-dp-mapping "
+     "disable-gloo-process-groups "
      "nccl-communicator-config-path:1 high-priority-stream-groups:* use-nccl-ub "
      "disable-symmetric-registration use-sharp sharp-enabled-group:1 "
      "pipeline-model-parallel-comm-backend:1 tp-comm-bootstrap-backend:1 use-ring-exchange-p2p "
