@@ -73,9 +73,8 @@ void read_stored(const FileTensor& tensor, const TensorRun& run, std::byte* dst)
     return;
   }
   std::int64_t end = 0;
-  stretches(run.end - 1, [&](std::int64_t from, std::int64_t, std::int64_t bytes) {
-    end = from + bytes;
-  });
+  stretches(run.end - 1,
+            [&](std::int64_t from, std::int64_t, std::int64_t bytes) { end = from + bytes; });
   Window window(tensor.file, end);
   stretches(run.begin, [&](std::int64_t from, std::int64_t to, std::int64_t bytes) {
     window.copy(from, bytes, dst + to);

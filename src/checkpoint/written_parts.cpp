@@ -44,8 +44,8 @@ PartsOfTensors gather_parts(const std::vector<WrittenPart>& mine, std::size_t te
 
 std::optional<std::string> hash_of_one_writer(const StoredTensor& tensor,
                                               const std::vector<WrittenPart>& parts) {
-  if (parts.size() != 1 || parts[0].run.extent != tensor.tensor.shape ||
-      parts[0].run.begin != 0 || parts[0].run.end != tensor.tensor.shape.elements()) {
+  if (parts.size() != 1 || parts[0].run.extent != tensor.tensor.shape || parts[0].run.begin != 0 ||
+      parts[0].run.end != tensor.tensor.shape.elements()) {
     return std::nullopt;
   }
   return parts[0].hash;

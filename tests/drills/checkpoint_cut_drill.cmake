@@ -1,1 +1,1 @@
-include(${CMAKE_SOURCE_DIR}/tests/drills/checkpoint_flips_drill.cmake)
+list(APPEND libraries piton_kernels_reference nlohmann_json::nlohmann_json)

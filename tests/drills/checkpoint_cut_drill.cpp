@@ -35,9 +35,9 @@ TEST(CutFiles, EndALoadInAnErrorOrNotAtAll) {
       drill::Draw draw(drill::seed(round));
       fs::remove_all(dir / "cut");
       fs::copy(dir / "whole", dir / "cut", fs::copy_options::recursive);
-      const fs::path file = dir / "cut" / "iter_0000007" /
-                            (draw.below(2) == 0 ? "model-00001.safetensors"
-                                                : "optimizer-00001.safetensors");
+      const fs::path file =
+          dir / "cut" / "iter_0000007" /
+          (draw.below(2) == 0 ? "model-00001.safetensors" : "optimizer-00001.safetensors");
       const std::int64_t bytes = draw.below(static_cast<std::int64_t>(fs::file_size(file)));
       const std::chrono::duration<double> wait(draw.between(0, 1.2 * usual.count()));
       std::thread cutter([&] {

@@ -59,9 +59,9 @@ struct ShardedRun {
     for (Parameter* parameter : list.all()) {
       const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
       for_each_element(*parameter,
-                             [&](std::int64_t local, const std::string& name, std::int64_t index) {
-                               set_value(rows, local, element(name, index, salt));
-                             });
+                       [&](std::int64_t local, const std::string& name, std::int64_t index) {
+                         set_value(rows, local, element(name, index, salt));
+                       });
       sharded->set_value(*parameter, rows, *stream);
     }
     sharded->publish_values(*stream);
@@ -74,12 +74,12 @@ struct ShardedRun {
       if (!parameter->trainable) continue;
       const Tensor value = sharded->whole_value(*parameter, *stream);
       const Tensor gradient = sharded->gradient(*parameter, *stream);
-      for_each_element(*parameter, [&](std::int64_t local, const std::string& name,
-                                             std::int64_t index) {
-        // Rank 0 alone has data: the sum over ranks is exact.
-        const double g = element(name, index, 100 + number) + value_at(value, local);
-        set_value(gradient, local, mesh.coordinate(Axis::kData) == 0 ? g : 0);
-      });
+      for_each_element(
+          *parameter, [&](std::int64_t local, const std::string& name, std::int64_t index) {
+            // Rank 0 alone has data: the sum over ranks is exact.
+            const double g = element(name, index, 100 + number) + value_at(value, local);
+            set_value(gradient, local, mesh.coordinate(Axis::kData) == 0 ? g : 0);
+          });
       sharded->contribute(*parameter, *stream);
     }
     sharded->finish_gradients(*stream);

@@ -83,7 +83,8 @@ TEST(FileTensor, GivesTheElementsOfAnyRunInAnyType) {
         run.begin = round < 2 ? 0 : below(run.extent.elements());
         run.end = round < 2 ? run.extent.elements()
                             : run.begin + below(run.extent.elements() - run.begin + 1);
-        const DType wanted = round % 3 == 0 ? stored : std::array{DType::kF32, DType::kBF16}[round % 2];
+        const DType wanted =
+            round % 3 == 0 ? stored : std::array{DType::kF32, DType::kBF16}[round % 2];
         // By indices, one element at a time.
         std::vector<std::byte> expected(static_cast<std::size_t>(run.size() * size_bytes(wanted)));
         std::int64_t inner = 1;
@@ -116,10 +117,12 @@ TEST(Values, AreConvertedBetweenAllFloatingTypes) {
       const auto count = static_cast<std::int64_t>(exact.size());
       const Tensor src = host_tensor(from, {count});
       const Tensor dst = host_tensor(to, {count});
-      for (std::int64_t i = 0; i < count; ++i) test::set_value(src, i, exact[static_cast<std::size_t>(i)]);
+      for (std::int64_t i = 0; i < count; ++i)
+        test::set_value(src, i, exact[static_cast<std::size_t>(i)]);
       convert_values(src.raw(), from, dst.raw(), to, count);
       for (std::int64_t i = 0; i < count; ++i)
-        EXPECT_EQ(test::value_at(dst, i), exact[static_cast<std::size_t>(i)]) << name(from) << " " << name(to);
+        EXPECT_EQ(test::value_at(dst, i), exact[static_cast<std::size_t>(i)])
+            << name(from) << " " << name(to);
     }
   }
   // To nearest even, once.
@@ -162,8 +165,8 @@ TEST(LoadValues, OfARankAreThoseThatItStoresUnderEveryZeroStage) {
   constexpr std::int64_t kNorm = 96 * 2;        // trained, whole on each tensor rank
   constexpr std::int64_t kFrozen = 40 * 1000 * 2;
   constexpr std::int64_t kPart = kUnitAlignment * 2;  // by which parts of a unit may differ
-  for (const TestLayout& layout : {TestLayout{.data = 2}, TestLayout{.data = 3},
-                                   TestLayout{.tensor = 2, .data = 2}}) {
+  for (const TestLayout& layout :
+       {TestLayout{.data = 2}, TestLayout{.data = 3}, TestLayout{.tensor = 2, .data = 2}}) {
     for (const int stage : {0, 1, 2, 3}) {
       const auto ranks = bytes_of_ranks(layout, stage, false);
       std::map<std::string, std::int64_t> sum;
