@@ -43,6 +43,12 @@ struct OwnedSpan {
   Tensor value;     // [size], in the dtype of the weights; the update writes it
 };
 
+// The part of a parameter that this rank stores.
+struct OwnValues {
+  std::int64_t offset = 0;  // of its first element, in the parameter's local tensor
+  Tensor values;            // [size]; not defined where all of the rank's part is padding
+};
+
 class ShardedParameters : public WeightProvider {
  public:
   // Allocates the buffers, and sets `value` and `gradient` of each parameter as far as the stage
@@ -75,9 +81,24 @@ class ShardedParameters : public WeightProvider {
   // All local rows of a parameter, in its local shape, on every rank. Stage 3 gathers them. For
   // saving, checking and hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
+<<<<<<< HEAD
+  // This rank's part of a parameter, to be written whole (initialization, loading); raises the
+  // parameter's version. publish_values() has to follow, on all ranks: it gathers what is whole on
+  // all of them. Stage 0, frozen parameters below stage 3, and inference: all local rows.
+  virtual OwnValues own_values(Parameter& parameter) = 0;
+  // Writes that part from local rows.
+  void set_value(Parameter& parameter, const Tensor& rows, Stream& stream);
+
+ protected:
+  explicit ShardedParameters(Kernels& kernels) : kernels_(kernels) {}
+
+ private:
+  Kernels& kernels_;
+=======
   // Copies this rank's part out of `rows`, all local rows of the parameter, and raises its version.
   // For initialization and loading. Call publish_values() afterwards.
   virtual void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) = 0;
+>>>>>>> 13f1a3c
 };
 
 }  // namespace piton
