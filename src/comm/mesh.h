@@ -1,4 +1,4 @@
-// Where one process sits in the grid of all processes.
+// The place of one process in the grid of all processes.
 //
 // An AXIS is a direction of this grid; a DIM is a dimension of a tensor. The two words are never
 // exchanged. Tensor is the fastest axis, so that its ranks, which talk most, share a host; then
@@ -11,8 +11,8 @@
 //                              data  0 0 1 1 0 0 1 1
 //                          pipeline  0 0 0 0 1 1 1 1
 //
-// A group is named by a set of axes: the ranks that differ from this one only along them. Size 1 is
-// legal everywhere.
+// A group is named by a set of axes. Its members are the ranks whose coordinates differ from those
+// of this rank only along these axes. Every axis may have size 1.
 #pragma once
 
 #include <array>
@@ -47,12 +47,12 @@ struct MeshSizes {
   int ranks() const;
 };
 
-// Where rank `rank` sits in a mesh of these sizes, by axis.
+// The coordinates of rank `rank` in a mesh of these sizes, by axis.
 std::array<int, kAxes> coordinates_of(int rank, const MeshSizes& sizes);
 
 class Mesh {
  public:
-  // Throws Error(kUsage) if `sizes` does not have world.size() ranks, saying what would.
+  // Throws Error(kUsage) if the product of `sizes` is not world.size(); the message says what fits.
   Mesh(World& world, MeshSizes sizes);
 
   int size(Axis axis) const { return sizes_[axis]; }
