@@ -61,16 +61,16 @@ class Mesh {
   const MeshSizes& sizes() const { return sizes_; }
   World& world() const { return *world_; }
 
-  // The group along `set` through this rank; made on first use, which is collective over the group
-  // (every rank asks for its groups in the same order) and waits for all members: ask for groups
-  // before messages are under way. Members are in order of world rank.
+  // This rank's group along the axes `set`. Members are in order of world rank. The group is made
+  // on first use. This is collective and waits for all members: every rank requests its groups in
+  // the same order, and before messages are pending.
   Communicator& group(AxisSet set) { return group(set, ""); }
   Communicator& group(Axis axis) { return group(axes(axis)); }
-  // A group of the same ranks whose collectives do not wait for those of other purposes.
+  // A separate group of the same ranks: its collectives do not wait for those of other purposes.
   Communicator& group(AxisSet set, const std::string& purpose);
 
-  // Ranks of the pipeline group through this rank, at `stages` (ascending, containing this stage):
-  // tied embeddings live on two of them. Collective over those ranks.
+  // The ranks of this rank's pipeline group at `stages` (in ascending order, this stage among
+  // them). For tied embeddings, which two stages hold. Collective over these ranks.
   Communicator& stages(const std::vector<int>& stages);
 
   // World ranks of the group along `set`, ascending.
