@@ -81,7 +81,6 @@ class ShardedParameters : public WeightProvider {
   // All local rows of a parameter, in its local shape, on every rank. Stage 3 gathers them. For
   // saving, checking and hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
-<<<<<<< HEAD
   // This rank's part of a parameter, to be written whole (initialization, loading); raises the
   // parameter's version. publish_values() has to follow, on all ranks: it gathers what is whole on
   // all of them. Stage 0, frozen parameters below stage 3, and inference: all local rows.
@@ -94,11 +93,6 @@ class ShardedParameters : public WeightProvider {
 
  private:
   Kernels& kernels_;
-=======
-  // Copies this rank's part out of `rows`, all local rows of the parameter, and raises its version.
-  // For initialization and loading. Call publish_values() afterwards.
-  virtual void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) = 0;
->>>>>>> 13f1a3c
 };
 
 }  // namespace piton
