@@ -4,7 +4,7 @@
 // each use starts the gathers for the next kPrefetchDepth uses, so that they run beside compute.
 // Every rank of a group runs the same program, so all start the same gathers in the same order. If
 // a use is not the one that was recorded (evaluation, another schedule), the position in the record
-// moves to the next use of that unit; if there is none, the use gathers without prefetching.
+// moves to the next use of that unit; if there is none, the position stays and the use gathers.
 //
 // Gathered values, and weights packed from them, are freed when no WeightUse holds them and none of
 // the next kPrefetchDepth uses needs them.
