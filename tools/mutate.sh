@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 1
-source=$folder/source build=$folder/build log=$folder/log.txt
+source=$folder/source build=$folder/source/build log=$folder/log.txt
 results=$folder/seed-$seed.txt baseline=$folder/baseline.txt faulty=$folder/faulty
 export PITON_GRACE_SECONDS=1
 
