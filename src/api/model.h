@@ -21,8 +21,8 @@ namespace piton {
 
 class Model {
  public:
-  // `path`: a run's folder (its newest checkpoint) or one checkpoint. The tokenizer is the run's
-  // own, unless `tokenizer` names another. All that follows is collective over the machine's ranks,
+  // `path`: a run's folder (its newest checkpoint), one checkpoint, or a Hugging Face folder. The
+  // tokenizer is that of the folder, unless `tokenizer` names another. All that follows is collective over the machine's ranks,
   // which give the same arguments and get the same results; the machine outlives the model.
   static std::unique_ptr<Model> load(const Machine& machine, const std::filesystem::path& path,
                                      const TokenizerOptions& tokenizer,

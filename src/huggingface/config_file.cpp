@@ -55,6 +55,8 @@ void HfConfig::refuse(const std::string& key, const std::string& wanted) const {
   wrong(key, wanted + ": Piton has no other yet");
 }
 
+bool HfConfig::lists(const std::string& key) const { return document_->contains(key); }
+
 bool HfConfig::has(const std::string& key) const { return find(key) != nullptr; }
 
 std::int64_t HfConfig::size(const std::string& key, std::optional<std::int64_t> otherwise) const {

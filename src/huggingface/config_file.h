@@ -28,6 +28,8 @@ class HfConfig {
 
   // There, and not null.
   bool has(const std::string& key) const;
+  // There, perhaps null.
+  bool lists(const std::string& key) const;
   // Positive integers below 2^31; `otherwise` where has() is false. Without it the key must be
   // there.
   std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = {}) const;

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "huggingface/families.h"
@@ -24,12 +23,11 @@ void refuse_other_models(const HfConfig& config) {
 
 }  // namespace
 
-std::span<const HfFamily> hf_families() {
-  static const std::array families{hf_gpt2(), hf_llama(), hf_mistral(), hf_qwen2(), hf_qwen3()};
-  return families;
+std::vector<HfFamily> hf_families() {
+  return {hf_gpt2(), hf_llama(), hf_mistral(), hf_qwen2(), hf_qwen3()};
 }
 
-const HfFamily& hf_family(const HfConfig& config) {
+HfFamily hf_family(const HfConfig& config) {
   const std::string type = config.word("model_type");
   std::vector<std::string> known;
   for (const HfFamily& family : hf_families()) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -41,11 +40,11 @@ struct HfFamily {
 };
 
 // All that are known.
-std::span<const HfFamily> hf_families();
+std::vector<HfFamily> hf_families();
 
 // By model_type. Throws Error(kData) naming the key where it is none of them, or where the
 // architecture is another head than that of a language model.
-const HfFamily& hf_family(const HfConfig& config);
+HfFamily hf_family(const HfConfig& config);
 
 // The model that config.json describes, checked. Weights are in the file's own type as far as Piton
 // computes in it: bfloat16, else fp32. Throws Error(kData) naming file and key.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/file_tensor.h"
 #include "checkpoint/tensor_source.h"
 #include "huggingface/config_file.h"
 #include "huggingface/family.h"
@@ -52,7 +53,7 @@ class HfSource final : public TensorSource {
   FileTensor file_tensor(const Place& place) const;
 
   HfConfig config_;
-  const HfFamily& family_;
+  HfFamily family_;
   HfTensorFiles files_;
   ModelConfig model_;
   std::map<std::string, Place> places_;  // by canonical name

@@ -82,7 +82,10 @@ std::map<std::string, std::string> parse_hf_index(const std::string& text,
 HfTensorFiles::HfTensorFiles(const fs::path& folder) : folder_(folder) {
   const fs::path index_path = folder / kHfIndexName;
   if (!present(index_path)) {
-    if (present(folder / kHfSingleName)) return open(kHfSingleName);
+    if (present(folder / kHfSingleName)) {
+      open(kHfSingleName);
+      return;
+    }
     std::string found;
     std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
