@@ -202,6 +202,7 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     if options.what == "golden":
         return golden(options.place)
     with tempfile.TemporaryDirectory() as folder:
