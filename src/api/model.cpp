@@ -22,7 +22,7 @@ MicroBatch sequence_batch(std::span<const std::int32_t> ids) {
   return batch;
 }
 
-// The canonical tensors that a parameter holds, cut from its whole local rows.
+// The canonical tensors of a parameter, by name: its pieces, cut from its local `rows`.
 void add_pieces(const Parameter& parameter, const Tensor& rows,
                 std::map<std::string, Tensor>& out) {
   for (const Piece& piece : parameter.pieces) {
@@ -49,7 +49,8 @@ PretrainOptions stored_options(const std::filesystem::path& checkpoint) {
   PretrainOptions options;
   OptionSet set;
   options.add_to(set);
-  // Under a hash like the weights: a changed line would be another model with the same tensors.
+  // The options have a hash like the weights: changed options with the same tensors would be
+  // another model.
   set.read_toml_text(read_config(checkpoint, read_manifest(checkpoint)),
                      (checkpoint / kConfigName).string());
   options.tokenizer = kept_tokenizer(options.tokenizer, std::filesystem::absolute(checkpoint));
@@ -205,7 +206,7 @@ std::map<std::string, Tensor> Model::gradients(
   SessionSettings settings = state_->session->settings();
   settings.micro_batches = static_cast<int>(batches.size());
   settings.use = SessionUse::kGradients;
-  // Dropout is off: these are the gradients of the loss that is printed.
+  // Without dropout, so that these are the gradients of the loss that `score` prints.
   settings.model.hidden_dropout = 0;
   settings.model.attention_dropout = 0;
   Session session(state_->machine, *state_->mesh, settings);
