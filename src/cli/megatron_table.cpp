@@ -136,7 +136,7 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "apply-layernorm-1p", "gains start at 1 and do not decay, so the model is the same"},
     {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
-    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora have this form, whatever reads them"},
+    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
     {kSame, "recompute-method:1=uniform|block recompute-num-layers:1=1",
      "--recompute-granularity full keeps the input of each layer"},
     {kSame,
