@@ -1,5 +1,6 @@
-// Where a session's calls go: to the back end itself while steps are timed, to an observer of it
-// for single steps. A session keeps the back end that it was made with, hence the switch.
+// Passes the calls of a session to one of two targets: to the back end itself while steps are
+// timed, or to a Kernels that observes the calls of a single step. A session cannot change its
+// Kernels, so this switch is inside them.
 #pragma once
 
 #include "kernels/kernels.h"
@@ -15,6 +16,7 @@ class SwitchedKernels final : public Kernels {
                             DType dtype) const override {
     return inner_.packed_bytes(form, out, in, dtype);
   }
+  bool reads_codes() const override { return inner_.reads_codes(); }
   std::int64_t row_tile() const override { return inner_.row_tile(); }
 
   void send_to(Kernels& target) { target_ = &target; }

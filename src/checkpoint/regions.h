@@ -1,7 +1,7 @@
 // Which rank holds which part of which canonical tensor, and which one writes it.
 //
 // A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), and of a region
-// perhaps only a run of its elements (a shard of optimiser state). Within a region elements are
+// perhaps only a run of its elements (a shard of optimizer state). Within a region elements are
 // counted row by row; in the canonical tensor a region of all columns is one stretch of bytes, one
 // of some columns a stretch a row:
 //
@@ -37,6 +37,23 @@ struct CanonicalTensor {
   TensorKind kind = TensorKind::kWeight;
 };
 
+// Elements [begin, end) of a region of a tensor.
+struct TensorRun {
+  Shape start;
+  Shape extent;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t size() const { return end - begin; }
+};
+
+// All of a tensor of one dim or more.
+inline TensorRun whole_run(const Shape& shape) {
+  Shape start;
+  for (int dim = 0; dim < shape.ndim(); ++dim) start.append(0);
+  return {start, shape, 0, shape.elements()};
+}
+
 // Elements [begin, end) of a region, held by this rank.
 struct Holding {
   CanonicalTensor tensor;
@@ -47,6 +64,8 @@ struct Holding {
   // Where element `begin` is: source `source` of the caller's, element `source_offset` in it.
   std::size_t source = 0;
   std::int64_t source_offset = 0;
+
+  TensorRun run() const { return {start, extent, begin, end}; }
 };
 
 // The pieces of elements [begin, begin + size) of the parameter's local tensor. Source offsets

@@ -9,8 +9,14 @@
 // are handed to the system; a tensor of several writers is read back and compared with the hashes
 // of its parts, with SaveOptions::verify every tensor is.
 //
-// A LOAD reads regions, so any layout reads any checkpoint. First every tensor's bytes are checked
-// against their hash, each by one rank; nothing is loaded if one is wrong.
+// A LOAD reads runs of elements (checkpoint/tensor_source.h), so any layout reads any checkpoint,
+// and each rank reads what it stores and no more, its part of a unit under ZeRO. First every
+// tensor's bytes are checked against their hash, each by one rank; nothing is loaded if one is
+// wrong. Reading is by calls, not by mapping: a file that is cut short between the check and the
+// read is an error.
+//
+// Saves have a communicator group of their own, so that their messages never mix with those of a
+// step or a load.
 //
 // Both are collective over all ranks of the mesh. A fault on one rank (a full disk, a changed byte)
 // is thrown on all of them, and names the rank.
@@ -53,9 +59,12 @@ struct SaveOptions {
   DiskHook hook;        // for tests
 };
 
+// The group of saves; made on first use, which is collective (comm/mesh.h).
+Communicator& save_group(Mesh& mesh);
+
 // Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
 // the resolved options, stored as config.toml. optimizer_steps and skipped_steps of `state` are
-// taken from the optimiser where there is one. Returns the folder. Throws Error(kData): disk full
+// taken from the optimizer where there is one. Returns the folder. Throws Error(kData): disk full
 // (checked before the first byte), not writable.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
                                       const StoreContext& context, TrainState state,
@@ -73,15 +82,15 @@ std::optional<std::int64_t> latest_iteration(const std::filesystem::path& dir);
 // names. Throws Error(kData) if there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
-// Loads weights and, where the model has an optimiser, its state and its steps. Throws Error(kData)
+// Loads weights and, where the model has an optimizer, its state and its steps. Throws Error(kData)
 // and lists the tensors: changed bytes, missing, unknown, or of another shape. Weights of another
-// floating type are converted, but not where optimiser state is loaded. Without the optimiser of
+// floating type are converted, but not where optimizer state is loaded. Without the optimizer of
 // the model in use, call Optimizer::reset_main() afterwards.
 TrainState load_checkpoint(const std::filesystem::path& folder, const StoredModel& model,
                            const StoreContext& context);
 
 // What `inspect --hash` prints: hash_of() after every byte of that kind was read and checked. "" if
-// the checkpoint has no optimiser state.
+// the checkpoint has no optimizer state.
 std::string weights_hash(const std::filesystem::path& folder);
 std::string optimizer_hash(const std::filesystem::path& folder);
 

@@ -52,17 +52,17 @@ class Run {
     open();
     const LoopOptions& loop = options_.loop;
     PretrainResult result{.iteration = state_.iteration, .loss = state_.lm_loss};
-    if (state_.iteration >= loop.train_iters) {
+    if (state_.iteration >= plan_.train_iters) {
       say(
           fmt::format("nothing left to do: the run has done {} of {} iterations; a larger "
                       "--train-iters goes on",
-                      state_.iteration, loop.train_iters));
+                      state_.iteration, plan_.train_iters));
     }
-    while (state_.iteration < loop.train_iters) {
+    while (state_.iteration < plan_.train_iters) {
       result.stop_signal = agreed_stop();
       if (result.stop_signal != 0) break;
       step(result);
-      const bool last = state_.iteration == loop.train_iters;
+      const bool last = state_.iteration == plan_.train_iters;
       const bool leaves = loop.exit_interval && state_.iteration % *loop.exit_interval == 0;
       const bool due = loop.save_interval > 0 && state_.iteration % loop.save_interval == 0;
       if (!loop.save.empty() && (last || leaves || due)) save(/*is_last=*/last || leaves);
@@ -77,6 +77,7 @@ class Run {
     }
     if (folder_) folder_->metrics().finish();
     result.saved = saved_iteration_ == state_.iteration;
+    result.finished = state_.iteration >= plan_.train_iters;
     return result;
   }
 
@@ -102,7 +103,8 @@ class Run {
     if (!options_.tokenizer.empty()) tokenizer = open_tokenizer(options_.tokenizer);
     plan_ = make_run_plan(options_, machine_.world.size(),
                           tokenizer ? tokenizer->vocabulary_size() : 0);
-    rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
+    rate_ = std::make_unique<LearningRate>(options_.learning_rate, plan_.train_iters,
+                                           plan_.global_batch);
     settled_ = settled_options(options_, plan_);
     settled_.tokenizer = from_anywhere(options_.tokenizer);
     options_.optimizer.check();
@@ -150,7 +152,8 @@ class Run {
       if (leads_) machine_.log.warning("no --save is given: nothing of this run will be kept");
       return;
     }
-    if (state_.iteration < loop.train_iters) check_room(loop.save, stored_model(), store_context());
+    if (state_.iteration < plan_.train_iters)
+      check_room(loop.save, stored_model(), store_context());
     phase(mesh_->group(kAllAxes), 0, [&] {
       folder_->start(configuration_of(settled_), state_.iteration);
       if (tokenizer != nullptr) keep_tokenizer(options_.tokenizer, *tokenizer, loop.save);
@@ -161,7 +164,7 @@ class Run {
   void open_data(const Tokenizer* tokenizer) {
     const LoopOptions& loop = options_.loop;
     SampleCounts counts =
-        sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, plan_.global_batch);
+        sample_counts(plan_.train_iters, loop.eval_interval, loop.eval_iters, plan_.global_batch);
     DataSets sets =
         open_data_sets(options_.data, plan_.sequence, static_cast<std::uint32_t>(loop.seed), counts,
                        leads_ ? machine_.log : silent_);
@@ -257,7 +260,7 @@ class Run {
     }
     state_.facts.insert(facts.begin(), facts.end());  // those that an earlier version did not store
     const auto order = state_.facts.find(kOrderFact);
-    if (order != state_.facts.end() && state_.iteration <= options_.loop.train_iters &&
+    if (order != state_.facts.end() && state_.iteration <= plan_.train_iters &&
         order->second != order_of_samples() && leads_) {
       machine_.log.warning(
           "--train-iters: a run of this length shuffles the corpus another way, so samples may "
@@ -363,7 +366,7 @@ class Run {
     metrics.model_tflops = flops * 1e-12;
     if (peak_flops_ > 0) metrics.share_of_peak = flops / (peak_flops_ * machine_.world.size());
     if (valid_ && (state_.iteration % options_.loop.eval_interval == 0 ||
-                   state_.iteration == options_.loop.train_iters)) {
+                   state_.iteration == plan_.train_iters)) {
       metrics.validation_loss = evaluate();
       result.validation_loss = metrics.validation_loss;
     }
@@ -390,7 +393,7 @@ class Run {
   void warn_of_rare_saves(double seconds_a_step) {
     const LoopOptions& loop = options_.loop;
     if (loop.save.empty()) return;  // said at the start
-    std::int64_t left = loop.train_iters - state_.iteration;
+    std::int64_t left = plan_.train_iters - state_.iteration;
     if (loop.exit_interval) {
       left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
     }
@@ -433,21 +436,21 @@ class Run {
       const std::string note =
           fmt::format("loss {:.4f}, {:.0f} tokens/s", metrics.lm_loss, metrics.tokens_per_second);
       progress_.update({.done = state_.iteration,
-                        .total = loop.train_iters,
+                        .total = plan_.train_iters,
                         .seconds = seconds_since(started_),
                         .note = note});
       note_ = note + "; ";
     }
-    if (state_.iteration % loop.log_interval != 0 && state_.iteration != loop.train_iters) return;
+    if (state_.iteration % loop.log_interval != 0 && state_.iteration != plan_.train_iters) return;
     const double mean =
         seconds_since(started_) / static_cast<double>(state_.iteration - started_at_);
     const auto left =
-        static_cast<std::int64_t>(mean * static_cast<double>(loop.train_iters - state_.iteration));
+        static_cast<std::int64_t>(mean * static_cast<double>(plan_.train_iters - state_.iteration));
     if (loop.brief_log) {
       say(fmt::format(
           "iteration {}/{} | loss {:.4f} | lr {:.2e} | grad norm {:.2f} | {:.0f} tokens/s "
           "({:.0f} % of peak) | {}:{:02}:{:02} left",
-          state_.iteration, loop.train_iters, metrics.lm_loss, metrics.learning_rate,
+          state_.iteration, plan_.train_iters, metrics.lm_loss, metrics.learning_rate,
           metrics.grad_norm, metrics.tokens_per_second, 100 * metrics.share_of_peak, left / 3600,
           left / 60 % 60, left % 60));
       return;
@@ -457,7 +460,7 @@ class Run {
         "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: 1.0 | "
         "grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | "
         "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {}:{:02}:{:02} |",
-        state_.iteration, loop.train_iters, state_.consumed_samples, metrics.elapsed_ms,
+        state_.iteration, plan_.train_iters, state_.consumed_samples, metrics.elapsed_ms,
         metrics.learning_rate, plan_.global_batch, metrics.lm_loss, metrics.grad_norm,
         metrics.skipped, metrics.tokens_per_second, metrics.model_tflops,
         100 * metrics.share_of_peak, left / 3600, left / 60 % 60, left % 60);
@@ -485,7 +488,7 @@ class Run {
             ? fmt::format("evaluation {} of {}", evaluation_, options_.loop.eval_iters)
             : fmt::format("step {}, {}", state_.iteration + 1, forward ? "forward" : "backward");
     progress_.update({.done = state_.iteration,
-                      .total = options_.loop.train_iters,
+                      .total = plan_.train_iters,
                       .seconds = seconds_since(started_),
                       .note = fmt::format("{}{}: micro-batch {} of {}", note_, now,
                                           part.micro_batch + 1, plan_.micro_batches)});
@@ -526,7 +529,7 @@ class Run {
       machine_.log.warning(fmt::format(
           "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
           state_.iteration, error.what(),
-          std::min(state_.iteration + loop.save_interval, loop.train_iters)));
+          std::min(state_.iteration + loop.save_interval, plan_.train_iters)));
     }
   }
 

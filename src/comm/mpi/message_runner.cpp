@@ -12,7 +12,7 @@ namespace {
 
 // A chunk costs two rounds of messages; at 4 MiB and 1 GB/s that latency (2 x 20 us) is 1% of it.
 constexpr std::int64_t kChunkBytes = 4 << 20;
-constexpr std::int64_t kMessageBytes = 256 << 20;  // MPI counts in int
+constexpr std::int64_t kMessageBytes = 256 << 20;  // MPI's counts are int
 constexpr int kTag = 1;
 
 }  // namespace
@@ -179,7 +179,7 @@ void MessageRunner::receive(std::byte* data, std::int64_t elements, int member) 
   }
 }
 
-std::vector<std::string> MessageRunner::missing() const {
+std::vector<Wait::Missing> MessageRunner::missing() const {
   std::vector<int> members;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     int done = 0;
@@ -189,9 +189,9 @@ std::vector<std::string> MessageRunner::missing() const {
   }
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());
-  std::vector<std::string> names;
-  for (int m : members) names.push_back(fmt::format("rank {}", world_ranks_[m]));
-  return names;
+  std::vector<Wait::Missing> found;
+  for (int m : members) found.push_back({.world_rank = world_ranks_[m], .progress = ""});
+  return found;
 }
 
 }  // namespace piton

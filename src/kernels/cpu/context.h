@@ -19,7 +19,7 @@ class Scratch {
  public:
   explicit Scratch(int threads) : own_(static_cast<std::size_t>(threads)) {}
 
-  // 64-byte aligned, uninitialised; of the calling thread.
+  // 64-byte aligned, uninitialized; of the calling thread.
   std::byte* own(std::int64_t bytes) {
     return grown(own_[static_cast<std::size_t>(ThreadPool::thread_index())], bytes);
   }
@@ -96,6 +96,7 @@ void execute(Context& context, const LinearForward& call);
 void execute(Context& context, const LinearBackwardInput& call);
 void execute(Context& context, const LinearBackwardWeight& call);
 void execute(Context& context, const PackWeight& call);
+void execute(Context& context, const ExpandWeight& call);
 void execute(Context& context, const NormForward& call);
 void execute(Context& context, const NormBackward& call);
 void execute(Context& context, const Rotary& call);

@@ -1,4 +1,4 @@
-// Counting in place of computing.
+// The meta back end: counts operations and bytes and computes nothing.
 #include "kernels/meta/kernels.h"
 
 namespace piton {
@@ -9,6 +9,8 @@ std::int64_t MetaKernels::packed_bytes(WeightForm form, std::int64_t out, std::i
                                        DType dtype) const {
   return like_ ? like_->packed_bytes(form, out, in, dtype) : 0;
 }
+
+bool MetaKernels::reads_codes() const { return like_ && like_->reads_codes(); }
 
 std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }
 
