@@ -117,18 +117,18 @@ PITON_INLINE void words_of_block(std::byte* to, const std::uint16_t* from, std::
   }
 }
 
-// Four columns of 16 pairs of rows, whose words of pair p are at p * 128 bytes: lane l of a vector
-// has those of pair 4 l + j, so that what is left is the transpose of 4 x 4 inside of lanes.
-PITON_INLINE void turn_four(std::byte* to, const std::byte* words) {
+// Four columns of 16 rows of words, `stride` bytes apart: lane l of a vector has those of row
+// 4 l + j, so that what is left is the transpose of 4 x 4 inside of lanes.
+PITON_INLINE void turn_four(std::byte* to, const std::byte* words, std::int64_t stride) {
   __m512i x[4];
   for (int j = 0; j < 4; ++j) {
-    const auto pair = [&](int lane) {
-      return _mm_load_si128(reinterpret_cast<const __m128i*>(words + (4 * lane + j) * 128));
+    const auto row = [&](int lane) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(words + (4 * lane + j) * stride));
     };
-    x[j] = _mm512_castsi128_si512(pair(0));
-    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x00F0, pair(1));
-    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x0F00, pair(2));
-    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0xF000, pair(3));
+    x[j] = _mm512_castsi128_si512(row(0));
+    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x00F0, row(1));
+    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x0F00, row(2));
+    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0xF000, row(3));
   }
   const __m512i low[2] = {_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpacklo_epi32(x[2], x[3])};
   const __m512i high[2] = {_mm512_unpackhi_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[2], x[3])};
@@ -151,7 +151,7 @@ PITON_INLINE void turn_block(std::byte* to, const std::uint16_t* from, std::int6
     _mm512_store_si512(words + pair * 128 + 64, _mm512_unpackhi_epi16(a, b));
   }
   for (int four = 0; four < 8; ++four) {
-    turn_four(to + four * 4 * 64, words + four % 2 * 64 + four / 2 * 16);
+    turn_four(to + four * 4 * 64, words + four % 2 * 64 + four / 2 * 16, 128);
   }
 }
 
@@ -170,21 +170,41 @@ PITON_INLINE void copy_group(std::byte* to, const std::uint16_t* from, std::int6
   }
 }
 
+// The same, turned: words of 16 rows side by side.
+PITON_INLINE void turn_group(std::byte* to, const std::uint16_t* from, std::int64_t stride,
+                             std::int64_t steps) {
+  for (std::int64_t step = 0; step < steps; ++step, to += kStepBytes) {
+    for (int half = 0; half < 2; ++half) {
+      const auto* rows =
+          reinterpret_cast<const std::byte*>(from + half * kTileEdge * stride + step * kTileDepth);
+      for (int four = 0; four < 4; ++four) {
+        turn_four(to + half * kStepBytes / 2 + four * 4 * 64, rows + four * 16, 2 * stride);
+      }
+    }
+  }
+}
+
+// group(to, from, stride, steps) for 32 rows that are whole and in bf16, the general way for
+// others.
+template <bool transposes, typename Group>
+PITON_INLINE void pack_groups(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k,
+                              Group group) {
+  Matrix rest = rows;
+  if (rows.type == Type::kBF16 && k % kTileDepth == 0) {
+    auto* from = static_cast<std::uint16_t*>(rows.data);
+    for (; n >= kTilePair; n -= kTilePair, to += tile_pair_bytes(k)) {
+      group(to, from, rows.stride, tile_steps(k));
+      from += kTilePair * rows.stride;
+    }
+    rest.data = from;
+  }
+  if (n > 0) pack_along<transposes>(to, rest, n, k);
+}
+
 }  // namespace
 
 void pack_left(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k) {
-  std::int64_t row = 0;
-  if (rows.type == Type::kBF16 && k % kTileDepth == 0) {
-    const auto* from = static_cast<const std::uint16_t*>(rows.data);
-    for (; row + kTilePair <= n; row += kTilePair, to += tile_pair_bytes(k)) {
-      copy_group(to, from + row * rows.stride, rows.stride, tile_steps(k));
-    }
-  }
-  if (row == n) return;
-  Matrix rest = rows;
-  rest.data =
-      static_cast<std::byte*>(rows.data) + row * rows.stride * (rows.type == Type::kF32 ? 4 : 2);
-  pack_along<false>(to, rest, n - row, k);
+  pack_groups<false>(to, rows, n, k, copy_group);
 }
 
 void pack_left_columns(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k) {
@@ -196,7 +216,7 @@ void pack_right(std::byte* to, const Matrix& columns, std::int64_t n, std::int64
 }
 
 void pack_right_rows(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k) {
-  pack_along<true>(to, rows, n, k);
+  pack_groups<true>(to, rows, n, k, turn_group);
 }
 
 }  // namespace piton::cpu::amx
