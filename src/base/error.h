@@ -45,6 +45,13 @@ class Error : public std::runtime_error {
   Fault fault_;
 };
 
+// A fault that another rank of this run tells its user about, with the same exit code: this one
+// ends in silence.
+class SaidByAnotherRank final : public Error {
+ public:
+  using Error::Error;
+};
+
 // The text of errno-like `code` ("No space left on device").
 std::string system_message(int code);
 

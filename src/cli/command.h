@@ -47,11 +47,6 @@ struct Command;
 
 struct HelpShown {};
 
-// What another rank of the launch says: this one ends with `code`, and says nothing.
-struct SaidByTheFirst {
-  int code;
-};
-
 struct Invocation {
   const Command& command;
   std::vector<std::string> words;  // after the command's name
@@ -74,7 +69,7 @@ struct Invocation {
       work();
     } catch (const Error& error) {
       if (leads) throw;
-      throw SaidByTheFirst{static_cast<int>(error.fault())};
+      throw SaidByAnotherRank(error.fault(), error.what());
     }
   }
 };

@@ -21,6 +21,7 @@ struct LoopOptions {
   std::int64_t sequence = 0;
   std::int64_t train_iters = 0;
   std::optional<std::int64_t> exit_interval;
+  std::optional<double> exit_duration_minutes;
   std::uint64_t seed = 1234;
   std::string save;
   std::string load;
@@ -51,6 +52,9 @@ struct LoopOptions {
     v(Option{"train-iters", "updates of the whole run; a finished run goes on with more"},
       train_iters);
     v(Option{"exit-interval", "save and stop after an iteration that this divides"}, exit_interval);
+    v(Option{"exit-duration-in-mins",
+             "save and stop after the first iteration that ends this long after the start"},
+      exit_duration_minutes);
     v(Option{"seed", "of initial weights, dropout and the order of samples", same}, seed);
     v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}},
       save);
