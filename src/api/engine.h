@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "comm/mpi/job_record.h"
 #include "train/machine.h"
 
 namespace piton {
@@ -14,6 +15,7 @@ struct EngineOptions {
   std::string isa;              // instruction set to force ("x86-64-v3"); empty: the best there is
   int threads = 0;              // 0: every core of this process, shared with the ranks of the host
   bool launched = false;        // started by mpirun: join the other ranks
+  LaunchedJob job;              // of the launcher, where it is known
   double timeout_seconds = 600;
 };
 

@@ -22,10 +22,10 @@ namespace piton {
 enum class Fault {
   kUsage = 2,     // a flag, value or combination
   kData = 3,      // a file, corpus, tokenizer or checkpoint is invalid
-  kMemory = 4,    // predicted or real
-  kDiverged = 5,  // the run itself
+  kMemory = 4,    // memory does not suffice, as predicted or as found
+  kDiverged = 5,  // the training run diverged
   kPeer = 6,      // another rank was lost or timed out
-  kSaved = 75,    // saved after a signal; start me again
+  kSaved = 75,    // saved a checkpoint after a signal; start the command again to resume
 };
 
 // Short word for messages and failure.json: "usage", "data", "memory", "diverged", "peer", "saved".
@@ -45,28 +45,22 @@ class Error : public std::runtime_error {
   Fault fault_;
 };
 
-// A fault that another rank of this run tells its user about, with the same exit code: this one
-// ends in silence.
-class SaidByAnotherRank final : public Error {
- public:
-  using Error::Error;
-};
-
-// The text of errno-like `code` ("No space left on device").
+// The system's text for an errno value ("No space left on device").
 std::string system_message(int code);
 
-// Up to one name out of `known` that a user who typed `given` probably meant; "" when none is near
-// (Damerau-Levenshtein distance at most 1/3 of the length, and 1 for two letters).
+// The name in `known` that a user who typed `given` probably meant: the nearest one. "" if none is
+// near (Damerau-Levenshtein distance at most 1/3 of the length; at most 1 for two letters).
 std::string nearest_name(std::string_view given, std::span<const std::string> known);
 
-// The place is the caller's. (Clang 14, which builds the fuzzers, has no std::source_location.)
+// Prints the message with the place of the caller, and aborts. (Clang 14, which builds the fuzzers,
+// has no std::source_location.)
 [[noreturn]] void assertion_failed(const char* condition, const std::string& message,
                                    const char* file = __builtin_FILE(), int line = __builtin_LINE(),
                                    const char* function = __builtin_FUNCTION());
 
 }  // namespace piton
 
-// Holds in every build. `...` is a fmt format and its arguments, optional.
+// Checked in every build, release builds too. `...`, optional: a fmt format and its arguments.
 #define PITON_ASSERT(condition, ...)                                                        \
   do {                                                                                      \
     if (!(condition)) ::piton::assertion_failed(#condition, ::fmt::format("" __VA_ARGS__)); \

@@ -68,12 +68,14 @@ void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
     const ssize_t got = until_uninterrupted([&] {
       return ::pread(descriptor_, out.data(), std::min(out.size(), kPieceBytes), offset);
     });
-    if (got < 0) fail(path_, "read", errno);
+    if (got < 0) fail(path_, fmt::format("read bytes {} to {}", offset, end), errno);
     if (got == 0) {
+      struct stat about;
+      const bool known = ::fstat(descriptor_, &about) == 0;
       throw Error(Fault::kData,
-                  "{}: cut short while it was in use: got {} bytes, wanted {} or more; restore "
-                  "the file and start again",
-                  path_.string(), offset, end);
+                  "{}: cut short while it was in use: got {} bytes, wanted those from {} to {}; "
+                  "restore the file and start again",
+                  path_.string(), known ? about.st_size : offset, offset, end);
     }
     out = out.subspan(static_cast<std::size_t>(got));
     offset += got;

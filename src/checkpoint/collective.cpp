@@ -1,5 +1,7 @@
 #include "checkpoint/collective.h"
 
+#include "base/said_elsewhere.h"
+
 namespace piton {
 
 void agree(Communicator& ranks, const FirstFault& fault) {

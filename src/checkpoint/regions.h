@@ -37,6 +37,23 @@ struct CanonicalTensor {
   TensorKind kind = TensorKind::kWeight;
 };
 
+// Elements [begin, end) of a region of a tensor.
+struct TensorRun {
+  Shape start;
+  Shape extent;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t size() const { return end - begin; }
+};
+
+// All of a tensor of one dim or more.
+inline TensorRun whole_run(const Shape& shape) {
+  Shape start;
+  for (int dim = 0; dim < shape.ndim(); ++dim) start.append(0);
+  return {start, shape, 0, shape.elements()};
+}
+
 // Elements [begin, end) of a region, held by this rank.
 struct Holding {
   CanonicalTensor tensor;
@@ -47,6 +64,8 @@ struct Holding {
   // Where element `begin` is: source `source` of the caller's, element `source_offset` in it.
   std::size_t source = 0;
   std::int64_t source_offset = 0;
+
+  TensorRun run() const { return {start, extent, begin, end}; }
 };
 
 // The pieces of elements [begin, begin + size) of the parameter's local tensor. Source offsets

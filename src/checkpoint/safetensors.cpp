@@ -93,15 +93,15 @@ std::optional<DType> dtype_of_safetensors(std::string_view name) {
   return row == nullptr ? std::nullopt : row->dtype;
 }
 
-SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std::string& where) {
+SafetensorsHeader parse_safetensors(std::span<const std::byte> begin, std::int64_t file_bytes,
+                                    const std::string& where) {
   const auto refuse = [&](const std::string& what) {
     throw Error(Fault::kData, "{}: not a valid safetensors file: {}; is the copy complete?", where,
                 what);
   };
-  const std::int64_t file_bytes = static_cast<std::int64_t>(bytes.size());
   if (file_bytes < 8) refuse(fmt::format("got {} bytes, wanted at least 8", file_bytes));
   std::uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), 8);
+  std::memcpy(&length, begin.data(), 8);
   if (length > static_cast<std::uint64_t>(kMaxHeaderBytes)) {
     refuse(fmt::format("its first 8 bytes say a header of {} bytes, wanted at most {}", length,
                        kMaxHeaderBytes));
@@ -110,7 +110,8 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std:
     refuse(fmt::format("its header has {} bytes, the file only {} after its first 8", length,
                        file_bytes - 8));
   }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
+  PITON_ASSERT(begin.size() >= 8 + length, "{}: {} bytes", where, begin.size());
+  const std::string_view text(reinterpret_cast<const char*>(begin.data()) + 8, length);
   if (text.empty() || text[0] != '{') refuse("its header does not begin with \"{\"");
 
   SafetensorsHeader header = read_header_json(text, where);
@@ -154,6 +155,20 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std:
     refuse(fmt::format("its tensors end at byte {} of the data, which has {}", at, data_bytes));
   }
   return header;
+}
+
+SafetensorsHeader read_safetensors_header(const RegularFile& file) {
+  const std::int64_t file_bytes = file.size_bytes();
+  std::vector<std::byte> begin(static_cast<std::size_t>(std::min<std::int64_t>(file_bytes, 8)));
+  file.read_at(0, begin);
+  std::uint64_t length = 0;
+  if (begin.size() == 8) std::memcpy(&length, begin.data(), 8);
+  // What lies is refused below, from its first bytes.
+  if (length <= static_cast<std::uint64_t>(std::min(kMaxHeaderBytes, file_bytes - 8))) {
+    begin.resize(8 + length);
+    file.read_at(8, std::span(begin).subspan(8));
+  }
+  return parse_safetensors(begin, file_bytes, file.path().string());
 }
 
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
@@ -207,22 +222,13 @@ void sort_for_alignment(std::vector<SafetensorsEntry>& entries) {
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : file_(path), header_(parse_safetensors(file_.bytes(), path.string())) {
+    : file_(path), header_(read_safetensors_header(file_)) {
   for (std::size_t i = 0; i < header_.entries.size(); ++i) index_[header_.entries[i].name] = i;
 }
 
 const SafetensorsEntry* SafetensorsFile::find(const std::string& name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &header_.entries[found->second];
-}
-
-std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry) const {
-  return file_.bytes().subspan(static_cast<std::size_t>(header_.data_begin + entry.begin),
-                               static_cast<std::size_t>(entry.bytes()));
-}
-
-std::span<const std::byte> SafetensorsFile::header_bytes() const {
-  return file_.bytes().first(static_cast<std::size_t>(header_.data_begin));
 }
 
 Tensor SafetensorsFile::tensor(const std::string& name) const {
@@ -242,8 +248,7 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
                 path().string(), name, entry->dtype, shape_text(entry->shape), Shape::kMaxDims);
   }
   Tensor result = host_tensor(*dtype, Shape(entry->shape));
-  const std::span<const std::byte> src = bytes(*entry);
-  if (!src.empty()) std::memcpy(result.raw(), src.data(), src.size());
+  file_.read_at(offset(*entry), {result.raw(), static_cast<std::size_t>(entry->bytes())});
   return result;
 }
 

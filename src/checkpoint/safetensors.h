@@ -11,7 +11,8 @@
 // names a key twice, has unknown fields, types or negative numbers; a shape whose product
 // overflows; offsets that are out of order, out of the file, or not the size of the tensor; holes
 // and overlaps; bytes after the last tensor: each is Error(kData) that names the file and the
-// tensor. Reading takes memory in proportion to the header only; tensors are mapped.
+// tensor. Opening takes memory in proportion to the header only; tensors are read by calls, not
+// mapped (base/regular_file.h).
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/regular_file.h"
 #include "tensor/tensor.h"
 
 namespace piton {
@@ -50,9 +52,12 @@ struct SafetensorsHeader {
   std::int64_t data_begin = 0;  // of the data in the file
 };
 
-// Checks and reads the header of a file of which `bytes` is all. `where` names the file in
-// messages.
-SafetensorsHeader parse_safetensors(std::span<const std::byte> bytes, const std::string& where);
+// Checks and reads the header of a file of `file_bytes` bytes, of which `begin` is the start: all
+// of its header at least, where that fits the file. `where` names the file in messages.
+SafetensorsHeader parse_safetensors(std::span<const std::byte> begin, std::int64_t file_bytes,
+                                    const std::string& where);
+// Of an open file.
+SafetensorsHeader read_safetensors_header(const RegularFile& file);
 
 // The first bytes of a file with these tensors, everything before the data. Offsets are assigned to
 // `entries`, which must be in the order wanted. Spaces pad it to a multiple of 64 bytes, so that
@@ -63,7 +68,7 @@ std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
 // Wide types first, then by name: every tensor is aligned to its type.
 void sort_for_alignment(std::vector<SafetensorsEntry>& entries);
 
-// A mapped file.
+// A file open for reading.
 class SafetensorsFile {
  public:
   // Throws Error(kData) as said above.
@@ -74,16 +79,17 @@ class SafetensorsFile {
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const SafetensorsEntry* find(const std::string& name) const;
 
-  std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
-  // The whole header, length included.
-  std::span<const std::byte> header_bytes() const;
+  const RegularFile& file() const { return file_; }
+  std::int64_t offset(const SafetensorsEntry& entry) const {
+    return header_.data_begin + entry.begin;
+  }
 
   // A copy in host memory. Throws Error(kData) if there is no such tensor, or if its type or number
   // of dims is none of Piton's.
   Tensor tensor(const std::string& name) const;
 
  private:
-  MappedFile file_;
+  RegularFile file_;
   SafetensorsHeader header_;
   std::map<std::string, std::size_t, std::less<>> index_;
 };

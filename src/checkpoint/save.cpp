@@ -3,8 +3,7 @@
 #include <map>
 #include <system_error>
 
-#include "base/files.h"
-#include "base/hash.h"
+#include "base/regular_file.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/store.h"
 #include "checkpoint/written_parts.h"
@@ -234,10 +233,7 @@ std::vector<WrittenPart> write_tensors(const fs::path& folder, const StoredModel
         const std::byte* data = bytes->data() + holding.source_offset * width;
         parts.push_back(
             {.tensor = layout.plan.index.at(holding.tensor.name),
-             .start = holding.start,
-             .extent = holding.extent,
-             .begin = job.begin,
-             .end = job.end,
+             .run = {holding.start, holding.extent, job.begin, job.end},
              .hash = hash_bytes({data + (job.begin - holding.begin) * width,
                                  static_cast<std::size_t>((job.end - job.begin) * width)})});
         write_job(job, holding, data, layout.plan, files);
@@ -271,7 +267,7 @@ void hash_tensors(const fs::path& folder, FilePlan& plan, const std::vector<Writ
   std::string hashes;
   FirstFault fault;
   fault.run([&] {
-    std::map<std::string, MappedFile> files;
+    std::map<std::string, RegularFile> files;
     for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
       if (workers[i] != ranks.rank()) continue;
       const StoredTensor& one = plan.tensors[i];
@@ -285,10 +281,7 @@ void hash_tensors(const fs::path& folder, FilePlan& plan, const std::vector<Writ
         if (verify) disk.forget(folder / one.file);
         file = files.try_emplace(one.file, folder / one.file).first;
       }
-      hashes += hash_read_back(one, parts[i],
-                               file->second.bytes().subspan(static_cast<std::size_t>(one.offset),
-                                                            static_cast<std::size_t>(one.bytes)),
-                               folder / one.file);
+      hashes += hash_read_back(one, parts[i], file->second);
     }
   });
   agree(ranks, fault);
@@ -366,9 +359,11 @@ void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& 
 
 }  // namespace
 
+Communicator& save_group(Mesh& mesh) { return mesh.group(kAllAxes, "save"); }
+
 void check_room(const fs::path& dir, const StoredModel& model, const StoreContext& context,
                 const SaveOptions& options) {
-  Communicator& ranks = context.mesh.group(kAllAxes);
+  Communicator& ranks = save_group(context.mesh);
   const Layout layout = lay_out(model, ranks, options);
   phase(ranks, 0, [&] { check_space(dir, layout.plan); });
 }
@@ -376,7 +371,7 @@ void check_room(const fs::path& dir, const StoredModel& model, const StoreContex
 fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const StoreContext& context,
                          TrainState state, const std::string& config, const SaveOptions& options) {
   PITON_ASSERT(state.iteration >= 0 && options.keep >= 0 && options.file_bytes > 0);
-  Communicator& ranks = context.mesh.group(kAllAxes);
+  Communicator& ranks = save_group(context.mesh);
   const Disk disk(options.hook);
   if (model.optimizer != nullptr) {
     state.optimizer_steps = model.optimizer->steps();

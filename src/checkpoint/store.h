@@ -9,8 +9,14 @@
 // are handed to the system; a tensor of several writers is read back and compared with the hashes
 // of its parts, with SaveOptions::verify every tensor is.
 //
-// A LOAD reads regions, so any layout reads any checkpoint. First every tensor's bytes are checked
-// against their hash, each by one rank; nothing is loaded if one is wrong.
+// A LOAD reads runs of elements (checkpoint/tensor_source.h), so any layout reads any checkpoint,
+// and each rank reads what it stores and no more, its part of a unit under ZeRO. First every
+// tensor's bytes are checked against their hash, each by one rank; nothing is loaded if one is
+// wrong. Reading is by calls, not by mapping: a file that is cut short between the check and the
+// read is an error.
+//
+// Saves have a communicator group of their own, so that their messages never mix with those of a
+// step or a load.
 //
 // Both are collective over all ranks of the mesh. A fault on one rank (a full disk, a changed byte)
 // is thrown on all of them, and names the rank.
@@ -52,6 +58,9 @@ struct SaveOptions {
   bool verify = false;  // read every tensor back from the disk and compare
   DiskHook hook;        // for tests
 };
+
+// The group of saves; made on first use, which is collective (comm/mesh.h).
+Communicator& save_group(Mesh& mesh);
 
 // Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
 // the resolved options, stored as config.toml. optimizer_steps and skipped_steps of `state` are

@@ -7,66 +7,86 @@
 namespace piton {
 namespace {
 
-template <typename T>
-T load(const std::byte* address) {
-  T value;
-  std::memcpy(&value, address, sizeof(T));
-  return value;
-}
+// Through fp32, or fp64 where it is read: from fp64 to 16 bits a value goes through fp32, as in the
+// kernels (fp64 is for checks, not for training).
+double widened(double x) { return x; }
+float widened(float x) { return x; }
+float widened(BFloat16 x) { return to_float(x); }
+float widened(Float16 x) { return to_float(x); }
 
 template <typename T>
-void store(std::byte* address, T value) {
-  std::memcpy(address, &value, sizeof(T));
+T rounded(double x) {
+  return static_cast<T>(x);
+}
+template <>
+BFloat16 rounded(double x) {
+  return to_bfloat16(static_cast<float>(x));
+}
+template <>
+Float16 rounded(double x) {
+  return to_float16(static_cast<float>(x));
+}
+template <typename T>
+T rounded(float x) {
+  return static_cast<T>(x);
+}
+template <>
+BFloat16 rounded(float x) {
+  return to_bfloat16(x);
+}
+template <>
+Float16 rounded(float x) {
+  return to_float16(x);
 }
 
-double read_value(const std::byte* address, DType dtype) {
-  switch (dtype) {
+template <typename Src, typename Dst>
+void convert(const std::byte* src, std::byte* dst, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    Src value;
+    std::memcpy(&value, src + i * static_cast<std::int64_t>(sizeof(Src)), sizeof(Src));
+    const Dst result = rounded<Dst>(widened(value));
+    std::memcpy(dst + i * static_cast<std::int64_t>(sizeof(Dst)), &result, sizeof(Dst));
+  }
+}
+
+template <typename Src>
+void convert_from(const std::byte* src, std::byte* dst, DType dst_dtype, std::int64_t count) {
+  switch (dst_dtype) {
     case DType::kF64:
-      return load<double>(address);
+      return convert<Src, double>(src, dst, count);
     case DType::kF32:
-      return load<float>(address);
+      return convert<Src, float>(src, dst, count);
     case DType::kBF16:
-      return to_float(load<BFloat16>(address));
+      return convert<Src, BFloat16>(src, dst, count);
     case DType::kF16:
-      return to_float(load<Float16>(address));
+      return convert<Src, Float16>(src, dst, count);
     default:
       break;
   }
-  PITON_ASSERT(false, "{} is not converted", name(dtype));
-  return 0;
-}
-
-// From fp64 to 16 bits it goes through fp32, as in the kernels: fp64 is for checks, not for
-// training.
-void write_value(std::byte* address, DType dtype, double value) {
-  switch (dtype) {
-    case DType::kF64:
-      return store(address, value);
-    case DType::kF32:
-      return store(address, static_cast<float>(value));
-    case DType::kBF16:
-      return store(address, to_bfloat16(static_cast<float>(value)));
-    case DType::kF16:
-      return store(address, to_float16(static_cast<float>(value)));
-    default:
-      break;
-  }
-  PITON_ASSERT(false, "{} is not converted", name(dtype));
+  PITON_ASSERT(false, "{} is not converted", name(dst_dtype));
 }
 
 }  // namespace
 
 void convert_values(const std::byte* src, DType src_dtype, std::byte* dst, DType dst_dtype,
                     std::int64_t count) {
-  const std::int64_t src_width = size_bytes(src_dtype);
   if (src_dtype == dst_dtype) {
-    if (count > 0) std::memcpy(dst, src, static_cast<std::size_t>(count * src_width));
+    if (count > 0) std::memcpy(dst, src, static_cast<std::size_t>(count * size_bytes(src_dtype)));
     return;
   }
-  const std::int64_t dst_width = size_bytes(dst_dtype);
-  for (std::int64_t i = 0; i < count; ++i) {
-    write_value(dst + i * dst_width, dst_dtype, read_value(src + i * src_width, src_dtype));
+  switch (src_dtype) {
+    case DType::kF64:
+      return convert_from<double>(src, dst, dst_dtype, count);
+    case DType::kF32:
+      return convert_from<float>(src, dst, dst_dtype, count);
+    case DType::kBF16:
+      return convert_from<BFloat16>(src, dst, dst_dtype, count);
+    case DType::kF16:
+      return convert_from<Float16>(src, dst, dst_dtype, count);
+    default:
+      break;
   }
+  PITON_ASSERT(false, "{} is not converted", name(src_dtype));
 }
 
 }  // namespace piton

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "checkpoint/file_tensor.h"
 
 namespace piton {
 namespace {
@@ -12,9 +12,9 @@ namespace {
 std::string encode(const std::vector<WrittenPart>& parts) {
   std::string text;
   for (const WrittenPart& part : parts) {
-    text += fmt::format("{} {} {} {} {} {} {}\n", part.tensor, part.begin, part.end, part.hash,
-                        part.start.ndim(), fmt::join(part.start.sizes(), " "),
-                        fmt::join(part.extent.sizes(), " "));
+    text += fmt::format("{} {} {} {} {} {} {}\n", part.tensor, part.run.begin, part.run.end,
+                        part.hash, part.run.start.ndim(), fmt::join(part.run.start.sizes(), " "),
+                        fmt::join(part.run.extent.sizes(), " "));
   }
   return text;
 }
@@ -23,26 +23,14 @@ void decode(const std::string& text, PartsOfTensors& result) {
   std::istringstream in(text);
   WrittenPart part;
   int dims = 0;
-  while (in >> part.tensor >> part.begin >> part.end >> part.hash >> dims) {
-    part.start = {};
-    part.extent = {};
+  while (in >> part.tensor >> part.run.begin >> part.run.end >> part.hash >> dims) {
+    part.run.start = {};
+    part.run.extent = {};
     std::int64_t size = 0;
-    for (int dim = 0; dim < dims && in >> size; ++dim) part.start.append(size);
-    for (int dim = 0; dim < dims && in >> size; ++dim) part.extent.append(size);
+    for (int dim = 0; dim < dims && in >> size; ++dim) part.run.start.append(size);
+    for (int dim = 0; dim < dims && in >> size; ++dim) part.run.extent.append(size);
     result.at(part.tensor).push_back(part);
   }
-}
-
-std::string hash_of_part(const StoredTensor& tensor, const WrittenPart& part,
-                         std::span<const std::byte> bytes) {
-  const std::int64_t width = size_bytes(tensor.tensor.dtype);
-  StreamHash hash;
-  for_each_stretch(tensor.tensor.shape, part.start, part.extent, part.begin, part.end,
-                   [&](std::int64_t at, std::int64_t, std::int64_t count) {
-                     hash.add(bytes.subspan(static_cast<std::size_t>(at * width),
-                                            static_cast<std::size_t>(count * width)));
-                   });
-  return hash.hex();
 }
 
 }  // namespace
@@ -56,23 +44,27 @@ PartsOfTensors gather_parts(const std::vector<WrittenPart>& mine, std::size_t te
 
 std::optional<std::string> hash_of_one_writer(const StoredTensor& tensor,
                                               const std::vector<WrittenPart>& parts) {
-  if (parts.size() != 1 || parts[0].extent != tensor.tensor.shape || parts[0].begin != 0 ||
-      parts[0].end != tensor.tensor.shape.elements()) {
+  if (parts.size() != 1 || parts[0].run.extent != tensor.tensor.shape || parts[0].run.begin != 0 ||
+      parts[0].run.end != tensor.tensor.shape.elements()) {
     return std::nullopt;
   }
   return parts[0].hash;
 }
 
 std::string hash_read_back(const StoredTensor& tensor, const std::vector<WrittenPart>& parts,
-                           std::span<const std::byte> bytes, const std::filesystem::path& file) {
+                           const RegularFile& file) {
+  const FileTensor stored{.file = file,
+                          .offset = tensor.offset,
+                          .dtype = tensor.tensor.dtype,
+                          .shape = tensor.tensor.shape};
   for (const WrittenPart& part : parts) {
-    if (hash_of_part(tensor, part, bytes) == part.hash) continue;
+    if (hash_of_run(stored, part.run) == part.hash) continue;
     throw Error(Fault::kData,
                 "checkpoint: {}: {}: the disk gives back other bytes than were written (elements "
                 "{} to {} of a region); check the disk, or save elsewhere",
-                file.string(), tensor.tensor.name, part.begin, part.end);
+                file.path().string(), tensor.tensor.name, part.run.begin, part.run.end);
   }
-  return hash_bytes(bytes);
+  return hash_of_bytes(file, tensor.offset, tensor.bytes);
 }
 
 }  // namespace piton

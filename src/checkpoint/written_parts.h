@@ -3,24 +3,20 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "base/regular_file.h"
 #include "checkpoint/manifest.h"
 #include "comm/communicator.h"
 
 namespace piton {
 
-// Elements [begin, end) of a region of a tensor (checkpoint/regions.h), as one rank wrote them.
+// A run of a tensor (checkpoint/regions.h), as one rank wrote it.
 struct WrittenPart {
   std::size_t tensor = 0;  // in the save's list
-  Shape start;
-  Shape extent;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  TensorRun run;
   std::string hash;  // XXH3-128 of those bytes in memory
 };
 
@@ -38,6 +34,6 @@ std::optional<std::string> hash_of_one_writer(const StoredTensor& tensor,
 // The tensor's hash from its bytes in the file. Throws Error(kData) naming `file` if a part is not
 // what its rank had in memory.
 std::string hash_read_back(const StoredTensor& tensor, const std::vector<WrittenPart>& parts,
-                           std::span<const std::byte> bytes, const std::filesystem::path& file);
+                           const RegularFile& file);
 
 }  // namespace piton

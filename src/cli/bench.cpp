@@ -192,7 +192,8 @@ Json run_train(const Request& request) {
                             .rounds = request.bench.rounds,
                             .profile = request.bench.profile,
                             .floor = !request.bench.no_floor};
-  if (request.options.loop.train_iters == 0) request.options.loop.train_iters = 1;
+  if (request.options.loop.train_iters == 0 && !request.options.loop.train_samples)
+    request.options.loop.train_iters = 1;
   options.plan = make_run_plan(request.options, request.machine.world.size(), 0);
   const TrainBench bench = bench_train(request.machine, options);
   Json out{{"tokens_per_second", bench.tokens / bench.step.best()}};

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/said_elsewhere.h"
 #include "cli/terminal.h"
 
 namespace piton::cli {

@@ -1,11 +1,30 @@
 #include "cli/launch.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
 
 namespace piton::cli {
 namespace {
 
 bool has(const char* name) { return std::getenv(name) != nullptr; }
+
+std::string value_of(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// Open MPI's mpirun numbers its jobs in decimal; other launchers have names, and no such files.
+LaunchedJob launched_job() {
+  const std::string name = value_of("PMIX_NAMESPACE");
+  std::uint32_t number = 0;
+  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (name.empty() || code != std::errc() || end != name.data() + name.size()) return {};
+  return {.number = fmt::format("{:x}", number), .session = value_of("PMIX_SERVER_TMPDIR")};
+}
 
 }  // namespace
 
@@ -15,6 +34,7 @@ EngineOptions engine_options(const GeneralOptions& general) {
                         .timeout_seconds = 60 * general.distributed_timeout_minutes};
   if (const char* isa = std::getenv("PITON_ISA")) options.isa = isa;
   options.launched = is_launched();
+  if (options.launched) options.job = launched_job();
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/said_elsewhere.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/descriptors.h"

@@ -19,6 +19,8 @@ constexpr MegatronGroup kTable[] = {
      "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
      "hidden-dropout:1 weight-decay:1 clip-grad:1 adam-beta1:1 adam-beta2:1 adam-eps:1 "
      "sgd-momentum:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 train-iters:1 "
+     "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-wsd-decay-style:1 "
+     "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
      "log-interval:1 exit-interval:1 exit-duration-in-mins:1 no-bias-gelu-fusion use-flash-attn "
      "optimizer:1 "
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 lr:1 lr-decay-style:1 "
@@ -61,7 +63,8 @@ constexpr MegatronGroup kTable[] = {
      "enable-experimental",
      "there is no CUDA and no Python under it"},
     {kIgnored,
-     "distributed-backend:1 local-rank:1 use-tp-pp-dp-mapping disable-gloo-process-groups "
+     "distributed-backend:1 DDP-impl:1 local-rank:1 use-tp-pp-dp-mapping "
+     "disable-gloo-process-groups "
      "nccl-communicator-config-path:1 high-priority-stream-groups:* use-nccl-ub "
      "disable-symmetric-registration use-sharp sharp-enabled-group:1 "
      "pipeline-model-parallel-comm-backend:1 tp-comm-bootstrap-backend:1 use-ring-exchange-p2p "
@@ -155,10 +158,6 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
 
     // To come, or of models that are not trained here.
-    {kNotYet, "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1",
-     "give iterations: samples / --global-batch-size"},
-    {kNotYet, "lr-wsd-decay-style:1 lr-wsd-decay-samples:1 lr-wsd-decay-iters:1",
-     "--lr-decay-style is constant, linear, cosine or inverse-square-root"},
     {kNotYet,
      "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
      "init-method-xavier-uniform data-parallel-random-init start-weight-decay:1 "

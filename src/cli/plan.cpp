@@ -269,7 +269,7 @@ int run_plan(Invocation& invocation) {
   Engine engine(engine_options(general), invocation.log);
   const int ranks = static_cast<int>(
       plan_options.ranks.value_or(options.parallel.tensor * options.parallel.pipeline));
-  if (options.loop.train_iters == 0) options.loop.train_iters = 1;
+  if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
   if (!plan_options.layouts.empty()) {

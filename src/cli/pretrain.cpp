@@ -33,7 +33,7 @@ int run_pretrain(Invocation& invocation) {
   if (leads) megatron.report(invocation.log);
   const PretrainResult result = pretrain(
       engine.machine(), options, [&] { return signals.first(); }, invocation.progress);
-  if (saves && leads && result.iteration >= options.loop.train_iters) {
+  if (saves && leads && result.finished) {
     invocation.log.info(
         fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
                     options.loop.save, options.loop.save));

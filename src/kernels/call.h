@@ -44,14 +44,41 @@ enum class WeightForm : std::uint8_t {
   kRows,      // plain [out, in]
   kForward,   // packed by the back end for y = x W^T
   kBackward,  // packed by the back end for dx = dy W
+  kCodes,     // small integers with scales, where Kernels::reads_codes()
+};
+
+enum class CodeKind : std::uint8_t {
+  kInt8,  // one byte an element, two's complement: -128 .. 127
+  kInt4,  // half a byte, 0 .. 15; column 2 j is in the low four bits of byte j
+};
+
+// A weight [out, in] as small integers, each row cut into groups of columns:
+//   W[i, j] = scales[i, j / group] * (code[i, j] - zeros[i, j / group])
+struct WeightCodes {
+  CodeKind kind = CodeKind::kInt8;
+  std::int64_t group = 0;  // columns that share a scale; the last group of a row may be shorter
+  Tensor codes;            // u8 [out, in], kInt4: [out, (in + 1) / 2]; contiguous
+  Tensor scales;           // fp32 [out, groups]; contiguous
+  Tensor zeros;            // as scales, or empty: 0 for kInt8, 8 for kInt4
+
+  bool given() const { return codes.defined(); }
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("weight codes", self.codes, Access::kRead);
+    v("weight scales", self.scales, Access::kRead);
+    v("weight zeros", self.zeros, Access::kRead);
+  }
 };
 
 struct WeightView {
   WeightForm form = WeightForm::kRows;
-  Tensor tensor;              // kRows: [out, in]; otherwise opaque bytes, u8 [packed_bytes]
+  // kRows: [out, in]; kForward, kBackward: opaque bytes, u8 [packed_bytes]; kCodes: empty
+  Tensor tensor;
   std::int64_t out = 0;       // f
   std::int64_t in = 0;        // h
   DType dtype = DType::kF32;  // of the plain weight
+  WeightCodes codes;          // of kCodes
 };
 
 }  // namespace piton

@@ -15,6 +15,7 @@ class CountingKernels final : public Kernels {
                             DType dtype) const override {
     return inner_.packed_bytes(form, out, in, dtype);
   }
+  bool reads_codes() const override { return inner_.reads_codes(); }
   std::int64_t row_tile() const override { return inner_.row_tile(); }
 
   CallCounts& counts() { return counts_; }

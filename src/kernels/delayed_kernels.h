@@ -24,6 +24,7 @@ class DelayedKernels final : public Kernels {
                             DType dtype) const override {
     return inner_.packed_bytes(form, out, in, dtype);
   }
+  bool reads_codes() const override { return inner_.reads_codes(); }
   std::int64_t row_tile() const override { return inner_.row_tile(); }
 
  private:

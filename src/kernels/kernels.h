@@ -27,11 +27,12 @@
 namespace piton {
 
 using KernelCall =
-    std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, NormForward,
-                 NormBackward, Rotary, AttentionForward, AttentionBackward, CacheAppend,
-                 ActivationForward, ActivationBackward, DropoutAddForward, DropoutAddBackward,
-                 EmbeddingForward, EmbeddingBackward, LossStatistics, LossCombine, LossBackward,
-                 Copy, Add, AdamwUpdate, SgdUpdate, SquareSums, BeginUpdate>;
+    std::variant<LinearForward, LinearBackwardInput, LinearBackwardWeight, PackWeight, ExpandWeight,
+                 NormForward, NormBackward, Rotary, AttentionForward, AttentionBackward,
+                 CacheAppend, ActivationForward, ActivationBackward, DropoutAddForward,
+                 DropoutAddBackward, EmbeddingForward, EmbeddingBackward, LossStatistics,
+                 LossCombine, LossBackward, Copy, Add, AdamwUpdate, SgdUpdate, SquareSums,
+                 BeginUpdate>;
 
 std::string_view name(const KernelCall& call);
 void check(const KernelCall& call);
@@ -67,6 +68,9 @@ class Kernels {
   // Size of a weight [out, in] in a packed form; 0 where this back end wants plain rows for it.
   virtual std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
                                     DType dtype) const = 0;
+
+  // Whether linears take a weight as kCodes. Where not, ExpandWeight gives the rows.
+  virtual bool reads_codes() const { return false; }
 
   // Linears are computed in tiles of this many rows: cut slices at multiples of it.
   virtual std::int64_t row_tile() const = 0;

@@ -8,12 +8,28 @@
 namespace piton {
 namespace {
 
+void expect_codes(std::string_view call, const WeightCodes& codes, std::int64_t out,
+                  std::int64_t in) {
+  PITON_ASSERT(codes.group > 0, "{}: groups of {} columns", call, codes.group);
+  const std::int64_t bytes = codes.kind == CodeKind::kInt4 ? (in + 1) / 2 : in;
+  const std::int64_t groups = (in + codes.group - 1) / codes.group;
+  Operand{call, "weight codes", codes.codes}.shape({out, bytes}).dtype(DType::kU8).contiguous();
+  for (const auto& [name, tensor] :
+       {std::pair{"weight scales", &codes.scales}, {"weight zeros", &codes.zeros}}) {
+    if (tensor == &codes.zeros && !tensor->defined()) continue;
+    Operand{call, name, *tensor}.shape({out, groups}).dtype(DType::kF32).contiguous();
+  }
+}
+
 void expect_weight(std::string_view call, const WeightView& weight, WeightForm packed,
                    DType dtype) {
-  PITON_ASSERT(weight.form == WeightForm::kRows || weight.form == packed,
-               "{}: the weight is packed for the other direction", call);
   PITON_ASSERT(weight.dtype == dtype, "{}: the weight is {}, wanted {}", call, name(weight.dtype),
                name(dtype));
+  if (weight.form == WeightForm::kCodes)
+    return expect_codes(call, weight.codes, weight.out, weight.in);
+  PITON_ASSERT(weight.form == WeightForm::kRows || weight.form == packed,
+               "{}: the weight is packed for the other direction", call);
+  PITON_ASSERT(!weight.codes.given(), "{}: codes beside a weight in another form", call);
   const Operand operand{call, "weight", weight.tensor};
   if (weight.form == WeightForm::kRows) {
     operand.shape({weight.out, weight.in}).dtype(dtype).rows();
@@ -87,10 +103,17 @@ double LinearBackwardWeight::flops() const { return matrix_flops(x.dim(0), dy.di
 
 void PackWeight::check() const {
   expect_one_place(*this);
-  PITON_ASSERT(form != WeightForm::kRows, "{}: rows are not a packed form", kName);
+  PITON_ASSERT(form == WeightForm::kForward || form == WeightForm::kBackward,
+               "{}: not a packed form", kName);
   Operand{kName, "rows", rows}.floating().rows().shape({rows.dim(0), rows.dim(-1)});
   Operand{kName, "packed", packed}.dtype(DType::kU8).contiguous();
   PITON_ASSERT(packed.ndim() == 1, "{}: packed is {}", kName, to_string(packed));
+}
+
+void ExpandWeight::check() const {
+  expect_one_place(*this);
+  Operand{kName, "rows", rows}.floating().rows().shape({rows.dim(0), rows.dim(-1)});
+  expect_codes(kName, codes, rows.dim(0), rows.dim(1));
 }
 
 }  // namespace piton

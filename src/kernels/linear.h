@@ -19,7 +19,7 @@ struct LinearForward {
   static constexpr std::string_view kName = "linear forward";
   Tensor y;           // [n, out]  written; dtype of x, or fp32
   Tensor x;           // [n, in]   rows may be strided, columns are contiguous
-  WeightView weight;  // kRows or kForward; dtype of x
+  WeightView weight;  // kRows, kCodes or kForward; dtype of x
   Tensor bias;        // [out] or empty; dtype of x
   Tensor residual;  // [n, out] or empty; dtype of y; rows may be strided; not beside an activation
   std::optional<ActivationKind> activation;
@@ -31,6 +31,7 @@ struct LinearForward {
     v("y", self.y, Access::kWrite);
     v("x", self.x, Access::kRead);
     v("weight", self.weight.tensor, Access::kRead);
+    WeightCodes::tensors(self.weight.codes, v);
     v("bias", self.bias, Access::kRead);
     v("residual", self.residual, Access::kRead);
     v("preactivation", self.preactivation, Access::kWrite);
@@ -45,13 +46,14 @@ struct LinearBackwardInput {
   Tensor dx;          // [n, in]   written; dtype of dy, or of x where dy is fp32
   Tensor dy;          // [n, out]  rows may be strided; may be fp32 beside a bf16 weight (logits):
                       //   it may be rounded to bf16 before it is multiplied
-  WeightView weight;  // kRows or kBackward
+  WeightView weight;  // kRows, kCodes or kBackward
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("dx", self.dx, Access::kWrite);
     v("dy", self.dy, Access::kRead);
     v("weight", self.weight.tensor, Access::kRead);
+    WeightCodes::tensors(self.weight.codes, v);
   }
   void check() const;
   double flops() const;
@@ -87,6 +89,22 @@ struct PackWeight {
   static void tensors(Self& self, Visitor&& v) {
     v("packed", self.packed, Access::kWrite);
     v("rows", self.rows, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// Codes into plain rows, for back ends that do not read codes. Each value is computed in fp32
+// (fp64 for fp64 rows) and rounded once.
+struct ExpandWeight {
+  static constexpr std::string_view kName = "expand weight";
+  Tensor rows;  // [out, in]  written; floating
+  WeightCodes codes;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("rows", self.rows, Access::kWrite);
+    WeightCodes::tensors(self.codes, v);
   }
   void check() const;
   double flops() const { return 0; }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "comm/placement.h"
+#include "kernels/call.h"
 #include "tensor/tensor.h"
 
 namespace piton {
@@ -59,6 +60,9 @@ class Parameter {
   Tensor value;               // local rows, dtype
   Tensor gradient;            // fp32 (fp64 for fp64), local shape; empty if frozen
   std::uint64_t version = 1;  // rises with every change of value: packed forms are keyed by it
+  // A frozen matrix may be held as small integers in place of `value`: uses then get the codes
+  // themselves, or rows made of them (ops/weight.h). parallel/ does not cut codes.
+  WeightCodes codes;
 
   std::int64_t elements() const { return shape.elements(); }
 };

@@ -10,23 +10,41 @@ WeightView PackedForms::get(Parameter& parameter, const Tensor& rows, WeightForm
                   .out = shape[0],
                   .in = shape.ndim() > 1 ? shape[1] : 1,
                   .dtype = parameter.dtype};
+  if (parameter.codes.given() && form != WeightForm::kRows && kernels_->reads_codes()) {
+    view.form = WeightForm::kCodes;
+    view.tensor = {};
+    view.codes = parameter.codes;
+    return view;
+  }
   const std::int64_t bytes =
       form == WeightForm::kRows ? 0 : kernels_->packed_bytes(form, view.out, view.in, view.dtype);
-  if (bytes > 0) {
-    Packed& packed = packed_[{&parameter, form}];
-    if (packed.version != parameter.version) {
-      PITON_ASSERT(rows.defined(), "{}: no rows to pack", parameter.name);
-      if (!packed.tensor.defined()) {
-        packed.tensor = arena_->allocate(DType::kU8, {bytes}, kind_, stream);
-      }
-      kernels_->run(PackWeight{.packed = packed.tensor, .rows = rows, .form = form}, stream);
-      packed.version = parameter.version;
-    }
-    view.form = form;
-    view.tensor = packed.tensor;
+  if (bytes == 0) {
+    view.tensor = plain_rows(parameter, rows, stream);
+    PITON_ASSERT(view.tensor.defined(), "{}: its plain rows went when it was packed",
+                 parameter.name);
+    return view;
   }
-  PITON_ASSERT(view.tensor.defined(), "{}: its plain rows went when it was packed", parameter.name);
+  Packed& packed = packed_[{&parameter, form}];
+  if (packed.version != parameter.version) {
+    const Tensor plain = plain_rows(parameter, rows, stream);
+    PITON_ASSERT(plain.defined(), "{}: no rows to pack", parameter.name);
+    if (!packed.tensor.defined()) {
+      packed.tensor = arena_->allocate(DType::kU8, {bytes}, kind_, stream);
+    }
+    kernels_->run(PackWeight{.packed = packed.tensor, .rows = plain, .form = form}, stream);
+    packed.version = parameter.version;
+  }
+  view.form = form;
+  view.tensor = packed.tensor;
   return view;
+}
+
+Tensor PackedForms::plain_rows(const Parameter& parameter, const Tensor& rows, Stream& stream) {
+  if (!parameter.codes.given()) return rows;
+  const Tensor made =
+      arena_->allocate(parameter.dtype, parameter.shape, MemoryKind::kWorkspace, stream);
+  kernels_->run(ExpandWeight{.rows = made, .codes = parameter.codes}, stream);
+  return made;
 }
 
 void PackedForms::drop(const Parameter& parameter, const Event& used) {

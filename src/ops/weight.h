@@ -57,12 +57,16 @@ class PackedForms {
       : kernels_(&kernels), arena_(&arena), kind_(kind) {}
 
   // `rows`: the parameter's plain local rows, of which it comes as kRows where the back end packs
-  // nothing. Empty rows are legal where this version is packed already.
+  // nothing. Empty rows are legal where this version is packed already, and where the parameter is
+  // held as codes: those come as kCodes, or are expanded where the back end does not read them.
   WeightView get(Parameter& parameter, const Tensor& rows, WeightForm form, Stream& stream);
   // Gives the memory of all its forms back; what `used` (if any) still does with it is waited for.
   void drop(const Parameter& parameter, const Event& used);
 
  private:
+  // Of a parameter held as codes: rows made for this use; else `rows`.
+  Tensor plain_rows(const Parameter& parameter, const Tensor& rows, Stream& stream);
+
   struct Packed {
     Tensor tensor;
     std::uint64_t version = 0;

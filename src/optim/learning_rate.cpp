@@ -3,13 +3,42 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/option_range.h"
 
 namespace piton {
 
-LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t train_iters)
-    : options_(options) {
+namespace {
+
+// One length of the schedule, given in steps, in samples, or not at all; in steps.
+struct Length {
+  std::string_view name;  // "--lr-decay"
+  std::optional<std::int64_t> iters;
+  std::optional<std::int64_t> samples;
+
+  std::optional<double> steps(std::int64_t least, std::int64_t global_batch) const {
+    if (iters && samples) {
+      throw Error(Fault::kUsage,
+                  "learning rate: {0}-iters and {0}-samples exclude each other; "
+                  "give one",
+                  name);
+    }
+    if (iters) check_range(fmt::format("learning rate: {}-iters", name), *iters, least);
+    if (samples) check_range(fmt::format("learning rate: {}-samples", name), *samples, least);
+    if (samples) return static_cast<double>(*samples) / static_cast<double>(global_batch);
+    if (iters) return static_cast<double>(*iters);
+    return std::nullopt;
+  }
+};
+
+}  // namespace
+
+LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t train_iters,
+                           std::int64_t global_batch)
+    : options_(options), batch_(static_cast<double>(global_batch)) {
   if (!(options.lr > 0) || !std::isfinite(options.lr)) {
     throw Error(Fault::kUsage, "learning rate: --lr: got {}, wanted a number above 0", options.lr);
   }
@@ -17,24 +46,20 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
     throw Error(Fault::kUsage, "learning rate: --min-lr: got {}, wanted 0 to --lr, which is {}",
                 options.min_lr, options.lr);
   }
-  if (options.decay_iters && *options.decay_iters < 1) {
-    throw Error(Fault::kUsage, "learning rate: --lr-decay-iters: got {}, wanted at least 1",
-                *options.decay_iters);
-  }
-  if (options.warmup_iters < 0) {
-    throw Error(Fault::kUsage, "learning rate: --lr-warmup-iters: got {}, wanted at least 0",
-                options.warmup_iters);
-  }
-  const std::int64_t decay = options.decay_iters.value_or(train_iters);
-  decay_ = static_cast<double>(decay);
-  warmup_ = static_cast<double>(options.warmup_iters);
+  const Length decay{"--lr-decay", options.decay_iters, options.decay_samples};
+  const Length warmup{
+      "--lr-warmup", options.warmup_iters != 0 ? std::optional(options.warmup_iters) : std::nullopt,
+      options.warmup_samples};
+  const Length annealing{"--lr-wsd-decay", options.annealing_iters, options.annealing_samples};
+  decay_ = decay.steps(1, global_batch).value_or(static_cast<double>(train_iters));
+  warmup_ = warmup.steps(0, global_batch).value_or(0);
   if (options.warmup_fraction) {
-    if (options.warmup_iters > 0) {
+    if (warmup_ > 0) {
       throw Error(
           Fault::kUsage,
-          "learning rate: --lr-warmup-fraction {} and --lr-warmup-iters {} exclude each other; "
+          "learning rate: --lr-warmup-fraction {} and a warm-up of {} steps exclude each other; "
           "give one",
-          *options.warmup_fraction, options.warmup_iters);
+          *options.warmup_fraction, warmup_);
     }
     if (!(*options.warmup_fraction >= 0) || !(*options.warmup_fraction < 1)) {
       throw Error(Fault::kUsage,
@@ -43,7 +68,7 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
     }
     warmup_ = *options.warmup_fraction * decay_;
   }
-  if (decay < 1) {
+  if (decay_ <= 0) {
     throw Error(
         Fault::kUsage,
         "learning rate: nothing to decay over: got {} training steps, wanted at least 1; give "
@@ -56,6 +81,25 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
                 "--lr-warmup-iters or raise --lr-decay-iters",
                 warmup_, decay_);
   }
+  const std::optional<double> last = annealing.steps(1, global_batch);
+  if (options.decay_style != DecayStyle::kWsd) {
+    if (last) {
+      throw Error(Fault::kUsage, "learning rate: --lr-wsd-decay-iters is of --lr-decay-style WSD");
+    }
+    return;
+  }
+  if (!last) {
+    throw Error(Fault::kUsage,
+                "learning rate: --lr-decay-style WSD: needs --lr-wsd-decay-iters, the steps in "
+                "which it falls to --min-lr");
+  }
+  annealing_ = *last;
+  if (warmup_ + annealing_ > decay_) {
+    throw Error(Fault::kUsage,
+                "learning rate: --lr-wsd-decay-iters: got {} steps, wanted at most {}, the {} of "
+                "the decay without the warm-up",
+                annealing_, decay_ - warmup_, decay_);
+  }
 }
 
 double LearningRate::at(std::int64_t steps) const {
@@ -66,13 +110,33 @@ double LearningRate::at(std::int64_t steps) const {
   if (options_.decay_style == DecayStyle::kConstant) return lr;
   if (n > decay_) return min_lr;
   if (options_.decay_style == DecayStyle::kInverseSquareRoot) {
-    return std::max(min_lr, lr * std::sqrt(std::max(warmup_, 1.0) / std::max(n, 1.0)));
+    const double warmup = std::max(warmup_ * batch_, 1.0);  // Megatron-LM counts in samples
+    return std::max(min_lr, lr * std::sqrt(warmup / std::max(n * batch_, 1.0)));
+  }
+  if (options_.decay_style == DecayStyle::kWsd) {
+    return min_lr + annealing_share(n) * (lr - min_lr);
   }
   const double ratio = (n - warmup_) / (decay_ - warmup_);
   const double share = options_.decay_style == DecayStyle::kLinear
                            ? 1 - ratio
                            : (std::cos(std::numbers::pi * ratio) + 1) / 2;
   return min_lr + share * (lr - min_lr);
+}
+
+double LearningRate::annealing_share(double steps) const {
+  const double ratio = (steps - (decay_ - annealing_)) / annealing_;
+  if (ratio <= 0) return 1;
+  switch (options_.annealing_style) {
+    case AnnealingStyle::kLinear:
+      return 1 - ratio;
+    case AnnealingStyle::kCosine:
+      return (std::cos(std::numbers::pi * ratio) + 1) / 2;
+    case AnnealingStyle::kExponential:
+      return 2 * std::pow(0.5, ratio) - 1;
+    case AnnealingStyle::kMinusSquareRoot:
+      return 1 - std::sqrt(ratio);
+  }
+  return 1;
 }
 
 }  // namespace piton

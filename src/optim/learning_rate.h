@@ -1,14 +1,18 @@
 // The learning rate of each step: a warm-up, then a decay, as Megatron-LM computes them.
 //
-// With n successful steps behind, w warm-up steps and D decay steps:
+// After n successful steps, with w warm-up steps, D decay steps and A annealing steps:
 //
 //   n <= w, w > 0    lr * n / w                      (so 0 for the very first step)
 //   constant         lr
 //   n > D            min_lr
-//   inverse root     max(min_lr, lr * sqrt(max(w, 1) / max(n, 1)))
+//   inverse root     max(min_lr, lr * sqrt(max(w b, 1) / max(n b, 1))), b samples of a step
 //   otherwise        min_lr + c * (lr - min_lr),  r = (n - w) / (D - w)
 //                    c = 1 - r (linear),  c = (1 + cos(pi r)) / 2 (cosine)
+//   WSD              c = 1 up to D - A steps, then by r = (n - D + A) / A:
+//                    1 - r (linear), (1 + cos(pi r)) / 2 (cosine), 2 * 2^-r - 1 (exponential),
+//                    1 - sqrt(r) (minus_sqrt)
 //
+// Lengths may be given in samples: they are then divided by the global batch and need not be whole.
 // A pure function of n, in double: nothing of it is stored, and a resumed run continues exactly.
 // Steps that were skipped (non-finite gradients) do not count.
 #pragma once
@@ -20,15 +24,20 @@
 
 namespace piton {
 
-enum class DecayStyle : std::uint8_t { kConstant, kLinear, kCosine, kInverseSquareRoot };
+// kWsd: warm-up, stable, decay.
+enum class DecayStyle : std::uint8_t { kConstant, kLinear, kCosine, kInverseSquareRoot, kWsd };
+enum class AnnealingStyle : std::uint8_t { kExponential, kLinear, kCosine, kMinusSquareRoot };
 
 struct LearningRateOptions {
   double lr = 1.5e-4;
   double min_lr = 0;
   DecayStyle decay_style = DecayStyle::kLinear;
-  std::optional<std::int64_t> decay_iters;
+  std::optional<std::int64_t> decay_iters, decay_samples;
   std::int64_t warmup_iters = 0;
+  std::optional<std::int64_t> warmup_samples;
   std::optional<double> warmup_fraction;
+  AnnealingStyle annealing_style = AnnealingStyle::kExponential;
+  std::optional<std::int64_t> annealing_iters, annealing_samples;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -39,31 +48,48 @@ struct LearningRateOptions {
       Choice(decay_style, {{"constant", DecayStyle::kConstant},
                            {"linear", DecayStyle::kLinear},
                            {"cosine", DecayStyle::kCosine},
-                           {"inverse-square-root", DecayStyle::kInverseSquareRoot}}));
+                           {"inverse-square-root", DecayStyle::kInverseSquareRoot},
+                           {"WSD", DecayStyle::kWsd}}));
     v(Option{"lr-decay-iters", "steps until min-lr is reached (default: all training steps)", same},
       decay_iters);
     v(Option{"lr-warmup-iters", "steps in which the rate rises from 0 to lr", same}, warmup_iters);
     v(Option{"lr-warmup-fraction", "the same as a fraction of the decay steps", same},
       warmup_fraction);
+    v(Option{"lr-wsd-decay-style", "shape of WSD's last part, which falls to min-lr", same},
+      Choice(annealing_style, {{"exponential", AnnealingStyle::kExponential},
+                               {"linear", AnnealingStyle::kLinear},
+                               {"cosine", AnnealingStyle::kCosine},
+                               {"minus_sqrt", AnnealingStyle::kMinusSquareRoot}}));
+    v(Option{"lr-wsd-decay-iters", "steps of WSD's last part", same}, annealing_iters);
+    v(Option{"lr-decay-samples", "as --lr-decay-iters, in samples; beside --train-samples", same},
+      decay_samples);
+    v(Option{"lr-warmup-samples", "as --lr-warmup-iters, in samples", same}, warmup_samples);
+    v(Option{"lr-wsd-decay-samples", "as --lr-wsd-decay-iters, in samples", same},
+      annealing_samples);
   }
 };
 
 class LearningRate {
  public:
-  // `train_iters`: steps of the whole run, the default of --lr-decay-iters. Throws Error(kUsage)
-  // naming the flag if a value or combination cannot be.
-  LearningRate(const LearningRateOptions& options, std::int64_t train_iters);
+  // `train_iters`: steps of the whole run, the default of --lr-decay-iters. `global_batch`: samples
+  // of a step. Throws Error(kUsage) naming the flag if a value or combination cannot be.
+  LearningRate(const LearningRateOptions& options, std::int64_t train_iters,
+               std::int64_t global_batch);
 
   // The rate of the step that follows `steps` >= 0 successful ones.
   double at(std::int64_t steps) const;
 
   double decay_steps() const { return decay_; }    // D
-  double warmup_steps() const { return warmup_; }  // w, a fraction of D need not be whole
+  double warmup_steps() const { return warmup_; }  // w, not always whole
 
  private:
+  double annealing_share(double steps) const;
+
   LearningRateOptions options_;
+  double batch_;
   double decay_ = 0;
   double warmup_ = 0;
+  double annealing_ = 0;  // A
 };
 
 }  // namespace piton

@@ -5,6 +5,15 @@
 
 namespace piton {
 
+void ShardedParameters::set_value(Parameter& parameter, const Tensor& rows, Stream& stream) {
+  PITON_ASSERT(rows.shape() == parameter.shape, "{} is {}, got {}", parameter.name,
+               to_string(parameter.shape), to_string(rows.shape()));
+  const OwnValues own = own_values(parameter);
+  if (!own.values.defined()) return;
+  const Tensor part = rows.flatten().slice(0, own.offset, own.values.elements());
+  kernels_.run(Copy{.dst = own.values, .src = part}, stream);
+}
+
 std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                                                            std::vector<Parameter*> parameters,
                                                            Mesh& mesh, Kernels& kernels,

@@ -39,6 +39,12 @@ struct OwnedSpan {
   Tensor value;     // [size] weights' dtype: written by the update
 };
 
+// The part of a parameter that this rank stores.
+struct OwnValues {
+  std::int64_t offset = 0;  // of its first element, in the parameter's local tensor
+  Tensor values;            // [size]; not defined where all of the rank's part is padding
+};
+
 class ShardedParameters : public WeightProvider {
  public:
   // Sets value and gradient of each parameter. Nothing is initialised. Frozen parameters get no
@@ -68,9 +74,18 @@ class ShardedParameters : public WeightProvider {
   // Whole local rows of a parameter, on every rank (gathers under stage 3): saving, checking,
   // hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
-  // Writes this rank's part of local rows (initialization, loading) and raises the parameter's
-  // version; publish_values() has to follow.
-  virtual void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) = 0;
+  // This rank's part of a parameter, to be written whole (initialization, loading); raises the
+  // parameter's version. publish_values() has to follow, on all ranks: it gathers what is whole on
+  // all of them. Stage 0, frozen parameters below stage 3, and inference: all local rows.
+  virtual OwnValues own_values(Parameter& parameter) = 0;
+  // Writes that part from local rows.
+  void set_value(Parameter& parameter, const Tensor& rows, Stream& stream);
+
+ protected:
+  explicit ShardedParameters(Kernels& kernels) : kernels_(kernels) {}
+
+ private:
+  Kernels& kernels_;
 };
 
 }  // namespace piton

@@ -8,7 +8,7 @@ namespace {
 class InferenceValues final : public ShardedParameters {
  public:
   InferenceValues(const std::vector<Parameter*>& parameters, Kernels& kernels, Arena& arena)
-      : kernels_(kernels), arena_(arena), forms_(kernels, arena) {
+      : ShardedParameters(kernels), arena_(arena), forms_(kernels, arena) {
     for (Parameter* parameter : parameters) {
       parameter->value = rows_of(*parameter);
       parameter->gradient = {};
@@ -37,13 +37,11 @@ class InferenceValues final : public ShardedParameters {
     return parameter.value;
   }
 
-  void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) override {
-    PITON_ASSERT(rows.shape() == parameter.shape, "{} is {}, got {}", parameter.name,
-                 to_string(parameter.shape), to_string(rows.shape()));
+  OwnValues own_values(Parameter& parameter) override {
     forms_.drop(parameter, {});
     if (!parameter.value.defined()) parameter.value = rows_of(parameter);
-    kernels_.run(Copy{.dst = parameter.value, .src = rows}, stream);
     ++parameter.version;
+    return {0, parameter.value.flatten()};
   }
 
  private:
@@ -54,7 +52,6 @@ class InferenceValues final : public ShardedParameters {
     PITON_ASSERT(false, "{}: these weights are for inference", what);
   }
 
-  Kernels& kernels_;
   Arena& arena_;
   PackedForms forms_;
   std::vector<ShardUnit> units_;  // nothing is sharded

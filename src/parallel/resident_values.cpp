@@ -5,14 +5,18 @@
 namespace piton {
 
 ResidentValues::ResidentValues(ShardingSetup setup, bool sharded, Stream& stream)
-    : setup_(std::move(setup)),
+    : ShardedParameters(setup.kernels),
+      setup_(std::move(setup)),
       sharded_(sharded),
       units_(make_shard_units(setup_.trainable, setup_.groups,
                               {.bucket_bytes = kBucketBytes, .sharded = sharded})),
       frozen_units_(make_shard_units(setup_.frozen, setup_.groups, {.sharded = false})),
       values_(units_, setup_.device, setup_.arena, stream),
       frozen_values_(frozen_units_, setup_.device, setup_.arena, stream),
-      forms_(setup_.kernels, setup_.arena) {}
+      forms_(setup_.kernels, setup_.arena) {
+  own_.add(units_, values_);
+  own_.add(frozen_units_, frozen_values_);
+}
 
 WeightUse ResidentValues::acquire(Parameter& parameter, WeightForm form, Stream& stream) {
   return {forms_.get(parameter, parameter.value, form, stream), nullptr};
@@ -22,11 +26,9 @@ Tensor ResidentValues::whole_value(Parameter& parameter, Stream& /*stream*/) {
   return parameter.value;
 }
 
-void ResidentValues::set_value(Parameter& parameter, const Tensor& rows, Stream& stream) {
-  PITON_ASSERT(rows.shape() == parameter.shape, "{} is {}, got {}", parameter.name,
-               to_string(parameter.shape), to_string(rows.shape()));
-  setup_.kernels.run(Copy{.dst = parameter.value, .src = rows}, stream);
+OwnValues ResidentValues::own_values(Parameter& parameter) {
   ++parameter.version;
+  return own_.of(parameter);
 }
 
 void ResidentValues::publish_values(Stream& stream) {

@@ -66,7 +66,7 @@ struct ShardSpan {
   std::int64_t unit_begin = 0;  // in the unit
   std::int64_t size = 0;
 };
-// In the order of units and entries.
+// In the order of units and entries; at most one span of a parameter.
 std::vector<ShardSpan> owned_spans(const std::vector<ShardUnit>& units);
 
 }  // namespace piton

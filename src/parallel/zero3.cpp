@@ -1,7 +1,5 @@
 // Stage 3: of values, gradients and optimizer state each rank keeps its parts; rows are gathered
 // around each use. Frozen parameters are sharded too.
-#include <map>
-
 #include "base/error.h"
 #include "parallel/gathered_weights.h"
 #include "parallel/scattered_gradients.h"
@@ -13,7 +11,8 @@ namespace {
 class ValueShards final : public ShardedParameters {
  public:
   ValueShards(ShardingSetup setup, Stream& stream)
-      : setup_(std::move(setup)),
+      : ShardedParameters(setup.kernels),
+        setup_(std::move(setup)),
         units_(make_shard_units(setup_.trainable, setup_.groups, {})),
         frozen_units_(make_shard_units(setup_.frozen, setup_.groups, {})),
         values_(units_, setup_.device, setup_.arena, stream),
@@ -24,8 +23,8 @@ class ValueShards final : public ShardedParameters {
     for (const auto& list : {setup_.trainable, setup_.frozen}) {
       for (Parameter* parameter : list) parameter->value = {};
     }
-    for (const ShardSpan& span : owned_spans(units_)) own_[span.parameter] = span;
-    for (const ShardSpan& span : owned_spans(frozen_units_)) own_[span.parameter] = span;
+    own_.add(units_, values_);
+    own_.add(frozen_units_, frozen_values_);
   }
 
   const std::vector<ShardUnit>& units() const override { return units_; }
@@ -68,16 +67,9 @@ class ValueShards final : public ShardedParameters {
     return weights_.gather_now(parameter, stream);
   }
 
-  void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) override {
-    PITON_ASSERT(rows.shape() == parameter.shape, "{} is {}, got {}", parameter.name,
-                 to_string(parameter.shape), to_string(rows.shape()));
+  OwnValues own_values(Parameter& parameter) override {
     ++parameter.version;
-    const auto found = own_.find(&parameter);
-    if (found == own_.end()) return;  // all of its part is padding
-    const ShardSpan& span = found->second;
-    const Tensor own = (parameter.trainable ? values_ : frozen_values_).part(span);
-    const Tensor part = rows.flatten().slice(0, span.parameter_offset, span.size);
-    setup_.kernels.run(Copy{.dst = own, .src = part}, stream);
+    return own_.of(parameter);
   }
 
  private:
@@ -88,7 +80,7 @@ class ValueShards final : public ShardedParameters {
   ShardValues frozen_values_;
   ScatteredGradients gradients_;
   GatheredWeights weights_;
-  std::map<const Parameter*, ShardSpan> own_;  // at most one run of a parameter is in a part
+  OwnParts own_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The four stages of ShardedParameters::make: whole_gradients.cpp (0, 1), zero2.cpp, zero3.cpp.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,25 @@ std::unique_ptr<ShardedParameters> make_zero1(ShardingSetup setup, Stream& strea
 std::unique_ptr<ShardedParameters> make_zero2(ShardingSetup setup, Stream& stream);
 std::unique_ptr<ShardedParameters> make_zero3(ShardingSetup setup, Stream& stream);
 
+// What this rank stores of each parameter, by parameter.
+class OwnParts {
+ public:
+  // Those of `units`, whose values are in `values` (WholeValues or ShardValues).
+  template <typename Values>
+  void add(const std::vector<ShardUnit>& units, const Values& values) {
+    for (const ShardSpan& span : owned_spans(units))
+      parts_[span.parameter] = {span.parameter_offset, values.part(span)};
+  }
+  // Nothing is defined where all of the rank's part is padding.
+  OwnValues of(const Parameter& parameter) const {
+    const auto found = parts_.find(&parameter);
+    return found == parts_.end() ? OwnValues() : found->second;
+  }
+
+ private:
+  std::map<const Parameter*, OwnValues> parts_;
+};
+
 // Stages 0 to 2: every rank holds all values, so a use is the resident weight. Frozen parameters
 // are in buffers of their own.
 class ResidentValues : public ShardedParameters {
@@ -32,7 +52,7 @@ class ResidentValues : public ShardedParameters {
   const std::vector<ShardUnit>& units() const override { return units_; }
   WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) override;
   Tensor whole_value(Parameter& parameter, Stream& stream) override;
-  void set_value(Parameter& parameter, const Tensor& rows, Stream& stream) override;
+  OwnValues own_values(Parameter& parameter) override;
   void publish_values(Stream& stream) override;
 
  protected:
@@ -45,6 +65,7 @@ class ResidentValues : public ShardedParameters {
   std::vector<ShardUnit> frozen_units_;
   WholeValues values_;
   WholeValues frozen_values_;
+  OwnParts own_;
   PackedForms forms_;
 };
 

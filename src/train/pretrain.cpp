@@ -34,6 +34,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     machine.log.info(fmt::format("{} at iteration {}", why, trainer.state().iteration));
   }
   result.iteration = trainer.state().iteration;
+  result.finished = trainer.done();
   result.saved = trainer.is_saved();
   return result;
 }

@@ -14,6 +14,7 @@ struct PretrainResult {
   std::int64_t iteration = 0;
   double loss = 0;                        // of the last step
   std::optional<double> validation_loss;  // the last one
+  bool finished = false;                  // the last iteration is done
   int stop_signal = 0;                    // what ended the run before its last step; 0: nothing
   bool saved = false;                     // a checkpoint holds all that has been trained
 };

@@ -20,6 +20,7 @@ struct LoopOptions {
   std::optional<std::int64_t> global_batch_size;  // default: micro batch x data-parallel ranks
   std::int64_t sequence = 0;
   std::int64_t train_iters = 0;
+  std::optional<std::int64_t> train_samples;  // in place of train_iters
   std::optional<std::int64_t> exit_interval;
   std::optional<double> exit_duration_minutes;
   std::uint64_t seed = 1234;
@@ -51,6 +52,8 @@ struct LoopOptions {
       sequence);
     v(Option{"train-iters", "updates of the whole run; a finished run goes on with more"},
       train_iters);
+    v(Option{"train-samples", "the same in samples: updates are samples / --global-batch-size"},
+      train_samples);
     v(Option{"exit-interval", "save and stop after an iteration that this divides"}, exit_interval);
     v(Option{"exit-duration-in-mins",
              "save and stop after the first iteration that ends this long after the start"},

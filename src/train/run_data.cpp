@@ -17,7 +17,7 @@ std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorp
 DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, Log& notes) {
   const LoopOptions& loop = options.loop;
   const SampleCounts counts =
-      sample_counts(loop.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
+      sample_counts(plan.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
   DataSets sets = open_data_sets(options.data, plan.sequence, static_cast<std::uint32_t>(loop.seed),
                                  counts, notes);
   if (!sets.train) {

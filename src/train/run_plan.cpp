@@ -9,7 +9,15 @@ constexpr std::int64_t kMostKept = 1'000'000;
 constexpr std::int64_t kMostMicroBatches = 1 << 20;  // of a step: a schedule is held in memory
 
 void check_ranges(const LoopOptions& loop) {
-  check_range("--train-iters", loop.train_iters, 1);
+  if (loop.train_samples) {
+    check_range("--train-samples", *loop.train_samples, 1);
+    if (loop.train_iters != 0) {
+      throw Error(Fault::kUsage, "--train-iters {} and --train-samples {}: give one of them",
+                  loop.train_iters, *loop.train_samples);
+    }
+  } else {
+    check_range("--train-iters", loop.train_iters, 1);
+  }
   check_range("--micro-batch-size", loop.micro_batch_size, 1, kLargestSize);
   check_range("--seq-length", loop.sequence, 0, kLargestSize);
   check_range("--save-interval", loop.save_interval, 0);
@@ -29,10 +37,10 @@ void check_totals(const LoopOptions& loop, const RunPlan& plan) {
   const std::int64_t tokens = checked_product("--micro-batch-size", "tokens of a micro-batch",
                                               loop.micro_batch_size, plan.sequence);
   check_range("--micro-batch-size x --seq-length", tokens, 1, kLargestSize);
-  checked_product("--train-iters", "tokens of the run", loop.train_iters, plan.global_batch,
+  checked_product("--train-iters", "tokens of the run", plan.train_iters, plan.global_batch,
                   plan.sequence);
   checked_product("--eval-iters", "samples of all evaluations", loop.eval_iters, plan.global_batch,
-                  loop.train_iters / loop.eval_interval + 1);
+                  plan.train_iters / loop.eval_interval + 1);
 }
 
 }  // namespace
@@ -73,6 +81,12 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
               kMostMicroBatches);
   plan.micro_batches = static_cast<int>(plan.global_batch / share);
+  plan.train_iters =
+      loop.train_samples ? *loop.train_samples / plan.global_batch : loop.train_iters;
+  if (plan.train_iters < 1) {
+    throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
+                *loop.train_samples, plan.global_batch);
+  }
   check_totals(loop, plan);
   const int t = plan.mesh[Axis::kTensor];
   if (options.parallel.linears.sequence_parallel &&
@@ -101,12 +115,15 @@ PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& p
   settled.model.settle(plan.session.model);
   settled.loop.global_batch_size = plan.global_batch;
   settled.loop.sequence = plan.sequence;
+  settled.loop.train_iters = plan.train_iters;
+  settled.loop.train_samples.reset();
   // A constant rate has no end, unless the warm-up is a share of it.
   LearningRateOptions& rate = settled.learning_rate;
   if (rate.decay_style == DecayStyle::kConstant && !rate.warmup_fraction) {
     rate.decay_iters.reset();
-  } else {
-    rate.decay_iters = rate.decay_iters.value_or(options.loop.train_iters);
+    rate.decay_samples.reset();
+  } else if (!rate.decay_samples) {
+    rate.decay_iters = rate.decay_iters.value_or(plan.train_iters);
   }
   return settled;
 }

@@ -12,7 +12,8 @@ struct RunPlan {
   MeshSizes mesh;
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;
-  int micro_batches = 0;  // a step, of each data-parallel rank
+  std::int64_t train_iters = 0;  // updates of the whole run
+  int micro_batches = 0;         // a step, of each data-parallel rank
   SessionSettings session;
 };
 

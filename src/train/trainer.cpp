@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/said_elsewhere.h"
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
 #include "train/resume_rules.h"
@@ -82,7 +83,7 @@ void Trainer::open() {
     say(
         fmt::format("nothing left to do: the run has done {} of {} iterations; a larger "
                     "--train-iters goes on",
-                    state_.iteration, settled_.loop.train_iters));
+                    state_.iteration, plan_.train_iters));
   }
 }
 
@@ -90,7 +91,8 @@ void Trainer::open_tokenizer_and_plan() {
   if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
-  rate_ = std::make_unique<LearningRate>(options_.learning_rate, options_.loop.train_iters);
+  rate_ = std::make_unique<LearningRate>(options_.learning_rate, plan_.train_iters,
+                                         plan_.global_batch);
   settled_ = settled_options(options_, plan_);
   settled_.tokenizer = from_anywhere(options_.tokenizer);
   options_.optimizer.check();
@@ -160,7 +162,7 @@ RunStart Trainer::start() const {
   return {.rank = machine_.world.rank(),
           .ranks = machine_.world.size(),
           .iteration = state_.iteration,
-          .train_iters = settled_.loop.train_iters,
+          .train_iters = plan_.train_iters,
           .eval_iters = settled_.loop.eval_iters,
           .global_batch = plan_.global_batch,
           .sequence = plan_.sequence,
@@ -232,7 +234,7 @@ void Trainer::count_skips(const StepReport& report) {
 void Trainer::warn_of_rare_saves(double seconds_a_step) {
   const LoopOptions& loop = settled_.loop;
   if (loop.save.empty()) return;  // said at the start
-  std::int64_t left = loop.train_iters - state_.iteration;
+  std::int64_t left = plan_.train_iters - state_.iteration;
   if (loop.exit_interval) {
     left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
   }
@@ -302,7 +304,7 @@ void Trainer::save_if_possible() {
       sinks_.warning(fmt::format(
           "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
           state_.iteration, error.what(),
-          std::min(state_.iteration + loop.save_interval, loop.train_iters)));
+          std::min(state_.iteration + loop.save_interval, plan_.train_iters)));
     }
   });
 }

@@ -71,7 +71,7 @@ class Trainer {
   StopRequest agreed_stop(int signal);
 
   // These ask no other rank.
-  bool done() const { return state_.iteration >= settled_.loop.train_iters; }
+  bool done() const { return state_.iteration >= plan_.train_iters; }
   bool save_due() const;  // --save-interval and the end of the run
   bool exit_due() const;  // --exit-interval
   bool is_saved() const { return saved_iteration_ == state_.iteration; }

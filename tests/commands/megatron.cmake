@@ -55,59 +55,65 @@ expect(RUN pretrain
        ERR "--distributed-backend: no meaning here" "--fp16: no meaning here: computed in fp32" "validation loss" "saved ")
 expect(RUN generate --load ${WORK}/gpt --prompt "To be" --max-new-tokens 2 CODE 0)
 
-# MindSpeed-LLM's examples for LLaMA-2 7B (pretrain_llama2_7b_ptd.sh), on two tensor ranks.
+# AscendSpeed's examples/llama2/pretrain_llama2_7b_ptd.sh, on two tensor ranks; the tokenizer is GPT-2's.
 set(llama pretrain
+       --DDP-impl local
        --tensor-model-parallel-size 2
        --pipeline-model-parallel-size 1
        --sequence-parallel
        --num-layers 2
        --hidden-size 64
-       --ffn-hidden-size 128
-       --num-attention-heads 4
-       --tokenizer-type GPT2BPETokenizer ${gpt2}
-       --seq-length 32
-       --max-position-embeddings 32
-       --micro-batch-size 1
-       --global-batch-size 4
-       --make-vocab-size-divisible-by 1
-       --lr 1.25e-6
-       --train-iters 3
-       --lr-decay-style cosine
-       --untie-embeddings-and-output-weights
-       --disable-bias-linear
-       --attention-dropout 0.0
-       --init-method-std 0.01
-       --hidden-dropout 0.0
        --position-embedding-type rope
        --normalization RMSNorm
-       --use-fused-rmsnorm
-       --swiglu
-       --use-flash-attn
-       --no-masked-softmax-fusion
-       --attention-softmax-in-fp32
-       --min-lr 1.25e-7
+       --ffn-hidden-size 128
+       --num-attention-heads 4
+       --attention-dropout 0.0
+       --hidden-dropout 0.0
+       --init-method-std 0.01
+       --micro-batch-size 1
+       --global-batch-size 4
+       --seq-length 32
+       --max-position-embeddings 32
+       --data-path ${WORK}/my-gpt2_text_document
+       --tokenizer-type GPT2BPETokenizer ${gpt2}
+       --tokenizer-not-use-fast
+       --split 100,0,0
+       --distributed-backend nccl
+       --lr 1.25e-5
+       --min-lr 1.25e-6
+       --lr-decay-style cosine
        --weight-decay 1e-1
-       --lr-warmup-fraction 0.01
        --clip-grad 1.0
+       --initial-loss-scale 65536.0
        --adam-beta1 0.9
-       --initial-loss-scale 65536
        --adam-beta2 0.95
-       --no-gradient-accumulation-fusion
+       --log-interval 1
+       --load ${WORK}/llama
+       --save ${WORK}/llama
+       --save-interval 10000
+       --eval-interval 10000
+       --eval-iters 0
+       --use-fused-rotary-pos-emb
+       --no-masked-softmax-fusion
        --no-load-optim
        --no-load-rng
-       --use-distributed-optimizer
+       --train-iters 3
+       --lr-warmup-fraction 0.01
+       --mlp-layer-fusion
+       --use-flash-attn
+       --bf16)
+# What later scripts of MindSpeed-LLM say beside these.
+list(APPEND llama
+       --untie-embeddings-and-output-weights
+       --disable-bias-linear
+       --swiglu
+       --make-vocab-size-divisible-by 1
+       --use-fused-rmsnorm
        --use-fused-swiglu
-       --use-fused-rotary-pos-emb
-       --overlap-grad-reduce
-       --bf16
-       --data-path ${WORK}/my-gpt2_text_document
-       --split 949,50,1
-       --log-interval 1
-       --save-interval 10000
-       --eval-interval 1000
-       --eval-iters 0
-       --distributed-backend nccl
-       --save ${WORK}/llama)
+       --attention-softmax-in-fp32
+       --no-gradient-accumulation-fusion
+       --use-distributed-optimizer
+       --overlap-grad-reduce)
 execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${llama} RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
 if(NOT code EQUAL 0 OR NOT error MATCHES "iteration +3/ +3 ")
   message(FATAL_ERROR "LLaMA's script: exit ${code}\n${error}")

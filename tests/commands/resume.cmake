@@ -33,8 +33,24 @@ set(flat ${bare} --lr-decay-style constant --micro-batch-size 4 --save ${WORK}/f
 expect(RUN ${flat} --train-iters 2 CODE 0)
 expect(RUN ${flat} --train-iters 4 CODE 0 ERR "resumed .*iteration 2," "iteration +4/ +4 ")
 
+# A rate of WSD that has not begun to fall goes on as well, and so does a constant one into WSD; one that fell does not.
+set(stable ${bare} --micro-batch-size 4 --lr-decay-style WSD --lr-wsd-decay-style cosine --save ${WORK}/stable
+    --load ${WORK}/stable)
+expect(RUN ${stable} --train-iters 6 --lr-wsd-decay-iters 3 --exit-interval 3 CODE 0 ERR "iteration +3/ +6 ")
+expect(RUN ${stable} --train-iters 9 --lr-wsd-decay-iters 4 --exit-interval 7 CODE 0
+       ERR "resumed .*iteration 3," "iteration +7/ +9 .*learning rate: 8[.]")
+expect(RUN ${stable} --train-iters 12 --lr-wsd-decay-iters 4 CODE 2
+       ERR "--lr-decay-iters: [^\n]* has 9, this run has 12" "--override-opt_param-scheduler")
+# A run by samples: 27 are six updates of four.
+expect(RUN ${bare} --train-samples 27 --lr-warmup-samples 8 --lr-decay-samples 24 --micro-batch-size 4
+           --save ${WORK}/samples CODE 0 ERR "iteration +2/ +6 .*learning rate: 5[.]0*E-04" "iteration +6/ +6 ")
+expect(RUN ${bare} --train-samples 27 --train-iters 6 CODE 2 ERR "--train-iters 6 and --train-samples 27: give one of them")
+expect(RUN ${bare} --train-samples 3 --micro-batch-size 4 CODE 2 ERR "--train-samples: got 3, wanted at least 4")
+
 # A longer run than the corpus reads it again, in another order, and says so.
 expect(RUN ${flat} --train-iters 400 --exit-interval 5 CODE 0 ERR "shuffles the corpus another way")
+expect(RUN ${flat} --train-iters 8 --lr-decay-style WSD --lr-wsd-decay-iters 2 CODE 0
+       ERR "by this run's schedule: --lr-decay-style: " "iteration +8/ +8 ")
 
 # A new run from a run's weights, with its own options.
 expect(RUN ${bare} --train-iters 2 --micro-batch-size 1 --weight-decay 0.5 --finetune --load ${WORK}/run

@@ -36,8 +36,8 @@ TEST(FlippedBits, OfEveryFileAreNoticedAndNamed) {
       files.push_back(entry.path());
     }
     ASSERT_GE(files.size(), 6U);
-    const std::int64_t rounds = drill::rounds(200, 1000);
-    for (std::int64_t round = 0; round < rounds; ++round) {
+    const std::int64_t end_round = drill::end_round(200, 1000);
+    for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
       drill::Draw draw(drill::seed(round));
       // Each file as often as the others, however small it is.
       const fs::path& file = files[static_cast<std::size_t>(round) % files.size()];

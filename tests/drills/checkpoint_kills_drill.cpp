@@ -36,9 +36,9 @@ std::vector<std::string> drafts_in(const fs::path& run) {
 TEST(KilledSaves, AreFollowedByCleanRestarts) {
   const TempFolder folder;
   const TinyRun tiny(folder.path());
-  const std::int64_t rounds = drill::rounds(10, 300);
+  const std::int64_t end_round = drill::end_round(10, 300);
   int in_a_save = 0;
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << drill::seed(round));
     drill::Draw draw(drill::seed(round));
     fs::remove(tiny.path("run.txt"));

@@ -33,8 +33,8 @@ TEST(CheckpointMutants, AreRefusedByTheLoad) {
   std::int64_t loaded = 0;
   test::run_ranks(1, [&](World& world) {
     test::SmallRun run(world, {}, kVariant);
-    const std::int64_t rounds = drill::rounds(300, 10'000);
-    for (std::int64_t round = 0; round < rounds; ++round) {
+    const std::int64_t end_round = drill::end_round(300, 10'000);
+    for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
       drill::Draw draw(drill::seed(round));
       fs::remove_all(dir / "mutant");
       const drill::Mutant mutant = drill::write_mutant(original, dir / "mutant", draw);
@@ -112,8 +112,8 @@ TEST(CheckpointMutants, AreRefusedByTheBinary) {
   const drill::CheckpointFiles original(dir / "run/iter_0000002");
   const std::string config = original.files.at("config.toml");
 
-  const std::int64_t rounds = drill::rounds(12, 500);
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  const std::int64_t end_round = drill::end_round(12, 500);
+  for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
     drill::Draw draw(drill::seed(round));
     fs::remove_all(dir / "mutant");
     drill::Mutant mutant;

@@ -53,8 +53,8 @@ TEST(CorpusInUse, ThatChangesIsAnErrorThatNamesItOrChangesNothing) {
   ASSERT_EQ(tiny.run(tiny.pretrain("whole", kIterations)), (ProcessEnd{.code = 0}));
   const std::string wanted = tiny.hash("whole");
 
-  const std::int64_t rounds = drill::rounds(5, 60);
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  const std::int64_t end_round = drill::end_round(5, 60);
+  for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
     drill::Draw draw(drill::seed(round));
     const auto kind = round % 5;
     const std::string ending = draw.below(2) == 0 ? ".bin" : ".idx";

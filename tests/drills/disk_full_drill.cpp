@@ -57,9 +57,9 @@ class DiskFull : public testing::Test {
 };
 
 TEST_F(DiskFull, AtASaveLeavesTheCheckpointBeforeOrTheNewOne) {
-  const std::int64_t rounds = drill::rounds(5, 100);
+  const std::int64_t end_round = drill::end_round(5, 100);
   int failed = 0, passed = 0;
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << drill::seed(round));
     drill::Draw draw(drill::seed(round));
     fs::remove_all(disk_ / "run");
@@ -126,9 +126,9 @@ TEST_F(DiskFull, IsNoticedBeforeTheFirstStep) {
 TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
   const TinyRun large(folder_ / "large", 50'000);  // 1.3 MB of text, up to 6 MB while it works
   const std::string bytes = text_of(large.corpus() + ".bin") + text_of(large.corpus() + ".idx");
-  const std::int64_t rounds = drill::rounds(4, 60);
+  const std::int64_t end_round = drill::end_round(4, 60);
   int failed = 0, went_on = 0;
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << drill::seed(round));
     drill::Draw draw(drill::seed(round));
     disk_.empty();
@@ -154,7 +154,7 @@ TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
     EXPECT_FALSE(fs::exists(disk_ / "out.preprocess.json"));
   }
   EXPECT_GT(failed, 0);
-  if (rounds > 20) EXPECT_GT(went_on, 0);
+  if (end_round - drill::first_round() > 20) EXPECT_GT(went_on, 0);
 }
 
 }  // namespace

@@ -70,8 +70,8 @@ TEST(TwoAtOnce, OneGoesOnAndItsOutputsAreWhole) {
   const std::string wanted = tiny.hash("whole");
   const std::string bytes = text_of(tiny.corpus() + ".bin") + text_of(tiny.corpus() + ".idx");
 
-  const std::int64_t rounds = drill::rounds(3, 50);
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  const std::int64_t end_round = drill::end_round(3, 50);
+  for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << drill::seed(round));
     drill::Draw draw(drill::seed(round));
     // Two savers.

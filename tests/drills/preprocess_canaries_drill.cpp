@@ -52,8 +52,8 @@ TEST(Canaries, BesideACorpusSurvive) {
   fs::copy_file(tiny.path("text.txt"), input);
   const std::string input_text = text_of(input);
 
-  const std::int64_t rounds = drill::rounds(6, 100);
-  for (std::int64_t round = 0; round < rounds; ++round) {
+  const std::int64_t end_round = drill::end_round(6, 100);
+  for (std::int64_t round = drill::first_round(); round < end_round; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << drill::seed(round));
     drill::Draw draw(drill::seed(round));
     drill::Words words = tiny.preprocess("out");

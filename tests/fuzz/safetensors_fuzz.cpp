@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto bytes = std::as_bytes(std::span(data, size));
   piton::SafetensorsHeader header;
   try {
-    header = piton::parse_safetensors(bytes, "fuzz.safetensors");
+    header = piton::parse_safetensors(bytes, std::ssize(bytes), "fuzz.safetensors");
   } catch (const piton::Error& error) {
     PITON_ASSERT(error.fault() == piton::Fault::kData);
     return 0;
@@ -28,8 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string again = piton::make_safetensors_header(entries, header.metadata);
   const std::size_t data_begin = again.size();
   again.resize(data_begin + static_cast<std::size_t>(at));
-  const auto read =
-      piton::parse_safetensors(std::as_bytes(std::span(again.data(), again.size())), "again");
+  const auto read = piton::parse_safetensors(std::as_bytes(std::span(again.data(), again.size())),
+                                             std::ssize(again), "again");
   PITON_ASSERT(read.data_begin == static_cast<std::int64_t>(data_begin));
   PITON_ASSERT(read.entries.size() == header.entries.size() && read.metadata == header.metadata);
   for (const piton::SafetensorsEntry& entry : header.entries) {

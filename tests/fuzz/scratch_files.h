@@ -1,9 +1,12 @@
-// Files for readers that want paths: in memory where the machine has such a folder, one set a
+// Files for readers that want paths: in memory where the machine has such a folder, one folder a
 // process.
 #pragma once
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -11,18 +14,41 @@
 
 namespace piton {
 
-inline const std::filesystem::path& scratch_folder() {
-  static const std::filesystem::path folder = [] {
-    const std::filesystem::path memory = "/dev/shm";
+// A folder of this process, removed at its end; those that dead processes left go with it.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    namespace fs = std::filesystem;
     std::error_code error;
-    const auto base = std::filesystem::is_directory(memory, error)
-                          ? memory
-                          : std::filesystem::temp_directory_path();
-    const auto path = base / ("piton-fuzz-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(path);
-    return path;
-  }();
-  return folder;
+    const fs::path memory = "/dev/shm";
+    const fs::path base = fs::is_directory(memory, error) ? memory : fs::temp_directory_path();
+    const std::string stem = "piton-fuzz-";
+    for (const auto& entry : fs::directory_iterator(base, error)) {
+      const std::string name = entry.path().filename().string();
+      const long process = name.starts_with(stem) ? std::atol(name.c_str() + stem.size()) : 0;
+      const bool dead =
+          process > 0 && ::kill(static_cast<pid_t>(process), 0) != 0 && errno == ESRCH;
+      if (dead) fs::remove_all(entry.path(), error);
+    }
+    path_ = base / (stem + std::to_string(::getpid()));
+    fs::create_directories(path_);
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline const std::filesystem::path& scratch_folder() {
+  static const ScratchFolder folder;
+  return folder.path();
 }
 
 // Writes the file anew and returns its path.

@@ -40,6 +40,29 @@ class CaseList {
     add_linear(2, 8195, 5, /*with_bias=*/false, dtype_);
   }
 
+  void add_weight_codes() {
+    for (const CodeKind kind : {CodeKind::kInt8, CodeKind::kInt4}) {
+      for (const bool with_zeros : {false, true}) {
+        for (const std::int64_t in : {1, 32, 75}) {
+          const std::int64_t out = in == 1 ? 1 : 9;
+          const std::int64_t groups = (in + 31) / 32;
+          const std::int64_t bytes = kind == CodeKind::kInt4 ? (in + 1) / 2 : in;
+          add(fmt::format("{} zeros {} in {}", kind == CodeKind::kInt4 ? "int4" : "int8",
+                          with_zeros, in),
+              1,
+              ExpandWeight{
+                  .rows = source_.unwritten_rows(dtype_, {out, in}),
+                  .codes = {.kind = kind,
+                            .group = 32,
+                            .codes = source_.integers({out, bytes}, 0, 255, DType::kU8),
+                            .scales = source_.normal(DType::kF32, {out, groups}),
+                            .zeros = with_zeros ? source_.normal(DType::kF32, {out, groups})
+                                                : Tensor()}});
+        }
+      }
+    }
+  }
+
   void add_norms() {
     for (const std::int64_t n : {0, 1, 5, 67}) {
       for (const std::int64_t h : {1, 7, 64, 130}) {
@@ -425,6 +448,7 @@ class CaseList {
 std::vector<CallCase> call_cases(const CaseOptions& options) {
   CaseList list(options);
   list.add_linears();
+  list.add_weight_codes();
   list.add_norms();
   list.add_rotaries();
   list.add_cache_appends();

@@ -61,6 +61,28 @@ TEST_P(KernelValues, OfALinearAreRowsTimesWeightRowsPlusBias) {
   expect_values(y, {1 + 6 + 10, -1 + 8 + 20, 3 + 2 - 3 + 10, -3 - 4 + 20});
 }
 
+TEST_P(KernelValues, OfWeightCodesAreTheirDistancesFromZeroTimesTheirScales) {
+  const auto bytes = [](const Shape& shape, std::vector<double> contents) {
+    return tensor_of(DType::kU8, shape, contents);
+  };
+  const Tensor rows = host_tensor(DType::kF32, {2, 3});
+  // 255 is -1, 128 is -128; the second group of a row has one column.
+  run(ExpandWeight{.rows = rows,
+                   .codes = {.kind = CodeKind::kInt8,
+                             .group = 2,
+                             .codes = bytes({2, 3}, {255, 3, 128, 127, 0, 1}),
+                             .scales = fp32({2, 2}, {0.5, 2, 1, 10}),
+                             .zeros = fp32({2, 2}, {1, 0, 0, -1})}});
+  expect_values(rows, {-1, 1, -256, 127, 0, 20});
+  // 0x2F: column 0 is 15, column 1 is 2. Without zeros the middle, 8, is 0.
+  run(ExpandWeight{.rows = rows,
+                   .codes = {.kind = CodeKind::kInt4,
+                             .group = 32,
+                             .codes = bytes({2, 2}, {0x2F, 0x08, 0x80, 0xF7}),
+                             .scales = fp32({2, 1}, {1, 3})}});
+  expect_values(rows, {7, -6, 0, -24, 0, -3});
+}
+
 TEST_P(KernelValues, OfNormsFollowTheirDefinitions) {
   const Tensor x = fp32({1, 4}, {1, 2, 3, 6});
   const Tensor y = host_tensor(DType::kF32, {1, 4});

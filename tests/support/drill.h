@@ -2,9 +2,11 @@
 //
 // A drill does one misfortune again and again, at places drawn from a seed. The daily tests do a
 // few rounds; with PITON_NIGHTLY set, all. PITON_DRILL_SEED=n draws others (each round prints its
-// own seed where it fails), PITON_DRILL_ROUNDS=n does n rounds.
+// own seed where it fails), PITON_DRILL_ROUNDS=n does n rounds, PITON_DRILL_FIRST=n begins with
+// round n: PITON_DRILL_FIRST=14 PITON_DRILL_ROUNDS=1 does round 14 alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
@@ -21,6 +23,14 @@ inline bool whole() { return std::getenv("PITON_NIGHTLY") != nullptr; }
 
 inline std::int64_t rounds(std::int64_t sampled, std::int64_t all) {
   return number("PITON_DRILL_ROUNDS", whole() ? all : sampled);
+}
+
+// A drill does the rounds [first_round(), end_round(...)).
+inline std::int64_t first_round() { return number("PITON_DRILL_FIRST", 0); }
+inline std::int64_t end_round(std::int64_t sampled, std::int64_t all) {
+  const std::int64_t first = first_round();
+  return std::getenv("PITON_DRILL_ROUNDS") != nullptr ? first + rounds(sampled, all)
+                                                      : std::max(first, rounds(sampled, all));
 }
 
 // Of round `round`: the same whatever rounds came before it.

@@ -31,6 +31,8 @@ namespace piton::test {
 struct ThreadWorldState {
   // Collectives for which this is true leave their data as it is: a lost reduction.
   std::function<bool(const std::string& group, const std::string& kind)> drop;
+  // Called for each member of each collective.
+  std::function<void(const std::string& group, const std::string& kind)> observe;
   int largest_tag = std::numeric_limits<int>::max();
 
   struct Call {
@@ -177,6 +179,7 @@ class ThreadCommunicator final : public Communicator {
     std::vector<std::function<void()>> then;
     {
       const std::scoped_lock lock(state_.mutex);
+      if (state_.observe) state_.observe(name_, call->kind);
       ThreadWorldState::Round& round = state_.rounds[{ranks_, name_, number}];
       round.resize(ranks_.size());
       round[rank_] = call;

@@ -46,8 +46,8 @@ class CollectiveRunner {
   virtual bool step() = 0;                               // true if anything moved; never blocks
   virtual bool finished() const = 0;
   virtual bool polls() const = 0;
-  // Members that the running collective waits for, in words.
-  virtual std::vector<std::string> missing() const = 0;
+  // Members that the running collective waits for.
+  virtual std::vector<Wait::Missing> missing() const = 0;
 };
 
 // Cuts `elements` into one slice a member; slices begin at multiples of 16 elements, so that no two

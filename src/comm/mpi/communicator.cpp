@@ -55,12 +55,12 @@ void MpiCommunicator::make(Made& made, MpiEngine& engine, const std::vector<int>
     runner = std::move(shared);
   } else {
     check_mpi(MPI_Comm_dup(made.comm, &made.mail_comm), "MPI_Comm_dup");
-    made.mail = std::make_shared<MessageMail>(made.mail_comm, engine.timeout_seconds());
+    made.mail = std::make_shared<MessageMail>(made.mail_comm);
     engine.add(made.mail);
     runner = std::make_unique<MessageRunner>(made.comm, world_ranks);
     made.largest_tag = largest_mpi_tag(made.mail_comm);
   }
-  made.queue = std::make_shared<GroupQueue>(name, std::move(runner), engine.timeout_seconds());
+  made.queue = std::make_shared<GroupQueue>(name, std::move(runner));
   engine.add(made.queue);
   engine.at_end([queue = made.queue, shared = made.shared] {
     if (shared != nullptr) shared->free();
@@ -212,6 +212,7 @@ Event MpiCommunicator::post(bool send, const Tensor& data, int member, int tag, 
             .peer = one_host_ ? host_ranks_[member] : member,
             .group = number_,
             .tag = tag,
+            .world_rank = world_ranks_[member],
             .data = address_of(data),
             .bytes = data.bytes(),
             .text = fmt::format("group {}: {} rank {} of {} bytes, tag {}", name_,

@@ -1,11 +1,13 @@
 #include "comm/mpi/engine.h"
 
+#include <fmt/ranges.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include "base/signals_blocked.h"
 #include "comm/mpi/mpi_call.h"
@@ -22,6 +24,8 @@ constexpr double kWatchSeconds = 0.1;
 constexpr double kPollSeconds = 20e-6;
 // How long a rank that ends the run lets the others say what they know.
 constexpr double kGraceSeconds = 0.5;
+// A wait of this length is told to the others, as a reason why they may wait for this rank.
+constexpr double kSayWaitSeconds = 0.5;
 // After this a communication thread that does not answer is taken to hang in MPI.
 constexpr double kAnswerSeconds = 2;
 
@@ -36,7 +40,8 @@ bool ends_within(const Job& job, double seconds) {
 
 }  // namespace
 
-MpiEngine::MpiEngine(const MpiOptions& options) : options_(options) {}
+MpiEngine::MpiEngine(const MpiOptions& options)
+    : options_(options), record_(std::make_unique<JobRecord>(options.job)) {}
 
 void MpiEngine::start() {
   {
@@ -48,6 +53,7 @@ void MpiEngine::start() {
   if (!ends_within(started_, options_.timeout_seconds)) {
     hangs_ = true;
     thread_.detach();
+    record_.reset();
     throw Error(Fault::kPeer,
                 "comm: starting MPI: not all ranks came within {:.3g} s; see their messages, or "
                 "allow more time if they are only slow",
@@ -110,7 +116,7 @@ void MpiEngine::initialise() {
   check_mpi(MPI_Allgather(&world_rank_, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, host),
             "MPI_Allgather");
   board_ = std::make_unique<HostBoard>(host, std::move(world_ranks));
-  host_mail_ = std::make_shared<HostMail>(*board_, options_.timeout_seconds);
+  host_mail_ = std::make_shared<HostMail>(*board_);
   activities_.push_back(host_mail_);
   // Where every rank has a core to spare, an answer often comes within a few microseconds; where
   // ranks share cores, a spinning rank delays the answer it waits for.
@@ -142,6 +148,7 @@ void MpiEngine::loop() {
       if (abort_code_) MPI_Abort(MPI_COMM_WORLD, *abort_code_);
       if (stop_ == Stop::kNow || (stop_ == Stop::kOrderly && (!pending || failure_))) return;
     }
+    if (!pending && !dropped_) board_->say_wait(-1);
     if (watch(pending) || moved) continue;
     const double seconds = polls ? kPollSeconds : pending ? kWatchSeconds : -1;
     board_->bell(board_->rank()).wait(seen, seconds, pending ? spin_us_ : 0);
@@ -157,13 +164,36 @@ bool MpiEngine::watch(bool pending) {
     fail_all(fmt::format("comm: {}", *lost));
     return true;
   }
+  std::optional<Wait> longest;
   for (const auto& activity : activities_) {
-    if (const auto late = activity->overdue(now)) {
-      fail_all(*late);
-      return true;
-    }
+    auto wait = activity->longest_wait(now);
+    if (wait && (!longest || wait->seconds > longest->seconds)) longest = std::move(wait);
   }
-  return false;
+  const bool long_enough = longest && longest->seconds >= kSayWaitSeconds;
+  board_->say_wait(long_enough && !longest->missing.empty() ? longest->missing[0].world_rank : -1);
+  if (!longest || longest->seconds < options_.timeout_seconds) return false;
+  fail_all(text_of(*longest));
+  return true;
+}
+
+std::string MpiEngine::text_of(const Wait& wait) const {
+  std::vector<std::string> ranks;
+  for (const Wait::Missing& missing : wait.missing) {
+    // Whom to look at is the last of those who wait for each other.
+    std::vector<std::string> notes;
+    if (!missing.progress.empty()) notes.push_back(missing.progress);
+    const char* who = "it waits";
+    for (const int next : board_->waits_from(missing.world_rank)) {
+      notes.push_back(fmt::format("{} for rank {}", std::exchange(who, "that one"), next));
+    }
+    ranks.push_back(notes.empty() ? fmt::format("rank {}", missing.world_rank)
+                                  : fmt::format("rank {} ({})", missing.world_rank,
+                                                fmt::join(notes, ", ")));
+  }
+  return fmt::format(
+      "comm: {} has waited {:.3g} s for {}; see the messages of those ranks, or allow more time if "
+      "they are only slow",
+      wait.what, wait.seconds, fmt::join(ranks, ", "));
 }
 
 void MpiEngine::fail_all(const std::string& why) {
@@ -293,6 +323,7 @@ void MpiEngine::stop(bool orderly) {
     hangs_ = true;
     thread_.detach();
   }
+  record_.reset();
 }
 
 void MpiEngine::finalise() {
@@ -318,6 +349,7 @@ void MpiEngine::finalise() {
 void MpiEngine::abort(int code) {
   board_->announce_abort(code, "");
   std::this_thread::sleep_for(duration<double>(kGraceSeconds));
+  record_.reset();
   {
     const std::lock_guard lock(mutex_);
     abort_code_ = code;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "comm/mpi/host_board.h"
+#include "comm/mpi/job_record.h"
 #include "comm/mpi/mail.h"
 #include "comm/mpi/world.h"
 
@@ -80,10 +81,12 @@ class MpiEngine {
   void finalise();
   bool run_calls();
   bool watch(bool pending);
+  std::string text_of(const Wait& wait) const;
   void fail_all(const std::string& why);
   void leave_hanging(const std::string& why);
 
   MpiOptions options_;
+  std::unique_ptr<JobRecord> record_;
   int world_rank_ = 0;
   int world_size_ = 1;
   int machine_rank_ = 0;

@@ -1,12 +1,11 @@
 #include "comm/mpi/group_queue.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 namespace piton {
 
-GroupQueue::GroupQueue(std::string group, std::unique_ptr<CollectiveRunner> runner,
-                       double timeout_seconds)
-    : group_(std::move(group)), runner_(std::move(runner)), timeout_seconds_(timeout_seconds) {}
+GroupQueue::GroupQueue(std::string group, std::unique_ptr<CollectiveRunner> runner)
+    : group_(std::move(group)), runner_(std::move(runner)) {}
 
 void GroupQueue::add(Collective collective) {
   const std::lock_guard lock(mutex_);
@@ -43,14 +42,11 @@ bool GroupQueue::progress() {
   return moved;
 }
 
-std::optional<std::string> GroupQueue::overdue(Clock::time_point now) {
+std::optional<Wait> GroupQueue::longest_wait(Clock::time_point now) {
   if (!running_) return std::nullopt;
-  const double waited = std::chrono::duration<double>(now - started_).count();
-  if (waited < timeout_seconds_) return std::nullopt;
-  return fmt::format(
-      "comm: group {}: {} has waited {:.3g} s for {}; see the messages of those ranks, "
-      "or allow more time if they are only slow",
-      group_, running_->text(), waited, fmt::join(runner_->missing(), ", "));
+  return Wait{.seconds = std::chrono::duration<double>(now - started_).count(),
+              .what = fmt::format("group {}: {}", group_, running_->text()),
+              .missing = runner_->missing()};
 }
 
 void GroupQueue::fail(const std::string& why) {

@@ -12,7 +12,7 @@ namespace piton {
 
 class GroupQueue final : public Activity {
  public:
-  GroupQueue(std::string group, std::unique_ptr<CollectiveRunner> runner, double timeout_seconds);
+  GroupQueue(std::string group, std::unique_ptr<CollectiveRunner> runner);
 
   // Any thread. The collective starts when its job is ready and those before it have finished.
   void add(Collective collective);
@@ -20,13 +20,12 @@ class GroupQueue final : public Activity {
   bool progress() override;
   bool pending() const override;
   bool polls() const override { return running_ && runner_->polls(); }
-  std::optional<std::string> overdue(Clock::time_point now) override;
+  std::optional<Wait> longest_wait(Clock::time_point now) override;
   void fail(const std::string& why) override;
 
  private:
   std::string group_;
   std::unique_ptr<CollectiveRunner> runner_;
-  double timeout_seconds_;
   mutable std::mutex mutex_;  // guards the next three
   std::deque<Collective> queue_;
   std::int64_t asked_ = 0;

@@ -133,6 +133,22 @@ bool HostBoard::is_dead(int host_rank) const {
   return code == EOWNERDEAD || code == ENOTRECOVERABLE;
 }
 
+std::vector<int> HostBoard::waits_from(int world_rank) const {
+  std::vector<int> chain{world_rank};
+  for (;;) {
+    const int host = host_rank(chain.back());
+    const int next = host < 0 ? -1 : line(host).waits_for.load();
+    // Who waits for one of those before it gives no further reason.
+    if (next < 0 || next == world_ranks_[rank_] ||
+        std::find(chain.begin(), chain.end(), next) != chain.end()) {
+      break;
+    }
+    chain.push_back(next);
+  }
+  chain.erase(chain.begin());
+  return chain;
+}
+
 std::optional<std::string> HostBoard::lost() const {
   constexpr int kPeer = static_cast<int>(Fault::kPeer);
   std::optional<std::string> consequence;

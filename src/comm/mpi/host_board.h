@@ -52,6 +52,12 @@ class HostBoard {
   void announce_abort(int code, std::string_view why);
   void announce_end();
 
+  // Says to the others for which rank of the world this one waits; -1: for none. Communication
+  // thread.
+  void say_wait(int world_rank) { line(rank_).waits_for.store(world_rank); }
+  // For whom a rank waits, for whom that one does, and so on, as far as they are of this host.
+  std::vector<int> waits_from(int world_rank) const;
+
   // A rank that ended before its time, in words ("rank 3 (process 4711) is gone"). Any thread.
   std::optional<std::string> lost() const;
 
@@ -65,6 +71,7 @@ class HostBoard {
     alignas(64) SharedWord state{0};
     std::atomic<std::int32_t> process{0};
     std::atomic<std::int32_t> code{0};
+    std::atomic<std::int32_t> waits_for{-1};  // world rank
     std::atomic<std::uint32_t> why_bytes{0};  // written after `why`
     char why[1024];
     // Held by the rank's communication thread for as long as it lives. The kernel marks it when the

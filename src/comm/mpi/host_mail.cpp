@@ -16,8 +16,8 @@ bool has_room(ByteRing& ring, std::int64_t bytes) {
 
 }  // namespace
 
-HostMail::HostMail(HostBoard& board, double timeout_seconds)
-    : Mailbox(timeout_seconds), board_(&board), sending_(board.size()), arriving_(board.size()) {}
+HostMail::HostMail(HostBoard& board)
+    : board_(&board), sending_(board.size()), arriving_(board.size()) {}
 
 bool HostMail::pending() const {
   if (Mailbox::pending()) return true;

@@ -71,6 +71,17 @@ class Job final : public Fence {
   std::vector<std::function<void()>> then_;  // not run yet; guarded
 };
 
+// Something that was asked for and is held up by other ranks.
+struct Wait {
+  double seconds = 0;  // so far
+  std::string what;    // "group everyone: all-reduce number 1 of fp32 [1000]"
+  struct Missing {
+    int world_rank = 0;
+    std::string progress;  // "last came to number 0"; may be empty
+  };
+  std::vector<Missing> missing;
+};
+
 // Something that the communication thread moves forward, bit by bit, beside others. All functions
 // are called on that thread.
 class Activity {
@@ -79,8 +90,7 @@ class Activity {
   virtual bool progress() = 0;       // true if anything moved; never blocks
   virtual bool pending() const = 0;  // something was asked for and is not complete
   virtual bool polls() const = 0;    // pending in MPI, which cannot ring the doorbell
-  // What has waited too long, if anything, in words.
-  virtual std::optional<std::string> overdue(Clock::time_point now) = 0;
+  virtual std::optional<Wait> longest_wait(Clock::time_point now) = 0;
   virtual void fail(const std::string& why) = 0;  // fails all that is pending, and all that comes
 };
 

@@ -35,25 +35,19 @@ bool Mailbox::pending() const {
   return !added_.empty();
 }
 
-std::optional<std::string> Mailbox::overdue(Clock::time_point now) {
-  const auto late = [&](const Mail& mail) {
-    return mail.job->ready() &&
-           std::chrono::duration<double>(now - mail.asked).count() >= timeout_seconds_;
-  };
+std::optional<Wait> Mailbox::longest_wait(Clock::time_point now) {
   const Mail* found = nullptr;
+  const auto look = [&](const Mail& mail) {
+    if (mail.job->ready() && (found == nullptr || mail.asked < found->asked)) found = &mail;
+  };
   for (const auto& [key, queue] : asked_) {
-    for (const Mail& mail : queue) {
-      if (late(mail)) found = &mail;
-    }
+    for (const Mail& mail : queue) look(mail);
   }
-  for (const Mail* mail : under_way()) {
-    if (late(*mail)) found = mail;
-  }
+  for (const Mail* mail : under_way()) look(*mail);
   if (found == nullptr) return std::nullopt;
-  return fmt::format(
-      "comm: {} has waited {:.3g} s; see the messages of that rank, or allow more time "
-      "if it is only slow",
-      found->text, std::chrono::duration<double>(now - found->asked).count());
+  return Wait{.seconds = std::chrono::duration<double>(now - found->asked).count(),
+              .what = found->text,
+              .missing = {{.world_rank = found->world_rank, .progress = ""}}};
 }
 
 void Mailbox::fail(const std::string& why) {

@@ -27,6 +27,7 @@ struct Mail {
   int peer = 0;             // host rank (HostMail) or member of the group (MessageMail)
   std::uint64_t group = 0;  // the same number on every member of a group
   int tag = 0;
+  int world_rank = 0;  // the peer's
   std::byte* data = nullptr;
   std::int64_t bytes = 0;
   std::string
@@ -38,9 +39,8 @@ struct Mail {
 // Where both kinds take their work from.
 class Mailbox : public Activity {
  public:
-  explicit Mailbox(double timeout_seconds) : timeout_seconds_(timeout_seconds) {}
   void add(Mail mail);  // any thread
-  std::optional<std::string> overdue(Clock::time_point now) override;
+  std::optional<Wait> longest_wait(Clock::time_point now) override;
   void fail(const std::string& why) override;
   bool pending() const override;
 
@@ -55,7 +55,6 @@ class Mailbox : public Activity {
   std::map<Key, std::deque<Mail>> asked_;  // not begun; in order within a key
 
  private:
-  double timeout_seconds_;
   mutable std::mutex mutex_;  // guards the next two
   std::vector<Mail> added_;
   std::optional<std::string> failure_;
@@ -63,7 +62,7 @@ class Mailbox : public Activity {
 
 class HostMail final : public Mailbox {
  public:
-  HostMail(HostBoard& board, double timeout_seconds);
+  explicit HostMail(HostBoard& board);
   bool progress() override;
   bool pending() const override;
   bool polls() const override { return false; }
@@ -100,7 +99,7 @@ class HostMail final : public Mailbox {
 class MessageMail final : public Mailbox {
  public:
   // `comm` is used by this mailbox alone.
-  MessageMail(MPI_Comm comm, double timeout_seconds) : Mailbox(timeout_seconds), comm_(comm) {}
+  explicit MessageMail(MPI_Comm comm) : comm_(comm) {}
   bool progress() override;
   bool pending() const override;
   bool polls() const override { return !moving_.empty(); }

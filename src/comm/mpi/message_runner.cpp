@@ -179,7 +179,7 @@ void MessageRunner::receive(std::byte* data, std::int64_t elements, int member) 
   }
 }
 
-std::vector<std::string> MessageRunner::missing() const {
+std::vector<Wait::Missing> MessageRunner::missing() const {
   std::vector<int> members;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     int done = 0;
@@ -189,9 +189,9 @@ std::vector<std::string> MessageRunner::missing() const {
   }
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());
-  std::vector<std::string> names;
-  for (int m : members) names.push_back(fmt::format("rank {}", world_ranks_[m]));
-  return names;
+  std::vector<Wait::Missing> found;
+  for (int m : members) found.push_back({.world_rank = world_ranks_[m], .progress = ""});
+  return found;
 }
 
 }  // namespace piton

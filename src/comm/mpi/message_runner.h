@@ -25,7 +25,7 @@ class MessageRunner final : public CollectiveRunner {
   bool step() override;
   bool finished() const override { return finished_; }
   bool polls() const override { return !finished_; }
-  std::vector<std::string> missing() const override;
+  std::vector<Wait::Missing> missing() const override;
 
  private:
   void next_phase();

@@ -387,26 +387,25 @@ bool SharedRunner::step_in_place() {
   return true;
 }
 
-std::vector<std::string> SharedRunner::missing() const {
-  std::vector<std::string> names;
+std::vector<Wait::Missing> SharedRunner::missing() const {
+  std::vector<Wait::Missing> found;
   const auto number = static_cast<std::uint64_t>(now_.number);
   for (int member = 0; member < size(); ++member) {
     const std::uint64_t posted = line(member).posted.load(std::memory_order_acquire);
-    const int world_rank = board_->world_rank(members_[member]);
     if (posted > number) continue;
-    names.push_back(posted == 0
-                        ? fmt::format("rank {} (has come to none yet)", world_rank)
-                        : fmt::format("rank {} (last came to number {})", world_rank, posted - 1));
+    found.push_back({.world_rank = board_->world_rank(members_[member]),
+                     .progress = posted == 0 ? "has come to none yet"
+                                             : fmt::format("last came to number {}", posted - 1)});
   }
-  if (!names.empty()) return names;
+  if (!found.empty()) return found;
   for (int member = 0; member < size(); ++member) {  // all came; which is late?
     const std::uint64_t taken = line(member).taken.load(std::memory_order_acquire);
     if (member != rank_ && taken <= line(rank_).taken.load(std::memory_order_acquire)) {
-      names.push_back(fmt::format("rank {} (came, and stopped half-way)",
-                                  board_->world_rank(members_[member])));
+      found.push_back({.world_rank = board_->world_rank(members_[member]),
+                       .progress = "came, and stopped half-way"});
     }
   }
-  return names;
+  return found;
 }
 
 }  // namespace piton

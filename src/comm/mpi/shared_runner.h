@@ -38,7 +38,7 @@ class SharedRunner final : public CollectiveRunner {
   bool step() override;
   bool finished() const override { return phase_ == Phase::kFinished; }
   bool polls() const override { return false; }
-  std::vector<std::string> missing() const override;
+  std::vector<Wait::Missing> missing() const override;
 
   void free() { window_->free(); }
 

@@ -24,10 +24,12 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "comm/mpi/job_record.h"
 
 namespace piton {
 
 struct MpiOptions {
+  LaunchedJob job = {};          // whose files are removed if it is killed; none: they are not
   double timeout_seconds = 600;  // of one collective, message or signal, before Error(kPeer)
   bool force_messages = false;   // treat every rank as on a host of its own (tests)
 };

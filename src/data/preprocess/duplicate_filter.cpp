@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/interrupted.h"
+#include "data/preprocess/sorted_run.h"
 
 namespace piton {
 namespace {
@@ -44,23 +45,16 @@ struct DuplicateFilter::State {
   std::string name;
   std::size_t memory_entries;
   std::unordered_set<ContentHash, HashOfHash> recent;
-  std::vector<MappedFile> runs;
+  std::vector<SortedRun> runs;
   int log = -1;
   std::int64_t size = 0;
   std::vector<ContentHash> unlogged;
   bool kept = false;
 
-  std::span<const ContentHash> entries(const MappedFile& run) const {
-    return {reinterpret_cast<const ContentHash*>(run.bytes().data()),
-            run.bytes().size() / sizeof(ContentHash)};
-  }
-
   bool known(const ContentHash& hash) const {
     if (recent.contains(hash)) return true;
-    return std::any_of(runs.begin(), runs.end(), [&](const MappedFile& run) {
-      const auto all = entries(run);
-      return std::binary_search(all.begin(), all.end(), hash);
-    });
+    return std::any_of(runs.begin(), runs.end(),
+                       [&](const SortedRun& run) { return run.contains(hash); });
   }
 
   void add_to_table(const ContentHash& hash) {
@@ -72,7 +66,7 @@ struct DuplicateFilter::State {
   void write_run(const Next& next) {
     // The first name that is free: with the joined one there are never more than kMostRuns + 1.
     int number = 0;
-    while (std::any_of(runs.begin(), runs.end(), [&](const MappedFile& run) {
+    while (std::any_of(runs.begin(), runs.end(), [&](const SortedRun& run) {
       return run.path() == run_name(name, number);
     })) {
       ++number;
@@ -97,14 +91,11 @@ struct DuplicateFilter::State {
   }
 
   void join_runs() {
-    std::vector<std::span<const ContentHash>> rest;
-    for (const MappedFile& run : runs) rest.push_back(entries(run));
+    std::vector<SortedRun::Cursor> rest(runs.begin(), runs.end());
     using Head = std::pair<ContentHash, std::size_t>;
     std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
     const auto push = [&](std::size_t i) {
-      if (rest[i].empty()) return;
-      heads.emplace(rest[i].front(), i);
-      rest[i] = rest[i].subspan(1);
+      if (const auto hash = rest[i].next()) heads.emplace(*hash, i);
     };
     for (std::size_t i = 0; i < rest.size(); ++i) push(i);
     const std::size_t before = runs.size();

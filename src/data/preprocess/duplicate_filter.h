@@ -2,26 +2,18 @@
 // chance that two different ones are taken for equal is 10^20 / 2^129 = 10^-19.
 //
 // Hashes are kept in memory up to a limit; then they go to disk as sorted runs (NAME.run-0, ...),
-// which are mapped and searched. A log (NAME.log, 16 bytes a document) lets a run that was killed
+// which are searched. A log (NAME.log, 16 bytes a document) lets a run that was killed
 // take up where its last checkpoint was. All files are removed at the end, unless they are kept.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
-namespace piton {
+#include "data/preprocess/content_hash.h"
 
-struct ContentHash {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  // Chains: the hash of a list of texts, not of their concatenation.
-  void add(std::string_view text);
-  auto operator<=>(const ContentHash&) const = default;
-};
+namespace piton {
 
 class DuplicateFilter {
  public:

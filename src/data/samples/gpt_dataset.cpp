@@ -1,6 +1,7 @@
 #include "data/samples/gpt_dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -146,10 +147,10 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
   lists->shuffle.reserve(static_cast<std::size_t>(samples));
   if (index.last_apart) append_shuffled(lists->shuffle, before_last, random);
   append_shuffled(lists->shuffle, samples, random);
-  index.order = lists->order;
-  index.row_at = lists->row_at;
-  index.row_from = lists->row_from;
-  index.shuffle = lists->shuffle;
+  index.order = StoredList(std::span<const std::int32_t>(lists->order));
+  index.row_at = StoredList(std::span<const std::int64_t>(lists->row_at));
+  index.row_from = StoredList(std::span<const std::int32_t>(lists->row_from));
+  index.shuffle = StoredList(std::span<const std::int64_t>(lists->shuffle));
   index.storage = std::move(lists);
   return index;
 }
@@ -175,12 +176,16 @@ void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
   auto at = static_cast<std::size_t>(index_.row_at[row]);
   std::int64_t from = index_.row_from[row];
   std::size_t filled = 0;
+  std::array<std::int32_t, 32> drawn;  // of `order` from `at` on, so many at a read
+  std::span<std::int32_t> next;
   while (filled < ids.size()) {
+    if (next.empty() && at < index_.order.size()) {
+      next = std::span(drawn).first(std::min(drawn.size(), index_.order.size() - at));
+      index_.order.read(at, next);
+    }
     // Lists from a cache file are trusted no further than memory safety allows.
-    const bool known = at < index_.order.size() && index_.order[at] >= 0 &&
-                       index_.order[at] < corpus_->sequences();
-    const IndexedDataset::Place place =
-        known ? corpus_->place(index_.order[at]) : IndexedDataset::Place{};
+    const bool known = !next.empty() && next[0] >= 0 && next[0] < corpus_->sequences();
+    const IndexedDataset::Place place = known ? corpus_->place(next[0]) : IndexedDataset::Place{};
     if (!known || from < 0 || from > place.length) {
       throw Error(Fault::kData,
                   "{}: the stored order of its samples is damaged at sample {}; remove the cache "
@@ -192,6 +197,7 @@ void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
     if (count > 0) corpus_->read(place, from, ids.subspan(filled, count));
     filled += count;
     ++at;
+    next = next.subspan(1);
     from = 0;
   }
 }

@@ -22,6 +22,7 @@
 
 #include "data/corpus/indexed_dataset.h"
 #include "data/samples/sample_source.h"
+#include "data/samples/stored_list.h"
 
 namespace piton {
 
@@ -36,15 +37,15 @@ struct GptRequest {
   std::uint32_t seed = 1234;
 };
 
-// The three lists, from memory or from a mapped cache file.
+// The three lists, in memory or in a cache file.
 struct GptIndex {
   std::int64_t epochs = 1;
   bool last_apart = false;
-  std::span<const std::int32_t> order;     // [e * sequences] sequence numbers of the corpus
-  std::span<const std::int64_t> row_at;    // [samples + 1] place in `order`
-  std::span<const std::int32_t> row_from;  // [samples + 1] first token within that sequence
-  std::span<const std::int64_t> shuffle;   // [samples]
-  std::shared_ptr<const void> storage;     // the memory of the spans
+  StoredList<std::int32_t> order;       // [e * sequences] sequence numbers of the corpus
+  StoredList<std::int64_t> row_at;      // [samples + 1] place in `order`
+  StoredList<std::int32_t> row_from;    // [samples + 1] first token within that sequence
+  StoredList<std::int64_t> shuffle;     // [samples]
+  std::shared_ptr<const void> storage;  // of lists in memory
 };
 
 // Throws Error(kData) if the split has no tokens or fewer than one sample's worth over all epochs,

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/regular_file.h"
 
 namespace piton {
 namespace {
@@ -35,40 +36,35 @@ std::string description(const GptRequest& r) {
                      r.epochs.value_or(-1), r.seed);
 }
 
-std::optional<GptIndex> map_index(const std::filesystem::path& path, const std::string& corpus,
-                                  const std::string& request) {
+// Empty where the file is not there, or not the one of this corpus and request.
+std::optional<GptIndex> stored_index(const std::filesystem::path& path, const std::string& corpus,
+                                     const std::string& request) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return {};
-  auto file = std::make_shared<MappedFile>(path);
-  const auto bytes = file->bytes();
+  auto file = std::make_shared<const RegularFile>(path);
   Header header;
-  if (bytes.size() < sizeof header) return {};
-  std::memcpy(&header, bytes.data(), sizeof header);
-  const auto most = static_cast<std::int64_t>(bytes.size());
+  const std::int64_t bytes = file->size_bytes();
+  if (bytes < static_cast<std::int64_t>(sizeof header)) return {};
+  file->read_at(0, std::as_writable_bytes(std::span(&header, 1)));
   if (std::string_view(header.magic, 8) != kMagic || header.version != 1 ||
       std::string_view(header.corpus, 32) != corpus ||
       std::string_view(header.request, 32) != request || header.order < 0 || header.samples < 0 ||
-      header.order > most || header.samples > most) {
+      header.order > bytes || header.samples > bytes) {
     return {};
   }
-  const auto samples = static_cast<std::size_t>(header.samples);
-  const auto order = static_cast<std::size_t>(header.order);
-  if (bytes.size() !=
-      sizeof header + 8 * (samples + 1) + 8 * samples + 4 * (samples + 1) + 4 * order)
-    return {};
   GptIndex index;
   index.epochs = header.epochs;
   index.last_apart = header.last_apart != 0;
-  const std::byte* at = bytes.data() + sizeof header;
-  const auto take = [&]<typename T>(std::span<const T>& list, std::size_t count) {
-    list = {reinterpret_cast<const T*>(at), count};
-    at += count * sizeof(T);
+  std::int64_t at = sizeof header;
+  const auto take = [&]<typename T>(StoredList<T>& list, std::int64_t count) {
+    list = StoredList<T>(file, at, static_cast<std::size_t>(count));
+    at += count * static_cast<std::int64_t>(sizeof(T));
   };
-  take(index.row_at, samples + 1);
-  take(index.shuffle, samples);
-  take(index.row_from, samples + 1);
-  take(index.order, order);
-  index.storage = std::move(file);
+  take(index.row_at, header.samples + 1);
+  take(index.shuffle, header.samples);
+  take(index.row_from, header.samples + 1);
+  take(index.order, header.order);
+  if (at != bytes) return {};
   return index;
 }
 
@@ -85,10 +81,10 @@ void store_index(const GptIndex& index, const std::filesystem::path& path,
   header.samples = static_cast<std::int64_t>(index.shuffle.size());
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(&header, 1)));
-  file.write(std::as_bytes(index.row_at));
-  file.write(std::as_bytes(index.shuffle));
-  file.write(std::as_bytes(index.row_from));
-  file.write(std::as_bytes(index.order));
+  file.write(std::as_bytes(index.row_at.memory()));
+  file.write(std::as_bytes(index.shuffle.memory()));
+  file.write(std::as_bytes(index.row_from.memory()));
+  file.write(std::as_bytes(index.order.memory()));
   file.commit();
 }
 
@@ -116,11 +112,11 @@ GptIndex cached_gpt_index(const IndexedDataset& corpus, const GptRequest& reques
   const std::string corpus_hash = corpus.fingerprint();
   const std::string request_hash = hex_of(description(request));
   const auto path = cache / (hex_of(corpus_hash + request_hash) + ".samples");
-  if (auto index = map_index(path, corpus_hash, request_hash)) return *std::move(index);
+  if (auto index = stored_index(path, corpus_hash, request_hash)) return *std::move(index);
   GptIndex index = build_gpt_index(corpus, request);
   try {
     store_index(index, path, corpus_hash, request_hash);
-    if (auto mapped = map_index(path, corpus_hash, request_hash)) return *std::move(mapped);
+    if (auto stored = stored_index(path, corpus_hash, request_hash)) return *std::move(stored);
   } catch (const Error&) {
     // As above.
   }

@@ -96,6 +96,7 @@ void execute(Context& context, const LinearForward& call);
 void execute(Context& context, const LinearBackwardInput& call);
 void execute(Context& context, const LinearBackwardWeight& call);
 void execute(Context& context, const PackWeight& call);
+void execute(Context& context, const ExpandWeight& call);
 void execute(Context& context, const NormForward& call);
 void execute(Context& context, const NormBackward& call);
 void execute(Context& context, const Rotary& call);

@@ -10,6 +10,8 @@ std::int64_t MetaKernels::packed_bytes(WeightForm form, std::int64_t out, std::i
   return like_ ? like_->packed_bytes(form, out, in, dtype) : 0;
 }
 
+bool MetaKernels::reads_codes() const { return like_ && like_->reads_codes(); }
+
 std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }
 
 void MetaKernels::submit(const KernelCall& call, Stream&) { counts_.add(call); }

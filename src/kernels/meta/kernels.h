@@ -15,6 +15,7 @@ class MetaKernels final : public Kernels {
   std::string name() const override;
   std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
                             DType dtype) const override;
+  bool reads_codes() const override;
   std::int64_t row_tile() const override;
 
   CallCounts& counts() { return counts_; }

@@ -9,6 +9,7 @@ void execute(const LinearForward& call);
 void execute(const LinearBackwardInput& call);
 void execute(const LinearBackwardWeight& call);
 void execute(const PackWeight& call);
+void execute(const ExpandWeight& call);
 void execute(const NormForward& call);
 void execute(const NormBackward& call);
 void execute(const Rotary& call);

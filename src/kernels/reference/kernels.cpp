@@ -12,6 +12,7 @@ class ReferenceKernels final : public Kernels {
   std::int64_t packed_bytes(WeightForm, std::int64_t, std::int64_t, DType) const override {
     return 0;
   }
+  bool reads_codes() const override { return true; }
   std::int64_t row_tile() const override { return 1; }
 
  private:

@@ -8,8 +8,34 @@
 namespace piton::reference {
 namespace {
 
+double code_at(const WeightCodes& codes, const Values& bytes, std::int64_t row,
+               std::int64_t column) {
+  if (codes.kind == CodeKind::kInt8) {
+    const double byte = bytes(row, column);
+    return byte < 128 ? byte : byte - 256;
+  }
+  const auto byte = static_cast<int>(bytes(row, column / 2));
+  return column % 2 == 0 ? byte % 16 : byte / 16;
+}
+
+Values expanded(const WeightCodes& codes, std::int64_t out, std::int64_t in) {
+  const Values bytes = Values::read(codes.codes);
+  const Values scales = Values::read(codes.scales);
+  const Values zeros = Values::read(codes.zeros);
+  Values rows(Shape{out, in});
+  for (std::int64_t row = 0; row < out; ++row) {
+    for (std::int64_t column = 0; column < in; ++column) {
+      const std::int64_t group = column / codes.group;
+      const double zero = zeros.given() ? zeros(row, group) : codes.kind == CodeKind::kInt4 ? 8 : 0;
+      rows(row, column) = scales(row, group) * (code_at(codes, bytes, row, column) - zero);
+    }
+  }
+  return rows;
+}
+
 Values rows_of(const WeightView& weight) {
-  PITON_ASSERT(weight.form == WeightForm::kRows, "reference kernels read plain rows of a weight");
+  if (weight.form == WeightForm::kCodes) return expanded(weight.codes, weight.out, weight.in);
+  PITON_ASSERT(weight.form == WeightForm::kRows, "reference kernels read no packed weight");
   return Values::read(weight.tensor);
 }
 
@@ -72,6 +98,10 @@ void execute(const LinearBackwardWeight& call) {
     dbias(out) += sum;
   }
   dbias.write(call.dbias);
+}
+
+void execute(const ExpandWeight& call) {
+  expanded(call.codes, call.rows.dim(0), call.rows.dim(1)).write(call.rows);
 }
 
 void execute(const PackWeight&) {

@@ -37,9 +37,21 @@ TEST(RegularFile, ThatIsCutShortWhileItIsOpenIsAnErrorThatNamesIt) {
   std::filesystem::resize_file(dir / "f", 5000);
   std::vector<std::byte> out(10);
   file.read_at(4990, out);
-  EXPECT_THAT(message_of(Fault::kData, [&] { file.read_at(4995, out); }),
-              HasSubstr("f: cut short while it was in use: got 5000 bytes, wanted 5005 or more"));
+  EXPECT_THAT(
+      message_of(Fault::kData, [&] { file.read_at(4995, out); }),
+      HasSubstr("f: cut short while it was in use: got 5000 bytes, wanted those from 5000 to "
+                "5005"));
+  EXPECT_THAT(message_of(Fault::kData, [&] { file.read_at(9000, out); }),
+              HasSubstr("got 5000 bytes, wanted those from 9000 to 9010"));
   EXPECT_NE(file.stamp(), stamp);
+}
+
+TEST(RegularFile, ThatTheSystemCannotReadIsAnErrorWithThePlace) {
+  // Address 4096 of this process has no memory, which this file reports as an error of the device.
+  const RegularFile file("/proc/self/mem");
+  std::vector<std::byte> out(16);
+  EXPECT_THAT(message_of(Fault::kData, [&] { file.read_at(4096, out); }),
+              HasSubstr("/proc/self/mem: cannot read bytes 4096 to 4112: Input/output error"));
 }
 
 TEST(RegularFile, IsNoPipeFolderOrDeviceAndNobodyWaitsForOne) {

@@ -45,6 +45,11 @@ std::vector<std::byte> file_of(const std::string& header, std::size_t data_bytes
   return bytes;
 }
 
+// Of a file in memory.
+SafetensorsHeader parse_whole(std::span<const std::byte> file, const std::string& where) {
+  return parse_safetensors(file, static_cast<std::int64_t>(file.size()), where);
+}
+
 TEST(Safetensors, ReadsEveryTypeThatThePackageWrites) {
   const SafetensorsFile file(kGolden / "mixed.safetensors");
   EXPECT_THAT(file.header().metadata.at("made by"), StartsWith("safetensors "));
@@ -105,7 +110,7 @@ TEST(Safetensors, JudgesFilesAsThePackageDoesButIsStricterInFourWays) {
     }
     bool accepted = true;
     try {
-      parse_safetensors(bytes, "x");
+      parse_whole(bytes, "x");
     } catch (const Error& error) {
       accepted = false;
       EXPECT_EQ(error.fault(), Fault::kData);
@@ -120,7 +125,7 @@ TEST(Safetensors, JudgesFilesAsThePackageDoesButIsStricterInFourWays) {
 TEST(Safetensors, SaysWhichTensorIsWrongAndHow) {
   const auto refused = [](const std::string& header, std::size_t data_bytes) {
     return message_of(Fault::kData,
-                      [&] { parse_safetensors(file_of(header, data_bytes), "w.safetensors"); });
+                      [&] { parse_whole(file_of(header, data_bytes), "w.safetensors"); });
   };
   EXPECT_EQ(
       refused(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
@@ -138,7 +143,7 @@ TEST(Safetensors, SaysWhichTensorIsWrongAndHow) {
               HasSubstr("tensor \"a\": its shape holds the number -1"));
   EXPECT_THAT(refused(R"({"a":[1]})", 0), HasSubstr("\"a\" is a list, wanted an object"));
   EXPECT_THAT(refused("{\"a\":", 0), HasSubstr("its header is not JSON at byte "));
-  EXPECT_THAT(message_of(Fault::kData, [] { parse_safetensors({}, "w"); }),
+  EXPECT_THAT(message_of(Fault::kData, [] { parse_whole({}, "w"); }),
               HasSubstr("got 0 bytes, wanted at least 8"));
 }
 
@@ -192,7 +197,7 @@ TEST(Safetensors, RefusesOrSurvivesEveryFlippedByteOfAHeader) {
       bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     if (random() % 4 == 0) bytes.resize(random() % (bytes.size() + 1));
     try {
-      const SafetensorsHeader header = parse_safetensors(bytes, "x");
+      const SafetensorsHeader header = parse_whole(bytes, "x");
       std::int64_t at = 0;
       for (const SafetensorsEntry& entry : header.entries) {
         ASSERT_EQ(entry.begin, at);

@@ -353,5 +353,33 @@ TEST(IndexCache, ADamagedFileIsBuiltAgainOrRefusedButNeverRead) {
   EXPECT_THAT(error_of([&] { row(); }, Fault::kData), HasSubstr("remove the cache folder"));
 }
 
+// A mapping would end the process by SIGBUS.
+TEST(IndexCache, AFileThatIsCutWhileItsSamplesAreReadIsAnErrorThatNamesItAndIsBuiltAgain) {
+  TemporaryFolder folder;
+  write_corpus(folder / "x", IdType::kInt32, tiny(500, 20));
+  const auto cache = folder.path() / "cache";
+  const auto corpus = open_corpus(folder / "x", cache);
+  const GptRequest request{.first = 0, .end = 500, .sequence = 8, .samples = 3000};
+  const GptDataset data(corpus, request, cache);
+  std::vector<std::int32_t> whole(9);
+  data.sample(7, whole);
+  std::filesystem::path file;
+  for (const auto& entry : std::filesystem::directory_iterator(cache)) {
+    if (entry.path().extension() == ".samples") file = entry.path();
+  }
+  ASSERT_FALSE(file.empty());
+  std::vector<std::int32_t> ids(9);
+  for (const std::uintmax_t bytes : {std::filesystem::file_size(file) / 2, std::uintmax_t{0}}) {
+    std::filesystem::resize_file(file, bytes);
+    const auto read_all = [&] {
+      for (std::int64_t i = 0; i < data.size(); ++i) data.sample(i, ids);
+    };
+    EXPECT_THAT(error_of(read_all, Fault::kData),
+                AllOf(HasSubstr(file.string()), HasSubstr("cut short while it was in use")));
+  }
+  GptDataset(corpus, request, cache).sample(7, ids);
+  EXPECT_EQ(ids, whole);
+}
+
 }  // namespace
 }  // namespace piton

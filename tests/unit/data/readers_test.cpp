@@ -223,5 +223,19 @@ TEST(DuplicateFilter, RemembersAcrossRunsOnDiskAndRestarts) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+TEST(DuplicateFilter, NamesARunThatIsCutWhileItIsSearched) {
+  TemporaryFolder folder;
+  DuplicateFilter filter(folder / "f", 0, 500);
+  for (std::uint64_t i = 0; i < 600; ++i) ASSERT_TRUE(filter.insert({i, i}));
+  std::filesystem::resize_file(folder / "f.run-0", 16);
+  try {
+    for (std::uint64_t i = 0; i < 500; ++i) filter.insert({i, i});
+    FAIL() << "searched";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::kData);
+    EXPECT_THAT(error.what(), testing::HasSubstr("f.run-0: cut short while it was in use"));
+  }
+}
+
 }  // namespace
 }  // namespace piton

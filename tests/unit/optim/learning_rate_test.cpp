@@ -6,6 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
 
 #include "support/errors.h"
 
@@ -27,7 +32,7 @@ LearningRateOptions options(DecayStyle style) {
 TEST(LearningRate, RisesFromZeroToItsHighestInTheWarmUp) {
   for (const DecayStyle style : {DecayStyle::kConstant, DecayStyle::kLinear, DecayStyle::kCosine,
                                  DecayStyle::kInverseSquareRoot}) {
-    const LearningRate rate(options(style), 1000);
+    const LearningRate rate(options(style), 1000, 1);
     EXPECT_EQ(rate.at(0), 0);
     EXPECT_DOUBLE_EQ(rate.at(5), 5e-4);
     EXPECT_DOUBLE_EQ(rate.at(10), 1e-3);
@@ -35,14 +40,14 @@ TEST(LearningRate, RisesFromZeroToItsHighestInTheWarmUp) {
 }
 
 TEST(LearningRate, IsConstantBehindTheWarmUpAndBeyondTheDecay) {
-  const LearningRate rate(options(DecayStyle::kConstant), 1000);
+  const LearningRate rate(options(DecayStyle::kConstant), 1000, 1);
   EXPECT_EQ(rate.at(11), 1e-3);
   EXPECT_EQ(rate.at(110), 1e-3);
   EXPECT_EQ(rate.at(111), 1e-3);
 }
 
 TEST(LearningRate, FallsLinearlyToItsLowestAtTheEndOfTheDecay) {
-  const LearningRate rate(options(DecayStyle::kLinear), 1000);
+  const LearningRate rate(options(DecayStyle::kLinear), 1000, 1);
   EXPECT_DOUBLE_EQ(rate.at(11), 1e-4 + 0.99 * 9e-4);
   EXPECT_DOUBLE_EQ(rate.at(60), 1e-4 + 0.5 * 9e-4);
   EXPECT_DOUBLE_EQ(rate.at(109), 1e-4 + 0.01 * 9e-4);
@@ -51,7 +56,7 @@ TEST(LearningRate, FallsLinearlyToItsLowestAtTheEndOfTheDecay) {
 }
 
 TEST(LearningRate, FallsAsHalfACosine) {
-  const LearningRate rate(options(DecayStyle::kCosine), 1000);
+  const LearningRate rate(options(DecayStyle::kCosine), 1000, 1);
   // cos(pi / 100) = 0.99950656036573155700, cos(pi / 3) = 1 / 2
   EXPECT_DOUBLE_EQ(rate.at(11), 1e-4 + 0.5 * 1.99950656036573155700 * 9e-4);
   EXPECT_DOUBLE_EQ(rate.at(60), 1e-4 + 0.5 * 9e-4);
@@ -62,19 +67,19 @@ TEST(LearningRate, FallsAsHalfACosine) {
 TEST(LearningRate, FallsAsTheInverseSquareRootAndNotBelowItsLowest) {
   LearningRateOptions wanted = options(DecayStyle::kInverseSquareRoot);
   wanted.decay_iters = 100000;
-  const LearningRate rate(wanted, 1000);
+  const LearningRate rate(wanted, 1000, 1);
   EXPECT_DOUBLE_EQ(rate.at(40), 5e-4);  // sqrt(10 / 40)
   EXPECT_DOUBLE_EQ(rate.at(90), 1e-3 / 3);
   EXPECT_EQ(rate.at(99999), 1e-4);
   wanted.warmup_iters = 0;
-  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000).at(0), 1e-3);
-  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000).at(4), 5e-4);
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000, 1).at(0), 1e-3);
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000, 1).at(4), 5e-4);
 }
 
 TEST(LearningRate, DecaysOverTheTrainingStepsUnlessTold) {
   LearningRateOptions wanted = options(DecayStyle::kLinear);
   wanted.decay_iters.reset();
-  const LearningRate rate(wanted, 50);
+  const LearningRate rate(wanted, 50, 1);
   EXPECT_EQ(rate.decay_steps(), 50);
   EXPECT_DOUBLE_EQ(rate.at(30), 1e-4 + 0.5 * 9e-4);
 }
@@ -83,7 +88,7 @@ TEST(LearningRate, TakesTheWarmUpAsAFractionOfTheDecay) {
   LearningRateOptions wanted = options(DecayStyle::kLinear);
   wanted.warmup_iters = 0;
   wanted.warmup_fraction = 0.25;
-  const LearningRate rate(wanted, 1000);
+  const LearningRate rate(wanted, 1000, 1);
   EXPECT_DOUBLE_EQ(rate.warmup_steps(), 27.5);
   EXPECT_DOUBLE_EQ(rate.at(11), 4e-4);
   EXPECT_DOUBLE_EQ(rate.at(28), 1e-4 + (1 - 0.5 / 82.5) * 9e-4);
@@ -92,14 +97,57 @@ TEST(LearningRate, TakesTheWarmUpAsAFractionOfTheDecay) {
 TEST(LearningRate, WithoutWarmUpStartsAtItsHighest) {
   LearningRateOptions wanted = options(DecayStyle::kCosine);
   wanted.warmup_iters = 0;
-  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000).at(0), 1e-3);
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000, 1).at(0), 1e-3);
+}
+
+// Every style, lengths in samples included, against Megatron-core (the file names its version).
+TEST(LearningRate, IsThatOfMegatronCore) {
+  const std::map<std::string, DecayStyle> styles{
+      {"constant", DecayStyle::kConstant},
+      {"linear", DecayStyle::kLinear},
+      {"cosine", DecayStyle::kCosine},
+      {"inverse-square-root", DecayStyle::kInverseSquareRoot},
+      {"WSD", DecayStyle::kWsd}};
+  const std::map<std::string, AnnealingStyle> annealing_styles{
+      {"linear", AnnealingStyle::kLinear},
+      {"cosine", AnnealingStyle::kCosine},
+      {"exponential", AnnealingStyle::kExponential},
+      {"minus_sqrt", AnnealingStyle::kMinusSquareRoot}};
+  std::ifstream file(std::filesystem::path(PITON_SOURCE_DIR) /
+                     "tests/golden/megatron_learning_rates.txt");
+  std::string line;
+  int cases = 0;
+  while (std::getline(file, line)) {
+    if (line.starts_with('#')) continue;
+    SCOPED_TRACE(line);
+    std::istringstream words(line);
+    std::string style, annealing_style;
+    std::int64_t batch = 0, warmup = 0, decay = 0, annealing = 0;
+    words >> style >> annealing_style >> batch >> warmup >> decay >> annealing;
+    LearningRateOptions wanted{.lr = 1e-3, .min_lr = 1e-4, .decay_style = styles.at(style)};
+    wanted.decay_samples = decay;
+    wanted.warmup_samples = warmup;
+    if (annealing > 0) {
+      wanted.annealing_style = annealing_styles.at(annealing_style);
+      wanted.annealing_samples = annealing;
+    }
+    const LearningRate rate(wanted, 1, batch);
+    for (const std::int64_t step : {0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144}) {
+      double megatron = 0;
+      words >> megatron;
+      EXPECT_NEAR(rate.at(step), megatron, 1e-17) << "step " << step;
+    }
+    EXPECT_TRUE(words);
+    ++cases;
+  }
+  EXPECT_EQ(cases, 40);
 }
 
 TEST(LearningRate, RefusesWhatCannotBe) {
   const auto refused = [](auto&& change) {
     LearningRateOptions wanted = options(DecayStyle::kLinear);
     change(wanted);
-    return message_of(Fault::kUsage, [&] { LearningRate(wanted, 100); });
+    return message_of(Fault::kUsage, [&] { LearningRate(wanted, 100, 1); });
   };
   EXPECT_EQ(refused([](auto& o) { o.lr = 0; }),
             "learning rate: --lr: got 0, wanted a number above 0");
@@ -113,6 +161,16 @@ TEST(LearningRate, RefusesWhatCannotBe) {
                 o.warmup_fraction = 1.0;
               }),
               HasSubstr("--lr-warmup-fraction"));
+  EXPECT_THAT(refused([](auto& o) { o.decay_samples = 10; }),
+              HasSubstr("--lr-decay-iters and --lr-decay-samples exclude each other"));
+  EXPECT_THAT(refused([](auto& o) { o.annealing_iters = 10; }), HasSubstr("WSD"));
+  EXPECT_THAT(refused([](auto& o) { o.decay_style = DecayStyle::kWsd; }),
+              HasSubstr("needs --lr-wsd-decay-iters"));
+  EXPECT_THAT(refused([](auto& o) {
+                o.decay_style = DecayStyle::kWsd;
+                o.annealing_iters = 101;
+              }),
+              HasSubstr("--lr-wsd-decay-iters: got 101 steps, wanted at most 100"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "base/said_elsewhere.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/thread_world.h"

@@ -1,0 +1,173 @@
+#include "checkpoint/load_values.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "checkpoint/collective.h"
+
+namespace piton {
+namespace {
+
+constexpr std::size_t kListed = 8;  // tensors that a message names
+// On the way to a device, at a time.
+constexpr std::int64_t kStagedBytes = std::int64_t{64} << 20;
+
+std::string first_of(const std::vector<std::string>& names) {
+  const std::size_t count = std::min(names.size(), kListed);
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count), ", "));
+  if (names.size() > count) text += fmt::format(" and {} more", names.size() - count);
+  return text;
+}
+
+// Fills tensors of this rank with runs of canonical tensors. Local.
+class Filler {
+ public:
+  Filler(TensorSource& source, const StoreContext& context) : source_(source), context_(context) {
+    context_.stream.synchronize();  // host memory is written without a stream
+  }
+
+  // dst [size] = elements of `prefix` + the parameter's canonical tensors, from element `begin` of
+  // its local tensor on; 0 where no piece covers them (padding).
+  void fill(const Parameter& parameter, std::int64_t begin, const std::string& prefix,
+            const Tensor& dst) {
+    if (dst.elements() == 0) return;
+    PITON_ASSERT(dst.contiguous() && dst.ndim() == 1, "{}", to_string(dst));
+    if (dst.place().kind == DeviceKind::kHost) {
+      return fill_host(parameter, begin, dst.elements(), prefix, dst.dtype(), dst.raw());
+    }
+    const std::int64_t step = kStagedBytes / size_bytes(dst.dtype());
+    const Tensor staged = host_tensor(dst.dtype(), {std::min(step, dst.elements())});
+    for (std::int64_t at = 0; at < dst.elements(); at += step) {
+      const std::int64_t count = std::min(step, dst.elements() - at);
+      fill_host(parameter, begin + at, count, prefix, dst.dtype(), staged.raw());
+      context_.device.upload(staged.raw(), dst.slice(0, at, count), context_.stream);
+    }
+  }
+
+ private:
+  void fill_host(const Parameter& parameter, std::int64_t begin, std::int64_t size,
+                 const std::string& prefix, DType dtype, std::byte* dst) {
+    const std::int64_t width = size_bytes(dtype);
+    const std::vector<Holding> holdings = holdings_of(parameter, begin, size, prefix, dtype, 0);
+    std::int64_t covered = 0;
+    for (const Holding& holding : holdings) covered += holding.run().size();
+    if (covered < size) std::memset(dst, 0, static_cast<std::size_t>(size * width));
+    for (const Holding& holding : holdings) {
+      source_.read(holding.tensor.name, holding.run(), dtype, dst + holding.source_offset * width);
+    }
+  }
+
+  TensorSource& source_;
+  StoreContext context_;
+};
+
+void fill_weights(Filler& filler, const StoredModel& model) {
+  for (Parameter* parameter : model.parameters) {
+    if (model.sharded != nullptr) {
+      const OwnValues own = model.sharded->own_values(*parameter);
+      if (own.values.defined()) filler.fill(*parameter, own.offset, "", own.values);
+      continue;
+    }
+    PITON_ASSERT(parameter->value.defined(), "{} has no memory", parameter->name);
+    filler.fill(*parameter, 0, "", parameter->value.flatten());
+    ++parameter->version;
+  }
+}
+
+void fill_state(Filler& filler, const Optimizer& optimizer) {
+  for (const OptimizerState& state : optimizer.state()) {
+    const auto fill = [&](const std::string& prefix, const Tensor& dst) {
+      filler.fill(*state.parameter, state.offset, prefix, dst);
+    };
+    if (!state.main_is_value) fill(kMainPrefix, state.main);
+    for (const Moment& moment : state.moments) fill(fmt::format("{}.", moment.name), moment.values);
+  }
+}
+
+std::vector<Holding> weight_holdings(const StoredModel& model) {
+  std::vector<Holding> holdings;
+  for (std::size_t i = 0; i < model.parameters.size(); ++i) {
+    const Parameter& parameter = *model.parameters[i];
+    const std::vector<Holding> more =
+        holdings_of(parameter, 0, parameter.elements(), "", parameter.dtype, i);
+    holdings.insert(holdings.end(), more.begin(), more.end());
+  }
+  return holdings;
+}
+
+std::vector<Holding> state_holdings(const Optimizer& optimizer) {
+  std::vector<Holding> holdings;
+  const auto add = [&](const OptimizerState& state, const std::string& prefix) {
+    const std::vector<Holding> more =
+        holdings_of(*state.parameter, state.offset, state.size(), prefix, DType::kF32, 0);
+    holdings.insert(holdings.end(), more.begin(), more.end());
+  };
+  for (const OptimizerState& state : optimizer.state()) {
+    if (!state.main_is_value) add(state, kMainPrefix);
+    for (const Moment& moment : state.moments) add(state, fmt::format("{}.", moment.name));
+  }
+  return holdings;
+}
+
+}  // namespace
+
+std::vector<CanonicalTensor> tensors_of(const StoredModel& model, TensorKind kind,
+                                        Communicator& ranks) {
+  std::vector<Holding> holdings;
+  if (kind == TensorKind::kWeight) {
+    holdings = weight_holdings(model);
+  } else if (model.optimizer != nullptr) {
+    holdings = state_holdings(*model.optimizer);
+  }
+  return all_tensors(holdings, ranks);
+}
+
+void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor>& wanted,
+                   TensorKind kind) {
+  std::map<std::string, Shape> stored;
+  for (const CanonicalTensor& one : source.tensors(kind)) stored[one.name] = one.shape;
+  std::vector<std::string> missing, unknown, shapes;
+  for (const CanonicalTensor& tensor : wanted) {
+    const auto found = stored.find(tensor.name);
+    if (found == stored.end()) {
+      missing.push_back(tensor.name);
+      continue;
+    }
+    if (found->second != tensor.shape) {
+      shapes.push_back(fmt::format("{} is {}, this model has {}", tensor.name,
+                                   to_string(found->second), to_string(tensor.shape)));
+    }
+    stored.erase(found);
+  }
+  for (const auto& [name, shape] : stored) unknown.push_back(name);
+  if (!shapes.empty()) {
+    throw Error(Fault::kData,
+                "checkpoint: {}: {}; is the checkpoint from another size of this model?",
+                source.where(), first_of(shapes));
+  }
+  if (!missing.empty() || !unknown.empty()) {
+    std::string what;
+    if (!missing.empty())
+      what += fmt::format("{} tensors are missing: {}", missing.size(), first_of(missing));
+    if (!unknown.empty()) {
+      what += fmt::format("{}{} tensors are not of this model: {}", what.empty() ? "" : "; ",
+                          unknown.size(), first_of(unknown));
+    }
+    throw Error(Fault::kData, "checkpoint: {}: {}; is the checkpoint from another model?",
+                source.where(), what);
+  }
+}
+
+void load_values(TensorSource& source, const StoredModel& model, const StoreContext& context) {
+  phase(context.mesh.group(kAllAxes), std::nullopt, [&] {
+    Filler filler(source, context);
+    fill_weights(filler, model);
+    if (model.optimizer != nullptr) fill_state(filler, *model.optimizer);
+  });
+  if (model.sharded != nullptr) model.sharded->publish_values(context.stream);
+  context.stream.synchronize();
+}
+
+}  // namespace piton
