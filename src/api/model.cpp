@@ -20,7 +20,7 @@ MicroBatch sequence_batch(std::span<const std::int32_t> ids) {
   return batch;
 }
 
-// The canonical tensors that a parameter holds, cut from its whole local rows.
+// The canonical tensors of a parameter, by name: its pieces, cut from its local `rows`.
 void add_pieces(const Parameter& parameter, const Tensor& rows,
                 std::map<std::string, Tensor>& out) {
   for (const Piece& piece : parameter.pieces) {
@@ -37,7 +37,8 @@ PretrainOptions stored_options(const std::filesystem::path& checkpoint) {
   PretrainOptions options;
   OptionSet set;
   options.add_to(set);
-  // Under a hash like the weights: a changed line would be another model with the same tensors.
+  // The options have a hash like the weights: changed options with the same tensors would be
+  // another model.
   set.read_toml_text(read_config(checkpoint, read_manifest(checkpoint)),
                      (checkpoint / kConfigName).string());
   options.tokenizer = kept_tokenizer(options.tokenizer, std::filesystem::absolute(checkpoint));
@@ -51,7 +52,7 @@ struct Model::State {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
-  std::filesystem::path folder;  // where the values are read from
+  std::filesystem::path folder;  // of the checkpoint
 
   void load_values(Session& to) {
     load_checkpoint(folder, {.parameters = to.parameters(), .sharded = &to.sharded()},
@@ -176,7 +177,7 @@ std::map<std::string, Tensor> Model::gradients(
   SessionSettings settings = state_->session->settings();
   settings.micro_batches = static_cast<int>(batches.size());
   settings.use = SessionUse::kGradients;
-  // Dropout is off: these are the gradients of the loss that is printed.
+  // Without dropout, so that these are the gradients of the loss that `score` prints.
   settings.model.hidden_dropout = 0;
   settings.model.attention_dropout = 0;
   Session session(state_->machine, *state_->mesh, settings);

@@ -1,4 +1,4 @@
-// A trained model from a checkpoint, over the ranks of this run: to generate, score and inspect.
+// A trained model, loaded from a checkpoint onto the ranks of this run: generates and scores text.
 #pragma once
 
 #include <filesystem>
@@ -21,34 +21,36 @@ namespace piton {
 
 class Model {
  public:
-  // `path`: a run's folder (its newest checkpoint) or one checkpoint. The tokenizer is the run's
-  // own, unless `tokenizer` names another. All that follows is collective over the machine's ranks,
-  // which give the same arguments and get the same results; the machine outlives the model.
+  // `path`: the folder of a run (its newest checkpoint is loaded) or one checkpoint. The tokenizer
+  // is that of the run, unless `tokenizer` names another. `machine` must outlive the model.
+  //
+  // load() and the functions below are collective: all ranks of the machine call them with the same
+  // arguments and get the same results.
   static std::unique_ptr<Model> load(const Machine& machine, const std::filesystem::path& path,
                                      const TokenizerOptions& tokenizer,
                                      const InferenceOptions& layout = {});
   ~Model();
 
   const ModelConfig& config() const;
-  // Null where the run had none and none was named.
+  // Null if the run had no tokenizer and load() was given none.
   const Tokenizer* tokenizer() const;
-  // Throws Error(kUsage) where there is none.
+  // Throws Error(kUsage) if there is none.
   const Tokenizer& require_tokenizer() const;
 
   std::vector<GeneratedToken> generate(std::span<const std::int32_t> prompt,
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
-  // One sequence: token i is scored given those before it; the first is not scored.
+  // The score of one sequence: of each token but the first, given the tokens before it.
   struct Score {
     std::vector<double> log_likelihood;  // [tokens - 1], natural logarithm
     double sum() const;
   };
-  // fp32 logits of every position [tokens, vocabulary], unpadded.
+  // Logits of every position: fp32 [tokens, V], without padding.
   Tensor logits(std::span<const std::int32_t> ids);
   Score score(std::span<const std::int32_t> ids);
-  // Gradients of the mean loss over all tokens of all `sequences`, under canonical names (fp32). On
-  // one process: throws Error(kUsage) where there are more.
+  // Gradients of the mean loss over all tokens of all `sequences`: canonical tensors in fp32, by
+  // name. Throws Error(kUsage) if there is more than one rank.
   std::map<std::string, Tensor> gradients(const std::vector<std::vector<std::int32_t>>& sequences);
 
  private:

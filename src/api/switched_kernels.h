@@ -1,5 +1,6 @@
-// Where a session's calls go: to the back end itself while steps are timed, to an observer of it
-// for single steps. A session keeps the back end that it was made with, hence the switch.
+// Passes the calls of a session to one of two targets: to the back end itself while steps are
+// timed, or to a Kernels that observes the calls of a single step. A session cannot change its
+// Kernels, so this switch is inside them.
 #pragma once
 
 #include "kernels/kernels.h"

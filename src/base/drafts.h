@@ -1,4 +1,5 @@
-// What a file is called while it is being written, and what a process that was killed left of it.
+// Drafts: the names of files while they are being written. Removes those that a killed process has
+// left.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,11 @@
 
 namespace piton {
 
-// NAME.tmp-PROCESS, beside the file: where AtomicFile puts its bytes before commit().
+// NAME.tmp-PROCESS in the folder of the file. AtomicFile writes to it until commit().
 std::filesystem::path draft_path(const std::filesystem::path& file, std::int64_t process);
 
-// Removes the drafts of these files that `process` left when it was killed. Nothing else goes, so a
-// file that merely has such a name survives unless it has this very number.
+// Removes the drafts of these files with the process id `process`, which was killed. Other files
+// are not touched, whatever their names.
 void remove_drafts(std::span<const std::filesystem::path> files, std::int64_t process);
 
 }  // namespace piton

@@ -31,7 +31,7 @@ std::string system_message(int code) { return std::generic_category().message(co
 
 namespace {
 
-// Insertions, deletions, replacements and swaps of neighbours, each of cost 1.
+// Insertions, deletions, replacements and swaps of neighbors, each of cost 1.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<std::size_t> cost((a.size() + 1) * width);

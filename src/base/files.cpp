@@ -20,12 +20,12 @@ namespace {
 
 constexpr mode_t kFileMode = 0640;
 constexpr mode_t kFolderMode = 0750;
-// Writes below this are gathered: a system call costs about 1 us, which is what copying 16 KB
-// costs, and tensor-sized writes pass by.
+// Smaller writes are collected in a buffer: a system call takes about 1 us, as long as copying 16
+// KB. Larger ones (tensors) are written directly.
 constexpr std::size_t kBufferBytes = 256 * 1024;
 // Linux moves at most 2^31 - 4096 bytes a call; a smaller piece keeps a signal's latency short.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
-// Names that are tried for a file that is being written, before something else must be wrong.
+// How many names are tried for a draft file before this is an error.
 constexpr int kMostDrafts = 1000;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
@@ -37,7 +37,7 @@ constexpr int kMostDrafts = 1000;
   throw Error(Fault::kData, "{}: cannot {}: {}", path.string(), doing, system_message(code));
 }
 
-// An open file, closed at the end.
+// An open file. The destructor closes it.
 class Descriptor {
  public:
   explicit Descriptor(int value = -1) : value_(value) {}
@@ -86,12 +86,12 @@ void create_folders(const std::filesystem::path& folder) {
   if (errno != ENOENT) fail(folder, "create folder", errno);
   create_folders(folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path());
   if (::mkdir(folder.c_str(), kFolderMode) != 0) {
-    // Another rank may have been faster.
+    // Not an error if another rank has created it in the meantime.
     if (errno == EEXIST) return create_folders(folder);
     fail(folder, "create folder", errno);
   }
   if (::chmod(folder.c_str(), kFolderMode) != 0) fail(folder, "set the mode of", errno);
-  // Else a power cut could take the folder with all that was synced inside it.
+  // Without this sync, a power failure could lose the folder and the synced files in it.
   sync_folder(folder_of(folder.has_filename() ? folder : folder.parent_path()));
 }
 
@@ -134,7 +134,7 @@ struct AtomicFile::State {
   std::filesystem::path path;
   std::filesystem::path temporary;
   Descriptor file;
-  std::vector<std::byte> buffer;  // the bytes at flushed_bytes ..
+  std::vector<std::byte> buffer;  // bytes of the file from flushed_bytes on, not yet written
   std::int64_t flushed_bytes = 0;
 
   ~State() {
@@ -164,7 +164,8 @@ AtomicFile::AtomicFile(std::filesystem::path path) : state_(std::make_unique<Sta
   if (std::filesystem::is_directory(path)) fail(path, "write", EISDIR);
   state_->temporary = draft_path(path, ::getpid());
   state_->path = std::move(path);
-  // A file of that name is not this process's: of a killed one with the same number, or a user's.
+  // An existing file of this name was not made by this process, but by a killed one with the same
+  // process id, or by the user.
   for (int other = 1; state_->file.get() < 0; ++other) {
     state_->file.reset(open_retrying(state_->temporary.c_str(),
                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode));

@@ -1,11 +1,12 @@
-// System calls that a signal may cut short.
+// Repeats system calls that a signal has interrupted.
 #pragma once
 
 #include <cerrno>
 
 namespace piton {
 
-// Repeats `call` while it fails with EINTR; gives its last result, with errno as it left it.
+// Repeats `call` while it fails with EINTR. Returns its last result; errno is that of the last
+// call.
 template <typename Call>
 auto until_uninterrupted(Call&& call) {
   auto result = call();

@@ -16,7 +16,7 @@ namespace {
               where, line, kMostLevels);
 }
 
-// The place of the character after the string whose opening quote is at `at`.
+// The index after the end of the JSON string whose opening quote is at `at`.
 std::size_t end_of_json_string(std::string_view text, std::size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;
@@ -24,7 +24,8 @@ std::size_t end_of_json_string(std::string_view text, std::size_t at) {
   return std::min(at + 1, text.size());
 }
 
-// The same in TOML, where ' and " quote, three of them over several lines, and \ is plain in '.
+// The same for TOML, where strings are in ' or ", in ''' or """ over several lines, and \ has no
+// special meaning inside '.
 std::size_t end_of_toml_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const bool escapes = quote == '"';
@@ -61,8 +62,9 @@ void check_json_depth(std::string_view text, const std::string& where) {
 }
 
 void check_toml_depth(std::string_view text, const std::string& where) {
-  // Dots count since the last comma or line end on this level, so a list of numbers counts one.
-  std::vector<int> outer;  // of the open brackets: levels outside of each
+  // Dots are counted from the last comma or line end on this level, so a list of decimal numbers
+  // counts as one level.
+  std::vector<int> outer;  // for each open bracket, the levels outside of it
   int levels = 0;
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];

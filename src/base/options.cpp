@@ -10,13 +10,13 @@
 namespace piton {
 namespace {
 
-// "_" and "-" are one letter in a name: keys of TOML files often have the one, flags the other.
+// Names are compared with "_" as "-": keys of TOML files often have the one, flags the other.
 bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return (x == '_' ? '-' : x) == (y == '_' ? '-' : y); });
 }
 
-// The name that clears a flag, whether or not its rules name another.
+// The default name of the option that clears a flag; the flag's rules may name another one.
 std::string opposite(std::string_view flag) {
   return flag.starts_with("no-") ? std::string(flag.substr(3)) : fmt::format("no-{}", flag);
 }
@@ -36,7 +36,7 @@ std::string slug(std::string_view title) {
   return name;
 }
 
-// A flag rather than a value: "--x", or "-x" with a letter ("-1" and "-.5" are numbers).
+// Whether a word is a flag, not a value: "--x", or "-x" with a letter ("-1" and "-.5" are numbers).
 bool looks_like_flag(std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return false;
   if (word[1] == '-') return true;
@@ -47,7 +47,7 @@ std::string dashed(std::string_view name) {
   return fmt::format("{}{}", name.size() == 1 ? "-" : "--", name);
 }
 
-// What help shows for a value: "N", "DIR", "a|b|c"; "" for a flag that takes none.
+// How help shows the value of an option: "N", "DIR", "a|b|c"; "" for a flag without a value.
 std::string value_placeholder(const BoundOption& bound) {
   if (bound.is_flag) return "";
   std::string shown = bound.option.rules.placeholder;
@@ -76,7 +76,8 @@ std::string spelling(const BoundOption& bound) {
   return text;
 }
 
-// A default worth showing: not an empty text or list, an unset optional, or a flag that is off.
+// Whether help shows a default: not an empty text or list, an unset optional, or a flag that is
+// off.
 std::string shown_default(const BoundOption& bound) {
   const std::string value = bound.toml();
   return value == "\"\"" || value == "[]" || value == "false" ? "" : value;
@@ -159,7 +160,7 @@ struct OptionSet::Words {
   std::size_t at = 0;
   std::map<const BoundOption*, std::vector<std::string>> seen;
 
-  // The words behind a flag, as many as it takes (kAnyWords: up to the next flag).
+  // The words after a flag, as many as it takes (kAnyWords: all up to the next flag).
   std::vector<std::string> values(int most) {
     std::vector<std::string> values;
     while (at + 1 < all.size() && !looks_like_flag(all[at + 1]) &&
@@ -204,7 +205,7 @@ void OptionSet::parse_flag(Words& words) {
   const std::string name = flag.substr(flag[1] == '-' ? 2 : 1);
   bool negated = false;
   BoundOption* bound = find(name, &negated);
-  // One dash is for one letter, two are for a word.
+  // One dash goes with a single letter, two dashes with a word.
   const bool spelt = dashed(name) == flag;
   if (bound == nullptr && spelt && foreign_ != nullptr) {
     if (const std::optional<int> count = foreign_->words(name)) {
@@ -213,7 +214,7 @@ void OptionSet::parse_flag(Words& words) {
     }
   }
   if (bound == nullptr || !spelt) {
-    words.values(kAnyWords);  // whatever they are, they belong to it
+    words.values(kAnyWords);  // skips the words up to the next flag: they are its values
     const std::string near = suggestion(name);
     throw Error(Fault::kUsage, "{}: unknown option{}; --help lists all", flag,
                 near.empty() ? "" : fmt::format(", did you mean {}?", dashed(near)));
@@ -280,7 +281,7 @@ std::string OptionSet::to_toml() const {
 }
 
 std::string OptionSet::help(const std::vector<std::string>& only) const {
-  constexpr std::size_t kColumn = 34;  // where the explanations start
+  constexpr std::size_t kColumn = 34;  // of the explanations
   std::string text;
   int hidden = 0;
   for (const Group& group : groups_) {

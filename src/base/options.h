@@ -55,7 +55,7 @@ struct Option {
   OptionRules rules = {};
 };
 
-// A value of an enum, spelt as one of `names`: v(Option{...}, Choice(schedule, {{"1f1b",
+// A value of an enum, spelled as one of `names`: v(Option{...}, Choice(schedule, {{"1f1b",
 // Schedule::k1F1B}, ...})).
 template <typename E>
 class Choice {

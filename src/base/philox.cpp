@@ -13,9 +13,9 @@ namespace {
 // IEEE 754, in a fixed order and without contraction (the build sets -ffp-contract=off). A libm
 // may round its log and cos differently from machine to machine; these may not.
 
-// Natural logarithm of a normal number x in (0, 1), to a few units of the last place.
+// Natural logarithm of x in (0, 1), not subnormal, to a few units in the last place.
 //   x = m 2^e, m in [sqrt(1/2), sqrt(2));  ln m = 2 atanh(s), s = (m - 1) / (m + 1)
-// |s| <= 0.1716: the first term left out, s^22 / 23 relative to the sum, is below 7e-19.
+// |s| <= 0.1716: the first omitted term, s^22 / 23 relative to the sum, is below 7e-19.
 double log_of(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   int exponent = static_cast<int>(bits >> 52) - 1023;
@@ -40,8 +40,9 @@ struct SineAndCosine {
   double cosine;
 };
 
-// Of `turns` full turns, turns in (0, 1). The reduction to an eighth of a turn is exact.
-// Taylor series of |x| <= pi/4: the first terms left out, x^19/19! and x^18/18!, are below 3e-18.
+// Sine and cosine of the angle 2 pi turns, turns in (0, 1). The reduction to an eighth of a turn is
+// exact. Taylor series for |x| <= pi/4: the first omitted terms, x^19/19! and x^18/18!, are below
+// 3e-18.
 SineAndCosine sine_and_cosine_of_turns(double turns) {
   const double quarters = turns * 4.0;
   const int quadrant = static_cast<int>(quarters + 0.5);  // nearest; quarters > 0

@@ -1,6 +1,6 @@
-// philox_normals: the arithmetic of philox.cpp, a lane for each pair of normals, so that the
-// compiler makes vectors of it. Every operation is correctly rounded and none is contracted, hence
-// the same bits as one by one; with selections in place of branches.
+// philox_normals: the arithmetic of philox.cpp, one loop iteration for each pair of normals, with
+// selections instead of branches, so that the compiler vectorizes it. Every operation is correctly
+// rounded and none is contracted, so the bits are those of philox.cpp.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace piton {
 namespace {
 
-constexpr int kBlocks = 64;          // of one turn
+constexpr int kBlocks = 64;          // Philox blocks of four words that are computed together
 constexpr int kPairs = 2 * kBlocks;  // first all pairs of words 0 and 1, then of words 2 and 3
 
 struct Words {
@@ -66,7 +66,7 @@ void radii(const double* uniform, double* radius) {
   }
 }
 
-// out = radius x cosine and radius x sine of a turn's part; see sine_and_cosine_of_turns().
+// out = radius x cosine and radius x sine of an angle in turns; see sine_and_cosine_of_turns().
 PITON_VECTOR_CLONES
 void points(const double* turns, const double* radius, double* first, double* second) {
   for (int i = 0; i < kPairs; ++i) {

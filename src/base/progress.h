@@ -1,4 +1,4 @@
-// A line that says how far a long job is. Shown by cli; libraries only report.
+// Progress of a long job. Libraries report it; cli shows it in one line.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Which rank holds which part of which canonical tensor, and which one writes it.
 //
 // A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), and of a region
-// perhaps only a run of its elements (a shard of optimiser state). Within a region elements are
+// perhaps only a run of its elements (a shard of optimizer state). Within a region elements are
 // counted row by row; in the canonical tensor a region of all columns is one stretch of bytes, one
 // of some columns a stretch a row:
 //

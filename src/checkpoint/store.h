@@ -64,7 +64,7 @@ Communicator& save_group(Mesh& mesh);
 
 // Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
 // the resolved options, stored as config.toml. optimizer_steps and skipped_steps of `state` are
-// taken from the optimiser where there is one. Returns the folder. Throws Error(kData): disk full
+// taken from the optimizer where there is one. Returns the folder. Throws Error(kData): disk full
 // (checked before the first byte), not writable.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
                                       const StoreContext& context, TrainState state,
@@ -82,15 +82,15 @@ std::optional<std::int64_t> latest_iteration(const std::filesystem::path& dir);
 // names. Throws Error(kData) if there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
-// Loads weights and, where the model has an optimiser, its state and its steps. Throws Error(kData)
+// Loads weights and, where the model has an optimizer, its state and its steps. Throws Error(kData)
 // and lists the tensors: changed bytes, missing, unknown, or of another shape. Weights of another
-// floating type are converted, but not where optimiser state is loaded. Without the optimiser of
+// floating type are converted, but not where optimizer state is loaded. Without the optimizer of
 // the model in use, call Optimizer::reset_main() afterwards.
 TrainState load_checkpoint(const std::filesystem::path& folder, const StoredModel& model,
                            const StoreContext& context);
 
 // What `inspect --hash` prints: hash_of() after every byte of that kind was read and checked. "" if
-// the checkpoint has no optimiser state.
+// the checkpoint has no optimizer state.
 std::string weights_hash(const std::filesystem::path& folder);
 std::string optimizer_hash(const std::filesystem::path& folder);
 

@@ -1,17 +1,18 @@
 // Communication within one group of ranks.
 //
-// A collective is enqueued after all work now on a stream, and after the events that it is given
-// (After); it returns an Event at once. Do not touch its tensors before the event is complete: a
-// stream that uses them waits for the event, and the caller holds their arena slots with it
-// (Arena::hold).
+// A collective starts after all work that is on a stream at the time of the call, and after a list
+// of events (struct After). The call returns an Event at once. Do not touch the tensors until the
+// event is complete: a stream that uses them waits for it, and the caller passes its fence to
+// Arena::hold, so that their memory is not reused early.
+//
 // All members of a group call the same collectives in the same order. A group of one member is
-// legal: its collectives only copy, and there is no second code path for one process.
+// legal: its collectives only copy, so one process needs no code path of its own.
 //
-// Sums run in fp32 for bf16 and fp16 (fp64 for fp64), over members in the order of their world
-// ranks, and are rounded once: the same bits on every member and in every run.
+// Sums run in fp32 for fp32, bf16 and fp16 (in fp64 for fp64), over members in the order of their
+// world ranks, and are rounded once. Every member gets the same bits, in every run.
 //
-// A member that is lost or does not come within the timeout ends the wait with Error(kPeer), which
-// names the collective, its number, and who is missing; it is thrown where the event is waited for.
+// If a member is lost or does not join within the timeout, waiting for the event throws
+// Error(kPeer). The message names the collective, its number and the missing members.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@
 
 namespace piton {
 
-// What a collective follows: all work now on `stream`, and `events`: collectives of other groups
-// whose result it takes. So chains of collectives are started in program order, the same on every
-// rank, whatever is complete by then.
+// What a collective waits for: all work now on `stream`, and `events`, usually collectives of other
+// groups that produce its input. Dependent collectives can so be enqueued at once, in program
+// order. That order is the same on every rank, because it does not depend on what has completed.
 struct After {
-  // Not explicit: a stream alone is the common case.
+  // Implicit, because most callers pass only a stream.
   After(Stream& after, std::vector<Event> also = {}) : stream(after), events(std::move(also)) {}
   Stream& stream;
   std::vector<Event> events;
@@ -37,27 +38,27 @@ struct After {
 
 enum class Reduction : std::uint8_t { kSum, kMax };
 
-// Bytes this rank has sent since the start, by kind of collective: what the formulas predict
-// (all-reduce of B bytes over n ranks: 2 B (n-1)/n).
+// Bytes that this rank has sent since the start, by kind of collective. Tests compare them with the
+// formulas: an all-reduce of B bytes over n ranks sends 2 B (n - 1) / n.
 struct TrafficCounts {
   std::int64_t all_reduce_bytes = 0;
   std::int64_t all_gather_bytes = 0;
   std::int64_t reduce_scatter_bytes = 0;
   std::int64_t broadcast_bytes = 0;
   std::int64_t point_to_point_bytes = 0;
-  std::int64_t received_bytes = 0;  // by all of these together
+  std::int64_t received_bytes = 0;  // of all kinds together
   std::int64_t collectives = 0;
 };
 
-// Memory that every member of a group can address where the hardware allows it (ranks of one host).
-// Member m's part is peer(m), empty if m is on another host. Flat gradient buffers live here.
+// One buffer for each member of a group, which the members on the same host can address directly.
 class SymmetricMemory {
  public:
   virtual ~SymmetricMemory() = default;
   virtual Tensor mine() const = 0;            // u8 [bytes]
-  virtual Tensor peer(int member) const = 0;  // u8 [bytes] or empty
-  // Counters for flow control between members, ordered with memory: signal(m, slot) adds 1 to
-  // member m's counter; wait(slot, value) blocks until this member's counter is at least value.
+  virtual Tensor peer(int member) const = 0;  // u8 [bytes]; empty if it is on another host
+  // Counters for flow control between members. signal(m, slot) adds 1 to counter `slot` of member
+  // m. wait(slot, value) blocks until this member's counter `slot` is at least `value`; what the
+  // other member wrote before its signal() is then visible.
   virtual void signal(int member, int slot) = 0;
   virtual void wait(int slot, std::uint64_t value) = 0;
 };
@@ -69,35 +70,40 @@ class Communicator {
   virtual int rank() const = 0;  // in this group
   virtual int size() const = 0;
   virtual std::string name() const = 0;  // "tensor", "data", ...
-  // False where the other members do not exist (comm/virtual): what they would say is made up.
+  // False if the other members do not exist (comm/virtual): results are placeholders.
   virtual bool real() const { return true; }
 
-  // data[i] = reduction over members. fp64, fp32, bf16, fp16, int64; contiguous.
+  // In place: data[i] = the sum or maximum of the members' data[i]. `data`: the same shape on every
+  // member, contiguous; fp64, fp32, bf16, fp16 or int64.
   virtual Event all_reduce(const Tensor& data, Reduction reduction, const After& after) = 0;
-  // out = the members' `mine`, in order of rank, along dim 0; may not overlap unless mine is its
-  // own place in out.
+  // out [n * rows, ...] = the members' `mine` [rows, ...] in order of rank, for n members. `mine`
+  // must not overlap `out`, unless it is this member's slice of it.
   virtual Event all_gather(const Tensor& out, const Tensor& mine, const After& after) = 0;
-  // mine = the sum over members of their slice number rank() of `all` along dim 0; may not overlap
-  // unless mine is its own place in all. The rest of `all` may be overwritten.
+  // mine [rows, ...] = the sum over members of slice number rank() of `all` [n * rows, ...]. `mine`
+  // must not overlap `all`, unless it is this member's slice of it. The rest of `all` may be
+  // overwritten.
   virtual Event reduce_scatter(const Tensor& mine, const Tensor& all, const After& after) = 0;
+  // Copies the data of member `root` to all members. The same shape everywhere, contiguous.
   virtual Event broadcast(const Tensor& data, int root, const After& after) = 0;
-  // Messages match by (member, tag), in order within a tag. A send completes when `data` may be
-  // reused. Tags are 0 .. largest_tag().
+  // Point-to-point messages, after all work on stream `after`. A receive matches the send with the
+  // same pair of members and the same tag; messages with one tag arrive in the order of sending. A
+  // send is complete when `data` may be reused. Tags are 0 .. largest_tag().
   virtual Event send(const Tensor& data, int member, int tag, Stream& after) = 0;
   virtual Event receive(const Tensor& data, int member, int tag, Stream& after) = 0;
   virtual int largest_tag() const { return std::numeric_limits<int>::max(); }
 
-  // Host bytes of every member, in order of rank; blocks. For setup, checks and small results.
+  // Every member's `mine` (host bytes, any length), in order of rank. Blocks. For setup, checks and
+  // small results.
   virtual std::vector<std::string> gather_bytes(const std::string& mine) = 0;
-  virtual void barrier() = 0;  // of hosts; blocks
+  virtual void barrier() = 0;  // blocks this host thread until every member has called it
 
-  // Collective. `bytes` the same on every member.
+  // Collective: all members call it with the same `bytes`.
   virtual std::unique_ptr<SymmetricMemory> allocate_symmetric(std::int64_t bytes) = 0;
 
   virtual TrafficCounts traffic() const = 0;
 };
 
-// All ranks of a run, and how groups are made.
+// All ranks of a run. Makes the groups.
 class World {
  public:
   virtual ~World() = default;
@@ -106,19 +112,19 @@ class World {
   virtual int host_rank() const = 0;  // among the ranks of this host
   virtual int host_size() const = 0;
 
-  // Collective over `ranks` (world ranks, ascending, containing rank()). All members create their
-  // groups in the same order.
+  // Collective over `ranks`: world ranks in ascending order, this rank among them. All ranks make
+  // the groups that they share in the same order.
   virtual std::unique_ptr<Communicator> make_group(std::span<const int> ranks,
                                                    const std::string& name) = 0;
 
-  // Says that this rank cannot go on, and why: its own waits end with Error(kPeer) at once, and so
-  // do those of the other ranks of this host, whose message gives `code` (the exit code that this
-  // rank will end with) and `why`. To be called before the run's resources are released, where
-  // an exception takes it down. The world is of no further use but for abort().
+  // Reports that this rank has failed. Its pending waits, and those of the other ranks of this
+  // host, throw Error(kPeer) at once. The other ranks' message contains `code`, the exit code of
+  // this rank, and `why`. After an exception, call it before the resources of the run are released.
+  // Afterwards only abort() may be called.
   virtual void fail(int /*code*/, const std::string& /*why*/) {}
 
-  // Ends every rank of the run soon, whatever they do; `code` is the exit code asked for. Does not
-  // return.
+  // Ends every rank of the run within seconds, with exit code `code` where the launcher allows it.
+  // Does not return.
   [[noreturn]] virtual void abort(int code) = 0;
   virtual TrafficCounts traffic() const = 0;  // of all groups
 };
@@ -126,7 +132,7 @@ class World {
 // One process: every group has one member.
 std::unique_ptr<World> make_single_world(Device& device);
 
-// A group of one: collectives copy or do nothing.
+// A group of one member: its collectives copy or do nothing.
 std::unique_ptr<Communicator> make_single_communicator(Device& device, std::string name);
 
 }  // namespace piton

@@ -1,10 +1,10 @@
-// What computes: memory, streams in which work is ordered, and events that say when it is done.
+// A compute device: its memory, streams that order its work, and events that mark points in them.
 //
-// Every kernel and collective is enqueued on a Stream and runs after all work enqueued before it.
-// Another stream waits for it through an Event. Order comes from streams and events alone: no code
-// asks whether something is complete and decides by the answer. On the host, compute runs inline:
-// when enqueue returns the work is done, and its events are complete. Host code that reads a result
-// on any device first waits for an event recorded after it, or uses download().
+// Work enqueued on a Stream runs after all work that was enqueued on it before. Another stream
+// waits for it through an Event. Only streams and events order work: no product code checks whether
+// an event is complete to decide what to do next. On the host, compute runs inline: when the call
+// returns the work is done, and its events are complete. Before host code reads a result, on any
+// device, it waits for an event recorded after the work, or calls download().
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace piton {
 
-// A point in a stream. A default event is complete. Cheap to copy.
+// A point in a stream. A default-constructed event is complete. Cheap to copy.
 class Event {
  public:
   Event() = default;
@@ -33,8 +33,8 @@ class Event {
 
 class Stream : public MemoryUser {
  public:
-  virtual Event record() = 0;  // complete when all that is on the stream so far is done
-  // What comes after on this stream waits for `event`.
+  virtual Event record() = 0;  // complete when all work enqueued so far is done
+  // Work enqueued on this stream from now on waits for `event`. Does not block the host.
   void wait(const Event& event) {
     if (event.fence()) wait_for(event.fence());
   }
@@ -43,8 +43,8 @@ class Stream : public MemoryUser {
     fence->set_waited_by(identity_);
   }
   const StreamIdentity& identity() const final { return identity_; }
-  // Host work in stream order (a CUDA stream calls it from its own thread). The function must not
-  // use the stream.
+  // Runs a host function in stream order (a CUDA stream calls it from a thread of its own). The
+  // function must not use the stream.
   virtual void enqueue(std::function<void()> work) = 0;
   void synchronize() { record().wait(); }
 
@@ -59,29 +59,31 @@ class Device : public Memory {
   virtual std::string name() const = 0;  // "host: 2 threads, x86-64-v4 with bf16"
   virtual std::unique_ptr<Stream> make_stream() = 0;
 
-  // Ordered on `stream`. The host buffer of upload may be reused when the call returns; that of
-  // download holds the data when the call returns (it synchronises).
+  // Copy between host memory and the device, ordered on `stream`. When upload() returns, the host
+  // buffer may be reused. download() waits for the stream: when it returns, the host buffer holds
+  // the data.
   virtual void upload(const void* host, const Tensor& dst, Stream& stream) = 0;  // contiguous dst
   virtual void download(const Tensor& src, void* host, Stream& stream) = 0;      // contiguous src
   virtual void zero(const Tensor& dst, Stream& stream) = 0;                      // contiguous dst
-  // The same, quickly where most of it was never written: pages that the system gives as zeros are
-  // left to their first use.
+  // The same, faster if most of the memory was never written: the host returns whole pages to the
+  // system, which supplies zeros when they are first used.
   virtual void zero_new(const Tensor& dst, Stream& stream) { zero(dst, stream); }
 
-  // dst = src, ordered on `stream`. Contiguous, of one dtype and shape; one is of this device, the
-  // other too or in host memory. The host's side belongs to the copy until an event recorded after
-  // it is complete. From and to host_memory() the copy runs beside the host and other streams.
+  // dst = src, ordered on `stream`. Both are contiguous, with the same dtype and shape. One of them
+  // is on this device; the other is on this device too, or in host memory. Do not touch the tensor
+  // in host memory until an event recorded after the copy is complete. Copies to and from
+  // host_memory() run while the host and other streams go on.
   virtual void copy(const Tensor& dst, const Tensor& src, Stream& stream) = 0;
-  // Host memory that this device reaches by itself (page-locked for a GPU; an Arena over it gives
-  // tensors).
+  // Host memory that this device can access directly (page-locked for a GPU). An Arena over it
+  // allocates tensors there.
   virtual Memory& host_memory() = 0;
 
-  // Where host code that runs in stream order (Stream::enqueue, the communication thread) finds the
-  // bytes of `tensor`; nullptr if it cannot touch them (CUDA, meta).
+  // The address of `tensor` for host code that runs in stream order (Stream::enqueue, the
+  // communication thread); nullptr if host code cannot access it (CUDA, meta).
   virtual std::byte* host_address(const Tensor& tensor) const = 0;
 };
 
-// Asserts what Device::copy asks of its tensors, but for their places.
+// Asserts that the tensors suit Device::copy. Does not check whether they are on device or host.
 inline void check_copy(const Tensor& dst, const Tensor& src) {
   PITON_ASSERT(dst.contiguous() && src.contiguous() && dst.dtype() == src.dtype() &&
                    dst.shape() == src.shape(),

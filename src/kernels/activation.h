@@ -2,9 +2,11 @@
 //
 //   gelu tanh  0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))      (Hendrycks & Gimpel 2016)
 //   gelu erf   0.5 x (1 + erf(x / sqrt(2)))
-//   gelu fast  x / (1 + exp(-1.702 x))                               (the same), at most 0.021 from
-//   gelu erf silu       x / (1 + exp(-x)) gated      y = act(gate) * up: GeGLU, SwiGLU (Shazeer
-//   2020, arXiv:2002.05202)
+//   gelu fast  x / (1 + exp(-1.702 x))                               (the same); differs from gelu
+//              erf by at most 0.021
+//   silu       x / (1 + exp(-x))
+//   gated      y = act(gate) * up: GeGLU, SwiGLU                     (Shazeer 2020,
+//              arXiv:2002.05202)
 #pragma once
 
 #include "kernels/call.h"

@@ -1,10 +1,10 @@
-// The seam of the mathematics: every back end executes these calls, and nothing else.
+// The interface to the back ends: each of them executes exactly the calls listed in KernelCall.
 //
-// A call is checked here, once, so that back ends receive only valid input and messages are equal
-// on all of them. Back ends: kernels/reference (plain loops; the specification and the oracle),
-// kernels/cpu, kernels/cuda, kernels/meta (computes nothing, counts). A new call is a struct, a
-// line in KernelCall, and a function of the same name in each back end: the compiler finds what is
-// missing.
+// A call is checked here, once, so that back ends receive only valid input and error messages do
+// not depend on the back end. Back ends: kernels/reference (plain loops; the specification that
+// tests compare with), kernels/cpu, kernels/cuda, and kernels/meta (computes nothing, counts
+// operations and bytes). A new call is a struct, a line in KernelCall, and an execute() in each
+// back end: the compiler reports a missing one.
 #pragma once
 
 #include <memory>
@@ -34,14 +34,15 @@ using KernelCall =
                  LossCombine, LossBackward, Copy, Add, AdamwUpdate, SgdUpdate, SquareSums,
                  BeginUpdate>;
 
+// These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);
 void check(const KernelCall& call);
 double flops(const KernelCall& call);
-// Bytes read plus bytes written, each tensor once.
+// Bytes read plus bytes written. A tensor that is updated counts twice.
 std::int64_t bytes_moved(const KernelCall& call);
 
-// visitor(std::string_view name, const Tensor& tensor, Access access) for every tensor that is
-// given.
+// Calls visitor(std::string_view name, const Tensor& tensor, Access access) for every tensor of the
+// call that is not empty.
 template <typename Call, typename Visitor>
 void for_each_tensor(Call& call, Visitor&& visitor) {
   std::visit(
@@ -57,7 +58,7 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  // Checks the call and puts it on `stream`.
+  // Checks the call and enqueues it on `stream`.
   void run(const KernelCall& call, Stream& stream) {
     check(call);
     submit(call, stream);
@@ -65,14 +66,15 @@ class Kernels {
 
   virtual std::string name() const = 0;  // "cpu: x86-64-v4 with bf16, oneDNN 2.6.3"
 
-  // Size of a weight [out, in] in a packed form; 0 where this back end wants plain rows for it.
+  // Size in bytes of a weight [out, in] in a packed form; 0 if this back end reads its plain rows.
   virtual std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
                                     DType dtype) const = 0;
 
-  // Whether linears take a weight as kCodes. Where not, ExpandWeight gives the rows.
+  // Whether linears accept a weight as kCodes. If not, ExpandWeight computes its plain rows first.
   virtual bool reads_codes() const { return false; }
 
-  // Linears are computed in tiles of this many rows: cut slices at multiples of it.
+  // Linears compute tiles of this many rows of x. Cut x only at multiples of it: the parts then
+  // have the bits of the whole.
   virtual std::int64_t row_tile() const = 0;
 
  private:

@@ -1,4 +1,4 @@
-// Checks of the three calls of cross entropy.
+// check() of the three calls of cross entropy.
 #include "kernels/loss.h"
 
 #include "kernels/expect.h"

@@ -1,29 +1,29 @@
 // How a decoder attends: its window, its positions and the form of the computation, under
 // Megatron's and MindSpeed's flags.
 //
-// Training is causal self-attention, so query i sees keys j <= i, of its own document, and within
+// Training is causal self-attention: query i sees keys j <= i of its own document within the window
 //
-//   i - pre <= j <= i + next        --pre-tockens pre, --next-tockens next; each is no bound if not
-//   given
+//   i - pre <= j <= i + next        --pre-tockens pre, --next-tockens next
 //
-// MindSpeed's sparse modes say which mask comes with the window:
-//   0     the causal mask and the window: keys that are in both. (There, a window without a mask is
-//         ignored; here the causal mask is always given.)
-//   1     a whole mask, the window ignored: causal attention
-//   2, 3  causal, counted from the first or from the last query and key: queries and keys are the
-//   same
-//         tokens, so both are causal attention; the window is ignored
-//   4     the band alone, with both ends given; causal only if next <= 0, so anything else is
-//   refused
-// Where upstream ignores the window, giving one is an error here. Modes 5 to 8 take prefixes and
-// lengths from outside of the model; packed documents are --reset-attention-mask instead.
+// A flag that is not given sets no bound.
 //
-// The triangle form (--triangle-attn) is another way to cut the same square, in training and
+// MindSpeed's sparse modes say which mask is used besides the window:
+//   0     the causal mask and the window: keys that are in both. (MindSpeed ignores a window
+//         without a mask; here there always is the causal mask.)
+//   1     the causal mask alone; the window is ignored
+//   2, 3  causal, aligned at the first or at the last query and key. Queries and keys are the same
+//         tokens here, so both are causal attention; the window is ignored
+//   4     the window alone; both of its ends must be given. It is causal only if next <= 0, so
+//         other values are refused
+// If MindSpeed ignores the window in a mode, giving one is an error here. Modes 5 to 8 need
+// prefixes and lengths as extra inputs; for packed documents use --reset-attention-mask.
+//
+// The triangle form (--triangle-attn) computes the same attention in another way, in training and
 // evaluation: each block of rows against all keys up to its end, with one softmax
-// (kernels/attention.h). It computes more pairs than tiles do, and bf16 is multiplied in fp32;
-// decoding with a cache always goes by tiles.
+// (kernels/attention.h). It computes more pairs than the tiled form, and multiplies bf16 in fp32.
+// Decoding with a cache always uses the tiled form.
 //
-// A token without any visible key (next below 0: the first ones) gets 0 from attention.
+// A token that sees no key (the first ones, if next < 0) gets 0 from attention.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ Initialization input_weights(const ModelConfig& config) {
   return {Initialization::Kind::kNormal, config.init_deviation};
 }
 
-// What is added to the residual stream starts smaller by the root of the number of additions.
+// Weights of the projections that end a branch. Their deviation is divided by the square root of
+// the number of branches, 2 L (GPT-2).
 Initialization residual_weights(const ModelConfig& config) {
   return {Initialization::Kind::kNormal,
           config.init_deviation / std::sqrt(2.0 * static_cast<double>(config.layers))};

@@ -12,9 +12,10 @@ namespace piton {
 
 class Block {
  public:
-  // `index` counts the layers of the whole model.
+  // `index`: of this layer, among the layers of the whole model.
   Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
         std::int64_t index);
+  // x [b*s, h], under sequence parallelism this rank's [b*s/t, h] -> the same shape.
   Value forward(Context& context, const Value& x, const AttentionInput& input) const;
 
  private:

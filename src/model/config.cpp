@@ -93,8 +93,8 @@ std::int64_t ModelConfig::parameters() const {
 double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
   const double products =
       2.0 * static_cast<double>(layers * block_matrices(*this) + vocabulary * hidden);
-  // Two products of 2 d FLOPs for each visible key; a causal row sees half the sequence, or w keys
-  // once it is w after the start.
+  // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
+  // sequence; with a window of w keys, w of them from position w on.
   const auto s = static_cast<double>(sequence);
   const double w = window_before ? std::min(static_cast<double>(*window_before) + 1, s) : s;
   const double attention =

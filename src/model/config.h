@@ -1,4 +1,4 @@
-// What a model is: the facts that its family and its config.json state, nothing of the layout.
+// The description of a model: what its family and its sizes say, independent of the layout.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct ModelConfig {
   std::int64_t hidden = 0;      // h
   std::int64_t ffn_hidden = 0;  // f, of each of gate and up
   std::int64_t heads = 0;       // a
-  std::int64_t groups = 0;      // key-value heads
+  std::int64_t groups = 0;      // g, key-value heads
   std::int64_t head_size = 0;   // d
   std::int64_t vocabulary = 0;  // V, unpadded
   std::int64_t max_positions = 0;
@@ -31,31 +31,31 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
-  double rotary_share = 1;    // of each head's channels, the first ones
+  double rotary_share = 1;    // share of each head's channels that is rotated; the first ones
   bool rotary_pairs = false;  // kernels/rotary.h, Convention
   RotaryScaling rotary_scaling;
-  std::optional<std::int64_t> window_before;  // keys of causal attention: j >= i - window_before
-  std::optional<std::int64_t> window_after;   // and j <= i + window_after
+  std::optional<std::int64_t> window_before;  // query i sees keys j >= i - window_before
+  std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
   std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;  // gate and up projections
-  bool biases = true;  // of every linear but those of query, key and value
+  bool biases = true;  // of every linear except those of query, key and value
   bool qkv_biases = true;
   bool head_norms = false;  // RMS norms of each head of query and key
   bool tied = true;         // head = token embedding
   double hidden_dropout = 0;
   double attention_dropout = 0;
-  double init_deviation = 0.02;  // residual outputs get / sqrt(2 L)
+  double init_deviation = 0.02;  // projections that end a branch: divided by sqrt(2 L)
   DType dtype = DType::kF32;     // of weights and activations
 
-  // Throws Error(kUsage) on the first field that cannot be, naming its flag.
+  // Throws Error(kUsage) that names the flag of the first invalid field.
   void check() const;
   std::int64_t rotary_channels() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share);
   }
   std::int64_t parameters() const;  // unpadded, tied weights once
-  // 2 x (elements of every weight that multiplies) + causal attention at half the square (with a
-  // window: its part of that), per token, forward.
+  // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
+  // attention. Causal attention counts half of all pairs; with a window, only the visible ones.
   double forward_flops_per_token(std::int64_t sequence) const;
 };
 
@@ -126,11 +126,11 @@ struct ModelOptions {
     mlp.visit(v);
   }
 
-  // The preset with the flags applied, checked. `tokenizer_vocabulary`: used where --vocab-size is
+  // The preset with the flags applied; checked. `tokenizer_vocabulary` is used if --vocab-size is
   // not given.
   ModelConfig resolve(std::optional<std::int64_t> tokenizer_vocabulary) const;
-  // Sets every option that has a derived default to the value it came to in `config`, which
-  // resolve() gave: what a stored configuration must say. Resolving again gives the same model.
+  // Sets every option that has a derived default to its value in `config`, the result of
+  // resolve(). A stored configuration needs this: resolving it again gives the same model.
   void settle(const ModelConfig& config);
 };
 

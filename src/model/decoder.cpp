@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kTokenTable = "embedding.token.weight";
 
 struct RotaryTables {
-  std::int64_t length = -1;  // rotary_length() of what they are for
+  std::int64_t length = -1;  // rotary_length() of the sequences that the tables are for
   Tensor cosine;             // [positions, rotated channels / 2]
   Tensor sine;
 };
@@ -110,7 +110,7 @@ class DecoderChunk final : public Chunk {
                       const std::vector<Value>& inputs) override {
     Context with_rows = context;
     with_rows.rows = input.rows;
-    // With a cache every token has the angles of the longest sequence that it has room for.
+    // With a cache, all tokens get the angles for sequences of the length of its capacity.
     prepare_rotary(context, input.cache != nullptr ? input.cache->capacity() : input.sequence);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -127,7 +127,7 @@ class DecoderChunk final : public Chunk {
   }
 
  private:
-  // The token table is one parameter where both ends are on this stage.
+  // The token table. If embedding and head share it and are on one stage, it is one parameter.
   Parameter& table(ParameterList& parameters, const char* name, bool tied) const {
     Parameter table =
         vocabulary_parameter(shard_, name, vocabulary_.size, vocabulary_.padded, config_.hidden,
@@ -140,7 +140,7 @@ class DecoderChunk final : public Chunk {
     return parameters.find_or_add(std::move(table));
   }
 
-  // Of the last chunk.
+  // What the last chunk returns. x [b*s, h], under sequence parallelism this rank's [b*s/t, h].
   ChunkOutput results(Context& context, const Value& x, const ModelInput& input) const {
     const Wanted& wanted = input.wanted;
     ChunkOutput output;
@@ -159,7 +159,7 @@ class DecoderChunk final : public Chunk {
     return output;
   }
 
-  // Tables for sequences of this length, where it matters.
+  // Makes new tables if the angles for sequences of this length differ from the present ones.
   void prepare_rotary(Context& context, std::int64_t sequence) {
     if (config_.positions != PositionKind::kRotary) return;
     if (rotary_.length == rotary_length(config_.rotary_scaling, sequence)) return;

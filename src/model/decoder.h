@@ -1,4 +1,4 @@
-// A decoder-only transformer in chunks: written once, over shards, for every family.
+// A decoder-only transformer, divided into chunks. One implementation for all families and layouts.
 #pragma once
 
 #include "model/config.h"
@@ -7,9 +7,9 @@
 
 namespace piton {
 
-// Makes the chunks of a decoder: declares their parameters (without memory) and layers, and makes
-// the rotary tables in the arena. The mesh of `layout` must outlive the chunks. Throws
-// Error(kUsage) if the model cannot be laid out so (ModelLayout::check).
+// Returns a factory for the chunks of a decoder. It declares their parameters (without allocating
+// them) and layers, and allocates the rotary tables in the arena. The mesh of `layout` must outlive
+// the chunks. Throws Error(kUsage) if the model does not fit the layout (ModelLayout::check).
 ChunkFactory decoder_factory(const ModelConfig& config, const ModelLayout& layout);
 
 // Layers [begin, end) of the whole model.
@@ -18,7 +18,8 @@ struct LayerRange {
   std::int64_t end = 0;
 };
 
-// The layers of chunk `chunk` of `chunks`: as equal as they come, the first ones larger.
+// The layers of chunk number `chunk` of `chunks`. Chunks have equal numbers of layers; if these do
+// not divide, the first chunks have one more.
 LayerRange layers_of_chunk(const ModelConfig& config, int chunk, int chunks);
 
 }  // namespace piton

@@ -1,5 +1,5 @@
-// The model families: one small file of facts each, and the named sizes. No code depends on a
-// family's name; everything follows from the ModelConfig.
+// The model families and the presets (named sizes). Each family is a small file of facts. No code
+// depends on a family's name, only on the ModelConfig.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace piton {
 
-// Facts of a family, sizes left at 0. model/gpt2.cpp, llama.cpp, qwen.cpp.
+// The facts of a family; sizes are 0. In model/gpt2.cpp, llama.cpp and qwen.cpp.
 ModelConfig gpt2_facts();
 ModelConfig llama_facts();
 ModelConfig qwen2_facts();
@@ -25,7 +25,7 @@ std::vector<Preset> gpt2_presets();
 std::vector<Preset> llama_presets();
 std::vector<Preset> qwen_presets();
 
-// Throws Error(kUsage), with the nearest name, for one that is not there.
+// These throw Error(kUsage) with the nearest known name if there is no such family or preset.
 ModelConfig family_facts(const std::string& family);
 ModelConfig preset(const std::string& name);
 std::vector<std::string> preset_names();

@@ -1,7 +1,7 @@
 #include "model/families.h"
 
 // GPT-2 (Radford et al. 2019): learned positions, layer norm before each branch, tanh GELU, biases
-// everywhere, head tied to the token embedding, dropout 0.1.
+// in all linears, a head that shares the table of the token embedding, dropout 0.1.
 namespace piton {
 
 ModelConfig gpt2_facts() {

@@ -1,5 +1,5 @@
-// Initial weights: a pure function of (seed, canonical name, index), so that every layout starts
-// from the same bits.
+// Initial weights. Each element depends only on the seed, the name of the canonical tensor and the
+// index in it, so every layout starts from the same bits.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace piton {
 
-// Writes this rank's rows of `parameter`: `rows` is on the host, of its dtype and shape,
-// contiguous. Padding rows are zero.
+// Writes this rank's rows of `parameter` to `rows`: a contiguous host tensor with the dtype and the
+// local shape of the parameter. Padding rows become zero.
 void write_initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPool& threads,
                         const Tensor& rows);
 

@@ -1,5 +1,4 @@
-// The part of a model on this rank: which layers, which heads, which rows, and the vocabulary
-// padding.
+// How a model is divided over the mesh, and how its vocabulary is padded.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +9,12 @@
 
 namespace piton {
 
-// How a model is cut and run, whatever the sizes of the mesh.
+// Options of the layout besides the sizes of the mesh.
 struct LayoutOptions {
-  LinearStrategy linears;                  // slices, and rows split over the tensor ranks
-  bool recompute = false;                  // full: each block keeps its input only
-  std::int64_t vocabulary_multiple = 128;  // padded to a multiple of this x tensor size,
-  std::int64_t vocabulary_rows = 0;        // or to exactly this, if above 0
+  LinearStrategy linears;                  // slices, sequence parallelism
+  bool recompute = false;                  // true: for backward each block keeps only its input
+  std::int64_t vocabulary_multiple = 128;  // pad the vocabulary to a multiple of this x t,
+  std::int64_t vocabulary_rows = 0;        // or to exactly this many rows, if above 0
 };
 
 struct ModelLayout {
@@ -23,7 +22,8 @@ struct ModelLayout {
   LayoutOptions options;
 
   std::int64_t padded_vocabulary(std::int64_t vocabulary) const;
-  // Throws Error(kUsage) naming the flag if heads, groups, ffn or layers do not divide.
+  // Throws Error(kUsage) that names the flag if heads, groups or the MLP's width are not divisible
+  // by the tensor size, or if there are fewer layers than chunks.
   void check(const ModelConfig& config, int chunks) const;
 };
 

@@ -7,8 +7,8 @@
 //   swiglu         silu(gate) up              f each         Megatron: --swiglu
 //   geglu          gelu(gate) up              f each
 //
-// f is --ffn-hidden-size. --is-x-model is GeGLU whose first matrix has the f rows of a plain MLP,
-// half of them the gate: f / 2 inside. Its gelu is the one that --activation names.
+// f is --ffn-hidden-size. --is-x-model is GeGLU with a first matrix of f rows, as in a plain MLP:
+// half of them are the gate, so the width inside is f / 2. --activation chooses its gelu.
 #pragma once
 
 #include <optional>
@@ -41,8 +41,8 @@ struct MlpOptions {
     v(Option{"is-x-model", "GeGLU inside half of --ffn-hidden-size", same}, is_x_model);
   }
 
-  // Sets the activation and whether it is gated; f stays. Throws Error(kUsage) where flags
-  // contradict.
+  // Sets the activation and whether it is gated; does not change f. Throws Error(kUsage) if flags
+  // contradict each other.
   void apply(ModelConfig& config) const;
 };
 

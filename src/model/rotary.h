@@ -1,22 +1,21 @@
-// Angles of rotary positions (kernels/rotary.h), plain or stretched for sequences longer than those
+// Angles of rotary positions (kernels/rotary.h): plain, or scaled for sequences longer than those
 // that a model was first trained on.
 //
-// Of d rotated channels, pair i < d/2 turns by position * f_i with f_i = base^(-2i/d). With a
-// factor F and N original positions:
+// Of c rotated channels, pair i < c/2 is rotated by position * f_i with f_i = base^(-2i/c). With a
+// factor F, N original positions and a sequence of S tokens, a scaling uses in place of f_i:
 //
-//   linear    f / F                                                        (Chen et al. 2023,
-//   arXiv:2306.15595) dynamic   base (F S / N - (F - 1))^(d/(d-2)) in place of base, for sequences
-//   of S > N tokens ("NTK") llama3    f / F where the wavelength 2 pi / f is above N / low, f where
-//   it is below N / high, and
-//             between them a blend linear in N f / 2 pi                     (Grattafiori et al.
-//             2024, arXiv:2407.21783)
-//   yarn      f where a pair turns `fast` times or more in N positions, f / F where it turns `slow`
-//   times or
-//             fewer, a blend linear in i between; tables times 0.1 ln F + 1 (Peng et al. 2023,
-//             arXiv:2309.00071)
-//   longrope  f_i / long_i for sequences of S > N tokens, else f_i / short_i; tables times
-//             sqrt(1 + ln F / ln N)                                         (Ding et al. 2024,
-//             arXiv:2402.13753)
+//   linear    f_i / F
+//             (Chen et al. 2023, arXiv:2306.15595)
+//   dynamic   ("NTK") if S > N, f_i with the base multiplied by (F S / N - (F - 1))^(c/(c-2))
+//   llama3    f_i / F where the wavelength 2 pi / f_i is above N / low, f_i where it is below
+//             N / high, and between them a blend, linear in N f_i / 2 pi
+//             (Grattafiori et al. 2024, arXiv:2407.21783)
+//   yarn      f_i where a pair makes at least `fast` turns in N positions, f_i / F where it makes
+//             at most `slow`, and between them a blend, linear in i; tables times 0.1 ln F + 1
+//             (Peng et al. 2023, arXiv:2309.00071)
+//   longrope  f_i / long_i if S > N, else f_i / short_i; tables times sqrt(1 + ln F / ln N)
+//             (Ding et al. 2024, arXiv:2402.13753)
+//
 // The numbers are those of Transformers' ROPE_INIT_FUNCTIONS (tests/golden/rotary.jsonl).
 #pragma once
 
@@ -41,23 +40,24 @@ struct RotaryScaling {
   double high = 4;
   double fast = 32;  // yarn
   double slow = 1;
-  bool whole_pairs = true;  // yarn: the blend's ends are rounded outwards to whole pairs
+  bool whole_pairs = true;  // yarn: the ends of the blend are rounded outward to whole pairs
   double numerator =
       0;  // yarn: with both, tables times (0.1 numerator ln F + 1) / (0.1 denominator ln F + 1)
   double denominator = 0;
-  std::optional<double> magnitude;    // yarn, longrope: of the tables, in place of the formula
-  std::vector<double> short_factors;  // longrope: [d/2]
-  std::vector<double> long_factors;
+  std::optional<double> magnitude;    // yarn, longrope: factor of the tables, not the formula's
+  std::vector<double> short_factors;  // longrope: [c/2]
+  std::vector<double> long_factors;   // the same
 };
 
-// The scaling's answers depend on a sequence's length S in steps: equal lengths here, equal angles.
+// The length that the angles depend on: sequences for which it is equal have the same angles.
 std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence);
 
-// f_i of `channels` rotated channels, for sequences of `sequence` tokens.
+// The scaled f_i, [channels / 2], of `channels` rotated channels for sequences of `sequence`
+// tokens.
 std::vector<double> rotary_frequencies(double base, std::int64_t channels,
                                        const RotaryScaling& scaling, std::int64_t sequence);
 
-// What cosine and sine are multiplied by.
+// The factor of the tables of cosine and sine.
 double rotary_magnitude(const RotaryScaling& scaling);
 
 // Rotary positions under the flags of Megatron and the names of Hugging Face's rope_scaling.
@@ -104,11 +104,12 @@ struct RotaryOptions {
       long_factors);
   }
 
-  // Throws Error(kUsage) naming the flag. After positions, heads and the longest sequence are set.
+  // To be called after positions, heads and the longest sequence are set. Throws Error(kUsage) that
+  // names the flag.
   void apply(ModelConfig& config) const;
 };
 
-// Throws Error(kUsage) if the config's rotary fields cannot be, naming the flag.
+// Throws Error(kUsage) that names the flag if a rotary field of the config is invalid.
 void check_rotary(const ModelConfig& config);
 
 }  // namespace piton

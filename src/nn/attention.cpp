@@ -51,7 +51,7 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   const std::int64_t sequence = parts[0].tensor.dim(0) / input.batch;
   RotarySettings turn = input.rotary;
   turn.convention = shape_.rotary;
-  // [n, heads d] as [n, heads, d], and in the end as [b, s, heads, d].
+  // View [n, heads * d] as [n, heads, d], and that as [b, s, heads, d].
   const auto per_head = [&](const Value& rows) {
     return Value{rows.tensor.split_dim(1, d), rows.id};
   };

@@ -1,6 +1,6 @@
-// Multi-head attention with grouped queries (Ainslie et al. 2023, arXiv:2305.13245), split by heads
-// over the tensor ranks: a fused query-key-value projection, attention, the output projection, and
-// the end of the residual branch.
+// Multi-head attention with grouped queries (Ainslie et al. 2023, arXiv:2305.13245): a fused
+// query-key-value projection, attention, the output projection, and the end of the residual branch.
+// Each tensor rank has a/t of the heads.
 #pragma once
 
 #include <optional>
@@ -17,30 +17,31 @@ namespace piton {
 struct AttentionShape {
   std::int64_t hidden = 0;     // h
   std::int64_t heads = 0;      // a
-  std::int64_t groups = 0;     // key-value heads
+  std::int64_t groups = 0;     // g, key-value heads
   std::int64_t head_size = 0;  // d
   bool biases = false;         // of the output projection
   bool qkv_biases = false;     // of query, key and value
   bool head_norms = false;     // RMS norms of each head of query and key, before rotary
-  double norm_eps = 1e-5;      // of those
+  double norm_eps = 1e-5;      // of the head norms
   Rotary::Convention rotary = Rotary::Convention::kHalves;
   std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
   std::optional<std::int64_t> window_after;
-  std::int64_t block_rows = 0;  // the same, AttentionForward; with a cache always 0
+  std::int64_t block_rows = 0;  // kernels/attention.h, AttentionForward; ignored with a cache
 };
 
-// What each head adds to a score for each token of distance, of all `heads` heads (Press et al.
-// 2022, arXiv:2108.12409): 2^(-8 k / heads), k = 1 .. heads, where heads is a power of two; else
-// those of the next lower power c, then every second of the 2 c heads' from the first on.
+// ALiBi slopes of all heads [heads]: what a head adds to a score for each token of distance (Press
+// et al. 2022, arXiv:2108.12409). If heads is a power of two: 2^(-8 k / heads), k = 1 .. heads.
+// Else, with c the next lower power of two: the slopes for c heads, then numbers 1, 3, 5, ... of
+// the slopes for 2 c heads.
 std::vector<float> alibi_slopes(std::int64_t heads);
 
-// What attention knows of the micro-batch: its rows are whole, whatever the residual stream is.
+// The inputs of attention besides x. They describe whole samples, also under sequence parallelism.
 struct AttentionInput {
-  std::int64_t batch = 1;
-  AttentionPlaces places;          // without a cache
-  RotarySettings rotary;           // tables and positions; the convention is the shape's
-  Tensor slopes;                   // fp32 [a/t] of this rank's heads, or empty: ALiBi
-  std::optional<CacheView> cache;  // of this layer: places are its rows
+  std::int64_t batch = 1;          // b
+  AttentionPlaces places;          // ignored with a cache
+  RotarySettings rotary;           // tables and positions; AttentionShape has the convention
+  Tensor slopes;                   // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
+  std::optional<CacheView> cache;  // of this layer; its rows give the places
 };
 
 class Attention {
@@ -48,7 +49,8 @@ class Attention {
   Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
             const AttentionShape& shape, Initialization input, Initialization output,
             double attention_dropout, double hidden_dropout);
-  // residual + dropout(attention(x) + bias).
+  // residual + dropout(attention(x) + bias). x, residual and the result: [b*s, h], under sequence
+  // parallelism this rank's [b*s/t, h].
   Value forward(Context& context, const Value& x, const Value& residual,
                 const AttentionInput& input) const;
 

@@ -1,6 +1,6 @@
-// All that a pipeline sees of a model: a chunk takes boundary tensors and gives boundary tensors,
-// and what the micro-batch was asked for. A boundary is a list of tensors (an encoder-decoder
-// passes two).
+// The pipeline's view of a model. A chunk is a run of consecutive layers. Its forward pass takes
+// the boundary tensors of the previous chunk and returns those for the next one, and the results
+// that the input asks for. A boundary is a list of tensors: an encoder-decoder would pass two.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace piton {
 
 class KvCache;
 
-// What a forward pass gives beside its boundaries. All of it comes from the last chunk.
+// The results that a forward pass returns beside its boundary. The last chunk computes all of them.
 struct Wanted {
-  bool loss = true;           // the sum "loss": labels and mask are given
-  bool token_losses = false;  // the loss of each token, too
+  bool loss = true;           // the sum named "loss"; needs ModelInput::loss
+  bool token_losses = false;  // the loss of each token; only together with `loss`
   bool logits = false;
-  bool hidden = false;  // what the head reads: the final norm's output
-  // Which rows of the micro-batch logits and hidden states are wanted of: int32 [k], numbers from 0
-  // to b*s - 1 in any order. Empty: all rows, in order.
+  bool hidden = false;  // hidden states: the output of the final norm
+  // The rows of the micro-batch whose logits and hidden states are returned: int32 [k], numbers
+  // from 0 to b*s - 1 in any order. Empty: all rows, in order.
   Tensor rows;
 };
 
@@ -38,18 +38,18 @@ struct ModelInput {
   std::int64_t samples = 0;   // b
   std::int64_t sequence = 0;  // s
   Tensor tokens;              // int32 [b*s]
-  Tensor positions;           // int32 [b*s], of learned and rotary embeddings
+  Tensor positions;           // int32 [b*s], for learned and rotary embeddings
   Tensor segments;            // int32 [b, s] or empty: packed documents
-  LossInputs loss;            // labels, mask, scale; used by the last chunk
-  MaskRows rows;              // for mask draws
+  LossInputs loss;            // labels, mask, scale; only the last chunk reads them
+  MaskRows rows;              // coordinates for drawing dropout masks
   Wanted wanted;
-  // Keys and values of earlier tokens, for each layer of this stage; null: there are none. The pass
-  // appends its own (nn/kv_cache.h). Without a tape only.
+  // Keys and values of earlier tokens, for each layer of this stage; the pass appends its own
+  // (nn/kv_cache.h). Null: no cache. A pass with a cache must not have a tape.
   KvCache* cache = nullptr;
-  // Inputs that only some models read, by name.
+  // Further inputs by name, which only some models read.
   std::map<std::string, Tensor, std::less<>> extras;
 
-  // The extra of this name; empty where it was not given.
+  // The extra input of this name; empty if it was not given.
   Tensor extra(std::string_view name) const {
     const auto found = extras.find(name);
     return found != extras.end() ? found->second : Tensor();
@@ -61,8 +61,9 @@ struct BoundaryTensor {
   Shape shape;
 };
 
-// A sum over this micro-batch: fp64 [1]. Where a gradient flows to it, it is a part of what the
-// step minimizes; any tensor seeds it, since the op that made it knows its scale.
+// A sum over this micro-batch: fp64 [1]. If it has a gradient, it is a term of the loss that the
+// step minimizes. Its gradient may be seeded with any tensor: the op that computed the sum applies
+// the scale itself.
 struct NamedSum {
   std::string name;
   Value value;
@@ -71,28 +72,31 @@ struct NamedSum {
 inline constexpr std::string_view kLossSum = "loss";  // sum of mask * loss over the tokens
 
 struct ChunkOutput {
-  std::vector<Value> boundary;  // to the next chunk; empty for the last
-  std::vector<NamedSum> sums;   // of any chunk: the loss of the last one, auxiliary losses of each
-  // What ModelInput::wanted asks for, of the last chunk.
+  std::vector<Value> boundary;  // for the next chunk, as boundary() says; empty from the last one
+  std::vector<NamedSum> sums;   // the loss (last chunk) and auxiliary losses (any chunk)
+  // What ModelInput::wanted asks for. Only the last chunk sets these.
   Tensor token_losses;  // fp32 (fp64) [b*s], before the mask
-  Tensor logits;        // fp32 (fp64) [rows, padded vocabulary / t]: split over the tensor ranks
-  Tensor hidden;        // [rows, h], whole on every tensor rank
+  Tensor logits;        // fp32 (fp64) [k, padded V / t]: split over the tensor ranks
+  Tensor hidden;        // [k, h], whole on every tensor rank
 };
 
 class Chunk {
  public:
   virtual ~Chunk() = default;
-  // What chunk `chunk` of the model, on whatever stage, gives to the next one for this micro-batch:
-  // a function of the configuration and of the input's sizes alone. The last one gives nothing.
+  // Dtypes and shapes of the tensors that chunk number `chunk` of the model passes to the next one
+  // for this input, whichever stage it is on. They depend only on the configuration and on the
+  // sizes in `input`. Empty for the last chunk. The decoder passes one tensor [b*s, h], under
+  // sequence parallelism [b*s/t, h].
   virtual std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const = 0;
-  // `inputs`: leaves of context.tape that came from the previous chunk; empty for the first.
+  // Runs the layers of this chunk. `inputs`: the boundary tensors of the previous chunk, as leaves
+  // of context.tape if there is a tape; empty for the first chunk. Shapes as boundary() says.
   virtual ChunkOutput forward(Context& context, const ModelInput& input,
                               const std::vector<Value>& inputs) = 0;
-  // Adds the layers of this chunk to the stage's cache.
+  // Adds the layers of this chunk to the key-value cache of the stage.
   virtual void add_layers(KvCache& cache) const = 0;
 };
 
-// Where a chunk is: number `index` of the chunks that `stage_of_chunk` maps to stages.
+// The place of a chunk in the model. `stage_of_chunk[i]` is the pipeline stage of chunk number i.
 struct ChunkPlace {
   int index = 0;
   std::vector<int> stage_of_chunk{0};
@@ -100,13 +104,13 @@ struct ChunkPlace {
   int chunks() const { return static_cast<int>(stage_of_chunk.size()); }
   bool first() const { return index == 0; }
   bool last() const { return index == chunks() - 1; }
-  // The stages of the first and of the last chunk, ascending: one where they meet. Weights that
-  // both ends use are tied over them.
+  // The stages of the first and the last chunk, in ascending order; one entry if they are equal.
+  // Weights that both chunks use are tied over these stages.
   std::vector<int> stages_of_ends() const;
 };
 
-// What a chunk is made with. It finds its parameters in the stage's list, or adds them: chunks of
-// one stage that use the same weight share it.
+// What a chunk is made from. It looks up its parameters in the stage's list and adds those that are
+// missing, so chunks of one stage that use the same weight share it.
 struct ChunkSetup {
   ParameterList& parameters;
   Device& device;

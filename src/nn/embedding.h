@@ -1,5 +1,6 @@
-// The two ends of a language model that know the vocabulary: token (and position) embedding, and
-// the head with its loss. The table is split over the vocabulary; padded rows exist only in memory.
+// The two layers of a language model that depend on the vocabulary: the embedding of tokens (and
+// positions), and the head with its loss. The tensor ranks split the rows of their tables. Padding
+// rows exist only in memory, not in checkpoints.
 #pragma once
 
 #include <string>
@@ -10,21 +11,23 @@
 namespace piton {
 
 struct Vocabulary {
-  std::int64_t size = 0;    // V, real ids
-  std::int64_t padded = 0;  // rows over all tensor ranks
+  std::int64_t size = 0;    // V, ids without padding
+  std::int64_t padded = 0;  // rows of the table on all tensor ranks together
 
+  // The first id of this rank's rows.
   std::int64_t begin(const Shard& shard) const { return shard.rank() * (padded / shard.size()); }
-  // Real ids among this rank's rows.
+  // How many of this rank's rows are ids, not padding.
   std::int64_t valid(const Shard& shard) const;
 };
 
 class Embedding {
  public:
-  // `max_positions` 0: no learned positions. `tokens`: the table, which the head may share.
+  // `tokens`: the table [padded / t, h], which the head may share. `max_positions` 0: no learned
+  // positions.
   Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
             const Vocabulary& vocabulary, std::int64_t hidden, std::int64_t max_positions,
             Initialization initialization, double hidden_dropout);
-  // [b*s, h], or this rank's part of the rows under sequence parallelism.
+  // input.tokens int32 [b*s] -> [b*s, h], under sequence parallelism this rank's rows [b*s/t, h].
   Value forward(Context& context, const ModelInput& input) const;
 
  private:
@@ -38,13 +41,13 @@ class Embedding {
 class Head {
  public:
   Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary);
-  // `rows` (int32 [k]) of the micro-batch's x, all of them if empty, on every tensor rank; x [n,
-  // h], under sequence parallelism this rank's [n/t, h].
+  // Rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor rank: those
+  // with the numbers `rows`, int32 [k] -> [k, h]; all of them -> [n, h] if `rows` is empty.
   Tensor whole_rows(Context& context, const Tensor& x, const Tensor& rows) const;
-  // Of x [n, h], whole rows on every tensor rank: fp32 (fp64) [n, padded / t], this rank's part of
-  // the vocabulary. The loss takes loss(), which never holds more than a slice of them.
+  // x [n, h], the same on every tensor rank -> fp32 (fp64) [n, padded / t]: the logits of this
+  // rank's part of the vocabulary. To compute a loss use loss(), which needs less memory.
   Tensor logits(Context& context, const Tensor& x) const;
-  // x [n, h], under sequence parallelism this rank's [n/t, h].
+  // The loss of x [n, h], under sequence parallelism this rank's [n/t, h]. Labels and mask are [n].
   LossOutput loss(Context& context, const Value& x, const LossInputs& inputs) const;
 
  private:

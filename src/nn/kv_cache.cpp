@@ -10,7 +10,7 @@ KvCache::KvCache(Arena& arena, std::int64_t samples, std::int64_t capacity)
 void KvCache::add_layer(std::int64_t layer, DType dtype, std::int64_t groups,
                         std::int64_t head_size) {
   PITON_ASSERT(!layers_.contains(layer), "layer {} is in the cache already", layer);
-  // The rows of a head follow one another in memory, so that attention reads a stream.
+  // The rows of one head are contiguous in memory, so attention reads them one after another.
   const Shape shape{samples(), groups, capacity_, head_size};
   const auto rows = [&] {
     return arena_.allocate(dtype, shape, MemoryKind::kActivations).swap_dims(1, 2);

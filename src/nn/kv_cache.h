@@ -1,9 +1,10 @@
 // Keys and values of the tokens so far, for each layer of a stage.
 //
-// A pass reads the tokens after those in the cache: open() says how many, each layer appends its
-// keys and values and attends to all of them, close() counts them. Lengths are read from the
-// device, sample by sample, so samples of one batch may differ: after a pass over prompts that were
-// padded to one length, truncate() takes each sample back to its own.
+// A pass runs the model on the tokens that follow those in the cache. open() starts it with their
+// number; each layer appends its keys and values and attends to all of them; close() adds the
+// tokens to the lengths. Kernels read the length of each sample from the device, so samples of one
+// batch may have different lengths: after a pass over prompts that were padded to one length,
+// truncate() sets each sample to its own.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +17,29 @@ namespace piton {
 
 class KvCache {
  public:
-  // No layers yet: chunks add theirs (Chunk::add_layers).
+  // A cache without layers, with room for `capacity` tokens of each sample. Chunks add their layers
+  // (Chunk::add_layers).
   KvCache(Arena& arena, std::int64_t samples, std::int64_t capacity);
-  // `layer` counts the layers of the whole model.
+  // `layer`: index among the layers of the whole model. `groups`: key-value heads of this rank,
+  // g/t.
   void add_layer(std::int64_t layer, DType dtype, std::int64_t groups, std::int64_t head_size);
 
-  // A pass of `tokens` tokens a sample; asserts room.
+  // Starts a pass of `tokens` tokens of each sample. Asserts that there is room for them.
   void open(const Context& context, std::int64_t tokens);
-  CacheView layer(std::int64_t layer) const;  // in a pass
+  CacheView layer(std::int64_t layer) const;  // only between open() and close()
   void close();
 
   std::int64_t samples() const { return static_cast<std::int64_t>(lengths_.size()); }
   std::int64_t capacity() const { return capacity_; }
-  // Tokens of a sample, those of an open pass not counted.
+  // Tokens of a sample, without those of an open pass.
   std::int64_t length(std::int64_t sample = 0) const { return lengths_[sample]; }
   void truncate(std::int64_t length);  // every sample
   void truncate(std::int64_t sample, std::int64_t length);
 
  private:
   struct Layer {
-    Tensor keys;  // [b, capacity, g/t, d], a view of [b, g/t, capacity, d]
-    Tensor values;
+    Tensor keys;    // [b, capacity, g/t, d], a view of [b, g/t, capacity, d]
+    Tensor values;  // the same
   };
   Arena& arena_;
   std::int64_t capacity_;

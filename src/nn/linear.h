@@ -1,5 +1,6 @@
-// Linear layers over the tensor-parallel group (ops/linear.h says who holds and sends what). With a
-// group of one they are ordinary linear layers; there is no separate unsplit class.
+// Linear layers over the tensor-parallel group (ops/linear.h has a table of what each rank holds
+// and sends). With a group of one they are ordinary linear layers; there is no separate class for
+// that.
 #pragma once
 
 #include <optional>
@@ -10,13 +11,17 @@
 
 namespace piton {
 
-// y = x W^T + b, W split by rows; several canonical matrices may be fused into one local tensor.
+// y = x W^T + b. The rows of W [f, h] are split over the ranks. Several canonical matrices may be
+// fused into one local tensor.
 class ColumnLinear {
  public:
-  // Canonical names are part.name + ".weight" (".bias"); the local tensor's is name + ".weight".
+  // `in`: h. Canonical tensors are named part.name + ".weight" (".bias"), the local one name +
+  // ".weight" (".bias").
   ColumnLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
                const std::vector<RowPart>& parts, std::int64_t in, bool bias,
                Initialization initialization);
+  // x [n, h], under sequence parallelism this rank's [n/t, h] -> y [n, f/t], for f the sum of the
+  // parts' `out`; with `activation`, the activation of y.
   Value forward(Context& context, const Value& x,
                 std::optional<ActivationKind> activation = {}) const;
 
@@ -26,13 +31,14 @@ class ColumnLinear {
   Parameter* bias_ = nullptr;
 };
 
-// y = residual + dropout(sum over ranks of x W^T + b), W split by columns; b is whole on every
-// rank.
+// y = residual + dropout(sum over ranks of x W^T + b). The columns of W [f, h] are split over the
+// ranks; every rank has the whole of b [f].
 class RowLinear {
  public:
   RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
             std::int64_t out, std::int64_t in, bool bias, Initialization initialization);
-  // `residual` may be null. `dropout.rows` says which rows y holds.
+  // x [n, h/t] -> y [n, f], under sequence parallelism this rank's [n/t, f]. `residual` has the
+  // shape of y, or is null. `dropout.rows` says which rows of the micro-batch y holds.
   Value forward(Context& context, const Value& x, const Value* residual,
                 const Dropout& dropout) const;
 

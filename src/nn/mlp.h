@@ -1,5 +1,6 @@
-// The MLP of a block: up (with gate: one fused projection), activation, down, and the end of the
-// residual branch. Up and gate are split by rows, down by columns.
+// The MLP of a block: the up projection (with a gate: one fused projection), the activation, the
+// down projection, and the end of the residual branch. Tensor ranks split the rows of up and gate
+// and the columns of down.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@ namespace piton {
 
 struct MlpShape {
   std::int64_t hidden = 0;      // h
-  std::int64_t ffn_hidden = 0;  // f, of gate and of up
+  std::int64_t ffn_hidden = 0;  // f, the width of up; gate has the same
   bool gated = false;
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
@@ -21,7 +22,8 @@ class Mlp {
  public:
   Mlp(ParameterList& parameters, const Shard& shard, const std::string& name, const MlpShape& shape,
       Initialization input, Initialization output, double hidden_dropout);
-  // residual + dropout(mlp(x) + bias).
+  // residual + dropout(mlp(x) + bias). x, residual and the result: [b*s, h], under sequence
+  // parallelism this rank's [b*s/t, h].
   Value forward(Context& context, const Value& x, const Value& residual) const;
 
  private:

@@ -15,7 +15,7 @@ Parameter base_parameter(const Shard& shard, std::string name, Shape shape) {
   parameter.name = std::move(name);
   parameter.dtype = shard.dtype;
   parameter.shape = shape;
-  // Ranks of these axes see different tokens.
+  // Ranks along these axes process different tokens.
   parameter.placement[Axis::kData].gradient_is_partial = true;
   parameter.placement[Axis::kContext].gradient_is_partial = true;
   return parameter;

@@ -1,5 +1,5 @@
-// What every layer knows of the layout: the tensor-parallel group and how linears use it; and the
-// records of parameters that are split or replicated in the usual ways.
+// The part of the layout that layers depend on: the tensor-parallel group and how linears use it.
+// Also functions that make parameters that are split or replicated over this group.
 #pragma once
 
 #include <string>
@@ -11,15 +11,16 @@
 namespace piton {
 
 struct Shard {
-  Communicator* group = nullptr;  // the tensor axis
+  Communicator* group = nullptr;  // of the tensor axis
   LinearStrategy strategy;
   DType dtype = DType::kF32;
 
   int size() const { return group->size(); }
   int rank() const { return group->rank(); }
-  // With one rank there is nothing to split.
+  // Whether the rows of the residual stream are split over the tensor ranks.
   bool splits_sequence() const { return strategy.sequence_parallel && size() > 1; }
-  // The rows of the residual stream that this rank holds, for mask draws.
+  // Which rows of the residual stream this rank holds, for drawing dropout masks. `whole`: the rows
+  // of the micro-batch; `local_rows`: how many of them this rank has.
   MaskRows residual_rows(const MaskRows& whole, std::int64_t local_rows) const {
     MaskRows rows = whole;
     if (splits_sequence()) rows.first_row = rank() * local_rows;
@@ -27,26 +28,27 @@ struct Shard {
   }
 };
 
-// One canonical matrix (or vector) of a tensor whose rows are split over the tensor axis: rank r
-// holds rows r * out / t ... of each. Several of them, one after another, make a fused local
-// tensor.
+// A canonical matrix (or vector) whose rows are split over the tensor axis: rank r holds rows
+// r * out / t .. (r + 1) * out / t - 1. A fused local tensor has several of them, one after
+// another.
 struct RowPart {
   std::string name;
-  std::int64_t out = 0;  // unsplit
+  std::int64_t out = 0;  // rows of the whole matrix
 };
 
-// Local [sum of out / t, in], or [sum of out / t] for in = 0.
+// A parameter with the local shape [sum of out / t, in], or [sum of out / t] if `in` is 0.
 Parameter row_split_parameter(const Shard& shard, std::string name,
                               const std::vector<RowPart>& parts, std::int64_t in,
                               Initialization initialization);
-// Local [out, in / t].
+// A parameter with the local shape [out, in / t]: the columns are split.
 Parameter column_split_parameter(const Shard& shard, std::string name, std::int64_t out,
                                  std::int64_t in, Initialization initialization);
-// Local = global, a vector [size] or matrix [size, in]; its gradient is partial over tensor ranks
-// that hold different tokens.
+// A parameter that every tensor rank holds whole: [size, in], or [size] if `in` is 0. Under
+// sequence parallelism its gradient is summed over the tensor ranks, which hold different tokens.
 Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size,
                                std::int64_t in, Initialization initialization);
-// The token table [padded / t, in]: rows beyond `vocabulary` are padding and belong to no piece.
+// A table of tokens with the local shape [padded / t, in]. Rows from `vocabulary` on are padding
+// and belong to no piece.
 Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_t vocabulary,
                                std::int64_t padded, std::int64_t in, Initialization initialization);
 

@@ -5,9 +5,10 @@
 
 namespace piton {
 
-// The way back of y = act(x) [n, f] that the product which made x has computed (ops/linear.h).
+// Records the backward of y = act(x), both [n, f]. The product that computed x has already computed
+// y (ops/linear.h). Returns y.
 Value activated(Context& context, const Value& x, const Tensor& y, ActivationKind kind);
-Value gated_activation(Context& context, const Value& gate_up,
-                       ActivationKind kind);  // [n, 2f] -> [n, f]
+// gate_up [n, 2f] -> act(gate) * up [n, f]: gate is the first f columns, up the others.
+Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind);
 
 }  // namespace piton

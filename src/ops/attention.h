@@ -1,6 +1,6 @@
-// Attention over queries, keys and values as a tape op (kernels/attention.h), and the cache of keys
-// and values behind which it reads one token after another. What is done to q, k and v before
-// (projections, head norms, rotary) are ops of their own.
+// Attention over queries, keys and values as a tape op (kernels/attention.h), and the access to a
+// cache of the keys and values of earlier tokens. Projections, head norms and rotary embeddings of
+// q, k and v are separate ops, which run before.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,14 @@
 
 namespace piton {
 
-// Where queries and keys are in their samples, on the device. What is empty counts from 0.
+// Positions of queries and keys within their samples, on the device. Empty positions mean 0, 1, 2,
+// ...; empty lengths mean all keys; empty segments mean one document.
 struct AttentionPlaces {
   Tensor query_positions;  // int32 [b, sq]
   Tensor key_positions;    // int32 [b, sk], ascending in each sample
-  Tensor key_lengths;      // int32 [b]: keys from there on do not exist
-  Tensor query_segments;   // int32 [b, sq] and [b, sk], or both empty: packed documents
-  Tensor key_segments;
+  Tensor key_lengths;      // int32 [b]: number of valid keys of each sample
+  Tensor query_segments;   // int32 [b, sq]: a query sees only keys with its segment (document)
+  Tensor key_segments;     // int32 [b, sk]
 };
 
 // Which keys a query sees, and how (kernels/attention.h).
@@ -24,35 +25,35 @@ struct AttentionSettings {
   bool causal = true;
   std::optional<std::int64_t> window_before;
   std::optional<std::int64_t> window_after;
-  Tensor slopes;  // fp32 [a/t] of this rank's heads, or empty
+  Tensor slopes;  // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
   Dropout dropout;
-  std::int64_t head_begin = 0;  // global number of this rank's first head
+  std::int64_t head_begin = 0;  // index of this rank's first head among all heads
   std::int64_t block_rows = 0;
 };
 
-// q [b, sq, a/t, d], k and v [b, sk, g/t, d], all but the last dim of any stride -> [b*sq, a/t *
-// d].
+// q [b, sq, a/t, d], k and v [b, sk, g/t, d] -> [b*sq, a/t * d]. The last dim of q, k and v is
+// contiguous; the others may have any stride.
 Value attend(Context& context, const Value& q, const Value& k, const Value& v,
              const AttentionPlaces& places, const AttentionSettings& settings);
 
-// Which rows of a cache one pass reads and writes, the same for every layer. On the device, so that
-// samples may differ and a recorded pass can be repeated.
+// The rows of a cache that one pass reads and writes, the same for every layer. They are read from
+// the device, so that samples may have different lengths and a captured pass can be replayed.
 struct CacheRows {
-  Tensor begins;             // int32 [b]: rows of each sample before this pass
-  Tensor lengths;            // int32 [b]: with those of this pass
-  Tensor positions;          // int32 [b, s]: of this pass's tokens
-  std::int64_t longest = 0;  // no sample has more rows; a bound of what is looked at
+  Tensor begins;             // int32 [b]: rows that each sample had before this pass
+  Tensor lengths;            // int32 [b]: rows with those of this pass
+  Tensor positions;          // int32 [b, s]: positions of this pass's tokens
+  std::int64_t longest = 0;  // at least the largest of `lengths`: rows beyond it are not read
 };
 
-// One layer of it.
+// One layer of a cache.
 struct CacheView {
-  Tensor keys;  // [b, capacity, g/t, d]
-  Tensor values;
+  Tensor keys;    // [b, capacity, g/t, d]
+  Tensor values;  // [b, capacity, g/t, d]
   CacheRows rows;
 };
 
-// Appends this pass's keys and values [b, s, g/t, d] to the cache, and gives all that it then has:
-// [b, longest, g/t, d]. Without a tape only.
+// Appends this pass's k and v, [b, s, g/t, d], to the cache, and returns all of its keys and
+// values, [b, longest, g/t, d]. Asserts that there is no tape.
 struct CachedRows {
   Value keys;
   Value values;

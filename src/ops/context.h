@@ -1,4 +1,4 @@
-// What an op needs to run: handed through every forward call, so there are no globals.
+// What an op needs to run. It is passed to every forward call, so there are no globals.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace piton {
 
 class Tape;
 
-// What sums over elements of `dtype` are kept in: fp32, or fp64 for fp64.
+// The dtype of sums over elements of `dtype`: fp32, or fp64 for fp64.
 inline DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 struct Context {
@@ -21,18 +21,18 @@ struct Context {
   Arena& arena;
   WeightProvider& weights;
   Tape* tape = nullptr;   // null: nothing is kept (generation, evaluation, recomputed segments)
-  bool training = false;  // dropout is drawn
+  bool training = false;  // true: dropout is applied
   std::uint64_t seed = 1234;
-  MaskRows rows = {};  // of the micro-batch, unsplit (first_row 0)
+  MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks
 
-  // Memory for an activation or for workspace.
+  // Uninitialized memory for an activation or for workspace.
   Tensor activation(DType dtype, const Shape& shape) const {
     return arena.allocate(dtype, shape, MemoryKind::kActivations, stream);
   }
   Tensor workspace(DType dtype, const Shape& shape) const {
     return arena.allocate(dtype, shape, MemoryKind::kWorkspace, stream);
   }
-  // Makes compute wait for a collective.
+  // Makes the compute stream wait for an event, for example of a collective.
   void await(const Event& event) const { stream.wait(event); }
   Context with_tape(Tape* other) const {
     Context copy = *this;

@@ -29,7 +29,7 @@ Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
-    // Without a mask dx is dy itself; the call then only sums the bias gradient.
+    // Without a mask dx is dy; the call then only computes the gradient of the bias.
     Tensor dx = drawn.probability > 0 ? context.activation(dy.dtype(), dy.shape()) : dy;
     if (drawn.probability > 0 || dbias.defined()) {
       context.kernels.run(DropoutAddBackward{.dx = dx, .dbias = dbias, .dy = dy, .dropout = drawn},

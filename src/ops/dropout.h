@@ -5,7 +5,8 @@
 
 namespace piton {
 
-// `bias` may be null, `residual` may be null. `dropout.rows` says which rows x holds.
+// x [n, h], bias [h] or null, residual [n, h] or null -> y [n, h]. Under sequence parallelism x is
+// this rank's [n/t, h]; `dropout.rows` says which rows of the micro-batch x holds.
 Value dropout_add(Context& context, const Value& x, Parameter* bias, const Value* residual,
                   const Dropout& dropout);
 

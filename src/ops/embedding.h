@@ -6,12 +6,14 @@
 
 namespace piton {
 
-// y [n, h] = sum over the group of this rank's rows; with sequence parallelism [n/t, h],
-// reduce-scattered. vocabulary_begin: first id of this rank's rows.
+// Looks up ids, int32 [n], in a table that is split over `group`: [V/t, h] on each rank, from id
+// `vocabulary_begin` on. Ids of other ranks give zeros, and the results are summed over the group:
+// y [n, h], all-reduced. With sequence parallelism y is this rank's [n/t, h], reduce-scattered.
 Value token_embedding(Context& context, const Tensor& ids, Parameter& table,
                       std::int64_t vocabulary_begin, Communicator& group, bool sequence_parallel);
 
-// x + table[ids], ids int32 [rows of x]. Takes the memory of x over.
+// x + table[ids], for x [n, h], ids int32 [n] and a table [positions, h]. Works in place: the
+// result has the memory of x.
 Value add_position_embedding(Context& context, const Value& x, const Tensor& ids, Parameter& table);
 
 }  // namespace piton

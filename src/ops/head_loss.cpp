@@ -10,14 +10,14 @@
 namespace piton {
 namespace {
 
-// Slices at tile edges, none larger than `slice_rows` rounded up to a tile.
+// Cuts rows into slices at multiples of `tile`, none larger than `slice_rows` rounded up to a tile.
 std::vector<RowRange> slices_of(std::int64_t rows, std::int64_t slice_rows, std::int64_t tile) {
   PITON_ASSERT(slice_rows > 0, "slices of {} rows", slice_rows);
   const std::int64_t most = (slice_rows + tile - 1) / tile * tile;
   return cut_rows(rows, (rows + most - 1) / most, tile);
 }
 
-// All rows of x on every member.
+// All-gathers x: `mine` [n/t, h] on each member -> [n, h] on every member.
 Tensor gather_rows(Context& context, const Tensor& mine, Communicator& group) {
   Tensor all = context.workspace(mine.dtype(), {mine.dim(0) * group.size(), mine.dim(1)});
   const Event ready = group.all_gather(all, mine, context.stream);
@@ -27,7 +27,7 @@ Tensor gather_rows(Context& context, const Tensor& mine, Communicator& group) {
   return all;
 }
 
-// Statistics of this rank's columns, [rows, 3], to those of all ranks, [ranks, rows, 3].
+// Gathers the statistics of each rank's columns: [rows, 3] -> [ranks, rows, 3].
 Tensor gather_statistics(Context& context, const Tensor& mine, Communicator& group) {
   const std::int64_t rows = mine.dim(0);
   if (group.size() == 1) return mine.reshape({1, rows, 3});
@@ -39,15 +39,15 @@ Tensor gather_statistics(Context& context, const Tensor& mine, Communicator& gro
   return all.reshape({group.size(), rows, 3});
 }
 
-// What the gradient of one micro-batch goes to: each may be missing.
+// Where the gradients of one micro-batch are written. Either may be empty: not wanted.
 struct HeadGradients {
   Tensor dx;       // [n, h]
   Tensor dweight;  // [V/t, h], added to
   bool wanted() const { return dx.defined() || dweight.defined(); }
 };
 
-// The sum over the group of what each member's columns gave to dx, whose memory is taken over: this
-// rank's rows of it under sequence parallelism.
+// Sums dx [n, h] over the group, because each member has computed it from its own columns only, and
+// gives it to value `x`. With `scatters` (sequence parallelism), only this rank's rows [n/t, h].
 void give_dx(Backward& backward, std::int64_t x, Tensor dx, Communicator& group, bool scatters) {
   Context& context = backward.context();
   Event reduced;
@@ -90,7 +90,7 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
     const Tensor lse = context.workspace(sums, {largest});
     const Tensor statistics = context.workspace(sums, {largest, 3});
     const Tensor logits = context.workspace(sums, {largest, table.shape[0]});
-    // Narrow gradients halve what the two products read.
+    // dlogits in 16 bits halve the bytes that the two products read.
     Tensor dlogits = logits;
     if (gradients.wanted() && dtype != sums) dlogits = context.workspace(dtype, logits.shape());
     const WeightUse forward = context.weights.acquire(table, WeightForm::kForward, context.stream);

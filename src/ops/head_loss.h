@@ -1,18 +1,21 @@
-// The head and its cross entropy (kernels/loss.h) as one op, in slices of rows: no full logits
-// exist.
+// The head and its cross entropy (kernels/loss.h) as one op. It works on slices of rows, so the
+// logits of the whole micro-batch never exist at once.
 //
 //   for each slice   logits = x W^T -> statistics -> one gather of [rows, 3] over the group -> loss
-//     with a tape    dlogits -> dx (that slice's rows), dW +=
+//     with a tape    dlogits -> dx (the rows of the slice), dW +=
 //
-// With a tape the gradient is computed in the forward pass, while the slice's logits are there: it
-// is complete, since the loss ends the model and `scale` is all that its derivative lacks. Kept for
-// backward is dx alone, no x, no logits; backward sums dx over the group and gives it. So
-//   - backward must follow, once, and whatever seed it gets only says that the gradient is wanted;
-//   - the table's contribution is complete when forward is done. Schedules that put weight
-//   gradients off
-//     (zero bubble) lose nothing: the head is on the last stage, whose backward follows its forward
-//     at once, and a put-off product would have to keep dlogits, as large as the logits;
-//   - in a recomputed segment (ops/recompute.h) it works too: only the replay has a tape.
+// With a tape, the gradients of a slice are computed in the forward pass, while its logits are in
+// memory. This is possible because the loss is the end of the model: `scale` is the only factor
+// that comes from outside. For backward only dx is kept, not x and not the logits. Backward sums dx
+// over the group. Consequences:
+//   - Backward must run exactly once. The value of its seed is ignored: a seed only says that the
+//     gradient is wanted.
+//   - The table's weight gradient is complete after forward. Schedules that postpone weight
+//     gradients (zero bubble) lose nothing: the head is on the last stage, where backward follows
+//     forward at once, and to postpone the product would mean to keep dlogits, which are as large
+//     as the logits.
+//   - In a recomputed segment (ops/recompute.h) only the replay has a tape, so only the replay
+//     computes gradients.
 // Without a tape (evaluation) the same slices give the same loss.
 #pragma once
 
@@ -22,27 +25,26 @@
 namespace piton {
 
 struct LossInputs {
-  Tensor labels;  // int32 [n]; below 0: no loss
-  Tensor mask;    // fp32 [n]
-  Tensor scale;   // fp32 (fp64) [1]: gradient of the loss sum = loss scale / tokens of the global
-                  // batch; read in forward. May be empty without a tape
-  std::int64_t vocabulary_begin = 0;
-  std::int64_t valid = 0;  // real columns of this rank
+  Tensor labels;  // int32 [n]; a label below 0 has no loss
+  Tensor mask;    // fp32 [n]: weight of each row in the sum
+  Tensor scale;   // fp32 (fp64) [1]: gradient of the loss sum, that is, loss scale / tokens of the
+                  // global batch. Read in forward. May be empty without a tape
+  std::int64_t vocabulary_begin = 0;  // first id of this rank's part of the vocabulary
+  std::int64_t valid = 0;             // ids in this rank's part, padding not counted
 };
 
 struct LossOutput {
-  Value sum;         // fp64 [1]: sum of mask * loss; seed its gradient with any tensor to go back
+  Value sum;         // fp64 [1]: sum of mask * loss; for backward, seed it with any tensor
   Tensor per_token;  // fp32 (fp64) [n], before the mask
 };
 
-// Rows whose logits exist at a time: enough that products run at full speed and that adding to the
-// whole dW once a slice is little beside them.
+// Rows of a slice: enough for products to run at full speed, and for the time of adding to the
+// whole dW, which happens once a slice, to be small beside them.
 inline constexpr std::int64_t kHeadSliceRows = 1024;
 
-// x [n, h], under sequence parallelism this rank's [n/t, h]; `table` [V/t, h], a part of the
-// vocabulary for each member of `group`. Slices are as equal as row tiles allow and have at most
-// `slice_rows` rows, rounded up to a tile. The loss has the same bits for every slice_rows; dW does
-// not.
+// x [n, h], under sequence parallelism this rank's [n/t, h]; `table` [V/t, h]: the vocabulary is
+// split over `group`. Slices have at most `slice_rows` rows, rounded up to a row tile, and sizes as
+// equal as row tiles allow. The bits of the loss do not depend on slice_rows; those of dW do.
 LossOutput head_loss(Context& context, const Value& x, Parameter& table, const LossInputs& inputs,
                      Communicator& group, bool sequence_parallel,
                      std::int64_t slice_rows = kHeadSliceRows);

@@ -1,12 +1,14 @@
-// Tensors that an op keeps from its forward pass for its backward.
+// Tensors that an op keeps from its forward pass for its backward pass.
 //
-// A node must not capture tensors: it captures handles, and asks for the tensor when it runs:
+// The backward function must not capture tensors. It captures handles, and gets the tensors when it
+// runs:
 //
 //   context.tape->record([x = context.tape->keep(x.tensor), ...](Backward& backward) {
 //     ... x.get() ...
 //
-// So where the tensor is in between is a matter of the tape's Keeper alone: in its place (the
-// default), on another device, on a disk, compressed, or computed again. No op knows.
+// The tape's Keeper decides where the tensor is stored in the meantime. The default leaves it in
+// place. Another Keeper can move it to another device or a disk, compress it, or compute it again,
+// without a change in any op.
 #pragma once
 
 #include <memory>
@@ -15,27 +17,26 @@
 
 namespace piton {
 
-// One kept tensor, wherever it is.
+// One kept tensor, wherever it is stored.
 class KeptTensor {
  public:
   virtual ~KeptTensor() = default;
-  // The tensor as it was kept, for work that is put on the compute stream from now on. May be
-  // called more than once, and after a wait: its first use may be long after the node has run
-  // (weight jobs).
+  // The tensor as it was kept, for work enqueued on the compute stream from now on. May be called
+  // several times. The first call may come long after the node has run, from a weight job.
   virtual Tensor get() = 0;
 };
 
-// Decides where a tape's tensors are kept. Outlives the tapes that use it.
+// Decides where the tensors of a tape are stored. Must outlive the tapes that use it.
 class Keeper {
  public:
   virtual ~Keeper() = default;
-  // `tensor` is complete when all work now on the compute stream is done; it is not written to
-  // until the handle is gone (Tape::overwrite asserts that).
+  // The values of `tensor` are ready when all work now on the compute stream is done. Nothing
+  // writes to `tensor` until the last handle is destroyed (Tape::overwrite asserts this).
   virtual std::shared_ptr<KeptTensor> keep(const Tensor& tensor) = 0;
 };
 
-// A handle. Copies share what is kept; it is dropped with the last of them. A default handle keeps
-// nothing, and get() gives an empty tensor.
+// A handle to a kept tensor. Copies share it; the last one frees it. A default-constructed handle
+// keeps nothing, and its get() returns an empty tensor.
 class Kept {
  public:
   Kept() = default;

@@ -10,7 +10,7 @@
 namespace piton {
 namespace {
 
-// The rows of a product; the weight and what is not given stay as they are.
+// The part of a product that computes `size` rows of y from `size` rows of x.
 LinearForward rows_of(const LinearForward& whole, std::int64_t y_begin, std::int64_t x_begin,
                       std::int64_t size) {
   const auto part = [size](const Tensor& tensor, std::int64_t begin) {
@@ -46,8 +46,8 @@ void weight_gradient(Context& context, Parameter& weight, Parameter* bias, const
   if (dbias.defined()) context.weights.contribute(*bias, context.stream);
 }
 
-// The gathered form of this rank's rows: each slice of every rank is gathered while the one before
-// is multiplied. Slice i of rank r holds rows r * n + begin_i of the whole.
+// The product with gathered x: x [n/t, h] on each rank, y [n, f/t]. Each slice is gathered while
+// the one before it is multiplied. Slice i of rank r is rows r * n/t + begin_i and following of y.
 void gathered_forward(Context& context, LinearForward whole, const Tensor& x, Communicator& group,
                       int slices) {
   const std::int64_t rows = x.dim(0);
@@ -80,7 +80,7 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
   const bool gathers = strategy.sequence_parallel && group.size() > 1;
   const std::int64_t rows = x.tensor.dim(0) * (gathers ? group.size() : 1);
   Tensor y = context.activation(output, {rows, weight.shape[0]});
-  // Only backward reads what the activation was taken of.
+  // The input of the activation is stored only if backward will read it.
   Tensor before = y;
   if (activation && context.tape != nullptr) before = context.activation(output, y.shape());
   {
@@ -108,7 +108,7 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
-    // With weight jobs at once, x travels while dx is computed.
+    // If weight jobs run at once, x is gathered while dx is computed.
     Event x_ready;
     Tensor whole_x;
     if (gathers && backward.runs_jobs_at_once()) {
@@ -148,7 +148,7 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
 
 namespace {
 
-// y = residual + x W^T + bias on a group of one.
+// y = residual + x W^T + bias for a group of one: x [n, h], y [n, f].
 Value whole_row_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
                        const Value* residual) {
   Tensor y = context.activation(x.tensor.dtype(), {x.tensor.dim(0), weight.shape[0]});
@@ -189,13 +189,13 @@ Value whole_row_linear(Context& context, const Value& x, Parameter& weight, Para
 }
 
 struct GatheredBackward {
-  Tensor dy;  // of all members, [n, f]
-  Tensor dx;  // [n, h/t]; empty if it was not asked for
+  Tensor dy;  // [n, f]: the rows of all members
+  Tensor dx;  // [n, h/t]; empty if it is not wanted
 };
 
 // Gathers dy, [n/t, f] on each member, slice by slice, and multiplies each slice while the next one
-// travels. A slice arrives as every member's part of it; the weight job wants all rows in order, so
-// with more than one slice they are copied into place.
+// is gathered. A gathered slice has the same rows of every member, one member after another. The
+// weight job needs all rows in order, so several slices are copied into one tensor.
 GatheredBackward gathered_backward(Context& context, const Tensor& mine, Parameter& weight,
                                    bool wants_dx, Communicator& group, int slices) {
   const std::int64_t rows = mine.dim(0);
@@ -236,7 +236,7 @@ GatheredBackward gathered_backward(Context& context, const Tensor& mine, Paramet
   return whole;
 }
 
-// y = sum over the group of x W^T.
+// y [n, f], under sequence parallelism [n/t, f] = sum over the group of x W^T, for x [n, h/t].
 Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
                         const LinearStrategy& strategy) {
   const bool scatters = strategy.sequence_parallel && group.size() > 1;

@@ -1,18 +1,18 @@
 // A linear layer and its collective, as one op (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
-//
-// Two ops could not interleave slices, so the collective belongs to the product:
+// They are one op because a slice is multiplied while another one is sent.
 //
 //                 W on one rank  x            y            forward sends   backward sends
 //   column        [f/t, h]       [n, h]       [n, f/t]     nothing         all-reduce dx
 //   row           [f, h/t]       [n, h/t]     [n, f]       all-reduce y    nothing
+//
 // Under sequence parallelism (Korthikanti et al. 2022, arXiv:2205.05198) the whole-width side holds
 // n/t rows: column gathers x and reduce-scatters dx; row reduce-scatters y and gathers dy.
 //
-// What follows a product is done with its tiles still in cache, where nothing comes between: an
-// activation after column, bias and residual after row on a group of one without dropout.
+// Some steps are fused with the product, while its output tiles are in cache: an activation after
+// column; bias and residual after row, if the group has one member and there is no dropout.
 //
-// The tape keeps the rank's own rows of x, and column gathers them again in backward. The
-// collective of dx is started before dW is computed and waited for after it.
+// The tape keeps this rank's own rows of x; column gathers them again in backward. The collective
+// of dx starts before dW is computed and is waited for after it.
 #pragma once
 
 #include <optional>
@@ -23,28 +23,29 @@
 namespace piton {
 
 struct LinearStrategy {
-  // Rows cut into this many parts at row-tile edges, where one part can be multiplied while the
-  // next one is gathered or reduced. Products beside which nothing is sent stay whole.
+  // Rows are cut into this many slices, at multiples of the row tile: one slice is multiplied while
+  // another one is gathered or reduced. Products without a collective are not cut.
   int slices = 1;
   bool sequence_parallel = false;
 };
 
-// y = x W^T + bias, or its activation. `bias` may be null. `output` kF32 for logits. Slices whose
-// edges do not fall on row tiles are rounded to them; with fewer tiles than slices there are as
-// many slices as tiles.
+// y = x W^T + bias, or the activation of that. x [n, h], under sequence parallelism this rank's
+// [n/t, h]; weight [f/t, h]; bias [f/t] or null -> y [n, f/t] of dtype `output` (fp32 for logits).
+// Slices end at row tiles, so there are at most as many slices as tiles.
 Value column_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
                     Communicator& group, const LinearStrategy& strategy, DType output,
                     std::optional<ActivationKind> activation = {});
 
-// What ends a residual branch (kernels/dropout.h); each part is optional.
+// The end of a residual branch (kernels/dropout.h); each part is optional.
 struct BranchEnd {
-  Parameter* bias = nullptr;
-  const Value* residual = nullptr;
+  Parameter* bias = nullptr;        // [f]
+  const Value* residual = nullptr;  // the shape of y
   Dropout dropout;
 };
 
-// y = residual + dropout(sum over the group of x W^T + bias). `dropout.rows` says which rows y
-// holds.
+// y = residual + dropout(sum over the group of x W^T + bias). x [n, h/t], weight [f, h/t] -> y
+// [n, f], under sequence parallelism this rank's [n/t, f]. `dropout.rows` says which rows of the
+// micro-batch y holds.
 Value row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
                  const LinearStrategy& strategy, const BranchEnd& end);
 

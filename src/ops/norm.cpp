@@ -5,7 +5,7 @@
 namespace piton {
 namespace {
 
-// dgain and dbias are by-products of the same sweep as dx, so they are not queued as weight jobs.
+// One kernel call computes dx, dgain and dbias, so there is no separate weight job.
 Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, double eps) {
   const std::int64_t rows = x.tensor.dim(0);
   const DType sums = sum_dtype(x.tensor.dtype());
@@ -40,7 +40,7 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
     Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
     {
       const WeightUse use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
-      // What flows past the norm has arrived already: the kernel adds it.
+      // The gradient of x from the residual path is known already; the kernel adds it to dx.
       context.kernels.run(NormBackward{.dx = dx,
                                        .dgain = dgain,
                                        .dbias = dbias,

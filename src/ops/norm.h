@@ -1,4 +1,4 @@
-// Layer and RMS norm as tape ops (kernels/norm.h). x [n, h].
+// Layer and RMS norm as tape ops (kernels/norm.h). x [n, h], gain and bias [h] -> [n, h].
 #pragma once
 
 #include "ops/tape.h"

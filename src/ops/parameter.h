@@ -1,12 +1,12 @@
-// A parameter: a record of what a weight is, not a tensor to compute with.
+// A parameter: the record that describes a weight of the model on this rank.
 //
-// Kernels see the local tensor; initialisation, decay, norms, hashes and checkpoints see its
-// PIECES, the parts of canonical tensors that it holds. So a fused QKV is one local tensor with
-// three pieces, and fusing is a matter of memory only:
+// Kernels work on the local tensor. Initialization, weight decay, norms, hashes and checkpoints
+// work on its PIECES: the parts of canonical tensors that it holds. A fused QKV is one local tensor
+// with three pieces, so fusing changes only how memory is laid out:
 //
-//   local [ (a + 2 g)/t * d, h ]      pieces  layers.3.attention.query.weight  rows of rank's heads
-//                                             layers.3.attention.key.weight
-//                                             layers.3.attention.value.weight
+//   local [(a + 2 g)/t * d, h]   pieces  layers.3.attention.query.weight   this rank's heads' rows
+//                                        layers.3.attention.key.weight
+//                                        layers.3.attention.value.weight
 //
 // Rows of the local tensor that no piece covers (vocabulary padding) are zero and stay zero.
 #pragma once
@@ -22,20 +22,21 @@
 
 namespace piton {
 
-// How a canonical tensor starts: normal numbers from base/philox.h with the key of its name.
+// Initial values of a canonical tensor: zeros, ones, or normal numbers with mean 0 and standard
+// deviation `deviation`, drawn with base/philox.h under the key of the tensor's name.
 struct Initialization {
   enum class Kind : std::uint8_t { kZero, kOne, kNormal };
   Kind kind = Kind::kZero;
   double deviation = 0;
 };
 
-// The part of one canonical tensor that is in rows local_row .. local_row + extent[0] - 1 of the
-// local tensor, all its columns.
+// A part of one canonical tensor. It fills rows local_row .. local_row + extent[0] - 1 of the local
+// tensor, in all columns.
 struct Piece {
   std::string name;  // canonical, e.g. "layers.3.mlp.gate.weight"
   Shape global;      // the canonical tensor's shape, [out, in] or [n], unpadded
-  Shape start;       // of the part in it
-  Shape extent;      // of the part; rows 0 if this rank holds nothing but padding
+  Shape start;       // first element of the part in the canonical tensor, by dim
+  Shape extent;      // shape of the part; 0 rows if this rank holds nothing but padding
   std::int64_t local_row = 0;
   Initialization initialization;
   bool decays = false;  // Megatron's rule: matrices decay, biases and one-dim tensors do not
@@ -43,41 +44,40 @@ struct Piece {
 
 class Parameter {
  public:
-  std::string
-      name;  // local tensor's own name, unique in the model ("layers.3.attention.qkv.weight")
+  std::string name;  // of the local tensor, unique in the model ("layers.3.attention.qkv.weight")
   DType dtype = DType::kF32;
-  Shape shape;  // local
+  Shape shape;  // of the local tensor
   Placement placement;
   std::vector<Piece> pieces;
   bool trainable = true;
-  // Stages that hold a copy of this parameter (tied weights); empty: only this one.
+  // All stages that hold this parameter, if several do (tied weights); else empty.
   std::vector<int> tied_stages;
-  // Weight-gradient jobs that one micro-batch brings: 1, or 2 where embedding and head share it.
+  // Contributions to the gradient from one micro-batch: 1, or 2 if embedding and head share it.
   int contributions = 0;
 
-  // Resident state, managed by parallel/ (flat buffers) or by a test. Empty under ZeRO-3 between
-  // uses.
+  // Values and gradient in memory, managed by parallel/ (flat buffers) or by a test. `value` is
+  // empty under ZeRO-3.
   Tensor value;               // local rows, dtype
   Tensor gradient;            // fp32 (fp64 for fp64), local shape; empty if frozen
-  std::uint64_t version = 1;  // rises with every change of value: packed forms are keyed by it
-  // A frozen matrix may be held as small integers in place of `value`: uses then get the codes
-  // themselves, or rows made of them (ops/weight.h). parallel/ does not cut codes.
+  std::uint64_t version = 1;  // raised with every change of value; tells when to pack again
+  // A frozen matrix may be held as small integers instead of `value`. Uses then get the codes, or
+  // rows expanded from them (ops/weight.h). parallel/ does not shard codes.
   WeightCodes codes;
 
   std::int64_t elements() const { return shape.elements(); }
 };
 
-// All parameters of a stage (of this rank's part of a model), in the model's order; owns them.
-// Addresses are stable.
+// Owns all parameters of a stage (this rank's part of them), in the order of the model. Addresses
+// of parameters stay valid.
 class ParameterList {
  public:
   Parameter& add(Parameter parameter);  // asserts that the name is new
-  // The parameter of this name, or it is added: for weights that two chunks of a stage may share.
-  // Asserts that both declare the same.
+  // Returns the parameter of this name if there is one, else adds it. For weights that two chunks
+  // of a stage may share. Asserts that both declarations agree.
   Parameter& find_or_add(Parameter parameter);
   Parameter* find(const std::string& name) const;
   std::vector<Parameter*> all() const;
-  std::int64_t elements() const;  // local, padding included
+  std::int64_t elements() const;  // of the local tensors, padding included
 
  private:
   std::vector<std::unique_ptr<Parameter>> parameters_;

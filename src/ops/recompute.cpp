@@ -22,7 +22,7 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
     output = tape->output(output.tensor);
     output_ids.push_back(output.id);
   }
-  // What the segment saw besides its inputs (the micro-batch's rows, training) is kept with it.
+  // The node also keeps the parts of the context that the segment reads: `rows` and `training`.
   tape->record([kept, output_ids, segment = std::move(segment), training = context.training,
                 rows = context.rows](Backward& backward) {
     Tape replay;

@@ -23,7 +23,7 @@ Value rotary(Context& context, const Value& x, const RotarySettings& settings) {
   turn(context, x.tensor, settings, false);
   if (context.tape == nullptr) return x;
   Value result = context.tape->in_place_of(x, x.tensor);
-  // The tables belong to the model; only the positions are of this pass.
+  // The tables live as long as the model, so only the positions need to be kept.
   RotarySettings tables = settings;
   tables.positions = {};
   context.tape->record([tables, positions = context.tape->keep(settings.positions),

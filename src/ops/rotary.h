@@ -6,16 +6,16 @@
 namespace piton {
 
 struct RotarySettings {
-  // Tables [positions, d/2], or narrower where only the first channels of a head turn; empty:
-  // nothing turns.
+  // fp32 (fp64) [positions, c/2]: the first c channels of each head are rotated, c <= d. Both
+  // empty: no rotation.
   Tensor cosine;
   Tensor sine;
-  Tensor positions;  // int32 [n]: of each row
+  Tensor positions;  // int32 [n]: position of each row
   Rotary::Convention convention = Rotary::Convention::kHalves;
 };
 
-// x [n, heads, d], rows and heads of any stride. Takes the memory of x over: it is turned in place,
-// and so is its gradient where that has a place (Backward::place).
+// x [n, heads, d] -> the same shape. Rows and heads may have any stride. Works in place: the result
+// has the memory of x. Backward rotates the gradient in place if nothing else uses its memory.
 Value rotary(Context& context, const Value& x, const RotarySettings& settings);
 
 }  // namespace piton

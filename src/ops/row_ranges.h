@@ -1,4 +1,5 @@
-// Rows cut into ranges that give the same bits as the whole: at multiples of Kernels::row_tile().
+// Cuts rows into ranges at multiples of Kernels::row_tile(), so that products of the ranges have
+// the same bits as the product of all rows.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@ struct RowRange {
   std::int64_t size = 0;
 };
 
-// `rows` in at most `parts` ranges, cut at multiples of `tile`, as equal as tiles allow. At least
-// one range; it is empty where there are no rows.
+// Cuts `rows` rows into at most `parts` ranges, at multiples of `tile`, with sizes as equal as
+// tiles allow. Returns at least one range, which is empty if rows is 0.
 std::vector<RowRange> cut_rows(std::int64_t rows, std::int64_t parts, std::int64_t tile);
 
 }  // namespace piton

@@ -6,7 +6,7 @@
 namespace piton {
 namespace {
 
-// The gradient of the whole; made when the first part asks for its place.
+// The gradient of the whole tensor. Allocated when the first part asks for its place.
 struct SharedGradient {
   DType dtype = DType::kF32;
   Shape shape;
@@ -18,7 +18,8 @@ struct SharedGradient {
   }
 };
 
-// What came for a part stands at its place already, unless its op wrote elsewhere or gave nothing.
+// Makes sure that the gradient of a part is at its place: copies it if the op wrote elsewhere, and
+// writes zeros if the op gave none.
 void settle(Context& context, const Tensor& place, Tensor gradient) {
   if (!gradient.defined()) {
     gradient = context.workspace(place.dtype(), place.shape());

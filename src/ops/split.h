@@ -1,8 +1,8 @@
-// Parts of a tensor as values of their own, and what may happen to a part before it is used.
+// Splits a tensor into parts that are values of their own.
 //
-// The gradients of the parts are written side by side into one buffer, which is then the gradient
-// of the whole: Backward::place() hands a part's op its columns of it. So a fused projection costs
-// no copy.
+// The gradients of the parts are written side by side into one buffer, which becomes the gradient
+// of the whole: Backward::place() gives the op that uses a part the part's columns of the buffer.
+// So splitting a fused projection needs no copies.
 #pragma once
 
 #include <vector>
@@ -11,11 +11,11 @@
 
 namespace piton {
 
-// The columns of x [n, w] as views: part i has widths[i] of them. The widths add up to w.
+// Views of the columns of x [n, w]: part i is [n, widths[i]]. The widths add up to w.
 std::vector<Value> split_columns(Context& context, const Value& x,
                                  const std::vector<std::int64_t>& widths);
 
-// x [.., d] of any strides as [n, d] without gaps: a copy, for ops that need one.
+// Copies x [..., d] of any strides to a contiguous [n, d], for ops that need one.
 Value packed_rows(Context& context, const Value& x);
 
 }  // namespace piton

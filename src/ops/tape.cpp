@@ -29,7 +29,7 @@ ByteRange extent(const Tensor& tensor) {
 
 namespace {
 
-// Rows of a part have gaps between them.
+// `x`, or a contiguous copy of it: the rows of a part have gaps between them.
 Tensor without_gaps(const Context& context, const Tensor& x) {
   if (x.contiguous()) return x;
   Tensor copy = context.activation(x.dtype(), x.shape());
@@ -58,7 +58,7 @@ void Backward::give(std::int64_t id, Tensor gradient, Event ready) {
   }
   context_.stream.wait(known.ready);
   context_.stream.wait(ready);
-  // In place only where nobody else (a sibling value, a queued weight job) reads the same memory.
+  // Adds in place only if nothing else (another value, a queued weight job) uses the memory.
   bool own = known.tensor.storage().use_count() == 1;
   if (!known.tensor.contiguous()) {
     known.tensor = without_gaps(context_, known.tensor);
@@ -141,7 +141,7 @@ void Tape::backward(Context context, Mode mode) {
     nodes_.pop_back();
     Backward backward(context, *this);
     node(backward);
-    node = nullptr;  // what the node kept goes before its weight jobs ask for workspace
+    node = nullptr;  // frees what the node kept, before its weight jobs allocate workspace
     if (mode == Mode::kWhole) run_weight_jobs(context);
   }
 }

@@ -1,16 +1,16 @@
-// How one micro-batch goes back.
+// The tape records what the backward pass of one micro-batch has to run.
 //
-// A Value is a tensor and its place on a tape. An op computes its output; if it was handed a tape
-// it records a node: a function that takes the output's gradient and gives the inputs' gradients,
-// and puts each weight gradient on the tape's queue of weight jobs. Nothing is kept unless a tape
-// is handed in, and a node is dropped as soon as it has run: activations go as backward proceeds.
-// What a node needs from the forward pass it keeps as handles (ops/kept.h), never as tensors.
+// A Value is a tensor and its number on a tape. An op computes its output. If the context has a
+// tape, the op also records a node: a function that takes the gradient of the output, computes the
+// gradients of the inputs, and queues a weight job for each weight gradient. Without a tape nothing
+// is kept. A node is destroyed as soon as it has run, so activations are freed as backward
+// proceeds. Tensors of the forward pass are kept as handles (ops/kept.h), never captured directly.
 //
-//   backward(kWhole)      each node's input gradients, then its weight jobs at once
-//   backward(kInputOnly)  input gradients; weight jobs wait for run_weight_jobs() (zero bubble)
+//   backward(kWhole)      runs each node, then its weight jobs at once
+//   backward(kInputOnly)  runs the nodes; weight jobs wait for run_weight_jobs() (zero bubble)
 //
-// A pipeline micro-batch in flight is a tape; recomputation (ops/recompute.h) keeps a segment's
-// input and replays the segment on a tape of its own.
+// Each micro-batch in flight in a pipeline has its own tape. Recomputation (ops/recompute.h) keeps
+// the inputs of a segment and replays the segment on a tape of its own.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@
 
 namespace piton {
 
-// A tensor and its number on the tape that recorded it; -1: no gradient flows to it. Views of a
-// tensor in other shapes share its number: a gradient has the value's elements in their order, in
-// any shape.
+// A tensor and its number on the tape that recorded it; -1: no gradient flows to it. A view of the
+// tensor in another shape has the same number: a gradient has the same elements in the same order
+// as the value, but may have another shape.
 struct Value {
   Tensor tensor;
   std::int64_t id = -1;
@@ -34,29 +34,30 @@ struct Value {
 
 class Tape;
 
-// What a node's backward function may use. Values are named by id: a node must not keep the tensors
-// of its outputs alive.
+// The interface of a node's backward function. It refers to values by id, because a node must not
+// keep the tensors of its outputs alive.
 class Backward {
  public:
   Backward(Context& context, Tape& tape) : context_(context), tape_(tape) {}
   Context& context() const { return context_; }  // its tape is null
   bool runs_jobs_at_once() const;                // Mode::kWhole
 
-  // The gradient given so far to a value, waited for; empty if none came. It is taken: who gives
-  // again gives the first. Nodes take those of their outputs; a norm also takes its input's, to add
-  // it in its own kernel. The tensor may be shared: it is not to be written to.
+  // Removes and returns the gradient that a value has so far; empty if it has none. Compute waits
+  // until the gradient is ready. A later give() starts a new sum. A node takes the gradients of its
+  // outputs. A norm also takes that of its input, to add it in its own kernel. Do not write to the
+  // tensor: others may share it.
   Tensor take(std::int64_t id);
-  // Adds `gradient` to that of a value. The first handle is kept as it is: the caller must not
-  // write to it afterwards. `ready`: compute waits for it before the gradient is used (a collective
-  // that is under way). Ignored for id -1.
+  // Adds `gradient` to the gradient of a value. The first one is stored without a copy: the caller
+  // must not write to it afterwards. Compute waits for `ready`, for example a collective that
+  // produces the gradient, before it uses it. Does nothing for id -1.
   void give(std::int64_t id, Tensor gradient, Event ready = {});
-  // Memory of this shape to write the gradient of a value to, before it is given: where the value
-  // is a part of another (Tape::part), its part of that one's gradient; else new memory. It is for
-  // that value alone: who writes to it gives it to no other.
+  // Memory of this shape for the gradient of a value, to be filled and then passed to give() for
+  // the same value. If the value is a part of another one (Tape::part), this is that part of the
+  // other's gradient; else it is new memory.
   Tensor place(std::int64_t id, DType dtype, const Shape& shape);
-  // Queues a weight job; it runs after this node's function, or when the schedule says so.
+  // Queues a weight job. It runs directly after this node (kWhole) or in run_weight_jobs().
   void defer(std::function<void(Context&)> job);
-  // Takes over the jobs that a replayed segment's tape has queued.
+  // Moves the queued jobs of a replayed segment's tape to this one.
   void adopt_jobs(Tape& replayed);
 
  private:
@@ -68,33 +69,37 @@ class Tape {
  public:
   enum class Mode : std::uint8_t { kWhole, kInputOnly };
 
-  // `keeper` decides where kept tensors are, and outlives the tape; null: they stay in their place.
+  // `keeper` decides where kept tensors are stored and must outlive the tape; null: in place.
   explicit Tape(Keeper* keeper = nullptr) : keeper_(keeper) {}
 
-  // A value that gradients flow to but that no node made: a stage's input.
+  // A value that no node computes but whose gradient is wanted, such as the input of a stage.
   Value leaf(Tensor tensor);
-  // A value made by the node that is recorded next.
+  // A value that the node recorded next has computed.
   Value output(Tensor tensor);
-  // The same, a part of another value: `place` gives its part of that one's gradient.
+  // An output that is a part of another value. `place` returns the matching part of that value's
+  // gradient.
   using GradientPlace = std::function<Tensor(const Context&)>;
   Value part(Tensor tensor, GradientPlace place);
-  // The same, made in the memory of `source`: its gradient's place is that of the source.
+  // An output computed in the memory of `source`. Its gradient has the same place as that of
+  // `source`.
   Value in_place_of(const Value& source, Tensor tensor);
   void record(std::function<void(Backward&)> node);
 
-  // Keeps `tensor` for a node's backward. An empty tensor gives an empty handle.
+  // Keeps `tensor` for the backward function of a node. An empty tensor gives an empty handle.
   Kept keep(const Tensor& tensor);
-  // An op calls this before it writes to a tensor that it did not make (an op in place). Asserts
-  // that no node of this tape keeps any byte of it: that node's backward would read other values.
+  // An op that works in place calls this before it overwrites its input. Asserts that no node of
+  // this tape keeps any byte of `tensor`: its backward would read the new values.
   void overwrite(const Tensor& tensor);
 
-  // Sets the gradient of a value before backward: the loss's seed, or what the next stage sent.
+  // Sets the gradient of a value before backward: the seed of the loss, or the gradient that the
+  // next stage sent.
   void seed(const Value& value, Tensor gradient);
-  // Runs and drops all nodes, last first. `context.tape` is ignored.
+  // Runs and destroys all nodes, the last one first. `context.tape` is ignored.
   void backward(Context context, Mode mode);
-  // Runs and drops the queued weight jobs, in order.
+  // Runs and destroys the queued weight jobs, the first one first.
   void run_weight_jobs(Context context);
-  // After backward: the gradient of a leaf, waited for on the context's stream; empty if none.
+  // After backward: the gradient of a leaf; empty if it has none. The context's stream waits until
+  // it is ready.
   Tensor take_gradient(const Value& value, const Context& context);
 
   bool empty() const { return nodes_.empty() && jobs_.empty(); }
@@ -105,9 +110,9 @@ class Tape {
   struct Gradient {
     Tensor tensor;
     Event ready;
-    GradientPlace place;  // of a part, until it is asked for
+    GradientPlace place;  // of a part, until Backward::place() uses it
   };
-  struct InPlace {  // a kept tensor's extent, while it is kept
+  struct InPlace {  // the bytes of a kept tensor
     std::weak_ptr<KeptTensor> kept;
     std::weak_ptr<Storage> storage;
     std::pair<std::int64_t, std::int64_t> bytes;  // of the storage: first, one after the last

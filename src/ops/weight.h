@@ -1,8 +1,8 @@
-// The bracket around every use of a parameter: acquire ... release.
+// Every use of a parameter is a bracket: acquire() before it, release after it.
 //
-// Forward, replay, input-gradient job and weight-gradient job each take their own use. All of
-// ZeRO-3's gather and prefetch, repacking after an update, freezing and quantised weights happen
-// inside this bracket; no layer and no op knows of them.
+// Forward, replay, input gradient and weight gradient each acquire the parameter for themselves.
+// ZeRO-3's gathers and prefetches, repacking after an update, frozen weights and quantized weights
+// are handled inside this bracket, so layers and ops need no code for them.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace piton {
 
-// A weight that may be read by work put on the stream it was acquired for. Releasing it (the
-// destructor) says that all such work is on the stream by now.
+// A weight that work on the stream passed to acquire() may read. The destructor releases
+// it: by then all work that reads the weight must have been enqueued.
 class WeightUse {
  public:
   WeightUse() = default;
@@ -35,36 +35,38 @@ class WeightProvider {
  public:
   virtual ~WeightProvider() = default;
 
-  // `form` kForward or kBackward may come back as kRows where the back end wants plain rows.
-  // One-dim parameters and tables are acquired as kRows.
+  // The weight in `form`. For kForward and kBackward the view may have another form: kRows if the
+  // back end reads plain rows, kCodes if it reads the codes of a quantized weight. One-dimensional
+  // parameters and embedding tables are acquired as kRows.
   virtual WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) = 0;
 
-  // Where a weight-gradient job adds to: fp32 (fp64), local shape. Empty if the parameter is
-  // frozen: then the job is not to be done.
+  // The buffer that a weight job adds the gradient to: fp32 (fp64 for fp64), local shape of the
+  // parameter. Empty if the parameter is frozen: the job then has nothing to do.
   virtual Tensor gradient(Parameter& parameter, Stream& stream) = 0;
 
-  // One contribution to the gradient is on `stream`. The last one that is expected of a step
-  // starts the parameter's reduction.
+  // Says that one contribution to the gradient has been enqueued on `stream`. The last contribution
+  // that is expected starts the reduction over ranks.
   virtual void contribute(Parameter& parameter, Stream& stream) = 0;
 };
 
-// The one cache of packed forms, by parameter and form: of resident weights, of gathered ones, and
-// of those that are only read. A newer version of the values repacks into the same memory; a
-// parameter whose version stays (a frozen one) is packed once.
+// The cache of packed weights, by parameter and form. All weight providers use it. If a parameter
+// has a newer version than its packed form, it is packed again into the same memory. The version of
+// a frozen parameter does not change, so it is packed once.
 class PackedForms {
  public:
   PackedForms(Kernels& kernels, Arena& arena, MemoryKind kind = MemoryKind::kParameters)
       : kernels_(&kernels), arena_(&arena), kind_(kind) {}
 
-  // `rows`: the parameter's plain local rows, of which it comes as kRows where the back end packs
-  // nothing. Empty rows are legal where this version is packed already, and where the parameter is
-  // held as codes: those come as kCodes, or are expanded where the back end does not read them.
+  // A view of the parameter in `form`, or of `rows` as kRows if the back end does not pack this
+  // weight. `rows`: [out, in], the plain local rows of the parameter. They may be empty if this
+  // version is packed already, or if the parameter is held as codes. Codes are returned as kCodes,
+  // or expanded to rows if the back end does not read codes.
   WeightView get(Parameter& parameter, const Tensor& rows, WeightForm form, Stream& stream);
-  // Gives the memory of all its forms back; what `used` (if any) still does with it is waited for.
+  // Frees all packed forms of the parameter. The next user of the memory waits for `used`.
   void drop(const Parameter& parameter, const Event& used);
 
  private:
-  // Of a parameter held as codes: rows made for this use; else `rows`.
+  // `rows`, or for a parameter held as codes, newly expanded rows [out, in].
   Tensor plain_rows(const Parameter& parameter, const Tensor& rows, Stream& stream);
 
   struct Packed {
@@ -77,7 +79,8 @@ class PackedForms {
   std::map<std::pair<const Parameter*, WeightForm>, Packed> packed_;
 };
 
-// Weights that stay where they are: Parameter::value and ::gradient. contribute() does nothing.
+// Weights that are always in memory: Parameter::value and Parameter::gradient. contribute() does
+// nothing.
 class ResidentWeights : public WeightProvider {
  public:
   ResidentWeights(Kernels& kernels, Arena& arena) : forms_(kernels, arena) {}

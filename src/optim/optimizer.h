@@ -92,7 +92,7 @@ struct Moment {
   Tensor values;          // fp32 [n]
 };
 
-// Optimiser state of one span: what a checkpoint stores.
+// Optimizer state of one span: what a checkpoint stores.
 struct OptimizerState {
   Parameter* parameter = nullptr;
   std::int64_t offset = 0;      // as in UpdateSpan

@@ -1,25 +1,29 @@
 // Parameters, gradients and optimizer state over the data-parallel ranks: plain replication and the
 // three ZeRO stages (Rajbhandari et al. 2019, arXiv:1910.02054), behind one interface.
 //
-//   stage  unit       values          gradients                    optimizer state
-//   0      bucket     whole           whole, all-reduced           whole
-//   1      bucket     whole           whole, reduce-scattered      own parts; new values gathered
-//   2      bucket     whole           own parts; each micro-batch's contribution is
-//   reduce-scattered 3      parameter  own parts; gathered around each use (WeightProvider),
-//   gradients as 2
+//                     each rank holds
+//   stage  unit       values     gradients  optimizer state  gradients are
+//   0      bucket     whole      whole      whole            all-reduced once a step
+//   1      bucket     whole      whole      own parts        reduce-scattered once a step
+//   2      bucket     whole      own parts  own parts        reduce-scattered every micro-batch
+//   3      parameter  own parts  own parts  own parts        reduce-scattered every micro-batch
+//
+// In stages 1 and 2 new values are gathered after the update. In stage 3 values are gathered around
+// each use (WeightProvider).
 //
 // A unit (parallel/shard_units.h) is cut into equal parts, one for each rank of its reduction
-// group, so in every collective every rank sends and receives the same.
+// group, so every rank sends and receives the same number of bytes in every collective.
 //
-// All sums a gradient needs follow from the placement: Placement::partial_axes() and tied_stages.
-// Order: over tensor (split tokens), then over data and context, then over tied stages. The last
-// comes last because the other stage may be waiting for this one's backward: nothing of the
-// backward pass may wait for it. Gradients are sums, never means: the loss scale carries 1 /
-// tokens.
+// The placement of a parameter determines over which ranks its gradient is summed
+// (Placement::partial_axes() and tied_stages). The order is: over tensor ranks that hold different
+// tokens, then over the reduction group (data, context), then over tied stages. The sum over tied
+// stages is last because the other stage may still be waiting for backward of this one, so no part
+// of the backward pass may wait for that sum. Gradients are sums, never means: the loss scale
+// contains the factor 1 / tokens.
 //
-// Stages 0 and 1 collect a step's contributions and then sum over ranks, 2 and 3 sum over ranks for
-// each micro-batch and collect the sums: with one micro-batch all four give the same bits, with
-// several 0 = 1 and 2 = 3.
+// Stages 0 and 1 add up the micro-batches of a step on each rank, then sum over ranks. Stages 2 and
+// 3 sum over ranks for each micro-batch, then add up the micro-batches. With one micro-batch all
+// four give the same bits; with several, 0 equals 1 and 2 equals 3.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +36,11 @@
 
 namespace piton {
 
-// What the optimiser works on: this rank's spans with their fp32 gradient and main copy.
+// A span that this rank updates, with its gradient and value.
 struct OwnedSpan {
   ShardSpan span;
-  Tensor gradient;  // fp32 [size], summed over all ranks when finish_gradients() has returned
-  Tensor value;     // [size] weights' dtype: written by the update
+  Tensor gradient;  // fp32 (fp64) [size]; after finish_gradients(), the sum over all ranks
+  Tensor value;     // [size], in the dtype of the weights; the update writes it
 };
 
 // The part of a parameter that this rank stores.
@@ -47,32 +51,35 @@ struct OwnValues {
 
 class ShardedParameters : public WeightProvider {
  public:
-  // Sets value and gradient of each parameter. Nothing is initialised. Frozen parameters get no
-  // gradient.
+  // Allocates the buffers, and sets `value` and `gradient` of each parameter as far as the stage
+  // keeps them whole. Values are not initialized. Frozen parameters get no gradient.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, Kernels& kernels, Device& device,
                                                  Arena& arena, Stream& stream);
-  // Whole values on every rank, no gradients, and each weight held once: as plain rows until its
-  // packed form is first asked for, packed from then on. What embeds and projects keeps both.
-  // owned() is empty; whole_value() asserts that there are plain rows; steps are refused.
+  // For inference: whole values on every rank, no gradients, and one copy of each weight. It is
+  // kept as plain rows until a packed form is first acquired, and from then on packed. A table that
+  // is both embedding and head keeps both forms. owned() is empty; whole_value() asserts that the
+  // plain rows are still there; begin_step() and finish_gradients() assert.
   static std::unique_ptr<ShardedParameters> make_inference(
       const std::vector<Parameter*>& parameters, Kernels& kernels, Arena& arena);
 
-  // Of the trainable parameters; owned() are the spans of this rank's parts.
+  // The units of the trainable parameters.
   virtual const std::vector<ShardUnit>& units() const = 0;
+  // The spans in this rank's parts of the units.
   virtual std::vector<OwnedSpan> owned() = 0;
 
-  // Zeroes gradients, and lets the arena settle, as publish_values() does: every step begins from
-  // the same free memory. The step brings Parameter::contributions x `micro_batches` contributions.
+  // Zeroes the gradients. Calls Arena::settle, as publish_values() does, so that every step starts
+  // with the same free memory. In this step, each parameter will get Parameter::contributions x
+  // `micro_batches` contributions.
   virtual void begin_step(int micro_batches, Stream& stream) = 0;
-  // Starts what contribute() has not, waits for all reductions (the compute stream does).
+  // Starts the reductions that contribute() has not started, and makes `stream` wait for all.
   virtual void finish_gradients(Stream& stream) = 0;
-  // The owned spans have new values: gathers them where values are whole, and raises the versions
-  // of trainable parameters.
+  // To be called after the owned spans were updated. Gathers the new values if the stage keeps them
+  // whole, and raises the version of each trainable parameter.
   virtual void publish_values(Stream& stream) = 0;
 
-  // Whole local rows of a parameter, on every rank (gathers under stage 3): saving, checking,
-  // hashing.
+  // All local rows of a parameter, in its local shape, on every rank. Stage 3 gathers them. For
+  // saving, checking and hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
   // This rank's part of a parameter, to be written whole (initialization, loading); raises the
   // parameter's version. publish_values() has to follow, on all ranks: it gathers what is whole on

@@ -1,13 +1,14 @@
-// What is sharded together: units of parameters, each cut into one equal part for every rank of its
-// reduction group.
+// Units of sharding. A unit is a list of parameters, laid out one after another and cut into equal
+// parts, one for each rank of the unit's reduction group.
 //
 //   unit     entries, each at a multiple of 16 elements (64 bytes of fp32)      padding
 //            |  parameter a   | b | parameter c                              |..........|
 //   parts    |     rank 0     |     rank 1     |     rank 2     |     rank 3            |
 //
-// A unit is padded until its parts are equal multiples of 16 elements, so a plain reduce-scatter or
-// all-gather moves it and every rank sends and receives the same. A unit is reduced, and gathered,
-// as a whole: a bucket (ZeRO 0 to 2) or a parameter (ZeRO 3).
+// A unit is padded until each part is a multiple of 16 elements. A plain reduce-scatter or
+// all-gather can so move it, and every rank sends and receives the same number of bytes. A unit is
+// always reduced or gathered as a whole. It is a bucket of parameters (ZeRO 0 to 2) or one
+// parameter (ZeRO 3).
 #pragma once
 
 #include <cstdint>
@@ -19,52 +20,55 @@ namespace piton {
 
 inline constexpr std::int64_t kUnitAlignment = 16;
 
-// How a unit is divided among its parts.
+// Where the boundaries between parts may be.
 enum class CutPolicy : std::uint8_t {
-  kEven,             // anywhere at a multiple of kUnitAlignment
-  kWholeParameters,  // no parameter is cut: for updates that need whole matrices
+  kEven,             // at any multiple of kUnitAlignment
+  kWholeParameters,  // only between parameters: for updates that need whole matrices
 };
 
 struct UnitEntry {
   Parameter* parameter = nullptr;
-  std::int64_t begin = 0;  // in the unit
-  std::int64_t size = 0;   // elements, padding not counted
+  std::int64_t begin = 0;  // first element, counted from the start of the unit
+  std::int64_t size = 0;   // elements, without padding
 };
 
 struct ShardUnit {
   const ReductionGroup* group = nullptr;
   CutPolicy cut = CutPolicy::kEven;
   DType dtype = DType::kF32;  // of the values
-  bool tied = false;          // one parameter that other stages hold too
+  bool tied = false;          // the unit is one parameter, which other stages hold too
   std::vector<UnitEntry> entries;
-  std::int64_t size = 0;  // of all parts
-  int parts = 1;          // the group's size, or 1 where every rank owns everything
-  int own = 0;            // the part of this rank
+  std::int64_t size = 0;  // elements of all parts, with padding
+  int parts = 1;          // the size of the group, or 1 if every rank owns everything
+  int own = 0;            // index of this rank's part
 
   std::int64_t part_size() const { return size / parts; }
   std::int64_t own_begin() const { return part_size() * own; }
 };
 
 struct UnitRules {
-  // A unit is closed when its values take this many bytes as fp32; 0: a unit for each parameter.
+  // A unit takes no more parameters once it holds this many bytes, counted as fp32. 0: each
+  // parameter is a unit.
   std::int64_t bucket_bytes = 0;
   bool sharded = true;  // false: one part, which every rank owns
   CutPolicy cut = CutPolicy::kEven;
 };
 
-// Units of one reduction group and one dtype each; a tied parameter has a unit of its own, which
-// other stages cut alike. In the order in which backward completes them: from the last parameter to
-// the first. Entries of a kEven unit ascend in the order of `parameters`.
+// Divides parameters into units. All parameters of a unit have one reduction group and one dtype. A
+// tied parameter is a unit of its own, which every stage that holds it cuts in the same way. Units
+// are in the order in which backward completes them, from the last parameter to the first. Within a
+// kEven unit, entries are in the order of `parameters`.
 std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameters,
                                         const ReductionGroups& groups, const UnitRules& rules);
 
-// A run of one parameter inside the own part of a unit: what the optimizer updates.
+// Consecutive elements of one parameter inside this rank's part of a unit. The optimizer updates
+// spans.
 struct ShardSpan {
   Parameter* parameter = nullptr;
-  std::int64_t parameter_offset = 0;  // first element, in the parameter's local tensor
-  std::size_t unit = 0;
-  std::int64_t unit_begin = 0;  // in the unit
-  std::int64_t size = 0;
+  std::int64_t parameter_offset = 0;  // first element, counted in the parameter's local tensor
+  std::size_t unit = 0;               // index of the unit
+  std::int64_t unit_begin = 0;        // first element, counted from the start of the unit
+  std::int64_t size = 0;              // elements
 };
 // In the order of units and entries; at most one span of a parameter.
 std::vector<ShardSpan> owned_spans(const std::vector<ShardUnit>& units);

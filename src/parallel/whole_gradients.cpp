@@ -1,6 +1,6 @@
-// Stages 0 and 1: values and gradients are whole on every rank. In stage 0 each rank gets all sums
-// and makes the whole update; in stage 1 it gets the sums of its own parts, updates those, and the
-// new values are gathered.
+// ZeRO stages 0 and 1: every rank holds all values and gradients. In stage 0 gradients are
+// all-reduced, and every rank updates everything. In stage 1 gradients are reduce-scattered; each
+// rank updates its own parts, and the new values are gathered.
 #include "parallel/bucketed_gradients.h"
 #include "parallel/zero_stages.h"
 

@@ -59,7 +59,7 @@ class Tokenizer {
 
   // The entry of `id` as the vocabulary spells it ("Ġthe", "▁the", "<0x0A>"); "" if it has none.
   virtual std::string piece(std::int32_t id) const = 0;
-  // The id of an entry or added token, spelt as piece() does.
+  // The id of an entry or added token, spelled as piece() does.
   virtual std::optional<std::int32_t> id_of(std::string_view piece) const = 0;
 
   // One more than the largest id; holes in the vocabulary count.

@@ -1,4 +1,4 @@
-// The sizes of a run that follow from its options, checked before any memory is taken.
+// The sizes of a run, derived from its options and checked before any memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@ struct RunPlan {
   std::int64_t sequence = 0;
   std::int64_t global_batch = 0;
   std::int64_t train_iters = 0;  // updates of the whole run
-  int micro_batches = 0;         // a step, of each data-parallel rank
+  int micro_batches = 0;         // of each data-parallel rank in one step
   SessionSettings session;
 };
 
-// `tokenizer_vocabulary`: 0 where there is no tokenizer. Throws Error(kUsage) naming the flag.
+// `tokenizer_vocabulary`: ids of the tokenizer, 0 if there is none. Throws Error(kUsage) that names
+// the flag.
 RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t tokenizer_vocabulary);
 
-// The options with every derived default replaced by the value that it came to: what is stored
-// beside a checkpoint, and compared on resume. A run with the same flags on other ranks, or of
-// another version, would come to other values.
+// The options with every derived default replaced by its value. They are stored with a checkpoint
+// and compared on resume: the same flags with another number of ranks, or in another version, could
+// give other values.
 PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan);
 
 }  // namespace piton

@@ -8,17 +8,17 @@
 
 namespace piton {
 
-// Copies the tokenizer's files to `run`/tokenizer, unless a tokenizer of the same content is there
-// already. Throws Error(kData) if they cannot be copied, or do not read back as the same tokenizer.
+// Copies the files of the tokenizer to `run`/tokenizer, unless the same tokenizer is there already.
+// Throws Error(kData) if they cannot be copied, or if the copy is not the same tokenizer.
 void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,
                     const std::filesystem::path& run);
 
-// `options` as stored beside a checkpoint, with the run's own files in place of those it was
-// started with, where it has them. `checkpoint`: a folder of the run.
+// `options`, as stored with a checkpoint, but with the copies of the tokenizer's files in the run's
+// folder, if they exist. `checkpoint`: a checkpoint folder of the run.
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options,
                                 const std::filesystem::path& checkpoint);
 
-// With absolute paths.
+// `options` with absolute paths.
 TokenizerOptions from_anywhere(const TokenizerOptions& options);
 
 }  // namespace piton

@@ -1,4 +1,4 @@
-// A model in training on this rank: its chunks, parameters, optimiser and schedule, and one step of
+// A model in training on this rank: its chunks, parameters, optimizer and schedule, and one step of
 // all of them. It knows nothing of files, data sets or options: pretrain, score, plan and tests
 // drive it.
 #pragma once

@@ -1,4 +1,4 @@
-// Copies whole storages, so that views keep their offsets, strides and neighbours.
+// Copies whole storages, so that views keep their offsets, strides and neighbors.
 #include "call_runner.h"
 
 #include <cstring>

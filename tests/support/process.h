@@ -1,4 +1,4 @@
-// Another program under a test's eyes: started, signalled, waited for.
+// Another program under a test's eyes: started, signaled, waited for.
 #pragma once
 
 #include <fcntl.h>

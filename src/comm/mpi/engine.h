@@ -30,7 +30,7 @@ class SharedRunner;
 class MpiEngine {
  public:
   explicit MpiEngine(const MpiOptions& options);
-  // Initialises MPI on a new thread; collective over all ranks. Where it throws while hangs(), the
+  // Initializes MPI on a new thread; collective over all ranks. Where it throws while hangs(), the
   // thread still uses this object, which must then not be destroyed.
   void start();
   // Ends the thread. `orderly`: after all ranks have come here, and with MPI_Finalize; else the

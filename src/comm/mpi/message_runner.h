@@ -1,9 +1,11 @@
 // Collectives between ranks of several hosts, by MPI messages. MPI moves the bytes and nothing
 // else; the sums are the same as in shared memory, bit for bit.
 //
-//   all-reduce   in chunks: every member gets its slice of all members, sums it, and sends the sum
-//   to all scatter      in chunks: every member gets its part of all members and sums it gather
-//   every member sends its part to all broadcast    the root sends to all
+//   all-reduce   in chunks: every member collects its slice of the chunk from all members, sums
+//                it, and sends the sum to all
+//   scatter      in chunks: every member collects its part from all members and sums it
+//   gather       every member sends its part to all
+//   broadcast    the root sends to all
 //
 // A rank sends as many bytes as on a ring.
 #pragma once

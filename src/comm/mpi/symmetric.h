@@ -46,7 +46,7 @@ class WindowSymmetricMemory final : public SymmetricMemory {
 };
 
 // For a group of several hosts: peer() is empty but for the own part, and only the own counters can
-// be signalled.
+// be signaled.
 class PrivateSymmetricMemory final : public SymmetricMemory {
  public:
   PrivateSymmetricMemory(Device& device, int rank, std::int64_t bytes);

@@ -16,7 +16,7 @@
 // do it in set-up, before messages are under way. Groups and their memory must be gone before the
 // world. After any Error(kPeer) the world is of no further use but for abort().
 //
-// A world that is destroyed in order waits for all ranks and finalises MPI. One that is destroyed
+// A world that is destroyed in order waits for all ranks and finalizes MPI. One that is destroyed
 // by an exception, or after a failure, tells the other ranks of its host at once, waits for nobody,
 // and leaves MPI as it is: the process must then end.
 #pragma once
@@ -35,7 +35,7 @@ struct MpiOptions {
 };
 
 // Collective over all processes of the mpirun; a process started alone is a world of one rank. The
-// destructor finalises MPI. `device` is where the tensors of the collectives live.
+// destructor finalizes MPI. `device` is where the tensors of the collectives live.
 std::unique_ptr<World> make_mpi_world(Device& device, const MpiOptions& options);
 
 }  // namespace piton

@@ -6,8 +6,10 @@
 //   0..8       "MMIDIDX" and two zero bytes
 //   9..16      u64  version, 1
 //   17         u8   type of one id: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 8 u16 (6 and 7, floats, are
-//   refused) 18..25     u64  sequences, n 26..33     u64  document boundaries, m 34..       i32 [n]
-//   length of each sequence, in ids
+//                   refused)
+//   18..25     u64  sequences, n
+//   26..33     u64  document boundaries, m
+//   34..       i32  [n] length of each sequence, in ids
 //              i64  [n] where each starts in NAME.bin, in bytes: the sum of those before
 //              i64  [m] first sequence of each document; the first is 0, the last n
 //              i8   [n] mode of each sequence, in multimodal corpora only; not read

@@ -50,7 +50,7 @@ struct HfInputs {
 // One file (or folder, or URL-less data set description) that `datasets.load_dataset` would take:
 // {"path": "json", "data_files": [...]}, {"path": FOLDER}; "name" is a subfolder, "split" must be
 // "train" or absent, "streaming" is always so here. Throws Error(kUsage) with line and column for
-// text that is not JSON, and for keys that local files cannot honour.
+// text that is not JSON, and for keys that local files cannot honor.
 HfInputs inputs_of_hf_params(const std::string& file);
 
 }  // namespace piton

@@ -1,18 +1,18 @@
 // Micro-batches from samples, the same whatever the number of ranks.
 //
-// A global batch is the samples [consumed, consumed + B) of the run's order. With micro-batches of
-// b samples on D data-parallel ranks, rank d takes in its m-th micro-batch the samples
-//   [m b D + d b, m b D + (d + 1) b)   of the global batch                        (Megatron's
-//   order)
-// so the place in the data is the number `consumed` alone, and a run may go on with another D or b.
+// A global batch is the samples [consumed, consumed + B) in the order of the run. With
+// micro-batches of b samples on D data-parallel ranks, micro-batch m of rank d takes these samples
+// of the global batch (Megatron's order):
+//   [m b D + d b, m b D + (d + 1) b)
+// The number `consumed` alone says where a run is in its data, so it may resume with another D or
+// b.
 //
 // A sample t[0..s] gives tokens t[0..s), labels t[1..s], and
 //   loss mask     1; 0 where the input token is an end of document under eod_mask_loss, and where
 //                 the label is the pad id
 //   positions     0..s-1; under reset_position_ids from 0 again after each end of document
-//   segments      under reset_attention_mask: how many ends of documents precede the token in
-//   its
-//                 sample (the end belongs to the earlier document); else empty
+//   segments      under reset_attention_mask: how many ends of documents precede the token in its
+//                 sample (an end of document belongs to the document that it ends); else empty
 #pragma once
 
 #include <cstdint>

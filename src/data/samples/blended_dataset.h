@@ -2,7 +2,7 @@
 //
 // At place i the part with the largest  w * max(i, 1) - (samples taken from it so far)  gives its
 // next sample; the first of equals wins. So every prefix of the blend is within one sample of its
-// share. Weights are normalised as numpy.sum would add them.
+// share. Weights are normalized as numpy.sum would add them.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,8 @@
 // Megatron-core 0.16.1's rules.
 //
 //   split bounds   each cumulative share x sequences, rounded half to even; but where a corpus has
-//   at
-//                  most 32 sequences and a share of training or validation rounds to nothing, each
-//                  cumulative share x tokens: a book is cut, not given to one set whole
+//                  at most 32 sequences and a share of training or validation rounds to nothing,
+//                  each cumulative share x tokens: a book is cut, not given to one set whole
 //   one prefix     with no weight: asks for N samples; with a weight: a blend of one
 //   weights        part i is built for ceil(ceil(N w) 1.005) samples, the blend has sum ceil(N w)
 //   no weights     several prefixes: one epoch of each, blended by length, at most N samples

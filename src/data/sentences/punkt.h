@@ -3,7 +3,7 @@
 // does.
 //
 // keep_newlines is Megatron's variant: a sentence keeps the white space after it, and white space
-// inside words' neighbourhood counts as part of the boundary.
+// inside words' neighborhood counts as part of the boundary.
 #pragma once
 
 #include <cstdint>

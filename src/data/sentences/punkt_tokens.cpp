@@ -176,7 +176,7 @@ std::string lower_utf8(std::u32string_view text) {
     for (const char32_t c : text) out += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
     return out;
   }
-  // Whole-string mapping: a final sigma and the dotted I depend on their neighbours.
+  // Whole-string mapping: a final sigma and the dotted I depend on their neighbors.
   std::u16string wide;
   for (const char32_t c : text) {
     if (c < 0x10000) {

@@ -19,7 +19,7 @@ class Scratch {
  public:
   explicit Scratch(int threads) : own_(static_cast<std::size_t>(threads)) {}
 
-  // 64-byte aligned, uninitialised; of the calling thread.
+  // 64-byte aligned, uninitialized; of the calling thread.
   std::byte* own(std::int64_t bytes) {
     return grown(own_[static_cast<std::size_t>(ThreadPool::thread_index())], bytes);
   }

@@ -43,7 +43,7 @@ void write(std::byte* at, DType dtype, double value) {
   }
 }
 
-// `n` elements, each side at its own step (1: neighbours).
+// `n` elements, each side at its own step (1: neighbors).
 void copy_span(const Context& context, std::byte* dst, DType dst_type, std::int64_t dst_step,
                const std::byte* src, DType src_type, std::int64_t src_step, std::int64_t n) {
   const std::int64_t dst_width = size_bytes(dst_type);

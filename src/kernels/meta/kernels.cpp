@@ -1,4 +1,4 @@
-// Counting in place of computing.
+// The meta back end: counts operations and bytes and computes nothing.
 #include "kernels/meta/kernels.h"
 
 namespace piton {

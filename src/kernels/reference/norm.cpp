@@ -38,7 +38,7 @@ void execute(const NormForward& call) {
   rstd.write(call.rstd);
 }
 
-// With g = dy * gain and the normalised input n = (x - mean) r:
+// With g = dy * gain and the normalized input n = (x - mean) r:
 //   layer  dx = r (g - mean(g) - n mean(g n)),   RMS  dx = r (g - n mean(g n))
 void execute(const NormBackward& call) {
   const Values dy = Values::read(call.dy);

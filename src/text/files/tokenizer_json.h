@@ -25,7 +25,7 @@ std::unique_ptr<Normalizer> read_normalizer(const Json& json, const std::string&
 struct PreTokenizerFacts {
   std::unique_ptr<PreTokenizer> step;
   std::optional<Scanner> scanner;  // if the step is one known scanner and nothing else
-  bool byte_level = false;         // words are to be spelt in bytes after the step
+  bool byte_level = false;         // words are to be spelled in bytes after the step
 };
 // `raw_bytes`: leave a final ByteLevel's spelling to the model.
 PreTokenizerFacts read_pre_tokenizer(const Json& json, const std::string& where, bool raw_bytes);

@@ -14,9 +14,8 @@
 //   ByteTokenizer            nothing: 0 .. 255 are bytes, 256 ends a document
 //   HuggingFaceTokenizer,    Megatron's and MindSpeed's names of PretrainedFromHF
 //   Llama3Tokenizer
-//   NullTokenizer            nothing: a run that only needs --vocab-size N has no tokenizer; ids
-//   are
-//                            0 .. N, of which N ends a document
+//   NullTokenizer            nothing: a run that only needs --vocab-size N has no tokenizer. Ids
+//                            are 0 .. N, and N ends a document
 #pragma once
 
 #include <cstdint>

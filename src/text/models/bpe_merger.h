@@ -1,4 +1,4 @@
-// Byte-pair encoding's inner loop (Sennrich et al. 2016, arXiv:1508.07909): of all neighbouring
+// Byte-pair encoding's inner loop (Sennrich et al. 2016, arXiv:1508.07909): of all neighboring
 // pairs that a rule merges, the one with the lowest order goes first, the leftmost among equals,
 // until no rule applies.
 //

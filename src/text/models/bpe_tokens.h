@@ -5,7 +5,7 @@
 // token of merged(u), t2 the first of merged(v): for as long as nothing merges across the cut, both
 // sides go on as if alone, and t1 and t2 as if alone inside them, so that the first merge across
 // the cut would be one of merged(t1 t2). Therefore the one sequence of tokens that spells a word,
-// where each token encodes to itself and each pair of neighbours stays apart, is its encoding;
+// where each token encodes to itself and each pair of neighbors stays apart, is its encoding;
 // whatever finds it may go any way. (The idea is that of the crate `bpe` of GitHub's rust-gems.)
 //
 // It is looked for from left to right, the longest token first. A place where no token fits is dead

@@ -70,7 +70,7 @@ class MergeTable {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
            static_cast<std::uint32_t>(right);
   }
-  // 2^64 / golden ratio: neighbouring keys spread over the table.
+  // 2^64 / golden ratio: neighboring keys spread over the table.
   static std::uint64_t hash_of(std::uint64_t key) {
     return (key ^ key >> 29) * 0x9E3779B97F4A7C15U;
   }

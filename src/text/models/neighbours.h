@@ -13,7 +13,7 @@ namespace piton {
 
 class Neighbours {
  public:
-  // Learns the neighbours inside `piece`, which may be any bytes: where a piece holds a part of a
+  // Learns the neighbors inside `piece`, which may be any bytes: where a piece holds a part of a
   // character, the two bytes at the border represent all characters that they end and begin.
   void add(std::string_view piece);
   // Bytes of the part of `text` (not empty) before the first cut. Only beside a character above

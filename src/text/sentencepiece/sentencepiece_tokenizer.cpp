@@ -74,7 +74,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(SentencePieceFacts facts, Setting
       highest_score_ = std::max(highest_score_, piece.score);
       any = true;
     }
-    // Unused pieces are never taken, controls and bytes never found.
+    // Encoding never uses pieces marked unused, and never finds controls and bytes in a text.
     if (piece.type == Type::kNormal || piece.type == Type::kUserDefined) {
       trie_.add(piece.text, static_cast<std::int32_t>(i));
     }
@@ -106,7 +106,7 @@ std::size_t SentencePieceTokenizer::user_defined_at(std::string_view text, std::
 
 std::string SentencePieceTokenizer::normalized(std::string_view text) const {
   const std::string_view space = facts_.escape_whitespaces ? kSpace : " ";
-  // The replacement of the next characters and how many bytes it replaces.
+  // The replacement for the characters at the start, and how many bytes of the text it replaces.
   std::string_view replacement;
   const auto take = [&](std::size_t at) -> std::size_t {
     const auto byte = static_cast<unsigned char>(text[at]);
@@ -200,7 +200,7 @@ void SentencePieceTokenizer::encode_stretch(std::string_view text, Scratch& scra
   } else {
     encode_unigram(clean, scratch, out);
   }
-  // A run of unknown pieces is one.
+  // A run of unknown pieces becomes one unknown id.
   const auto both_unknown = [this](std::int32_t a, std::int32_t b) {
     return a == unknown_ && b == unknown_;
   };
@@ -221,7 +221,7 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids,
                                            DecodeOptions options) const {
   using Type = SentencePieceFacts::Type;
   std::string text;
-  std::string run;  // bytes of fallback pieces
+  std::string run;  // bytes of consecutive byte pieces
   const auto flush = [&] {
     for (std::size_t at = 0; at < run.size();) {
       const Utf8Char c = decode_utf8(run, at);
@@ -247,8 +247,8 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids,
     if (space_eaten || !text.empty()) at_start = false;
     space_eaten = false;
     if (is_special(id)) {
-      // As SentencePiece, controls decode to nothing; tokens added beside the file decode to their
-      // names.
+      // As in SentencePiece, controls decode to nothing. Tokens that were added to those of the
+      // file decode to their names.
       const bool control = type_of(id) == Type::kControl;
       if (!options.skip_special_tokens && !control && id != unknown_) text += this->piece(id);
       if (!options.skip_special_tokens && id == unknown_) text += facts_.unknown_surface;

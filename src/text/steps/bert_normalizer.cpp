@@ -75,7 +75,7 @@ class BertNormalizer final : public Normalizer {
   static constexpr std::uint32_t kUnknown = 0;
   static constexpr std::uint32_t kApart = 1U << 24;
   static constexpr std::uint32_t kDropped = 1U << 25;
-  // Depends on its neighbours, or is more than one character.
+  // Depends on its neighbors, or is more than one character.
   static constexpr std::uint32_t kMixed = 1U << 26;
   // A character becomes six bytes at most, of two or more; or one of one.
   static constexpr std::size_t kRoom = 16;

@@ -40,7 +40,7 @@ bool in_unicode_9(char32_t c) {
 class NormalFormStep final : public Normalizer {
  public:
   explicit NormalFormStep(NormalForm form) : form_(&form_of(form)), inert_(kBadByte + 1, true) {
-    // Characters that the form touches, alone or with a neighbour. Those younger than Unicode 9.0
+    // Characters that the form touches, alone or with a neighbor. Those younger than Unicode 9.0
     // are all left alone.
     for (UChar32 c = 0x80; c < 0x110000; ++c) {
       if (c == 0x3400) c = 0xA000;                   // ideographs that nothing touches

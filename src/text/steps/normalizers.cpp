@@ -48,7 +48,7 @@ std::unique_ptr<Normalizer> text_step(F f) {
   return std::make_unique<TextStep<F>>(std::move(f));
 }
 
-// Controls that nmt text normalisation removes.
+// Controls that nmt text normalization removes.
 bool is_nmt_removed(char32_t c) {
   return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
          c == 0x8F || c == 0x9F;

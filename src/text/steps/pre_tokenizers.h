@@ -46,7 +46,7 @@ std::unique_ptr<PreTokenizer> make_scan(Scanner scanner,
                                         std::shared_ptr<const CharacterTable> table);
 // A space before every word that does not begin with one (ByteLevel's add_prefix_space).
 std::unique_ptr<PreTokenizer> make_prefix_space();
-// Words spelt in the byte-level alphabet.
+// Words spelled in the byte-level alphabet.
 std::unique_ptr<PreTokenizer> make_byte_spelling();
 std::unique_ptr<PreTokenizer> make_whitespace_split();
 // \w+|[^\w\s]+

@@ -57,8 +57,8 @@ bool has_nested_class(std::string_view expression) {
 
 // In the files' dialect (Oniguruma's) a word has letters in the wide sense, marks, decimal digits
 // and joiners like "_", and space is what Unicode calls so; in PCRE2 a word also has numbers like
-// one half but no marks, and space has U+180E. Classes are spelt out; \W inside a class has no such
-// spelling.
+// one half but no marks, and space has U+180E. Classes are spelled out; \W inside a class has no
+// such spelling.
 std::string in_classes_of_pcre2(std::string_view expression) {
   constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
   // Outside a class Latin-1 has a table of its own there, in which superscripts and fractions are

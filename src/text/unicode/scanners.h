@@ -8,7 +8,7 @@
 //   kBloom  matches of  ?[^(\s|[.,!?…。，、।۔،])]+  and the text between them (Oniguruma's nested
 //           class: no white space, none of ()|.,!?…。，、।۔،)
 //   kBert   runs without white space, punctuation (is_bert_punctuation) cut out character by
-//   character
+//           character
 //
 // Bytes that are not UTF-8 count as characters of no class.
 #pragma once

@@ -95,7 +95,7 @@ TEST(PhiloxNormal, EqualsBoxMullerByTheCLibrary) {
 }
 
 // Standard errors of n draws: mean 1/sqrt(n), variance sqrt(2/n), skewness sqrt(6/n),
-// kurtosis sqrt(24/n); 4 of each. Neighbours are uncorrelated within 4/sqrt(n).
+// kurtosis sqrt(24/n); 4 of each. Neighbors are uncorrelated within 4/sqrt(n).
 TEST(PhiloxNormal, HasTheMomentsOfANormal) {
   const PhiloxKey key = site_key(42, "moments");
   constexpr int kDraws = 1'000'000;

@@ -1,4 +1,4 @@
-// A model of a block or two as it is on one rank of any layout, its optimiser state, and what
+// A model of a block or two as it is on one rank of any layout, its optimizer state, and what
 // every element of it must be. Written from the pieces alone, apart from the code under test.
 #pragma once
 
@@ -29,7 +29,7 @@ struct TestLayout {
   int tensor = 1;
   int pipeline = 1;
   int data = 1;
-  bool shards = false;  // optimiser state over the data ranks
+  bool shards = false;  // optimizer state over the data ranks
 
   int ranks() const { return tensor * pipeline * data; }
   MeshSizes sizes() const {
@@ -177,7 +177,7 @@ inline void for_each_element(
   }
 }
 
-// One rank: model, optimiser, and all that they need. Values are resident.
+// One rank: model, optimizer, and all that they need. Values are resident.
 struct SmallRun {
   SmallRun(World& world, const TestLayout& layout, const ModelVariant& variant = {})
       : mesh(world, layout.sizes()), model(mesh, variant) {

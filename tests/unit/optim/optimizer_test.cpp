@@ -54,7 +54,7 @@ Parameter vector(const std::string& name, std::int64_t size, DType dtype = DType
   return parameter;
 }
 
-// One process with all that an optimiser needs.
+// One process with all that an optimizer needs.
 struct Alone {
   HostDevice device;
   Arena arena{device};

@@ -43,7 +43,7 @@ TEST(Float16, HoldsEveryOneOfItsValues) {
   }
 }
 
-// By the definition: of the two neighbours the nearer, of two equally near the one with an even
+// By the definition: of the two neighbors the nearer, of two equally near the one with an even
 // last bit. The points in between are tried a quarter, a half and three quarters of the way.
 TEST(Float16, RoundsToNearestEvenBetweenAllNeighbours) {
   for (std::uint16_t bits = 0; bits < 0x7BFF; ++bits) {

@@ -40,7 +40,7 @@ TEST(ByteTokenizer, PiecesAndIdsAreInverse) {
   for (std::int32_t id = 0; id < 257; ++id) EXPECT_EQ(tokenizer.id_of(tokenizer.piece(id)), id);
   EXPECT_EQ(tokenizer.id_of("<0x4>"), std::nullopt);
   EXPECT_EQ(tokenizer.id_of("<0x4g>"), std::nullopt);
-  EXPECT_EQ(tokenizer.id_of("<0x4a>"), std::nullopt);  // spelt <0x4A>
+  EXPECT_EQ(tokenizer.id_of("<0x4a>"), std::nullopt);  // spelled <0x4A>
   EXPECT_EQ(tokenizer.piece(257), "");
 }
 

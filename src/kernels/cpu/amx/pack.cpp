@@ -1,5 +1,5 @@
 // Rows and columns into tiles. A tile of the left side holds 16 rows of 16 words, a word being two
-// neighbours in k; one of the right side is its transpose. So what runs along k is copied into
+// neighbors in k; one of the right side is its transpose. So what runs along k is copied into
 // left tiles and transposed into right ones; what runs across k is made into words first, which
 // is a right tile, and transposed into left ones.
 #include "kernels/cpu/amx/functions.h"

@@ -1,8 +1,8 @@
-// Micro-kernels on the bf16 dot product (vdpbf16ps): two products of neighbours in k at once,
+// Micro-kernels on the bf16 dot product (vdpbf16ps): two products of neighbors in k at once,
 // summed in fp32. The instruction treats subnormal inputs as 0 and rounds each step to nearest
 // even.
 //
-// Operands come as PAIRS: a 32-bit word holds two bf16 that are neighbours in k. An odd k is padded
+// Operands come as PAIRS: a 32-bit word holds two bf16 that are neighbors in k. An odd k is padded
 // with zeros by the packing code.
 //   left    pair (i, p) at a + i * a_row + p * a_pair, in bf16: plain rows (a_pair 2), or
 //           interleaved rows (a_row 2)

@@ -1,4 +1,4 @@
-// Words of two bf16 that are neighbours in k, 16 at a time: loads and transposes of what is packed.
+// Words of two bf16 that are neighbors in k, 16 at a time: loads and transposes of what is packed.
 // Included by files of dot and amx only: they are compiled for AVX512_BF16.
 #pragma once
 

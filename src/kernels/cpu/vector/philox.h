@@ -1,4 +1,4 @@
-// Philox4x32-10 for neighbouring counters at once; the same numbers as base/philox.h.
+// Philox4x32-10 for neighboring counters at once; the same numbers as base/philox.h.
 #pragma once
 
 #include "kernels/cpu/vector/simd.h"
@@ -61,7 +61,7 @@ PITON_INLINE void mask_factors(const MaskRow& mask, std::uint32_t first, float* 
     low += 0x9E3779B9U;
     high += 0xBB67AE85U;
   }
-  // Words of one counter are neighbours.
+  // Words of one counter are neighbors.
   using All = CountLanes<kLanes>::Type;
   const U even_low = interleave_low(c0, c2, All{}), even_high = interleave_high(c0, c2, All{});
   const U odd_low = interleave_low(c1, c3, All{}), odd_high = interleave_high(c1, c3, All{});

@@ -69,7 +69,7 @@ void expect_rounded_once(DType dtype, Round round) {
   for (auto& input : inputs) {
     for (T& x : input) x.bits = static_cast<std::uint16_t>(random());
   }
-  for (std::size_t i = 0; i < 50'000; ++i) {  // neighbours in size, where rounding matters most
+  for (std::size_t i = 0; i < 50'000; ++i) {  // neighbors in size, where rounding matters most
     inputs[1][i].bits = static_cast<std::uint16_t>(inputs[0][i].bits + random() % 4096);
     inputs[2][i].bits = static_cast<std::uint16_t>(inputs[0][i].bits ^ (0x8000U | random() % 1024));
   }
