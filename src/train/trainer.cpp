@@ -91,8 +91,8 @@ void Trainer::open_tokenizer_and_plan() {
   if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
-  rate_ = std::make_unique<LearningRate>(options_.learning_rate, plan_.train_iters,
-                                         plan_.global_batch);
+  rate_ =
+      std::make_unique<LearningRate>(options_.learning_rate, plan_.train_iters, plan_.global_batch);
   settled_ = settled_options(options_, plan_);
   settled_.tokenizer = from_anywhere(options_.tokenizer);
   options_.optimizer.check();
