@@ -29,10 +29,10 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
   };
   scaling.original_positions = original(rope, original(config, positions));
   const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
-  scaling.factor =
-      longrope ? rope.number("factor", static_cast<double>(positions) /
-                                           static_cast<double>(scaling.original_positions))
-               : rope.number("factor");
+  scaling.factor = longrope
+                       ? rope.number("factor", static_cast<double>(positions) /
+                                                   static_cast<double>(scaling.original_positions))
+                       : rope.number("factor");
   scaling.low = rope.number("low_freq_factor", scaling.low);
   scaling.high = rope.number("high_freq_factor", scaling.high);
   scaling.fast = rope.number("beta_fast", scaling.fast);

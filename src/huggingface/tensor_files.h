@@ -20,7 +20,8 @@ inline constexpr const char* kHfIndexName = "model.safetensors.index.json";
 inline constexpr const char* kHfSingleName = "model.safetensors";
 
 // Tensor to file name, of an index. Throws Error(kData) naming `where`.
-std::map<std::string, std::string> parse_hf_index(const std::string& text, const std::string& where);
+std::map<std::string, std::string> parse_hf_index(const std::string& text,
+                                                  const std::string& where);
 
 struct HfTensor {
   const SafetensorsFile* file = nullptr;
