@@ -1,4 +1,5 @@
-# Each header of src compiles by itself: one file a header, which includes it twice and nothing else.
+# Each header of src compiles by itself: one file a header, which includes it twice and nothing else. A
+# header that is the first include of its own source file has been shown to, where nothing is precompiled.
 # Built by the test repo/headers_alone, not by default. Headers of folders that are not part of this
 # build (cuda without nvcc) are left out.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/*.h)
@@ -9,6 +10,13 @@ foreach(header IN LISTS headers)
   string(REPLACE "/" "_" target piton_${folder})
   if(NOT TARGET ${target} AND NOT folder STREQUAL "cli")
     continue()
+  endif()
+  string(REGEX REPLACE "h$" "cpp" source ${CMAKE_SOURCE_DIR}/src/${header})
+  if(NOT PITON_PRECOMPILE AND EXISTS ${source})
+    file(STRINGS ${source} includes REGEX "^#include" LIMIT_COUNT 1)
+    if(includes STREQUAL "#include \"${header}\"")
+      continue()
+    endif()
   endif()
   if(TARGET ${target})
     list(APPEND alone_libraries ${target})

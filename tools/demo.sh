@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# make demo: prepares a bundled text, trains a small model on it, and writes with it.
+# make demo: prepares a bundled text, trains a small model on it for three minutes at most, and writes
+# with it.
 set -eu
 cd "$(dirname "$0")/.."
 piton=build/piton
@@ -11,7 +12,9 @@ for part in train held_out; do
     --tokenizer-type ByteTokenizer --output-prefix "$run/$part"
 done
 "$piton" pretrain recipes/demo.toml --train-data-path "$run/train_text_document" \
-  --valid-data-path "$run/held_out_text_document" --save "$run/model"
+  --valid-data-path "$run/held_out_text_document" --save "$run/model" --exit-duration-in-mins "${DEMO_MINUTES:-3}"
+echo
+"$piton" inspect "$run/model" --loss
 echo
 "$piton" generate --quiet --load "$run/model" --prompt "ROMEO:" --max-new-tokens 240 --temperature 0.8 --top-k 40 --stream
 echo

@@ -1,11 +1,10 @@
-// philox_normals: the arithmetic of philox.cpp, one loop iteration for each pair of normals, with
-// selections instead of branches, so that the compiler vectorizes it. Every operation is correctly
-// rounded and none is contracted, so the bits are those of philox.cpp.
+// philox_normals: the same draws as philox.cpp, in loops that the compiler vectorizes, a pair of
+// normals an iteration. Every operation is correctly rounded and none is contracted
+// (base/normal_math.h), so the bits are the same.
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
 #include "base/error.h"
+#include "base/normal_math.h"
 #include "base/philox.h"
 #include "base/platform.h"
 
@@ -42,54 +41,24 @@ void draw(PhiloxKey key, std::uint64_t first_block, Words& words) {
   }
 }
 
-// radius = sqrt(-2 ln u); see log_of() in philox.cpp.
 PITON_VECTOR_CLONES
 void radii(const double* uniform, double* radius) {
-  for (int i = 0; i < kPairs; ++i) {
-    const auto bits = std::bit_cast<std::uint64_t>(uniform[i]);
-    const double whole =
-        std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFULL) | 0x3FF0000000000000ULL);
-    const double half = whole * 0.5;
-    const bool large = whole >= 1.4142135623730951;
-    const double m = large ? half : whole;
-    const double exponent =
-        static_cast<double>(static_cast<std::int64_t>(bits >> 52) - 1023) + (large ? 1.0 : 0.0);
-    const double s = (m - 1.0) / (m + 1.0);
-    const double z = s * s;
-    double sum = 1.0 / 21.0;
-    for (int n = 19; n >= 3; n -= 2) sum = sum * z + 1.0 / n;
-    constexpr double kLn2High = 0x1.62e42feep-1;
-    constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
-    const double twice = 2.0 * s;
-    radius[i] = std::sqrt(
-        -2.0 * (exponent * kLn2High + (twice + (twice * (z * sum) + exponent * kLn2Low))));
-  }
+  for (int i = 0; i < kPairs; ++i) radius[i] = radius_of(uniform[i]);
 }
 
-// out = radius x cosine and radius x sine of an angle in turns; see sine_and_cosine_of_turns().
+// out = radius x cosine and radius x sine of an angle in turns.
 PITON_VECTOR_CLONES
 void points(const double* turns, const double* radius, double* first, double* second) {
   for (int i = 0; i < kPairs; ++i) {
-    const double quarters = turns[i] * 4.0;
-    const auto quadrant = static_cast<std::int32_t>(quarters + 0.5);
-    const double x = (quarters - quadrant) * 1.5707963267948966;
-    const double z = x * x;
-    double sine = 1.0;
-    for (int n = 16; n >= 2; n -= 2) sine = 1.0 - z / (n * (n + 1.0)) * sine;
-    sine = x * sine;
-    double cosine = 1.0;
-    for (int n = 15; n >= 1; n -= 2) cosine = 1.0 - z / (n * (n + 1.0)) * cosine;
-    const bool swap = (quadrant & 1) != 0;
-    const double u = swap ? cosine : sine;
-    const double v = swap ? sine : cosine;
-    first[i] = radius[i] * ((quadrant + 1) & 2 ? -v : v);
-    second[i] = radius[i] * (quadrant & 2 ? -u : u);
+    const SineAndCosine angle = sine_and_cosine_of_turns(turns[i]);
+    first[i] = radius[i] * angle.cosine;
+    second[i] = radius[i] * angle.sine;
   }
 }
 
 PITON_VECTOR_CLONES
 void uniforms(const std::uint32_t* words, double* uniform) {
-  for (int i = 0; i < kBlocks; ++i) uniform[i] = (words[i] + 0.5) * 0x1p-32;
+  for (int i = 0; i < kBlocks; ++i) uniform[i] = uniform_of(words[i]);
 }
 
 }  // namespace

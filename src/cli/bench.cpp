@@ -175,7 +175,9 @@ Json profile_json(const Profile& profile) {
   return list;
 }
 
-// `what` took `seconds`, calls and all; left out where nothing was profiled.
+constexpr const char* kProfiled[] = {"step_seconds", "token_seconds", "pass_seconds"};
+
+// `what`, of kProfiled, took `seconds`, calls and all; left out where nothing was profiled.
 void put_profile(Json& out, const char* what, double seconds, const Profile& by_name,
                  const Profile& by_call) {
   if (by_name.empty()) return;
@@ -334,8 +336,14 @@ void print_text(const Json& result) {
   }
   if (result.contains("profile")) {
     const Json& profile = result["profile"];
-    const double step = profile["step_seconds"];
-    text += fmt::format("one step, call by call: {:.1f} ms, {:.1f} ms of it between calls\n",
+    double step = 0;
+    std::string what;
+    for (const std::string key : kProfiled) {
+      if (!profile.contains(key)) continue;
+      step = profile[key];
+      what = key.substr(0, key.find('_'));
+    }
+    text += fmt::format("one {}, call by call: {:.1f} ms, {:.1f} ms of it between calls\n", what,
                         1e3 * step, 1e3 * profile["outside_of_calls_seconds"].get<double>());
     for (const char* key : {"by_name", "by_call"}) {
       for (const Json& one : profile[key]) {

@@ -69,9 +69,41 @@ constexpr OtherName kOtherNames[] = {
     {"pretrain_gpt.py", "that is piton pretrain, with the same flags"},
 };
 
+// `table` without the groups that an earlier command has in the same words; they are named at its
+// end.
+std::string without_explained(const std::string& table, const Command& command,
+                              ExplainedGroups& explained) {
+  constexpr std::string_view kHeading = "#### ";
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> elsewhere;  // command, names of its groups
+  for (std::size_t begin = 0; begin < table.size();) {
+    const std::size_t next = table.find(fmt::format("\n{}", kHeading), begin);
+    const std::string group = table.substr(begin, std::min(next, table.size()) - begin);
+    begin = next == table.npos ? table.size() : next + 1;
+    const auto [known, is_new] = explained.emplace(group, command.name);
+    if (is_new || known->second == command.name) {
+      text += (text.empty() ? "" : "\n") + group;
+      continue;
+    }
+    const std::string name = group.substr(kHeading.size(), group.find('\n') - kHeading.size());
+    if (elsewhere.empty() || elsewhere.back().first != known->second) {
+      elsewhere.emplace_back(known->second, name);
+    } else {
+      elsewhere.back().second += ", " + name;
+    }
+  }
+  for (const auto& [other, names] : elsewhere) {
+    text += fmt::format("{}Also, as of `piton {}`: {}.\n", text.empty() ? "" : "\n", other, names);
+  }
+  return text;
+}
+
 // The same for docs/cli.md, without the general options, which are there once.
-std::string page_of(const Command& command, const OptionSet& options) {
-  const std::string table = options.markdown();
+std::string page_of(const Invocation& invocation, const OptionSet& options) {
+  const Command& command = invocation.command;
+  ExplainedGroups none;
+  const std::string table = without_explained(
+      options.markdown(), command, invocation.explained != nullptr ? *invocation.explained : none);
   return fmt::format("## piton {}\n\n{}.\n\n    piton {}{}{}\n{}{}\n", command.name,
                      command.summary, command.name, command.arguments.empty() ? "" : " ",
                      command.arguments, table.empty() ? "" : "\n", table);
@@ -82,7 +114,7 @@ std::string page_of(const Command& command, const OptionSet& options) {
 std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& general,
                                            bool recipe) {
   if (words == std::vector<std::string>{kMarkdownHelp}) {
-    const std::string text = page_of(command, options);
+    const std::string text = page_of(*this, options);
     std::fputs(text.c_str(), stdout);
     throw HelpShown{};
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdio>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,12 +49,16 @@ struct Command;
 
 struct HelpShown {};
 
+// Groups of options that docs/cli.md has explained: the text of each, and the command it is under.
+using ExplainedGroups = std::map<std::string, std::string>;
+
 struct Invocation {
   const Command& command;
   std::vector<std::string> words;  // after the command's name
   Terminal& terminal;
   Log& log = terminal;
   Progress& progress = terminal;
+  ExplainedGroups* explained = nullptr;  // where docs/cli.md is written
   bool leads = true;  // the first of the ranks that were launched: says what all would say
 
   // Adds the general options to `options`, reads --config, parses the words, and returns the

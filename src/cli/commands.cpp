@@ -58,7 +58,7 @@ std::span<const Command> commands() {
        "a checkpoint, corpus, tokenizer, recipe or training samples in words",
        "run\n"
        "samples --data-path corpus_text_document --seq-length 64 --tokenizer-type ByteTokenizer",
-       "hash json count first scan-ids world-size data-path split seq-length tokenizer-type "
+       "hash loss json count first scan-ids world-size data-path split seq-length tokenizer-type "
        "tokenizer-name-or-path config",
        run_inspect},
       {"bench",

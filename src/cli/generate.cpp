@@ -177,6 +177,10 @@ int run_generate(Invocation& invocation) {
     show(line + "\n");
   }
   if (leads) say_why_it_ended(*model, prompt.ids.size(), tokens.size(), sampling, invocation.log);
+  if (leads && talks) {
+    invocation.log.info(
+        fmt::format("next: piton score --load {} FILE, the loss on a text of yours", options.load));
+  }
   return 0;
 }
 

@@ -29,8 +29,10 @@ void print_page(Terminal& terminal) {
       "Every command takes these:\n\n" +
       options.markdown() + "\n";
   std::fputs(head.c_str(), stdout);
+  ExplainedGroups explained;
   for (const Command& command : commands()) {
     Invocation invocation{command, {kMarkdownHelp}, terminal};
+    invocation.explained = &explained;
     try {
       command.run(invocation);
     } catch (const HelpShown&) {

@@ -8,7 +8,9 @@
 #include "cli/command.h"
 #include "cli/inspect_data.h"
 #include "cli/megatron_flags.h"
+#include "cli/text_plot.h"
 #include "text/tokenizer.h"
+#include "train/metrics.h"
 #include "train/run_plan.h"
 
 namespace piton::cli {
@@ -16,6 +18,7 @@ namespace {
 
 struct InspectOptions {
   bool hash = false;
+  bool loss = false;
   bool json = false;
   int world_size = 0;
   int count = 3;
@@ -26,6 +29,7 @@ struct InspectOptions {
   void visit(Visitor&& v) {
     v(Option{"hash", "of a checkpoint's weights and optimiser state, the same for every layout"},
       hash);
+    v(Option{"loss", "of a run: its losses as a picture, from its metrics.jsonl"}, loss);
     v(Option{"json", "print one JSON object"}, json);
     v(Option{"world-size", "ranks of the layout to show (default: tensor x pipeline)"}, world_size);
     v(Option{"count", "samples, or sequences of a corpus, to show"}, count);
@@ -45,6 +49,26 @@ void print_hash(const std::filesystem::path& folder, bool json) {
     print(fmt::format("weights   {}\noptimizer {}\n", weights,
                       optimizer.empty() ? "none" : optimizer));
   }
+}
+
+// `run`: the folder of --save, or metrics.jsonl itself.
+void print_losses(const std::filesystem::path& run) {
+  const std::filesystem::path file =
+      std::filesystem::is_directory(run) ? run / "metrics.jsonl" : run;
+  PlotSeries training{.mark = '.', .name = "training loss"};
+  PlotSeries validation{.mark = 'o', .name = "validation loss"};
+  for (const LossRecord& record : read_losses(file)) {
+    const auto x = static_cast<double>(record.iteration);
+    training.points.push_back({x, record.lm_loss});
+    if (record.validation_loss) validation.points.push_back({x, *record.validation_loss});
+  }
+  const std::string picture = text_plot({training, validation});
+  if (picture.empty()) {
+    throw Error(Fault::kData,
+                "{}: has no loss to show; wanted the metrics of a run that took steps",
+                file.string());
+  }
+  print(picture);
 }
 
 void print_checkpoint(const std::filesystem::path& folder, bool json) {
@@ -154,7 +178,9 @@ bool is_checkpoint(const std::filesystem::path& path) {
 // What `path` is decides the files in it.
 void print_path(const std::string& path, const InspectOptions& inspect,
                 const PretrainOptions& options, Log& log) {
-  if (inspect.hash) {
+  if (inspect.loss) {
+    print_losses(path);
+  } else if (inspect.hash) {
     print_hash(find_checkpoint(path), inspect.json);
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);

@@ -210,6 +210,10 @@ int run_score(Invocation& invocation) {
                            std::exp(loss), count)
                    .c_str(),
                stdout);
+    if (is_conversation()) {
+      invocation.log.info(
+          fmt::format("next: piton generate --load {} --prompt TEXT", options.load));
+    }
   }
   return 0;
 }

@@ -10,46 +10,11 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/settable_fence.h"
 
 namespace piton {
 
 namespace {
-
-// Completes when told to.
-class Signal final : public Fence {
- public:
-  bool complete() const override {
-    const std::lock_guard lock(mutex_);
-    return done_;
-  }
-  void wait() override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-  }
-  void then(std::function<void()> work) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!done_) return work_.push_back(std::move(work));
-    }
-    work();
-  }
-  void finish() {
-    std::vector<std::function<void()>> work;
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-      work = std::move(work_);
-    }
-    changed_.notify_all();
-    for (const auto& one : work) one();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::function<void()>> work_;
-  bool done_ = false;
-};
 
 // Messages of a rank to itself. A message that comes before its receive is kept in a buffer; a
 // receive that comes first is kept until its message comes.
@@ -70,7 +35,7 @@ class SelfMail {
     receive.signal->finish();
   }
 
-  void take(int tag, std::byte* data, std::int64_t bytes, std::shared_ptr<Signal> signal) {
+  void take(int tag, std::byte* data, std::int64_t bytes, std::shared_ptr<SettableFence> signal) {
     const std::lock_guard lock(mutex_);
     Queue& queue = queues_[tag];
     if (queue.messages.empty()) {
@@ -89,7 +54,7 @@ class SelfMail {
   struct Receive {
     std::byte* data;
     std::int64_t bytes;
-    std::shared_ptr<Signal> signal;
+    std::shared_ptr<SettableFence> signal;
   };
   struct Queue {
     std::deque<std::vector<std::byte>> messages;
@@ -165,7 +130,7 @@ class SingleCommunicator final : public Communicator {
     PITON_ASSERT(member == 0, "member {} of 1", member);
     if (device_->place().kind == DeviceKind::kMeta) return after.record();
     std::byte* address = address_of(data);
-    auto signal = std::make_shared<Signal>();
+    auto signal = std::make_shared<SettableFence>();
     after.enqueue([this, address, bytes = data.bytes(), tag, signal] {
       mail_.take(tag, address, bytes, signal);
     });

@@ -20,13 +20,7 @@ class WholeGradients final : public ResidentValues {
     gradients_.contribute(parameter, stream);
   }
 
-  std::vector<OwnedSpan> owned() override {
-    std::vector<OwnedSpan> owned;
-    for (const ShardSpan& span : owned_spans(units_)) {
-      owned.push_back({span, gradients_.part(span), values_.part(span)});
-    }
-    return owned;
-  }
+  std::vector<OwnedSpan> owned() override { return owned_parts(units_, gradients_, values_); }
 
   void begin_step(int micro_batches, Stream& stream) override {
     setup_.arena.settle(stream);

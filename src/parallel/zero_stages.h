@@ -26,6 +26,17 @@ std::unique_ptr<ShardedParameters> make_zero1(ShardingSetup setup, Stream& strea
 std::unique_ptr<ShardedParameters> make_zero2(ShardingSetup setup, Stream& stream);
 std::unique_ptr<ShardedParameters> make_zero3(ShardingSetup setup, Stream& stream);
 
+// This rank's spans of `units`, with its parts of their gradients and values.
+template <typename Gradients, typename Values>
+std::vector<OwnedSpan> owned_parts(const std::vector<ShardUnit>& units, const Gradients& gradients,
+                                   const Values& values) {
+  std::vector<OwnedSpan> owned;
+  for (const ShardSpan& span : owned_spans(units)) {
+    owned.push_back({span, gradients.part(span), values.part(span)});
+  }
+  return owned;
+}
+
 // What this rank stores of each parameter, by parameter.
 class OwnParts {
  public:

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -22,9 +24,9 @@ using Json = nlohmann::ordered_json;
 // JSON has no NaN: it is written as null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-std::string kept_lines(const std::filesystem::path& path, std::int64_t iteration) {
-  std::string kept;
-  if (!std::filesystem::exists(path)) return kept;
+// Calls look(line, object) for each line of the file until it says false.
+void for_each_line(const std::filesystem::path& path,
+                   const std::function<bool(const std::string&, const Json&)>& look) {
   std::istringstream lines(read_regular_file(path, std::int64_t{1} << 32));
   std::string line;
   for (std::int64_t index = 1; std::getline(lines, line); ++index) {
@@ -33,15 +35,31 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t iteration
     if (object.is_discarded() || !object.is_object() || !object.contains("iteration") ||
         !object["iteration"].is_number_integer()) {
       // The last line may have been cut by a crash.
-      if (lines.peek() == std::istringstream::traits_type::eof()) break;
+      if (lines.peek() == std::istringstream::traits_type::eof()) return;
       throw Error(Fault::kData,
                   "{}:{}: not a line of metrics; move the file away to start a new one",
                   path.string(), index);
     }
-    if (object["iteration"].get<std::int64_t>() > iteration) break;
-    kept += line + "\n";
+    if (!look(line, object)) return;
   }
+}
+
+std::string kept_lines(const std::filesystem::path& path, std::int64_t iteration) {
+  std::string kept;
+  if (!std::filesystem::exists(path)) return kept;
+  for_each_line(path, [&](const std::string& line, const Json& object) {
+    if (object["iteration"].get<std::int64_t>() > iteration) return false;
+    kept += line + "\n";
+    return true;
+  });
   return kept;
+}
+
+// Null, or a number that is missing, is what JSON has for NaN.
+double number_in(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number() ? found->get<double>()
+                                                     : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace
@@ -73,6 +91,20 @@ std::string to_json(const StepMetrics& metrics) {
               {"point_to_point", metrics.traffic.point_to_point_bytes}}}};
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
   return json.dump();
+}
+
+std::vector<LossRecord> read_losses(const std::filesystem::path& path) {
+  std::vector<LossRecord> losses;
+  for_each_line(path, [&](const std::string&, const Json& object) {
+    LossRecord record{.iteration = object["iteration"].get<std::int64_t>(),
+                      .lm_loss = number_in(object, "lm_loss")};
+    if (object.contains("validation_loss")) {
+      record.validation_loss = number_in(object, "validation_loss");
+    }
+    losses.push_back(record);
+    return true;
+  });
+  return losses;
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t iteration) : path_(path) {

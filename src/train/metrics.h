@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "tensor/arena.h"
@@ -32,6 +33,15 @@ struct StepMetrics {
 };
 
 std::string to_json(const StepMetrics& metrics);
+
+struct LossRecord {
+  std::int64_t iteration = 0;
+  double lm_loss = 0;  // NaN where it was not finite
+  std::optional<double> validation_loss = {};
+};
+
+// Those of every step that the file has, in its order. Throws Error(kData) as MetricsFile does.
+std::vector<LossRecord> read_losses(const std::filesystem::path& path);
 
 class MetricsFile {
  public:

@@ -95,15 +95,7 @@ struct PretrainOptions {
   DataOptions data;
   TokenizerOptions tokenizer;
 
-  void add_to(OptionSet& options) {
-    options.add("Model", model);
-    options.add("Training", loop);
-    options.add("Parallelism", parallel);
-    options.add("Learning rate", learning_rate);
-    options.add("Optimizer", optimizer);
-    options.add("Data", data);
-    options.add("Tokenizer", tokenizer);
-  }
+  void add_to(OptionSet& options);
 };
 
 }  // namespace piton

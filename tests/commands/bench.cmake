@@ -10,6 +10,13 @@ expect(RUN bench train ${tiny} --profile CODE 0
   OUT "^{\"bench\":\"train\"" "\"tokens_per_second\":[0-9]" "\"share_of_peak\":[0-9]" "\"over_product_floor\":[0-9]"
       "\"peak_memory_bytes\":[0-9]" "\"peak_resident_bytes\":[0-9]" "\"tokens_per_step\":64.0" "\"by_name\":"
       "\"what\":\"attention backward\",\"calls\":4," "\"what\":\"linear backward weight" ${timed})
+# In words too, of each kind that can be profiled.
+set(words ${tiny})
+list(REMOVE_ITEM words --json)
+foreach(kind "train>one step" "decode>one token" "prefill>one pass")
+  string(REGEX MATCH "^([a-z]+)>(.*)$" both "${kind}")
+  expect(RUN bench ${CMAKE_MATCH_1} ${words} --profile CODE 0 OUT "${CMAKE_MATCH_2}, call by call: [0-9.]+ ms")
+endforeach()
 expect(RUN bench train ${tiny} --no-floor CODE 0 OUT "\"tokens_per_second\":")
 # What the arena held at most is what plan says.
 execute_process(COMMAND ${PITON} bench train ${tiny} --no-floor --quiet OUTPUT_VARIABLE out)

@@ -55,3 +55,24 @@ expect(RUN tokenize --tokenizer-type ByteTokenizer --decode ${WORK}/ids.txt CODE
 # What people who come from elsewhere type.
 expect(RUN train CODE 2 ERR "training is piton pretrain")
 expect(RUN version CODE 2 ERR "that is piton --version")
+
+# At a terminal both name what can be done next; to a program they do not.
+find_program(SCRIPT script)
+if(SCRIPT)
+  foreach(pair "generate --prompt a --max-new-tokens 2>next: piton score --load" "score ${WORK}/text.txt>next: piton generate --load")
+    string(REGEX MATCH "^([^>]*)>(.*)$" both "${pair}")
+    set(words ${CMAKE_MATCH_1})
+    set(wanted ${CMAKE_MATCH_2})
+    execute_process(COMMAND ${SCRIPT} -qec "${PITON} ${words} --load ${WORK}/run" /dev/null
+                    INPUT_FILE /dev/null RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+    if(NOT code EQUAL 0 OR NOT out MATCHES "${wanted} ${WORK}/run")
+      message(FATAL_ERROR "at a terminal: exit ${code}, wanted ${wanted}\n${out}")
+    endif()
+  endforeach()
+else()
+  message(STATUS "skipped: there is no program script to make a terminal")
+endif()
+execute_process(COMMAND ${PITON} ${generate} --prompt a OUTPUT_VARIABLE out ERROR_VARIABLE out)
+if(out MATCHES "next:")
+  message(FATAL_ERROR "a program is told what to do next: ${out}")
+endif()

@@ -83,6 +83,8 @@ expect(RUN plan --model llama-tiny --layouts 1x1 2x1 1x2x2 CODE 0 OUT "\n1x1 +1 
 expect(RUN plan --model llama-tiny --layouts 2y1 CODE 2 ERR "--layouts: got \"2y1\"")
 expect(RUN plan --model llama-tiny --device-memory much CODE 2 ERR "--device-memory: got \"much\"")
 expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
+expect(RUN inspect ${WORK}/whole --loss CODE 0 OUT "^ +[0-9.]+ \\|" "\n +1 +12\n" "[.] training loss, o validation loss\n")
+expect(RUN inspect ${WORK}/nowhere --loss CODE 3 ERR "nowhere")
 expect(RUN inspect ${WORK}/whole CODE 0 OUT "iteration 12" "embedding.token.weight")
 
 # Without --save, nothing is kept, and that is said; with it, what an earlier run left of its failure goes.

@@ -17,45 +17,10 @@
 
 #include "base/error.h"
 #include "device/host_device.h"
+#include "device/settable_fence.h"
 
 namespace piton {
 namespace {
-
-// Done when its stream's thread has passed it.
-class StreamFence final : public Fence {
- public:
-  bool complete() const override {
-    const std::scoped_lock lock(mutex_);
-    return complete_;
-  }
-  void wait() override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return complete_; });
-  }
-  void then(std::function<void()> work) override {
-    {
-      const std::scoped_lock lock(mutex_);
-      if (!complete_) return work_.push_back(std::move(work));
-    }
-    work();
-  }
-  void finish() {
-    std::vector<std::function<void()>> work;
-    {
-      const std::scoped_lock lock(mutex_);
-      complete_ = true;
-      work = std::move(work_);
-    }
-    changed_.notify_all();
-    for (const auto& one : work) one();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::function<void()>> work_;
-  bool complete_ = false;
-};
 
 // SplitMix64 (Steele et al. 2014): delays need no more than that.
 std::uint64_t next_random(std::uint64_t* state) {
@@ -81,7 +46,7 @@ class DelayedStream final : public Stream {
   }
 
   Event record() override {
-    auto fence = std::make_shared<StreamFence>();
+    auto fence = std::make_shared<SettableFence>();
     push({[fence] { fence->finish(); }, /*late=*/false});
     return Event(std::move(fence));
   }

@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <cmath>
 #include <fstream>
+#include <limits>
 
 #include "base/files.h"
 #include "support/errors.h"
@@ -102,6 +104,22 @@ TEST(Metrics, ThatTheDiskDoesNotTakeWaitAndNoLineIsCut) {
     EXPECT_TRUE(line.starts_with("{\"iteration\":" + std::to_string(++count) + ",")) << line;
   }
   EXPECT_EQ(count, 4);
+}
+
+TEST(Metrics, AreReadBackWithTheirLosses) {
+  const TempFolder dir;
+  MetricsFile metrics(dir / "m.jsonl", 0);
+  metrics.write({.iteration = 1, .lm_loss = 4.5});
+  metrics.write({.iteration = 2,
+                 .lm_loss = std::numeric_limits<double>::infinity(),
+                 .validation_loss = 4.25});
+  std::ofstream(dir / "m.jsonl", std::ios::app) << "{\"iteration\":3,\"lm_l";  // a crash
+  const std::vector<LossRecord> losses = read_losses(dir / "m.jsonl");
+  ASSERT_EQ(losses.size(), 2);
+  EXPECT_EQ(losses[0].lm_loss, 4.5);
+  EXPECT_FALSE(losses[0].validation_loss.has_value());
+  EXPECT_TRUE(std::isnan(losses[1].lm_loss));
+  EXPECT_EQ(losses[1].validation_loss, 4.25);
 }
 
 }  // namespace
