@@ -40,6 +40,36 @@ TEST_P(AttentionEdges, OfTilesAndHeadsAgreeWithTheReference) {
   }
 }
 
+// From one block of keys to the next a little, past the head room of a running softmax, and so far
+// that earlier keys count for nothing.
+TEST_P(AttentionEdges, OfScoresThatGrowAgreeWithTheReference) {
+  constexpr std::int64_t kTokens = 300;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    std::vector<CallCase> cases;
+    for (const double growth : {0.02, 0.125, 1.0}) {
+      TensorSource source(9);
+      const Shape shape{1, kTokens, 2, 16};
+      AttentionForward forward{.out = source.unwritten(dtype, shape),
+                               .lse = source.unwritten(DType::kF32, {1, 2, kTokens}),
+                               .q = source.normal(dtype, shape),
+                               .k = source.normal(dtype, shape),
+                               .v = source.normal(dtype, shape),
+                               .scale = 0.25};
+      for (std::int64_t row = 0; row < 2 * kTokens; ++row) {
+        set_value(forward.q, row * 16, 4);
+        set_value(forward.k, row * 16, growth * static_cast<double>(row / 2));
+      }
+      // A score of size s is a sum of as many terms.
+      const auto highest = static_cast<std::int64_t>(growth * kTokens);
+      cases.push_back({.name = "scores that grow by " + std::to_string(growth),
+                       .call = forward,
+                       .terms = kTokens + 16 * highest,
+                       .narrowest = dtype});
+    }
+    expect_agreement(*kernels_, device_, cases);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sets, AttentionEdges,
                          ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
                                            "amx"),

@@ -51,7 +51,6 @@ Matrix rows_of(const Head& head, std::int64_t row) {
 class TileProducts {
  public:
   static constexpr std::int64_t kQueries = cpu::kQueries;
-  static constexpr std::int64_t kQueryPart = 512;
   static constexpr std::int64_t kRowUnit = kTilePair;
   static constexpr std::int64_t kColumnUnit = kTilePair;
   static std::int64_t wide(std::int64_t d) { return padded(d, kTilePair); }

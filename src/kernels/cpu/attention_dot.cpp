@@ -22,7 +22,6 @@ std::int64_t panels_of(std::int64_t d) { return panel_words(d, kKeyBlock); }
 class DotProducts {
  public:
   static constexpr std::int64_t kQueries = cpu::kQueries;
-  static constexpr std::int64_t kQueryPart = 256;
   static constexpr std::int64_t kRowUnit = 6;
   static constexpr std::int64_t kColumnUnit = 16;
   static std::int64_t wide(std::int64_t d) { return padded(d, 16); }

@@ -15,7 +15,7 @@
 namespace piton::cpu {
 
 // Products(context, d) has, for heads of d channels:
-//   kQueries               rows of a block; kQueryPart: of a part, a multiple
+//   kQueries               rows of a block
 //   kRowUnit, kColumnUnit  what rows and columns of a block are rounded to
 //   wide(d)                channels of a row of q and of sums
 //   key_bytes, value_bytes of one packed block of keys, of values
@@ -30,24 +30,32 @@ class Bf16Forward {
         call_(call),
         masks_(call.dropout),
         d_(call.q.dim(3)),
-        wide_(Products::wide(d_)) {}
+        wide_(Products::wide(d_)) {
+    while (part_queries_ > kFewestQueries && parts() < kPartsOfThread * context.threads.threads()) {
+      part_queries_ /= 2;
+    }
+  }
 
   std::int64_t parts() const {
-    return call_.q.dim(0) * call_.q.dim(2) *
-           ((call_.q.dim(1) + Products::kQueryPart - 1) / Products::kQueryPart);
+    return call_.q.dim(0) * call_.q.dim(2) * ((call_.q.dim(1) + part_queries_ - 1) / part_queries_);
   }
 
   // Heads are the inner direction: parts that follow one another cost the same, so threads that
   // take them in turn end together.
   void operator()(std::int64_t part) const {
     const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
-    const std::int64_t begin = part / heads * Products::kQueryPart;
+    const std::int64_t begin = part / heads * part_queries_;
     run(part % heads / call_.q.dim(2), part % heads % call_.q.dim(2), begin,
-        std::min(begin + Products::kQueryPart, call_.q.dim(1)));
+        std::min(begin + part_queries_, call_.q.dim(1)));
   }
 
  private:
   static constexpr std::int64_t kTile = Products::kQueries * kKeyBlock;
+  // Queries of a part: many, so that keys are packed seldom, unless threads would lack parts. How
+  // they are cut does not touch bits: rows of a block do not depend on one another.
+  static constexpr std::int64_t kMostQueries = 16 * Products::kQueries;
+  static constexpr std::int64_t kFewestQueries = 4 * Products::kQueries;
+  static constexpr std::int64_t kPartsOfThread = 4;
   // Keys whose packed blocks, 256 KiB for heads of 64, stay in the second-level cache.
   static constexpr std::int64_t kStretch = 1024;
 
@@ -140,6 +148,7 @@ class Bf16Forward {
   Masks masks_;
   std::int64_t d_;
   std::int64_t wide_;
+  std::int64_t part_queries_ = kMostQueries;
 };
 
 }  // namespace piton::cpu

@@ -39,16 +39,19 @@ class KeyNumbers {
 }  // namespace
 
 std::int64_t Sight::bytes(std::int64_t queries, std::int64_t keys) {
-  return padded(3 * queries * 8 + padded(keys, kKeyBlock) * 4, 64);
+  const auto spans = padded(queries, kSpanRows) / kSpanRows * std::int64_t{sizeof(Span)};
+  return padded(3 * queries * 8 + spans + padded(keys, kKeyBlock) * 4, 64);
 }
 
 Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t batch,
              std::int64_t queries, std::int64_t keys, std::byte* memory)
     : keys_(keys),
+      queries_(queries),
       block_rows_(block_rows),
       low_(reinterpret_cast<std::int64_t*>(memory)),
       high_(low_ + queries),
-      positions_(high_ + queries) {
+      positions_(high_ + queries),
+      spans_(reinterpret_cast<Span*>(positions_ + queries)) {
   if (mask.key_lengths.defined()) {
     keys_ = std::clamp<std::int64_t>(mask.key_lengths.data<std::int32_t>()[batch], 0, keys);
   }
@@ -74,25 +77,44 @@ Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t ba
     high_[i] = sees ? high : 0;
     positions_[i] = position - first_position_;
   }
+  const std::int64_t spans = padded(queries, kSpanRows) / kSpanRows;
+  for (std::int64_t i = 0; i < spans; ++i) {
+    const std::int64_t begin = i * kSpanRows;
+    spans_[i] = span(begin, std::min(begin + kSpanRows, queries), false);
+  }
   if (mask.query_segments.defined()) {
     query_segments_ = mask.query_segments.data<std::int32_t>() + batch * queries;
-    key_segments_ = reinterpret_cast<std::int32_t*>(positions_ + queries);
+    key_segments_ = reinterpret_cast<std::int32_t*>(spans_ + spans);
     const std::int32_t* from = mask.key_segments.data<std::int32_t>() + batch * keys;
     std::copy_n(from, keys, key_segments_);
     std::fill_n(key_segments_ + keys, padded(keys, kKeyBlock) - keys, 0);
   }
 }
 
+Sight::Span Sight::span(std::int64_t begin, std::int64_t end, bool by_spans) const {
+  Span all{keys_, 0, 0, keys_};
+  const auto add = [&](const Span& one) {
+    all.first = std::min(all.first, one.first);
+    all.last = std::max(all.last, one.last);
+    all.low = std::max(all.low, one.low);
+    all.high = std::min(all.high, one.high);
+  };
+  if (by_spans && begin % kSpanRows == 0 && (end % kSpanRows == 0 || end == queries_)) {
+    for (std::int64_t row = begin; row < end; row += kSpanRows) add(spans_[row / kSpanRows]);
+    return all;
+  }
+  for (std::int64_t i = begin; i < end; ++i) {
+    const bool sees = low_[i] < high_[i];
+    add({sees ? low_[i] : keys_, sees ? high_[i] : 0, low_[i], high_[i]});
+  }
+  return all;
+}
+
 Sight::Range Sight::range(std::int64_t begin, std::int64_t end) const {
   if (block_rows_ > 0) return {0, std::min(keys_, padded(end, block_rows_))};
-  Range range{keys_, 0};
-  for (std::int64_t i = begin; i < end; ++i) {
-    if (low_[i] >= high_[i]) continue;
-    range.first = std::min(range.first, low_[i]);
-    range.last = std::max(range.last, high_[i]);
-  }
-  if (range.first >= range.last) return {0, 0};
-  return range;
+  const Span all = span(begin, end, true);
+  if (all.first >= all.last) return {0, 0};
+  return {all.first, all.last};
 }
 
 bool Sight::computed(std::int64_t query, std::int64_t queries, std::int64_t key,
@@ -111,10 +133,8 @@ bool Sight::computed(std::int64_t query, std::int64_t queries, std::int64_t key,
 bool Sight::masked(std::int64_t query, std::int64_t queries, std::int64_t key,
                    std::int64_t columns) const {
   if (query_segments_ != nullptr) return true;
-  for (std::int64_t i = query; i < query + queries; ++i) {
-    if (low_[i] > key || high_[i] < key + columns) return true;
-  }
-  return false;
+  const Span all = span(query, query + queries, true);
+  return all.low > key || all.high < key + columns;
 }
 
 void load_rows(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,

@@ -90,11 +90,24 @@ class Sight {
   const std::int32_t* key_segments() const { return key_segments_; }  // padded to whole blocks
 
  private:
+  // Of kSpanRows queries, so that tiles are judged without a look at each of their rows.
+  static constexpr std::int64_t kSpanRows = 64;
+  struct Span {
+    std::int64_t first;  // the lowest low and the highest high of those that see a key
+    std::int64_t last;
+    std::int64_t low;  // the highest low and the lowest high of all
+    std::int64_t high;
+  };
+  // Of rows [begin, end), from their spans where they are whole and `by_spans`.
+  Span span(std::int64_t begin, std::int64_t end, bool by_spans) const;
+
   std::int64_t keys_;
+  std::int64_t queries_;
   std::int64_t block_rows_;
   std::int64_t* low_;
   std::int64_t* high_;
   std::int64_t* positions_;
+  Span* spans_;
   std::int64_t first_position_ = 0;
   const std::int32_t* query_segments_ = nullptr;
   std::int32_t* key_segments_ = nullptr;

@@ -37,15 +37,18 @@ void execute(Context& context, const PackWeight& call) {
 
 void execute(Context& context, const LinearForward& call) {
   if (call.x.dim(0) == 0) return;
-  const Right right{call.weight, false};
-  const Epilogue epilogue{call.residual, call.activation, call.preactivation};
-  product_of(context, call.weight.dtype)(context, call.y, call.x, right, call.bias, epilogue);
+  product_of(context, call.weight.dtype)(
+      context, {.y = call.y,
+                .a = call.x,
+                .right = {call.weight, false},
+                .bias = call.bias,
+                .epilogue = {call.residual, call.activation, call.preactivation}});
 }
 
 void execute(Context& context, const LinearBackwardInput& call) {
   if (call.dy.dim(0) == 0) return;
-  const Right right{call.weight, true};
-  product_of(context, call.weight.dtype)(context, call.dx, call.dy, right, {}, {});
+  product_of(context, call.weight.dtype)(
+      context, {.y = call.dx, .a = call.dy, .right = {call.weight, true}});
 }
 
 }  // namespace piton::cpu

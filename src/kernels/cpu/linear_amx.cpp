@@ -90,24 +90,17 @@ bool streams(const Tensor& y) {
          whole_lines(y.dim(1) * 2);
 }
 
-class AmxProduct {
+class AmxProduct : LinearProduct {
  public:
-  AmxProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-             const Tensor& bias, const Epilogue& epilogue)
-      : context_(context),
-        y_(y),
-        a_(a),
-        right_(right),
-        bias_(bias),
-        epilogue_(epilogue),
-        n_(right.n()),
-        k_(right.k()),
-        packed_(right.weight.form != WeightForm::kRows),
+  AmxProduct(Context& context, const LinearCall& call)
+      : LinearProduct(context, call),
+        n_(right_.n()),
+        k_(right_.k()),
         depth_(depth_of(k_)),
-        rows_(rows_of_part(context, a.dim(0), depth_)),
-        row_parts_(tiles(a.dim(0), rows_)),
-        columns_(columns_of_part(context, row_parts_, a.dim(0), n_, k_)),
-        streams_(!epilogue.given() && streams(y)) {}
+        rows_(rows_of_part(context, a_.dim(0), depth_)),
+        row_parts_(tiles(a_.dim(0), rows_)),
+        columns_(columns_of_part(context, row_parts_, a_.dim(0), n_, k_)),
+        streams_(!epilogue_.given() && streams(y_)) {}
 
   std::int64_t parts() const { return row_parts_ * tiles(n_, columns_); }
 
@@ -145,7 +138,7 @@ class AmxProduct {
                              .sums_stride = kTileSquare,
                              .adds = first > 0};
         set_right(product, from, first, width, k, right);
-        if (last) convert_bias(bias, from, width);
+        const float* added = last ? bias_of(bias, from, width) : nullptr;
         for (std::int64_t square = 0; square < squares; ++square) {
           const std::int64_t below = square * kTileSquare;
           product.rows = std::min(kTileSquare, m - below);
@@ -155,7 +148,7 @@ class AmxProduct {
           product.ahead[1] = waiting > 1 ? sums_ahead(product.sums)
                                          : y_ahead(row + below, from, product.rows, width);
           context_.tiles->multiply(product);
-          if (last) finish(product.sums, row + below, from, product.rows, width, bias);
+          if (last) finish(product.sums, row + below, from, product.rows, width, added);
         }
       }
     }
@@ -201,19 +194,13 @@ class AmxProduct {
     const std::int64_t width = size_bytes(y_.dtype());
     return ahead(at(y_, row, column), y_.stride(0) * width, n * width, m, {0, 1});
   }
-  void convert_bias(float* to, std::int64_t column, std::int64_t n) const {
-    if (!bias_.defined()) return;
-    context_.vector.convert(to, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
-                            type_of(bias_.dtype()), n);
-  }
-
   // Sums of a square to y.
   void finish(float* sums, std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n,
               const float* bias) const {
     TileStore store{.y = {at(y_, row, column), type_of(y_.dtype()), y_.stride(0)},
                     .sums = sums,
                     .sums_stride = kTileSquare,
-                    .bias = bias_.defined() ? bias : nullptr,
+                    .bias = bias,
                     .rows = m,
                     .columns = n,
                     .streams = streams_};
@@ -225,15 +212,8 @@ class AmxProduct {
     epilogue_.finish(context_, y_, sums, kTileSquare, row, column, m, n);
   }
 
-  Context& context_;
-  const Tensor& y_;
-  const Tensor& a_;
-  const Right& right_;
-  const Tensor& bias_;
-  const Epilogue& epilogue_;
   std::int64_t n_;
   std::int64_t k_;
-  bool packed_;
   std::int64_t depth_;  // of a packing
   std::int64_t rows_;   // of a part
   std::int64_t row_parts_;
@@ -268,9 +248,8 @@ void amx_pack(Context& context, const PackWeight& call) {
   });
 }
 
-void amx_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                 const Tensor& bias, const Epilogue& epilogue) {
-  const AmxProduct product(context, y, a, right, bias, epilogue);
+void amx_product(Context& context, const LinearCall& call) {
+  const AmxProduct product(context, call);
   context.threads.run(product.parts(), product);
 }
 

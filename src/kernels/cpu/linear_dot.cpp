@@ -15,23 +15,16 @@ constexpr std::int64_t kColumnTile = 4 * kPanel;
 // Rows that have to be converted are converted once for as many columns.
 constexpr std::int64_t kConvertedColumnTile = 16 * kPanel;
 
-class DotProduct {
+class DotProduct : LinearProduct {
  public:
-  DotProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-             const Tensor& bias, const Epilogue& epilogue)
-      : context_(context),
-        y_(y),
-        a_(a),
-        right_(right),
-        bias_(bias),
-        epilogue_(epilogue),
-        k_(right.k()),
-        packed_(right.weight.form != WeightForm::kRows),
-        converts_(a.dtype() != DType::kBF16 || k_ % 2 != 0),
-        narrow_(y.dtype() != DType::kF32),
-        column_tile_(converts_              ? kConvertedColumnTile
-                     : a.dim(0) <= kRowTile ? kPanel
-                                            : kColumnTile) {}
+  DotProduct(Context& context, const LinearCall& call)
+      : LinearProduct(context, call),
+        k_(right_.k()),
+        converts_(a_.dtype() != DType::kBF16 || k_ % 2 != 0),
+        narrow_(y_.dtype() != DType::kF32),
+        column_tile_(converts_               ? kConvertedColumnTile
+                     : a_.dim(0) <= kRowTile ? kPanel
+                                             : kColumnTile) {}
 
   std::int64_t parts() const {
     return tiles(right_.n(), column_tile_) * tiles(a_.dim(0), kRowTile);
@@ -56,11 +49,8 @@ class DotProduct {
     std::byte* a_tile = context_.scratch.own(a_bytes + b_bytes + sums_bytes + aligned(n * 4));
     auto* b_tile = reinterpret_cast<Pair*>(a_tile + a_bytes);
     auto* sum_tile = reinterpret_cast<float*>(a_tile + a_bytes + b_bytes);
-    auto* bias = reinterpret_cast<float*>(a_tile + a_bytes + b_bytes + sums_bytes);
-    if (bias_.defined()) {
-      context_.vector.convert(bias, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
-                              type_of(bias_.dtype()), n);
-    }
+    const float* bias =
+        bias_of(reinterpret_cast<float*>(a_tile + a_bytes + b_bytes + sums_bytes), column, n);
     for (std::int64_t first = 0; first < k_; first += kDepthTile) {
       const std::int64_t k = std::min(kDepthTile, k_ - first);
       const bool last = first + k == k_;
@@ -73,7 +63,7 @@ class DotProduct {
         c.addend = so_far;
         c.addend_stride = so_far_stride;
       }
-      if (last && bias_.defined()) c.bias = bias;
+      if (last) c.bias = bias;
       const auto* a = reinterpret_cast<const std::uint16_t*>(at(a_, row, first));
       std::int64_t stride = a_.stride(0);
       if (converts_) {
@@ -119,14 +109,7 @@ class DotProduct {
     return tile;
   }
 
-  Context& context_;
-  const Tensor& y_;
-  const Tensor& a_;
-  const Right& right_;
-  const Tensor& bias_;
-  const Epilogue& epilogue_;
   std::int64_t k_;
-  bool packed_;
   bool converts_;
   bool narrow_;
   std::int64_t column_tile_;
@@ -155,10 +138,9 @@ void dot_pack(Context& context, const PackWeight& call) {
   });
 }
 
-void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                 const Tensor& bias, const Epilogue& epilogue) {
-  if (is_skinny(a, right)) return skinny_product(context, y, a, right, bias, epilogue);
-  const DotProduct product(context, y, a, right, bias, epilogue);
+void dot_product(Context& context, const LinearCall& call) {
+  if (is_skinny(call)) return skinny_product(context, call);
+  const DotProduct product(context, call);
   context.threads.run(product.parts(), product);
 }
 

@@ -63,23 +63,16 @@ class Grid {
 };
 
 // One tile of y = a b + bias.
-class TileProduct {
+class TileProduct : LinearProduct {
  public:
-  TileProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-              const Tensor& bias, const Epilogue& epilogue)
-      : context_(context),
-        y_(y),
-        a_(a),
-        right_(right),
-        bias_(bias),
-        epilogue_(epilogue),
-        packed_(right.weight.form != WeightForm::kRows),
-        grid_(context.matmul, right.n(), right.k(), packed_),
-        converts_a_(a.dtype() != DType::kF32 || a.stride(0) != right.k() ||
+  TileProduct(Context& context, const LinearCall& call)
+      : LinearProduct(context, call),
+        grid_(context.matmul, right_.n(), right_.k(), packed_),
+        converts_a_(a_.dtype() != DType::kF32 || a_.stride(0) != right_.k() ||
                     grid_.depth_tiles() > 1),
-        converts_b_(!packed_ && right.weight.dtype != DType::kF32),
-        direct_(grid_.depth_tiles() == 1 && grid_.column_tiles() == 1 && y.dtype() == DType::kF32 &&
-                y.stride(0) == right.n() && !epilogue.given()) {}
+        converts_b_(!packed_ && right_.weight.dtype != DType::kF32),
+        direct_(grid_.depth_tiles() == 1 && grid_.column_tiles() == 1 &&
+                y_.dtype() == DType::kF32 && y_.stride(0) == right_.n() && !epilogue_.given()) {}
 
   std::int64_t parts() const { return grid_.column_tiles() * tiles(a_.dim(0), kRowTile); }
 
@@ -176,13 +169,6 @@ class TileProduct {
             .accumulate = depth_tile > 0};
   }
 
-  Context& context_;
-  const Tensor& y_;
-  const Tensor& a_;
-  const Right& right_;
-  const Tensor& bias_;
-  const Epilogue& epilogue_;
-  bool packed_;
   Grid grid_;
   bool converts_a_;
   bool converts_b_;
@@ -223,9 +209,8 @@ void library_pack(Context& context, const PackWeight& call) {
   });
 }
 
-void library_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                     const Tensor& bias, const Epilogue& epilogue) {
-  const TileProduct product(context, y, a, right, bias, epilogue);
+void library_product(Context& context, const LinearCall& call) {
+  const TileProduct product(context, call);
   context.threads.run(product.parts(), product);
 }
 

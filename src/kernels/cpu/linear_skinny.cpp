@@ -19,20 +19,14 @@ constexpr std::int64_t kPassPairs = 512;
 constexpr std::int64_t kSlowRows = 4;
 constexpr std::int64_t kAheadWords = 8192 / 4;
 
-class SkinnyProduct {
+class SkinnyProduct : LinearProduct {
  public:
-  SkinnyProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                const Tensor& bias, const Epilogue& epilogue)
-      : context_(context),
-        y_(y),
-        a_(a),
-        right_(right),
-        bias_(bias),
-        epilogue_(epilogue),
-        m_(a.dim(0)),
-        pairs_(right.k() / 2),
-        parts_(std::min<std::int64_t>(context.threads.threads(), tiles(right.n(), kPanel))) {
-    const std::int64_t panels = tiles(right.n(), kPanel);
+  SkinnyProduct(Context& context, const LinearCall& call)
+      : LinearProduct(context, call),
+        m_(a_.dim(0)),
+        pairs_(right_.k() / 2),
+        parts_(std::min<std::int64_t>(context.threads.threads(), tiles(right_.n(), kPanel))) {
+    const std::int64_t panels = tiles(right_.n(), kPanel);
     std::byte* memory = context.scratch.shared(parts_ * static_cast<std::int64_t>(sizeof(Run)));
     for (std::int64_t part = 0; part < parts_; ++part) {
       Run* run = new (memory + part * sizeof(Run))
@@ -63,11 +57,7 @@ class SkinnyProduct {
   void multiply(std::int64_t column, bool last) const {
     const std::int64_t n = std::min<std::int64_t>(kPanel, right_.n() - column);
     auto* sums = reinterpret_cast<float*>(context_.scratch.own((m_ + 1) * kPanel * 4));
-    float* bias = sums + m_ * kPanel;
-    if (bias_.defined()) {
-      context_.vector.convert(bias, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
-                              type_of(bias_.dtype()), n);
-    }
+    const float* bias = bias_of(sums + m_ * kPanel, column, n);
     const std::int64_t width = (n + 15) / 16 * 16;
     // Equal tiles: each pass brings as much as the next tile has.
     const std::int64_t deep =
@@ -84,7 +74,7 @@ class SkinnyProduct {
         c.addend = sums;
         c.addend_stride = kPanel;
       }
-      if (ends && bias_.defined()) c.bias = bias;
+      if (ends) c.bias = bias;
       const auto* a = reinterpret_cast<const std::uint16_t*>(at(a_, 0, 2 * first));
       if (n < kPanel) {
         context_.dot->product(m_, n, pairs, a, a_.stride(0), 2, b, 0, 0, c);
@@ -102,12 +92,6 @@ class SkinnyProduct {
     return b + (m_ <= kPassRows ? kAheadWords : pairs * kPanel);
   }
 
-  Context& context_;
-  const Tensor& y_;
-  const Tensor& a_;
-  const Right& right_;
-  const Tensor& bias_;
-  const Epilogue& epilogue_;
   std::int64_t m_;
   std::int64_t pairs_;
   std::int64_t parts_;
@@ -116,14 +100,13 @@ class SkinnyProduct {
 
 }  // namespace
 
-bool is_skinny(const Tensor& a, const Right& right) {
-  return a.dim(0) <= kSkinnyRows && a.dtype() == DType::kBF16 && right.k() % 2 == 0 &&
-         right.weight.form != WeightForm::kRows;
+bool is_skinny(const LinearCall& call) {
+  return call.a.dim(0) <= kSkinnyRows && call.a.dtype() == DType::kBF16 &&
+         call.right.k() % 2 == 0 && call.right.weight.form != WeightForm::kRows;
 }
 
-void skinny_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                    const Tensor& bias, const Epilogue& epilogue) {
-  const SkinnyProduct product(context, y, a, right, bias, epilogue);
+void skinny_product(Context& context, const LinearCall& call) {
+  const SkinnyProduct product(context, call);
   context.threads.run(product.parts(), product);
 }
 

@@ -59,6 +59,44 @@ struct Epilogue {
   }
 };
 
+// y = a b + bias, and what follows it.
+struct LinearCall {
+  Tensor y;     // [n, out]
+  Tensor a;     // [n, k]
+  Right right;  // [k, out]
+  Tensor bias;  // [out] or not given
+  Epilogue epilogue;
+};
+
+// What every way to compute it has. The call outlives it.
+class LinearProduct {
+ protected:
+  LinearProduct(Context& context, const LinearCall& call)
+      : context_(context),
+        y_(call.y),
+        a_(call.a),
+        right_(call.right),
+        bias_(call.bias),
+        epilogue_(call.epilogue),
+        packed_(call.right.weight.form != WeightForm::kRows) {}
+
+  // The bias of columns [column, column + n) as fp32, in `to`; null where there is none.
+  const float* bias_of(float* to, std::int64_t column, std::int64_t n) const {
+    if (!bias_.defined()) return nullptr;
+    context_.vector.convert(to, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
+                            type_of(bias_.dtype()), n);
+    return to;
+  }
+
+  Context& context_;
+  const Tensor& y_;
+  const Tensor& a_;
+  const Right& right_;
+  const Tensor& bias_;
+  const Epilogue& epilogue_;
+  bool packed_;
+};
+
 // `rows` x `columns` of `from` into `to`, rows `stride` elements apart.
 inline void convert_rows(const Context& context, void* to, Type type, std::int64_t stride,
                          const Tensor& from, std::int64_t row, std::int64_t column,
@@ -81,25 +119,21 @@ inline bool uses_dot(const Context& context, DType dtype) {
 // linear_library.cpp: fp32 sums of fp32 products.
 std::int64_t library_packed_bytes(Context& context, std::int64_t n, std::int64_t k);
 void library_pack(Context& context, const PackWeight& call);
-void library_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                     const Tensor& bias, const Epilogue& epilogue);
+void library_product(Context& context, const LinearCall& call);
 
 // linear_dot.cpp: fp32 sums of bf16 products.
 std::int64_t dot_packed_bytes(std::int64_t n, std::int64_t k);
 void dot_pack(Context& context, const PackWeight& call);
-void dot_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                 const Tensor& bias, const Epilogue& epilogue);
+void dot_product(Context& context, const LinearCall& call);
 
 // linear_amx.cpp: fp32 sums of bf16 products by tiles.
 std::int64_t amx_packed_bytes(std::int64_t n, std::int64_t k);
 void amx_pack(Context& context, const PackWeight& call);
-void amx_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                 const Tensor& bias, const Epilogue& epilogue);
+void amx_product(Context& context, const LinearCall& call);
 void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call);
 
 // linear_skinny.cpp: the same bits for a packed weight and few rows, at the speed of memory.
-bool is_skinny(const Tensor& a, const Right& right);
-void skinny_product(Context& context, const Tensor& y, const Tensor& a, const Right& right,
-                    const Tensor& bias, const Epilogue& epilogue);
+bool is_skinny(const LinearCall& call);
+void skinny_product(Context& context, const LinearCall& call);
 
 }  // namespace piton::cpu

@@ -227,7 +227,8 @@ inline void tile_product(Tiles& tiles, const TileMultiply& p) {
   const std::int64_t panels = (p.columns + kTilePair - 1) / kTilePair;
   // One group alone gains nothing from pauses.
   const std::int64_t chunk = groups == 1 ? p.steps : kTileChunk;
-  const std::int64_t blocks = groups * panels * ((p.steps + chunk - 1) / chunk);
+  const bool brings = p.ahead[0].end > p.ahead[0].first || p.ahead[1].end > p.ahead[1].first;
+  const std::int64_t blocks = brings ? groups * panels * ((p.steps + chunk - 1) / chunk) : 1;
   AheadLines ahead[] = {{p.ahead[0], blocks}, {p.ahead[1], blocks}};
   TileBlocks<Tiles> sums(tiles, p);
   struct Block {
