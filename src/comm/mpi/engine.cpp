@@ -186,9 +186,9 @@ std::string MpiEngine::text_of(const Wait& wait) const {
     for (const int next : board_->waits_from(missing.world_rank)) {
       notes.push_back(fmt::format("{} for rank {}", std::exchange(who, "that one"), next));
     }
-    ranks.push_back(notes.empty() ? fmt::format("rank {}", missing.world_rank)
-                                  : fmt::format("rank {} ({})", missing.world_rank,
-                                                fmt::join(notes, ", ")));
+    ranks.push_back(notes.empty()
+                        ? fmt::format("rank {}", missing.world_rank)
+                        : fmt::format("rank {} ({})", missing.world_rank, fmt::join(notes, ", ")));
   }
   return fmt::format(
       "comm: {} has waited {:.3g} s for {}; see the messages of those ranks, or allow more time if "
