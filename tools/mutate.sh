@@ -11,13 +11,14 @@
 #
 # All happens in a copy of the tree under DIR (build-mutants), made when there is none, or with --anew.
 # DIR/seed-N.txt has a line for each fault; those that it has are not tried again, so a run that was ended
-# goes on, and more can be asked for. --tests leaves out the tests of other names. Ends with 1 if less than nine tenths are seen.
+# goes on, and more can be asked for. --tests leaves out the tests of other names. Ends with 1 if less than nine
+# tenths are seen.
 set -u
 seed=1 first=0 count=100 jobs=${JOBS:-$(nproc)} anew=no chosen=.
 paths="src/train src/parallel src/optim src/model src/nn src/ops src/generate src/checkpoint src/data src/comm"
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$root/build-mutants
-usage() { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || usage
   case $1 in
@@ -35,7 +36,7 @@ done
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 1
 source=$folder/source build=$folder/source/build log=$folder/log.txt
 results=$folder/seed-$seed.txt baseline=$folder/baseline.txt faulty=$folder/faulty
-export PITON_GRACE_SECONDS=1
+export PITON_GRACE_SECONDS=1 GTEST_FAIL_FAST=1
 
 # Objects without a fault come from the compiler's cache; those with one do not fill it.
 build_of() { CCACHE_READONLY=1 nice ninja -C "$build" -j "$jobs" "$@" >> "$log" 2>&1; }
