@@ -1,0 +1,158 @@
+#include "bench/decode.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "bench/bandwidth.h"
+#include "bench/switched_kernels.h"
+#include "generate/inference.h"
+#include "train/session.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kReadLoopBytes = std::int64_t{256} << 20;  // far above every cache
+
+class Reader {
+ public:
+  Reader(const Machine& machine, const DecodeBenchOptions& options, std::int64_t capacity)
+      : machine_(machine),
+        options_(options),
+        kernels_(machine.kernels),
+        mesh_(machine.world, MeshSizes{}),
+        session_(observed(machine, kernels_), mesh_,
+                 {.model = options.model, .use = SessionUse::kInference}) {
+    session_.initialize();
+    inference_.emplace(session_.context(false), session_.pipeline(), mesh_, options.model);
+    cache_.emplace(inference_->make_cache(options.samples, capacity));
+  }
+
+  // The next `count` tokens of every sample.
+  void read(std::int64_t count) {
+    const std::int64_t rows = options_.samples * count;
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      tokens[row] =
+          static_cast<std::int32_t>((row * 7919 + cache_->length()) % options_.model.vocabulary);
+    }
+    inference_->logits(tokens, options_.samples, Inference::Rows::kLastOfEachSample, &*cache_);
+    machine_.stream.synchronize();
+  }
+  void forget(std::int64_t length) { cache_->truncate(length); }
+
+  // `work` with every call timed, the fastest of the rounds, so that what is shown is one whole.
+  ReadProfile profile(const std::function<void()>& work) {
+    ReadProfile best;
+    for (int round = 0; options_.profile && round < options_.rounds; ++round) {
+      TimedKernels timed(machine_.kernels);
+      kernels_.send_to(timed);
+      const double seconds = seconds_of(work);
+      kernels_.send_to_inner();
+      if (round == 0 || seconds < best.seconds) best = {seconds, timed.by_name(), timed.by_call()};
+    }
+    return best;
+  }
+
+ private:
+  static Machine observed(const Machine& machine, Kernels& kernels) {
+    return {.world = machine.world,
+            .device = machine.device,
+            .kernels = kernels,
+            .arena = machine.arena,
+            .stream = machine.stream,
+            .threads = machine.threads,
+            .log = machine.log};
+  }
+
+  Machine machine_;
+  DecodeBenchOptions options_;
+  SwitchedKernels kernels_;
+  Mesh mesh_;
+  Session session_;
+  std::optional<Inference> inference_;
+  std::optional<KvCache> cache_;
+};
+
+void check(const Machine& machine, const DecodeBenchOptions& options, std::int64_t length) {
+  if (machine.world.size() != 1) {
+    throw Error(Fault::kUsage,
+                "bench: decoding runs on one process, and {} were started; leave mpirun out",
+                machine.world.size());
+  }
+  if (length > options.model.max_positions) {
+    throw Error(Fault::kUsage,
+                "--context: {} tokens with those decoded, and the model takes {}; give fewer",
+                length, options.model.max_positions);
+  }
+}
+
+// Weights that multiply a token: all but the rows of tables that are only looked up.
+double multiplying_weights(const ModelConfig& model) {
+  double weights = static_cast<double>(model.parameters());
+  if (!model.tied) weights -= static_cast<double>(model.vocabulary * model.hidden);
+  if (model.positions == PositionKind::kLearned)
+    weights -= static_cast<double>(model.max_positions * model.hidden);
+  return weights;
+}
+
+}  // namespace
+
+DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& options) {
+  check(machine, options, options.context + options.tokens);
+  DecodeBench bench;
+  Reader reader(machine, options, options.context + options.tokens);
+  reader.read(options.context);
+  reader.read(1);
+  bench.memory = machine.arena.counts();
+  const double cached =
+      static_cast<double>(options.samples * options.model.layers * 2 * options.model.groups *
+                          options.model.head_size) *
+      (static_cast<double>(options.context) + static_cast<double>(options.tokens + 1) / 2);
+  bench.bytes = (multiplying_weights(options.model) + cached) *
+                static_cast<double>(size_bytes(options.model.dtype));
+  const Tensor plain = zero_tensor(machine, DType::kU8, {kReadLoopBytes});
+  Samples reads;
+  for (int round = 0; round < options.rounds; ++round) {
+    if (plain.place().kind == DeviceKind::kHost)
+      sample(reads, [&] { read_once(machine.threads, plain); });
+    reader.forget(options.context);
+    const double seconds = seconds_of([&] {
+      for (std::int64_t token = 0; token < options.tokens; ++token) reader.read(1);
+    });
+    bench.token.seconds.push_back(seconds / static_cast<double>(options.tokens));
+  }
+  bench.profile = reader.profile([&] {
+    reader.forget(options.context);
+    reader.read(1);
+  });
+  if (!reads.seconds.empty())
+    bench.read_bandwidth = static_cast<double>(kReadLoopBytes) / reads.best();
+  return bench;
+}
+
+PrefillBench bench_prefill(const Machine& machine, const DecodeBenchOptions& options) {
+  check(machine, options, options.context);
+  PrefillBench bench;
+  Reader reader(machine, options, options.context);
+  reader.read(options.context);
+  bench.memory = machine.arena.counts();
+  bench.tokens = static_cast<double>(options.samples * options.context);
+  // The head sees each sample's last row alone.
+  const double head = 2 * static_cast<double>(options.model.vocabulary * options.model.hidden);
+  bench.flops = (options.model.forward_flops_per_token(options.context) - head) * bench.tokens +
+                head * static_cast<double>(options.samples);
+  PeakSamples peak(machine, options.model.dtype);
+  for (int round = 0; round < options.rounds; ++round) {
+    peak.sample();
+    reader.forget(0);
+    bench.pass.seconds.push_back(seconds_of([&] { reader.read(options.context); }));
+  }
+  bench.profile = reader.profile([&] {
+    reader.forget(0);
+    reader.read(options.context);
+  });
+  bench.peak = peak.flops_per_second();
+  return bench;
+}
+
+}  // namespace piton
