@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# mutate.sh [--seed N] [--first N] [--count N] [--paths "src/nn src/ops"] [--folder DIR] [--anew yes]
+# mutate.sh [--seed N] [--first N] [--count N] [--paths "src/nn src/ops"] [--tests REGEX] [--folder DIR]
+#           [--anew yes]
 #
 # How much the tests see. Makes COUNT small faults in the sources, one after the other: another relation,
 # operator or constant, a condition negated, a call left out (tools/mutate/faults.h). They are drawn by SEED
@@ -10,13 +11,14 @@
 #
 # All happens in a copy of the tree under DIR (build-mutants), made when there is none, or with --anew.
 # DIR/seed-N.txt has a line for each fault; those that it has are not tried again, so a run that was ended
-# goes on, and more can be asked for. Ends with 1 if less than nine tenths are seen.
+# goes on, and more can be asked for. --tests leaves out the tests of other names. Ends with 1 if less than nine
+# tenths are seen.
 set -u
-seed=1 first=0 count=100 jobs=${JOBS:-$(nproc)} anew=no
+seed=1 first=0 count=100 jobs=${JOBS:-$(nproc)} anew=no chosen=.
 paths="src/train src/parallel src/optim src/model src/nn src/ops src/generate src/checkpoint src/data src/comm"
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$root/build-mutants
-usage() { sed -n '2,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || usage
   case $1 in
@@ -25,6 +27,7 @@ while [ $# -gt 0 ]; do
     --count) count=$2 ;;
     --paths) paths=$2 ;;
     --folder) folder=$2 ;;
+    --tests) chosen=$2 ;;
     --anew) anew=$2 ;;
     *) usage ;;
   esac
@@ -33,7 +36,7 @@ done
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 1
 source=$folder/source build=$folder/source/build log=$folder/log.txt
 results=$folder/seed-$seed.txt baseline=$folder/baseline.txt faulty=$folder/faulty
-export PITON_GRACE_SECONDS=1
+export PITON_GRACE_SECONDS=1 GTEST_FAIL_FAST=1
 
 # Objects without a fault come from the compiler's cache; those with one do not fill it.
 build_of() { CCACHE_READONLY=1 nice ninja -C "$build" -j "$jobs" "$@" >> "$log" 2>&1; }
@@ -75,15 +78,15 @@ if [ -f "$faulty" ]; then
 fi
 : > "$log"
 cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >> "$log" 2>&1 || exit 1
-names=$(ctest --test-dir "$build" -N -LE nightly | sed -n 's/^ *Test *#[0-9]*: //p' |
-  grep -E '^(unit/unit_|ops/|ranks)' | grep -v unit_kernels_cuda)
-targets=$(for name in $names commands; do target_of "$name"; done | sort -u)
+names=$( (ctest --test-dir "$build" -N -LE nightly | sed -n 's/^ *Test *#[0-9]*: //p' |
+  grep -E '^(unit/unit_|ops/|ranks)' | grep -v unit_kernels_cuda; echo commands) | grep -E "$chosen")
+targets=$(for name in $names; do target_of "$name"; done | sort -u)
 nice ninja -C "$build" -j "$jobs" mutants $targets >> "$log" 2>&1 ||
   { echo "mutate: the tree does not build, see $log" >&2; exit 1; }
 
 touch "$baseline" "$results"
 : >> "$folder/commands-without"
-for name in $names commands; do
+for name in $names; do
   program=$(program_of "$(target_of "$name")")
   sum=$(sum_of "$program")
   grep -q "^$name [0-9]* $sum " "$baseline" && continue
@@ -112,8 +115,7 @@ tests_for() {  # FOLDER: its own, ops, those above, ranks, the binary
     [ $above = 1 ] && printf '%s\n' $names | grep "^unit/unit_$floor\$"
     [ "$floor" = "$1" ] && above=1
   done
-  printf '%s\n' $names | grep '^ranks'
-  echo commands
+  printf '%s\n' $names | grep -E '^ranks|^commands$'
 }
 
 # The verdict on what is in the copy now: "seen by TEST", "survived", "does not compile", "changes nothing".

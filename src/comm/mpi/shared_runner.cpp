@@ -97,13 +97,13 @@ void SharedRunner::start(const Collective& collective) {
   rounds_ = std::max<std::int64_t>(1, (whole + room - 1) / room);
 
   Header& header = line(rank_).headers[now_.number % 2];
-  header = {.kind = now_.kind,
-            .dtype = now_.dtype,
-            .reduction = now_.reduction,
-            .root = now_.root,
-            .elements = now_.elements,
-            .parts = hash64({reinterpret_cast<const char*>(now_.begins.data()),
-                             now_.begins.size() * sizeof(now_.begins[0])}),
+  header = {.asked = {.kind = now_.kind,
+                      .dtype = now_.dtype,
+                      .reduction = now_.reduction,
+                      .root = now_.root,
+                      .elements = now_.elements,
+                      .parts = hash64({reinterpret_cast<const char*>(now_.begins.data()),
+                                       now_.begins.size() * sizeof(now_.begins[0])})},
             .symmetric = 0,
             .symmetric_offset = 0};
   if (now_.kind == CollectiveKind::kAllReduce || now_.kind == CollectiveKind::kGather ||
@@ -129,17 +129,14 @@ void SharedRunner::start(const Collective& collective) {
 
 void SharedRunner::check_headers() {
   checked_ = true;
-  const Header& mine = line(rank_).headers[now_.number % 2];
+  const Asked& mine = line(rank_).headers[now_.number % 2].asked;
   for (int member = 0; member < size(); ++member) {
-    const Header& its = line(member).headers[now_.number % 2];
-    if (its.kind == mine.kind && its.dtype == mine.dtype && its.reduction == mine.reduction &&
-        its.root == mine.root && its.elements == mine.elements && its.parts == mine.parts) {
-      continue;
-    }
+    const Asked& its = line(member).headers[now_.number % 2].asked;
+    if (its == mine) continue;
     throw Error(
         Fault::kPeer,
         "comm: the ranks disagree on collective number {}: member {} asks for {} of {} [{}], "
-        "member {} for {} of {} [{}], or with another root or other parts; do all ranks run "
+        "member {} for {} of {} [{}], or with another sum, root or parts; do all ranks run "
         "the same program with the same options?",
         now_.number, rank_, name(mine.kind), name(mine.dtype), mine.elements, member,
         name(its.kind), name(its.dtype), its.elements);

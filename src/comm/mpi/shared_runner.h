@@ -43,14 +43,19 @@ class SharedRunner final : public CollectiveRunner {
   void free() { window_->free(); }
 
  private:
-  // Two in a member's line; number n is in header n mod 2 until n + 2 starts.
-  struct Header {
+  // What the members have to agree on.
+  struct Asked {
     CollectiveKind kind;
     DType dtype;
     Reduction reduction;
     std::int32_t root;
     std::int64_t elements;
-    std::uint64_t parts;            // hash of begins
+    std::uint64_t parts;  // hash of begins
+    bool operator==(const Asked&) const = default;
+  };
+  // Two in a member's line; number n is in header n mod 2 until n + 2 starts.
+  struct Header {
+    Asked asked;
     std::int64_t symmetric;         // number of the symmetric memory that holds the source; 0: none
     std::int64_t symmetric_offset;  // in bytes
   };

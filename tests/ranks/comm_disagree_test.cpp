@@ -1,0 +1,39 @@
+// ranks: 2
+// within 20 s: rank 0: AS IT SHOULD BE
+// The ranks ask for the same collective but for one thing, the reduction: no rank gets a result.
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "comm/mpi/world.h"
+#include "device/host_device.h"
+
+namespace piton {
+
+void run() {
+  HostDevice device;
+  auto world = make_mpi_world(device, {.timeout_seconds = 5});
+  const int ranks[] = {0, 1};
+  auto group = world->make_group(ranks, "everyone");
+  auto stream = device.make_stream();
+  const Tensor data = host_tensor(DType::kF32, {1000});
+  std::string message;
+  try {
+    group->all_reduce(data, world->rank() == 0 ? Reduction::kSum : Reduction::kMax, *stream).wait();
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  const bool right = message.find("the ranks disagree on collective number 0") != std::string::npos;
+  std::fprintf(stderr, "rank %d: %sAS IT SHOULD BE: %s\n", world->rank(), right ? "" : "NOT ",
+               message.c_str());
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // the other has words to say too
+  world->abort(6);
+}
+
+}  // namespace piton
+
+int main() {
+  piton::run();  // does not come back
+  return 1;
+}
