@@ -107,6 +107,8 @@ struct RotaryOptions {
   // To be called after positions, heads and the longest sequence are set. Throws Error(kUsage) that
   // names the flag.
   void apply(ModelConfig& config) const;
+  // Flags that apply() to `config` as it is.
+  static RotaryOptions of(const ModelConfig& config);
 };
 
 // Throws Error(kUsage) that names the flag if a rotary field of the config is invalid.

@@ -9,12 +9,14 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "checkpoint/collective.h"
+#include "checkpoint/load_values.h"
 #include "checkpoint/store.h"
 #include "data/corpus/corpus_card.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/failure_report.h"
+#include "train/foreign_model.h"
 #include "train/resume_rules.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
@@ -99,6 +101,7 @@ class Run {
   }
 
   void open() {
+    foreign_ = adopt_foreign_model(options_);
     std::unique_ptr<Tokenizer> tokenizer;
     if (!options_.tokenizer.empty()) tokenizer = open_tokenizer(options_.tokenizer);
     plan_ = make_run_plan(options_, machine_.world.size(),
@@ -239,7 +242,7 @@ class Run {
       say(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
       return {};
     }
-    return find_checkpoint(loop.load);
+    return foreign_ ? std::filesystem::path(loop.load) : find_checkpoint(loop.load);
   }
 
   void resume(const std::filesystem::path& checkpoint) {
@@ -279,6 +282,15 @@ class Run {
   void start_from_weights(const std::filesystem::path& checkpoint) {
     StoredModel model = stored_model();
     model.optimizer = nullptr;
+    if (foreign_) {
+      for (const std::string& note : foreign_->notes()) say(note);
+      load_weights(*foreign_, model, store_context());
+      session_->publish_values();
+      say(
+          fmt::format("a new run from the weights of {} ({})", checkpoint.string(),
+                      foreign_->config().word("model_type")));
+      return;
+    }
     const TrainState from = load_checkpoint(checkpoint, model, store_context());
     session_->publish_values();
     say(fmt::format("a new run from the weights of {}, iteration {}", checkpoint.string(),
@@ -534,10 +546,11 @@ class Run {
   }
 
   Machine machine_;
-  const PretrainOptions& options_;
+  PretrainOptions options_;
   PretrainOptions settled_;  // with every derived default as it came out
   const std::function<int()>& stop_;
   Progress& progress_;
+  std::unique_ptr<HfSource> foreign_;  // --load is a Hugging Face folder
   bool leads_;
   SilentLog silent_;  // of ranks that would repeat what the first one says
   RunPlan plan_;
