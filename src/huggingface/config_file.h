@@ -1,8 +1,8 @@
 // A model's config.json, as Transformers 4 and 5 write it, read key by key.
 //
-// Nothing of it is trusted: text that is not JSON, nests deeper than base/nesting.h allows, or has a
-// value of another kind or range than a reader of its key wants is Error(kData) that names file and
-// key. Keys that nobody reads are kept (text()) and have no effect.
+// Nothing of it is trusted: text that is not JSON, nests deeper than base/nesting.h allows, or has
+// a value of another kind or range than a reader of its key wants is Error(kData) that names file
+// and key. Keys that nobody reads are kept (text()) and have no effect.
 #pragma once
 
 #include <cstdint>

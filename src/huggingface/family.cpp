@@ -10,8 +10,8 @@
 namespace piton {
 namespace {
 
-// What no family here has. Where a model lacks the key, or has it at the value that changes nothing,
-// it is as the family says.
+// What no family here has. Where a model lacks the key, or has it at the value that changes
+// nothing, it is as the family says.
 void refuse_other_models(const HfConfig& config) {
   if (config.has("quantization_config"))
     config.refuse("quantization_config", "none: weights as floating numbers");

@@ -190,9 +190,8 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
       throw Error(Fault::kData, "{}: {} is of type {}, wanted F32, BF16, F16 or F64",
                   found->second.file->path().string(), entry.name, entry.dtype);
     }
-    places_[place.canonical] = {place,
-                                {place.canonical, *dtype, shapes.at(place.canonical)},
-                                found->second};
+    places_[place.canonical] = {
+        place, {place.canonical, *dtype, shapes.at(place.canonical)}, found->second};
   }
   for (const auto& [name, tensor] : stored) {
     if (wanted.contains(name)) continue;
@@ -205,10 +204,11 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
                 missing.size(), listed(missing));
   }
   if (!surplus.empty()) {
-    throw Error(Fault::kData,
-                "{}: tensors that are not of a model of type {} ({}): {}; is config.json of another "
-                "model?",
-                where(), config_.word("model_type"), surplus.size(), listed(surplus));
+    throw Error(
+        Fault::kData,
+        "{}: tensors that are not of a model of type {} ({}): {}; is config.json of another "
+        "model?",
+        where(), config_.word("model_type"), surplus.size(), listed(surplus));
   }
 }
 
@@ -235,9 +235,10 @@ void HfSource::decide_head() {
   if (model_.tied) {
     places_.erase(head);
   } else if (said && config_.has("tie_word_embeddings")) {
-    notes_.push_back(fmt::format(
-        "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: the head is kept",
-        config_.where()));
+    notes_.push_back(
+        fmt::format("{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: the "
+                    "head is kept",
+                    config_.where()));
   }
 }
 

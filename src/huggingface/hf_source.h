@@ -5,8 +5,8 @@
 // tensor that the family does not know are found before any weight is read. Rows of the token table
 // beyond vocab_size are padding and are left out.
 //
-// Whether the head is tied is decided from the data: it is where no head's table is stored, or where
-// it is the token table's copy to the bit.
+// Whether the head is tied is decided from the data: it is where no head's table is stored, or
+// where it is the token table's copy to the bit.
 #pragma once
 
 #include <filesystem>

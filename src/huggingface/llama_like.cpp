@@ -30,10 +30,10 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
   const bool linear = scaling.kind == RotaryScaling::Kind::kLinear;  // which reads none
   scaling.original_positions = linear ? positions : original(rope, original(config, positions));
   const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
-  scaling.factor =
-      longrope ? rope.number("factor", static_cast<double>(positions) /
-                                           static_cast<double>(scaling.original_positions))
-               : rope.number("factor");
+  scaling.factor = longrope
+                       ? rope.number("factor", static_cast<double>(positions) /
+                                                   static_cast<double>(scaling.original_positions))
+                       : rope.number("factor");
   scaling.low = rope.number("low_freq_factor", scaling.low);
   scaling.high = rope.number("high_freq_factor", scaling.high);
   scaling.fast = rope.number("beta_fast", scaling.fast);

@@ -2,9 +2,9 @@
 #include "huggingface/llama_like.h"
 #include "model/families.h"
 
-// Qwen 1.5, 2 and 2.5 ("qwen2"): biases of query, key and value. Qwen 3: norms of heads instead. Both
-// name a sliding window that they use in layers from max_window_layers on, and that published models
-// switch off.
+// Qwen 1.5, 2 and 2.5 ("qwen2"): biases of query, key and value. Qwen 3: norms of heads instead.
+// Both name a sliding window that they use in layers from max_window_layers on, and that published
+// models switch off.
 namespace piton {
 namespace {
 

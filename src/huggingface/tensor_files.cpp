@@ -126,9 +126,9 @@ void HfTensorFiles::open(const std::string& name) {
   for (const SafetensorsEntry& entry : file->entries()) {
     const auto [place, is_new] = tensors_.try_emplace(entry.name, HfTensor{file, &entry});
     if (!is_new) {
-      throw Error(Fault::kData, "{}: {} is in {} and in {}; remove the file that is not of the model",
-                  folder_.string(), entry.name, place->second.file->path().filename().string(),
-                  name);
+      throw Error(
+          Fault::kData, "{}: {} is in {} and in {}; remove the file that is not of the model",
+          folder_.string(), entry.name, place->second.file->path().filename().string(), name);
     }
   }
 }

@@ -23,7 +23,8 @@ inline constexpr const char* kHfSingleName = "model.safetensors";
 bool has_huggingface_weights(const std::filesystem::path& folder);
 
 // Tensor to file name, of an index. Throws Error(kData) naming `where`.
-std::map<std::string, std::string> parse_hf_index(const std::string& text, const std::string& where);
+std::map<std::string, std::string> parse_hf_index(const std::string& text,
+                                                  const std::string& where);
 
 struct HfTensor {
   const SafetensorsFile* file = nullptr;

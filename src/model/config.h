@@ -48,6 +48,8 @@ struct ModelConfig {
   double init_deviation = 0.02;  // projections that end a branch: divided by sqrt(2 L)
   DType dtype = DType::kF32;     // of weights and activations
 
+  bool operator==(const ModelConfig&) const = default;
+
   // Throws Error(kUsage) that names the flag of the first invalid field.
   void check() const;
   std::int64_t rotary_channels() const {

@@ -47,6 +47,8 @@ struct RotaryScaling {
   std::optional<double> magnitude;    // yarn, longrope: factor of the tables, not the formula's
   std::vector<double> short_factors;  // longrope: [c/2]
   std::vector<double> long_factors;   // the same
+
+  bool operator==(const RotaryScaling&) const = default;
 };
 
 // The length that the angles depend on: sequences for which it is equal have the same angles.

@@ -64,8 +64,8 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
     if (is_same) return;
     throw Error(Fault::kUsage, "{}: contradicts the model of {}; leave the flag out", flag, folder);
   };
-  alike("--max-position-embeddings", got.positions != PositionKind::kLearned ||
-                                         got.max_positions == wanted.max_positions);
+  alike("--max-position-embeddings",
+        got.positions != PositionKind::kLearned || got.max_positions == wanted.max_positions);
   alike("--normalization", got.norm == wanted.norm);
   alike("--position-embedding-type", got.positions == wanted.positions);
   alike("--activation", got.activation == wanted.activation && got.gated == wanted.gated);
@@ -106,7 +106,6 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   } else if (options.tokenizer.empty()) {
     options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;
   }
-  options.loop.finetune = true;
   return source;
 }
 

@@ -134,7 +134,7 @@ class Run {
                     plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
     if (checkpoint.empty()) {
       session_->initialize();
-    } else if (options_.loop.finetune) {
+    } else if (options_.loop.finetune || foreign_) {
       start_from_weights(checkpoint);
     } else {
       resume(checkpoint);
@@ -286,8 +286,7 @@ class Run {
       for (const std::string& note : foreign_->notes()) say(note);
       load_weights(*foreign_, model, store_context());
       session_->publish_values();
-      say(
-          fmt::format("a new run from the weights of {} ({})", checkpoint.string(),
+      say(fmt::format("a new run from the weights of {} ({})", checkpoint.string(),
                       foreign_->config().word("model_type")));
       return;
     }

@@ -46,8 +46,8 @@ TEST(HuggingFaceModel, IsReadUnderEveryLayout) {
       options.pipeline = layout.pipeline;
       options.zero_stage = layout.zero;
       const auto model = Model::load(machine, folder, {}, options);
-      const Tensor got = model->logits(
-          {tokens.data<std::int32_t>(), static_cast<std::size_t>(tokens.elements())});
+      const Tensor got =
+          model->logits({tokens.data<std::int32_t>(), static_cast<std::size_t>(tokens.elements())});
       double worst = 0;
       for (std::int64_t i = 0; i < got.elements(); ++i)
         worst = std::max(worst, std::abs(test::value_at(got, i) - test::value_at(wanted, i)));

@@ -13,8 +13,8 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "support/errors.h"
-#include "support/tensors.h"
 #include "support/temp_folder.h"
+#include "support/tensors.h"
 
 namespace piton {
 namespace {
@@ -67,11 +67,10 @@ TEST(HuggingFaceModel, GivesTheLogitsAndTheGreedyTextOfTransformers) {
 
 TEST(HuggingFaceModel, WhoseTokenizerHasMoreIdsThanItsTableHasRowsIsRefused) {
   TestMachine machine;
-  EXPECT_THAT(message_of(Fault::kData,
-                         [&] {
-                           Model::load(machine.machine, golden("llama"), {.type = "ByteTokenizer"});
-                         }),
-              testing::HasSubstr("the tokenizer has 257 ids, the model's table 131 rows"));
+  EXPECT_THAT(
+      message_of(Fault::kData,
+                 [&] { Model::load(machine.machine, golden("llama"), {.type = "ByteTokenizer"}); }),
+      testing::HasSubstr("the tokenizer has 257 ids, the model's table 131 rows"));
 }
 
 }  // namespace

@@ -17,7 +17,9 @@ Json golden(const std::string& name) {
   return Json::parse(read_text_file(test::golden_folder(name) / "config.json"));
 }
 
-ModelConfig model_of(const Json& config) { return hf_model(HfConfig(config.dump(), "config.json")); }
+ModelConfig model_of(const Json& config) {
+  return hf_model(HfConfig(config.dump(), "config.json"));
+}
 
 std::string refusal(const std::string& name, const std::function<void(Json&)>& edit) {
   Json config = golden(name);
@@ -86,17 +88,21 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   };
   EXPECT_THAT(key("llama", "model_type", "mamba"),
               HasSubstr("config.json: model_type: got \"mamba\", wanted gpt2, llama, aquila, "));
-  EXPECT_THAT(key("llama", "architectures", {"LlamaForSequenceClassification"}),
-              HasSubstr("architectures: got [\"LlamaForSequenceClassification\"], wanted LlamaFor"));
-  EXPECT_THAT(key("llama", "hidden_act", "relu"), HasSubstr("hidden_act: got \"relu\", wanted silu"));
-  EXPECT_THAT(key("llama", "attention_bias", true), HasSubstr("mlp_bias: got false, wanted the same"));
+  EXPECT_THAT(
+      key("llama", "architectures", {"LlamaForSequenceClassification"}),
+      HasSubstr("architectures: got [\"LlamaForSequenceClassification\"], wanted LlamaFor"));
+  EXPECT_THAT(key("llama", "hidden_act", "relu"),
+              HasSubstr("hidden_act: got \"relu\", wanted silu"));
+  EXPECT_THAT(key("llama", "attention_bias", true),
+              HasSubstr("mlp_bias: got false, wanted the same"));
   EXPECT_THAT(key("llama", "quantization_config", {{"bits", 4}}),
               HasSubstr("quantization_config: got {\"bits\":4}"));
   EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "magic"}}),
               HasSubstr("rope_parameters.rope_type: got \"magic\""));
   EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "linear"}}),
               HasSubstr("rope_parameters.factor: got nothing, wanted a number"));
-  EXPECT_THAT(key("gpt2", "scale_attn_by_inverse_layer_idx", true), HasSubstr("got true, wanted false"));
+  EXPECT_THAT(key("gpt2", "scale_attn_by_inverse_layer_idx", true),
+              HasSubstr("got true, wanted false"));
   EXPECT_THAT(key("gpt2", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
   EXPECT_THAT(refusal("qwen2",
                       [](Json& config) {
@@ -121,7 +127,8 @@ TEST(HfModel, WithSizesThatCannotBeIsRefusedByName) {
     for (const char* key : {"hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size",
                             "num_attention_heads", "max_position_embeddings"}) {
       EXPECT_THAT(refusal("llama", [&](Json& config) { config[key] = bad; }),
-                  HasSubstr(std::string(key) + ": got ")) << bad.dump();
+                  HasSubstr(std::string(key) + ": got "))
+          << bad.dump();
     }
   }
   EXPECT_THAT(refusal("llama", [](Json& config) { config["num_key_value_heads"] = 3; }),

@@ -20,8 +20,7 @@ inline std::filesystem::path golden_folder(const std::string& name) {
 class HfFolder {
  public:
   explicit HfFolder(const std::string& golden) {
-    write_text_file(path() / "config.json",
-                    read_text_file(golden_folder(golden) / "config.json"));
+    write_text_file(path() / "config.json", read_text_file(golden_folder(golden) / "config.json"));
     const SafetensorsFile file(golden_folder(golden) / "model.safetensors");
     for (const SafetensorsEntry& entry : file.entries())
       tensors[entry.name] = file.tensor(entry.name);

@@ -31,7 +31,8 @@ TEST(HfSource, HasTheCanonicalTensorsOfEveryGoldenModel) {
   for (const char* name : {"gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral"}) {
     const HfSource source(test::golden_folder(name));
     std::map<std::string, Shape> wanted;
-    for (const CanonicalShape& one : canonical_tensors(source.model())) wanted[one.name] = one.shape;
+    for (const CanonicalShape& one : canonical_tensors(source.model()))
+      wanted[one.name] = one.shape;
     const std::vector<CanonicalTensor> got = source.tensors(TensorKind::kWeight);
     EXPECT_EQ(got.size(), wanted.size()) << name;
     for (const CanonicalTensor& one : got) EXPECT_EQ(one.shape, wanted[one.name]) << one.name;
@@ -229,31 +230,26 @@ TEST(HfDownload, OfAnotherModelOrSizeIsNamed) {
   };
   EXPECT_THAT(spoiled([](HfFolder& f) { f.tensors.erase("model.layers.1.mlp.up_proj.weight"); }),
               HasSubstr("missing tensors (1): model.layers.1.mlp.up_proj.weight; is the download"));
-  EXPECT_THAT(spoiled([](HfFolder& f) { f.tensors["score.weight"] = host_tensor(DType::kF32, {2}); }),
-              HasSubstr("tensors that are not of a model of type llama (1): score.weight"));
-  EXPECT_THAT(spoiled([](HfFolder& f) {
-                f.tensors["model.norm.weight"] = host_tensor(DType::kF32, {33});
-              }),
-              HasSubstr("model.safetensors: model.norm.weight is [33], "));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.tensors["score.weight"] = host_tensor(DType::kF32, {2}); }),
+      HasSubstr("tensors that are not of a model of type llama (1): score.weight"));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.tensors["model.norm.weight"] = host_tensor(DType::kF32, {33}); }),
+      HasSubstr("model.safetensors: model.norm.weight is [33], "));
   EXPECT_THAT(spoiled([](HfFolder& f) {
                 f.tensors["model.layers.0.mlp.up_proj.weight"] = host_tensor(DType::kF32, {32, 53});
               }),
               HasSubstr("is [32, 53], "));
-  EXPECT_THAT(spoiled([](HfFolder& f) {
-                f.tensors["model.norm.weight"] = host_tensor(DType::kI32, {32});
-              }),
-              HasSubstr("model.norm.weight is of type I32, wanted F32"));
-  EXPECT_THAT(spoiled([](HfFolder& f) {
-                f.edit_config([](auto& c) { c["num_hidden_layers"] = 3; });
-              }),
-              HasSubstr("missing tensors (9): model.layers.2."));
-  EXPECT_THAT(spoiled([](HfFolder& f) {
-                f.edit_config([](auto& c) { c["intermediate_size"] = 54; });
-              }),
-              HasSubstr("says [54, 32]; is it from another size of this model?"));
-  EXPECT_THAT(spoiled([](HfFolder& f) {
-                f.edit_config([](auto& c) { c["vocab_size"] = 132; });
-              }),
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.tensors["model.norm.weight"] = host_tensor(DType::kI32, {32}); }),
+      HasSubstr("model.norm.weight is of type I32, wanted F32"));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["num_hidden_layers"] = 3; }); }),
+      HasSubstr("missing tensors (9): model.layers.2."));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["intermediate_size"] = 54; }); }),
+      HasSubstr("says [54, 32]; is it from another size of this model?"));
+  EXPECT_THAT(spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["vocab_size"] = 132; }); }),
               HasSubstr("model.embed_tokens.weight is [131, 32], "));
 }
 
@@ -270,7 +266,8 @@ TEST(HfDownload, WhoseFilesAreLinksMayLeadToTheBlobsOfACacheOnly) {
   fs::rename(cache / "blobs" / "1234", cache / "1234");
   fs::remove(snapshot / "model.safetensors");
   fs::create_symlink("../../1234", snapshot / "model.safetensors");
-  EXPECT_THAT(refusal(snapshot), HasSubstr("model.safetensors: a link that leads out of the folder"));
+  EXPECT_THAT(refusal(snapshot),
+              HasSubstr("model.safetensors: a link that leads out of the folder"));
 }
 
 }  // namespace

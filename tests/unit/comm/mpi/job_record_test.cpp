@@ -188,8 +188,8 @@ TEST_F(JobRecords, AFolderOfAnyOtherNameOrOfAnotherNamespaceStays) {
   fs::create_directories(contained);
   launcher.kill();
   leave_record({.number = "1940001", .session = elsewhere});
-  std::ofstream(memory() / ("piton-job." + uid_ + ".1940003"))
-      << contained.string() << "\n" << launcher.id() << " 1 pid:[1]\n";
+  std::ofstream(memory() / ("piton-job." + uid_ + ".1940003")) << contained.string() << "\n"
+                                                               << launcher.id() << " 1 pid:[1]\n";
   sweep_dead_jobs(memory());
   EXPECT_TRUE(fs::exists(elsewhere));
   EXPECT_TRUE(fs::exists(contained));
