@@ -30,7 +30,7 @@ std::string refusal(const std::string& name, const std::function<void(Json&)>& e
 TEST(HfModel, HasTheFactsOfItsFile) {
   const ModelConfig gpt2 = model_of(golden("gpt2"));
   EXPECT_EQ(gpt2.family, "gpt2");
-  EXPECT_EQ(gpt2.ffn_hidden, 53);
+  EXPECT_EQ(gpt2.ffn_hidden, 54);
   EXPECT_EQ(gpt2.heads, 6);
   EXPECT_EQ(gpt2.positions, PositionKind::kLearned);
   EXPECT_TRUE(gpt2.tied && gpt2.biases && gpt2.qkv_biases);
