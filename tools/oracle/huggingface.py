@@ -63,7 +63,6 @@ MORE = {
     "llama-linear": lambda: llama_like("Llama", rope_parameters={"rope_type": "linear", "rope_theta": 10000.0,
                                                                  "factor": 2.0}),
     "llama-yarn": lambda: llama_like("Llama", rope_parameters=YARN),
-    "llama-untied-copy": lambda: llama_like("Llama"),
     "mistral-whole": lambda: llama_like("Mistral", sliding_window=None),
     "qwen2-untied": lambda: llama_like("Qwen2", 50257),
     "qwen2-window": lambda: llama_like("Qwen2", use_sliding_window=True, sliding_window=9, max_window_layers=0),
