@@ -70,8 +70,8 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   }
   Device& device = *state.device;
   if (options.launched) {
-    state.world = make_mpi_world(
-        device, {.job = options.job, .timeout_seconds = options.timeout_seconds});
+    state.world =
+        make_mpi_world(device, {.job = options.job, .timeout_seconds = options.timeout_seconds});
   } else {
     state.world = make_single_world(device);
   }

@@ -1,5 +1,7 @@
 #include "checkpoint/collective.h"
 
+#include "base/said_elsewhere.h"
+
 namespace piton {
 
 void agree(Communicator& ranks, const FirstFault& fault) {
@@ -14,7 +16,7 @@ void agree(Communicator& ranks, const FirstFault& fault) {
     if (static_cast<int>(rank) == ranks.rank()) throw *fault.error();
     const std::size_t space = all[rank].find(' ');
     const auto code = static_cast<Fault>(std::stoi(all[rank].substr(0, space)));
-    throw Error(code, "[rank {}] {}", rank, all[rank].substr(space + 1));
+    throw SaidByAnotherRank(code, "[rank {}] {}", rank, all[rank].substr(space + 1));
   }
 }
 

@@ -25,9 +25,9 @@ class FirstFault {
     } catch (const Error& error) {
       error_ = error;
     } catch (const std::filesystem::filesystem_error& error) {
-      error_ = Error(Fault::kData, fmt::format("checkpoint: {}", error.what()));
+      error_ = Error(Fault::kData, "{}: {}", error.path1().string(), error.code().message());
     } catch (const std::bad_alloc&) {
-      error_ = Error(Fault::kMemory, std::string("checkpoint: out of memory on the host"));
+      error_ = Error(Fault::kMemory, std::string("out of memory on the host"));
     }
   }
   const std::optional<Error>& error() const { return error_; }
@@ -37,7 +37,7 @@ class FirstFault {
 };
 
 // Collective: returns when all ranks have come here without a fault, or throws the fault of the
-// lowest rank that had one, on every rank.
+// lowest rank that had one: there as it was, on the others as SaidByAnotherRank.
 void agree(Communicator& ranks, const FirstFault& fault);
 
 // One phase done by this rank (or, with `only` set, by that rank), and its end awaited by all.

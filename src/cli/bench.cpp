@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "api/bench_decode.h"
-#include "api/bench_kernels.h"
-#include "api/bench_train.h"
 #include "base/option_range.h"
+#include "bench/decode.h"
+#include "bench/kernels.h"
+#include "bench/train.h"
 #include "cli/bench_text.h"
 #include "cli/command.h"
 #include "cli/launch.h"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "api/bench_text.h"
+#include "bench/text.h"
 #include "cli/command.h"
 
 namespace piton::cli {

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/progress.h"
+#include "base/said_elsewhere.h"
 #include "cli/terminal.h"
 
 namespace piton::cli {
@@ -47,11 +48,6 @@ struct Command;
 
 struct HelpShown {};
 
-// What another rank of the launch says: this one ends with `code`, and says nothing.
-struct SaidByTheFirst {
-  int code;
-};
-
 struct Invocation {
   const Command& command;
   std::vector<std::string> words;  // after the command's name
@@ -74,7 +70,7 @@ struct Invocation {
       work();
     } catch (const Error& error) {
       if (leads) throw;
-      throw SaidByTheFirst{static_cast<int>(error.fault())};
+      throw SaidByAnotherRank(error.fault(), error.what());
     }
   }
 };

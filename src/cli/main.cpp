@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <new>
+#include <thread>
 
 #include "base/error.h"
+#include "base/said_elsewhere.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/descriptors.h"
@@ -13,6 +16,8 @@
 
 namespace piton::cli {
 namespace {
+
+constexpr std::chrono::milliseconds kTimeToSayIt{500};
 
 void print_version() {
   const BuildInfo info = build_info();
@@ -69,8 +74,10 @@ int run(int count, char** arguments) {
     } catch (const HelpShown&) {
       flush_results();
       return 0;
-    } catch (const SaidByTheFirst& other) {
-      return other.code;
+    } catch (const SaidByAnotherRank& other) {
+      // Once this process ends, the launcher may end the one that has still to say it.
+      std::this_thread::sleep_for(kTimeToSayIt);
+      return static_cast<int>(other.fault());
     }
   } catch (const Error& error) {
     return report(terminal, name, error.what(), static_cast<int>(error.fault()));

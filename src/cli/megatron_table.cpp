@@ -21,7 +21,8 @@ constexpr MegatronGroup kTable[] = {
      "sgd-momentum:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 train-iters:1 "
      "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-wsd-decay-style:1 "
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
-     "log-interval:1 exit-interval:1 no-bias-gelu-fusion use-flash-attn optimizer:1 "
+     "log-interval:1 exit-interval:1 exit-duration-in-mins:1 no-bias-gelu-fusion use-flash-attn "
+     "optimizer:1 "
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 lr:1 lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
      "load:1 no-load-optim finetune bf16 tensor-model-parallel-size:1 "
@@ -84,7 +85,7 @@ constexpr MegatronGroup kTable[] = {
      "num-workers:1 no-mmap-bin-files no-create-attention-mask-in-dataloader "
      "num-dataset-builder-threads:1 object-storage-cache-path:1 trust-remote-code "
      "legacy-tokenizer tokenizer-metadata:1 allow-ambiguous-pad-tokens",
-     "corpora are mapped files that one reader needs"},
+     "one thread reads a corpus, by calls of the system"},
     {kIgnored,
      "tensorboard-dir:1 tensorboard-log-interval:1 tensorboard-queue-size:1 "
      "log-timers-to-tensorboard no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard "
@@ -136,7 +137,7 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "apply-layernorm-1p", "gains start at 1 and do not decay, so the model is the same"},
     {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
-    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are mapped files"},
+    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
     {kSame, "recompute-method:1=uniform|block recompute-num-layers:1=1",
      "--recompute-granularity full keeps the input of each layer"},
     {kSame,
@@ -162,7 +163,7 @@ constexpr MegatronGroup kTable[] = {
      "init-method-xavier-uniform data-parallel-random-init start-weight-decay:1 "
      "end-weight-decay:1 rampup-batch-size:* decrease-batch-size-if-needed "
      "iterations-to-skip:* check-for-spiky-loss check-for-large-grads "
-     "exit-duration-in-mins:1 log-params-norm log-num-zeros-in-grad skip-train "
+     "log-params-norm log-num-zeros-in-grad skip-train "
      "full-validation multiple-validation-sets test-mode "
      "check-weight-hash-across-dp-replicas-interval:1",
      ""},

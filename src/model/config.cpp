@@ -119,63 +119,88 @@ void check_given(const ModelOptions& options) {
   check("--max-position-embeddings", options.max_positions);
 }
 
-}  // namespace
-
-ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabulary) const {
-  ModelConfig config;
-  if (!model.empty()) {
-    config = preset(model);
-    if (family && *family != config.family) {
-      throw Error(Fault::kUsage,
-                  "--model-family: got {}, but --model {} is of family {}; leave one of them out",
-                  *family, model, config.family);
-    }
-  } else {
-    if (!family && !(layers && hidden && heads))
+// The preset, or the facts of the family.
+ModelConfig named_model(const ModelOptions& options) {
+  if (options.model.empty()) {
+    if (!options.family && !(options.layers && options.hidden && options.heads)) {
       throw Error(
           Fault::kUsage,
           "--model: no model is named; wanted a preset ({}), or --num-layers, --hidden-size and "
           "--num-attention-heads, of --model-family gpt2 or llama",
           fmt::join(preset_names(), ", "));
+    }
     // Megatron-LM's decoder, from which flags lead to others, is GPT-2's.
-    config = family_facts(family.value_or("gpt2"));
+    return family_facts(options.family.value_or("gpt2"));
   }
+  const ModelConfig config = preset(options.model);
+  if (options.family && *options.family != config.family) {
+    throw Error(Fault::kUsage,
+                "--model-family: got {}, but --model {} is of family {}; leave one of them out",
+                *options.family, options.model, config.family);
+  }
+  return config;
+}
+
+template <typename Field, typename Given>
+void set(Field& field, const Given& given) {
+  if (given) field = *given;
+}
+
+// Width, heads and what is derived from them, unless it is given.
+void set_sizes(const ModelOptions& options, ModelConfig& config) {
+  set(config.hidden, options.hidden);
+  const std::int64_t old_heads = config.heads;
+  set(config.heads, options.heads);
+  if (config.heads > 0 && config.hidden % config.heads != 0 && !options.head_size) {
+    throw Error(Fault::kUsage,
+                "--num-attention-heads: got {}, wanted a divisor of --hidden-size, which is {} "
+                "(or give --kv-channels)",
+                config.heads, config.hidden);
+  }
+  if (config.heads > 0) config.head_size = config.hidden / config.heads;
+  if (options.heads && !options.groups && config.groups == old_heads) config.groups = config.heads;
+  if (config.groups == 0) config.groups = config.heads;
+  if (options.hidden && !options.ffn_hidden) {
+    // 4 h, or for gated MLPs 2/3 of it rounded down to a multiple of 64 (Megatron's rule).
+    config.ffn_hidden = config.gated && !options.mlp.is_x_model ? config.hidden * 8 / 3 / 64 * 64
+                                                                : 4 * config.hidden;
+  }
+}
+
+void set_ffn(const ModelOptions& options, ModelConfig& config) {
+  set(config.ffn_hidden, options.ffn_hidden);
+  if (!options.mlp.is_x_model) return;
+  if (config.ffn_hidden % 2 != 0) {
+    throw Error(Fault::kUsage,
+                "--ffn-hidden-size: got {}, wanted an even number, since --is-x-model makes a "
+                "gate of half of it",
+                config.ffn_hidden);
+  }
+  config.ffn_hidden /= 2;
+}
+
+void set_vocabulary(const ModelOptions& options, std::optional<std::int64_t> of_tokenizer,
+                    ModelConfig& config) {
+  set(config.vocabulary, of_tokenizer);
+  if (options.vocabulary && of_tokenizer && *options.vocabulary < *of_tokenizer) {
+    throw Error(
+        Fault::kUsage,
+        "--vocab-size: got {}, but the tokenizer has {} ids; leave the flag out or raise it",
+        *options.vocabulary, *of_tokenizer);
+  }
+  set(config.vocabulary, options.vocabulary);
+}
+
+}  // namespace
+
+ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabulary) const {
+  ModelConfig config = named_model(*this);
   check_given(*this);
-  const auto set = [](auto& field, const auto& given) {
-    if (given) field = *given;
-  };
   set(config.layers, layers);
   mlp.apply(config);
   // Sizes that follow from others are derived again where one of those was given.
-  if (hidden || heads || model.empty()) {
-    set(config.hidden, hidden);
-    const std::int64_t old_heads = config.heads;
-    set(config.heads, heads);
-    if (config.heads > 0 && config.hidden % config.heads != 0 && !head_size) {
-      throw Error(Fault::kUsage,
-                  "--num-attention-heads: got {}, wanted a divisor of --hidden-size, which is {} "
-                  "(or give --kv-channels)",
-                  config.heads, config.hidden);
-    }
-    if (config.heads > 0) config.head_size = config.hidden / config.heads;
-    if (heads && !groups && config.groups == old_heads) config.groups = config.heads;
-    if (config.groups == 0) config.groups = config.heads;
-    if (hidden && !ffn_hidden) {
-      // 4 h, or for gated MLPs 2/3 of it rounded down to a multiple of 64 (Megatron's rule).
-      config.ffn_hidden =
-          config.gated && !mlp.is_x_model ? config.hidden * 8 / 3 / 64 * 64 : 4 * config.hidden;
-    }
-  }
-  set(config.ffn_hidden, ffn_hidden);
-  if (mlp.is_x_model) {
-    if (config.ffn_hidden % 2 != 0) {
-      throw Error(Fault::kUsage,
-                  "--ffn-hidden-size: got {}, wanted an even number, since --is-x-model makes a "
-                  "gate of half of it",
-                  config.ffn_hidden);
-    }
-    config.ffn_hidden /= 2;
-  }
+  if (hidden || heads || model.empty()) set_sizes(*this, config);
+  set_ffn(*this, config);
   set(config.groups, groups);
   set(config.head_size, head_size);
   set(config.max_positions, max_positions);
@@ -194,16 +219,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.hidden_dropout, hidden_dropout);
   set(config.attention_dropout, attention_dropout);
   set(config.init_deviation, init_deviation);
-  if (tokenizer_vocabulary) config.vocabulary = *tokenizer_vocabulary;
-  if (vocabulary) {
-    if (tokenizer_vocabulary && *vocabulary < *tokenizer_vocabulary) {
-      throw Error(
-          Fault::kUsage,
-          "--vocab-size: got {}, but the tokenizer has {} ids; leave the flag out or raise it",
-          *vocabulary, *tokenizer_vocabulary);
-    }
-    config.vocabulary = *vocabulary;
-  }
+  set_vocabulary(*this, tokenizer_vocabulary, config);
   if (qkv_biases) config.qkv_biases = true;
   if (head_norms) config.head_norms = true;
   if (bf16) config.dtype = DType::kBF16;

@@ -46,6 +46,94 @@ struct HeadGradients {
   bool wanted() const { return dx.defined() || dweight.defined(); }
 };
 
+struct HeadWork {
+  Context& context;
+  Parameter& table;  // [V/t, h]
+  const LossInputs& inputs;
+  Communicator& group;
+  Tensor rows;  // [n, h]
+  std::vector<RowRange> slices;
+  LossOutput output;  // per_token [n], and sum
+  HeadGradients gradients;
+};
+
+// The head and its loss for slices of the rows, one after another, in the same memory.
+class HeadSlices {
+ public:
+  // `work` outlives it.
+  explicit HeadSlices(const HeadWork& work) : work_(work), context_(work.context) {
+    const DType dtype = work.rows.dtype();
+    const DType sums = sum_dtype(dtype);
+    std::int64_t largest = 0;
+    for (const RowRange& slice : work.slices) largest = std::max(largest, slice.size);
+    lse_ = context_.workspace(sums, {largest});
+    statistics_ = context_.workspace(sums, {largest, 3});
+    logits_ = context_.workspace(sums, {largest, work.table.shape[0]});
+    // dlogits in 16 bits halve the bytes that the two products read.
+    dlogits_ = logits_;
+    if (work.gradients.wanted() && dtype != sums) {
+      dlogits_ = context_.workspace(dtype, logits_.shape());
+    }
+    forward_ = context_.weights.acquire(work.table, WeightForm::kForward, context_.stream);
+    if (work.gradients.dx.defined()) {
+      backward_ = context_.weights.acquire(work.table, WeightForm::kBackward, context_.stream);
+    }
+  }
+
+  // Logits, loss and, where they are wanted, gradients of one slice.
+  void run(const RowRange& slice) const {
+    const auto part = [&](const Tensor& all) { return all.slice(0, slice.begin, slice.size); };
+    const auto first = [&](const Tensor& buffer) { return buffer.slice(0, 0, slice.size); };
+    const Tensor labels = part(work_.inputs.labels);
+    const Tensor mask = part(work_.inputs.mask);
+    context_.kernels.run(
+        LinearForward{.y = first(logits_), .x = part(work_.rows), .weight = forward_->view()},
+        context_.stream);
+    context_.kernels.run(LossStatistics{.statistics = first(statistics_),
+                                        .logits = first(logits_),
+                                        .labels = labels,
+                                        .vocabulary_begin = work_.inputs.vocabulary_begin,
+                                        .valid = work_.inputs.valid},
+                         context_.stream);
+    context_.kernels.run(
+        LossCombine{.loss = part(work_.output.per_token),
+                    .lse = first(lse_),
+                    .sum = work_.output.sum.tensor,
+                    .statistics = gather_statistics(context_, first(statistics_), work_.group),
+                    .labels = labels,
+                    .mask = mask},
+        context_.stream);
+    if (!work_.gradients.wanted()) return;
+    context_.kernels.run(LossBackward{.dlogits = first(dlogits_),
+                                      .logits = first(logits_),
+                                      .lse = first(lse_),
+                                      .labels = labels,
+                                      .mask = mask,
+                                      .scale = work_.inputs.scale,
+                                      .vocabulary_begin = work_.inputs.vocabulary_begin,
+                                      .valid = work_.inputs.valid},
+                         context_.stream);
+    if (work_.gradients.dx.defined()) {
+      context_.kernels.run(
+          LinearBackwardInput{
+              .dx = part(work_.gradients.dx), .dy = first(dlogits_), .weight = backward_->view()},
+          context_.stream);
+    }
+    if (work_.gradients.dweight.defined()) {
+      context_.kernels.run(
+          LinearBackwardWeight{
+              .dweight = work_.gradients.dweight, .dy = first(dlogits_), .x = part(work_.rows)},
+          context_.stream);
+    }
+  }
+
+ private:
+  const HeadWork& work_;
+  Context& context_;
+  Tensor lse_, statistics_, logits_, dlogits_;
+  std::optional<WeightUse> forward_, backward_;
+};
+
 // Sums dx [n, h] over the group, because each member has computed it from its own columns only, and
 // gives it to value `x`. With `scatters` (sequence parallelism), only this rank's rows [n/t, h].
 void give_dx(Backward& backward, std::int64_t x, Tensor dx, Communicator& group, bool scatters) {
@@ -69,82 +157,27 @@ void give_dx(Backward& backward, std::int64_t x, Tensor dx, Communicator& group,
 LossOutput head_loss(Context& context, const Value& x, Parameter& table, const LossInputs& inputs,
                      Communicator& group, bool sequence_parallel, std::int64_t slice_rows) {
   const bool gathers = sequence_parallel && group.size() > 1;
-  const DType dtype = x.tensor.dtype();
-  const DType sums = sum_dtype(dtype);
-  const Tensor rows = gathers ? gather_rows(context, x.tensor, group) : x.tensor;
-  const std::int64_t n = rows.dim(0);
-  const std::vector<RowRange> slices = slices_of(n, slice_rows, context.kernels.row_tile());
-  std::int64_t largest = 0;
-  for (const RowRange& slice : slices) largest = std::max(largest, slice.size);
-
-  LossOutput output;
-  output.per_token = context.activation(sums, {n});
+  HeadWork work{.context = context,
+                .table = table,
+                .inputs = inputs,
+                .group = group,
+                .rows = gathers ? gather_rows(context, x.tensor, group) : x.tensor};
+  const std::int64_t n = work.rows.dim(0);
+  work.slices = slices_of(n, slice_rows, context.kernels.row_tile());
+  LossOutput& output = work.output;
+  output.per_token = context.activation(sum_dtype(x.tensor.dtype()), {n});
   output.sum.tensor = context.activation(DType::kF64, {1});
   context.device.zero(output.sum.tensor, context.stream);
-  HeadGradients gradients;
+  HeadGradients& gradients = work.gradients;
   if (context.tape != nullptr) {
-    if (x.wants_gradient()) gradients.dx = context.activation(dtype, rows.shape());
+    if (x.wants_gradient()) {
+      gradients.dx = context.activation(x.tensor.dtype(), work.rows.shape());
+    }
     gradients.dweight = context.weights.gradient(table, context.stream);
   }
   {
-    const Tensor lse = context.workspace(sums, {largest});
-    const Tensor statistics = context.workspace(sums, {largest, 3});
-    const Tensor logits = context.workspace(sums, {largest, table.shape[0]});
-    // dlogits in 16 bits halve the bytes that the two products read.
-    Tensor dlogits = logits;
-    if (gradients.wanted() && dtype != sums) dlogits = context.workspace(dtype, logits.shape());
-    const WeightUse forward = context.weights.acquire(table, WeightForm::kForward, context.stream);
-    std::optional<WeightUse> backward;
-    if (gradients.dx.defined()) {
-      backward = context.weights.acquire(table, WeightForm::kBackward, context.stream);
-    }
-    for (const RowRange& slice : slices) {
-      const auto part = [&slice](const Tensor& all) {
-        return all.slice(0, slice.begin, slice.size);
-      };
-      const auto first = [&slice](const Tensor& buffer) { return buffer.slice(0, 0, slice.size); };
-      const Tensor labels = part(inputs.labels);
-      const Tensor mask = part(inputs.mask);
-      context.kernels.run(
-          LinearForward{.y = first(logits), .x = part(rows), .weight = forward.view()},
-          context.stream);
-      context.kernels.run(LossStatistics{.statistics = first(statistics),
-                                         .logits = first(logits),
-                                         .labels = labels,
-                                         .vocabulary_begin = inputs.vocabulary_begin,
-                                         .valid = inputs.valid},
-                          context.stream);
-      context.kernels.run(
-          LossCombine{.loss = part(output.per_token),
-                      .lse = first(lse),
-                      .sum = output.sum.tensor,
-                      .statistics = gather_statistics(context, first(statistics), group),
-                      .labels = labels,
-                      .mask = mask},
-          context.stream);
-      if (!gradients.wanted()) continue;
-      context.kernels.run(LossBackward{.dlogits = first(dlogits),
-                                       .logits = first(logits),
-                                       .lse = first(lse),
-                                       .labels = labels,
-                                       .mask = mask,
-                                       .scale = inputs.scale,
-                                       .vocabulary_begin = inputs.vocabulary_begin,
-                                       .valid = inputs.valid},
-                          context.stream);
-      if (gradients.dx.defined()) {
-        context.kernels.run(
-            LinearBackwardInput{
-                .dx = part(gradients.dx), .dy = first(dlogits), .weight = backward->view()},
-            context.stream);
-      }
-      if (gradients.dweight.defined()) {
-        context.kernels.run(
-            LinearBackwardWeight{
-                .dweight = gradients.dweight, .dy = first(dlogits), .x = part(rows)},
-            context.stream);
-      }
-    }
+    const HeadSlices head(work);
+    for (const RowRange& slice : work.slices) head.run(slice);
   }
   if (context.tape == nullptr) return output;
   if (gradients.dweight.defined()) context.weights.contribute(table, context.stream);

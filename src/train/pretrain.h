@@ -1,7 +1,8 @@
-// The training loop: batch, step, log, evaluate, save, stop.
+// The training loop: steps, saves and stops, on a Trainer.
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "base/progress.h"
 #include "train/machine.h"
@@ -19,9 +20,8 @@ struct PretrainResult {
 };
 
 // Collective over all ranks. `stop`: the number of a signal that asks to end, or 0; asked before
-// each step on every rank, and what any of them says saves and ends the run on all. Checks
-// everything that can be checked before memory is taken. On an error this rank writes failure.json
-// into the run's folder (if it has one) and tells the other ranks before the error goes on.
+// each step on every rank, and what any of them says saves and ends the run on all. Errors are
+// those of Trainer.
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                         const std::function<int()>& stop, Progress& progress);
 

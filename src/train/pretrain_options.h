@@ -22,6 +22,7 @@ struct LoopOptions {
   std::int64_t train_iters = 0;
   std::optional<std::int64_t> train_samples;  // in place of train_iters
   std::optional<std::int64_t> exit_interval;
+  std::optional<double> exit_duration_minutes;
   std::uint64_t seed = 1234;
   std::string save;
   std::string load;
@@ -54,6 +55,9 @@ struct LoopOptions {
     v(Option{"train-samples", "the same in samples: updates are samples / --global-batch-size"},
       train_samples);
     v(Option{"exit-interval", "save and stop after an iteration that this divides"}, exit_interval);
+    v(Option{"exit-duration-in-mins",
+             "save and stop after the first iteration that ends this long after the start"},
+      exit_duration_minutes);
     v(Option{"seed", "of initial weights, dropout and the order of samples", same}, seed);
     v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}},
       save);

@@ -26,6 +26,10 @@ void check_ranges(const LoopOptions& loop) {
   check_range("--eval-iters", loop.eval_iters, 0);
   check_range("--max-consecutive-skips", loop.max_consecutive_skips, 1);
   if (loop.exit_interval) check_range("--exit-interval", *loop.exit_interval, 1);
+  if (loop.exit_duration_minutes && !(*loop.exit_duration_minutes > 0)) {
+    throw Error(Fault::kUsage, "--exit-duration-in-mins: got {}, wanted more than 0",
+                *loop.exit_duration_minutes);
+  }
 }
 
 // What a run counts, up to its end.

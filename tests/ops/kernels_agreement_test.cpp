@@ -9,9 +9,9 @@
 #include "call_runner.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/perturbed_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "support/compare.h"
+#include "support/perturbed_kernels.h"
 
 namespace piton::test {
 namespace {

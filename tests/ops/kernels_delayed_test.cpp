@@ -3,10 +3,10 @@
 
 #include "call_cases.h"
 #include "call_runner.h"
-#include "device/delayed_device.h"
-#include "kernels/delayed_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "support/compare.h"
+#include "support/delayed_device.h"
+#include "support/delayed_kernels.h"
 
 namespace piton::test {
 namespace {

@@ -8,8 +8,8 @@
 #include "call_runner.h"
 #include "device/host_device.h"
 #include "gradient_checks.h"
-#include "kernels/perturbed_kernels.h"
 #include "kernels/reference/kernels.h"
+#include "support/perturbed_kernels.h"
 
 namespace piton::test {
 namespace {

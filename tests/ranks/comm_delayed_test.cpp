@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/mpi/world.h"
-#include "device/delayed_device.h"
+#include "support/delayed_device.h"
 
 namespace piton {
 

@@ -55,6 +55,13 @@ inline std::string code_only(std::string_view text) {
     }
   };
   const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  // A quote after a letter or digit parts the digits of a number, unless that is U, u, L or u8.
+  const auto starts_character = [&](std::size_t i) {
+    std::size_t begin = i;
+    while (begin > 0 && word(text[begin - 1])) --begin;
+    const std::string_view before = text.substr(begin, i - begin);
+    return before.empty() || before == "U" || before == "u" || before == "L" || before == "u8";
+  };
   for (std::size_t i = 0; i < text.size();) {
     std::size_t end = i + 1;
     if (text.substr(i, 2) == "//") {
@@ -70,8 +77,7 @@ inline std::string code_only(std::string_view text) {
       end = text.find(close, open);
       end = end == text.npos ? text.size() : end + close.size();
       blank(i, end);
-    } else if (text[i] == '"' || (text[i] == '\'' && (i == 0 || !word(text[i - 1])))) {
-      // A quote after a letter or digit parts the digits of a number.
+    } else if (text[i] == '"' || (text[i] == '\'' && starts_character(i))) {
       while (end < text.size() && text[end] != text[i] && text[end] != '\n') {
         end += text[end] == '\\' ? 2 : 1;
       }

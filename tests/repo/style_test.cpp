@@ -151,6 +151,7 @@ TEST(Files, AreFinished) {
 TEST(CodeOnly, BlanksCommentsAndLiterals) {
   EXPECT_EQ(code_only("a // b\nc /* d\ne */ f"), "a     \nc     \n     f");
   EXPECT_EQ(code_only("x(\"a\\\"b\", 'c', 1'000);"), "x(\"    \", ' ', 1'000);");
+  EXPECT_EQ(code_only("U'{' u8'}' 0xFF'FF"), "U' ' u8' ' 0xFF'FF");
   EXPECT_EQ(code_only("y = R\"(a\"b)\"; z"), "y =         ; z");
 }
 

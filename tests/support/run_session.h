@@ -12,9 +12,9 @@
 #include "base/philox.h"
 #include "checkpoint/store.h"
 #include "device/host_device.h"
-#include "kernels/counting_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
+#include "support/counting_kernels.h"
 #include "support/letter_v.h"
 #include "train/session.h"
 

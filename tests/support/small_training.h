@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "device/host_device.h"
-#include "kernels/delayed_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
+#include "support/delayed_kernels.h"
 #include "support/small_model.h"
 
 namespace piton::test {

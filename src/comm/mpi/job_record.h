@@ -1,9 +1,9 @@
 // What the ranks of one job leave on this host when they are killed, and how the next run finds it.
 //
-// Open MPI names its files in shared memory after the number of the job, vader_segment.HOST.UID.JOB.N
-// and osc_sm.HOST.JOB.N.M, and keeps a folder in the temporary directory. mpirun removes them; where
-// it is killed too, or a rank dies while it makes one, they stay. So each rank holds, from before MPI
-// starts, a shared kernel lock on one file of the job:
+// Open MPI names its files in shared memory after the number of the job,
+// vader_segment.HOST.UID.JOB.N and osc_sm.HOST.JOB.N.M, and keeps a folder in the temporary
+// directory. mpirun removes them; where it is killed too, or a rank dies while it makes one, they
+// stay. So each rank holds, from before MPI starts, a shared kernel lock on one file of the job:
 //
 //   MEMORY/piton-job.UID.JOB    "SESSION-FOLDER\nLAUNCHER START NAMESPACE\n"
 //

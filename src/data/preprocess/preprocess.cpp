@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/nesting.h"
+#include "base/seconds.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/preprocess/corpus_writer.h"
 #include "data/preprocess/document_encoder.h"
@@ -32,10 +33,6 @@ namespace {
 constexpr std::int64_t kInFlightBytes = 32 << 20;
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
   if (options.output_prefix.empty()) {
@@ -256,6 +253,105 @@ struct JournalRemoval {
   }
 };
 
+// The journal that this run begins with: where an earlier one of the same work stopped, or an empty
+// one, for which the output is cleared.
+PreprocessJournal first_journal(const PreprocessOptions& options, OutputPrefix& output,
+                                const std::optional<PreprocessJournal>& going,
+                                const std::vector<InputFile>& files, Log& log) {
+  if (!going || !going->complete) {
+    output.refuse_existing(corpus_prefixes(options), options.overwrite);
+  }
+  if (going) {
+    const BlockReader::Place& place = going->place;
+    log.info(fmt::format("preprocess: going on behind {} documents{}", going->documents,
+                         place.file < files.size()
+                             ? fmt::format(", at byte {} of {}", place.byte, files[place.file].path)
+                             : ""));
+    return *going;
+  }
+  if (output.journal() && output.journal()->documents > 0) {
+    log.warning(
+        fmt::format("{}: of another run (input, tokenizer or options changed); starting afresh",
+                    PreprocessJournal::path(options.output_prefix)));
+  }
+  PreprocessJournal journal;
+  journal.corpora = corpus_suffixes(options);
+  journal.has_table = options.remove_duplicates;
+  output.start_afresh(journal.files(options.output_prefix));
+  return journal;
+}
+
+// Says how far the run is, in the log and on the display.
+struct RunReports {
+  std::int64_t log_interval = 0;  // documents between two lines; 0: none
+  std::int64_t total_bytes = 0;   // of the input; 0: unknown
+  std::int64_t bytes_before = 0;  // of text, when the run began
+  std::int64_t logged = 0;        // documents, when they were last looked at
+  Clock::time_point start;
+  Clock::time_point shown = start;
+  Log& log;
+  Progress& progress;
+
+  // After `consumed` bytes of input.
+  void look(const PreprocessJournal& journal, std::int64_t consumed) {
+    const double seconds = seconds_since(start);
+    const double speed = static_cast<double>(journal.text_bytes - bytes_before) / 1e6 / seconds;
+    if (log_interval > 0 && journal.documents / log_interval > logged / log_interval) {
+      log.info(fmt::format("preprocess: {} documents, {:.1f} MB/s", journal.documents, speed));
+    }
+    logged = journal.documents;
+    if (seconds_since(shown) < 0.25) return;
+    shown = Clock::now();
+    progress.update({consumed, total_bytes, seconds,
+                     fmt::format("{:.1f} MB/s, {} documents", speed, journal.documents)});
+  }
+};
+
+using BlockPipeline = OrderedPipeline<RecordBlock, EncodedBlock>;
+
+// Reads, encodes and writes all that the reader gives, with one worker for each encoder.
+void run_pipeline(BlockReader& reader, std::vector<DocumentEncoder>& encoders, CorpusWriter& writer,
+                  RunReports& reports) {
+  Spares<EncodedBlock> spares;
+  BlockPipeline pipeline;
+  pipeline.run(
+      static_cast<int>(encoders.size()), kInFlightBytes,
+      [&]() -> std::optional<BlockPipeline::Made> {
+        auto block = reader.next();
+        if (!block) return {};
+        const auto weight = static_cast<std::int64_t>(block->bytes.size());
+        return {{*std::move(block), weight}};
+      },
+      [&](int worker, RecordBlock block) {
+        EncodedBlock encoded = spares.take();
+        encoders[static_cast<std::size_t>(worker)].encode(block, encoded);
+        reader.recycle(std::move(block));
+        return encoded;
+      },
+      [&](EncodedBlock block) {
+        const std::int64_t consumed = block.consumed_bytes;
+        writer.add(block);
+        spares.give(std::move(block));
+        reports.look(writer.journal(), consumed);
+      });
+  writer.finish();
+}
+
+PreprocessReport report_of(const CorpusWriter& writer) {
+  const PreprocessJournal& journal = writer.journal();
+  PreprocessReport report;
+  report.prefixes = writer.prefixes();
+  for (const std::string& prefix : report.prefixes) {
+    report.tokens.push_back(IndexedDataset::open(prefix, IndexedDataset::Check::kHeader).tokens());
+  }
+  report.documents = journal.documents;
+  report.duplicates = journal.duplicates;
+  report.bad_records = journal.bad_records;
+  report.first_bad = journal.first_bad;
+  report.text_bytes = journal.text_bytes;
+  return report;
+}
+
 }  // namespace
 
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
@@ -282,86 +378,32 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   const InputMarks input = input_marks(files);
   OutputPrefix output(options.output_prefix, corpus_prefixes(options));
   const auto going = going_on(options, output.journal(), work, input);
-  const bool resumed = going.has_value();
-  if (!resumed || !going->complete) {
-    output.refuse_existing(corpus_prefixes(options), options.overwrite);
-  }
-  PreprocessJournal journal = going.value_or(PreprocessJournal{});
+  PreprocessJournal journal = first_journal(options, output, going, files, log);
   journal.work = work;
-  if (resumed) {
-    log.info(fmt::format(
-        "preprocess: going on behind {} documents{}", journal.documents,
-        journal.place.file < files.size()
-            ? fmt::format(", at byte {} of {}", journal.place.byte, files[journal.place.file].path)
-            : ""));
-  } else {
-    if (output.journal() && output.journal()->documents > 0) {
-      log.warning(
-          fmt::format("{}: of another run (input, tokenizer or options changed); starting afresh",
-                      PreprocessJournal::path(options.output_prefix)));
-    }
-    journal.corpora = corpus_suffixes(options);
-    journal.has_table = options.remove_duplicates;
-    output.start_afresh(journal.files(options.output_prefix));
-  }
 
-  CorpusWriter writer(options, id_type_for(tokenizer.vocabulary_size()), journal, resumed, input,
-                      rule);
-  EncodeRules rules{.keys = names,
-                    .sample_by = options.sample_by,
-                    .encode = {options.add_special_tokens, options.parse_special_tokens},
-                    .append_eod = options.append_eod,
-                    .type = writer.id_type(),
-                    .hash_documents = options.remove_duplicates,
-                    .splitter = splitter.get()};
-  std::vector<DocumentEncoder> encoders;
-  for (int i = 0; i < options.workers; ++i) encoders.emplace_back(tokenizer, rules);
+  CorpusWriter writer(options, id_type_for(tokenizer.vocabulary_size()), journal, going.has_value(),
+                      input, rule);
+  const EncodeRules rules{.keys = names,
+                          .sample_by = options.sample_by,
+                          .encode = {options.add_special_tokens, options.parse_special_tokens},
+                          .append_eod = options.append_eod,
+                          .type = writer.id_type(),
+                          .hash_documents = options.remove_duplicates,
+                          .splitter = splitter.get()};
   BlockReader reader(journal.complete ? std::vector<InputFile>{} : files,
                      reader_rules(options, names),
                      journal.complete ? BlockReader::Place{} : journal.place);
-  const std::int64_t bytes_before = journal.text_bytes;
-  auto shown = start;
-  std::int64_t logged = journal.documents;
-  Spares<EncodedBlock> spares;
-  OrderedPipeline<RecordBlock, EncodedBlock> pipeline;
+  std::vector<DocumentEncoder> encoders;
+  for (int i = 0; i < options.workers; ++i) encoders.emplace_back(tokenizer, rules);
+  RunReports reports{.log_interval = options.log_interval,
+                     .total_bytes = resumable ? total_bytes : 0,
+                     .bytes_before = journal.text_bytes,
+                     .logged = journal.documents,
+                     .start = start,
+                     .log = log,
+                     .progress = progress};
   try {
-    pipeline.run(
-        options.workers, kInFlightBytes,
-        [&]() -> std::optional<OrderedPipeline<RecordBlock, EncodedBlock>::Made> {
-          auto block = reader.next();
-          if (!block) return {};
-          const auto weight = static_cast<std::int64_t>(block->bytes.size());
-          return {{*std::move(block), weight}};
-        },
-        [&](int worker, RecordBlock block) {
-          EncodedBlock encoded = spares.take();
-          encoders[static_cast<std::size_t>(worker)].encode(block, encoded);
-          reader.recycle(std::move(block));
-          return encoded;
-        },
-        [&](EncodedBlock block) {
-          const std::int64_t consumed = block.consumed_bytes;
-          writer.add(block);
-          spares.give(std::move(block));
-          const std::int64_t documents = writer.journal().documents;
-          if (options.log_interval > 0 &&
-              documents / options.log_interval > logged / options.log_interval) {
-            log.info(fmt::format("preprocess: {} documents, {:.1f} MB/s", documents,
-                                 static_cast<double>(writer.journal().text_bytes - bytes_before) /
-                                     1e6 / seconds_since(start)));
-          }
-          logged = documents;
-          if (seconds_since(shown) < 0.25) return;
-          shown = Clock::now();
-          const double seconds = seconds_since(start);
-          progress.update(
-              {consumed, resumable ? total_bytes : 0, seconds,
-               fmt::format(
-                   "{:.1f} MB/s, {} documents",
-                   static_cast<double>(writer.journal().text_bytes - bytes_before) / 1e6 / seconds,
-                   writer.journal().documents)});
-        });
-    writer.finish();
+    run_pipeline(reader, encoders, writer, reports);
   } catch (...) {
     progress.finish();
     if (writer.suspend()) {
@@ -372,19 +414,9 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
     throw;
   }
   progress.finish();
-
-  PreprocessReport report;
-  report.prefixes = writer.prefixes();
-  for (const std::string& prefix : report.prefixes) {
-    report.tokens.push_back(IndexedDataset::open(prefix, IndexedDataset::Check::kHeader).tokens());
-  }
-  report.documents = writer.journal().documents;
-  report.duplicates = writer.journal().duplicates;
-  report.bad_records = writer.journal().bad_records;
-  report.first_bad = writer.journal().first_bad;
-  report.text_bytes = writer.journal().text_bytes;
+  PreprocessReport report = report_of(writer);
   report.seconds = seconds_since(start);
-  report.resumed = resumed;
+  report.resumed = going.has_value();
   return report;
 }
 

@@ -150,105 +150,118 @@ bool BlockReader::fill() {
   return got > 0;
 }
 
+struct BlockReader::Cut {
+  RecordBlock block = {};
+  std::size_t whole = 0;           // bytes of complete records in buffer_
+  std::int64_t lines = 0;          // of them; counted at once, while they are in the nearest cache
+  std::int64_t dropped = 0;        // bytes of oversized records that were taken out of buffer_
+  std::int64_t dropped_lines = 0;  // of those
+  bool dropping = false;  // inside an oversized record; its bytes are dropped as they are read
+  std::int64_t record_bytes_dropped = 0;  // of that record
+};
+
+void BlockReader::drop(Cut& cut, std::size_t to) {
+  const std::size_t bytes = to - cut.whole;
+  cut.record_bytes_dropped += static_cast<std::int64_t>(bytes);
+  cut.dropped += static_cast<std::int64_t>(bytes);
+  cut.dropped_lines += line_ends(std::string_view(buffer_).substr(cut.whole, bytes));
+  buffer_.erase(cut.whole, bytes);
+  scanned_ = cut.whole;
+}
+
+void BlockReader::look_for_too_long(Cut& cut) {
+  if (cut.dropping || scanned_ - cut.whole <= static_cast<std::size_t>(rules_.max_record_bytes)) {
+    return;
+  }
+  cut.block.unusable.push_back(
+      {file_->path,
+       buffer_line_ + cut.dropped_lines + line_ends(std::string_view(buffer_).substr(0, cut.whole)),
+       buffer_byte_ + cut.dropped + static_cast<std::int64_t>(cut.whole), ""});
+  cut.record_bytes_dropped = 0;
+  cut.dropping = true;
+}
+
+void BlockReader::end_too_long(Cut& cut) {
+  cut.block.unusable.back().reason =
+      fmt::format("the record has {} bytes, above --max-record-bytes {}{}",
+                  cut.record_bytes_dropped, rules_.max_record_bytes,
+                  file_->format == InputFormat::kText && rules_.sample_by == SampleBy::kDocument
+                      ? "; --sample-by paragraph cuts a text file at its blank lines"
+                      : "");
+  cut.dropping = false;
+}
+
+void BlockReader::end_record(Cut& cut) {
+  if (cut.dropping) {
+    drop(cut, scanned_);
+    end_too_long(cut);
+    return;
+  }
+  cut.lines += line_ends(std::string_view(buffer_).substr(cut.whole, scanned_ - cut.whole));
+  cut.whole = scanned_;
+  cut.block.ends.push_back(cut.whole);
+}
+
+void BlockReader::end_stream(Cut& cut) {
+  if (cut.dropping) end_too_long(cut);
+  if (buffer_.size() > cut.whole) {
+    cut.lines += line_ends(std::string_view(buffer_).substr(cut.whole));
+    cut.whole = buffer_.size();
+    cut.block.ends.push_back(cut.whole);
+    cut.block.open_end = true;
+  }
+  if (const auto what = scanner_->unfinished(); !what.empty()) {
+    cut.block.unusable.push_back(
+        {file_->path, buffer_line_ + cut.dropped_lines + line_ends(buffer_),
+         buffer_byte_ + cut.dropped + static_cast<std::int64_t>(buffer_.size()),
+         std::string(what)});
+  }
+  cut.block.ends_file = true;
+  file_ended_ = true;
+}
+
+// The block takes the buffer; what belongs to the next one is copied.
+void BlockReader::hand_over(Cut& cut) {
+  RecordBlock& block = cut.block;
+  block.first_byte = buffer_byte_;
+  block.first_line = buffer_line_;
+  std::string rest = spares_.take();
+  rest.assign(buffer_, cut.whole);
+  rest.reserve(static_cast<std::size_t>(rules_.block_bytes) + kReadBytes + kSpareBytes);
+  buffer_.resize(cut.whole);
+  buffer_.reserve(cut.whole + kSpareBytes);
+  block.bytes = std::exchange(buffer_, std::move(rest));
+  scanned_ -= cut.whole;
+  buffer_byte_ += static_cast<std::int64_t>(cut.whole) + cut.dropped;
+  buffer_line_ += cut.lines + cut.dropped_lines;
+  block.end_byte = buffer_byte_;
+  block.consumed_bytes = finished_bytes_ + stream_->consumed_bytes();
+}
+
 std::optional<RecordBlock> BlockReader::next_of_stream() {
   if (file_ended_) return {};
-  const auto limit = static_cast<std::size_t>(rules_.max_record_bytes);
-  RecordBlock block;
-  block.file = file_;
-  std::size_t whole = 0;     // bytes of complete records in buffer_
-  std::int64_t dropped = 0;  // bytes of oversized records that were taken out of buffer_
-  std::int64_t dropped_lines = 0;
-  std::int64_t lines =
-      0;  // of the complete records; counted at once, while they are in the nearest cache
-  bool dropping = false;  // inside an oversized record; its bytes are dropped as they are read
-  std::int64_t record_bytes_dropped = 0;
-
-  const auto drop_from = [&](std::size_t from, std::size_t to) {
-    record_bytes_dropped += static_cast<std::int64_t>(to - from);
-    dropped += static_cast<std::int64_t>(to - from);
-    dropped_lines += line_ends(std::string_view(buffer_).substr(from, to - from));
-    buffer_.erase(from, to - from);
-    scanned_ = from;
-  };
-  const auto too_long = [&] {
-    block.unusable.push_back(
-        {file_->path,
-         buffer_line_ + dropped_lines + line_ends(std::string_view(buffer_).substr(0, whole)),
-         buffer_byte_ + dropped + static_cast<std::int64_t>(whole), ""});
-    record_bytes_dropped = 0;
-  };
-  const auto end_too_long = [&] {
-    block.unusable.back().reason =
-        fmt::format("the record has {} bytes, above --max-record-bytes {}{}", record_bytes_dropped,
-                    rules_.max_record_bytes,
-                    file_->format == InputFormat::kText && rules_.sample_by == SampleBy::kDocument
-                        ? "; --sample-by paragraph cuts a text file at its blank lines"
-                        : "");
-    dropping = false;
-  };
-
-  while (whole < static_cast<std::size_t>(rules_.block_bytes) &&
-         (block.unusable.empty() || dropping)) {
+  Cut cut;
+  cut.block.file = file_;
+  while (cut.whole < static_cast<std::size_t>(rules_.block_bytes) &&
+         (cut.block.unusable.empty() || cut.dropping)) {
     const std::size_t end = scanner_->scan(std::string_view(buffer_).substr(scanned_));
-    if (end != RecordScanner::kNone) {
-      scanned_ += end;
-      if (!dropping && scanned_ - whole > limit) {
-        too_long();
-        dropping = true;
-      }
-      if (dropping) {
-        drop_from(whole, scanned_);
-        end_too_long();
-      } else {
-        lines += line_ends(std::string_view(buffer_).substr(whole, scanned_ - whole));
-        whole = scanned_;
-        block.ends.push_back(whole);
-      }
+    const bool found = end != RecordScanner::kNone;
+    scanned_ = found ? scanned_ + end : buffer_.size();
+    look_for_too_long(cut);
+    if (found) {
+      end_record(cut);
       continue;
     }
-    scanned_ = buffer_.size();
-    if (!dropping && scanned_ - whole > limit) {
-      too_long();
-      dropping = true;
-    }
-    if (dropping) drop_from(whole, scanned_);
+    if (cut.dropping) drop(cut, scanned_);
     if (stream_ended_) {
-      if (dropping) end_too_long();
-      if (buffer_.size() > whole) {
-        lines += line_ends(std::string_view(buffer_).substr(whole));
-        whole = buffer_.size();
-        block.ends.push_back(whole);
-        block.open_end = true;
-      }
-      if (const auto what = scanner_->unfinished(); !what.empty()) {
-        block.unusable.push_back(
-            {file_->path, buffer_line_ + dropped_lines + line_ends(buffer_),
-             buffer_byte_ + dropped + static_cast<std::int64_t>(buffer_.size()),
-             std::string(what)});
-      }
-      block.ends_file = true;
-      file_ended_ = true;
+      end_stream(cut);
       break;
     }
     fill();
   }
-  if (whole == 0 && block.unusable.empty()) return {};
-
-  block.first_byte = buffer_byte_;
-  block.first_line = buffer_line_;
-  // The block takes the buffer; what belongs to the next one is copied.
-  std::string rest = spares_.take();
-  rest.assign(buffer_, whole);
-  rest.reserve(static_cast<std::size_t>(rules_.block_bytes) + kReadBytes + kSpareBytes);
-  buffer_.resize(whole);
-  buffer_.reserve(whole + kSpareBytes);
-  block.bytes = std::exchange(buffer_, std::move(rest));
-  scanned_ -= whole;
-  buffer_byte_ += static_cast<std::int64_t>(whole) + dropped;
-  buffer_line_ += lines + dropped_lines;
-  block.end_byte = buffer_byte_;
-  block.consumed_bytes = finished_bytes_ + stream_->consumed_bytes();
-  return block;
+  if (cut.whole == 0 && cut.block.unusable.empty()) return {};
+  hand_over(cut);
+  return std::move(cut.block);
 }
 
 std::optional<RecordBlock> BlockReader::next_of_parquet() {

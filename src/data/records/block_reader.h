@@ -100,7 +100,14 @@ class BlockReader {
 
  private:
   bool open_next_file();
+  struct Cut;  // the block that is being cut from the stream
   std::optional<RecordBlock> next_of_stream();
+  void end_record(Cut& cut);  // its end was found
+  void look_for_too_long(Cut& cut);
+  void end_too_long(Cut& cut);
+  void drop(Cut& cut, std::size_t to);  // what follows the complete records
+  void end_stream(Cut& cut);
+  void hand_over(Cut& cut);
   std::optional<RecordBlock> next_of_parquet();
   bool fill();
   void read_csv_header();

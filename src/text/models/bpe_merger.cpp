@@ -11,6 +11,7 @@ namespace piton {
 namespace {
 
 constexpr std::uint32_t kEnd = 0xFFFFFFFFU;
+constexpr std::int32_t kDead = -1;  // a symbol that was merged into the one before
 
 }  // namespace
 
@@ -101,9 +102,7 @@ void BpeMerger::take_bucket(std::uint32_t order, std::vector<Item>& out) {
   clear(order);
 }
 
-std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
-  constexpr std::int32_t kDead = -1;
-  PITON_ASSERT(count < kEnd);
+void BpeMerger::start_long(const std::int32_t* symbols, std::uint32_t count) {
   if (bucket_.empty()) {
     bucket_.assign(std::max<std::uint32_t>(table_->orders(), 1), kEnd);
     for (std::size_t size = bucket_.size();; size = marks_.back().size()) {
@@ -111,17 +110,68 @@ std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
       if (marks_.back().size() == 1) break;
     }
   }
-  const auto n = static_cast<std::uint32_t>(count);
   previous_.resize(count);
   following_.resize(count);
-  for (std::uint32_t i = 0; i < n; ++i) {
+  for (std::uint32_t i = 0; i < count; ++i) {
     previous_[i] = i == 0 ? kEnd : i - 1;
-    following_[i] = i + 1 == n ? kEnd : i + 1;
+    following_[i] = i + 1 == count ? kEnd : i + 1;
   }
   items_.clear();
   free_items_.clear();
-  for (std::uint32_t i = 0; i + 1 < n; ++i) push(i, symbols[i], symbols[i + 1]);
+  for (std::uint32_t i = 0; i + 1 < count; ++i) push(i, symbols[i], symbols[i + 1]);
+}
 
+void BpeMerger::start_level(Level& level, std::uint32_t order) {
+  level.order = order;
+  level.next = 0;
+  level.batch.clear();
+  level.late.clear();
+  take_bucket(order, level.batch);
+  std::reverse(level.batch.begin(), level.batch.end());
+  if (!std::is_sorted(level.batch.begin(), level.batch.end(), is_left_of)) {
+    std::sort(level.batch.begin(), level.batch.end(), is_left_of);
+  }
+}
+
+// Of the level's own order, to be taken by their places among the rest.
+void BpeMerger::take_newcomers(Level& level) {
+  std::size_t known = level.late.size();
+  take_bucket(level.order, level.late);
+  while (known < level.late.size()) {
+    const auto end = level.late.begin() + static_cast<std::ptrdiff_t>(++known);
+    std::push_heap(level.late.begin(), end, is_right_of);
+  }
+}
+
+BpeMerger::Item BpeMerger::next_item(Level& level) {
+  const bool more = level.next < level.batch.size();
+  if (level.late.empty() || (more && !is_left_of(level.late.front(), level.batch[level.next]))) {
+    return level.batch[level.next++];
+  }
+  std::pop_heap(level.late.begin(), level.late.end(), is_right_of);
+  const Item item = level.late.back();
+  level.late.pop_back();
+  return item;
+}
+
+void BpeMerger::merge_pair(const Item& item, std::int32_t* symbols) {
+  const std::uint32_t right = following_[item.at];
+  if (symbols[item.at] != item.left || right == kEnd || symbols[right] != item.right) return;
+  symbols[item.at] = item.result;
+  symbols[right] = kDead;
+  const std::uint32_t next = following_[right];
+  following_[item.at] = next;
+  if (next != kEnd) {
+    previous_[next] = item.at;
+    push(item.at, item.result, symbols[next]);
+  }
+  const std::uint32_t before = previous_[item.at];
+  if (before != kEnd) push(before, symbols[before], item.result);
+}
+
+std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
+  PITON_ASSERT(count < kEnd);
+  start_long(symbols, static_cast<std::uint32_t>(count));
   // A merge may enable one of a lower order, which goes before the rest of its own bucket: buckets
   // in progress form a stack, the lowest order on top.
   std::size_t depth = 0;
@@ -130,54 +180,17 @@ std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
     if (depth == 0 && lowest == kEnd) break;
     if (depth == 0 || lowest < levels_[depth - 1].order) {
       if (levels_.size() == depth) levels_.emplace_back();
-      Level& level = levels_[depth++];
-      level.order = lowest;
-      level.next = 0;
-      level.batch.clear();
-      level.late.clear();
-      take_bucket(lowest, level.batch);
-      std::reverse(level.batch.begin(), level.batch.end());
-      if (!std::is_sorted(level.batch.begin(), level.batch.end(), is_left_of)) {
-        std::sort(level.batch.begin(), level.batch.end(), is_left_of);
-      }
+      start_level(levels_[depth++], lowest);
       continue;
     }
     Level& level = levels_[depth - 1];
     if (lowest == level.order) {
-      // Newcomers of the same order, to be taken by their places among the rest.
-      std::size_t known = level.late.size();
-      take_bucket(lowest, level.late);
-      while (known < level.late.size()) {
-        const auto end = level.late.begin() + static_cast<std::ptrdiff_t>(++known);
-        std::push_heap(level.late.begin(), end, is_right_of);
-      }
-      continue;
-    }
-    const bool more = level.next < level.batch.size();
-    if (!more && level.late.empty()) {
+      take_newcomers(level);
+    } else if (level.next == level.batch.size() && level.late.empty()) {
       --depth;
-      continue;
-    }
-    Item item;
-    if (!level.late.empty() && (!more || is_left_of(level.late.front(), level.batch[level.next]))) {
-      std::pop_heap(level.late.begin(), level.late.end(), is_right_of);
-      item = level.late.back();
-      level.late.pop_back();
     } else {
-      item = level.batch[level.next++];
+      merge_pair(next_item(level), symbols);
     }
-    const std::uint32_t right = following_[item.at];
-    if (symbols[item.at] != item.left || right == kEnd || symbols[right] != item.right) continue;
-    symbols[item.at] = item.result;
-    symbols[right] = kDead;
-    const std::uint32_t next = following_[right];
-    following_[item.at] = next;
-    if (next != kEnd) {
-      previous_[next] = item.at;
-      push(item.at, item.result, symbols[next]);
-    }
-    const std::uint32_t before = previous_[item.at];
-    if (before != kEnd) push(before, symbols[before], item.result);
   }
   std::size_t left = 0;
   for (std::size_t i = 0; i < count; ++i) {

@@ -58,6 +58,13 @@ class BpeMerger {
   std::size_t merge_word(std::int32_t* symbols, std::size_t count);
   // As merge(), of any count.
   std::size_t merge_long(std::int32_t* symbols, std::size_t count);
+  // Links of the symbols, and their pairs in the buckets.
+  void start_long(const std::int32_t* symbols, std::uint32_t count);
+  void start_level(Level& level, std::uint32_t order);
+  void take_newcomers(Level& level);
+  Item next_item(Level& level);
+  // Merges the pair, unless one of its symbols has been merged before.
+  void merge_pair(const Item& item, std::int32_t* symbols);
   // Moves the items of a bucket to `out`, the last pushed first.
   void take_bucket(std::uint32_t order, std::vector<Item>& out);
   void push(std::uint32_t at, std::int32_t left, std::int32_t right);

@@ -23,6 +23,24 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
       continuing_prefix_(facts.continuing_prefix),
       end_suffix_(facts.end_suffix) {
   vocabulary_.add_all(facts.vocabulary, where);
+  merges_ = std::make_unique<BpeRules>(rules_of(facts, where));
+  if (facts.unknown) {
+    unknown_ = vocabulary_.id_of(*facts.unknown);
+    if (!unknown_) {
+      throw Error(Fault::kData, "{}: the unknown token \"{}\" is not in the vocabulary; add it",
+                  where, *facts.unknown);
+    }
+  }
+  byte_ids_.fill(-1);
+  ascii_ids_.fill(-1);
+  if (byte_level_) {
+    learn_raw_bytes(facts);
+  } else {
+    learn_characters(facts);
+  }
+}
+
+std::vector<MergeRule> BpeModel::rules_of(const BpeFacts& facts, const std::string& where) const {
   std::vector<MergeRule> rules = facts.rules;
   rules.reserve(rules.size() + facts.merges.size());
   for (const auto& [left, right] : facts.merges) {
@@ -49,35 +67,28 @@ BpeModel::BpeModel(const BpeFacts& facts, const std::string& where)
     }
     rules.push_back({*left_id, *right_id, *joined_id, static_cast<std::uint32_t>(rules.size())});
   }
-  merges_ = std::make_unique<BpeRules>(rules);
+  return rules;
+}
 
-  if (facts.unknown) {
-    unknown_ = vocabulary_.id_of(*facts.unknown);
-    if (!unknown_) {
-      throw Error(Fault::kData, "{}: the unknown token \"{}\" is not in the vocabulary; add it",
-                  where, *facts.unknown);
+void BpeModel::learn_raw_bytes(const BpeFacts& facts) {
+  const ByteAlphabet alphabet;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    if (const auto id = vocabulary_.id_of(alphabet.spell({&c, 1}))) byte_ids_[byte] = *id;
+  }
+  splits_ = !ignore_merges_;
+  for (const auto& [piece, id] : facts.vocabulary) {
+    const auto raw = alphabet.bytes(piece);
+    if (!raw) continue;
+    if (splits_) {
+      neighbours_.add(*raw);
+    } else {
+      raw_words_.emplace(*raw, id);
     }
   }
-  byte_ids_.fill(-1);
-  ascii_ids_.fill(-1);
-  if (byte_level_) {
-    const ByteAlphabet alphabet;
-    for (int byte = 0; byte < 256; ++byte) {
-      const char c = static_cast<char>(byte);
-      if (const auto id = vocabulary_.id_of(alphabet.spell({&c, 1}))) byte_ids_[byte] = *id;
-    }
-    if (ignore_merges_) {
-      for (const auto& [piece, id] : facts.vocabulary) {
-        if (const auto raw = alphabet.bytes(piece)) raw_words_.emplace(*raw, id);
-      }
-      return;
-    }
-    splits_ = true;
-    for (const auto& [piece, id] : facts.vocabulary) {
-      if (const auto raw = alphabet.bytes(piece)) neighbours_.add(*raw);
-    }
-    return;
-  }
+}
+
+void BpeModel::learn_characters(const BpeFacts& facts) {
   bool all_bytes = true;
   for (int byte = 0; byte < 256; ++byte) {
     const auto id = vocabulary_.id_of(fmt::format("<0x{:02X}>", byte));

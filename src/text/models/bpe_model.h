@@ -47,6 +47,10 @@ class BpeModel final : public WordModel {
 
  private:
   class BpeScratch;
+  // `facts.rules`, and those that are spelt as pairs of pieces.
+  std::vector<MergeRule> rules_of(const BpeFacts& facts, const std::string& where) const;
+  void learn_raw_bytes(const BpeFacts& facts);   // where words are raw bytes
+  void learn_characters(const BpeFacts& facts);  // where they are characters
   void encode_characters(std::string_view word, std::vector<std::int32_t>& symbols) const;
   std::int32_t character_id(char32_t c, std::string_view text) const;
 

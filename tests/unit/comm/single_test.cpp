@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "comm/communicator.h"
-#include "device/delayed_device.h"
 #include "device/host_device.h"
 #include "device/meta_device.h"
+#include "support/delayed_device.h"
 
 namespace piton {
 namespace {

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <thread>
 
-#include "device/delayed_device.h"
 #include "device/host_device.h"
 #include "device/meta_device.h"
+#include "support/delayed_device.h"
 #include "support/tensors.h"
 
 namespace piton {

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "device/host_device.h"
-#include "kernels/counting_kernels.h"
 #include "kernels/meta/kernels.h"
-#include "kernels/perturbed_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "kernels/timed_kernels.h"
+#include "support/counting_kernels.h"
+#include "support/perturbed_kernels.h"
 #include "support/tensors.h"
 
 namespace piton {

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "device/delayed_device.h"
-#include "kernels/delayed_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"
@@ -18,6 +16,8 @@
 #include "ops/norm.h"
 #include "ops/recompute.h"
 #include "support/compare.h"
+#include "support/delayed_device.h"
+#include "support/delayed_kernels.h"
 
 namespace piton {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "device/host_device.h"
-#include "kernels/counting_kernels.h"
 #include "kernels/reference/kernels.h"
 #include "ops/rotary.h"
+#include "support/counting_kernels.h"
 #include "support/tensors.h"
 
 namespace piton {

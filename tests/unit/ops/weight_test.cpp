@@ -5,11 +5,11 @@
 
 #include "base/threads.h"
 #include "device/host_device.h"
-#include "kernels/counting_kernels.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
 #include "ops/linear.h"
 #include "support/compare.h"
+#include "support/counting_kernels.h"
 
 namespace piton {
 namespace {

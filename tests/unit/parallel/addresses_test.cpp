@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/virtual/world.h"
-#include "device/delayed_device.h"
+#include "support/delayed_device.h"
 #include "support/small_training.h"
 
 namespace piton {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "device/delayed_device.h"
 #include "device/host_device.h"
 #include "parallel/simulate.h"
+#include "support/delayed_device.h"
 #include "support/errors.h"
 #include "support/letter_v.h"
 #include "support/small_training.h"

@@ -1,9 +1,9 @@
-#include "api/bench_kernels.h"
+#include "bench/kernels.h"
 
 #include <cmath>
 #include <utility>
 
-#include "api/bench_bandwidth.h"
+#include "bench/bandwidth.h"
 #include "nn/attention.h"
 
 namespace piton {

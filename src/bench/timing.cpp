@@ -1,4 +1,4 @@
-#include "api/bench_timing.h"
+#include "bench/timing.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "api/bench_timing.h"
+#include "bench/timing.h"
 #include "kernels/attention_layout.h"
 #include "model/config.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "api/bench_timing.h"
+#include "bench/timing.h"
 #include "kernels/timed_kernels.h"
 #include "model/config.h"
 

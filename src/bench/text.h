@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "api/bench_timing.h"
+#include "bench/timing.h"
 #include "data/preprocess/preprocess.h"
 #include "text/tokenizer.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "api/bench_timing.h"
+#include "bench/timing.h"
 
 namespace piton {
 

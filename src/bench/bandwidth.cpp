@@ -1,4 +1,4 @@
-#include "api/bench_bandwidth.h"
+#include "bench/bandwidth.h"
 
 #include <array>
 #include <bit>

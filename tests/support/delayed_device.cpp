@@ -1,5 +1,5 @@
 // Two mappings of one size: addresses that fault, and a shadow that holds the bytes.
-#include "device/delayed_device.h"
+#include "support/delayed_device.h"
 
 #include <sys/mman.h>
 

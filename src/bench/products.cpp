@@ -1,4 +1,4 @@
-#include "api/bench_products.h"
+#include "bench/products.h"
 
 #include <cstring>
 

@@ -1,11 +1,11 @@
-#include "api/bench_train.h"
+#include "bench/train.h"
 
 #include <numeric>
 #include <optional>
 
-#include "api/bench_products.h"
 #include "api/planning.h"
-#include "api/switched_kernels.h"
+#include "bench/products.h"
+#include "bench/switched_kernels.h"
 #include "train/session.h"
 
 namespace piton {

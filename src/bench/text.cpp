@@ -1,4 +1,4 @@
-#include "api/bench_text.h"
+#include "bench/text.h"
 
 #include <time.h>
 

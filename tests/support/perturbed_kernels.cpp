@@ -1,5 +1,5 @@
 // One output of one kind of call, off by a factor.
-#include "kernels/perturbed_kernels.h"
+#include "support/perturbed_kernels.h"
 
 namespace piton {
 

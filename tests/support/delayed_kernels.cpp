@@ -1,5 +1,5 @@
 // Address translation at submission, computation in stream order.
-#include "kernels/delayed_kernels.h"
+#include "support/delayed_kernels.h"
 
 namespace piton {
 namespace {

@@ -1,10 +1,10 @@
-#include "api/bench_decode.h"
+#include "bench/decode.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "api/bench_bandwidth.h"
-#include "api/switched_kernels.h"
+#include "bench/bandwidth.h"
+#include "bench/switched_kernels.h"
 #include "generate/inference.h"
 #include "train/session.h"
 

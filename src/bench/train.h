@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "api/bench_timing.h"
+#include "bench/timing.h"
 #include "kernels/timed_kernels.h"
 #include "train/run_plan.h"
 

@@ -1,0 +1,116 @@
+#include "train/run_checkpoints.h"
+
+#include "checkpoint/load_values.h"
+#include "train/resume_rules.h"
+#include "train/run_folder.h"
+
+namespace piton {
+namespace {
+
+// Of TrainState: says in which order the samples came.
+constexpr const char* kOrderFact = "train.order";
+
+void compare_facts(const TrainState& stored, const TrainState& fresh, const RunData& data,
+                   const std::filesystem::path& checkpoint) {
+  for (const auto& [key, value] : fresh.facts) {
+    const auto found = stored.facts.find(key);
+    if (found == stored.facts.end() || found->second == value) continue;
+    throw Error(
+        Fault::kData,
+        "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
+        checkpoint.string(), data.name_of_fact(key), value, found->second);
+  }
+}
+
+}  // namespace
+
+std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
+  const bool goes_on = !loop.finetune && continues(loop.load, loop.save);
+  if (!loop.save.empty() && !goes_on && latest_iteration(loop.save)) {
+    throw Error(Fault::kUsage,
+                "--save: {} already holds a run; give --load {}{} to continue it, or another "
+                "folder",
+                loop.save, loop.save, loop.finetune ? " without --finetune" : "");
+  }
+  if (loop.finetune && loop.load.empty()) {
+    throw Error(Fault::kUsage, "--finetune: needs --load DIR, the weights to start from");
+  }
+  if (loop.load.empty()) return {};
+  if (goes_on && !std::filesystem::exists(std::filesystem::path(loop.load) / kManifestName) &&
+      !latest_iteration(loop.load)) {
+    notes.info(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
+    return {};
+  }
+  return is_huggingface_folder(loop.load) ? std::filesystem::path(loop.load)
+                                          : find_checkpoint(loop.load);
+}
+
+StoredModel RunCheckpoints::stored_model() {
+  return {.parameters = session_.parameters(),
+          .sharded = &session_.sharded(),
+          .optimizer = &session_.optimizer()};
+}
+
+StoreContext RunCheckpoints::context() {
+  return {
+      .mesh = mesh_, .device = machine_.device, .arena = machine_.arena, .stream = machine_.stream};
+}
+
+TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
+                                  RunData& data, Log& log) {
+  const LoopOptions& loop = settled_.loop;
+  const std::string schedule = compare_options(checkpoint, settled_);
+  if (!schedule.empty()) {
+    log.info(fmt::format("from here on by this run's schedule: {}", schedule));
+  }
+  StoredModel model = stored_model();
+  if (loop.no_load_optim) model.optimizer = nullptr;
+  TrainState state = load_checkpoint(checkpoint, model, context());
+  compare_facts(state, fresh, data, checkpoint);
+  state.facts.insert(fresh.facts.begin(), fresh.facts.end());  // an earlier version stored fewer
+  const auto order = state.facts.find(kOrderFact);
+  if (order != state.facts.end() && state.iteration <= loop.train_iters &&
+      order->second != data.order_of_samples(state.consumed_samples)) {
+    log.warning(
+        "--train-iters: a run of this length shuffles the corpus another way, so samples may "
+        "come that were read before");
+  }
+  if (loop.no_load_optim) session_.publish_values();
+  log.info(fmt::format(
+      "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
+      checkpoint.string(), state.iteration, state.consumed_samples, state.consumed_tokens,
+      state.learning_rate, state.lm_loss));
+  return state;
+}
+
+void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint, Log& log) {
+  StoredModel model = stored_model();
+  model.optimizer = nullptr;
+  const TrainState from = load_checkpoint(checkpoint, model, context());
+  session_.publish_values();
+  log.info(fmt::format("a new run from the weights of {}, iteration {}", checkpoint.string(),
+                       from.iteration));
+}
+
+void RunCheckpoints::start_from_foreign_weights(HfSource& source, Log& log) {
+  StoredModel model = stored_model();
+  model.optimizer = nullptr;
+  for (const std::string& note : source.notes()) log.warning(note);
+  load_weights(source, model, context());
+  session_.publish_values();
+  log.info(fmt::format("a new run from the weights of {} ({})", source.where(),
+                       source.config().word("model_type")));
+}
+
+void RunCheckpoints::check_room() {
+  piton::check_room(settled_.loop.save, stored_model(), context());
+}
+
+std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
+  const LoopOptions& loop = settled_.loop;
+  state.facts[kOrderFact] = data.order_of_samples(state.consumed_samples);
+  return save_checkpoint(loop.save, stored_model(), context(), state, configuration_of(settled_),
+                         {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
+}
+
+}  // namespace piton

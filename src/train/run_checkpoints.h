@@ -1,0 +1,55 @@
+// What a run reads from --load and writes to --save.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "checkpoint/store.h"
+#include "huggingface/hf_source.h"
+#include "train/machine.h"
+#include "train/pretrain_options.h"
+#include "train/run_data.h"
+#include "train/session.h"
+
+namespace piton {
+
+// The checkpoint or Hugging Face folder to start from, or empty for a run from random weights. --load that names --save's
+// own folder before anything was saved is the first start of a run that is meant to be started
+// again. Throws Error(kUsage) where --save holds a run that would be overwritten, or --finetune has
+// no weights.
+std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
+
+class RunCheckpoints {
+ public:
+  // All of them outlive it. `settled`: the resolved options.
+  RunCheckpoints(const Machine& machine, Mesh& mesh, Session& session, PretrainOptions& settled)
+      : machine_(machine), mesh_(mesh), session_(session), settled_(settled) {}
+
+  // Collective, all of these. Each throws the same Error on every rank.
+
+  // Loads all of `checkpoint`, and returns its state. `fresh`: the state of a run that starts anew;
+  // its facts are compared with those of the checkpoint, whose other facts are kept.
+  TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh, RunData& data,
+                    Log& log);
+
+  // Loads the weights alone: of a new run.
+  void start_from_weights(const std::filesystem::path& checkpoint, Log& log);
+  void start_from_foreign_weights(HfSource& source, Log& log);
+
+  // Throws Error(kData) if --save has no room for a checkpoint.
+  void check_room();
+
+  // Returns the checkpoint's folder. The caller has checked that the corpora are unchanged.
+  std::filesystem::path save(TrainState& state, RunData& data);
+
+ private:
+  StoredModel stored_model();
+  StoreContext context();
+
+  Machine machine_;
+  Mesh& mesh_;
+  Session& session_;
+  PretrainOptions& settled_;
+};
+
+}  // namespace piton

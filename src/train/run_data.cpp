@@ -1,0 +1,138 @@
+#include "train/run_data.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "data/corpus/corpus_card.h"
+#include "data/samples/data_sets.h"
+
+namespace piton {
+namespace {
+
+// Of corpora's contents. ("corpus." alone, of earlier checkpoints, also held times of change.)
+constexpr const char* kCorpusFact = "corpus_content.";
+
+std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorpusFact, index); }
+
+DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, Log& notes) {
+  const LoopOptions& loop = options.loop;
+  const SampleCounts counts =
+      sample_counts(plan.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
+  DataSets sets = open_data_sets(options.data, plan.sequence, static_cast<std::uint32_t>(loop.seed),
+                                 counts, notes);
+  if (!sets.train) {
+    throw Error(Fault::kUsage,
+                "--data-path: no training data is named; give the prefix of a corpus (piton "
+                "preprocess makes one)");
+  }
+  return sets;
+}
+
+BatchRules rules_of(const PretrainOptions& options, std::int64_t vocabulary,
+                    const Tokenizer* tokenizer) {
+  std::optional<std::int32_t> eod;
+  std::optional<std::int32_t> pad;
+  if (options.tokenizer.is_null()) eod = static_cast<std::int32_t>(vocabulary - 1);
+  if (tokenizer != nullptr) {
+    eod = tokenizer->special().eod;
+    if (tokenizer->special().pad != eod) pad = tokenizer->special().pad;
+  }
+  return BatchRules::from(options.data, eod, pad, vocabulary);
+}
+
+}  // namespace
+
+RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
+                 Log& notes)
+    : global_batch_(plan.global_batch), micro_batch_(options.loop.micro_batch_size) {
+  const DataSets sets = open_sets(options, plan, notes);
+  for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
+    const std::string note =
+        check_card(sets.prefixes[i], sets.tokens[i], tokenizer != nullptr ? tokenizer->name() : "",
+                   tokenizer != nullptr ? tokenizer->content_hash() : "");
+    if (!note.empty()) notes.info(note);
+  }
+  const BatchRules rules = rules_of(options, plan.session.model.vocabulary, tokenizer);
+  corpora_ = sets.corpora;
+  fingerprints_ = sets.fingerprints;
+  for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
+  train_ = std::make_unique<BatchSource>(sets.train, rules);
+  if (options.loop.eval_iters == 0) return;
+  if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
+    throw Error(Fault::kData,
+                "--eval-iters: the validation split has no samples; change --split, or set "
+                "--eval-iters 0");
+  }
+  BatchRules in_order = rules;
+  in_order.order = DataloaderType::kSingle;
+  valid_ = std::make_unique<BatchSource>(sets.valid[0].source, in_order);
+}
+
+std::map<std::string, std::string> RunData::facts() const {
+  std::map<std::string, std::string> facts;
+  for (std::size_t i = 0; i < fingerprints_.size(); ++i) {
+    facts[fact_of_corpus(i)] = fingerprints_[i];
+  }
+  return facts;
+}
+
+std::string RunData::name_of_fact(const std::string& key) const {
+  for (std::size_t i = 0; i < corpora_.size(); ++i) {
+    if (key == fact_of_corpus(i)) return "corpus " + corpora_[i]->prefix();
+  }
+  return key;
+}
+
+std::vector<MicroBatch> RunData::batch(BatchSource& source, const Mesh& mesh,
+                                       std::int64_t consumed) {
+  try {
+    return source.batch({.consumed_samples = consumed,
+                         .global_batch = global_batch_,
+                         .micro_batch = micro_batch_,
+                         .rank = mesh.coordinate(Axis::kData),
+                         .ranks = mesh.size(Axis::kData)});
+  } catch (const Error&) {
+    check_unchanged();  // a sample that cannot be may come of a corpus that was written to
+    throw;
+  }
+}
+
+std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t consumed) {
+  return batch(*train_, mesh, consumed);
+}
+
+std::vector<MicroBatch> RunData::validation_batch(const Mesh& mesh, std::int64_t consumed) {
+  PITON_ASSERT(valid_ != nullptr);
+  return batch(*valid_, mesh, consumed);
+}
+
+void RunData::check_unchanged() {
+  for (std::size_t i = 0; i < corpora_.size(); ++i) {
+    const std::string stamp = corpora_[i]->stamp();
+    if (stamp == stamps_[i]) continue;
+    const std::string got = corpora_[i]->fingerprint();
+    if (got != fingerprints_[i]) {
+      throw Error(Fault::kData,
+                  "{}: changed while it was read: its contents are {}, they were {}; restore "
+                  "it, and continue from the last checkpoint",
+                  corpora_[i]->prefix(), got, fingerprints_[i]);
+    }
+    stamps_[i] = stamp;
+  }
+}
+
+std::string RunData::order_of_samples(std::int64_t consumed) {
+  StreamHash hash;
+  for (const std::int64_t place : {std::int64_t{0}, consumed - global_batch_}) {
+    const std::vector<MicroBatch> one =
+        train_->batch({.consumed_samples = std::max<std::int64_t>(place, 0),
+                       .global_batch = global_batch_,
+                       .micro_batch = 1,
+                       .rank = 0,
+                       .ranks = global_batch_});
+    hash.add(std::as_bytes(std::span(one.front().tokens)));
+  }
+  return hash.hex();
+}
+
+}  // namespace piton

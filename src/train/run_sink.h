@@ -1,0 +1,106 @@
+// What happens in a run, told to whoever listens: the log, metrics.jsonl, a progress display, a
+// program of its own.
+//
+// A sink hears what happens on its rank, in order, on the thread that drives the trainer:
+//
+//   on_message*  on_start  ( on_part*  on_step  ( on_part*  on_validation )?  on_save? )* on_finish
+//
+// with messages at any time. Messages come on the first rank alone: all ranks would say the same.
+// An error ends a run without on_finish. What a sink throws ends the run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "parallel/schedule.h"
+#include "train/metrics.h"
+
+namespace piton {
+
+// What is known once everything is open.
+struct RunStart {
+  int rank = 0;
+  int ranks = 1;
+  std::int64_t iteration = 0;      // done before: 0 of a new run
+  std::int64_t train_iters = 0;    // of the whole run
+  std::int64_t eval_iters = 0;     // batches of an evaluation
+  std::int64_t global_batch = 0;   // samples of an update
+  std::int64_t sequence = 0;       // tokens of a sample
+  std::int64_t micro_batches = 0;  // a step, of each data-parallel rank
+};
+
+// A pass over one micro-batch begins.
+struct RunPart {
+  std::int64_t iteration =
+      0;  // of the step that it belongs to, or of the one before the evaluation
+  std::int64_t evaluation = 0;  // batch of an evaluation, from 1; 0: part of a step
+  Pass pass = Pass::kForward;
+  int micro_batch = 0;
+};
+
+struct RunValidation {
+  std::int64_t iteration = 0;  // done before
+  double loss = 0;             // mean over the tokens of all batches and ranks
+};
+
+struct RunSave {
+  std::int64_t iteration = 0;
+  std::filesystem::path folder;
+  double seconds = 0;
+};
+
+class RunSink {
+ public:
+  virtual ~RunSink() = default;
+  virtual void on_message(LogLevel, std::string_view) {}
+  virtual void on_start(const RunStart&) {}
+  // May come a thousand times a second.
+  virtual void on_part(const RunPart&) {}
+  // Has the loss of the evaluation that is due after the step, which has been made by then.
+  virtual void on_step(const StepMetrics&) {}
+  virtual void on_validation(const RunValidation&) {}
+  virtual void on_save(const RunSave&) {}
+  virtual void on_finish() {}
+};
+
+// All sinks of a run, as one. As a Log it hands lines to on_message.
+class RunSinks final : public RunSink, public Log {
+ public:
+  // They outlive the run. `leads`: this is the first rank, whose messages are told.
+  RunSinks(std::vector<RunSink*> sinks, bool leads) : sinks_(std::move(sinks)), leads_(leads) {}
+  // Hears everything before the others.
+  void add_first(RunSink& sink) { sinks_.insert(sinks_.begin(), &sink); }
+
+  void write(LogLevel level, std::string_view line) override { on_message(level, line); }
+  void on_message(LogLevel level, std::string_view line) override {
+    if (!leads_) return;
+    for (RunSink* sink : sinks_) sink->on_message(level, line);
+  }
+  void on_start(const RunStart& start) override {
+    for (RunSink* sink : sinks_) sink->on_start(start);
+  }
+  void on_part(const RunPart& part) override {
+    for (RunSink* sink : sinks_) sink->on_part(part);
+  }
+  void on_step(const StepMetrics& metrics) override {
+    for (RunSink* sink : sinks_) sink->on_step(metrics);
+  }
+  void on_validation(const RunValidation& validation) override {
+    for (RunSink* sink : sinks_) sink->on_validation(validation);
+  }
+  void on_save(const RunSave& save) override {
+    for (RunSink* sink : sinks_) sink->on_save(save);
+  }
+  void on_finish() override {
+    for (RunSink* sink : sinks_) sink->on_finish();
+  }
+
+ private:
+  std::vector<RunSink*> sinks_;
+  bool leads_;
+};
+
+}  // namespace piton

@@ -1,0 +1,351 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/said_elsewhere.h"
+#include "base/seconds.h"
+#include "checkpoint/collective.h"
+#include "train/foreign_model.h"
+#include "train/resume_rules.h"
+#include "train/run_tokenizer.h"
+
+namespace piton {
+namespace {
+
+std::unique_ptr<Communicator> group_of_all(World& world) {
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return world.make_group(ranks, "run");
+}
+
+}  // namespace
+
+Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
+                 std::vector<RunSink*> sinks)
+    : created_(std::chrono::steady_clock::now()),
+      machine_(machine),
+      options_(options),
+      settled_(options),
+      sinks_(std::move(sinks), machine.world.rank() == 0),
+      failure_report_(options.loop.save) {
+  guarded([&] { open(); });
+}
+
+Trainer::~Trainer() = default;
+
+template <typename Work>
+void Trainer::together(Work&& work) {
+  phase(*everyone_, std::nullopt, work);
+}
+
+void Trainer::report(const std::exception& error) {
+  const Failure failure = failure_of(error);
+  const bool said = dynamic_cast<const SaidByAnotherRank*>(&error) != nullptr;
+  const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
+  // What is refused at the start leaves alone the folder of the run that it was refused for, and
+  // nobody writes to a folder that another run holds.
+  const bool locked = folder_ != nullptr || locked_;
+  if (!said && (owns_folder_ || (locked && !refused))) {
+    failure_report_.write(machine_.world.rank(), failure);
+  }
+  machine_.world.fail(failure.exit_code, failure.message);
+  if (said || machine_.world.size() == 1 || failure.fault == kInternalFault) return;
+  throw Error(static_cast<Fault>(failure.exit_code), "[rank {}] {}", machine_.world.rank(),
+              failure.message);
+}
+
+void Trainer::open() {
+  everyone_ = group_of_all(machine_.world);
+  together([&] { open_tokenizer_and_plan(); });
+  mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
+  take_folder(/*may_create=*/false);
+  together([&] {
+    data_ = std::make_unique<RunData>(options_, plan_, tokenizer_.get(), sinks_);
+    state_.facts.merge(data_->facts());
+  });
+  take_folder(/*may_create=*/true);
+  load_or_draw();
+  keep_or_say_that_nothing_is_kept();
+  if (machine_.measure_peak_flops) {
+    peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
+  }
+  started_at_ = state_.iteration;
+  session_->pipeline().observer = [this](const Step& part) {
+    sinks_.on_part({.iteration = state_.iteration + (evaluation_ > 0 ? 0 : 1),
+                    .evaluation = evaluation_,
+                    .pass = part.pass,
+                    .micro_batch = part.micro_batch});
+  };
+  sinks_.on_start(start());
+  if (done()) {
+    say(
+        fmt::format("nothing left to do: the run has done {} of {} iterations; a larger "
+                    "--train-iters goes on",
+                    state_.iteration, plan_.train_iters));
+  }
+}
+
+void Trainer::open_tokenizer_and_plan() {
+  foreign_ = adopt_foreign_model(options_);
+  if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
+  plan_ = make_run_plan(options_, machine_.world.size(),
+                        tokenizer_ ? tokenizer_->vocabulary_size() : 0);
+  rate_ =
+      std::make_unique<LearningRate>(options_.learning_rate, plan_.train_iters, plan_.global_batch);
+  settled_ = settled_options(options_, plan_);
+  settled_.tokenizer = from_anywhere(options_.tokenizer);
+  options_.optimizer.check();
+  state_.seed = options_.loop.seed;
+  if (state_.seed > std::numeric_limits<std::uint32_t>::max()) {
+    say(
+        fmt::format("--seed {}: the order of samples is drawn from its low 32 bits, {}, as "
+                    "Megatron's generator takes no more; weights and dropout take all",
+                    state_.seed, static_cast<std::uint32_t>(state_.seed)));
+  }
+  if (tokenizer_) state_.facts["tokenizer"] = tokenizer_->content_hash();
+}
+
+// The lock of --save, before anything in it is looked at. A folder is made only once the data is
+// there to train on.
+void Trainer::take_folder(bool may_create) {
+  const std::string& save = settled_.loop.save;
+  if (save.empty()) return;
+  phase(*everyone_, 0, [&] {
+    if (folder_ != nullptr || !(may_create || std::filesystem::is_directory(save))) return;
+    folder_ = std::make_unique<RunFolder>(save);
+  });
+  locked_ = may_create;
+}
+
+void Trainer::load_or_draw() {
+  std::filesystem::path checkpoint;
+  together([&] { checkpoint = checkpoint_to_load(settled_.loop, sinks_); });
+  session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
+  checkpoints_ = std::make_unique<RunCheckpoints>(machine_, *mesh_, *session_, settled_);
+  const ModelConfig& model = plan_.session.model;
+  say(
+      fmt::format("model: {} parameters, {} layers, {}; {} tokens an update ({} samples of {}, "
+                  "{} micro-batch{} a rank)",
+                  model.parameters(), model.layers, name(model.dtype),
+                  plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence,
+                  plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
+  if (checkpoint.empty()) {
+    session_->initialize();
+  } else if (foreign_ != nullptr) {
+    checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
+  } else if (settled_.loop.finetune) {
+    checkpoints_->start_from_weights(checkpoint, sinks_);
+  } else {
+    state_ = checkpoints_->resume(checkpoint, state_, *data_, sinks_);
+    if (continues(settled_.loop.load, settled_.loop.save)) saved_iteration_ = state_.iteration;
+  }
+}
+
+void Trainer::keep_or_say_that_nothing_is_kept() {
+  const LoopOptions& loop = settled_.loop;
+  owns_folder_ = !loop.save.empty();
+  if (!owns_folder_) {
+    sinks_.warning("no --save is given: nothing of this run will be kept");
+    return;
+  }
+  if (!done()) checkpoints_->check_room();
+  phase(*everyone_, 0, [&] {
+    folder_->start(configuration_of(settled_), state_.iteration);
+    if (tokenizer_ != nullptr) keep_tokenizer(options_.tokenizer, *tokenizer_, loop.save);
+    failure_report_.forget_earlier();
+  });
+  if (folder_ == nullptr) return;
+  metrics_ = std::make_unique<MetricsSink>(folder_->metrics(), sinks_);
+  sinks_.add_first(*metrics_);
+}
+
+RunStart Trainer::start() const {
+  return {.rank = machine_.world.rank(),
+          .ranks = machine_.world.size(),
+          .iteration = state_.iteration,
+          .train_iters = plan_.train_iters,
+          .eval_iters = settled_.loop.eval_iters,
+          .global_batch = plan_.global_batch,
+          .sequence = plan_.sequence,
+          .micro_batches = plan_.micro_batches};
+}
+
+StepMetrics Trainer::step() {
+  return guarded([&] {
+    const LoopOptions& loop = settled_.loop;
+    const auto begin = std::chrono::steady_clock::now();
+    state_.learning_rate = rate_->at(session_->optimizer().steps());
+    const StepReport report =
+        session_->train_step(data_->training_batch(*mesh_, state_.consumed_samples),
+                             state_.consumed_samples, state_.learning_rate);
+    const double seconds = seconds_since(begin);
+    state_.iteration += 1;
+    state_.consumed_samples += plan_.global_batch;
+    state_.consumed_tokens += plan_.global_batch * plan_.sequence;
+    state_.lm_loss = report.loss;
+    count_skips(report);
+    StepMetrics metrics = measured(report, seconds);
+    if (data_->has_validation() && (state_.iteration % loop.eval_interval == 0 || done())) {
+      metrics.validation_loss = run_evaluation();
+    }
+    sinks_.on_step(metrics);
+    if (metrics.validation_loss) {
+      sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
+    }
+    if (state_.iteration - started_at_ == 2) warn_of_rare_saves(seconds);
+    return metrics;
+  });
+}
+
+StepMetrics Trainer::measured(const StepReport& report, double seconds) const {
+  StepMetrics metrics{.iteration = state_.iteration,
+                      .consumed_samples = state_.consumed_samples,
+                      .consumed_tokens = state_.consumed_tokens,
+                      .lm_loss = report.loss,
+                      .grad_norm = report.grad_norm,
+                      .learning_rate = state_.learning_rate,
+                      .elapsed_ms = 1e3 * seconds,
+                      .skipped = session_->optimizer().skipped(),
+                      .memory = machine_.arena.counts(),
+                      .traffic = machine_.world.traffic()};
+  const double tokens = static_cast<double>(plan_.global_batch * plan_.sequence);
+  metrics.tokens_per_second = tokens / seconds;
+  const double flops =
+      3.0 * plan_.session.model.forward_flops_per_token(plan_.sequence) * tokens / seconds;
+  metrics.model_tflops = flops * 1e-12;
+  if (peak_flops_ > 0) metrics.share_of_peak = flops / (peak_flops_ * machine_.world.size());
+  return metrics;
+}
+
+void Trainer::count_skips(const StepReport& report) {
+  consecutive_skips_ = report.skipped ? consecutive_skips_ + 1 : 0;
+  if (report.skipped) {
+    say(fmt::format("iteration {}: gradients are not finite; the update is skipped",
+                    state_.iteration));
+  }
+  if (consecutive_skips_ >= settled_.loop.max_consecutive_skips) {
+    throw Error(Fault::kDiverged,
+                "iteration {}: {} updates in a row had no finite gradients; lower --lr, or "
+                "continue from an earlier checkpoint",
+                state_.iteration, consecutive_skips_);
+  }
+}
+
+// The first step warms up; the second one tells how long all will take.
+void Trainer::warn_of_rare_saves(double seconds_a_step) {
+  const LoopOptions& loop = settled_.loop;
+  if (loop.save.empty()) return;  // said at the start
+  std::int64_t left = plan_.train_iters - state_.iteration;
+  if (loop.exit_interval) {
+    left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
+  }
+  double seconds = seconds_a_step * static_cast<double>(left);
+  if (loop.exit_duration_minutes) {
+    seconds = std::min(seconds, 60 * *loop.exit_duration_minutes - seconds_since(created_));
+  }
+  const std::string warning = warning_of_rare_saves(seconds, loop.save, loop.save_interval);
+  if (!warning.empty()) sinks_.warning(warning);
+}
+
+double Trainer::evaluate() {
+  return guarded([&] {
+    if (!data_->has_validation()) {
+      throw Error(Fault::kUsage, "evaluate: this run has no validation samples; set --eval-iters");
+    }
+    const double loss = run_evaluation();
+    sinks_.on_validation({.iteration = state_.iteration, .loss = loss});
+    return loss;
+  });
+}
+
+double Trainer::run_evaluation() {
+  const LoopOptions& loop = settled_.loop;
+  Session::Evaluation sum;
+  const std::int64_t round = std::max<std::int64_t>(state_.iteration - 1, 0) / loop.eval_interval;
+  for (std::int64_t i = 0; i < loop.eval_iters; ++i) {
+    const std::int64_t consumed = (round * loop.eval_iters + i) * plan_.global_batch;
+    evaluation_ = i + 1;
+    const Session::Evaluation one = session_->evaluate(data_->validation_batch(*mesh_, consumed));
+    sum.loss_sum += one.loss_sum;
+    sum.loss_tokens += one.loss_tokens;
+  }
+  evaluation_ = 0;
+  return sum.loss_sum / sum.loss_tokens;
+}
+
+bool Trainer::save_due() const {
+  const LoopOptions& loop = settled_.loop;
+  if (loop.save.empty() || is_saved()) return false;
+  return done() || (loop.save_interval > 0 && state_.iteration % loop.save_interval == 0);
+}
+
+bool Trainer::exit_due() const {
+  const std::optional<std::int64_t>& interval = settled_.loop.exit_interval;
+  return interval && state_.iteration > started_at_ && state_.iteration % *interval == 0;
+}
+
+void Trainer::save() {
+  guarded([&] {
+    if (settled_.loop.save.empty()) {
+      throw Error(Fault::kUsage, "save: this run has no folder to save to; give --save DIR");
+    }
+    check_corpora();
+    write_checkpoint();
+  });
+}
+
+void Trainer::save_if_possible() {
+  const LoopOptions& loop = settled_.loop;
+  guarded([&] {
+    check_corpora();
+    try {
+      write_checkpoint();
+    } catch (const Error& error) {
+      if (error.fault() != Fault::kData) throw;
+      sinks_.warning(fmt::format(
+          "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
+          state_.iteration, error.what(),
+          std::min(state_.iteration + loop.save_interval, plan_.train_iters)));
+    }
+  });
+}
+
+// A changed corpus ends a run, whatever the save is for.
+void Trainer::check_corpora() {
+  phase(*everyone_, 0, [&] { data_->check_unchanged(); });
+}
+
+void Trainer::write_checkpoint() {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::filesystem::path folder = checkpoints_->save(state_, *data_);
+  saved_iteration_ = state_.iteration;
+  sinks_.on_save(
+      {.iteration = state_.iteration, .folder = folder, .seconds = seconds_since(begin)});
+}
+
+void Trainer::finish() {
+  guarded([&] { sinks_.on_finish(); });
+}
+
+StopRequest Trainer::agreed_stop(int signal) {
+  return guarded([&] {
+    const std::optional<double>& minutes = settled_.loop.exit_duration_minutes;
+    StopRequest agreed{.signal = signal,
+                       .time_is_up = minutes && state_.iteration > started_at_ &&
+                                     seconds_since(created_) > 60 * *minutes};
+    if (everyone_->size() == 1) return agreed;
+    const std::vector<std::string> all =
+        everyone_->gather_bytes(fmt::format("{}{}", agreed.time_is_up ? "t" : "f", signal));
+    agreed = {};
+    for (const std::string& one : all) {
+      agreed.time_is_up |= one.front() == 't';
+      if (agreed.signal == 0) agreed.signal = std::stoi(one.substr(1));
+    }
+    return agreed;
+  });
+}
+
+}  // namespace piton

@@ -1,0 +1,139 @@
+// A training run that a program drives: open, step, evaluate, save.
+//
+//   LogSink log(machine.log, {});
+//   Trainer trainer(machine, options, {&log});
+//   while (!trainer.done()) {
+//     const StepMetrics metrics = trainer.step();
+//     if (trainer.save_due()) trainer.save();
+//   }
+//   trainer.finish();
+//
+// It keeps the rules of a run (--load, --save, what a resume compares, when to evaluate and save);
+// when to stop is the program's. One object is one rank, and every call is collective over all
+// ranks of the machine's world, in the same order, but for those that only answer.
+//
+// An error in a call ends the run: this rank writes failure.json into the run's folder (if it has
+// one), tells the other ranks, and throws an Error that names the rank. Before the first step, and
+// in saving, an error is thrown once for all ranks: by the lowest rank that has it, as
+// SaidByAnotherRank on the others.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "huggingface/hf_source.h"
+#include "train/failure_report.h"
+#include "train/machine.h"
+#include "train/metrics_sink.h"
+#include "train/pretrain_options.h"
+#include "train/run_checkpoints.h"
+#include "train/run_folder.h"
+#include "train/run_plan.h"
+#include "train/run_sink.h"
+
+namespace piton {
+
+// Why a run should stop before its next step, as all ranks agree.
+struct StopRequest {
+  int signal = 0;           // of the lowest rank that has one; 0: none
+  bool time_is_up = false;  // --exit-duration-in-mins
+};
+
+class Trainer {
+ public:
+  // Opens everything: checks what can be checked before memory is taken, then makes the session and
+  // loads or draws the weights. `sinks` outlive it.
+  Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  // One iteration: an update, and the evaluation that is due after it. Throws Error(kDiverged)
+  // after --max-consecutive-skips updates in a row without finite gradients.
+  StepMetrics step();
+
+  // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) where the run
+  // has none.
+  double evaluate();
+
+  // A checkpoint of this state in --save. Throws Error(kUsage) where there is no --save.
+  void save();
+  // The same between other saves: where it fails, as on a full disk, the run goes on, warned.
+  void save_if_possible();
+
+  // Tells the sinks that the run ended well.
+  void finish();
+
+  // What the ranks agree on. `signal`: this rank's, or 0.
+  StopRequest agreed_stop(int signal);
+
+  // These ask no other rank.
+  bool done() const { return state_.iteration >= plan_.train_iters; }
+  bool save_due() const;  // --save-interval and the end of the run
+  bool exit_due() const;  // --exit-interval
+  bool is_saved() const { return saved_iteration_ == state_.iteration; }
+  const TrainState& state() const { return state_; }
+  const RunPlan& plan() const { return plan_; }
+  Session& session() { return *session_; }
+
+ private:
+  template <typename Work>
+  auto guarded(Work&& work) {
+    try {
+      return work();
+    } catch (const std::exception& error) {
+      report(error);
+      throw;
+    }
+  }
+  template <typename Work>
+  void together(Work&& work);
+  void say(const std::string& line) { sinks_.info(line); }
+  void report(const std::exception& error);
+
+  void open();
+  void open_tokenizer_and_plan();
+  void take_folder(bool may_create);
+  void load_or_draw();
+  void keep_or_say_that_nothing_is_kept();
+  RunStart start() const;
+
+  StepMetrics measured(const StepReport& report, double seconds) const;
+  void count_skips(const StepReport& report);
+  double run_evaluation();
+  void check_corpora();
+  void write_checkpoint();
+  void warn_of_rare_saves(double seconds_a_step);
+
+  std::chrono::steady_clock::time_point created_;
+  Machine machine_;
+  PretrainOptions options_;
+  PretrainOptions settled_;  // with every derived default as it came out
+  std::unique_ptr<HfSource> foreign_;  // --load is a Hugging Face folder
+  RunSinks sinks_;
+  FailureReport failure_report_;
+  std::unique_ptr<Communicator> everyone_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  RunPlan plan_;
+  TrainState state_;
+  std::unique_ptr<LearningRate> rate_;
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<RunData> data_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<RunCheckpoints> checkpoints_;
+  std::unique_ptr<RunFolder> folder_;  // of the first rank
+  std::unique_ptr<MetricsSink> metrics_;
+  bool locked_ = false;       // on every rank: the folder's lock is this run's
+  bool owns_folder_ = false;  // --save's folder is this run's
+  double peak_flops_ = 0;     // of one rank
+  std::int64_t started_at_ = 0;
+  std::int64_t evaluation_ = 0;  // batch of the evaluation under way, from 1; 0: none
+  std::int64_t consecutive_skips_ = 0;
+  std::optional<std::int64_t> saved_iteration_;  // of the checkpoint in --save's folder
+};
+
+}  // namespace piton

@@ -1,0 +1,38 @@
+# What several ranks say and decide together.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\n" 100 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0)
+set(common --model llama-tiny --tokenizer-type ByteTokenizer --seq-length 16 --split 100,0,0)
+set(data --data-path ${WORK}/corpus_text_document)
+
+# An error before the first step: one line, of the lowest rank that has it.
+# said_once(NAME code pattern words...)
+function(said_once name wanted pattern)
+  execute_process(COMMAND ${LAUNCH} 4 ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  string(REGEX MATCHALL "piton pretrain: [^\n]*" lines "${out}")
+  list(LENGTH lines count)
+  if(NOT code EQUAL wanted OR NOT count EQUAL 1 OR NOT lines MATCHES "${pattern}")
+    message(FATAL_ERROR "${name}: exit ${code} and ${count} lines, wanted ${wanted} and one with ${pattern}\n${out}")
+  endif()
+endfunction()
+said_once(all 3 "\\[rank 0\\] [^\n]*nowhere" ${PITON} pretrain ${common} --data-path ${WORK}/nowhere --train-iters 3)
+file(WRITE ${WORK}/one.sh "if [ \"$OMPI_COMM_WORLD_RANK\" = 2 ]; then d=${WORK}/nowhere; else d=${WORK}/corpus_text_document; fi
+exec ${PITON} pretrain \"$@\" --data-path $d\n")
+said_once(one 3 "\\[rank 2\\] [^\n]*nowhere" sh ${WORK}/one.sh ${common} --train-iters 3)
+said_once(options 2 "--seq-length" ${PITON} pretrain ${common} ${data} --train-iters 3 --seq-length 99999)
+said_once(checkpoint 3 "nothing_here" ${PITON} pretrain ${common} ${data} --train-iters 3 --load ${WORK}/nothing_here)
+
+# A limit of time: all ranks stop after one step, save, and the run can go on.
+set(long pretrain ${common} ${data} --train-iters 1000000 --log-interval 1000000 --lr-decay-style constant)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${long} --save ${WORK}/timed --exit-duration-in-mins 0.03
+                RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 60)
+if(NOT code EQUAL 0 OR NOT out MATCHES "saved [^\n]*iter_0*([0-9]+)[^\n]*\n[^\n]*stopped by --exit-duration-in-mins at iteration ([0-9]+)"
+   OR NOT CMAKE_MATCH_1 EQUAL CMAKE_MATCH_2)
+  message(FATAL_ERROR "a limit of time: exit ${code}\n${out}")
+endif()
+expect(RUN ${long} --save ${WORK}/timed --load ${WORK}/timed --global-batch-size 2 --exit-duration-in-mins 0.0001
+       CODE 0 ERR "resumed .*iteration ${CMAKE_MATCH_1}," "stopped by --exit-duration-in-mins at iteration")

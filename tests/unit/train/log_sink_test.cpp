@@ -1,0 +1,110 @@
+#include "train/log_sink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "train/progress_sink.h"
+
+namespace piton {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const RunStart kStart{
+    .iteration = 2, .train_iters = 12, .eval_iters = 3, .global_batch = 4, .micro_batches = 2};
+const StepMetrics kStep{.iteration = 7,
+                        .consumed_samples = 28,
+                        .lm_loss = 5.5,
+                        .grad_norm = 1.25,
+                        .learning_rate = 3e-4,
+                        .tokens_per_second = 1234.4,
+                        .model_tflops = 0.5,
+                        .share_of_peak = 0.8,
+                        .elapsed_ms = 250.26,
+                        .skipped = 1};
+
+class LinesLog final : public Log {
+ public:
+  void write(LogLevel, std::string_view line) override { lines.emplace_back(line); }
+  std::vector<std::string> lines;
+};
+
+TEST(LogLines, AreMegatronsOrBrief) {
+  EXPECT_EQ(megatron_line(kStart, kStep, 3650),
+            "iteration        7/      12 | consumed samples:           28 | elapsed time per "
+            "iteration (ms): 250.3 | learning rate: 3.000E-04 | global batch size:     4 | "
+            "lm loss: 5.500000E+00 | loss scale: 1.0 | grad norm: 1.250 | number of skipped "
+            "iterations: 1 | tokens per second: 1234 | TFLOP/s: 0.500 | share of peak: 80.0 % | "
+            "time left: 1:00:50 |");
+  EXPECT_EQ(brief_line(kStart, kStep, 10),
+            "iteration 7/12 | loss 5.5000 | lr 3.00e-04 | grad norm 1.25 | 1234 tokens/s "
+            "(80 % of peak) | 0:00:10 left");
+}
+
+TEST(LogLines, CountTheTimeLeftFromTheStepsOfThisProcess) {
+  EXPECT_EQ(seconds_left(kStart, 7, 10), 10);  // 5 steps in 10 s, 5 more to go
+  EXPECT_EQ(seconds_left(kStart, 12, 10), 0);
+}
+
+TEST(LogSink, WritesEveryIntervalAndAtTheEndOnTheFirstRank) {
+  for (const int rank : {0, 1}) {
+    LinesLog log;
+    LogSink sink(log, {.interval = 5, .brief = true});
+    RunStart start = kStart;
+    start.rank = rank;
+    sink.on_start(start);
+    for (StepMetrics step = kStep; step.iteration <= 12; ++step.iteration) sink.on_step(step);
+    sink.on_validation({.iteration = 12, .loss = 0});
+    sink.on_save({.iteration = 12, .folder = "run/iter_0000012", .seconds = 1.24});
+    if (rank == 1) {
+      EXPECT_THAT(log.lines, IsEmpty());
+      continue;
+    }
+    EXPECT_THAT(log.lines,
+                ElementsAre(HasSubstr("iteration 10/12"), HasSubstr("iteration 12/12"),
+                            "validation loss at iteration 12 | lm loss value: 0.000000E+00 | "
+                            "lm loss PPL: 1.000000E+00 |",
+                            "saved run/iter_0000012 in 1.2 s"));
+  }
+}
+
+class LastProgress final : public Progress {
+ public:
+  void update(const ProgressState& state) override {
+    last = state;
+    ++updates;
+  }
+  void finish() override { finished = true; }
+  ProgressState last;
+  int updates = 0;
+  bool finished = false;
+};
+
+TEST(ProgressSink, ShowsStepsAndWhatRunsWithinThem) {
+  LastProgress progress;
+  ProgressSink sink(progress);
+  sink.on_start(kStart);
+  sink.on_part({.iteration = 3, .pass = Pass::kBackward, .micro_batch = 1});
+  EXPECT_EQ(progress.last.note, "step 3, backward: micro-batch 2 of 2");
+  EXPECT_EQ(progress.last.done, 2);
+  EXPECT_EQ(progress.last.total, 12);
+  sink.on_part({.iteration = 3, .pass = Pass::kForward, .micro_batch = 1});
+  EXPECT_EQ(progress.updates, 1) << "not more often than an eye can follow";
+  sink.on_step(kStep);
+  EXPECT_EQ(progress.last.note, "loss 5.5000, 1234 tokens/s");
+  EXPECT_EQ(progress.last.done, 7);
+  ProgressSink next(progress);
+  next.on_start(kStart);
+  next.on_step(kStep);
+  next.on_part({.iteration = 7, .evaluation = 2});
+  EXPECT_EQ(progress.last.note,
+            "loss 5.5000, 1234 tokens/s; evaluation 2 of 3: micro-batch 1 of 2");
+  EXPECT_EQ(progress.last.done, 7);
+  sink.on_finish();
+  EXPECT_TRUE(progress.finished);
+}
+
+}  // namespace
+}  // namespace piton

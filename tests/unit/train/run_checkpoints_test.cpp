@@ -1,0 +1,52 @@
+// Which checkpoint a run starts from. Saving and resuming itself: trainer_test.cpp.
+#include "train/run_checkpoints.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "support/trainer_run.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+TEST(CheckpointToLoad, FollowsFromLoadSaveAndFinetune) {
+  const TempFolder folder;
+  HostDevice device;
+  const auto world = make_single_world(device);
+  const test::SmallMachine own(*world);
+  test::write_small_corpus(folder / "corpus");
+  const std::string run = (folder / "run").string();
+  const std::string other = (folder / "other").string();
+  {
+    Trainer trainer(own.machine(), test::small_options(folder / "corpus", {"--save", run}), {});
+    trainer.step();
+    trainer.save();
+  }
+  const fs::path saved = fs::path(run) / "iter_0000001";
+  SilentLog log;
+  const auto from = [&](const LoopOptions& loop) { return checkpoint_to_load(loop, log); };
+  const auto refusal = [&](const LoopOptions& loop) {
+    return message_of(Fault::kUsage, [&] { from(loop); });
+  };
+  EXPECT_EQ(from({}), "");
+  EXPECT_EQ(from({.save = other}), "");
+  EXPECT_EQ(from({.load = run}), saved);
+  EXPECT_EQ(from({.save = run, .load = run}), saved);
+  EXPECT_EQ(from({.save = run, .load = saved.string()}), saved);
+  EXPECT_EQ(from({.save = other, .load = run}), saved);
+  EXPECT_EQ(from({.save = other, .load = run, .finetune = true}), saved);
+  EXPECT_EQ(from({.save = other, .load = other}), "") << "the first start of one to be repeated";
+  EXPECT_THAT(refusal({.save = run}), HasSubstr("already holds a run; give --load " + run));
+  EXPECT_THAT(refusal({.save = run, .load = run, .finetune = true}),
+              HasSubstr("without --finetune"));
+  EXPECT_THAT(refusal({.finetune = true}), HasSubstr("--finetune: needs --load DIR"));
+  EXPECT_THAT(message_of(Fault::kData, [&] { from({.load = other}); }), HasSubstr(other));
+}
+
+}  // namespace
+}  // namespace piton

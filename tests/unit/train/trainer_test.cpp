@@ -1,0 +1,226 @@
+// A Trainer as a program drives it.
+#include "train/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <mutex>
+
+#include "base/said_elsewhere.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "support/thread_world.h"
+#include "support/trainer_run.h"
+
+namespace piton {
+namespace {
+
+using test::EventSink;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class TrainerTest : public testing::Test {
+ protected:
+  TrainerTest() { test::write_small_corpus(prefix()); }
+  std::filesystem::path prefix() const { return folder_ / "corpus"; }
+  PretrainOptions options(const std::vector<std::string>& more = {}) const {
+    return test::small_options(prefix(), more);
+  }
+  std::string run_folder() const { return (folder_ / "run").string(); }
+
+  std::vector<double> losses(const PretrainOptions& options, int steps) {
+    EventSink sink;
+    Trainer trainer(own_.machine(), options, {&sink});
+    for (int i = 0; i < steps; ++i) trainer.step();
+    return sink.losses;
+  }
+
+  TempFolder folder_;
+  HostDevice device_;
+  std::unique_ptr<World> world_ = make_single_world(device_);
+  test::SmallMachine own_{*world_};
+};
+
+TEST_F(TrainerTest, OpensStepsEvaluatesSavesAndGoesOnWhereItWas) {
+  const std::vector<double> whole = losses(options(), 6);
+  EventSink first;
+  double evaluated = 0;
+  {
+    Trainer trainer(own_.machine(), options({"--save", run_folder()}), {&first});
+    EXPECT_FALSE(trainer.done());
+    for (int i = 0; i < 3; ++i) {
+      const StepMetrics metrics = trainer.step();
+      EXPECT_EQ(metrics.iteration, i + 1);
+      EXPECT_EQ(metrics.lm_loss, whole[i]);
+      EXPECT_EQ(metrics.consumed_tokens, (i + 1) * 4 * 16);
+    }
+    evaluated = trainer.evaluate();
+    EXPECT_EQ(trainer.evaluate(), evaluated) << "an evaluation changes nothing";
+    EXPECT_FALSE(trainer.is_saved());
+    trainer.save();
+    EXPECT_TRUE(trainer.is_saved());
+    trainer.finish();
+  }
+  EventSink second;
+  Trainer trainer(own_.machine(), options({"--save", run_folder(), "--load", run_folder()}),
+                  {&second});
+  EXPECT_EQ(trainer.state().iteration, 3);
+  EXPECT_TRUE(trainer.is_saved());
+  EXPECT_EQ(trainer.evaluate(), evaluated);
+  EXPECT_EQ(trainer.step().lm_loss, whole[3]);
+  EXPECT_FALSE(trainer.is_saved());
+  EXPECT_EQ(trainer.step().lm_loss, whole[4]);
+  const StepMetrics last = trainer.step();
+  EXPECT_EQ(last.lm_loss, whole[5]);
+  EXPECT_TRUE(last.validation_loss.has_value()) << "due at the end";
+  EXPECT_TRUE(trainer.done());
+  EXPECT_THAT(second.messages, Contains(HasSubstr("resumed " + run_folder())));
+}
+
+TEST_F(TrainerTest, TellsItsSinksWhatHappensInOrder) {
+  EventSink sink;
+  Trainer trainer(own_.machine(), options({"--save", run_folder(), "--eval-interval", "2"}),
+                  {&sink});
+  trainer.step();
+  trainer.step();
+  trainer.save_if_possible();
+  trainer.evaluate();
+  trainer.finish();
+  EXPECT_THAT(sink.events, ElementsAre("start 0", "forward of 1", "backward of 1", "forward of 1",
+                                       "backward of 1", "step 1", "forward of 2", "backward of 2",
+                                       "forward of 2", "backward of 2", "evaluation 1 after 2",
+                                       "evaluation 2 after 2", "step 2", "validation 2", "save 2",
+                                       "evaluation 1 after 2", "evaluation 2 after 2",
+                                       "validation 2", "finish"));
+  EXPECT_EQ(sink.started.train_iters, 6);
+  EXPECT_EQ(sink.started.micro_batches, 2);
+  EXPECT_EQ(sink.started.sequence, 16);
+  EXPECT_THAT(sink.messages, Contains(HasSubstr("model: ")));
+  std::ifstream lines(run_folder() + "/metrics.jsonl");
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(line);
+  ASSERT_EQ(all.size(), 2);
+  EXPECT_THAT(all[0], Not(HasSubstr("validation_loss")));
+  EXPECT_THAT(all[1], HasSubstr("validation_loss"));
+}
+
+TEST_F(TrainerTest, SaysWhenItIsDueToSaveAndToLeave) {
+  Trainer trainer(own_.machine(),
+                  options({"--save", run_folder(), "--save-interval", "2", "--exit-interval", "3",
+                           "--train-iters", "5"}),
+                  {});
+  std::string due;
+  EXPECT_FALSE(trainer.exit_due());
+  while (!trainer.done()) {
+    trainer.step();
+    due += trainer.save_due() ? "s" : "-";
+    due += trainer.exit_due() ? "e " : "- ";
+    if (trainer.save_due()) trainer.save();
+    EXPECT_FALSE(trainer.save_due());
+  }
+  EXPECT_EQ(due, "-- s- -e s- s- ");
+}
+
+TEST_F(TrainerTest, SaysThatNothingIsLeftToDo) {
+  {
+    Trainer trainer(own_.machine(), options({"--save", run_folder(), "--train-iters", "1"}), {});
+    trainer.step();
+    trainer.save();
+  }
+  EventSink sink;
+  Trainer trainer(own_.machine(),
+                  options({"--save", run_folder(), "--load", run_folder(), "--train-iters", "1"}),
+                  {&sink});
+  EXPECT_TRUE(trainer.done());
+  EXPECT_THAT(sink.messages, Contains(HasSubstr("nothing left to do")));
+}
+
+TEST_F(TrainerTest, StopsForASignalAndWhenItsTimeIsUpAfterOneStepAtLeast) {
+  Trainer trainer(own_.machine(), options({"--exit-duration-in-mins", "1e-9"}), {});
+  EXPECT_FALSE(trainer.agreed_stop(0).time_is_up) << "nothing is trained yet";
+  EXPECT_EQ(trainer.agreed_stop(15).signal, 15);
+  trainer.step();
+  EXPECT_TRUE(trainer.agreed_stop(0).time_is_up);
+  Trainer patient(own_.machine(), options({"--exit-duration-in-mins", "60"}), {});
+  patient.step();
+  EXPECT_FALSE(patient.agreed_stop(0).time_is_up);
+  EXPECT_THAT(
+      message_of(Fault::kUsage,
+                 [&] {
+                   Trainer none(own_.machine(), options({"--exit-duration-in-mins", "0"}), {});
+                 }),
+      HasSubstr("--exit-duration-in-mins: got 0, wanted more than 0"));
+}
+
+TEST_F(TrainerTest, RefusesWhatARunHasNotAndReportsItInTheFolder) {
+  Trainer trainer(own_.machine(), options({"--eval-iters", "0"}), {});
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { trainer.save(); }), HasSubstr("--save DIR"));
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { trainer.evaluate(); }), HasSubstr("--eval-iters"));
+  Trainer kept(own_.machine(), options({"--save", run_folder(), "--eval-iters", "0"}), {});
+  EXPECT_THROW(kept.evaluate(), Error);
+  std::ifstream report(run_folder() + "/failure.json");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(report), {}),
+              HasSubstr("this run has no validation samples"));
+}
+
+// Two ranks as threads. What each threw: "" nothing, "(silent)" what another rank says.
+std::vector<std::string> errors_of(const std::vector<PretrainOptions>& options) {
+  std::vector<std::string> errors(options.size());
+  test::run_ranks(static_cast<int>(options.size()), [&](World& world) {
+    test::SmallMachine own(world);
+    try {
+      Trainer trainer(own.machine(), options[world.rank()], {});
+    } catch (const SaidByAnotherRank&) {
+      errors[world.rank()] = "(silent)";
+    } catch (const Error& error) {
+      errors[world.rank()] = error.what();
+    }
+  });
+  return errors;
+}
+
+TEST_F(TrainerTest, AnErrorBeforeTheFirstStepIsSaidOnceByTheLowestRankThatHasIt) {
+  const PretrainOptions good = options();
+  const PretrainOptions bad = test::small_options(folder_ / "nowhere");
+  EXPECT_THAT(errors_of({good, good}), ElementsAre("", ""));
+  EXPECT_THAT(errors_of({good, bad}), ElementsAre("(silent)", HasSubstr("[rank 1] ")));
+  EXPECT_THAT(errors_of({bad, bad}), ElementsAre(HasSubstr("[rank 0] "), "(silent)"));
+  // Of the plan, the folder and the checkpoint too.
+  EXPECT_THAT(errors_of({options({"--seq-length", "100000"}), good}),
+              ElementsAre(HasSubstr("--seq-length"), "(silent)"));
+  const PretrainOptions lost = options({"--load", (folder_ / "nowhere").string()});
+  EXPECT_THAT(errors_of({lost, lost}), ElementsAre(HasSubstr("nowhere"), "(silent)"));
+}
+
+TEST_F(TrainerTest, OnTwoRanksTrainsAsOnOneAndStopsOnBoth) {
+  const std::vector<double> whole = losses(options(), 2);
+  std::mutex mutex;
+  test::run_ranks(2, [&](World& world) {
+    test::SmallMachine own(world);
+    EventSink sink;
+    Trainer trainer(own.machine(), options(), {&sink});
+    trainer.step();
+    trainer.step();
+    const int stop = trainer.agreed_stop(world.rank() == 1 ? 10 : 0).signal;
+    const double loss = trainer.evaluate();
+    trainer.finish();
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(stop, 10);
+    EXPECT_GT(loss, 0);
+    ASSERT_EQ(sink.losses.size(), 2);
+    EXPECT_NEAR(sink.losses[0], whole[0], 1e-6);
+    EXPECT_NEAR(sink.losses[1], whole[1], 1e-6);
+    EXPECT_EQ(sink.started.rank, world.rank());
+    EXPECT_EQ(sink.events.back(), "finish");
+    if (world.rank() == 1) {
+      EXPECT_THAT(sink.messages, IsEmpty()) << "the first rank speaks for all";
+    }
+  });
+}
+
+}  // namespace
+}  // namespace piton
