@@ -20,7 +20,8 @@ struct GenerateOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load", "run or checkpoint of the model", {.placeholder = "DIR"}}, load);
+    v(Option{"load", "run, checkpoint or Hugging Face folder of the model", {.placeholder = "DIR"}},
+      load);
     v(Option{"prompt",
              "text to continue (- or none: standard input; \"\": from the model's first token)",
              {.placeholder = "TEXT"}},

@@ -7,8 +7,10 @@
 #include "checkpoint/store.h"
 #include "cli/command.h"
 #include "cli/inspect_data.h"
+#include "cli/inspect_foreign.h"
 #include "cli/megatron_flags.h"
 #include "cli/text_plot.h"
+#include "huggingface/hf_source.h"
 #include "text/tokenizer.h"
 #include "train/metrics.h"
 #include "train/run_plan.h"
@@ -186,6 +188,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
   } else if (is_checkpoint(path)) {
     print_checkpoint(find_checkpoint(path), inspect.json);
+  } else if (is_huggingface_folder(path) && has_huggingface_weights(path)) {
+    print_huggingface(path, inspect.json);
   } else if (is_tokenizer(path)) {
     TokenizerOptions tokenizer = options.tokenizer;
     tokenizer.name_or_path = path;
@@ -194,9 +198,9 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     std::error_code ignored;
     throw Error(
         Fault::kData,
-        "inspect: {}: {}; wanted a checkpoint ({} or {}), a corpus prefix ({}.idx), a tokenizer "
-        "(tokenizer.json, *.model, vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or "
-        "layout",
+        "inspect: {}: {}; wanted a checkpoint ({} or {}), a Hugging Face model (config.json and "
+        "*.safetensors), a corpus prefix ({}.idx), a tokenizer (tokenizer.json, *.model, "
+        "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,
         std::filesystem::exists(path, ignored) ? "is nothing that can be shown"
                                                : "there is no such file or folder",

@@ -27,7 +27,8 @@ struct ScoreOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load", "run or checkpoint of the model", {.placeholder = "DIR"}}, load);
+    v(Option{"load", "run, checkpoint or Hugging Face folder of the model", {.placeholder = "DIR"}},
+      load);
     v(Option{"ids-file",
              "JSON list of lists of token ids, instead of a text",
              {.placeholder = "F.json"}},

@@ -200,14 +200,15 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
     if (!ignored) surplus.push_back(name);
   }
   if (!missing.empty()) {
-    throw Error(Fault::kData, "{}: {} tensors are missing: {}; is the download complete?", where(),
+    throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the download complete?", where(),
                 missing.size(), listed(missing));
   }
   if (!surplus.empty()) {
     throw Error(
         Fault::kData,
-        "{}: {} tensors are not of a model of type {}: {}; is config.json of another model?",
-        where(), surplus.size(), config_.word("model_type"), listed(surplus));
+        "{}: tensors that are not of a model of type {} ({}): {}; is config.json of another "
+        "model?",
+        where(), config_.word("model_type"), surplus.size(), listed(surplus));
   }
 }
 

@@ -27,7 +27,8 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
   const auto original = [&](const HfConfig& place, std::int64_t otherwise) {
     return place.size("original_max_position_embeddings", otherwise);
   };
-  scaling.original_positions = original(rope, original(config, positions));
+  const bool linear = scaling.kind == RotaryScaling::Kind::kLinear;  // which reads none
+  scaling.original_positions = linear ? positions : original(rope, original(config, positions));
   const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
   scaling.factor = longrope
                        ? rope.number("factor", static_cast<double>(positions) /

@@ -57,6 +57,10 @@ void check_link(const fs::path& file) {
 
 }  // namespace
 
+bool has_huggingface_weights(const fs::path& folder) {
+  return present(folder / kHfIndexName) || present(folder / kHfSingleName);
+}
+
 std::map<std::string, std::string> parse_hf_index(const std::string& text,
                                                   const std::string& where) {
   check_json_depth(text, where);

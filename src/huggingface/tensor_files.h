@@ -19,6 +19,9 @@ namespace piton {
 inline constexpr const char* kHfIndexName = "model.safetensors.index.json";
 inline constexpr const char* kHfSingleName = "model.safetensors";
 
+// There are weights in it, or an index that names some.
+bool has_huggingface_weights(const std::filesystem::path& folder);
+
 // Tensor to file name, of an index. Throws Error(kData) naming `where`.
 std::map<std::string, std::string> parse_hf_index(const std::string& text,
                                                   const std::string& where);

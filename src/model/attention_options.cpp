@@ -72,4 +72,25 @@ void AttentionOptions::apply(ModelConfig& config) const {
   config.window_after = window_after;
 }
 
+AttentionOptions AttentionOptions::of(const ModelConfig& config) {
+  AttentionOptions options;
+  switch (config.positions) {
+    case PositionKind::kLearned:
+      options.positions = "learned_absolute";
+      break;
+    case PositionKind::kRotary:
+      options.positions = "rope";
+      break;
+    case PositionKind::kAlibi:
+      options.positions = "alibi";
+      break;
+    case PositionKind::kNone:
+      options.positions = "none";
+      break;
+  }
+  options.window_before = config.window_before;
+  options.window_after = config.window_after;
+  return options;
+}
+
 }  // namespace piton

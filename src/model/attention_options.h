@@ -78,6 +78,8 @@ struct AttentionOptions {
 
   // Throws Error(kUsage) naming the flag.
   void apply(ModelConfig& config) const;
+  // Flags that apply() to `config` as it is.
+  static AttentionOptions of(const ModelConfig& config);
 };
 
 }  // namespace piton

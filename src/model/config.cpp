@@ -207,7 +207,13 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   attention.apply(config);
   if (normalization) config.norm = *normalization == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;
   if (disable_bias_linear) config.biases = config.qkv_biases = false;
+  if (untied && tied) {
+    throw Error(Fault::kUsage,
+                "--tie-embeddings-and-output-weights: contradicts "
+                "--untie-embeddings-and-output-weights; leave one of them out");
+  }
   if (untied) config.tied = false;
+  if (tied) config.tied = true;
   set(config.norm_eps, norm_eps);
   rotary.apply(config);
   set(config.hidden_dropout, hidden_dropout);
@@ -240,6 +246,16 @@ void ModelOptions::settle(const ModelConfig& config) {
   qkv_biases = config.qkv_biases;
   head_norms = config.head_norms;
   untied = !config.tied;
+}
+
+ModelOptions ModelOptions::of(const ModelConfig& config) {
+  ModelOptions options;
+  options.settle(config);
+  options.tied = config.tied && !family_facts(config.family).tied;
+  options.attention = AttentionOptions::of(config);
+  options.rotary = RotaryOptions::of(config);
+  options.mlp = MlpOptions::of(config);
+  return options;
 }
 
 }  // namespace piton

@@ -48,6 +48,8 @@ struct ModelConfig {
   double init_deviation = 0.02;  // projections that end a branch: divided by sqrt(2 L)
   DType dtype = DType::kF32;     // of weights and activations
 
+  bool operator==(const ModelConfig&) const = default;
+
   // Throws Error(kUsage) that names the flag of the first invalid field.
   void check() const;
   std::int64_t rotary_channels() const {
@@ -69,6 +71,7 @@ struct ModelOptions {
   std::optional<std::string> normalization;
   bool disable_bias_linear = false;
   bool untied = false;
+  bool tied = false;
   bool qkv_biases = false;
   bool head_norms = false;
   bool bf16 = false;
@@ -110,8 +113,11 @@ struct ModelOptions {
     v(Option{"disable-bias-linear", "linears have no biases (llama: never)", same},
       disable_bias_linear);
     v(Option{"untie-embeddings-and-output-weights",
-             "the head has a table of its own (llama: always)", same},
+             "the head has a table of its own (default of llama, qwen2 and qwen3)", same},
       untied);
+    v(Option{"tie-embeddings-and-output-weights",
+             "the head multiplies by the token table (default of gpt2)", same},
+      tied);
     rotary.visit(v);
     v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
     v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
@@ -132,6 +138,8 @@ struct ModelOptions {
   // Sets every option that has a derived default to its value in `config`, the result of
   // resolve(). A stored configuration needs this: resolving it again gives the same model.
   void settle(const ModelConfig& config);
+  // Flags that resolve() to `config`, but for its dtype, where there are flags for all of it.
+  static ModelOptions of(const ModelConfig& config);
 };
 
 }  // namespace piton

@@ -44,4 +44,23 @@ void MlpOptions::apply(ModelConfig& config) const {
   if (is_x_model) config.gated = true;
 }
 
+MlpOptions MlpOptions::of(const ModelConfig& config) {
+  MlpOptions options;
+  switch (config.activation) {
+    case ActivationKind::kSilu:
+      options.activation = "swiglu";
+      break;
+    case ActivationKind::kGeluTanh:
+      options.activation = config.gated ? "geglu" : "gelu";
+      break;
+    case ActivationKind::kGeluErf:
+      options.activation = "gelu-erf";
+      break;
+    case ActivationKind::kGeluFast:
+      options.activation = "gelu-fast";
+      break;
+  }
+  return options;
+}
+
 }  // namespace piton

@@ -44,6 +44,8 @@ struct MlpOptions {
   // Sets the activation and whether it is gated; does not change f. Throws Error(kUsage) if flags
   // contradict each other.
   void apply(ModelConfig& config) const;
+  // Flags that apply() to `config` as it is.
+  static MlpOptions of(const ModelConfig& config);
 };
 
 }  // namespace piton

@@ -57,6 +57,13 @@ Kind kind_of(const std::string& name) {
   return name == "longrope" ? Kind::kLongrope : Kind::kNone;
 }
 
+std::string name_of(Kind kind) {
+  for (const char* name : {"linear", "dynamic", "llama3", "yarn", "longrope"}) {
+    if (kind_of(name) == kind) return name;
+  }
+  return "none";
+}
+
 void refuse_beside(const char* flag, const std::string& type, const char* wanted) {
   if (type == wanted) return;
   throw Error(Fault::kUsage,
@@ -211,6 +218,22 @@ void check_rotary(const ModelConfig& config) {
                   factors->size(), channels / 2);
     }
   }
+}
+
+RotaryOptions RotaryOptions::of(const ModelConfig& config) {
+  RotaryOptions options;
+  if (config.positions != PositionKind::kRotary) return options;
+  options.base = config.rotary_base;
+  if (config.rotary_share != 1) options.percent = config.rotary_share;
+  options.interleaved = config.rotary_pairs;
+  const RotaryScaling& scaling = config.rotary_scaling;
+  if (scaling.kind == Kind::kNone) return options;
+  options.scaling_type = name_of(scaling.kind);
+  options.scaling_factor = scaling.factor;
+  if (scaling.kind != Kind::kLinear) options.original_positions = scaling.original_positions;
+  options.short_factors = scaling.short_factors;
+  options.long_factors = scaling.long_factors;
+  return options;
 }
 
 }  // namespace piton

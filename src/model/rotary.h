@@ -47,6 +47,8 @@ struct RotaryScaling {
   std::optional<double> magnitude;    // yarn, longrope: factor of the tables, not the formula's
   std::vector<double> short_factors;  // longrope: [c/2]
   std::vector<double> long_factors;   // the same
+
+  bool operator==(const RotaryScaling&) const = default;
 };
 
 // The length that the angles depend on: sequences for which it is equal have the same angles.
@@ -107,6 +109,8 @@ struct RotaryOptions {
   // To be called after positions, heads and the longest sequence are set. Throws Error(kUsage) that
   // names the flag.
   void apply(ModelConfig& config) const;
+  // Flags that apply() to `config` as it is.
+  static RotaryOptions of(const ModelConfig& config);
 };
 
 // Throws Error(kUsage) that names the flag if a rotary field of the config is invalid.

@@ -61,7 +61,10 @@ struct LoopOptions {
     v(Option{"seed", "of initial weights, dropout and the order of samples", same}, seed);
     v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}},
       save);
-    v(Option{"load", "continue from the newest checkpoint of this folder", {.placeholder = "DIR"}},
+    v(Option{"load",
+             "continue from the newest checkpoint of this folder, or start from a Hugging Face "
+             "model",
+             {.placeholder = "DIR"}},
       load);
     v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
       save_interval);

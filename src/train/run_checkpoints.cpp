@@ -1,5 +1,6 @@
 #include "train/run_checkpoints.h"
 
+#include "checkpoint/load_values.h"
 #include "train/resume_rules.h"
 #include "train/run_folder.h"
 
@@ -40,7 +41,8 @@ std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
     notes.info(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
     return {};
   }
-  return find_checkpoint(loop.load);
+  return is_huggingface_folder(loop.load) ? std::filesystem::path(loop.load)
+                                          : find_checkpoint(loop.load);
 }
 
 StoredModel RunCheckpoints::stored_model() {
@@ -88,6 +90,16 @@ void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint,
   session_.publish_values();
   log.info(fmt::format("a new run from the weights of {}, iteration {}", checkpoint.string(),
                        from.iteration));
+}
+
+void RunCheckpoints::start_from_foreign_weights(HfSource& source, Log& log) {
+  StoredModel model = stored_model();
+  model.optimizer = nullptr;
+  for (const std::string& note : source.notes()) log.warning(note);
+  load_weights(source, model, context());
+  session_.publish_values();
+  log.info(fmt::format("a new run from the weights of {} ({})", source.where(),
+                       source.config().word("model_type")));
 }
 
 void RunCheckpoints::check_room() {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/store.h"
+#include "huggingface/hf_source.h"
 #include "train/machine.h"
 #include "train/pretrain_options.h"
 #include "train/run_data.h"
@@ -12,7 +13,7 @@
 
 namespace piton {
 
-// The checkpoint to start from, or empty for a run from random weights. --load that names --save's
+// The checkpoint or Hugging Face folder to start from, or empty for a run from random weights. --load that names --save's
 // own folder before anything was saved is the first start of a run that is meant to be started
 // again. Throws Error(kUsage) where --save holds a run that would be overwritten, or --finetune has
 // no weights.
@@ -33,6 +34,7 @@ class RunCheckpoints {
 
   // Loads the weights alone: of a new run.
   void start_from_weights(const std::filesystem::path& checkpoint, Log& log);
+  void start_from_foreign_weights(HfSource& source, Log& log);
 
   // Throws Error(kData) if --save has no room for a checkpoint.
   void check_room();

@@ -8,6 +8,7 @@
 #include "base/said_elsewhere.h"
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
+#include "train/foreign_model.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
 
@@ -88,6 +89,7 @@ void Trainer::open() {
 }
 
 void Trainer::open_tokenizer_and_plan() {
+  foreign_ = adopt_foreign_model(options_);
   if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
@@ -132,6 +134,8 @@ void Trainer::load_or_draw() {
                   plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
   if (checkpoint.empty()) {
     session_->initialize();
+  } else if (foreign_ != nullptr) {
+    checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
     checkpoints_->start_from_weights(checkpoint, sinks_);
   } else {

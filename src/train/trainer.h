@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "huggingface/hf_source.h"
 #include "train/failure_report.h"
 #include "train/machine.h"
 #include "train/metrics_sink.h"
@@ -112,6 +113,7 @@ class Trainer {
   Machine machine_;
   PretrainOptions options_;
   PretrainOptions settled_;  // with every derived default as it came out
+  std::unique_ptr<HfSource> foreign_;  // --load is a Hugging Face folder
   RunSinks sinks_;
   FailureReport failure_report_;
   std::unique_ptr<Communicator> everyone_;

@@ -2,12 +2,14 @@
 
   python tools/oracle/huggingface.py golden tests/golden/huggingface      (torch 2.15, transformers 5.23, safetensors)
   python tools/oracle/huggingface.py compare build/piton [--work DIR] [NAME ...]
+  python tools/oracle/huggingface.py stories build/piton --work ../shared/data/weights/stories260K
 
 `golden` writes a folder for each case of GOLDEN: config.json and model.safetensors as Transformers saves them, and
 expected.safetensors: `tokens` (int32), `logits` (fp32 [tokens, vocabulary], computed in float64) and `greedy` (the
 tokens that greedy decoding puts after the first PROMPT). `compare` makes folders of every case, with a vocabulary of
 50257, shards, 16-bit weights, padded and tied tables, and holds Piton's `score --logits` and `generate --greedy` against
-Transformers: logits within 1e-4 in fp32, 64 greedy tokens equal.
+Transformers: logits within 1e-4 in fp32, 64 greedy tokens equal. `stories` makes a folder of llama2.c's stories260K.bin and
+holds the same against its weights_golden_260K.json, which was computed apart from all of this.
 """
 import argparse
 import importlib.metadata as metadata
@@ -41,11 +43,11 @@ def gpt2(vocabulary=131, **more):
 
 
 GOLDEN = {
-    "gpt2": lambda: gpt2(),
+    "gpt2": lambda: gpt2(n_inner=54),
     "llama": lambda: llama_like("Llama", rms_norm_eps=1e-6),
-    "llama3": lambda: llama_like("Llama", rope_parameters=LLAMA3, tie_word_embeddings=True),
+    "llama3": lambda: llama_like("Llama", rope_parameters=LLAMA3, tie_word_embeddings=True, intermediate_size=54),
     "qwen2": lambda: llama_like("Qwen2", tie_word_embeddings=True),
-    "qwen3": lambda: llama_like("Qwen3", head_dim=12),
+    "qwen3": lambda: llama_like("Qwen3", head_dim=12, intermediate_size=54),
     "mistral": lambda: llama_like("Mistral", sliding_window=9),
 }
 MORE = {
@@ -61,7 +63,6 @@ MORE = {
     "llama-linear": lambda: llama_like("Llama", rope_parameters={"rope_type": "linear", "rope_theta": 10000.0,
                                                                  "factor": 2.0}),
     "llama-yarn": lambda: llama_like("Llama", rope_parameters=YARN),
-    "llama-untied-copy": lambda: llama_like("Llama"),
     "mistral-whole": lambda: llama_like("Mistral", sliding_window=None),
     "qwen2-untied": lambda: llama_like("Qwen2", 50257),
     "qwen2-window": lambda: llama_like("Qwen2", use_sliding_window=True, sliding_window=9, max_window_layers=0),
@@ -194,9 +195,69 @@ def compare(program, work, names):
     return bad
 
 
+def stories(program, weights):
+    import numpy
+
+    golden = json.loads((weights / "weights_golden_260K.json").read_text())["models"]["stories260K"]
+    raw = (weights / "stories260K.bin").read_bytes()
+    dim, hidden, layers, heads, groups, vocabulary, positions = numpy.frombuffer(raw[:28], dtype=numpy.int32).tolist()
+    vocabulary, d = abs(vocabulary), dim // heads
+    flat = torch.from_numpy(numpy.frombuffer(raw[28:], dtype=numpy.float32).copy())
+    at = 0
+
+    def take(*shape):
+        nonlocal at
+        size = int(numpy.prod(shape))
+        at += size
+        return flat[at - size:at].view(*shape)
+
+    def halves(rows, count):
+        """Rows of interleaved pairs as the two halves of each head."""
+        return rows.view(count, d // 2, 2, dim).transpose(1, 2).reshape(count * d, dim)
+
+    table = take(vocabulary, dim)
+    parts = {"input_layernorm": take(layers, dim), "self_attn.q_proj": take(layers, dim, dim),
+             "self_attn.k_proj": take(layers, groups * d, dim), "self_attn.v_proj": take(layers, groups * d, dim),
+             "self_attn.o_proj": take(layers, dim, dim), "post_attention_layernorm": take(layers, dim),
+             "mlp.gate_proj": take(layers, hidden, dim), "mlp.down_proj": take(layers, dim, hidden),
+             "mlp.up_proj": take(layers, hidden, dim)}
+    tensors = {"model.embed_tokens.weight": table, "model.norm.weight": take(dim)}
+    for name, stack in parts.items():
+        for layer in range(layers):
+            one = stack[layer]
+            if name.endswith(("q_proj", "k_proj")):
+                one = halves(one, heads if "q_proj" in name else groups)
+            tensors[f"model.layers.{layer}.{name}.weight"] = one.contiguous()
+    worst, good = 0.0, True
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        save_file({key: value.clone() for key, value in tensors.items()}, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps({
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": dim, "intermediate_size": hidden,
+            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups,
+            "vocab_size": vocabulary, "max_position_embeddings": positions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+            "tie_word_embeddings": True, "torch_dtype": "float32"}))
+        for case in golden["cases"]:
+            ids = folder / "ids.json"
+            ids.write_text(json.dumps([case["prompt_ids"]]))
+            if len(case["prompt_ids"]) > 1:
+                piton(program, "score", "--load", folder, "--ids-file", ids, "--logits", folder / "ours.safetensors")
+            wanted = case["greedy_ids"][len(case["prompt_ids"]):]
+            answer = json.loads(piton(program, "generate", "--load", folder, "--prompt-ids",
+                                      ",".join(map(str, case["prompt_ids"])), "--greedy", "--json", "--max-new-tokens",
+                                      len(wanted)))
+            good &= answer["ids"][-len(wanted):] == wanted
+            if len(case["prompt_ids"]) > 1:
+                ours = load_file(folder / "ours.safetensors")["logits"][-1]
+                worst = max(worst, float((ours - torch.tensor(case["last_logits"])).abs().max()))
+    good &= worst <= 1e-4
+    print(f"{'ok  ' if good else 'BAD '} stories260K: logits {worst:.2e}, greedy of {len(golden['cases'])} prompts")
+    return 0 if good else 1
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["golden", "compare"])
+    parser.add_argument("what", choices=["golden", "compare", "stories"])
     parser.add_argument("place")
     parser.add_argument("--work")
     parser.add_argument("names", nargs="*")
@@ -205,6 +266,8 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     if options.what == "golden":
         return golden(options.place)
+    if options.what == "stories":
+        sys.exit(stories(options.place, pathlib.Path(options.work)))
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(options.work or folder)
         sys.exit(1 if compare(options.place, work, options.names) else 0)

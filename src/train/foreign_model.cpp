@@ -1,0 +1,112 @@
+#include "train/foreign_model.h"
+
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+#include "train/run_tokenizer.h"
+
+namespace piton {
+namespace {
+
+struct Fields {
+  std::vector<const void*> fields;
+  template <typename T>
+  void operator()(const Option& /*option*/, T& field) {
+    fields.push_back(&field);
+  }
+};
+
+// Sets the fields that nobody gave to those of another value of the same type, visited alike.
+struct FillOpenFields {
+  std::vector<const void*> theirs;
+  std::size_t next = 0;
+
+  template <typename T>
+  void operator()(const Option& /*option*/, T& field) {
+    const T& other = *static_cast<const T*>(theirs[next++]);
+    bool open = false;
+    if constexpr (requires { field.has_value(); }) {
+      open = !field.has_value();
+    } else if constexpr (requires { field.empty(); }) {
+      open = field.empty();
+    } else if constexpr (std::is_same_v<T, bool>) {
+      open = !field;
+    }
+    if (open) field = other;
+  }
+};
+
+void fill(ModelOptions& options, ModelOptions from) {
+  Fields theirs;
+  from.visit(theirs);
+  FillOpenFields filler{theirs.fields};
+  options.visit(filler);
+}
+
+// What the shapes and the meaning of weights depend on.
+void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
+                           const std::string& folder) {
+  const auto same = [&](const char* flag, const auto& ours, const auto& theirs) {
+    if (ours == theirs) return;
+    throw Error(Fault::kUsage, "{}: got {}, but the model of {} has {}; leave the flag out", flag,
+                ours, folder, theirs);
+  };
+  same("--num-layers", got.layers, wanted.layers);
+  same("--hidden-size", got.hidden, wanted.hidden);
+  same("--ffn-hidden-size", got.ffn_hidden, wanted.ffn_hidden);
+  same("--num-attention-heads", got.heads, wanted.heads);
+  same("--num-query-groups", got.groups, wanted.groups);
+  same("--kv-channels", got.head_size, wanted.head_size);
+  same("--vocab-size", got.vocabulary, wanted.vocabulary);
+  same("--norm-epsilon", got.norm_eps, wanted.norm_eps);
+  const auto alike = [&](const char* flag, bool is_same) {
+    if (is_same) return;
+    throw Error(Fault::kUsage, "{}: contradicts the model of {}; leave the flag out", flag, folder);
+  };
+  alike("--max-position-embeddings",
+        got.positions != PositionKind::kLearned || got.max_positions == wanted.max_positions);
+  alike("--normalization", got.norm == wanted.norm);
+  alike("--position-embedding-type", got.positions == wanted.positions);
+  alike("--activation", got.activation == wanted.activation && got.gated == wanted.gated);
+  alike("--disable-bias-linear", got.biases == wanted.biases);
+  alike("--add-qkv-bias", got.qkv_biases == wanted.qkv_biases);
+  alike("--qk-layernorm", got.head_norms == wanted.head_norms);
+  alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
+}
+
+}  // namespace
+
+std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
+  const std::string& folder = options.loop.load;
+  if (folder.empty() || !is_huggingface_folder(folder)) return nullptr;
+  auto source = std::make_unique<HfSource>(folder);
+  ModelConfig model = source->model();
+  model.dtype = DType::kF32;  // the run's own choice
+  if (!options.model.model.empty()) {
+    throw Error(Fault::kUsage, "--model: got {}, but {} says what the model is; leave the flag out",
+                options.model.model, source->config().where());
+  }
+  ModelOptions theirs = ModelOptions::of(model);
+  if (theirs.resolve(model.vocabulary) != model) {
+    throw Error(Fault::kData,
+                "{}: describes a model that no flags of pretrain do (rotary scaling with bounds of "
+                "its own?); it can be scored and generated from",
+                source->config().where());
+  }
+  const RotaryOptions& rotary = options.model.rotary;
+  if (rotary.scaling_type || rotary.use_rope_scaling || rotary.interpolation_factor) {
+    theirs.rotary = {.base = theirs.rotary.base, .percent = theirs.rotary.percent};
+  }
+  fill(options.model, theirs);
+  refuse_contradictions(options.model.resolve({}), model, folder);
+  if (options.tokenizer.is_null()) {
+    // Its vocabulary has an end of documents behind the ids that --vocab-size counts.
+    options.model.vocabulary = model.vocabulary - 1;
+  } else if (options.tokenizer.empty()) {
+    options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;
+  }
+  return source;
+}
+
+}  // namespace piton

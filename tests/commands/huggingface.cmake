@@ -1,0 +1,59 @@
+# A Hugging Face folder as users name it: inspected, scored, generated from, trained, and refused.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(golden ${SOURCE}/tests/golden/huggingface)
+
+expect(RUN inspect ${golden}/llama CODE 0 OUT "Hugging Face, llama, F32 in 1 file"
+  "\n24864 parameters, 2 layers of width 32, 4 heads .2 groups. of 8, vocabulary 131, 128 positions, head of its own"
+  "\n  model.layers.1.mlp.up_proj.weight +F32 +.53, 32.\n")
+expect(RUN inspect ${golden}/gpt2 --json CODE 0 OUT "^{\"format\":\"huggingface\",\"model_type\":\"gpt2\"" "\"tied\":true"
+  "\"name\":\"transformer.h.0.attn.c_attn.weight\",\"dtype\":\"F32\",\"shape\":.36,108.")
+expect(RUN generate --load ${golden}/qwen3 --prompt-ids 5,6,7 --greedy --max-new-tokens 5 --json CODE 0 OUT "\"ids\":")
+file(WRITE ${WORK}/ids.json "[[5, 6, 7, 8, 9]]")
+expect(RUN score --load ${golden}/mistral --ids-file ${WORK}/ids.json CODE 0 OUT "^loss [0-9.]+ nats a token")
+expect(RUN score --load ${golden}/llama3 --ids-file ${WORK}/ids.json --gradients ${WORK}/g.safetensors CODE 0)
+
+# Training from it: the ids of a byte corpus fit below 131 where the text is ASCII, but the tokenizer does not.
+string(REPEAT "To be, or not to be, that is the question.\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
+set(run pretrain --data-path ${WORK}/corpus_text_document --split 90,10,0 --seq-length 32 --micro-batch-size 2
+        --train-iters 3 --lr 1e-3 --tokenizer-type NullTokenizer --eval-iters 1 --eval-interval 3)
+foreach(model gpt2 llama3 qwen2 qwen3 mistral)
+  expect(RUN ${run} --load ${golden}/${model} --save ${WORK}/${model} CODE 0
+    ERR "a new run from the weights of [^ ]*/${model} " "validation loss at iteration 3" "saved ")
+  # What was saved knows its model, and goes on.
+  expect(RUN generate --load ${WORK}/${model} --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
+endforeach()
+expect(RUN ${run} --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 2 ERR "--num-layers")
+# (Of the null tokenizer --vocab-size does not count the end of documents.)
+expect(RUN pretrain ${WORK}/llama3/config.toml --vocab-size 130 --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 0
+  ERR "resumed .*iteration 3,")
+# No step: what is saved is what was read.
+expect(RUN ${run} --load ${golden}/llama3 --save ${WORK}/again CODE 0)
+execute_process(COMMAND ${PITON} inspect ${WORK}/again --hash OUTPUT_VARIABLE again)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${run} --load ${golden}/llama3 --save ${WORK}/two
+                        --tensor-model-parallel-size 2 RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
+endif()
+
+# Flags that contradict the folder, and those that may differ.
+expect(RUN ${run} --load ${golden}/llama --num-layers 3 CODE 2 ERR "--num-layers: got 3, but the model of [^ ]*/llama has 2; leave")
+expect(RUN ${run} --load ${golden}/llama --normalization LayerNorm CODE 2 ERR "--normalization: contradicts the model of ")
+expect(RUN ${run} --load ${golden}/llama --model llama-tiny CODE 2 ERR "--model: got llama-tiny, but [^ ]*config.json says what the model is")
+expect(RUN ${run} --load ${golden}/llama --num-layers 2 --bf16 --rotary-base 20000 --pre-tockens 7 --hidden-dropout 0.1 CODE 0)
+
+# A download that is not whole, and no model at all.
+file(COPY ${golden}/llama DESTINATION ${WORK}/short)
+file(REMOVE ${WORK}/short/llama/model.safetensors)
+foreach(command generate score)
+  expect(RUN ${command} --load ${WORK}/short/llama --ids-file ${WORK}/ids.json --prompt-ids 1 CODE 2)
+endforeach()
+expect(RUN generate --load ${WORK}/short/llama --prompt-ids 1 CODE 3 ERR "no weights: wanted model.safetensors or ")
+file(WRITE ${WORK}/short/llama/model.safetensors "short")
+expect(RUN score --load ${WORK}/short/llama --ids-file ${WORK}/ids.json CODE 3 ERR "model.safetensors: not a valid safetensors file")
+expect(RUN inspect ${WORK}/short/llama CODE 3 ERR "is the copy complete")
+file(WRITE ${WORK}/short/llama/config.json "{\"model_type\": \"mamba\"}")
+expect(RUN ${run} --load ${WORK}/short/llama CODE 3 ERR "model_type: got \"mamba\", wanted ")

@@ -1,0 +1,163 @@
+// config.json: what Transformers 4 and 5 write, and what Piton does not have, refused by name.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "huggingface/family.h"
+#include "support/errors.h"
+#include "unit/huggingface/hf_folder.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+Json golden(const std::string& name) {
+  return Json::parse(read_text_file(test::golden_folder(name) / "config.json"));
+}
+
+ModelConfig model_of(const Json& config) {
+  return hf_model(HfConfig(config.dump(), "config.json"));
+}
+
+std::string refusal(const std::string& name, const std::function<void(Json&)>& edit) {
+  Json config = golden(name);
+  edit(config);
+  return message_of(Fault::kData, [&] { model_of(config); });
+}
+
+TEST(HfModel, HasTheFactsOfItsFile) {
+  const ModelConfig gpt2 = model_of(golden("gpt2"));
+  EXPECT_EQ(gpt2.family, "gpt2");
+  EXPECT_EQ(gpt2.ffn_hidden, 54);
+  EXPECT_EQ(gpt2.heads, 6);
+  EXPECT_EQ(gpt2.positions, PositionKind::kLearned);
+  EXPECT_TRUE(gpt2.tied && gpt2.biases && gpt2.qkv_biases);
+  const ModelConfig llama3 = model_of(golden("llama3"));
+  EXPECT_EQ(llama3.rotary_scaling.kind, RotaryScaling::Kind::kLlama3);
+  EXPECT_EQ(llama3.rotary_base, 500000);
+  EXPECT_EQ(llama3.rotary_scaling.original_positions, 32);
+  EXPECT_EQ(llama3.groups, 2);
+  const ModelConfig qwen2 = model_of(golden("qwen2"));
+  EXPECT_TRUE(qwen2.qkv_biases && !qwen2.biases && !qwen2.window_before);
+  const ModelConfig qwen3 = model_of(golden("qwen3"));
+  EXPECT_TRUE(qwen3.head_norms && !qwen3.qkv_biases);
+  EXPECT_EQ(qwen3.head_size, 12);
+  EXPECT_EQ(model_of(golden("mistral")).window_before, 8);
+}
+
+TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
+  for (const char* name : {"llama3", "llama", "mistral", "qwen2", "qwen3"}) {
+    Json config = golden(name);
+    const ModelConfig newer = model_of(config);
+    Json rope = config["rope_parameters"];
+    config.erase("rope_parameters");
+    config["rope_theta"] = rope["rope_theta"];
+    rope.erase("rope_theta");
+    config["rope_scaling"] = rope["rope_type"] == "default" ? Json() : rope;
+    if (config["rope_scaling"].is_object()) {  // as the first files have it
+      config["rope_scaling"]["type"] = rope["rope_type"];
+      config["rope_scaling"].erase("rope_type");
+    }
+    config["torch_dtype"] = config["dtype"];
+    config.erase("dtype");
+    config.erase("layer_types");
+    config["of_tomorrow"] = {{"any", {1, 2}}};
+    const ModelConfig older = model_of(config);
+    EXPECT_EQ(older.rotary_base, newer.rotary_base) << name;
+    EXPECT_EQ(older.rotary_scaling.kind, newer.rotary_scaling.kind) << name;
+    EXPECT_EQ(older.rotary_scaling.factor, newer.rotary_scaling.factor) << name;
+    EXPECT_EQ(older.rotary_scaling.original_positions, newer.rotary_scaling.original_positions);
+    EXPECT_EQ(older.window_before, newer.window_before) << name;
+    EXPECT_EQ(older.dtype, newer.dtype) << name;
+  }
+}
+
+TEST(HfModel, ComputesIn16BitsWhereItsFileSaysBfloat16) {
+  Json config = golden("llama");
+  config["dtype"] = "bfloat16";
+  EXPECT_EQ(model_of(config).dtype, DType::kBF16);
+  config["dtype"] = "float16";
+  EXPECT_EQ(model_of(config).dtype, DType::kF32);
+}
+
+TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
+  const auto key = [](const std::string& name, const char* key, const Json& value) {
+    return refusal(name, [&](Json& config) { config[key] = value; });
+  };
+  EXPECT_THAT(key("llama", "model_type", "mamba"),
+              HasSubstr("config.json: model_type: got \"mamba\", wanted gpt2, llama, aquila, "));
+  EXPECT_THAT(
+      key("llama", "architectures", {"LlamaForSequenceClassification"}),
+      HasSubstr("architectures: got [\"LlamaForSequenceClassification\"], wanted LlamaFor"));
+  EXPECT_THAT(key("llama", "hidden_act", "relu"),
+              HasSubstr("hidden_act: got \"relu\", wanted silu"));
+  EXPECT_THAT(key("llama", "attention_bias", true),
+              HasSubstr("mlp_bias: got false, wanted the same"));
+  EXPECT_THAT(key("llama", "quantization_config", {{"bits", 4}}),
+              HasSubstr("quantization_config: got {\"bits\":4}"));
+  EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "magic"}}),
+              HasSubstr("rope_parameters.rope_type: got \"magic\""));
+  EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "linear"}}),
+              HasSubstr("rope_parameters.factor: got nothing, wanted a number"));
+  EXPECT_THAT(key("gpt2", "scale_attn_by_inverse_layer_idx", true),
+              HasSubstr("got true, wanted false"));
+  EXPECT_THAT(key("gpt2", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
+  EXPECT_THAT(refusal("qwen2",
+                      [](Json& config) {
+                        config["use_sliding_window"] = true;
+                        config["layer_types"] = {"sliding_attention", "full_attention"};
+                      }),
+              HasSubstr("layer_types: got [\"sliding_attention\",\"full_attention\"]"));
+  EXPECT_THAT(refusal("qwen2",
+                      [](Json& config) {
+                        config.erase("layer_types");
+                        config["use_sliding_window"] = true;
+                        config["max_window_layers"] = 1;
+                      }),
+              HasSubstr("max_window_layers: got 1"));
+  EXPECT_THAT(refusal("mistral", [](Json& config) { config.erase("sliding_window"); }),
+              HasSubstr("sliding_window: got nothing"));
+}
+
+TEST(HfModel, WithSizesThatCannotBeIsRefusedByName) {
+  for (const Json& bad : {Json(0), Json(-4), Json(1.5), Json("4"), Json(true), Json::array(),
+                          Json(std::int64_t{1} << 60), Json(UINT64_MAX), Json()}) {
+    for (const char* key : {"hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size",
+                            "num_attention_heads", "max_position_embeddings"}) {
+      EXPECT_THAT(refusal("llama", [&](Json& config) { config[key] = bad; }),
+                  HasSubstr(std::string(key) + ": got "))
+          << bad.dump();
+    }
+  }
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["num_key_value_heads"] = 3; }),
+              HasSubstr("config.json: describes a model that cannot be: --num-query-groups"));
+  EXPECT_THAT(refusal("llama",
+                      [](Json& config) {
+                        config["num_hidden_layers"] = 2'000'000'000;
+                        config["hidden_size"] = 2'000'000'000;
+                        config["intermediate_size"] = 2'000'000'000;
+                      }),
+              HasSubstr("more than can be counted"));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["rms_norm_eps"] = "tiny"; }),
+              HasSubstr("rms_norm_eps: got \"tiny\", wanted a number"));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["tie_word_embeddings"] = 1; }),
+              HasSubstr("tie_word_embeddings: got 1, wanted true or false"));
+}
+
+TEST(HfConfig, ThatIsNoObjectOrNestsTooDeepIsRefused) {
+  const auto message = [](const std::string& text) {
+    return message_of(Fault::kData, [&] { HfConfig(text, "c.json"); });
+  };
+  EXPECT_THAT(message("{\"a\": "), HasSubstr("c.json: got text that is not JSON"));
+  EXPECT_THAT(message("[]"), HasSubstr("got array, wanted a JSON object"));
+  EXPECT_THAT(message(""), HasSubstr("not JSON"));
+  EXPECT_THAT(message("{\"a\": \"\xff\"}"), HasSubstr("not JSON"));
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
+  EXPECT_THAT(message(deep), HasSubstr("c.json"));
+}
+
+}  // namespace
+}  // namespace piton

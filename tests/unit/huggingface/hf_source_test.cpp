@@ -1,0 +1,274 @@
+// Hugging Face folders as sources of canonical tensors: the right elements of packed and turned
+// weights, and every way in which a download can be wrong, named.
+#include "huggingface/hf_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "model/canonical_tensors.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+#include "unit/huggingface/hf_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using test::HfFolder;
+using testing::HasSubstr;
+
+// The whole canonical tensor.
+std::vector<double> whole(HfSource& source, const std::string& name, const Shape& shape) {
+  const Tensor tensor = host_tensor(DType::kF64, shape);
+  source.read(name, whole_run(shape), DType::kF64, tensor.raw());
+  return test::values(tensor);
+}
+
+TEST(HfSource, HasTheCanonicalTensorsOfEveryGoldenModel) {
+  for (const char* name : {"gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral"}) {
+    const HfSource source(test::golden_folder(name));
+    std::map<std::string, Shape> wanted;
+    for (const CanonicalShape& one : canonical_tensors(source.model()))
+      wanted[one.name] = one.shape;
+    const std::vector<CanonicalTensor> got = source.tensors(TensorKind::kWeight);
+    EXPECT_EQ(got.size(), wanted.size()) << name;
+    for (const CanonicalTensor& one : got) EXPECT_EQ(one.shape, wanted[one.name]) << one.name;
+    EXPECT_TRUE(source.tensors(TensorKind::kOptimizer).empty());
+    EXPECT_TRUE(source.notes().empty());
+  }
+}
+
+TEST(HfSource, TurnsAndCutsTheWeightsOfGpt2) {
+  HfFolder folder("gpt2");
+  HfSource source(folder.path());
+  const std::int64_t h = source.model().hidden;
+  const Tensor packed = folder.tensors.at("transformer.h.1.attn.c_attn.weight");  // [h, 3 h]
+  const Tensor bias = folder.tensors.at("transformer.h.1.attn.c_attn.bias");
+  int part = 0;
+  for (const char* name : {"query", "key", "value"}) {
+    const std::string at = fmt::format("layers.1.attention.{}", name);
+    const std::vector<double> weight = whole(source, at + ".weight", {h, h});
+    const std::vector<double> biases = whole(source, at + ".bias", {h});
+    for (std::int64_t out = 0; out < h; ++out) {
+      EXPECT_EQ(biases[static_cast<std::size_t>(out)], test::value_at(bias, part * h + out));
+      for (std::int64_t in = 0; in < h; ++in) {
+        ASSERT_EQ(weight[static_cast<std::size_t>(out * h + in)],
+                  test::value_at(packed, in * 3 * h + part * h + out));
+      }
+    }
+    ++part;
+  }
+}
+
+TEST(HfSource, GivesAnyRunAsItsPartOfTheWhole) {
+  for (const char* name : {"gpt2", "llama"}) {
+    HfSource source(test::golden_folder(name));
+    std::mt19937 random(5);
+    const auto below = [&](std::int64_t count) {
+      return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(count));
+    };
+    for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight)) {
+      const std::vector<double> all = whole(source, one.name, one.shape);
+      for (int round = 0; round < 8; ++round) {
+        TensorRun run = whole_run(one.shape);
+        for (int dim = 0; dim < one.shape.ndim(); ++dim) {
+          run.start[dim] = below(one.shape[dim]);
+          run.extent[dim] = 1 + below(one.shape[dim] - run.start[dim]);
+        }
+        run.begin = below(run.extent.elements());
+        run.end = run.begin + 1 + below(run.extent.elements() - run.begin);
+        std::vector<double> got(static_cast<std::size_t>(run.size()));
+        source.read(one.name, run, DType::kF64, reinterpret_cast<std::byte*>(got.data()));
+        const std::int64_t columns = one.shape.ndim() > 1 ? run.extent[1] : 1;
+        const std::int64_t row = one.shape.ndim() > 1 ? one.shape[1] : 1;
+        const std::int64_t first = one.shape.ndim() > 1 ? run.start[1] : 0;
+        for (std::int64_t i = 0; i < run.size(); ++i) {
+          const std::int64_t at = run.begin + i;
+          const std::int64_t index = (run.start[0] + at / columns) * row + first + at % columns;
+          ASSERT_EQ(got[static_cast<std::size_t>(i)], all[static_cast<std::size_t>(index)])
+              << one.name;
+        }
+      }
+    }
+  }
+}
+
+TEST(HfSource, DecidesFromTheDataWhetherTheHeadIsTied) {
+  HfFolder folder("llama");
+  EXPECT_FALSE(HfSource(folder.path()).model().tied);
+  // A copy of the table, whatever config.json says.
+  const Tensor head = folder.tensors.at("lm_head.weight");
+  folder.tensors["lm_head.weight"] = folder.tensors.at("model.embed_tokens.weight");
+  folder.write();
+  EXPECT_TRUE(HfSource(folder.path()).model().tied);
+  // Another table, though config.json says that it is tied: kept, and said.
+  folder.tensors["lm_head.weight"] = head;
+  folder.write();
+  folder.edit_config([](auto& config) { config["tie_word_embeddings"] = true; });
+  const HfSource other(folder.path());
+  EXPECT_FALSE(other.model().tied);
+  EXPECT_THAT(other.notes(), testing::ElementsAre(HasSubstr("the head is kept")));
+  // None.
+  folder.tensors.erase("lm_head.weight");
+  folder.write();
+  EXPECT_TRUE(HfSource(folder.path()).model().tied);
+  folder.edit_config([](auto& config) { config["tie_word_embeddings"] = false; });
+  EXPECT_THAT(message_of(Fault::kData, [&] { HfSource(folder.path()); }),
+              HasSubstr("missing tensors (1): lm_head.weight"));
+}
+
+TEST(HfSource, LeavesOutRowsThatPadTheVocabulary) {
+  HfFolder folder("llama");
+  HfSource before(folder.path());
+  const std::vector<double> table =
+      whole(before, "embedding.token.weight", {before.model().vocabulary, 32});
+  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+    const Tensor padded = host_tensor(DType::kF32, {144, 32});
+    std::memcpy(padded.raw(), folder.tensors.at(name).raw(),
+                static_cast<std::size_t>(folder.tensors.at(name).bytes()));
+    folder.tensors[name] = padded;
+  }
+  folder.write();
+  HfSource after(folder.path());
+  EXPECT_EQ(after.model().vocabulary, 131);
+  EXPECT_EQ(whole(after, "embedding.token.weight", {131, 32}), table);
+}
+
+TEST(HfSource, ReadsShardsAsOneFile) {
+  HfFolder folder("qwen3");
+  HfSource one(folder.path());
+  std::map<std::string, std::vector<double>> values;
+  for (const CanonicalTensor& tensor : one.tensors(TensorKind::kWeight))
+    values[tensor.name] = whole(one, tensor.name, tensor.shape);
+  folder.write_shards(3);
+  HfSource three(folder.path());
+  EXPECT_EQ(three.files().names().size(), 3U);
+  for (const auto& [name, wanted] : values) {
+    for (const CanonicalTensor& tensor : three.tensors(TensorKind::kWeight)) {
+      if (tensor.name == name) {
+        EXPECT_EQ(whole(three, name, tensor.shape), wanted) << name;
+      }
+    }
+  }
+}
+
+std::string refusal(const fs::path& folder) {
+  return message_of(Fault::kData, [&] { HfSource source(folder); });
+}
+
+TEST(HfDownload, ThatIsNotWholeIsNamed) {
+  HfFolder folder("llama");
+  folder.write_shards(3);
+  const fs::path second = folder.path() / HfFolder::shard_name(1, 3);
+  const std::string whole_file = read_text_file(second);
+  // Missing.
+  fs::remove(second);
+  EXPECT_THAT(refusal(folder.path()),
+              HasSubstr("1 of 3 shards are missing: model-00002-of-00003.safetensors; download"));
+  // Short: in its data, in its header, and empty.
+  for (const std::size_t bytes : {whole_file.size() - 1, std::size_t{20}, std::size_t{0}}) {
+    write_text_file(second, whole_file.substr(0, bytes));
+    EXPECT_THAT(refusal(folder.path()), HasSubstr("model-00002-of-00003.safetensors: not a valid"));
+  }
+  // A page of the hub in the place of the file.
+  write_text_file(second, "<!doctype html>Invalid username or password");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("model-00002-of-00003.safetensors: not a valid"));
+  write_text_file(second, whole_file);
+  EXPECT_NO_THROW(HfSource{folder.path()});
+  // The shard of another download.
+  fs::copy_file(folder.path() / HfFolder::shard_name(0, 3), second,
+                fs::copy_options::overwrite_existing);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("is in model-00001-of-00003.safetensors and in "));
+  const std::map<std::string, Tensor> other{{"x", host_tensor(DType::kF32, {2})}};
+  write_safetensors(second, other);
+  EXPECT_THAT(refusal(folder.path()),
+              HasSubstr("model-00002-of-00003.safetensors: it lacks model."));
+}
+
+TEST(HfDownload, WithAnIndexThatIsWrongIsNamed) {
+  HfFolder folder("llama");
+  folder.write_shards(2);
+  const fs::path index = folder.path() / "model.safetensors.index.json";
+  const std::string good = read_text_file(index);
+  const auto edited = [&](const std::function<void(nlohmann::json&)>& edit) {
+    nlohmann::json document = nlohmann::json::parse(good);
+    edit(document["weight_map"]);
+    write_text_file(index, document.dump());
+    return refusal(folder.path());
+  };
+  for (const char* name : {"../model.safetensors", "/etc/passwd", "a/b", "..", ""}) {
+    EXPECT_THAT(edited([&](auto& map) { map["lm_head.weight"] = name; }),
+                HasSubstr("lm_head.weight: got \""));
+  }
+  EXPECT_THAT(edited([](auto& map) { map["lm_head.weight"] = 7; }), HasSubstr("got 7, wanted"));
+  EXPECT_THAT(edited([](auto& map) { map.erase("lm_head.weight"); }),
+              HasSubstr("holds lm_head.weight, which model.safetensors.index.json does not name"));
+  EXPECT_THAT(edited([](auto& map) { map["more"] = HfFolder::shard_name(0, 2); }),
+              HasSubstr("it lacks more, which"));
+  EXPECT_THAT(edited([](auto& map) { map.clear(); }), HasSubstr("weight_map: got no tensors"));
+  for (const std::string& text : {good.substr(0, good.size() / 2), std::string("[]"),
+                                  std::string("{\"weight_map\": 1}"), std::string()}) {
+    write_text_file(index, text);
+    EXPECT_THAT(refusal(folder.path()), HasSubstr("index.json: got no \"weight_map\""));
+  }
+  write_text_file(index, std::string(100'000, '['));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("index.json"));
+  fs::remove(index);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("no weights: wanted model.safetensors or "
+                                                "model.safetensors.index.json; got model-0000"));
+}
+
+TEST(HfDownload, OfAnotherModelOrSizeIsNamed) {
+  const auto spoiled = [](const std::function<void(HfFolder&)>& spoil) {
+    HfFolder folder("llama");
+    spoil(folder);
+    folder.write();
+    return refusal(folder.path());
+  };
+  EXPECT_THAT(spoiled([](HfFolder& f) { f.tensors.erase("model.layers.1.mlp.up_proj.weight"); }),
+              HasSubstr("missing tensors (1): model.layers.1.mlp.up_proj.weight; is the download"));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.tensors["score.weight"] = host_tensor(DType::kF32, {2}); }),
+      HasSubstr("tensors that are not of a model of type llama (1): score.weight"));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.tensors["model.norm.weight"] = host_tensor(DType::kF32, {33}); }),
+      HasSubstr("model.safetensors: model.norm.weight is [33], "));
+  EXPECT_THAT(spoiled([](HfFolder& f) {
+                f.tensors["model.layers.0.mlp.up_proj.weight"] = host_tensor(DType::kF32, {32, 53});
+              }),
+              HasSubstr("is [32, 53], "));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.tensors["model.norm.weight"] = host_tensor(DType::kI32, {32}); }),
+      HasSubstr("model.norm.weight is of type I32, wanted F32"));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["num_hidden_layers"] = 3; }); }),
+      HasSubstr("missing tensors (9): model.layers.2."));
+  EXPECT_THAT(
+      spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["intermediate_size"] = 54; }); }),
+      HasSubstr("says [54, 32]; is it from another size of this model?"));
+  EXPECT_THAT(spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["vocab_size"] = 132; }); }),
+              HasSubstr("model.embed_tokens.weight is [131, 32], "));
+}
+
+TEST(HfDownload, WhoseFilesAreLinksMayLeadToTheBlobsOfACacheOnly) {
+  HfFolder folder("llama");
+  const TempFolder cache;
+  const fs::path snapshot = cache / "snapshots" / "abc";
+  fs::create_directories(snapshot);
+  fs::create_directories(cache / "blobs");
+  fs::copy_file(folder.path() / "config.json", snapshot / "config.json");
+  fs::copy_file(folder.path() / "model.safetensors", cache / "blobs" / "1234");
+  fs::create_symlink("../../blobs/1234", snapshot / "model.safetensors");
+  EXPECT_NO_THROW(HfSource{snapshot});
+  fs::rename(cache / "blobs" / "1234", cache / "1234");
+  fs::remove(snapshot / "model.safetensors");
+  fs::create_symlink("../../1234", snapshot / "model.safetensors");
+  EXPECT_THAT(refusal(snapshot),
+              HasSubstr("model.safetensors: a link that leads out of the folder"));
+}
+
+}  // namespace
+}  // namespace piton
