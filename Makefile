@@ -6,7 +6,7 @@
 #
 # The work is CMake's (CMakePresets.json: cpu, debug, tsan, cuda); this file only names the steps.
 .NOTPARALLEL:
-.PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz docs format check-format tidy dependencies clean
+.PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz mutants docs format check-format tidy dependencies clean
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 300
@@ -44,11 +44,16 @@ demo: build
 nightly: FUZZ_SECONDS = 7200
 nightly: test-debug test-tsan fuzz all-tests
 	PITON_NIGHTLY=1 $(CTEST) --preset cpu
+	$(MAKE) mutants
 
 test-tsan: dependencies
 	cmake --preset tsan
 	cmake --build --preset tsan -j $(JOBS) --target unit_tests
 	$(SANITIZER_OPTIONS) $(CTEST) --preset tsan -L unit
+
+# A hundred small faults in a copy of the sources, others each day: nine of ten are to be seen.
+mutants: dependencies
+	tools/mutate.sh --anew yes --seed $$(date +%Y%m%d) --count 100
 
 # Needs clang. Findings stay as crash-* beside the fuzzers.
 fuzz: dependencies
@@ -76,4 +81,4 @@ dependencies:
 	tools/install-dependencies.sh
 
 clean:
-	rm -rf build build-debug build-tsan build-fuzz
+	rm -rf build build-debug build-tsan build-fuzz build-mutants

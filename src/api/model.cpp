@@ -3,7 +3,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "checkpoint/load_values.h"
 #include "checkpoint/store.h"
+#include "huggingface/hf_source.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -31,6 +33,16 @@ void add_pieces(const Parameter& parameter, const Tensor& rows,
   }
 }
 
+// The tokenizer's ids must have rows; a table with more of them than ids is common.
+void check_vocabulary(std::int64_t ids, const ModelConfig& model,
+                      const std::filesystem::path& path) {
+  if (ids <= model.vocabulary) return;
+  throw Error(Fault::kData,
+              "{}: the tokenizer has {} ids, the model's table {} rows; name the model's own "
+              "tokenizer",
+              path.string(), ids, model.vocabulary);
+}
+
 }  // namespace
 
 PretrainOptions stored_options(const std::filesystem::path& checkpoint) {
@@ -52,14 +64,19 @@ struct Model::State {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
-  std::filesystem::path folder;  // of the checkpoint
+  // Where the values are read from: a checkpoint's folder, or another program's.
+  std::filesystem::path folder;
+  std::unique_ptr<HfSource> source;
 
   void load_values(Session& to) {
-    load_checkpoint(folder, {.parameters = to.parameters(), .sharded = &to.sharded()},
-                    {.mesh = *mesh,
-                     .device = machine.device,
-                     .arena = machine.arena,
-                     .stream = machine.stream});
+    const StoredModel stored{.parameters = to.parameters(), .sharded = &to.sharded()};
+    const StoreContext context{
+        .mesh = *mesh, .device = machine.device, .arena = machine.arena, .stream = machine.stream};
+    if (source) {
+      load_weights(*source, stored, context);
+    } else {
+      load_checkpoint(folder, stored, context);
+    }
     to.publish_values();
   }
 };
@@ -75,11 +92,21 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
                                    const TokenizerOptions& tokenizer,
                                    const InferenceOptions& layout) {
   const MeshSizes sizes = layout.check(machine.world.size());
-  const std::filesystem::path folder = find_checkpoint(path);
-  PretrainOptions options = stored_options(folder);
   std::unique_ptr<Model> model(new Model);
   model->state_ = std::make_unique<State>(machine);
   State& state = *model->state_;
+  const bool foreign = is_huggingface_folder(path);
+  PretrainOptions options;
+  if (foreign) {
+    state.source = std::make_unique<HfSource>(path);
+    options.tokenizer = tokenizer_of_folder(path);
+    if (machine.world.rank() == 0) {
+      for (const std::string& note : state.source->notes()) machine.log.warning(note);
+    }
+  } else {
+    state.folder = find_checkpoint(path);
+    options = stored_options(state.folder);
+  }
   const TokenizerOptions& named = tokenizer.empty() ? options.tokenizer : tokenizer;
   std::optional<std::int64_t> vocabulary;
   if (!options.tokenizer.empty() || !tokenizer.empty()) {
@@ -87,14 +114,14 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     vocabulary = state.tokenizer->vocabulary_size();
   }
   SessionSettings settings{
-      .model = options.model.resolve(vocabulary),
+      .model = foreign ? state.source->model() : options.model.resolve(vocabulary),
       .layout = {.vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by},
       .zero_stage = layout.zero_stage,
       .seed = options.loop.seed,
       .use = SessionUse::kInference};
+  if (foreign && vocabulary) check_vocabulary(*vocabulary, settings.model, path);
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
-  state.folder = folder;
   state.load_values(*state.session);
   state.inference = std::make_unique<Inference>(
       state.session->context(false), state.session->pipeline(), *state.mesh, settings.model);

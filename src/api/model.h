@@ -21,8 +21,9 @@ namespace piton {
 
 class Model {
  public:
-  // `path`: the folder of a run (its newest checkpoint is loaded) or one checkpoint. The tokenizer
-  // is that of the run, unless `tokenizer` names another. `machine` must outlive the model.
+  // `path`: the folder of a run (its newest checkpoint is loaded), one checkpoint, or a Hugging
+  // Face folder. The tokenizer is that of the folder, unless `tokenizer` names another. `machine`
+  // must outlive the model.
   //
   // load() and the functions below are collective: all ranks of the machine call them with the same
   // arguments and get the same results.

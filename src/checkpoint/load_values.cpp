@@ -170,4 +170,13 @@ void load_values(TensorSource& source, const StoredModel& model, const StoreCont
   context.stream.synchronize();
 }
 
+void load_weights(TensorSource& source, const StoredModel& model, const StoreContext& context) {
+  PITON_ASSERT(model.optimizer == nullptr);
+  Communicator& ranks = context.mesh.group(kAllAxes);
+  const std::vector<CanonicalTensor> wanted = tensors_of(model, TensorKind::kWeight, ranks);
+  phase(ranks, std::nullopt, [&] { check_tensors(source, wanted, TensorKind::kWeight); });
+  load_values(source, model, context);
+  ranks.barrier();
+}
+
 }  // namespace piton

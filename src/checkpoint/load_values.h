@@ -26,4 +26,8 @@ void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor
 // where these are host memory. Weights of another floating type are converted.
 void load_values(TensorSource& source, const StoredModel& model, const StoreContext& context);
 
+// Collective: compares the source's weights with the model's, then sets them; of an optimizer
+// nothing. Throws Error(kData), on all ranks.
+void load_weights(TensorSource& source, const StoredModel& model, const StoreContext& context);
+
 }  // namespace piton

@@ -163,7 +163,7 @@ SafetensorsHeader read_safetensors_header(const RegularFile& file) {
   file.read_at(0, begin);
   std::uint64_t length = 0;
   if (begin.size() == 8) std::memcpy(&length, begin.data(), 8);
-  // What lies is refused below, from its first bytes.
+  // A length that is too large is refused below, from these first bytes.
   if (length <= static_cast<std::uint64_t>(std::min(kMaxHeaderBytes, file_bytes - 8))) {
     begin.resize(8 + length);
     file.read_at(8, std::span(begin).subspan(8));

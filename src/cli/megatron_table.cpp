@@ -85,7 +85,7 @@ constexpr MegatronGroup kTable[] = {
      "num-workers:1 no-mmap-bin-files no-create-attention-mask-in-dataloader "
      "num-dataset-builder-threads:1 object-storage-cache-path:1 trust-remote-code "
      "legacy-tokenizer tokenizer-metadata:1 allow-ambiguous-pad-tokens",
-     "corpora are mapped files that one reader needs"},
+     "one thread reads a corpus, by calls of the system"},
     {kIgnored,
      "tensorboard-dir:1 tensorboard-log-interval:1 tensorboard-queue-size:1 "
      "log-timers-to-tensorboard no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard "
@@ -137,7 +137,7 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "apply-layernorm-1p", "gains start at 1 and do not decay, so the model is the same"},
     {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
-    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are mapped files"},
+    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
     {kSame, "recompute-method:1=uniform|block recompute-num-layers:1=1",
      "--recompute-granularity full keeps the input of each layer"},
     {kSame,

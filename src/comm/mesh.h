@@ -1,4 +1,4 @@
-// Where one process sits in the grid of all processes.
+// The place of one process in the grid of all processes.
 //
 // An AXIS is a direction of this grid; a DIM is a dimension of a tensor. The two words are never
 // exchanged. Tensor is the fastest axis, so that its ranks, which talk most, share a host; then
@@ -11,8 +11,8 @@
 //                              data  0 0 1 1 0 0 1 1
 //                          pipeline  0 0 0 0 1 1 1 1
 //
-// A group is named by a set of axes: the ranks that differ from this one only along them. Size 1 is
-// legal everywhere.
+// A group is named by a set of axes. Its members are the ranks whose coordinates differ from those
+// of this rank only along these axes. Every axis may have size 1.
 #pragma once
 
 #include <array>
@@ -47,12 +47,12 @@ struct MeshSizes {
   int ranks() const;
 };
 
-// Where rank `rank` sits in a mesh of these sizes, by axis.
+// The coordinates of rank `rank` in a mesh of these sizes, by axis.
 std::array<int, kAxes> coordinates_of(int rank, const MeshSizes& sizes);
 
 class Mesh {
  public:
-  // Throws Error(kUsage) if `sizes` does not have world.size() ranks, saying what would.
+  // Throws Error(kUsage) if the product of `sizes` is not world.size(); the message says what fits.
   Mesh(World& world, MeshSizes sizes);
 
   int size(Axis axis) const { return sizes_[axis]; }
@@ -61,16 +61,16 @@ class Mesh {
   const MeshSizes& sizes() const { return sizes_; }
   World& world() const { return *world_; }
 
-  // The group along `set` through this rank; made on first use, which is collective over the group
-  // (every rank asks for its groups in the same order) and waits for all members: ask for groups
-  // before messages are under way. Members are in order of world rank.
+  // This rank's group along the axes `set`. Members are in order of world rank. The group is made
+  // on first use. This is collective and waits for all members: every rank requests its groups in
+  // the same order, and before messages are pending.
   Communicator& group(AxisSet set) { return group(set, ""); }
   Communicator& group(Axis axis) { return group(axes(axis)); }
-  // A group of the same ranks whose collectives do not wait for those of other purposes.
+  // A separate group of the same ranks: its collectives do not wait for those of other purposes.
   Communicator& group(AxisSet set, const std::string& purpose);
 
-  // Ranks of the pipeline group through this rank, at `stages` (ascending, containing this stage):
-  // tied embeddings live on two of them. Collective over those ranks.
+  // The ranks of this rank's pipeline group at `stages` (in ascending order, this stage among
+  // them). For tied embeddings, which two stages hold. Collective over these ranks.
   Communicator& stages(const std::vector<int>& stages);
 
   // World ranks of the group along `set`, ascending.

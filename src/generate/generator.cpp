@@ -112,7 +112,9 @@ std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::
                   config.vocabulary - 1);
     }
   }
-  const std::int64_t room = std::min(config.max_positions, length + options.max_new_tokens);
+  // Their sum need not be a number.
+  const std::int64_t room =
+      length + std::min(config.max_positions - length, options.max_new_tokens);
   KvCache cache = inference.make_cache(1, room);
   const auto read = [&](std::span<const std::int32_t> ids) {
     return inference.whole_vocabulary(

@@ -1,11 +1,11 @@
-// Gradients of stages 0 and 1: buffers that collect a step's contributions, reduced unit by unit
-// while backward goes on.
+// Gradients of ZeRO stages 0 and 1: buffers that add up the contributions of a step and are reduced
+// unit by unit while backward continues.
 //
-// Units start in their order, where backward begins, whatever the order in which they are
-// completed: every rank of a group must start the same reductions in the same order. Sums over
-// tensor ranks start in program order, when their unit's turn has come (the layers' own collectives
-// share that group); the unit's own reduction is started right after them and follows their events.
-// Neither makes compute wait before finish().
+// Every rank of a group must start the same reductions in the same order. The order is that of the
+// units, from the last parameter to the first, whatever the order in which units get their last
+// contribution. When it is the turn of a unit, first its sums over tensor ranks start (in program
+// order, because the collectives of the layers use the same group), then its reduction, which
+// follows their events. Compute does not wait for any of them before finish().
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,17 @@ inline constexpr std::int64_t kBucketBytes = std::int64_t{32} << 20;
 
 class BucketedGradients {
  public:
-  // Units of several parts are reduce-scattered: after finish() each rank's part is valid (stage
-  // 1). Units of one part are all-reduced (stage 0). Sets Parameter::gradient of every entry.
-  // `units` and `groups` outlive it.
+  // Units of several parts are reduce-scattered (stage 1): after finish() only this rank's part is
+  // valid. Units of one part are all-reduced (stage 0). Sets Parameter::gradient of every entry.
+  // `units` and `groups` must outlive this object.
   BucketedGradients(const std::vector<ShardUnit>& units, const ReductionGroups& groups,
                     Device& device, Arena& arena, Stream& stream);
 
   void begin_step(int micro_batches, Stream& stream);
-  // Asserts that no more come than begin_step() was told.
+  // Asserts that there are no more contributions than begin_step() expects.
   void contribute(Parameter& parameter, Stream& stream);
-  // Starts what has not, sums tied parameters, and makes `stream` wait for all.
+  // Starts the reductions that have not started, sums tied parameters over their stages, and makes
+  // `stream` wait for all.
   void finish(Stream& stream);
 
   Tensor part(const ShardSpan& span) const {
@@ -44,14 +45,14 @@ class BucketedGradients {
     std::size_t entry = 0;
   };
   struct Progress {
-    std::vector<std::int64_t> missing;  // contributions, by entry
+    std::vector<std::int64_t> missing;  // contributions that are still expected, by entry
     int incomplete = 0;                 // entries that still expect contributions
     Event reduced;
   };
-  // Starts the units whose turn has come; with `finishing`, all.
+  // Starts the next units if they are complete; with `finishing`, all units.
   void advance(bool finishing, Stream& stream);
   Tensor own_part(std::size_t unit) const;
-  // Over tensor ranks; what is summed further follows the events.
+  // Starts the sums over tensor ranks. The unit's reduction has to follow these events.
   std::vector<Event> sum_over_tensor(std::size_t unit, Stream& stream);
 
   const std::vector<ShardUnit>& units_;

@@ -45,8 +45,8 @@ struct OwnedSpan {
 
 // The part of a parameter that this rank stores.
 struct OwnValues {
-  std::int64_t offset = 0;  // of its first element, in the parameter's local tensor
-  Tensor values;            // [size]; not defined where all of the rank's part is padding
+  std::int64_t offset = 0;  // first element, counted in the parameter's local tensor
+  Tensor values;            // [size]; empty if this rank's part is all padding
 };
 
 class ShardedParameters : public WeightProvider {
@@ -81,11 +81,13 @@ class ShardedParameters : public WeightProvider {
   // All local rows of a parameter, in its local shape, on every rank. Stage 3 gathers them. For
   // saving, checking and hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
-  // This rank's part of a parameter, to be written whole (initialization, loading); raises the
-  // parameter's version. publish_values() has to follow, on all ranks: it gathers what is whole on
-  // all of them. Stage 0, frozen parameters below stage 3, and inference: all local rows.
+  // The part of a parameter that this rank stores, for initialization and loading: all local rows
+  // in stage 0, below stage 3 if the parameter is frozen, and for inference. The caller overwrites
+  // all of it. Raises the version of the parameter. Afterwards all ranks call publish_values(),
+  // which gathers the values that the stage keeps whole.
   virtual OwnValues own_values(Parameter& parameter) = 0;
-  // Writes that part from local rows.
+  // Copies this rank's part out of `rows`, all local rows of the parameter. As with own_values(),
+  // publish_values() has to follow.
   void set_value(Parameter& parameter, const Tensor& rows, Stream& stream);
 
  protected:

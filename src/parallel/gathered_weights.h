@@ -1,13 +1,13 @@
-// Weights of stage 3: gathered around each use from the ranks' parts, and prefetched.
+// Weights of ZeRO stage 3: gathered from the parts of all ranks around each use, and prefetched.
 //
-// The first step that begin_step() opens is recorded: which units are used, in which order. From
-// then on, each use starts the gathers of the kPrefetchDepth uses after it, so that they travel
-// while compute works. Every rank of a group runs the same program, so all start the same gathers
-// in the same order. A use that is not the recorded one (evaluation, another schedule) finds the
-// record's next such use, or gathers by itself.
+// The first step after begin_step() records which units are used, in which order. In later steps
+// each use starts the gathers for the next kPrefetchDepth uses, so that they run beside compute.
+// Every rank of a group runs the same program, so all start the same gathers in the same order. If
+// a use is not the one that was recorded (evaluation, another schedule), the position in the record
+// moves to the next use of that unit; if there is none, the position stays and the use gathers.
 //
-// Gathered values and what is packed from them live until the last lease is released and no use
-// within the window wants them.
+// Gathered values, and weights packed from them, are freed when no WeightUse holds them and none of
+// the next kPrefetchDepth uses needs them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Executes a schedule on this stage: the one runtime for every schedule, and for no pipeline at all
+// Executes a schedule on this stage. All schedules use this runtime, also a run without a pipeline
 // (one stage, one chunk, the steps F B F B ...).
 #pragma once
 
@@ -16,40 +16,41 @@
 namespace piton {
 
 struct PipelineResult {
-  // fp64 [1] on the device: what the chunks of this stage gave over all micro-batches, by name
-  // (nn/chunk.h, NamedSum). Empty where none of them gives any.
+  // The named sums of this stage's chunks (nn/chunk.h, NamedSum), added up over all micro-batches:
+  // fp64 [1] each, on the device. Empty if the chunks return no sums.
   std::map<std::string, Tensor, std::less<>> sums;
 };
 
 class Pipeline {
  public:
   // `chunks`: this stage's chunks, in the order of schedule.chunks_of_stage(stage). `group`: the
-  // pipeline group, member = stage. Throws Error(kUsage) if the schedule is not valid (check()).
+  // pipeline group, where the member is the stage. Throws Error(kUsage) if the schedule is invalid
+  // (check()).
   Pipeline(Schedule schedule, std::vector<Chunk*> chunks, Communicator& group);
 
-  // One step: all micro-batches forward and backward. inputs[m] is micro-batch m on the device
-  // (every stage gets them: tokens for the first, labels for the last). Gradients are added to the
-  // parameters through context.weights. Receives are posted ahead; a sent tensor's slot is held
-  // until its message has left.
+  // One step: forward and backward of all micro-batches. inputs[m] is micro-batch m on the device;
+  // every stage gets all of them (the first stage needs tokens, the last one labels). Gradients are
+  // added to the parameters through context.weights. Receives are posted early. The memory of a
+  // tensor that is being sent is not reused before the send is complete.
   PipelineResult train(Context context, const std::vector<ModelInput>& inputs);
 
-  // Forward only, in order, without tapes and dropout, for any number of micro-batches. `each` gets
-  // what the last chunk gave, on its stage, with the micro-batch's number.
+  // Forward of any number of micro-batches, in order, without tapes and dropout. On the last stage,
+  // calls `each` with the number of the micro-batch and the output of the last chunk.
   using ForEachOutput = std::function<void(int micro_batch, ChunkOutput& output)>;
   PipelineResult forward(Context context, const std::vector<ModelInput>& inputs,
                          const ForEachOutput& each = {});
 
   // True on the stage of the last chunk.
   bool on_last_stage() const { return schedule_.stage_of_chunk.back() == group_->rank(); }
-  // Room in `cache` for every layer of this stage.
+  // Adds every layer of this stage to `cache`.
   void add_layers(KvCache& cache) const;
 
-  // Called before each step with what is about to run: tests, fault injection, timing.
+  // Called before each step of the schedule with that step: for tests, fault injection and timing.
   std::function<void(const Step&)> observer;
 
  private:
   class Run;
-  Chunk& chunk(int index);  // of the whole model
+  Chunk& chunk(int index);  // index among the chunks of the whole model
   StageMessages messages(const Context& context, const std::vector<ModelInput>& inputs,
                          const std::vector<Step>& steps);
 

@@ -11,9 +11,9 @@
 
 namespace piton {
 
-// The ranks that hold the same values of a parameter and different contributions to its gradient:
-// they shard it. Gradients and values travel in groups of their own, so that neither waits in the
-// queue of the other: gathers of values are prefetched while gradients are still being computed.
+// The ranks that hold the same values of a parameter and different contributions to its gradient.
+// They shard it among them. Gradients and values have separate communicators, so that neither waits
+// for the other: gathers of values are prefetched while gradients are still being reduced.
 struct ReductionGroup {
   Communicator* gradients = nullptr;
   Communicator* values = nullptr;
@@ -25,7 +25,7 @@ struct ReductionGroup {
 struct ReductionGroups {
   Communicator* tensor = nullptr;
   std::map<AxisSet, ReductionGroup> by_axes;
-  // Parameters that other stages hold too, in order of name, with the group of those stages.
+  // Parameters that several stages hold, in the order of names, with the group of these stages.
   std::vector<std::pair<Parameter*, Communicator*>> tied;
 
   const ReductionGroup& of(const Parameter& parameter) const {

@@ -1,11 +1,12 @@
-// Gradients of stages 2 and 3: this rank's part of every unit, fp32 (fp64). A unit's contributions
-// of one micro-batch are collected in a temporary of its whole size, reduce-scattered, and added to
-// the part.
+// Gradients of ZeRO stages 2 and 3: this rank's part of every unit, fp32 (fp64). The contributions
+// of one micro-batch to a unit are added up in a temporary for the whole unit, reduce-scattered,
+// and added to this rank's part.
 //
-// Temporaries under way are a queue: reductions start and are added in the order in which their
-// contributions became complete, which is the same on every rank of the group. At most kMaxOnTheWay
-// units wait, and no more than kMaxOnTheWayBytes but for one; then compute waits for the oldest: by
-// number and size, not by what happens to be complete.
+// Temporaries that are being reduced form a queue. Reductions start, and their results are added,
+// in the order in which units get their last contribution, which is the same on every rank of the
+// group. While the queue has more than kMaxOnTheWay units, or several units of together more than
+// kMaxOnTheWayBytes, compute waits for the oldest. This depends on number and size alone, not on
+// what has completed.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +26,16 @@ class ScatteredGradients {
   static constexpr std::size_t kMaxOnTheWay = 4;
   static constexpr std::int64_t kMaxOnTheWayBytes = std::int64_t{64} << 20;
 
-  // `units` and `groups` outlive it.
+  // `units` and `groups` must outlive this object.
   ScatteredGradients(const std::vector<ShardUnit>& units, const ReductionGroups& groups,
                      Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 
   void begin_step(Stream& stream);
-  // The parameter's place in the temporary of the micro-batch that is under way; zero when it is
-  // new.
+  // The parameter's place in the temporary of the current micro-batch. A new temporary is zero.
   Tensor gradient(Parameter& parameter, Stream& stream);
   void contribute(Parameter& parameter, Stream& stream);
-  // Reduces what is left, sums tied parameters, and makes `stream` wait for all.
+  // Reduces the remaining temporaries, sums tied parameters over their stages, and makes `stream`
+  // wait for all.
   void finish(Stream& stream);
 
   Tensor part(const ShardSpan& span) const;
@@ -46,7 +47,7 @@ class ScatteredGradients {
   };
   struct Collecting {
     Tensor whole;
-    std::vector<int> missing;  // contributions of a micro-batch, by entry
+    std::vector<int> missing;  // contributions of the micro-batch that are still expected, by entry
     int incomplete = 0;
   };
   struct OnTheWay {

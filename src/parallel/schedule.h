@@ -1,12 +1,12 @@
 // What each pipeline stage does, in order, as plain data.
 //
-// A schedule is computed from integers before training starts and knows nothing of tensors, devices
-// or messages; parallel/pipeline.h executes it, parallel/simulate.h proves bubble, peak activations
-// and freedom from deadlock on it.
+// A schedule is computed from integers before training starts, without tensors, devices or
+// messages. parallel/pipeline.h executes it. parallel/simulate.h computes its bubble and peak of
+// activations, and finds deadlocks.
 //
-// A model is cut into chunks 0 .. C-1, in order; chunk c is on stage stage_of_chunk[c].
-// Messages follow from the lists: after kForward of chunk c its boundary goes to the stage of c +
-// 1, after a backward its gradients go to the stage of c - 1.
+// A model is divided into chunks 0 .. C-1, in order; chunk c is on stage stage_of_chunk[c].
+// Messages follow from the lists. After kForward of chunk c its boundary is sent to the stage of
+// chunk c + 1; after a backward the gradients of its inputs are sent to the stage of chunk c - 1.
 #pragma once
 
 #include <cstdint>
@@ -50,17 +50,17 @@ struct Schedule {
 // micro-batches of activations, and idles (p - 1) / M of the ideal time if all stages are equal.
 Schedule one_forward_one_backward(int stages, int micro_batches);
 
-// ZB-H1 (Qi et al. 2023, arXiv:2401.10241, section 2.2): 1F1B with backward split; on stage r the
-// weight jobs trail by r micro-batches and fill the end of the pipe. With M >= p and W not above F
-// and B the bubble is (p - 1) (F + B - W) instead of (p - 1) (F + B + W). Every stage holds at most
-// min(p, M) tapes, what stage 0 holds under 1F1B (some of them with their weight jobs only).
+// ZB-H1 (Qi et al. 2023, arXiv:2401.10241, section 2.2): 1F1B with backward split in two. On stage
+// r the weight jobs run r micro-batches later and fill the idle time at the end. With M >= p, and W
+// not above F and B, the bubble is (p - 1) (F + B - W) instead of (p - 1) (F + B + W). Every stage
+// holds at most min(p, M) tapes, as many as stage 0 under 1F1B; some of them hold only weight jobs.
 Schedule zero_bubble_h1(int stages, int micro_batches);
 
 enum class ScheduleKind : std::uint8_t { kOneForwardOneBackward, kZeroBubbleH1 };
 Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches);
 
-// Asserts-by-Error (kUsage): every (chunk, micro-batch) goes forward once, backward once (whole, or
-// input then weight), backward after forward, all on the chunk's own stage.
+// Throws Error(kUsage) unless every micro-batch has, in every chunk, one forward and then one
+// backward (whole, or first input and later weight), all of them on the stage of the chunk.
 void check(const Schedule& schedule);
 
 }  // namespace piton

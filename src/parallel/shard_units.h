@@ -70,7 +70,7 @@ struct ShardSpan {
   std::int64_t unit_begin = 0;        // first element, counted from the start of the unit
   std::int64_t size = 0;              // elements
 };
-// In the order of units and entries; at most one span of a parameter.
+// The spans of this rank, in the order of units and their entries; at most one for each parameter.
 std::vector<ShardSpan> owned_spans(const std::vector<ShardUnit>& units);
 
 }  // namespace piton

@@ -1,8 +1,8 @@
-// What travels between the chunks of a pipeline: boundaries forward, their gradients back.
+// Messages between the chunks of a pipeline: boundaries forward, their gradients backward.
 //
-// Receives are posted ahead, for the kAhead messages that the stage's steps need next; sends go off
-// at once, and a sent tensor's slot is held until its message has left. Between chunks of one stage
-// a message is the tensor itself.
+// Receives are posted early, for the next kAhead messages that the steps of this stage need. Sends
+// start at once; the memory of a tensor is not reused before its send is complete. Between chunks
+// of one stage the tensor is passed on without a message.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // The memory of a run: slots cut from a few large segments, counted by kind.
 //
-// A slot is free again as soon as its last tensor is gone, with the fences that were held on it
-// (sends, gathers and reductions hold theirs). Whoever gets it next waits for them first: the
-// stream that will use it, or the host. Which slot a request gets follows from the requests, the
-// holds and the waits of the program alone, never from what happens to be complete: the same
-// program gives the same addresses, and after the first steps of a run no request reaches the
+// A slot is free again as soon as its last tensor is destroyed. Fences that were held on it stay
+// with it (sends, gathers and reductions hold theirs), and the next user waits for them first: the
+// stream that will use the slot, or the host. Which slot a request gets depends only on the
+// requests, holds and waits of the program, never on what has completed. So the same program gets
+// the same addresses, and after the first steps of a run the arena allocates nothing from the
 // system.
 #pragma once
 
@@ -19,17 +19,18 @@
 
 namespace piton {
 
-// Where segments come from: a device.
+// The source of segments: a device.
 class Memory {
  public:
   virtual ~Memory() = default;
-  // At least 64-byte aligned. Throws Error(kMemory) with what was asked and what is free.
+  // Aligned to at least 64 bytes. Throws Error(kMemory) that says what was requested and what is
+  // free.
   virtual std::byte* allocate(std::int64_t bytes) = 0;
   virtual void release(std::byte* data, std::int64_t bytes) = 0;
   virtual Place place() const = 0;
 };
 
-// Names a stream, for as long as somebody holds it.
+// Identifies a stream. Unique as long as a copy of it exists.
 using StreamIdentity = std::shared_ptr<const void>;
 
 // Something that completes later: an event of a stream or of a communicator.
@@ -37,18 +38,19 @@ class Fence {
  public:
   virtual ~Fence() = default;
   virtual void wait() = 0;  // blocks the calling host thread
-  // For back ends and tests. What a program does must not depend on it: ranks would differ, and
-  // so would two runs.
+  // For back ends and tests. A program must not decide by it what to do: ranks would do different
+  // things, and so would two runs.
   virtual bool complete() const = 0;
-  // Runs `work` once this is complete, failed or not: at once on this thread if it is already, else
-  // on the thread that completes it. `work` is short and does not throw. A fence that cannot call
-  // back waits here.
+  // Runs `work` when the fence is complete, also after a failure. If it is complete already, `work`
+  // runs on this thread at once, else on the thread that completes the fence. `work` must be short
+  // and must not throw. The default, for fences without callbacks, waits here.
   virtual void then(std::function<void()> work) {
     wait();
     work();
   }
 
-  // All that is put on `stream` from now on comes after this fence. Remembers the last such stream.
+  // Records that all work enqueued on `stream` from now on runs after this fence. Only the last
+  // such stream is remembered.
   void set_waited_by(const StreamIdentity& stream);
   bool waited_by(const StreamIdentity& stream) const;
 
@@ -62,7 +64,7 @@ class MemoryUser {
  public:
   virtual ~MemoryUser() = default;
   virtual const StreamIdentity& identity() const = 0;
-  // What comes next on the stream comes after `fence`.
+  // Work enqueued on the stream from now on runs after `fence`.
   virtual void wait_for(const std::shared_ptr<Fence>& fence) = 0;
 };
 
@@ -94,27 +96,30 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Uninitialized, 64-byte aligned, for work on `user`, which waits for what is still done with the
-  // slot. Best fit among the free slots that `user` need not wait for (no fences, or it has waited
-  // for them already), by address on ties; else best fit among all; else a new segment. A slot is
-  // used in the order of one stream: work of another stream on it is held with an event of that
-  // stream, and a stream that takes over memory of another one is ordered after it by the caller.
-  // Thread-safe. Throws Error(kMemory): names the kind, the size and what holds the most.
+  // Uninitialized memory, aligned to 64 bytes, for work on `user`, which waits for the fences of
+  // the slot. Takes the best fit among the free slots that `user` need not wait for (they have no
+  // fences, or it has waited for them already), the lowest address on ties; else the best fit among
+  // all free slots; else a new segment.
+  //
+  // A slot is used in the order of one stream. If another stream works on it too, the caller holds
+  // it with an event of that stream. If a stream gets memory that another stream has used, the
+  // caller has ordered it after the other one. Thread-safe. Throws Error(kMemory) that names the
+  // kind, the size and the kinds that hold the most.
   Tensor allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryUser& user);
-  // The same for the host: this thread waits.
+  // The same for use by the host: this thread waits for the fences.
   Tensor allocate(DType dtype, const Shape& shape, MemoryKind kind);
 
-  // The next user of the slot under `tensor` (or under the tensor it is a view of) waits for
-  // `fence`. Tensors of other origin are left alone.
+  // Makes the next user of the slot of `tensor` wait for `fence`. `tensor` may be a view. Does
+  // nothing for tensors that are not from this arena.
   void hold(const Tensor& tensor, std::shared_ptr<Fence> fence);
 
-  // Makes `user` wait for what is still done with free slots, and joins them: from here on
-  // addresses do not depend on what came before. A step begins with it.
+  // Makes `user` wait for the fences of all free slots, and joins adjacent ones. Later addresses
+  // then do not depend on earlier requests. Called at the beginning of every step.
   void settle(MemoryUser& user);
 
   MemoryCounts counts() const;
   Memory& memory() const;
-  // `saw` is called for every request with the address that it got and its size: for tests.
+  // For tests: calls `saw` for every request, with its address and size.
   void observe(std::function<void(const std::byte* data, std::int64_t bytes)> saw);
 
  private:

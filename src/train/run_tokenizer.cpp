@@ -115,6 +115,20 @@ TokenizerOptions kept_tokenizer(const TokenizerOptions& options, const fs::path&
   return options;
 }
 
+TokenizerOptions tokenizer_of_folder(const fs::path& folder) {
+  TokenizerOptions options;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "tokenizer.json" || name == "tokenizer.model" || name == "spiece.model" ||
+        name == "vocab.json" || name == "encoder.json" || name == "vocab.txt" ||
+        name.ends_with(".tiktoken")) {
+      options.name_or_path = folder.string();
+    }
+  }
+  return options;
+}
+
 TokenizerOptions from_anywhere(const TokenizerOptions& options) {
   TokenizerOptions absolute = options;
   for (std::string* path : {&absolute.name_or_path, &absolute.vocab_file, &absolute.merge_file}) {

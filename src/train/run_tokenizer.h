@@ -18,6 +18,9 @@ void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options,
                                 const std::filesystem::path& checkpoint);
 
+// The tokenizer whose files are in `folder`, beside a model's; empty() where there are none.
+TokenizerOptions tokenizer_of_folder(const std::filesystem::path& folder);
+
 // `options` with absolute paths.
 TokenizerOptions from_anywhere(const TokenizerOptions& options);
 

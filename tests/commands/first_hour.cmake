@@ -1,4 +1,4 @@
-# Every command of docs/first_hour.md, and the first block of README.md, with what they print.
+# Every command of docs/first_hour.md, and what it prints.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 get_filename_component(bin ${PITON} DIRECTORY)

@@ -34,6 +34,8 @@ foreach(name IN ITEMS none - file)
 endforeach()
 
 # The model's longest sequence ends a text, and that is said.
+# The prompt's length and the limit need not have a sum.
+expect(RUN generate --load ${WORK}/run --prompt "To be" --max-new-tokens 9223372036854775807 --top-k 1 CODE 0)
 expect(RUN generate --load ${WORK}/run --prompt "To be" --max-new-tokens 500 --top-k 1 CODE 0
        ERR "stopped after 123 tokens: with the 5 of the prompt they fill the 128 that the model")
 

@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 
 class TinyRun {
  public:
-  // `lines` of text make the corpus FOLDER/corpus_text_document.
+  // `lines` of text, a document each, make the corpus FOLDER/corpus_text_document.
   explicit TinyRun(const std::filesystem::path& folder, int lines = 400) : folder_(folder) {
     std::filesystem::create_directories(folder);
     std::ofstream text(folder / "text.txt");
@@ -32,8 +32,8 @@ class TinyRun {
   std::string corpus() const { return path("corpus_text_document"); }
 
   Words preprocess(const std::string& prefix, const Words& more = {}) const {
-    Words words{"preprocess",    "--input",      path("text.txt"),  "--tokenizer-type",
-                "ByteTokenizer", "--append-eod", "--output-prefix", path(prefix)};
+    Words words{"preprocess",  "--input", path("text.txt"), "--tokenizer-type", "ByteTokenizer",
+                "--sample-by", "line",    "--append-eod",   "--output-prefix",  path(prefix)};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

@@ -254,6 +254,7 @@ void MpiEngine::call(const std::string& what, std::function<void()> work) {
 
 // The communication thread is in MPI, perhaps for ever, and cannot fail what waits for it.
 void MpiEngine::leave_hanging(const std::string& why) {
+  stuck_ = true;
   std::vector<std::weak_ptr<Job>> jobs;
   {
     const std::lock_guard lock(mutex_);
@@ -298,7 +299,7 @@ void MpiEngine::fail(int code, const std::string& why) {
   }
   wake();
   // Once it has dropped what was asked for, it touches no tensor any more.
-  const auto end = Clock::now() + duration<double>(kAnswerSeconds);
+  const auto end = Clock::now() + duration<double>(stuck_ ? 0 : kAnswerSeconds);
   while (!dropped_ && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!dropped_) leave_hanging(why);
 }
@@ -311,7 +312,9 @@ void MpiEngine::stop(bool orderly) {
   wake();
   // In order, all ranks come here; one that does not (it was stopped, or lost at the last moment)
   // holds up MPI, which has no limit of its own.
-  const double limit = orderly ? options_.timeout_seconds + kAnswerSeconds : kAnswerSeconds;
+  const double limit = orderly  ? options_.timeout_seconds + kAnswerSeconds
+                       : stuck_ ? 0
+                                : kAnswerSeconds;
   const bool ended = ends_within(ended_, limit);
   if (!orderly) {
     // Once this process ends, mpirun ends the others, and their last words may be lost.

@@ -106,6 +106,7 @@ class MpiEngine {
 
   std::size_t jobs_to_sweep_ = 64;
   std::atomic<bool> dropped_{false};  // all that was asked for has been failed
+  std::atomic<bool> stuck_{false};    // in MPI, when somebody gave up waiting for it
   std::atomic<bool> hangs_{false};
   Clock::time_point watched_{};
   Job started_;

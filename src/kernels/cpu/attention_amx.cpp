@@ -1,13 +1,12 @@
-// Attention in bf16 through tile products. The division of work, the softmax and what is rounded
-// are those of attention_dot.cpp; the five products read rows where they are, and nothing is
+// Attention in bf16 through tile products. The softmax and what is rounded are those of
+// attention_dot.cpp; the five products read rows where they are, and nothing is
 // transposed but keys and values: the gradients of keys and values are summed as their transposes,
 //   dv^T = dout^T P,   dk^T = q^T dS,
 // whose right sides are the pairs of rows that the softmax's gradient writes.
 #include <algorithm>
-#include <limits>
 #include <utility>
 
-#include "kernels/cpu/attention_bf16.h"
+#include "kernels/cpu/attention_forward_bf16.h"
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
@@ -48,118 +47,56 @@ Matrix rows_of(const Head& head, std::int64_t row) {
   return {head.row(row), Type::kBF16, head.stride};
 }
 
-class Forward {
+// Of forward (attention_forward_bf16.h).
+class TileProducts {
  public:
-  Forward(Context& context, const AttentionForward& call)
-      : context_(context),
-        call_(call),
-        masks_(call.dropout),
-        d_(call.q.dim(3)),
-        wide_(padded(d_, kTilePair)) {}
+  static constexpr std::int64_t kQueries = cpu::kQueries;
+  static constexpr std::int64_t kQueryPart = 512;
+  static constexpr std::int64_t kRowUnit = kTilePair;
+  static constexpr std::int64_t kColumnUnit = kTilePair;
+  static std::int64_t wide(std::int64_t d) { return padded(d, kTilePair); }
 
-  std::int64_t parts() const {
-    return call_.q.dim(0) * call_.q.dim(2) * ((call_.q.dim(1) + kQueryPart - 1) / kQueryPart);
+  TileProducts(const Context& context, std::int64_t d)
+      : key_bytes(across_bytes(d)),
+        value_bytes(along_bytes(d)),
+        table_(*context.tiles),
+        scope_(table_),
+        d_(d) {}
+
+  void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
+            std::int64_t valid) const {
+    table_.pack_right_rows(k, keys, valid, d_);
+    table_.pack_right(v, values, d_, valid);
+  }
+  void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
+              std::int64_t /*valid*/, float* scores) const {
+    table_.multiply({.rows = count,
+                     .columns = part.columns,
+                     .steps = tile_steps(d_),
+                     .left = left_rows(q, wide(d_)),
+                     .right = right_packed(k, d_),
+                     .sums = scores,
+                     .sums_stride = kKeyBlock});
+  }
+  void add_values(const std::uint16_t* weights, std::int64_t count, const Seen& part,
+                  const std::byte* v, std::int64_t valid, float* out) const {
+    table_.multiply({.rows = count,
+                     .columns = d_,
+                     .steps = tile_steps(part.columns),
+                     .left = left_rows(weights, kKeyBlock),
+                     .right = right_packed(v, valid),
+                     .sums = out,
+                     .sums_stride = wide(d_),
+                     .adds = true});
   }
 
-  // Heads are the inner direction: parts that follow one another cost the same, so threads that
-  // take them in turn end together.
-  void operator()(std::int64_t part) const {
-    const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
-    const std::int64_t begin = part / heads * kQueryPart;
-    run(part % heads / call_.q.dim(2), part % heads % call_.q.dim(2), begin,
-        std::min(begin + kQueryPart, call_.q.dim(1)));
-  }
+  const std::int64_t key_bytes;
+  const std::int64_t value_bytes;
 
  private:
-  struct Tiles {
-    std::uint16_t* q;  // [rows, wide]
-    float* out;        // [rows, wide]
-    float* maxima;     // [rows]
-    float* sums;
-    std::byte* k;  // one block of keys, along channels
-    std::byte* v;  // one block of values, along keys
-    float* scores;
-    float* kept;
-    std::uint16_t* weights;
-  };
-
-  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t sq = call_.q.dim(1);
-    const std::int64_t sk = call_.k.dim(1);
-    const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
-    const std::int64_t rows = end - begin;
-    const std::int64_t whole = padded(rows, kQueries);
-    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + whole * wide_ * 6 + 8 * rows +
-                                       across_bytes(d_) + along_bytes(d_) + 10 * kTile + 10 * 64));
-    const Sight sight(call_.mask, 0, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
-    const Tiles t{.q = reinterpret_cast<std::uint16_t*>(pieces.bytes(whole * wide_ * 2)),
-                  .out = pieces.floats(whole * wide_),
-                  .maxima = pieces.floats(rows),
-                  .sums = pieces.floats(rows),
-                  .k = pieces.bytes(across_bytes(d_)),
-                  .v = pieces.bytes(along_bytes(d_)),
-                  .scores = pieces.floats(kTile),
-                  .kept = pieces.floats(kTile),
-                  .weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2))};
-    copy_rows(Head(call_.q, batch, head), begin, rows, d_, t.q, wide_);
-    std::fill_n(t.out, whole * wide_, 0.0F);
-    std::fill_n(t.maxima, rows, -std::numeric_limits<float>::infinity());
-    std::fill_n(t.sums, rows, 0.0F);
-
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
-    const TileScope scope(*context_.tiles);
-    std::int64_t loaded = -1;
-    const auto visit = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
-      if (key != loaded) {
-        const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-        context_.tiles->pack_right_rows(t.k, rows_of(keys, key), valid, d_);
-        context_.tiles->pack_right(t.v, rows_of(values, key), d_, valid);
-        loaded = key;
-      }
-      tile(sight, batch, head, begin, query, queries, key, t);
-    };
-    sight.for_tiles(begin, end, kQueries, kKeyBlock, visit);
-    finish(context_, call_, batch, head, begin, rows, d_, wide_, t.out, t.maxima, t.sums);
-  }
-
-  void tile(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t begin,
-            std::int64_t query, std::int64_t queries, std::int64_t key, const Tiles& t) const {
-    const Seen part = seen_of(sight, query, queries, key, kTilePair, kTilePair);
-    const std::int64_t first = query + part.skip;
-    const std::int64_t count = queries - part.skip;
-    const std::int64_t at = first - begin;
-    context_.tiles->multiply({.rows = count,
-                              .columns = part.columns,
-                              .steps = tile_steps(d_),
-                              .left = left_rows(t.q + at * wide_, wide_),
-                              .right = right_packed(t.k, d_),
-                              .sums = t.scores,
-                              .sums_stride = kKeyBlock});
-    const float* dropout =
-        factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
-    ScoreArguments arguments =
-        scores_of(sight, first, count, key, t.scores, static_cast<float>(call_.scale),
-                  slope_of(call_.mask, head));
-    arguments.columns = static_cast<int>(part.columns);
-    context_.dot->softmax(arguments, dropout, t.maxima + at, t.sums + at, t.out + at * wide_, wide_,
-                          wide_, t.weights);
-    const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-    context_.tiles->multiply({.rows = count,
-                              .columns = d_,
-                              .steps = tile_steps(part.columns),
-                              .left = left_rows(t.weights, kKeyBlock),
-                              .right = right_packed(t.v, valid),
-                              .sums = t.out + at * wide_,
-                              .sums_stride = wide_,
-                              .adds = true});
-  }
-
-  Context& context_;
-  const AttentionForward& call_;
-  Masks masks_;
+  const TileTable& table_;
+  TileScope scope_;
   std::int64_t d_;
-  std::int64_t wide_;
 };
 
 class Backward {
@@ -364,7 +301,7 @@ class Backward {
 }  // namespace
 
 void attention_forward_amx(Context& context, const AttentionForward& call) {
-  const Forward forward(context, call);
+  const Bf16Forward<TileProducts> forward(context, call);
   context.threads.run(forward.parts(), forward);
 }
 

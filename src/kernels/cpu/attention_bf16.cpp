@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace piton::cpu {
 namespace {
@@ -49,18 +50,20 @@ float slope_of(const AttentionMask& mask, std::int64_t head) {
 
 void finish(const Context& context, const AttentionForward& call, std::int64_t batch,
             std::int64_t head, std::int64_t begin, std::int64_t rows, std::int64_t d,
-            std::int64_t stride, float* out, const float* maxima, const float* sums) {
+            std::int64_t stride, float* out, const float* bases, const float* sums) {
   const float lowest = -std::numeric_limits<float>::infinity();
   const Head to(call.out, batch, head);
   float* lse =
       call.lse.data<float>() + batch * call.lse.stride(0) + head * call.lse.stride(1) + begin;
   for (std::int64_t r = 0; r < rows; ++r) {
     float* row = out + r * stride;
-    const bool sees = maxima[r] != lowest || sums[r] != 0;
-    const float inverse = sees ? 1.0F / sums[r] : 0.0F;
+    const float* lanes = sums + r * kSoftmaxLanes;
+    const float sum = std::accumulate(lanes, lanes + kSoftmaxLanes, 0.0F);
+    const bool sees = bases[r] != lowest || sum != 0;
+    const float inverse = sees ? 1.0F / sum : 0.0F;
     for (std::int64_t c = 0; c < d; ++c) row[c] *= inverse;
     context.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d);
-    lse[r] = sees ? kLn2 * maxima[r] + std::log(sums[r]) : lowest;
+    lse[r] = sees ? kLn2 * bases[r] + std::log(sum) : lowest;
   }
 }
 

@@ -28,10 +28,14 @@ Seen seen_of(const Sight& sight, std::int64_t query, std::int64_t queries, std::
 
 float slope_of(const AttentionMask& mask, std::int64_t head);
 
+// Of `rows` bases and sums of a softmax (dot/table.h), with room for alignment.
+inline std::int64_t softmax_bytes(std::int64_t rows) {
+  return rows * (1 + kSoftmaxLanes) * std::int64_t{sizeof(float)} + 2 * 64;
+}
+
 // Rows of `out` [rows, stride] divided by their sums, and their log-sum-exp, to the call's tensors.
-// Maxima are in powers of two.
 void finish(const Context& context, const AttentionForward& call, std::int64_t batch,
             std::int64_t head, std::int64_t begin, std::int64_t rows, std::int64_t d,
-            std::int64_t stride, float* out, const float* maxima, const float* sums);
+            std::int64_t stride, float* out, const float* bases, const float* sums);
 
 }  // namespace piton::cpu

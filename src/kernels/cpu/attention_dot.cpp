@@ -1,11 +1,10 @@
 // Attention by tiles with a running softmax, products by the bf16 dot product: weights P and score
-// gradients dS are rounded to bf16 on the way, sums stay in fp32. The division of work is that of
-// attention_fp32.cpp.
+// gradients dS are rounded to bf16 on the way, sums stay in fp32.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
 
-#include "kernels/cpu/attention_bf16.h"
+#include "kernels/cpu/attention_forward_bf16.h"
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
@@ -19,90 +18,45 @@ constexpr std::int64_t kTile = kQueries * kKeyBlock;
 
 std::int64_t panels_of(std::int64_t d) { return panel_words(d, kKeyBlock); }
 
-class Forward {
+// Of forward (attention_forward_bf16.h).
+class DotProducts {
  public:
-  Forward(Context& context, const AttentionForward& call)
-      : context_(context),
-        call_(call),
-        masks_(call.dropout),
-        d_(call.q.dim(3)),
-        wide_(padded(d_, 16)) {}
+  static constexpr std::int64_t kQueries = cpu::kQueries;
+  static constexpr std::int64_t kQueryPart = 256;
+  static constexpr std::int64_t kRowUnit = 6;
+  static constexpr std::int64_t kColumnUnit = 16;
+  static std::int64_t wide(std::int64_t d) { return padded(d, 16); }
 
-  std::int64_t parts() const {
-    return call_.q.dim(0) * call_.q.dim(2) * ((call_.q.dim(1) + kQueryPart - 1) / kQueryPart);
+  DotProducts(const Context& context, std::int64_t d)
+      : key_bytes(4 * panel_words(kKeyBlock, d)),
+        value_bytes(4 * panels_of(d)),
+        table_(*context.dot),
+        d_(d) {}
+
+  void pack(std::byte* k, std::byte* v, const Matrix& keys, const Matrix& values,
+            std::int64_t valid) const {
+    table_.pack_columns(reinterpret_cast<Pair*>(k), keys, d_, valid);
+    table_.pack_rows(reinterpret_cast<Pair*>(v), values, valid, d_);
+  }
+  void scores(const std::uint16_t* q, std::int64_t count, const Seen& part, const std::byte* k,
+              std::int64_t valid, float* scores) const {
+    table_.product_columns(count, part.columns, d_ / 2, q, wide(d_), 2,
+                           reinterpret_cast<const Pair*>(k), padded(valid, 16),
+                           {.data = scores, .stride = kKeyBlock});
+  }
+  void add_values(const std::uint16_t* weights, std::int64_t count, const Seen& part,
+                  const std::byte* v, std::int64_t valid, float* out) const {
+    table_.product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2,
+                   reinterpret_cast<const Pair*>(v), (valid + 1) / 2 * kPanel, 0,
+                   {.data = out, .stride = wide(d_), .addend = out, .addend_stride = wide(d_)});
   }
 
-  // Heads are the inner direction: parts that follow one another cost the same, so threads that
-  // take them in turn end together.
-  void operator()(std::int64_t part) const {
-    const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
-    const std::int64_t begin = part / heads * kQueryPart;
-    run(part % heads / call_.q.dim(2), part % heads % call_.q.dim(2), begin,
-        std::min(begin + kQueryPart, call_.q.dim(1)));
-  }
+  const std::int64_t key_bytes;
+  const std::int64_t value_bytes;
 
  private:
-  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t sq = call_.q.dim(1);
-    const std::int64_t sk = call_.k.dim(1);
-    const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
-    const std::int64_t rows = end - begin;
-    Pieces pieces(context_.scratch.own(Sight::bytes(sq, sk) + rows * d_ * 2 +
-                                       4 * rows * (wide_ + 2) + 4 * panel_words(kKeyBlock, d_) +
-                                       4 * panels_of(d_) + 10 * kTile + 10 * 64));
-    const Sight sight(call_.mask, 0, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
-    auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows * d_ * 2));
-    float* out = pieces.floats(rows * wide_);
-    float* maxima = pieces.floats(rows);
-    float* sums = pieces.floats(rows);
-    auto* k = reinterpret_cast<Pair*>(pieces.floats(panel_words(kKeyBlock, d_)));
-    auto* v = reinterpret_cast<Pair*>(pieces.floats(panels_of(d_)));
-    float* scores = pieces.floats(kTile);
-    float* kept = pieces.floats(kTile);
-    auto* weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2));
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
-    copy_rows(Head(call_.q, batch, head), begin, rows, d_, q, d_);
-    std::fill_n(out, rows * wide_, 0.0F);
-    std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
-    std::fill_n(sums, rows, 0.0F);
-
-    std::int64_t loaded = -1;
-    const auto tile = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
-      const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-      if (key != loaded) {
-        context_.dot->pack_columns(k, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
-        context_.dot->pack_rows(v, {values.row(key), Type::kBF16, values.stride}, valid, d_);
-        loaded = key;
-      }
-      const Seen part = seen_of(sight, query, queries, key, 6, 16);
-      const std::int64_t first = query + part.skip;
-      const std::int64_t count = queries - part.skip;
-      const std::int64_t at = first - begin;
-      context_.dot->product_columns(count, part.columns, d_ / 2, q + at * d_, d_, 2, k,
-                                    padded(valid, 16), {.data = scores, .stride = kKeyBlock});
-      const float* dropout =
-          factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, kept);
-      ScoreArguments arguments =
-          scores_of(sight, first, count, key, scores, static_cast<float>(call_.scale),
-                    slope_of(call_.mask, head));
-      arguments.columns = static_cast<int>(part.columns);
-      context_.dot->softmax(arguments, dropout, maxima + at, sums + at, out + at * wide_, wide_,
-                            wide_, weights);
-      float* sum = out + at * wide_;
-      context_.dot->product(count, d_, (part.valid + 1) / 2, weights, kKeyBlock, 2, v,
-                            (valid + 1) / 2 * kPanel, 0,
-                            {.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_});
-    };
-    sight.for_tiles(begin, end, kQueries, kKeyBlock, tile);
-    finish(context_, call_, batch, head, begin, rows, d_, wide_, out, maxima, sums);
-  }
-
-  Context& context_;
-  const AttentionForward& call_;
-  Masks masks_;
+  const DotTable& table_;
   std::int64_t d_;
-  std::int64_t wide_;
 };
 
 // Asks for keys or values that are soon to be packed: a head's rows fill a few pages only, too few
@@ -137,13 +91,13 @@ class Decode {
     const std::int64_t group = part % call_.k.dim(2);
     const std::int64_t sk = call_.k.dim(1);
     Pieces pieces(context_.scratch.own(
-        Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * (wide_ + 2) + 28 + 6 * kKeyBlock) +
-        4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
+        Sight::bytes(1, sk) + rows_ * (d_ * 2 + 4 * wide_ + 28 + 6 * kKeyBlock) +
+        softmax_bytes(rows_) + 4 * panel_words(kKeyBlock, d_) + 4 * panels_of(d_) + 16 * 64));
     const Sight sight(call_.mask, 0, batch, 1, sk, pieces.bytes(Sight::bytes(1, sk)));
     auto* q = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * d_ * 2));
     float* out = pieces.floats(rows_ * wide_);
-    float* maxima = pieces.floats(rows_);
-    float* sums = pieces.floats(rows_);
+    float* bases = pieces.floats(rows_);
+    float* sums = pieces.floats(rows_ * kSoftmaxLanes);
     float* scores = pieces.floats(rows_ * kKeyBlock);
     auto* weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows_ * kKeyBlock * 2));
     auto* k = reinterpret_cast<Pair*>(pieces.floats(panel_words(kKeyBlock, d_)));
@@ -163,8 +117,8 @@ class Decode {
       copy_rows(Head(call_.q, batch, group * rows_ + r), 0, 1, d_, q + r * d_, d_);
     }
     std::fill_n(out, rows_ * wide_, 0.0F);
-    std::fill_n(maxima, rows_, -std::numeric_limits<float>::infinity());
-    std::fill_n(sums, rows_, 0.0F);
+    std::fill_n(bases, rows_, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums, rows_ * kSoftmaxLanes, 0.0F);
     const Head keys(call_.k, batch, group);
     const Head values(call_.v, batch, group);
     const std::int64_t first = low[0] / kKeyBlock * kKeyBlock;
@@ -187,13 +141,13 @@ class Decode {
       arguments.high = high;
       arguments.positions = positions;
       arguments.query_segments = segments;
-      context_.dot->softmax(arguments, nullptr, maxima, sums, out, wide_, wide_, weights);
+      context_.dot->softmax(arguments, nullptr, bases, sums, out, wide_, wide_, weights);
       context_.dot->product(rows_, d_, pairs, weights, kKeyBlock, 2, v, pairs * kPanel, 0,
                             {.data = out, .stride = wide_, .addend = out, .addend_stride = wide_});
     }
     for (std::int64_t r = 0; r < rows_; ++r) {
-      finish(context_, call_, batch, group * rows_ + r, 0, 1, d_, wide_, out + r * wide_,
-             maxima + r, sums + r);
+      finish(context_, call_, batch, group * rows_ + r, 0, 1, d_, wide_, out + r * wide_, bases + r,
+             sums + r * kSoftmaxLanes);
     }
   }
 
@@ -377,7 +331,7 @@ void attention_forward_dot(Context& context, const AttentionForward& call) {
     const Decode decode(context, call);
     return context.threads.run(decode.parts(), decode);
   }
-  const Forward forward(context, call);
+  const Bf16Forward<DotProducts> forward(context, call);
   context.threads.run(forward.parts(), forward);
 }
 

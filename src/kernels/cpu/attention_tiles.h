@@ -54,18 +54,28 @@ class Sight {
   // True where the tile has an invisible pair (columns past the last key count).
   bool masked(std::int64_t query, std::int64_t queries, std::int64_t key,
               std::int64_t columns) const;
-  // The computed tiles of rows [begin, end), of `rows` x `columns`: visit(query, queries, key). For
-  // each block of keys the queries follow one another.
+  // The computed tiles of rows [begin, end), of `rows` x `columns`: visit(query, queries, key). In
+  // each stretch of keys, a multiple of `columns`, the queries follow one another.
+  template <typename Visit>
+  void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
+                 Visit visit, std::int64_t stretch) const {
+    const Range seen = range(begin, end);
+    for (std::int64_t first = seen.first / stretch * stretch; first < seen.last; first += stretch) {
+      const std::int64_t from = std::max(first, seen.first / columns * columns);
+      const std::int64_t last = std::min(first + stretch, seen.last);
+      for (std::int64_t query = begin; query < end; query += rows) {
+        const std::int64_t queries = std::min(rows, end - query);
+        for (std::int64_t key = from; key < last; key += columns) {
+          if (computed(query, queries, key, columns)) visit(query, queries, key);
+        }
+      }
+    }
+  }
+  // For each block of keys the queries follow one another.
   template <typename Visit>
   void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
                  Visit visit) const {
-    const Range seen = range(begin, end);
-    for (std::int64_t key = seen.first / columns * columns; key < seen.last; key += columns) {
-      for (std::int64_t query = begin; query < end; query += rows) {
-        const std::int64_t queries = std::min(rows, end - query);
-        if (computed(query, queries, key, columns)) visit(query, queries, key);
-      }
-    }
+    for_tiles(begin, end, rows, columns, visit, columns);
   }
 
   std::int64_t keys() const { return keys_; }  // without those past the sample's length

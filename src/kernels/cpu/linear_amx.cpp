@@ -1,8 +1,9 @@
 // Linear maps by tile products. Every element is one chain over k in order (amx/table.h), so
 // neither threads nor row counts nor the way in which work is cut here touch its bits.
 //
-// A part packs some rows of the left side so that they stay in the second-level cache, and the
-// right side passes by them in strips: the next strip is brought there while one is multiplied.
+// A part packs some rows of the left side so that they stay in the second-level cache. The right
+// side passes by them in strips of 64 columns, square by square: the next strip is brought to the
+// second level while one is multiplied.
 #include <algorithm>
 #include <limits>
 
@@ -12,12 +13,14 @@
 namespace piton::cpu {
 namespace {
 
-constexpr std::int64_t kStrip = kTilePair;  // columns
-// k of one packing of the left side; beyond it the sums of a part wait in fp32.
-constexpr std::int64_t kDepth = 1024;
-// Rows of a part: 512, 1024 deep, are half of the 2 MiB of the second-level cache. The right side
-// comes through once a part, which costs as much as some rows more: with 256 rows a sixth of the
-// speed, measured where it comes from the third level.
+constexpr std::int64_t kStrip = kTileSquare;  // columns
+constexpr std::int64_t kSquareBytes = kTileSquare * kTileSquare * 4;
+// The most k of one packing of the left side; beyond it the sums of a part wait in fp32.
+constexpr std::int64_t kMostDepth = 1536;
+// A packed left side takes half of the 2 MiB of the second-level cache. The right side comes
+// through once a part, which costs as much as some rows more: with 256 rows a sixth of the speed,
+// measured where it comes from the third level.
+constexpr std::int64_t kLeftBytes = 1 << 20;
 constexpr std::int64_t kMostRows = 512;
 constexpr std::int64_t kFewestRows = 128;
 constexpr std::int64_t kRowsOfPassing = 96;
@@ -25,15 +28,25 @@ constexpr std::int64_t kRowsOfPassing = 96;
 // is worth handing over.
 constexpr std::int64_t kPartColumns = 256;
 constexpr std::int64_t kPartWeightBytes = 128 << 10;
+// A result larger than the second-level cache has left it before it is read: it goes past the
+// caches, which saves reading the lines that are written.
+constexpr std::int64_t kStreamedBytes = 2 << 20;
 
 std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-// Rows of a part, a multiple of a group, so that threads end together. How work is cut does not
+// k of one packing: equal parts of all of it.
+std::int64_t depth_of(std::int64_t k) {
+  return std::max(up(tiles(k, tiles(k, kMostDepth)), kTileDepth), kTileDepth);
+}
+
+// Rows of a part, a multiple of a square, so that threads end together. How work is cut does not
 // touch its bits, so the number of threads may have a say.
-std::int64_t rows_of_part(const Context& context, std::int64_t rows) {
-  std::int64_t best = kMostRows;
+std::int64_t rows_of_part(const Context& context, std::int64_t rows, std::int64_t depth) {
+  const std::int64_t most = std::min(kMostRows, kLeftBytes / (2 * depth));
+  std::int64_t best = 0;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (std::int64_t part = kMostRows; part >= kFewestRows; part -= kTilePair) {
+  for (std::int64_t part = most / kTileSquare * kTileSquare; part >= kFewestRows;
+       part -= kTileSquare) {
     const std::int64_t turns = tiles(tiles(rows, part), context.threads.threads());
     const std::int64_t cost = turns * (part + kRowsOfPassing);
     if (cost < least) {
@@ -53,6 +66,30 @@ std::int64_t columns_of_part(const Context& context, std::int64_t row_parts, std
   return up(tiles(n, std::min(wanted, tiles(n, least))), kStrip);
 }
 
+// Which of equal shares of the lines.
+struct Share {
+  std::int64_t index;
+  std::int64_t of;
+};
+
+// A share of `rows` rows of `bytes` bytes each, `stride` bytes apart.
+TileAhead ahead(const void* data, std::int64_t stride, std::int64_t bytes, std::int64_t rows,
+                Share share) {
+  const std::int64_t lines = tiles(bytes, 64);
+  return {.data = static_cast<const std::byte*>(data),
+          .stride = stride,
+          .lines = lines,
+          .first = rows * lines * share.index / share.of,
+          .end = rows * lines * (share.index + 1) / share.of};
+}
+
+bool streams(const Tensor& y) {
+  const auto whole_lines = [](std::int64_t bytes) { return bytes % 64 == 0; };
+  return y.dtype() == DType::kBF16 && y.dim(0) * y.dim(1) * 2 >= kStreamedBytes &&
+         whole_lines(reinterpret_cast<std::intptr_t>(y.raw())) && whole_lines(y.stride(0) * 2) &&
+         whole_lines(y.dim(1) * 2);
+}
+
 class AmxProduct {
  public:
   AmxProduct(Context& context, const Tensor& y, const Tensor& a, const Right& right,
@@ -66,9 +103,11 @@ class AmxProduct {
         n_(right.n()),
         k_(right.k()),
         packed_(right.weight.form != WeightForm::kRows),
-        rows_(rows_of_part(context, a.dim(0))),
+        depth_(depth_of(k_)),
+        rows_(rows_of_part(context, a.dim(0), depth_)),
         row_parts_(tiles(a.dim(0), rows_)),
-        columns_(columns_of_part(context, row_parts_, a.dim(0), n_, k_)) {}
+        columns_(columns_of_part(context, row_parts_, a.dim(0), n_, k_)),
+        streams_(!epilogue.given() && streams(y)) {}
 
   std::int64_t parts() const { return row_parts_ * tiles(n_, columns_); }
 
@@ -80,40 +119,44 @@ class AmxProduct {
   void run(std::int64_t row, std::int64_t column) const {
     const std::int64_t m = std::min(rows_, a_.dim(0) - row);
     const std::int64_t n = std::min(columns_, n_ - column);
-    const std::int64_t depth = std::min(k_, kDepth);
-    const std::int64_t strip_sums = up(m, kTileEdge) * kStrip;
-    const std::int64_t strips = k_ > kDepth ? tiles(n, kStrip) : 1;  // whose sums wait
-    const std::int64_t left_bytes = tile_bytes(m, depth);
-    const std::int64_t right_bytes = packed_ ? 0 : tile_bytes(kStrip, depth);
-    const std::int64_t sums_bytes = strips * strip_sums * 4;
-    std::byte* left = context_.scratch.own(left_bytes + right_bytes + sums_bytes + kStrip * 4);
+    const std::int64_t squares = tiles(m, kTileSquare);
+    const std::int64_t strips = tiles(n, kStrip);
+    const std::int64_t waiting = k_ > depth_ ? squares * strips : 1;
+    const std::int64_t left_bytes = tile_bytes(m, depth_);
+    const std::int64_t right_bytes = packed_ ? 0 : tile_bytes(kStrip, depth_);
+    Scratch& scratch = context_.scratch;
+    std::byte* left = scratch.own(left_bytes + right_bytes + waiting * kSquareBytes + kStrip * 4);
     std::byte* right = left + left_bytes;
     auto* sums = reinterpret_cast<float*>(right + right_bytes);
-    auto* bias = reinterpret_cast<float*>(right + right_bytes + sums_bytes);
+    auto* bias = sums + waiting * kSquareBytes / 4;
     const TileScope scope(*context_.tiles);
-    for (std::int64_t first = 0; first < k_; first += kDepth) {
-      const std::int64_t k = std::min(kDepth, k_ - first);
+    for (std::int64_t first = 0; first < k_; first += depth_) {
+      const std::int64_t k = std::min(depth_, k_ - first);
+      const bool last = first + k == k_;
       context_.tiles->pack_left(left, {at(a_, row, first), type_of(a_.dtype()), a_.stride(0)}, m,
                                 k);
-      for (std::int64_t strip = 0; strip * kStrip < n; ++strip) {
+      for (std::int64_t strip = 0; strip < strips; ++strip) {
         const std::int64_t from = column + strip * kStrip;
         const std::int64_t width = std::min(kStrip, n_ - from);
-        TileMultiply product{.rows = m,
-                             .columns = width,
+        TileMultiply product{.columns = width,
                              .steps = tile_steps(k),
-                             .left = {.data = left, .group = tile_pair_bytes(k)},
-                             .sums = strips > 1 ? sums + strip * strip_sums : sums,
-                             .sums_stride = kStrip,
+                             .left = {.group = tile_pair_bytes(k)},
+                             .sums = sums,
+                             .sums_stride = kTileSquare,
                              .adds = first > 0};
         set_right(product, from, first, width, k, right);
-        if (first + k == k_) {
-          product.written = {.data = at(y_, row, from),
-                             .stride = y_.stride(0) * size_bytes(y_.dtype()),
-                             .lines = tiles(width * size_bytes(y_.dtype()), 64),
-                             .rows = m};
+        if (last) convert_bias(bias, from, width);
+        for (std::int64_t square = 0; square < squares; ++square) {
+          const std::int64_t below = square * kTileSquare;
+          product.rows = std::min(kTileSquare, m - below);
+          product.left.data = left + square * 2 * tile_pair_bytes(k);
+          if (waiting > 1) product.sums = sums + (strip * squares + square) * kSquareBytes / 4;
+          product.ahead[0] = right_ahead(from + width, first, k, {square, squares});
+          product.ahead[1] = waiting > 1 ? sums_ahead(product.sums)
+                                         : y_ahead(row + below, from, product.rows, width);
+          context_.tiles->multiply(product);
+          if (last) finish(product.sums, row + below, from, product.rows, width, bias);
         }
-        context_.tiles->multiply(product);
-        if (first + k == k_) finish(product.sums, row, from, m, width, bias);
       }
     }
   }
@@ -122,17 +165,8 @@ class AmxProduct {
                  std::int64_t k, std::byte* tile) const {
     const Tensor& weight = right_.weight.tensor;
     if (packed_) {
-      const std::int64_t panel = tile_pair_bytes(k_);
-      product.right.data =
-          weight.raw() + column / kTilePair * panel + first / kTileDepth * kStepBytes;
-      product.right.panel = panel;
-      const std::int64_t next = std::min(kStrip, n_ - column - n);
-      if (next > 0) {
-        product.read = {.data = product.right.data + kStrip / kTilePair * panel,
-                        .stride = panel,
-                        .lines = product.steps * kStepBytes / 64,
-                        .rows = tiles(next, kTilePair)};
-      }
+      product.right.data = packed_at(column, first);
+      product.right.panel = tile_pair_bytes(k_);
       return;
     }
     product.right.data = tile;
@@ -146,22 +180,49 @@ class AmxProduct {
     }
   }
 
-  // Sums of a strip to y.
+  const std::byte* packed_at(std::int64_t column, std::int64_t first) const {
+    return right_.weight.tensor.raw() + column / kTilePair * tile_pair_bytes(k_) +
+           first / kTileDepth * kStepBytes;
+  }
+
+  // The strip from `column` on, at the same k.
+  TileAhead right_ahead(std::int64_t column, std::int64_t first, std::int64_t k,
+                        Share share) const {
+    if (!packed_ || column >= n_) return {};
+    const std::int64_t panels = tiles(std::min(kStrip, n_ - column), kTilePair);
+    return ahead(packed_at(column, first), tile_pair_bytes(k_), tile_pair_bytes(k), panels, share);
+  }
+  // The square behind this one.
+  static TileAhead sums_ahead(const float* sums) {
+    return ahead(sums + kSquareBytes / 4, 0, kSquareBytes, 1, {0, 1});
+  }
+  TileAhead y_ahead(std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n) const {
+    if (streams_) return {};
+    const std::int64_t width = size_bytes(y_.dtype());
+    return ahead(at(y_, row, column), y_.stride(0) * width, n * width, m, {0, 1});
+  }
+  void convert_bias(float* to, std::int64_t column, std::int64_t n) const {
+    if (!bias_.defined()) return;
+    context_.vector.convert(to, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
+                            type_of(bias_.dtype()), n);
+  }
+
+  // Sums of a square to y.
   void finish(float* sums, std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n,
-              float* bias) const {
-    if (bias_.defined()) {
-      context_.vector.convert(bias, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
-                              type_of(bias_.dtype()), n);
+              const float* bias) const {
+    TileStore store{.y = {at(y_, row, column), type_of(y_.dtype()), y_.stride(0)},
+                    .sums = sums,
+                    .sums_stride = kTileSquare,
+                    .bias = bias_.defined() ? bias : nullptr,
+                    .rows = m,
+                    .columns = n,
+                    .streams = streams_};
+    if (!epilogue_.given()) return context_.tiles->store(store);
+    if (store.bias != nullptr) {
+      store.y = {sums, Type::kF32, kTileSquare};
+      context_.tiles->store(store);
     }
-    const float* start = bias_.defined() ? bias : nullptr;
-    if (!epilogue_.given()) {
-      return context_.tiles->store({at(y_, row, column), type_of(y_.dtype()), y_.stride(0)}, sums,
-                                   kStrip, start, m, n);
-    }
-    if (start != nullptr) {
-      context_.tiles->store({sums, Type::kF32, kStrip}, sums, kStrip, start, m, n);
-    }
-    epilogue_.finish(context_, y_, sums, kStrip, row, column, m, n);
+    epilogue_.finish(context_, y_, sums, kTileSquare, row, column, m, n);
   }
 
   Context& context_;
@@ -173,9 +234,11 @@ class AmxProduct {
   std::int64_t n_;
   std::int64_t k_;
   bool packed_;
-  std::int64_t rows_;  // of a part
+  std::int64_t depth_;  // of a packing
+  std::int64_t rows_;   // of a part
   std::int64_t row_parts_;
   std::int64_t columns_;  // of a part
+  bool streams_;
 };
 
 // Rows of x and dy that the gradient of a weight takes at a time: dW is read and written once for
@@ -183,6 +246,10 @@ class AmxProduct {
 constexpr std::int64_t kGradientDepth = 1024;
 // Columns of x that a part packs: rows are pages apart, so some lines of each.
 constexpr std::int64_t kPackColumns = 4 * kTilePair;
+
+Matrix columns_of(const Tensor& tensor, std::int64_t row, std::int64_t column) {
+  return {at(tensor, row, column), type_of(tensor.dtype()), tensor.stride(0)};
+}
 
 }  // namespace
 
@@ -207,50 +274,55 @@ void amx_product(Context& context, const Tensor& y, const Tensor& a, const Right
   context.threads.run(product.parts(), product);
 }
 
-// dW[out, in] += dy^T x, with dy^T as the left side and x as the right, both packed once. Chains
-// begin at dW where it is made of whole tiles, else a strip is added to it.
+// dW[out, in] += dy^T x, with dy^T as the left side and x as the right, both packed once. The sums
+// of a stretch of rows are added square by square.
 void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call) {
   const std::int64_t rows = call.x.dim(0);
   const std::int64_t out = call.dweight.dim(0);
   const std::int64_t in = call.dweight.dim(1);
   const std::int64_t stride = call.dweight.stride(0);
-  const bool whole = out % kTilePair == 0 && in % kTilePair == 0;
   std::byte* x_panels = context.scratch.shared(tile_bytes(in, std::min(rows, kGradientDepth)));
   for (std::int64_t row = 0; row < rows; row += kGradientDepth) {
     const std::int64_t k = std::min(kGradientDepth, rows - row);
     const std::int64_t panel = tile_pair_bytes(k);
     context.ranges(in, kPackColumns, [&](std::int64_t begin, std::int64_t end) {
       context.tiles->pack_right(x_panels + begin / kTilePair * panel,
-                                {at(call.x, row, begin), Type::kBF16, call.x.stride(0)},
-                                end - begin, k);
+                                columns_of(call.x, row, begin), end - begin, k);
     });
+    const std::int64_t grain = rows_of_part(context, out, k);
     const auto part = [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t m = end - begin;
-      std::byte* left = context.scratch.own(tile_bytes(m, k) + up(m, kTileEdge) * kStrip * 4);
+      std::byte* left = context.scratch.own(tile_bytes(m, k) + kSquareBytes);
       auto* sums = reinterpret_cast<float*>(left + tile_bytes(m, k));
-      context.tiles->pack_left_columns(
-          left, {at(call.dy, row, begin), type_of(call.dy.dtype()), call.dy.stride(0)}, m, k);
+      context.tiles->pack_left_columns(left, columns_of(call.dy, row, begin), m, k);
       const TileScope scope(*context.tiles);
-      for (std::int64_t strip = 0; strip < in; strip += kStrip) {
-        const std::int64_t width = std::min(kStrip, in - strip);
-        float* to = call.dweight.data<float>() + begin * stride + strip;
-        context.tiles->multiply(
-            {.rows = m,
-             .columns = width,
-             .steps = tile_steps(k),
-             .left = {.data = left, .group = panel},
-             .right = {.data = x_panels + strip / kTilePair * panel, .panel = panel},
-             .sums = whole ? to : sums,
-             .sums_stride = whole ? stride : kStrip,
-             .adds = whole,
-             .written = {.data = reinterpret_cast<const std::byte*>(to),
-                         .stride = stride * 4,
-                         .lines = tiles(width * 4, 64),
-                         .rows = m}});
-        if (!whole) context.tiles->add(to, stride, sums, kStrip, m, width);
+      const std::int64_t squares = tiles(m, kTileSquare);
+      const std::int64_t strips = tiles(in, kStrip);
+      for (std::int64_t strip = 0; strip < strips; ++strip) {
+        const std::int64_t from = strip * kStrip;
+        const std::int64_t width = std::min(kStrip, in - from);
+        const std::byte* right = x_panels + 2 * strip * panel;
+        const std::int64_t next_panels = tiles(std::min(kStrip, in - from - width), kTilePair);
+        for (std::int64_t square = 0; square < squares; ++square) {
+          const std::int64_t below = square * kTileSquare;
+          const std::int64_t height = std::min(kTileSquare, m - below);
+          float* to = call.dweight.data<float>() + (begin + below) * stride + from;
+          const TileMultiply product{
+              .rows = height,
+              .columns = width,
+              .steps = tile_steps(k),
+              .left = {.data = left + 2 * square * panel, .group = panel},
+              .right = {.data = right, .panel = panel},
+              .sums = sums,
+              .sums_stride = kTileSquare,
+              .ahead = {ahead(right + 2 * panel, panel, panel, next_panels, {square, squares}),
+                        ahead(to, stride * 4, width * 4, height, {0, 1})}};
+          context.tiles->multiply(product);
+          context.tiles->add(to, stride, sums, kTileSquare, height, width);
+        }
       }
     };
-    context.ranges(out, rows_of_part(context, out), part);
+    context.ranges(out, grain, part);
   }
 }
 

@@ -130,7 +130,7 @@ TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
   Fixture f;
   f.set.parse({"--data-impl", "mmap", "--context-parallel-size", "1"});
   EXPECT_EQ(f.failure({"--data-impl", "lazy"}),
-            "--data-impl: got \"lazy\", wanted mmap or infer; corpora are mapped files");
+            "--data-impl: got \"lazy\", wanted mmap or infer; corpora are of this form");
   EXPECT_THAT(f.failure({"--context-parallel-size", "2"}), HasSubstr("got \"2\", wanted 1"));
   EXPECT_EQ(f.failure({"--data-impl"}), "--data-impl: got no value, wanted one");
 }

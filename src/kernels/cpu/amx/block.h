@@ -1,122 +1,273 @@
 // The loop over tiles, for any `Tiles`: those of the processor (hardware.h) or their model
 // (model.h).
 //
-// Accumulators are tiles 0..3, two rows of two; the left side is in tiles 4 and 5, the right side
-// in 6 and 7. A step of k loads four tiles for four products.
+// A block is 32 x 32 sums in four accumulators: a step of k loads four tiles for four products. Its
+// last products take as long as three more (52 cycles), and more than two tile stores that wait for
+// them stop the processor. So there are five accumulators of which each block uses four: three
+// stores of a block are behind the first products of the next one, which begins in the fifth.
 #pragma once
 
 #include "kernels/cpu/amx/table.h"
 
 namespace piton::cpu {
 
-// Steps of k for which a panel of the right side (16 KiB) stays in the first-level cache while the
-// groups of the left side pass by it; sums wait in the second level meanwhile.
-inline constexpr std::int64_t kTileChunk = 8;
+// Steps of k after which a block of a square pauses. A square of 2 x 2 blocks has its sums (16 KiB)
+// and both sides of that many steps (24 KiB) in the first-level cache (48 KiB), so that each tile
+// comes from the second level once for two blocks.
+inline constexpr std::int64_t kTileChunk = 3;
 
-// What is still to be brought nearer, a few lines a step.
+// What is still to be brought nearer, a few lines a block.
 class AheadLines {
  public:
-  inline __attribute__((always_inline)) AheadLines(const TileAhead& ahead, std::int64_t steps)
-      : ahead_(ahead), left_(ahead.lines * ahead.rows) {
-    each_ = steps > 0 ? (left_ + steps - 1) / steps : 0;
+  AheadLines(const TileAhead& ahead, std::int64_t blocks)
+      : lines_(ahead.lines), stride_(ahead.stride), left_(ahead.end - ahead.first) {
+    if (left_ <= 0) return;
+    row_ = ahead.data + ahead.first / lines_ * stride_;
+    next_ = row_ + ahead.first % lines_ * 64;
+    each_ = (left_ + blocks - 1) / blocks;
   }
-  // bring(address) for the lines of one step.
+  // bring(address) for the lines of one block.
   template <typename Bring>
-  inline __attribute__((always_inline)) void step(Bring bring) {
-    for (std::int64_t i = 0; i < each_ && left_ > 0; ++i, --left_) {
-      bring(ahead_.data + line_ * 64);
-      if (++line_ == ahead_.lines) {
-        line_ = 0;
-        ahead_.data += ahead_.stride;
+  inline __attribute__((always_inline)) void block(Bring bring) {
+    if (left_ <= 0) return;
+    std::int64_t count = each_ < left_ ? each_ : left_;
+    left_ -= count;
+    const std::byte* end = row_ + lines_ * 64;
+    for (; count > 0; --count) {
+      bring(next_);
+      next_ += 64;
+      if (next_ == end) {
+        row_ += stride_;
+        next_ = row_;
+        end = row_ + lines_ * 64;
       }
     }
   }
 
  private:
-  TileAhead ahead_;
+  std::int64_t lines_;
+  std::int64_t stride_;
   std::int64_t left_;
   std::int64_t each_ = 0;
-  std::int64_t line_ = 0;
+  const std::byte* row_ = nullptr;
+  const std::byte* next_ = nullptr;
 };
 
-// Sums of 16 or 32 rows and 32 columns over `steps`.
-template <int row_tiles, typename Tiles>
-inline void tile_block(Tiles& tiles, std::int64_t steps, LeftTiles left, RightTiles right,
-                       float* sums, std::int64_t stride, bool adds, AheadLines& read,
-                       AheadLines& written) {
-  const std::int64_t bytes = stride * 4;
-  auto* low = reinterpret_cast<std::byte*>(sums);
-  std::byte* high = low + kTileEdge * bytes;
-  const std::byte* a = left.data;
-  const std::byte* b = right.data;
-  tiles.fence();
-  if (adds) {
-    tiles.template load<0>(low, bytes);
-    tiles.template load<1>(low + 64, bytes);
-    if constexpr (row_tiles == 2) {
-      tiles.template load<2>(high, bytes);
-      tiles.template load<3>(high + 64, bytes);
-    }
-  } else {
-    tiles.template zero<0>();
-    tiles.template zero<1>();
-    if constexpr (row_tiles == 2) {
-      tiles.template zero<2>();
-      tiles.template zero<3>();
-    }
-  }
-  for (std::int64_t step = 0; step < steps; ++step) {
-    tiles.template load<6>(b, right.row);
-    tiles.template load<4>(a, left.row);
-    tiles.template dot<0>();
-    tiles.template load<7>(b + right.half, right.row);
-    tiles.template dot<1>();
-    if constexpr (row_tiles == 2) {
-      tiles.template load<5>(a + kTileEdge * left.row, left.row);
-      tiles.template dot<2>();
-      tiles.template dot<3>();
-    }
-    read.step([&](const void* at) { tiles.bring(at); });
-    written.step([&](const void* at) { tiles.bring_to_write(at); });
-    a += left.step;
-    b += right.step;
-  }
-  tiles.template store<0>(low, bytes);
-  tiles.template store<1>(low + 64, bytes);
-  if constexpr (row_tiles == 2) {
-    tiles.template store<2>(high, bytes);
-    tiles.template store<3>(high + 64, bytes);
-  }
-}
+// Blocks of one product, one after the other. Two that follow each other have different sums.
+template <typename Tiles>
+class TileBlocks {
+ public:
+  TileBlocks(Tiles& tiles, const TileMultiply& p)
+      : tiles_(tiles),
+        left_row_(p.left.row),
+        left_step_(p.left.step),
+        right_row_(p.right.row),
+        right_half_(p.right.half),
+        right_step_(p.right.step),
+        sums_row_(p.sums_stride * 4) {}
 
+  // 32 rows: sums = or += left right over `steps`.
+  inline __attribute__((always_inline)) void whole(const std::byte* left, const std::byte* right,
+                                                   std::byte* sums, std::int64_t steps, bool adds) {
+    switch (turn_) {
+      case 0:
+        block<0>(left, right, sums, steps, adds);
+        break;
+      case 1:
+        block<1>(left, right, sums, steps, adds);
+        break;
+      case 2:
+        block<2>(left, right, sums, steps, adds);
+        break;
+      case 3:
+        block<3>(left, right, sums, steps, adds);
+        break;
+      default:
+        block<4>(left, right, sums, steps, adds);
+    }
+    turn_ = turn_ == kAccumulators - 1 ? 0 : turn_ + 1;
+    waiting_ = sums;
+  }
+
+  // 16 rows.
+  void half(const std::byte* left, const std::byte* right, std::byte* sums, std::int64_t steps,
+            bool adds) {
+    finish();
+    begin<0>(sums, adds);
+    begin<1>(sums + 64, adds);
+    for (std::int64_t step = 0; step < steps; ++step, left += left_step_, right += right_step_) {
+      tiles_.template load<kLeft>(left, left_row_);
+      tiles_.template load<kRightLow>(right, right_row_);
+      tiles_.template dot<0, kLeft, kRightLow>();
+      tiles_.template load<kRightHigh>(right + right_half_, right_row_);
+      tiles_.template dot<1, kLeft, kRightHigh>();
+    }
+    tiles_.template store<0>(sums, sums_row_);
+    tiles_.template store<1>(sums + 64, sums_row_);
+  }
+
+  // Stores the sums that wait.
+  void finish() {
+    switch (turn_) {
+      case 0:
+        store_waiting<0>();
+        break;
+      case 1:
+        store_waiting<1>();
+        break;
+      case 2:
+        store_waiting<2>();
+        break;
+      case 3:
+        store_waiting<3>();
+        break;
+      default:
+        store_waiting<4>();
+    }
+    waiting_ = nullptr;
+  }
+
+ private:
+  static constexpr int kAccumulators = 5;
+  static constexpr int kLeft = 5;
+  static constexpr int kRightLow = 6;
+  static constexpr int kRightHigh = 7;
+
+  // Accumulator of sums i of the block of a turn. Those of its predecessor are one further: sums 0,
+  // stored at its end, make room for sums 1, 1 for 2 and 2 for 3.
+  template <int turn, int i>
+  static constexpr int kOf = (i + kAccumulators - turn) % kAccumulators;
+
+  template <int accumulator>
+  inline __attribute__((always_inline)) void begin(const std::byte* sums, bool adds) {
+    if (adds) {
+      tiles_.template load<accumulator>(sums, sums_row_);
+    } else {
+      tiles_.template zero<accumulator>();
+    }
+  }
+
+  std::int64_t low_rows() const { return kTileEdge * sums_row_; }
+
+  // Sums i of the predecessor of the block of `turn`.
+  template <int turn, int i>
+  inline __attribute__((always_inline)) void store_waiting() {
+    if (waiting_ == nullptr) return;
+    std::byte* sums = waiting_ + i / 2 * low_rows() + i % 2 * 64;
+    tiles_.template store<kOf<turn, i + 1>>(sums, sums_row_);
+  }
+  template <int turn>
+  void store_waiting() {
+    store_waiting<turn, 1>();
+    store_waiting<turn, 2>();
+    store_waiting<turn, 3>();
+  }
+
+  template <int turn>
+  inline __attribute__((always_inline)) void block(const std::byte* a, const std::byte* b,
+                                                   std::byte* sums, std::int64_t steps, bool adds) {
+    constexpr int s0 = kOf<turn, 0>;
+    constexpr int s1 = kOf<turn, 1>;
+    constexpr int s2 = kOf<turn, 2>;
+    constexpr int s3 = kOf<turn, 3>;
+    // In registers: tile loads take nearly all that the first-level cache gives.
+    const std::int64_t a_row = left_row_;
+    const std::int64_t a_step = left_step_;
+    const std::int64_t a_high = kTileEdge * a_row;
+    const std::int64_t b_row = right_row_;
+    const std::int64_t b_step = right_step_;
+    const std::int64_t b_high = right_half_;
+    std::byte* low = sums + low_rows();
+    begin<s0>(sums, adds);
+    tiles_.template load<kLeft>(a, a_row);
+    tiles_.template load<kRightLow>(b, b_row);
+    tiles_.template dot<s0, kLeft, kRightLow>();
+    begin<s1>(sums + 64, adds);
+    tiles_.template load<kRightHigh>(b + b_high, b_row);
+    tiles_.template dot<s1, kLeft, kRightHigh>();
+    store_waiting<turn, 1>();
+    begin<s2>(low, adds);
+    tiles_.template load<kLeft>(a + a_high, a_row);
+    tiles_.template dot<s2, kLeft, kRightLow>();
+    store_waiting<turn, 2>();
+    begin<s3>(low + 64, adds);
+    tiles_.template dot<s3, kLeft, kRightHigh>();
+    if (steps == 1) store_waiting<turn, 3>();
+    for (std::int64_t step = 1; step < steps; ++step) {
+      a += a_step;
+      b += b_step;
+      tiles_.template load<kLeft>(a, a_row);
+      tiles_.template load<kRightLow>(b, b_row);
+      tiles_.template dot<s0, kLeft, kRightLow>();
+      if (step == 1) store_waiting<turn, 3>();
+      tiles_.template load<kRightHigh>(b + b_high, b_row);
+      tiles_.template dot<s1, kLeft, kRightHigh>();
+      tiles_.template load<kLeft>(a + a_high, a_row);
+      tiles_.template dot<s2, kLeft, kRightLow>();
+      tiles_.template dot<s3, kLeft, kRightHigh>();
+    }
+    tiles_.template store<s0>(sums, sums_row_);
+  }
+
+  Tiles& tiles_;
+  const std::int64_t left_row_;
+  const std::int64_t left_step_;
+  const std::int64_t right_row_;
+  const std::int64_t right_half_;
+  const std::int64_t right_step_;
+  const std::int64_t sums_row_;  // bytes
+  int turn_ = 0;
+  std::byte* waiting_ = nullptr;  // the block whose sums 1, 2 and 3 are in accumulators
+};
+
+// Square by square: at most two groups and two panels, whose blocks take turns.
 template <typename Tiles>
 inline void tile_product(Tiles& tiles, const TileMultiply& p) {
   const std::int64_t groups = (p.rows + kTilePair - 1) / kTilePair;
   const std::int64_t panels = (p.columns + kTilePair - 1) / kTilePair;
-  // One group alone gains nothing from a panel that stays.
+  // One group alone gains nothing from pauses.
   const std::int64_t chunk = groups == 1 ? p.steps : kTileChunk;
-  AheadLines read(p.read, groups * panels * p.steps);
-  AheadLines written(p.written, groups * panels * p.steps);
-  for (std::int64_t panel = 0; panel < panels; ++panel) {
+  const std::int64_t blocks = groups * panels * ((p.steps + chunk - 1) / chunk);
+  AheadLines ahead[] = {{p.ahead[0], blocks}, {p.ahead[1], blocks}};
+  TileBlocks<Tiles> sums(tiles, p);
+  struct Block {
+    const std::byte* left;
+    const std::byte* right;
+    std::byte* sums;
+    bool whole;
+  };
+  const auto square = [&](std::int64_t row, std::int64_t column) {
+    Block square[4];
+    Block* end = square;
+    for (std::int64_t r = row; r < p.rows && r < row + kTileSquare; r += kTilePair) {
+      for (std::int64_t c = column; c < p.columns && c < column + kTileSquare; c += kTilePair) {
+        *end++ = {.left = p.left.data + r / kTilePair * p.left.group,
+                  .right = p.right.data + c / kTilePair * p.right.panel,
+                  .sums = reinterpret_cast<std::byte*>(p.sums + r * p.sums_stride + c),
+                  .whole = p.rows - r > kTileEdge};
+      }
+    }
     for (std::int64_t first = 0; first < p.steps; first += chunk) {
       const std::int64_t steps = chunk < p.steps - first ? chunk : p.steps - first;
       const bool adds = p.adds || first > 0;
-      RightTiles right = p.right;
-      right.data += panel * right.panel + first * right.step;
-      LeftTiles left = p.left;
-      left.data += first * left.step;
-      float* sums = p.sums + panel * kTilePair;
-      for (std::int64_t row = 0; row < p.rows; row += kTilePair) {
-        if (p.rows - row > kTileEdge) {
-          tile_block<2>(tiles, steps, left, right, sums, p.sums_stride, adds, read, written);
+      const std::int64_t a = first * p.left.step;
+      const std::int64_t b = first * p.right.step;
+      for (const Block* block = square; block < end; ++block) {
+        if (block->whole) {
+          sums.whole(block->left + a, block->right + b, block->sums, steps, adds);
         } else {
-          tile_block<1>(tiles, steps, left, right, sums, p.sums_stride, adds, read, written);
+          sums.half(block->left + a, block->right + b, block->sums, steps, adds);
         }
-        left.data += left.group;
-        sums += kTilePair * p.sums_stride;
+        for (AheadLines& lines : ahead) lines.block([&](const void* at) { tiles.bring(at); });
       }
     }
+  };
+  tiles.fence();
+  for (std::int64_t column = 0; column < p.columns; column += kTileSquare) {
+    for (std::int64_t row = 0; row < p.rows; row += kTileSquare) square(row, column);
   }
+  sums.finish();
+  tiles.fence();
 }
 
 }  // namespace piton::cpu

@@ -8,8 +8,7 @@ namespace piton::cpu::amx {
 void multiply(const TileMultiply& product);
 void start();
 void stop();
-void store(const Matrix& y, const float* sums, std::int64_t sums_stride, const float* bias,
-           std::int64_t rows, std::int64_t columns);
+void store(const TileStore& store);
 void add(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
          std::int64_t rows, std::int64_t columns);
 void pack_left(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k);

@@ -26,11 +26,11 @@ class ModelTiles {
       std::memcpy(static_cast<char*>(to) + row * stride, tiles_[tile][row], 64);
     }
   }
-  // Accumulator 2 i + j += left tile 4 + i times right tile 6 + j.
-  template <int accumulator>
+  // Tile `sums` += tile `left_tile` times tile `right_tile`.
+  template <int sums, int left_tile, int right_tile>
   void dot() {
-    const auto& left = tiles_[4 + accumulator / 2];
-    const auto& right = tiles_[6 + accumulator % 2];
+    const auto& left = tiles_[left_tile];
+    const auto& right = tiles_[right_tile];
     for (int row = 0; row < 16; ++row) {
       for (int column = 0; column < 16; ++column) {
         float even = 0;
@@ -39,14 +39,13 @@ class ModelTiles {
           even = multiply_add(low(left[row][pair]), low(right[pair][column]), even);
           odd = multiply_add(high(left[row][pair]), high(right[pair][column]), odd);
         }
-        std::uint32_t& sum = tiles_[accumulator][row][column];
+        std::uint32_t& sum = tiles_[sums][row][column];
         const float both = flushed(even + odd);
         sum = bits(flushed(flushed(number(sum)) + both));
       }
     }
   }
   void bring(const void*) {}
-  void bring_to_write(const void*) {}
   void fence() {}
 
  private:

@@ -40,18 +40,6 @@ PITON_INLINE void along(Tile& tile, const Matrix& rows, std::int64_t row, std::i
 // and 2 i + 1.
 PITON_INLINE void across(Tile& low, Tile& high, const Matrix& columns, std::int64_t column,
                          std::int64_t n, std::int64_t first, std::int64_t k) {
-  if (columns.type == Type::kBF16 && column + kTilePair <= n && first + kTileDepth <= k) {
-    const auto* from =
-        static_cast<const std::uint16_t*>(columns.data) + first * columns.stride + column;
-    // The same columns of the next step: too far apart for the processor to foresee.
-    const std::int64_t next = kTileDepth * columns.stride;
-    for (int i = 0; i < 16; ++i, from += 2 * columns.stride) {
-      _mm_prefetch(from + next, _MM_HINT_T0);
-      _mm_prefetch(from + next + columns.stride, _MM_HINT_T0);
-      interleave(low[i], high[i], from, from + columns.stride);
-    }
-    return;
-  }
   const std::int64_t left = n - column;
   const __mmask16 low_mask = first_words(left);
   const __mmask16 high_mask = first_words(left > kTileEdge ? left - kTileEdge : 0);
@@ -88,35 +76,147 @@ PITON_INLINE void pack_along(std::byte* to, const Matrix& rows, std::int64_t n, 
 }
 
 // All columns of a step together: their lines are adjacent, those of the next step are pages apart.
-template <bool transposes>
-PITON_INLINE void pack_across(std::byte* to, const Matrix& columns, std::int64_t n,
-                              std::int64_t k) {
+// block(to, from) for those of 32 x 32 that are whole and in bf16, the general way for others.
+template <bool transposes, typename Block>
+PITON_INLINE void pack_across(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k,
+                              Block block) {
+  const bool bf16 = columns.type == Type::kBF16;
   for (std::int64_t first = 0; first < k; first += kTileDepth, to += kStepBytes) {
     for (std::int64_t column = 0; column < n; column += kTilePair) {
+      std::byte* tiles = to + column / kTilePair * tile_pair_bytes(k);
+      if (bf16 && column + kTilePair <= n && first + kTileDepth <= k) {
+        block(tiles,
+              static_cast<const std::uint16_t*>(columns.data) + first * columns.stride + column,
+              columns.stride);
+        continue;
+      }
       Tile low;
       Tile high;
       across(low, high, columns, column, n, first, k);
-      store<transposes>(to + column / kTilePair * tile_pair_bytes(k), low, high);
+      store<transposes>(tiles, low, high);
     }
   }
+}
+
+// The same columns of the next step, to the second level: too far apart for the processor to
+// foresee, and in the first one those whose rows are a multiple of 2 KiB apart displace each other.
+PITON_INLINE void bring_next(const std::uint16_t* row, std::int64_t stride) {
+  _mm_prefetch(row + kTileDepth * stride, _MM_HINT_T1);
+}
+
+// 32 columns of 32 rows as words.
+PITON_INLINE void words_of_block(std::byte* to, const std::uint16_t* from, std::int64_t stride) {
+  for (int pair = 0; pair < 16; ++pair, from += 2 * stride, to += 64) {
+    bring_next(from, stride);
+    bring_next(from + stride, stride);
+    __m512i low;
+    __m512i high;
+    interleave(low, high, from, from + stride);
+    _mm512_store_si512(to, low);
+    _mm512_store_si512(to + kStepBytes / 2, high);
+  }
+}
+
+// Four columns of 16 rows of words, `stride` bytes apart: lane l of a vector has those of row
+// 4 l + j, so that what is left is the transpose of 4 x 4 inside of lanes.
+PITON_INLINE void turn_four(std::byte* to, const std::byte* words, std::int64_t stride) {
+  __m512i x[4];
+  for (int j = 0; j < 4; ++j) {
+    const auto row = [&](int lane) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(words + (4 * lane + j) * stride));
+    };
+    x[j] = _mm512_castsi128_si512(row(0));
+    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x00F0, row(1));
+    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x0F00, row(2));
+    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0xF000, row(3));
+  }
+  const __m512i low[2] = {_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpacklo_epi32(x[2], x[3])};
+  const __m512i high[2] = {_mm512_unpackhi_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[2], x[3])};
+  _mm512_store_si512(to, _mm512_unpacklo_epi64(low[0], low[1]));
+  _mm512_store_si512(to + 64, _mm512_unpackhi_epi64(low[0], low[1]));
+  _mm512_store_si512(to + 128, _mm512_unpacklo_epi64(high[0], high[1]));
+  _mm512_store_si512(to + 192, _mm512_unpackhi_epi64(high[0], high[1]));
+}
+
+// 32 columns of 32 rows as rows, by way of words in the first-level cache.
+PITON_INLINE void turn_block(std::byte* to, const std::uint16_t* from, std::int64_t stride) {
+  alignas(64) std::byte words[kStepBytes];
+  for (int pair = 0; pair < 16; ++pair, from += 2 * stride) {
+    bring_next(from, stride);
+    bring_next(from + stride, stride);
+    const __m512i a = _mm512_loadu_si512(from);
+    const __m512i b = _mm512_loadu_si512(from + stride);
+    // Lanes hold columns 0, 8, 16 and 24 on, and 4, 12, 20 and 28 on.
+    _mm512_store_si512(words + pair * 128, _mm512_unpacklo_epi16(a, b));
+    _mm512_store_si512(words + pair * 128 + 64, _mm512_unpackhi_epi16(a, b));
+  }
+  for (int four = 0; four < 8; ++four) {
+    turn_four(to + four * 4 * 64, words + four % 2 * 64 + four / 2 * 16, 128);
+  }
+}
+
+// Whole groups of 32 rows in bf16: lines are copied, some of a row at a time.
+PITON_INLINE void copy_group(std::byte* to, const std::uint16_t* from, std::int64_t stride,
+                             std::int64_t steps) {
+  constexpr std::int64_t kSteps = 4;
+  for (std::int64_t first = 0; first < steps; first += kSteps) {
+    const std::int64_t end = first + kSteps < steps ? first + kSteps : steps;
+    for (int row = 0; row < 32; ++row) {
+      for (std::int64_t step = first; step < end; ++step) {
+        _mm512_store_si512(to + step * kStepBytes + row * 64,
+                           _mm512_loadu_si512(from + row * stride + step * kTileDepth));
+      }
+    }
+  }
+}
+
+// The same, turned: words of 16 rows side by side.
+PITON_INLINE void turn_group(std::byte* to, const std::uint16_t* from, std::int64_t stride,
+                             std::int64_t steps) {
+  for (std::int64_t step = 0; step < steps; ++step, to += kStepBytes) {
+    for (int half = 0; half < 2; ++half) {
+      const auto* rows =
+          reinterpret_cast<const std::byte*>(from + half * kTileEdge * stride + step * kTileDepth);
+      for (int four = 0; four < 4; ++four) {
+        turn_four(to + half * kStepBytes / 2 + four * 4 * 64, rows + four * 16, 2 * stride);
+      }
+    }
+  }
+}
+
+// group(to, from, stride, steps) for 32 rows that are whole and in bf16, the general way for
+// others.
+template <bool transposes, typename Group>
+PITON_INLINE void pack_groups(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k,
+                              Group group) {
+  Matrix rest = rows;
+  if (rows.type == Type::kBF16 && k % kTileDepth == 0) {
+    auto* from = static_cast<std::uint16_t*>(rows.data);
+    for (; n >= kTilePair; n -= kTilePair, to += tile_pair_bytes(k)) {
+      group(to, from, rows.stride, tile_steps(k));
+      from += kTilePair * rows.stride;
+    }
+    rest.data = from;
+  }
+  if (n > 0) pack_along<transposes>(to, rest, n, k);
 }
 
 }  // namespace
 
 void pack_left(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k) {
-  pack_along<false>(to, rows, n, k);
+  pack_groups<false>(to, rows, n, k, copy_group);
 }
 
 void pack_left_columns(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k) {
-  pack_across<true>(to, columns, n, k);
+  pack_across<true>(to, columns, n, k, turn_block);
 }
 
 void pack_right(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k) {
-  pack_across<false>(to, columns, n, k);
+  pack_across<false>(to, columns, n, k, words_of_block);
 }
 
 void pack_right_rows(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k) {
-  pack_along<true>(to, rows, n, k);
+  pack_groups<true>(to, rows, n, k, turn_group);
 }
 
 }  // namespace piton::cpu::amx

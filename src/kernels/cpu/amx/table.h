@@ -19,9 +19,10 @@
 
 namespace piton::cpu {
 
-inline constexpr std::int64_t kTileDepth = 32;  // of k in one step
-inline constexpr std::int64_t kTileEdge = 16;   // rows or columns of one tile
-inline constexpr std::int64_t kTilePair = 32;   // rows of a group, columns of a panel
+inline constexpr std::int64_t kTileDepth = 32;   // of k in one step
+inline constexpr std::int64_t kTileEdge = 16;    // rows or columns of one tile
+inline constexpr std::int64_t kTilePair = 32;    // rows of a group, columns of a panel
+inline constexpr std::int64_t kTileSquare = 64;  // rows and columns of two groups and two panels
 inline constexpr std::int64_t kStepBytes = 2048;
 
 inline std::int64_t tile_steps(std::int64_t k) { return (k + kTileDepth - 1) / kTileDepth; }
@@ -32,13 +33,14 @@ inline std::int64_t tile_bytes(std::int64_t n, std::int64_t k) {
   return (n + kTilePair - 1) / kTilePair * tile_pair_bytes(k);
 }
 
-// Memory that is brought to the second-level cache while something is multiplied: `rows` rows of
-// `lines` cache lines, `stride` bytes apart.
+// Memory that is brought to the second-level cache while something is multiplied: lines [first,
+// end) of rows of `lines` cache lines each, `stride` bytes apart.
 struct TileAhead {
   const std::byte* data = nullptr;
   std::int64_t stride = 0;
   std::int64_t lines = 0;
-  std::int64_t rows = 0;
+  std::int64_t first = 0;
+  std::int64_t end = 0;
 };
 
 // Where the tiles of a side are, in bytes; as packed, unless said otherwise.
@@ -65,9 +67,19 @@ struct TileMultiply {
   RightTiles right;
   float* sums = nullptr;  // [rows padded to 16, columns padded to 32]
   std::int64_t sums_stride = 0;
-  bool adds = false;  // sums += instead of sums =
-  TileAhead read;     // what will be read soon
-  TileAhead written;  // what will be written soon
+  bool adds = false;   // sums += instead of sums =
+  TileAhead ahead[2];  // what will be read or written soon
+};
+
+// y[rows, columns] = sums + bias [columns] or none.
+struct TileStore {
+  Matrix y;
+  const float* sums = nullptr;
+  std::int64_t sums_stride = 0;
+  const float* bias = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool streams = false;  // past the caches, seen by other threads after stop(); whole lines only
 };
 
 struct TileTable {
@@ -77,9 +89,8 @@ struct TileTable {
   void (*start)();
   void (*stop)();
 
-  // y[rows, columns] = sums + bias [columns] or none; y += sums, in fp32.
-  void (*store)(const Matrix& y, const float* sums, std::int64_t sums_stride, const float* bias,
-                std::int64_t rows, std::int64_t columns);
+  void (*store)(const TileStore& store);
+  // y += sums, in fp32.
   void (*add)(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
               std::int64_t rows, std::int64_t columns);
 

@@ -12,18 +12,16 @@ namespace {
 
 constexpr float kLog2E = 1.44269504F;
 
-// 2^x to 7e-6, far below the rounding to bf16 that follows: 2^x = 2^n 2^f, n the nearest integer
-// and |f| <= 1/2; (2^f - 1) / f by the polynomial that meets it at the four Chebyshev nodes.
+// 2^x to 3e-6, far below the rounding to bf16 that follows: 2^n 2^f, n the integer below x; 2^f by
+// the polynomial of the smallest relative error on [0, 1]. -infinity gives 0, NaN stays.
 PITON_INLINE __m512 exp2(__m512 x) {
-  x = _mm512_max_ps(_mm512_set1_ps(-200), x);  // -infinity to 0; NaN stays
-  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 f = _mm512_sub_ps(x, n);
-  __m512 p = _mm512_set1_ps(0.009656710288544975F);
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.05583828294621944F));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.24022530097412234F));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.6931367338836215F));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0F));
-  return _mm512_scalef_ps(p, n);
+  const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  __m512 p = _mm512_set1_ps(0.013534168F);
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.05201146F));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.24144275F));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.69300383F));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0000026F));
+  return _mm512_scalef_ps(p, x);  // by its integer below
 }
 
 // Bits of the columns that row `r` sees.
@@ -45,68 +43,108 @@ PITON_INLINE std::uint64_t visible_columns(const ScoreArguments& a, int r) {
   return bits & same;
 }
 
-PITON_INLINE __m512 biased(const ScoreArguments& a, int r, int v) {
-  const __m512 score = _mm512_mul_ps(_mm512_loadu_ps(a.scores + r * a.stride + 16 * v),
-                                     _mm512_set1_ps(a.scale * kLog2E));
-  if (a.slope == 0) return score;
-  const auto distance = static_cast<float>(a.first_key + 16 * v - a.positions[r]);
-  const __m512 lanes = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  return _mm512_fmadd_ps(_mm512_add_ps(lanes, _mm512_set1_ps(distance)),
-                         _mm512_set1_ps(a.slope * kLog2E), score);
+// Scores of 16 columns of a row in powers of two, less `base`.
+PITON_INLINE __m512 above(const ScoreArguments& a, int r, int v, __m512 base) {
+  if (a.slope != 0) {
+    const auto distance = static_cast<float>(a.first_key + 16 * v - a.positions[r]);
+    const __m512 lanes = _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    base = _mm512_fnmadd_ps(_mm512_add_ps(lanes, _mm512_set1_ps(distance)),
+                            _mm512_set1_ps(a.slope * kLog2E), base);
+  }
+  return _mm512_fmsub_ps(_mm512_loadu_ps(a.scores + r * a.stride + 16 * v),
+                         _mm512_set1_ps(a.scale * kLog2E), base);
 }
 
 PITON_INLINE __mmask16 part(std::uint64_t bits, int v) {
   return static_cast<__mmask16>(bits >> (16 * v));
 }
 
+// The base of a row's powers is raised only where a score is this far above it: rows of `out` are
+// seldom rescaled, and no maximum is taken across lanes but then.
+constexpr float kHeadroom = 8;
+
 template <int kVectors>
-void softmax_of(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
-                std::int64_t out_stride, std::int64_t d, std::uint16_t* weights) {
-  const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
-  for (int r = 0; r < a.rows; ++r) {
-    const std::uint64_t visible = visible_columns<kVectors>(a, r);
-    std::uint16_t* to = weights + r * kScoreColumns;
-    if (visible == 0) {
+class Softmax {
+ public:
+  Softmax(const ScoreArguments& a, float* bases, float* sums, float* out, std::int64_t out_stride,
+          std::int64_t d)
+      : a_(a), bases_(bases), sums_(sums), out_(out), out_stride_(out_stride), d_(d) {}
+
+  void run(const float* kept, std::uint16_t* weights) const {
+    for (int r = 0; r < a_.rows; ++r) {
+      const std::uint64_t visible = visible_columns<kVectors>(a_, r);
+      std::uint16_t* to = weights + r * kScoreColumns;
+      if (visible == 0) {
+        for (int v = 0; v < kVectors; ++v) store(to, v, _mm512_setzero_ps());
+        continue;
+      }
+      __m512 x[kVectors];
+      scores(x, r, visible, _mm512_set1_ps(bases_[r]));
+      const float before = bases_[r];
+      const __mmask16 far = _mm512_cmp_ps_mask(highest(x), _mm512_set1_ps(kHeadroom), _CMP_GT_OQ);
+      if (before == -__builtin_inff() || far != 0) [[unlikely]]
+        raise(x, r, visible);
+      __m512 total = _mm512_load_ps(sums_ + r * kSoftmaxLanes);
       for (int v = 0; v < kVectors; ++v) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 16 * v), _mm256_setzero_si256());
+        x[v] = exp2(x[v]);
+        total = _mm512_add_ps(total, x[v]);
       }
-      continue;
-    }
-    __m512 score[kVectors];
-    __m512 top = lowest;
-    for (int v = 0; v < kVectors; ++v) {
-      score[v] = _mm512_mask_mov_ps(lowest, part(visible, v), biased(a, r, v));
-      top =
-          _mm512_max_ps(score[v], top);  // of a NaN and a number, the number: the sum keeps the NaN
-    }
-    const float before = maxima[r];
-    const float highest = _mm512_reduce_max_ps(top);
-    const float now = highest > before ? highest : before;
-    const __m512 base = _mm512_set1_ps(now == -__builtin_inff() ? 0.0F : now);
-    __m512 total = _mm512_setzero_ps();
-    for (int v = 0; v < kVectors; ++v) {
-      __m512 p = exp2(_mm512_sub_ps(score[v], base));
-      total = _mm512_add_ps(total, p);
-      if (kept != nullptr) p = _mm512_mul_ps(p, _mm512_loadu_ps(kept + r * kScoreColumns + 16 * v));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 16 * v), (__m256i)_mm512_cvtneps_pbh(p));
-    }
-    float sum = _mm512_reduce_add_ps(total);
-    if (now != before) {
-      const float factor =
-          before == -__builtin_inff() ? 0.0F : _mm512_cvtss_f32(exp2(_mm512_set1_ps(before - now)));
-      sum += sums[r] * factor;
-      maxima[r] = now;
-      const __m512 scale = _mm512_set1_ps(factor);
-      float* y = out + r * out_stride;
-      for (std::int64_t c = 0; c < d; c += 16) {
-        _mm512_storeu_ps(y + c, _mm512_mul_ps(_mm512_loadu_ps(y + c), scale));
+      _mm512_store_ps(sums_ + r * kSoftmaxLanes, total);
+      for (int v = 0; v < kVectors; ++v) {
+        if (kept != nullptr) {
+          x[v] = _mm512_mul_ps(x[v], _mm512_loadu_ps(kept + r * kScoreColumns + 16 * v));
+        }
+        store(to, v, x[v]);
       }
-      sums[r] = sum;
-    } else {
-      sums[r] += sum;
     }
   }
-}
+
+ private:
+  PITON_INLINE void store(std::uint16_t* to, int v, __m512 p) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 16 * v), (__m256i)_mm512_cvtneps_pbh(p));
+  }
+
+  inline __attribute__((always_inline)) void scores(__m512 (&x)[kVectors], int r,
+                                                    std::uint64_t visible, __m512 base) const {
+    for (int v = 0; v < kVectors; ++v) x[v] = above(a_, r, v, base);
+    if (!a_.masked) return;
+    const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+    for (int v = 0; v < kVectors; ++v) x[v] = _mm512_mask_mov_ps(lowest, part(visible, v), x[v]);
+  }
+
+  // Of a NaN and a number the number: the sum keeps the NaN.
+  PITON_INLINE __m512 highest(const __m512 (&x)[kVectors]) {
+    __m512 top = _mm512_set1_ps(-__builtin_inff());
+    for (int v = 0; v < kVectors; ++v) top = _mm512_max_ps(x[v], top);
+    return top;
+  }
+
+  // The base of row r becomes the highest score so far, and x is taken above it.
+  __attribute__((noinline)) void raise(__m512 (&x)[kVectors], int r, std::uint64_t visible) const {
+    scores(x, r, visible, _mm512_setzero_ps());
+    const float before = bases_[r];
+    const float top = _mm512_reduce_max_ps(highest(x));
+    const float now = top > before ? top : before;
+    if (before != -__builtin_inff()) {
+      const __m512 factor = exp2(_mm512_set1_ps(before - now));
+      float* sums = sums_ + r * kSoftmaxLanes;
+      _mm512_store_ps(sums, _mm512_mul_ps(_mm512_load_ps(sums), factor));
+      float* y = out_ + r * out_stride_;
+      for (std::int64_t c = 0; c < d_; c += 16) {
+        _mm512_storeu_ps(y + c, _mm512_mul_ps(_mm512_loadu_ps(y + c), factor));
+      }
+    }
+    bases_[r] = now;
+    if (now != -__builtin_inff()) scores(x, r, visible, _mm512_set1_ps(now));
+  }
+
+  const ScoreArguments& a_;
+  float* bases_;
+  float* sums_;
+  float* out_;
+  std::int64_t out_stride_;
+  std::int64_t d_;
+};
 
 template <int kVectors>
 void score_gradients_of(const ScoreArguments& a, const float* kept, const float* lse,
@@ -136,7 +174,7 @@ void score_gradients_of(const ScoreArguments& a, const float* kept, const float*
         const __mmask16 mask = part(visible[i], v);
         if (mask == 0) continue;
         __m512 g = _mm512_loadu_ps(dp + (r + i) * kScoreColumns + 16 * v);
-        p[i] = _mm512_maskz_mov_ps(mask, exp2(_mm512_sub_ps(biased(a, r + i, v), base[i])));
+        p[i] = _mm512_maskz_mov_ps(mask, exp2(above(a, r + i, v, base[i])));
         if (kept == nullptr) {
           ds[i] = _mm512_maskz_mul_ps(mask, _mm512_mul_ps(p[i], scale), _mm512_sub_ps(g, mean[i]));
         } else {
@@ -163,17 +201,18 @@ void score_gradients_of(const ScoreArguments& a, const float* kept, const float*
 
 }  // namespace
 
-void softmax(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
+void softmax(const ScoreArguments& a, const float* kept, float* bases, float* sums, float* out,
              std::int64_t out_stride, std::int64_t d, std::uint16_t* weights) {
+  const auto run = [&](auto softmax) { softmax.run(kept, weights); };
   switch (a.columns / 16) {
     case 4:
-      return softmax_of<4>(a, kept, maxima, sums, out, out_stride, d, weights);
+      return run(Softmax<4>(a, bases, sums, out, out_stride, d));
     case 3:
-      return softmax_of<3>(a, kept, maxima, sums, out, out_stride, d, weights);
+      return run(Softmax<3>(a, bases, sums, out, out_stride, d));
     case 2:
-      return softmax_of<2>(a, kept, maxima, sums, out, out_stride, d, weights);
+      return run(Softmax<2>(a, bases, sums, out, out_stride, d));
     default:
-      return softmax_of<1>(a, kept, maxima, sums, out, out_stride, d, weights);
+      return run(Softmax<1>(a, bases, sums, out, out_stride, d));
   }
 }
 

@@ -19,7 +19,7 @@ void product_packed(std::int64_t m, std::int64_t n, std::int64_t pairs, const Pa
 void pack_rows(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
 void pack_columns(Pair* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
 void pack_left(Pair* panels, const Matrix& columns, std::int64_t k, std::int64_t m);
-void softmax(const ScoreArguments& a, const float* kept, float* maxima, float* sums, float* out,
+void softmax(const ScoreArguments& a, const float* kept, float* bases, float* sums, float* out,
              std::int64_t out_stride, std::int64_t d, std::uint16_t* weights);
 void score_gradients(const ScoreArguments& a, const float* kept, const float* lse, const float* dp,
                      const float* delta, Pair* weights, Pair* gradients,

@@ -20,6 +20,7 @@ using Pair = std::uint32_t;
 
 inline constexpr int kPanel = 64;
 inline constexpr int kScoreColumns = 64;
+inline constexpr int kSoftmaxLanes = 16;
 
 // Words of a packed right side.
 inline std::int64_t panel_words(std::int64_t n, std::int64_t k) {
@@ -70,11 +71,13 @@ struct DotTable {
   // 16) count, and the rest of weights and gradients is not written; `kept` is the same of dropout
   // factors, or null. Weights and gradients leave as bf16.
   //
-  // Running softmax in powers of two: weights[rows, kScoreColumns] = 2^(t - maximum) with
-  // t = log2(e) (scale * score + bias), 0 where invisible; sums (before dropout) move on and rows
-  // of `out` [rows, d padded to 16] are rescaled where the maximum grew.
-  void (*softmax)(const ScoreArguments& a, const float* kept, float* maxima, float* sums,
-                  float* out, std::int64_t out_stride, std::int64_t d, std::uint16_t* weights);
+  // Running softmax in powers of two: weights[rows, kScoreColumns] = 2^(t - base) with
+  // t = log2(e) (scale * score + bias), 0 where invisible. A row's base is a maximum of some of its
+  // t, at most 8 below all; it begins at -infinity. Sums (before dropout) of the row, in lanes
+  // [rows, kSoftmaxLanes] aligned to 64 bytes, move on; they and rows of `out` [rows, d padded to
+  // 16] are rescaled where the base is raised.
+  void (*softmax)(const ScoreArguments& a, const float* kept, float* bases, float* sums, float* out,
+                  std::int64_t out_stride, std::int64_t d, std::uint16_t* weights);
   // P = exp(scale * score + bias - lse) kept, dS = P (dp kept - delta) scale; 0 where invisible.
   // Of rows (2 i, 2 i + 1) as pairs [rows / 2, kScoreColumns], and dS as rows too.
   void (*score_gradients)(const ScoreArguments& a, const float* kept, const float* lse,

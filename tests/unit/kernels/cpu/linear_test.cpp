@@ -73,6 +73,32 @@ TEST_P(DeepLinear, ForwardIsTheSumOverAllOfItsDepth) {
   EXPECT_TRUE(close(y, product(x, weight), tolerance(GetParam(), 8200)));
 }
 
+// Large results may go past the caches: 1 100 rows of 960 are 2 MiB in bf16.
+TEST_P(DeepLinear, ForwardOfManyRowsIsTheSum) {
+  const Tensor x = source_.normal_rows(GetParam(), {1100, 40});
+  const Tensor weight = source_.normal(GetParam(), {960, 40});
+  const Tensor y = source_.unwritten(GetParam(), {1100, 960});
+  kernels_->run(LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward)},
+                *stream_);
+  EXPECT_TRUE(close(y, product(x, weight), tolerance(GetParam(), 40)));
+}
+
+// Several squares of rows and columns, whose sums wait for the second half of 1 700.
+TEST_P(DeepLinear, ForwardOfManyDeepRowsIsTheSum) {
+  const Tensor x = source_.normal_rows(GetParam(), {147, 1700});
+  const Tensor weight = source_.normal(GetParam(), {150, 1700});
+  const Tensor bias = source_.normal(GetParam(), {150});
+  const Tensor y = source_.unwritten(GetParam(), {147, 150});
+  kernels_->run(
+      LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward), .bias = bias},
+      *stream_);
+  const Tensor wanted = product(x, weight);
+  for (std::int64_t i = 0; i < wanted.elements(); ++i) {
+    set_value(wanted, i, value_at(wanted, i) + value_at(bias, i % 150));
+  }
+  EXPECT_TRUE(close(y, wanted, tolerance(GetParam(), 1700)));
+}
+
 // Rows by themselves go another way than rows in company: 1 to 24 are few, in passes of up to 6.
 // 330 columns are five panels, which threads share, and one that is not whole.
 TEST_P(DeepLinear, FewRowsHaveTheBitsOfTheSameRowsAmongMany) {

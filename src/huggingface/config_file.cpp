@@ -1,0 +1,130 @@
+#include "huggingface/config_file.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/nesting.h"
+#include "base/regular_file.h"
+
+namespace piton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kLargestFile = std::int64_t{16} << 20;
+constexpr std::size_t kShown = 60;  // characters of a value in a message
+
+}  // namespace
+
+HfConfig::HfConfig(const std::string& text, std::string where)
+    : where_(std::move(where)), text_(text) {
+  check_json_depth(text, where_);
+  Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) {
+    throw Error(Fault::kData, "{}: got {}, wanted a JSON object; is the copy complete?", where_,
+                document.is_discarded() ? "text that is not JSON" : document.type_name());
+  }
+  document_ = std::make_shared<const Json>(std::move(document));
+}
+
+HfConfig HfConfig::read(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  return {read_regular_file(path, kLargestFile), path.string()};
+}
+
+const Json* HfConfig::find(const std::string& key) const {
+  const auto found = document_->find(key);
+  return found == document_->end() || found->is_null() ? nullptr : &*found;
+}
+
+void HfConfig::wrong(const std::string& key, const std::string& wanted) const {
+  const Json* value = find(key);
+  std::string got = "nothing";
+  if (value != nullptr) {
+    // Bytes that are not UTF-8 cannot come through the parser.
+    got = value->dump();
+    if (got.size() > kShown) got = got.substr(0, kShown) + "...";
+  }
+  throw Error(Fault::kData, "{}: {}{}: got {}, wanted {}", where_, prefix_, key, got, wanted);
+}
+
+void HfConfig::refuse(const std::string& key, const std::string& wanted) const {
+  wrong(key, wanted + ": Piton has no other yet");
+}
+
+bool HfConfig::lists(const std::string& key) const { return document_->contains(key); }
+
+bool HfConfig::has(const std::string& key) const { return find(key) != nullptr; }
+
+std::int64_t HfConfig::size(const std::string& key, std::optional<std::int64_t> otherwise) const {
+  const Json* value = find(key);
+  if (value == nullptr && otherwise) return *otherwise;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (value == nullptr || !value->is_number_integer() ||
+      (value->is_number_unsigned() && value->get<std::uint64_t>() > kMost) ||
+      value->get<std::int64_t>() < 1) {
+    wrong(key, "a positive integer below 2^31");
+  }
+  return value->get<std::int64_t>();
+}
+
+double HfConfig::number(const std::string& key, std::optional<double> otherwise) const {
+  const Json* value = find(key);
+  if (value == nullptr && otherwise) return *otherwise;
+  if (value == nullptr || !value->is_number() || !std::isfinite(value->get<double>()))
+    wrong(key, "a number");
+  return value->get<double>();
+}
+
+bool HfConfig::flag(const std::string& key, bool otherwise) const {
+  const Json* value = find(key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean()) wrong(key, "true or false");
+  return value->get<bool>();
+}
+
+std::string HfConfig::word(const std::string& key, std::optional<std::string> otherwise) const {
+  const Json* value = find(key);
+  if (value == nullptr && otherwise) return *otherwise;
+  if (value == nullptr || !value->is_string()) wrong(key, "a word");
+  return value->get<std::string>();
+}
+
+std::vector<std::string> HfConfig::words(const std::string& key) const {
+  std::vector<std::string> words;
+  const Json* value = find(key);
+  if (value == nullptr) return words;
+  if (!value->is_array()) wrong(key, "a list of words");
+  for (const Json& one : *value) {
+    if (!one.is_string()) wrong(key, "a list of words");
+    words.push_back(one.get<std::string>());
+  }
+  return words;
+}
+
+std::vector<double> HfConfig::numbers(const std::string& key) const {
+  std::vector<double> numbers;
+  const Json* value = find(key);
+  if (value == nullptr) return numbers;
+  if (!value->is_array()) wrong(key, "a list of numbers");
+  for (const Json& one : *value) {
+    if (!one.is_number()) wrong(key, "a list of numbers");
+    numbers.push_back(one.get<double>());
+  }
+  return numbers;
+}
+
+HfConfig HfConfig::object(const std::string& key) const {
+  HfConfig inner;
+  inner.where_ = where_;
+  inner.prefix_ = prefix_ + key + ".";
+  const Json* value = find(key);
+  if (value != nullptr && !value->is_object()) wrong(key, "an object");
+  inner.document_ = std::make_shared<const Json>(value == nullptr ? Json::object() : *value);
+  return inner;
+}
+
+}  // namespace piton

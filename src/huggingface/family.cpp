@@ -1,0 +1,61 @@
+#include "huggingface/family.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "huggingface/families.h"
+
+namespace piton {
+namespace {
+
+// What no family here has. Where a model lacks the key, or has it at the value that changes
+// nothing, it is as the family says.
+void refuse_other_models(const HfConfig& config) {
+  if (config.has("quantization_config"))
+    config.refuse("quantization_config", "none: weights as floating numbers");
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    if (config.has(key)) config.refuse(key, "null");
+  }
+  if (config.flag("use_mrope", false)) config.refuse("use_mrope", "false");
+}
+
+}  // namespace
+
+std::vector<HfFamily> hf_families() {
+  return {hf_gpt2(), hf_llama(), hf_mistral(), hf_qwen2(), hf_qwen3()};
+}
+
+HfFamily hf_family(const HfConfig& config) {
+  const std::string type = config.word("model_type");
+  std::vector<std::string> known;
+  for (const HfFamily& family : hf_families()) {
+    known.insert(known.end(), family.model_types.begin(), family.model_types.end());
+    if (std::ranges::find(family.model_types, type) == family.model_types.end()) continue;
+    for (const std::string& name : config.words("architectures")) {
+      if (std::ranges::find(family.architectures, name) == family.architectures.end())
+        config.refuse("architectures", fmt::format("{}", fmt::join(family.architectures, " or ")));
+    }
+    return family;
+  }
+  config.refuse("model_type", fmt::format("{}", fmt::join(known, ", ")));
+}
+
+ModelConfig hf_model(const HfConfig& config) {
+  const HfFamily& family = hf_family(config);
+  refuse_other_models(config);
+  ModelConfig model = family.model(config);
+  const std::string dtype = config.word(config.has("dtype") ? "dtype" : "torch_dtype", "float32");
+  model.dtype = dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
+  try {
+    model.check();
+  } catch (const Error& error) {
+    // It names flags, which the reader of this file did not give.
+    throw Error(Fault::kData, "{}: describes a model that cannot be: {}", config.where(),
+                error.what());
+  }
+  return model;
+}
+
+}  // namespace piton

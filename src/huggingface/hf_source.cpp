@@ -1,0 +1,267 @@
+#include "huggingface/hf_source.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/file_tensor.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/values.h"
+#include "model/canonical_tensors.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHead = "head.weight";
+constexpr const char* kTable = "embedding.token.weight";
+constexpr std::size_t kListed = 6;
+// Of a buffer in which a weight is turned.
+constexpr std::int64_t kTurnedBytes = std::int64_t{16} << 20;
+
+std::string listed(const std::vector<std::string>& names) {
+  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListed));
+  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + count, ", "));
+  if (names.size() > kListed) text += fmt::format(" and {} more", names.size() - kListed);
+  return text;
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// The row of the stored tensor (its column where it is transposed) that holds canonical row `row`.
+std::int64_t stored_row(const HfPlace& place, std::int64_t row) {
+  if (place.chunk == 0) return place.first + row;
+  return place.first + row / place.chunk * place.stride + row % place.chunk;
+}
+
+// Of the stored tensor, as far as one canonical tensor needs them.
+std::int64_t stored_rows(const HfPlace& place, std::int64_t rows) {
+  return rows == 0 ? 0 : stored_row(place, rows - 1) + 1;
+}
+
+// Calls each(first canonical row, its end) for stretches of rows that are stored one after another.
+template <typename F>
+void for_each_chunk(const HfPlace& place, std::int64_t begin, std::int64_t end, F&& each) {
+  while (begin < end) {
+    const std::int64_t stop =
+        place.chunk == 0 ? end : std::min(end, (begin / place.chunk + 1) * place.chunk);
+    each(begin, stop);
+    begin = stop;
+  }
+}
+
+// dst[i] = element run.begin + i of the region, where the stored tensor is [in, out].
+void read_turned(const FileTensor& stored, const HfPlace& place, const TensorRun& run, DType dtype,
+                 std::byte* dst) {
+  const std::int64_t columns = run.extent[1];
+  const std::int64_t width = size_bytes(dtype);
+  const std::int64_t most = std::max<std::int64_t>(1, kTurnedBytes / (columns * width));
+  const std::int64_t first = run.start[0] + run.begin / columns;
+  const std::int64_t last = run.start[0] + (run.end + columns - 1) / columns;
+  std::vector<std::byte> block;
+  const auto turn = [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t rows = end - begin;
+    block.resize(static_cast<std::size_t>(rows * columns * width));
+    read_run(stored,
+             {.start = {run.start[1], stored_row(place, begin)},
+              .extent = {columns, rows},
+              .begin = 0,
+              .end = rows * columns},
+             dtype, block.data());
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t at = (begin + row - run.start[0]) * columns;  // in the region
+      const std::int64_t from = std::max(run.begin, at);
+      const std::int64_t to = std::min(run.end, at + columns);
+      for (std::int64_t element = from; element < to; ++element) {
+        std::copy_n(block.data() + ((element - at) * rows + row) * width, width,
+                    dst + (element - run.begin) * width);
+      }
+    }
+  };
+  for_each_chunk(place, first, last, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; row += most) turn(row, std::min(end, row + most));
+  });
+}
+
+void read_rows(const FileTensor& stored, const HfPlace& place, const TensorRun& run, DType dtype,
+               std::byte* dst) {
+  const bool matrix = run.extent.ndim() > 1;
+  const std::int64_t columns = matrix ? run.extent[1] : 1;
+  const std::int64_t first = run.start[0] + run.begin / columns;
+  const std::int64_t last = run.start[0] + (run.end + columns - 1) / columns;
+  for_each_chunk(place, first, last, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = (begin - run.start[0]) * columns;  // in the region
+    TensorRun part;
+    part.start.append(stored_row(place, begin));
+    part.extent.append(end - begin);
+    if (matrix) {
+      part.start.append(run.start[1]);
+      part.extent.append(columns);
+    }
+    part.begin = std::max(run.begin - at, std::int64_t{0});
+    part.end = std::min(run.end - at, (end - begin) * columns);
+    read_run(stored, part, dtype, dst + (at + part.begin - run.begin) * size_bytes(dtype));
+  });
+}
+
+}  // namespace
+
+bool is_huggingface_folder(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "config.json", ignored) &&
+         !fs::exists(folder / kManifestName, ignored) &&
+         !fs::exists(folder / kTrackerName, ignored);
+}
+
+HfSource::HfSource(const fs::path& folder)
+    : config_(HfConfig::read(folder)),
+      family_(hf_family(config_)),
+      files_(folder),
+      model_(hf_model(config_)) {
+  check_tensors(family_.places(model_));
+  decide_head();
+}
+
+// Names without a prefix that some versions of a family write get it.
+std::map<std::string, HfTensor> HfSource::named_as_the_family() const {
+  const std::string& prefix = family_.optional_prefix;
+  std::map<std::string, HfTensor> named;
+  for (const auto& [name, tensor] : files_.tensors()) {
+    const bool whole = prefix.empty() || name.starts_with(prefix) || name.starts_with("lm_head.");
+    const std::string full = whole ? name : prefix + name;
+    if (!named.try_emplace(full, tensor).second) {
+      throw Error(Fault::kData, "{}: {} is there twice, with and without \"{}\"", where(), full,
+                  prefix);
+    }
+  }
+  return named;
+}
+
+void HfSource::check_tensors(const std::vector<HfPlace>& places) {
+  const std::map<std::string, HfTensor> stored = named_as_the_family();
+  ModelConfig with_head = model_;
+  with_head.tied = false;
+  std::map<std::string, Shape> shapes;
+  for (const CanonicalShape& one : canonical_tensors(with_head)) shapes[one.name] = one.shape;
+
+  // What each stored tensor has to be: as many rows as its parts need together.
+  std::map<std::string, std::vector<std::int64_t>> wanted;
+  for (const HfPlace& place : places) {
+    const auto found = shapes.find(place.canonical);
+    PITON_ASSERT(found != shapes.end(), "{} is no tensor of the model", place.canonical);
+    const Shape& shape = found->second;
+    std::vector<std::int64_t>& sizes = wanted[place.name];
+    if (sizes.empty()) sizes.resize(static_cast<std::size_t>(shape.ndim()), 0);
+    std::int64_t& rows = sizes[place.transposed ? 1 : 0];
+    rows = std::max(rows, stored_rows(place, shape[0]));
+    if (shape.ndim() > 1) sizes[place.transposed ? 0 : 1] = shape[1];
+  }
+  PITON_ASSERT(places.size() == shapes.size(), "{} places of {} tensors", places.size(),
+               shapes.size());
+
+  std::vector<std::string> missing, surplus;
+  for (const HfPlace& place : places) {
+    const auto found = stored.find(place.name);
+    if (found == stored.end()) {
+      const bool may_be_tied =
+          place.canonical == kHead && config_.flag("tie_word_embeddings", true);
+      if (!may_be_tied && (missing.empty() || missing.back() != place.name))
+        missing.push_back(place.name);
+      continue;
+    }
+    const SafetensorsEntry& entry = *found->second.entry;
+    std::vector<std::int64_t> sizes = wanted.at(place.name);
+    const bool table = place.canonical == kTable || place.canonical == kHead;
+    if (table && entry.shape.size() == 2 && entry.shape[0] > sizes[0]) sizes[0] = entry.shape[0];
+    if (entry.shape != sizes) {
+      throw Error(Fault::kData, "{}: {} is {}, {} says {}; is it from another size of this model?",
+                  found->second.file->path().string(), entry.name, text_of(entry.shape),
+                  config_.where(), text_of(sizes));
+    }
+    const std::optional<DType> dtype = dtype_of_safetensors(entry.dtype);
+    if (!dtype || *dtype == DType::kI64 || *dtype == DType::kI32 || *dtype == DType::kU8) {
+      throw Error(Fault::kData, "{}: {} is of type {}, wanted F32, BF16, F16 or F64",
+                  found->second.file->path().string(), entry.name, entry.dtype);
+    }
+    places_[place.canonical] = {
+        place, {place.canonical, *dtype, shapes.at(place.canonical)}, found->second};
+  }
+  for (const auto& [name, tensor] : stored) {
+    if (wanted.contains(name)) continue;
+    const bool ignored = std::ranges::any_of(
+        family_.ignored, [&](const std::string& end) { return name.ends_with(end); });
+    if (!ignored) surplus.push_back(name);
+  }
+  if (!missing.empty()) {
+    throw Error(Fault::kData, "{}: {} tensors are missing: {}; is the download complete?", where(),
+                missing.size(), listed(missing));
+  }
+  if (!surplus.empty()) {
+    throw Error(
+        Fault::kData,
+        "{}: {} tensors are not of a model of type {}: {}; is config.json of another model?",
+        where(), surplus.size(), config_.word("model_type"), listed(surplus));
+  }
+}
+
+void HfSource::decide_head() {
+  const auto head = places_.find(kHead);
+  const bool said = model_.tied;
+  if (head == places_.end()) {
+    model_.tied = true;
+    return;
+  }
+  const Place& table = places_.at(kTable);
+  model_.tied = false;
+  if (table.tensor.dtype == head->second.tensor.dtype) {
+    // Where they differ, nearly always in the first rows; equal ones are read to the end.
+    const Shape& shape = table.tensor.shape;
+    const std::int64_t rows = std::min<std::int64_t>(shape[0], 16);
+    const TensorRun begin{{0, 0}, {rows, shape[1]}, 0, rows * shape[1]};
+    const TensorRun all = whole_run(shape);
+    const FileTensor a = file_tensor(table);
+    const FileTensor b = file_tensor(head->second);
+    model_.tied = hash_of_run(a, begin) == hash_of_run(b, begin) &&
+                  hash_of_run(a, all) == hash_of_run(b, all);
+  }
+  if (model_.tied) {
+    places_.erase(head);
+  } else if (said && config_.has("tie_word_embeddings")) {
+    notes_.push_back(
+        fmt::format("{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: the "
+                    "head is kept",
+                    config_.where()));
+  }
+}
+
+std::vector<CanonicalTensor> HfSource::tensors(TensorKind kind) const {
+  std::vector<CanonicalTensor> result;
+  if (kind != TensorKind::kWeight) return result;
+  for (const auto& [name, place] : places_) result.push_back(place.tensor);
+  return result;
+}
+
+FileTensor HfSource::file_tensor(const Place& place) const {
+  const HfTensor& stored = place.stored;
+  return {.file = stored.file->file(),
+          .offset = stored.file->offset(*stored.entry),
+          .dtype = place.tensor.dtype,
+          .shape = Shape(stored.entry->shape)};
+}
+
+void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
+  const Place& place = places_.at(name);
+  if (run.begin >= run.end) return;
+  const FileTensor stored = file_tensor(place);
+  if (place.place.transposed) return read_turned(stored, place.place, run, dtype, dst);
+  read_rows(stored, place.place, run, dtype, dst);
+}
+
+}  // namespace piton

@@ -1,0 +1,28 @@
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "model/families.h"
+
+// LLaMA 1 to 3 and the many that keep its names: Vicuna, TinyLlama, Yi, DeepSeek-LLM, Aquila.
+namespace piton {
+namespace {
+
+ModelConfig model_of(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, llama_facts());
+  model.biases = model.qkv_biases = config.flag("attention_bias", false);
+  if (config.flag("mlp_bias", false) != model.biases)
+    config.refuse("mlp_bias", "the same as attention_bias");
+  return model;
+}
+
+}  // namespace
+
+HfFamily hf_llama() {
+  return {.model_types = {"llama", "aquila"},
+          .architectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM"},
+          .model = model_of,
+          .places = llama_like_places,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace piton

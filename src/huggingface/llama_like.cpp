@@ -1,0 +1,145 @@
+#include "huggingface/llama_like.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/canonical_tensors.h"
+
+namespace piton {
+namespace {
+
+RotaryScaling::Kind scaling_kind(const HfConfig& rope, const std::string& key) {
+  using Kind = RotaryScaling::Kind;
+  const std::string type = rope.word(key, "default");
+  if (type == "default") return Kind::kNone;
+  if (type == "linear") return Kind::kLinear;
+  if (type == "dynamic") return Kind::kDynamic;
+  if (type == "llama3") return Kind::kLlama3;
+  if (type == "yarn") return Kind::kYarn;
+  if (type == "longrope" || type == "su") return Kind::kLongrope;
+  rope.refuse(key, "default, linear, dynamic, llama3, yarn or longrope");
+}
+
+RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int64_t positions) {
+  const std::string key = rope.has("rope_type") ? "rope_type" : "type";
+  RotaryScaling scaling{.kind = scaling_kind(rope, key)};
+  if (scaling.kind == RotaryScaling::Kind::kNone) return scaling;
+  const auto original = [&](const HfConfig& place, std::int64_t otherwise) {
+    return place.size("original_max_position_embeddings", otherwise);
+  };
+  scaling.original_positions = original(rope, original(config, positions));
+  const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
+  scaling.factor = longrope
+                       ? rope.number("factor", static_cast<double>(positions) /
+                                                   static_cast<double>(scaling.original_positions))
+                       : rope.number("factor");
+  scaling.low = rope.number("low_freq_factor", scaling.low);
+  scaling.high = rope.number("high_freq_factor", scaling.high);
+  scaling.fast = rope.number("beta_fast", scaling.fast);
+  scaling.slow = rope.number("beta_slow", scaling.slow);
+  scaling.whole_pairs = rope.flag("truncate", true);
+  scaling.numerator = rope.number("mscale", 0.0);
+  scaling.denominator = rope.number("mscale_all_dim", 0.0);
+  if (rope.has("attention_factor")) scaling.magnitude = rope.number("attention_factor");
+  scaling.short_factors = rope.numbers("short_factor");
+  scaling.long_factors = rope.numbers("long_factor");
+  return scaling;
+}
+
+// LLaMA's name of a canonical tensor.
+std::string llama_name(const std::string& canonical) {
+  static constexpr std::pair<std::string_view, std::string_view> kParts[] = {
+      {"attention_norm.", "input_layernorm."},
+      {"attention.query.", "self_attn.q_proj."},
+      {"attention.key.", "self_attn.k_proj."},
+      {"attention.value.", "self_attn.v_proj."},
+      {"attention.output.", "self_attn.o_proj."},
+      {"attention.query_norm.", "self_attn.q_norm."},
+      {"attention.key_norm.", "self_attn.k_norm."},
+      {"mlp_norm.", "post_attention_layernorm."},
+      {"mlp.gate.", "mlp.gate_proj."},
+      {"mlp.up.", "mlp.up_proj."},
+      {"mlp.down.", "mlp.down_proj."},
+  };
+  if (canonical == "embedding.token.weight") return "model.embed_tokens.weight";
+  if (canonical == "head.weight") return "lm_head.weight";
+  if (canonical.starts_with("final_norm.")) return "model.norm." + canonical.substr(11);
+  const std::size_t part = canonical.find('.', 7) + 1;  // after "layers.N."
+  const std::string_view rest = std::string_view(canonical).substr(part);
+  for (const auto& [ours, theirs] : kParts) {
+    if (!rest.starts_with(ours)) continue;
+    return fmt::format("model.{}{}{}", canonical.substr(0, part), theirs, rest.substr(ours.size()));
+  }
+  PITON_ASSERT(false, "{} has no name in LLaMA", canonical);
+  return "";
+}
+
+}  // namespace
+
+void set_rotary(const HfConfig& config, ModelConfig& model) {
+  const bool newer = config.has("rope_parameters");
+  const HfConfig rope = config.object(newer ? "rope_parameters" : "rope_scaling");
+  model.positions = PositionKind::kRotary;
+  model.rotary_base = newer ? rope.number("rope_theta", config.number("rope_theta", 10000.0))
+                            : config.number("rope_theta", 10000.0);
+  const double share = config.number("partial_rotary_factor", 1.0);
+  model.rotary_share = newer ? rope.number("partial_rotary_factor", share) : share;
+  model.rotary_scaling = scaling_of(config, rope, model.max_positions);
+}
+
+std::string one_layer_type(const HfConfig& config) {
+  const std::vector<std::string> types = config.words("layer_types");
+  if (types.empty()) return "";
+  const bool same = std::all_of(types.begin(), types.end(),
+                                [&](const std::string& one) { return one == types.front(); });
+  if (!same || (types.front() != "full_attention" && types.front() != "sliding_attention"))
+    config.refuse("layer_types", "full_attention, or sliding_attention, in every layer");
+  return types.front();
+}
+
+void set_window(const HfConfig& config, ModelConfig& model) {
+  if (config.has("sliding_window")) model.window_before = config.size("sliding_window") - 1;
+}
+
+ActivationKind hf_activation(const HfConfig& config, const std::string& key,
+                             const std::string& otherwise) {
+  const std::string name = config.word(key, otherwise);
+  if (name == "silu" || name == "swish") return ActivationKind::kSilu;
+  if (name == "gelu") return ActivationKind::kGeluErf;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast")
+    return ActivationKind::kGeluTanh;
+  if (name == "quick_gelu") return ActivationKind::kGeluFast;
+  config.refuse(key, "silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast or quick_gelu");
+}
+
+ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts) {
+  ModelConfig model = std::move(facts);
+  model.layers = config.size("num_hidden_layers");
+  model.hidden = config.size("hidden_size");
+  model.ffn_hidden = config.size("intermediate_size");
+  model.heads = config.size("num_attention_heads");
+  model.groups = config.size("num_key_value_heads", model.heads);
+  if (!config.has("head_dim") && model.hidden % model.heads != 0)
+    config.refuse("num_attention_heads", "a divisor of hidden_size");
+  model.head_size = config.size("head_dim", model.hidden / model.heads);
+  model.vocabulary = config.size("vocab_size");
+  model.max_positions = config.size("max_position_embeddings");
+  model.norm_eps = config.number("rms_norm_eps", 1e-6);
+  model.activation = hf_activation(config, "hidden_act", "silu");
+  model.attention_dropout = config.number("attention_dropout", 0.0);
+  model.init_deviation = config.number("initializer_range", 0.02);
+  model.tied = config.flag("tie_word_embeddings", false);
+  set_rotary(config, model);
+  return model;
+}
+
+std::vector<HfPlace> llama_like_places(const ModelConfig& model) {
+  ModelConfig with_head = model;
+  with_head.tied = false;
+  std::vector<HfPlace> places;
+  for (const CanonicalShape& one : canonical_tensors(with_head))
+    places.push_back({.canonical = one.name, .name = llama_name(one.name)});
+  return places;
+}
+
+}  // namespace piton

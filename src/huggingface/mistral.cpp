@@ -1,0 +1,27 @@
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "model/families.h"
+
+// Mistral (Jiang et al. 2023, arXiv:2310.06825): LLaMA, up to 0.1 with a sliding window.
+namespace piton {
+namespace {
+
+ModelConfig model_of(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, llama_facts());
+  if (!config.lists("sliding_window")) config.refuse("sliding_window", "a number of keys, or null");
+  if (one_layer_type(config) != "full_attention") set_window(config, model);
+  return model;
+}
+
+}  // namespace
+
+HfFamily hf_mistral() {
+  return {.model_types = {"mistral"},
+          .architectures = {"MistralForCausalLM"},
+          .model = model_of,
+          .places = llama_like_places,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace piton

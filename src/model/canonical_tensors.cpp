@@ -1,0 +1,45 @@
+#include "model/canonical_tensors.h"
+
+namespace piton {
+
+std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
+  std::vector<CanonicalShape> list;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    list.push_back({name, shape});
+  };
+  const auto linear = [&](const std::string& name, std::int64_t out, std::int64_t in, bool bias) {
+    add(name + ".weight", {out, in});
+    if (bias) add(name + ".bias", {out});
+  };
+  const auto norm = [&](const std::string& name) {
+    add(name + ".weight", {config.hidden});
+    if (config.norm == NormKind::kLayer) add(name + ".bias", {config.hidden});
+  };
+  const std::int64_t h = config.hidden;
+  const std::int64_t queries = config.heads * config.head_size;
+  const std::int64_t keys = config.groups * config.head_size;
+  add("embedding.token.weight", {config.vocabulary, h});
+  if (config.positions == PositionKind::kLearned)
+    add("embedding.position.weight", {config.max_positions, h});
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string at = fmt::format("layers.{}.", layer);
+    norm(at + "attention_norm");
+    linear(at + "attention.query", queries, h, config.qkv_biases);
+    linear(at + "attention.key", keys, h, config.qkv_biases);
+    linear(at + "attention.value", keys, h, config.qkv_biases);
+    linear(at + "attention.output", h, queries, config.biases);
+    if (config.head_norms) {
+      add(at + "attention.query_norm.weight", {config.head_size});
+      add(at + "attention.key_norm.weight", {config.head_size});
+    }
+    norm(at + "mlp_norm");
+    if (config.gated) linear(at + "mlp.gate", config.ffn_hidden, h, config.biases);
+    linear(at + "mlp.up", config.ffn_hidden, h, config.biases);
+    linear(at + "mlp.down", h, config.ffn_hidden, config.biases);
+  }
+  norm("final_norm");
+  if (!config.tied) add("head.weight", {config.vocabulary, h});
+  return list;
+}
+
+}  // namespace piton

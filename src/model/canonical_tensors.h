@@ -1,0 +1,21 @@
+// The canonical tensors of a decoder (docs/formats.md): what a checkpoint of a model holds,
+// whatever the layout.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "tensor/shape.h"
+
+namespace piton {
+
+struct CanonicalShape {
+  std::string name;
+  Shape shape;  // [out, in], or [size]
+};
+
+// In the order of the model: embedding, layers, final norm, head. A tied head is not listed.
+std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config);
+
+}  // namespace piton

@@ -1,0 +1,214 @@
+"""Hugging Face folders of small random models, and what Transformers computes of them.
+
+  python tools/oracle/huggingface.py golden tests/golden/huggingface      (torch 2.15, transformers 5.23, safetensors)
+  python tools/oracle/huggingface.py compare build/piton [--work DIR] [NAME ...]
+
+`golden` writes a folder for each case of GOLDEN: config.json and model.safetensors as Transformers saves them, and
+expected.safetensors: `tokens` (int32), `logits` (fp32 [tokens, vocabulary], computed in float64) and `greedy` (the
+tokens that greedy decoding puts after the first PROMPT). `compare` makes folders of every case, with a vocabulary of
+50257, shards, 16-bit weights, padded and tied tables, and holds Piton's `score --logits` and `generate --greedy` against
+Transformers: logits within 1e-4 in fp32, 64 greedy tokens equal.
+"""
+import argparse
+import importlib.metadata as metadata
+import datetime
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+PROMPT, NEW, LENGTH = 7, 64, 40
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+
+
+def llama_like(name, vocabulary=131, **more):
+    sizes = dict(num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
+                 intermediate_size=53, vocab_size=vocabulary, max_position_embeddings=128, tie_word_embeddings=False)
+    return getattr(transformers, name + "Config")(**{**sizes, **more}), getattr(transformers, name + "ForCausalLM")
+
+
+def gpt2(vocabulary=131, **more):
+    sizes = dict(n_layer=2, n_embd=36, n_head=6, n_inner=53, vocab_size=vocabulary, n_positions=128)
+    return transformers.GPT2Config(**{**sizes, **more}), transformers.GPT2LMHeadModel
+
+
+GOLDEN = {
+    "gpt2": lambda: gpt2(),
+    "llama": lambda: llama_like("Llama", rms_norm_eps=1e-6),
+    "llama3": lambda: llama_like("Llama", rope_parameters=LLAMA3, tie_word_embeddings=True),
+    "qwen2": lambda: llama_like("Qwen2", tie_word_embeddings=True),
+    "qwen3": lambda: llama_like("Qwen3", head_dim=12),
+    "mistral": lambda: llama_like("Mistral", sliding_window=9),
+}
+MORE = {
+    "gpt2-50257": lambda: gpt2(50257),
+    "gpt2-untied": lambda: gpt2(tie_word_embeddings=False),
+    "gpt2-erf": lambda: gpt2(activation_function="gelu"),
+    "llama-50257": lambda: llama_like("Llama", 50257),
+    "llama-tied": lambda: llama_like("Llama", 50257, tie_word_embeddings=True),
+    "llama-biases": lambda: llama_like("Llama", attention_bias=True, mlp_bias=True),
+    "llama-wide-heads": lambda: llama_like("Llama", head_dim=20),
+    "llama-one-group": lambda: llama_like("Llama", num_key_value_heads=1),
+    "llama-six-heads": lambda: llama_like("Llama", hidden_size=36, num_attention_heads=6, num_key_value_heads=3),
+    "llama-linear": lambda: llama_like("Llama", rope_parameters={"rope_type": "linear", "rope_theta": 10000.0,
+                                                                 "factor": 2.0}),
+    "llama-yarn": lambda: llama_like("Llama", rope_parameters=YARN),
+    "llama-untied-copy": lambda: llama_like("Llama"),
+    "mistral-whole": lambda: llama_like("Mistral", sliding_window=None),
+    "qwen2-untied": lambda: llama_like("Qwen2", 50257),
+    "qwen2-window": lambda: llama_like("Qwen2", use_sliding_window=True, sliding_window=9, max_window_layers=0),
+    "qwen3-tied": lambda: llama_like("Qwen3", 50257, tie_word_embeddings=True, head_dim=24),
+}
+
+
+def build(make, seed=7):
+    torch.manual_seed(seed)
+    config, model_class = make()
+    config._attn_implementation = "eager"
+    model = model_class(config).float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape)
+            gain = parameter.ndim == 1 and "bias" not in name
+            parameter.copy_(1 + 0.1 * noise if gain else 0.15 * noise)
+        # Positions that matter, tokens that differ.
+        model.get_input_embeddings().weight.mul_(4)
+    return model
+
+
+def expected(model, tokens):
+    """Logits of `tokens` and what greedy decoding puts after the first of them, in float64."""
+    exact = model.double()
+    with torch.no_grad():
+        logits = exact(tokens[None]).logits[0]
+        ids = tokens[:PROMPT].tolist()
+        for _ in range(NEW):
+            ids.append(int(exact(torch.tensor([ids])).logits[0, -1].argmax()))
+    return logits.float(), torch.tensor(ids[PROMPT:], dtype=torch.int32)
+
+
+def golden(folder):
+    for name, make in GOLDEN.items():
+        out = pathlib.Path(folder) / name
+        shutil.rmtree(out, ignore_errors=True)
+        model = build(make)
+        model.save_pretrained(out)
+        (out / "generation_config.json").unlink(missing_ok=True)
+        tokens = torch.randint(0, model.config.vocab_size, (LENGTH,))
+        logits, greedy = expected(model, tokens)
+        origin = (f"tools/oracle/huggingface.py golden, {datetime.date.today()}, torch {metadata.version('torch')}, "
+                  f"transformers {metadata.version('transformers')}")
+        save_file({"tokens": tokens.to(torch.int32), "logits": logits.contiguous(), "greedy": greedy},
+                  out / "expected.safetensors", metadata={"format": "pt", "origin": origin})
+
+
+def piton(program, *arguments):
+    done = subprocess.run([program, *map(str, arguments), "--threads", "2", "--quiet"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{arguments}: {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def holds(program, folder, model, tokens, tolerance=1e-4):
+    """Piton reads `folder` and computes what `model` does."""
+    logits, greedy = expected(model, tokens)
+    ids = folder / "ids.json"
+    ids.write_text(json.dumps([tokens.tolist()]))
+    piton(program, "score", "--load", folder, "--ids-file", ids, "--logits", folder / "ours.safetensors")
+    ours = load_file(folder / "ours.safetensors")["logits"]
+    worst = float((ours - logits).abs().max())
+    prompt = ",".join(map(str, tokens[:PROMPT].tolist()))
+    answer = json.loads(piton(program, "generate", "--load", folder, "--prompt-ids", prompt, "--greedy", "--json",
+                              "--max-new-tokens", NEW))
+    same = answer["ids"][-NEW:] == greedy.tolist()
+    for left in (ids, folder / "ours.safetensors"):
+        left.unlink()
+    good = worst <= tolerance and same
+    print(f"{'ok  ' if good else 'BAD '} {folder.name:28} logits {worst:.2e}, greedy {'equal' if same else 'differs'}, "
+          f"largest logit {float(logits.abs().max()):.1f}", flush=True)
+    return good
+
+
+def variants(name, model, work):
+    """Folders that hold the same model: as it is saved, in shards, renamed, with copies."""
+    plain = work / name
+    model.save_pretrained(plain)
+    yield plain
+    if name not in GOLDEN:
+        return
+    shards = work / (name + "-shards")
+    model.save_pretrained(shards, max_shard_size="20KB")
+    yield shards
+    older = work / (name + "-older")  # the keys and dtypes of Transformers 4
+    shutil.copytree(plain, older)
+    config = json.loads((older / "config.json").read_text())
+    config["torch_dtype"] = config.pop("dtype")
+    rope = config.pop("rope_parameters", None)
+    if rope:
+        config["rope_theta"] = rope.pop("rope_theta")
+        config["rope_scaling"] = rope if rope.get("rope_type") != "default" else None
+    config["a_key_of_tomorrow"] = {"any": [1, 2]}
+    (older / "config.json").write_text(json.dumps(config))
+    tensors = load_file(older / "model.safetensors")
+    if name == "gpt2":  # as the first GPT-2 files are named, with the masks that they hold
+        tensors = {key.removeprefix("transformer."): value for key, value in tensors.items()}
+        tensors["h.0.attn.bias"] = torch.ones(1, 1, 4, 4)
+    else:
+        tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+        if model.config.tie_word_embeddings:  # a head that is the table's copy
+            tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+        for key in [key for key in tensors if key in ("lm_head.weight", "model.embed_tokens.weight")]:
+            tensors[key] = torch.cat((tensors[key], tensors[key][-5:]))  # padded
+    save_file(tensors, older / "model.safetensors", metadata={"format": "pt"})
+    yield older
+
+
+def compare(program, work, names):
+    bad = 0
+    for name, make in {**GOLDEN, **MORE}.items():
+        if names and name not in names:
+            continue
+        model = build(make)
+        tokens = torch.randint(0, model.config.vocab_size, (LENGTH,))
+        for folder in variants(name, model, work):
+            bad += not holds(program, folder, model, tokens)
+            model.float()
+        if name in GOLDEN:
+            half = work / (name + "-bf16")
+            model.bfloat16().save_pretrained(half)
+            half_model = type(model).from_pretrained(half, dtype=torch.float32, attn_implementation="eager").eval()
+            config = json.loads((half / "config.json").read_text())
+            for key in ("dtype", "torch_dtype"):
+                if key in config:
+                    config[key] = "float32"  # the weights' values are bf16, the arithmetic is not
+            (half / "config.json").write_text(json.dumps(config))
+            bad += not holds(program, half, half_model, tokens)
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["golden", "compare"])
+    parser.add_argument("place")
+    parser.add_argument("--work")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if options.what == "golden":
+        return golden(options.place)
+    with tempfile.TemporaryDirectory() as folder:
+        work = pathlib.Path(options.work or folder)
+        sys.exit(1 if compare(options.place, work, options.names) else 0)
+
+
+if __name__ == "__main__":
+    main()
