@@ -25,12 +25,12 @@ endif()
 
 # A test is compiled more often than it runs long: half of the time of -O3, which the libraries have.
 function(piton_test_compilation name)
-  #O1#   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(PITON_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM piton_test_doubles)
   endif()
 endfunction()
-#O1# target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
+target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 
 # piton_test(name label libraries...  SOURCES files...)
 function(piton_test name label)

@@ -15,7 +15,7 @@ set(words ${tiny})
 list(REMOVE_ITEM words --json)
 foreach(kind "train>one step" "decode>one token" "prefill>one pass")
   string(REGEX MATCH "^([a-z]+)>(.*)$" both "${kind}")
-  expect(RUN bench ${CMAKE_MATCH_1} ${words} --profile CODE 0 OUT "${CMAKE_MATCH_2}, call by call: [0-9.]+ ms")
+  expect(RUN bench ${CMAKE_MATCH_1} ${words} --context 8 --tokens 2 --profile CODE 0 OUT "${CMAKE_MATCH_2}, call by call: [0-9.]+ ms")
 endforeach()
 expect(RUN bench train ${tiny} --no-floor CODE 0 OUT "\"tokens_per_second\":")
 # What the arena held at most is what plan says.

@@ -91,8 +91,8 @@ TEST(Functions, AreFoundWhereverTheyStand) {
     return heads;
   };
   EXPECT_THAT(heads("#include <a>\nnamespace a {\n\nint one() {\n  if (x) { y(); }\n}\n"
-                    "class B {\n  B() : x_{1},\n y_(2) {}\n  int two(int a = 3) const {\n}\n};\n}"),
-              ElementsAre("int one 3+3", "B 7+1", ", y_ 8+1", "int two 9+2"));
+                    "class B {\n  B() : x_{1}, y_(2) {}\n  int two(int a = 3) const {\n}\n};\n}"),
+              ElementsAre("int one 3+3", "B 7+1", ", y_ 7+1", "int two 8+2"));
   EXPECT_THAT(
       heads("constexpr int kTable[] = {f(1),\n 2};\nconst auto g = [](int x) {\n  return x;\n"
             "};\nstruct C : D<int> {\n int x = f();\n};"),
