@@ -13,10 +13,10 @@
 
 namespace piton {
 
-// The checkpoint or Hugging Face folder to start from, or empty for a run from random weights. --load that names --save's
-// own folder before anything was saved is the first start of a run that is meant to be started
-// again. Throws Error(kUsage) where --save holds a run that would be overwritten, or --finetune has
-// no weights.
+// The checkpoint or Hugging Face folder to start from, or empty for a run from random weights.
+// --load that names --save's own folder before anything was saved is the first start of a run that
+// is meant to be started again. Throws Error(kUsage) where --save holds a run that would be
+// overwritten, or --finetune has no weights.
 std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
 
 class RunCheckpoints {

@@ -112,7 +112,7 @@ class Trainer {
   std::chrono::steady_clock::time_point created_;
   Machine machine_;
   PretrainOptions options_;
-  PretrainOptions settled_;  // with every derived default as it came out
+  PretrainOptions settled_;            // with every derived default as it came out
   std::unique_ptr<HfSource> foreign_;  // --load is a Hugging Face folder
   RunSinks sinks_;
   FailureReport failure_report_;
