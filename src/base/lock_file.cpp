@@ -137,11 +137,17 @@ struct LockFile::State {
 
   // Asked of a file of this process's own: to try it on the lock would leave one without an owner.
   bool kernel_locks() const {
-    const std::filesystem::path probe = draft_path(path, ::getpid());
-    const int one = open_lock(probe, O_CREAT | O_EXCL);
+    // Without a name where the file system can: a process that is killed here leaves nothing.
+    const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    int one = until_uninterrupted(
+        [&] { return ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
+    if (one < 0) {
+      const std::filesystem::path probe = draft_path(path, ::getpid());
+      one = open_lock(probe, O_CREAT | O_EXCL);
+      if (one >= 0) ::unlink(probe.c_str());
+    }
     if (one < 0) return true;  // what is wrong here will be said of the lock itself
     const bool works = until_uninterrupted([&] { return ::flock(one, LOCK_EX | LOCK_NB); }) == 0;
-    ::unlink(probe.c_str());
     ::close(one);
     return works;
   }
