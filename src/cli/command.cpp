@@ -176,7 +176,7 @@ const Command& find_command(std::string_view name) {
 
 std::string overview() {
   std::string text =
-      "Trains language models: from raw text to an evaluated model, on processors and GPUs.\n\n"
+      "Trains language models: from raw text to a model that writes, on x86-64 processors.\n\n"
       "usage: piton COMMAND [ARGUMENT ...] [OPTION ...]\n\n";
   for (const Command& command : commands()) {
     text += fmt::format("  {:<12} {}\n", command.name, command.summary);
