@@ -7,22 +7,16 @@
 #include <vector>
 
 #include "bench/timing.h"
+#include "kernels/forwarding_kernels.h"
 
 namespace piton {
 
 // A back end that passes every call on and keeps one call of each kind of product, with tensors of
 // its own that hold what the call's tensors held. Host tensors only: others are passed on unkept.
-class RecordedProducts final : public Kernels {
+class RecordedProducts final : public ForwardingKernels {
  public:
   // `inner` must outlive it.
-  explicit RecordedProducts(Kernels& inner) : inner_(inner) {}
-
-  std::string name() const override { return inner_.name(); }
-  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
-                            DType dtype) const override {
-    return inner_.packed_bytes(form, out, in, dtype);
-  }
-  std::int64_t row_tile() const override { return inner_.row_tile(); }
+  explicit RecordedProducts(Kernels& inner) : ForwardingKernels(inner) {}
 
   // Runs one call of each kind alone, and adds a sample to its figure.
   void sample(const Machine& machine);
@@ -38,7 +32,6 @@ class RecordedProducts final : public Kernels {
   };
   void submit(const KernelCall& call, Stream& stream) override;
 
-  Kernels& inner_;
   std::map<std::string, Kept, std::less<>> kept_;
 };
 

@@ -3,21 +3,13 @@
 // Kernels, so this switch is inside them.
 #pragma once
 
-#include "kernels/kernels.h"
+#include "kernels/forwarding_kernels.h"
 
 namespace piton {
 
-class SwitchedKernels final : public Kernels {
+class SwitchedKernels final : public ForwardingKernels {
  public:
-  explicit SwitchedKernels(Kernels& inner) : inner_(inner), target_(&inner) {}
-
-  std::string name() const override { return inner_.name(); }
-  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
-                            DType dtype) const override {
-    return inner_.packed_bytes(form, out, in, dtype);
-  }
-  bool reads_codes() const override { return inner_.reads_codes(); }
-  std::int64_t row_tile() const override { return inner_.row_tile(); }
+  explicit SwitchedKernels(Kernels& inner) : ForwardingKernels(inner), target_(&inner) {}
 
   void send_to(Kernels& target) { target_ = &target; }
   void send_to_inner() { target_ = &inner_; }
@@ -25,7 +17,6 @@ class SwitchedKernels final : public Kernels {
  private:
   void submit(const KernelCall& call, Stream& stream) override { target_->run(call, stream); }
 
-  Kernels& inner_;
   Kernels* target_;
 };
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/kernels.h"
+#include "kernels/forwarding_kernels.h"
 
 namespace piton {
 
@@ -27,18 +27,10 @@ struct CallTime {
 std::string describe(const KernelCall& call);
 
 // Not thread-safe: one for each host thread that submits calls.
-class TimedKernels final : public Kernels {
+class TimedKernels final : public ForwardingKernels {
  public:
   // `inner` must outlive it.
-  explicit TimedKernels(Kernels& inner) : inner_(inner) {}
-
-  std::string name() const override { return inner_.name(); }
-  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
-                            DType dtype) const override {
-    return inner_.packed_bytes(form, out, in, dtype);
-  }
-  bool reads_codes() const override { return inner_.reads_codes(); }
-  std::int64_t row_tile() const override { return inner_.row_tile(); }
+  explicit TimedKernels(Kernels& inner) : ForwardingKernels(inner) {}
 
   // By describe() of the call.
   const std::map<std::string, CallTime, std::less<>>& by_call() const { return times_; }
@@ -49,7 +41,6 @@ class TimedKernels final : public Kernels {
  private:
   void submit(const KernelCall& call, Stream& stream) override;
 
-  Kernels& inner_;
   std::map<std::string, CallTime, std::less<>> times_;
 };
 

@@ -2,21 +2,14 @@
 #pragma once
 
 #include "kernels/call_counts.h"
+#include "kernels/forwarding_kernels.h"
 
 namespace piton {
 
-class CountingKernels final : public Kernels {
+class CountingKernels final : public ForwardingKernels {
  public:
   // `inner` must outlive it.
-  explicit CountingKernels(Kernels& inner) : inner_(inner) {}
-
-  std::string name() const override { return inner_.name(); }
-  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
-                            DType dtype) const override {
-    return inner_.packed_bytes(form, out, in, dtype);
-  }
-  bool reads_codes() const override { return inner_.reads_codes(); }
-  std::int64_t row_tile() const override { return inner_.row_tile(); }
+  explicit CountingKernels(Kernels& inner) : ForwardingKernels(inner) {}
 
   CallCounts& counts() { return counts_; }
 
@@ -26,7 +19,6 @@ class CountingKernels final : public Kernels {
     inner_.run(call, stream);
   }
 
-  Kernels& inner_;
   CallCounts counts_;
 };
 

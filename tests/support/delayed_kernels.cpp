@@ -15,7 +15,7 @@ std::shared_ptr<Storage> host_view(const Tensor& tensor, const Device& device) {
 }  // namespace
 
 DelayedKernels::DelayedKernels(Kernels& inner, const Device& device)
-    : inner_(inner), device_(device), inline_stream_(host_.make_stream()) {}
+    : ForwardingKernels(inner), device_(device), inline_stream_(host_.make_stream()) {}
 
 void DelayedKernels::submit(const KernelCall& call, Stream& stream) {
   KernelCall translated = call;

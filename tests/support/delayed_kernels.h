@@ -9,28 +9,21 @@
 #include <mutex>
 
 #include "device/host_device.h"
-#include "kernels/kernels.h"
+#include "kernels/forwarding_kernels.h"
 
 namespace piton {
 
-class DelayedKernels final : public Kernels {
+class DelayedKernels final : public ForwardingKernels {
  public:
   // `inner` computes on host tensors; `device` is where the calls' tensors live. Both must outlive
   // every stream that was given to run().
   DelayedKernels(Kernels& inner, const Device& device);
 
   std::string name() const override { return "delayed " + inner_.name(); }
-  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
-                            DType dtype) const override {
-    return inner_.packed_bytes(form, out, in, dtype);
-  }
-  bool reads_codes() const override { return inner_.reads_codes(); }
-  std::int64_t row_tile() const override { return inner_.row_tile(); }
 
  private:
   void submit(const KernelCall& call, Stream& stream) override;
 
-  Kernels& inner_;
   const Device& device_;
   HostDevice host_;
   std::unique_ptr<Stream> inline_stream_;

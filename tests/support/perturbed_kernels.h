@@ -8,24 +8,21 @@
 
 #include <string>
 
-#include "kernels/kernels.h"
+#include "kernels/forwarding_kernels.h"
 
 namespace piton {
 
-class PerturbedKernels final : public Kernels {
+class PerturbedKernels final : public ForwardingKernels {
  public:
   // `inner` computes on host tensors at once and must outlive this. `call` is a kName, `tensor` one
   // of the names that its tensors() gives to what it writes or updates.
   PerturbedKernels(Kernels& inner, std::string call, std::string tensor, double factor = 1.01)
-      : inner_(inner), call_(std::move(call)), tensor_(std::move(tensor)), factor_(factor) {}
+      : ForwardingKernels(inner),
+        call_(std::move(call)),
+        tensor_(std::move(tensor)),
+        factor_(factor) {}
 
   std::string name() const override { return "perturbed " + inner_.name(); }
-  std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
-                            DType dtype) const override {
-    return inner_.packed_bytes(form, out, in, dtype);
-  }
-  bool reads_codes() const override { return inner_.reads_codes(); }
-  std::int64_t row_tile() const override { return inner_.row_tile(); }
 
   // How many calls were perturbed.
   std::int64_t perturbed() const { return perturbed_; }
@@ -34,7 +31,6 @@ class PerturbedKernels final : public Kernels {
   void submit(const KernelCall& call, Stream& stream) override;
   void run_perturbed(const KernelCall& call, const Tensor& tensor, Access access, Stream& stream);
 
-  Kernels& inner_;
   std::string call_;
   std::string tensor_;
   double factor_;
