@@ -104,6 +104,17 @@ std::chrono::nanoseconds changed_at(const struct stat& about) {
 
 }  // namespace
 
+std::optional<LockOwner> living_owner(const std::filesystem::path& path) {
+  const int descriptor = until_uninterrupted(
+      [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); });
+  if (descriptor < 0) return std::nullopt;
+  const std::optional<LockOwner> owner = owner_in(descriptor);
+  ::close(descriptor);
+  if (!owner || owner->host != host_name()) return owner;
+  const bool is_gone = ::kill(static_cast<pid_t>(owner->process), 0) != 0 && errno == ESRCH;
+  return is_gone ? std::nullopt : owner;
+}
+
 struct LockFile::State {
   std::filesystem::path path;
   std::string what;

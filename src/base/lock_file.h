@@ -27,6 +27,10 @@ struct LockOwner {
   bool operator==(const LockOwner&) const = default;
 };
 
+// Who has written its name into the lock file at `path`, if anybody, and is not known to be dead: a
+// process of another host counts as alive. Takes nothing, so it is in nobody's way.
+std::optional<LockOwner> living_owner(const std::filesystem::path& path);
+
 struct LockRules {
   bool kernel_locks = true;  // false: as if the file system had none
   std::chrono::milliseconds touched_every{15'000};

@@ -10,6 +10,7 @@ int run_inspect(Invocation& invocation);
 int run_plan(Invocation& invocation);
 int run_preprocess(Invocation& invocation);
 int run_pretrain(Invocation& invocation);
+int run_report(Invocation& invocation);
 int run_score(Invocation& invocation);
 int run_tokenize(Invocation& invocation);
 
@@ -61,6 +62,10 @@ std::span<const Command> commands() {
        "hash loss json count first scan-ids world-size data-path split seq-length tokenizer-type "
        "tokenizer-name-or-path config",
        run_inspect},
+      {"report", "DIR ...", "a page of HTML about a run, or several beside each other",
+       "run\n"
+       "runs/a runs/b --output compare.html --follow",
+       "", run_report},
       {"bench",
        "train|gemm|attention|optimizer|decode|prefill|tokenizer|preprocess [RECIPE.toml] [OPTION "
        "...]",

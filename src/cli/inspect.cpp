@@ -58,7 +58,7 @@ void print_losses(const std::filesystem::path& run) {
       std::filesystem::is_directory(run) ? run / "metrics.jsonl" : run;
   PlotSeries training{.mark = '.', .name = "training loss"};
   PlotSeries validation{.mark = 'o', .name = "validation loss"};
-  for (const LossRecord& record : read_losses(file)) {
+  for (const StepMetrics& record : read_metrics(file)) {
     const auto x = static_cast<double>(record.iteration);
     training.points.push_back({x, record.lm_loss});
     if (record.validation_loss) validation.points.push_back({x, *record.validation_loss});

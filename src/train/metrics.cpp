@@ -57,6 +57,11 @@ double number_in(const Json& object, const char* key) {
                                                      : std::numeric_limits<double>::quiet_NaN();
 }
 
+std::int64_t count_in(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& metrics) {
@@ -88,18 +93,32 @@ std::string to_json(const StepMetrics& metrics) {
   return json.dump();
 }
 
-std::vector<LossRecord> read_losses(const std::filesystem::path& path) {
-  std::vector<LossRecord> losses;
+std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
+  std::vector<StepMetrics> all;
   for_each_line(path, [&](const std::string&, const Json& object) {
-    LossRecord record{.iteration = object["iteration"].get<std::int64_t>(),
-                      .lm_loss = number_in(object, "lm_loss")};
-    if (object.contains("validation_loss")) {
-      record.validation_loss = number_in(object, "validation_loss");
+    StepMetrics& step = all.emplace_back();
+    step.iteration = object["iteration"].get<std::int64_t>();
+    step.consumed_samples = count_in(object, "consumed_samples");
+    step.consumed_tokens = count_in(object, "consumed_tokens");
+    step.lm_loss = number_in(object, "lm_loss");
+    step.grad_norm = number_in(object, "grad_norm");
+    step.learning_rate = number_in(object, "learning_rate");
+    step.loss_scale = number_in(object, "loss_scale");
+    step.tokens_per_second = number_in(object, "tokens_per_second");
+    step.model_tflops = number_in(object, "model_tflops");
+    step.share_of_peak = number_in(object, "share_of_peak");
+    step.elapsed_ms = number_in(object, "elapsed_ms");
+    step.skipped = count_in(object, "skipped");
+    const auto memory = object.find("memory_bytes");
+    if (memory != object.end() && memory->is_object()) {
+      step.memory.peak_total_bytes = count_in(*memory, "total");
     }
-    losses.push_back(record);
+    if (object.contains("validation_loss")) {
+      step.validation_loss = number_in(object, "validation_loss");
+    }
     return true;
   });
-  return losses;
+  return all;
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t iteration) {

@@ -36,14 +36,9 @@ struct StepMetrics {
 
 std::string to_json(const StepMetrics& metrics);
 
-struct LossRecord {
-  std::int64_t iteration = 0;
-  double lm_loss = 0;  // NaN where it was not finite
-  std::optional<double> validation_loss = {};
-};
-
-// Those of every step that the file has, in its order. Throws Error(kData) as MetricsFile does.
-std::vector<LossRecord> read_losses(const std::filesystem::path& path);
+// Those of every step that the file has, in its order; a number that was not finite is NaN. Of the
+// memory the highest total alone, of the traffic nothing. Throws Error(kData) as MetricsFile does.
+std::vector<StepMetrics> read_metrics(const std::filesystem::path& path);
 
 class MetricsFile {
  public:

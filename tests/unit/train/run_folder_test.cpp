@@ -106,17 +106,29 @@ TEST(Metrics, ThatTheDiskDoesNotTakeWaitAndNoLineIsCut) {
   EXPECT_EQ(count, 4);
 }
 
-TEST(Metrics, AreReadBackWithTheirLosses) {
+TEST(Metrics, AreReadBack) {
   const TempFolder dir;
   MetricsFile metrics(dir / "m.jsonl", 0);
-  metrics.write({.iteration = 1, .lm_loss = 4.5});
+  StepMetrics first{.iteration = 1,
+                    .consumed_samples = 8,
+                    .consumed_tokens = 512,
+                    .lm_loss = 4.5,
+                    .grad_norm = 1.5,
+                    .learning_rate = 3e-4,
+                    .tokens_per_second = 1000.5,
+                    .model_tflops = 0.25,
+                    .share_of_peak = 0.5,
+                    .elapsed_ms = 512.25,
+                    .skipped = 3};
+  first.memory.peak_total_bytes = 123456;
+  metrics.write(first);
   metrics.write({.iteration = 2,
                  .lm_loss = std::numeric_limits<double>::infinity(),
                  .validation_loss = 4.25});
   std::ofstream(dir / "m.jsonl", std::ios::app) << "{\"iteration\":3,\"lm_l";  // a crash
-  const std::vector<LossRecord> losses = read_losses(dir / "m.jsonl");
+  const std::vector<StepMetrics> losses = read_metrics(dir / "m.jsonl");
   ASSERT_EQ(losses.size(), 2);
-  EXPECT_EQ(losses[0].lm_loss, 4.5);
+  EXPECT_EQ(to_json(losses[0]), to_json(first));
   EXPECT_FALSE(losses[0].validation_loss.has_value());
   EXPECT_TRUE(std::isnan(losses[1].lm_loss));
   EXPECT_EQ(losses[1].validation_loss, 4.25);

@@ -1,0 +1,245 @@
+#include "report/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "report/svg_plot.h"
+
+namespace piton {
+namespace {
+
+constexpr int kColors = 8;
+// Text for a screen reader and for eyes that part no colors is in the tables.
+constexpr std::string_view kStyle = R"(
+:root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#60646c;--line:#e3e5e8;--card:#f7f8f9;
+--c0:#2563c9;--c1:#c2571a;--c2:#2e7d4f;--c3:#8a3fb0;--c4:#b3273f;--c5:#0e7c86;--c6:#7a6a00;--c7:#555}
+@media(prefers-color-scheme:dark){:root{--bg:#111316;--fg:#e8eaed;--soft:#9ba1a9;--line:#2b2f35;
+--card:#191c20;--c0:#7aa7f7;--c1:#f0a070;--c2:#74c796;--c3:#c99ae6;--c4:#f08a9b;--c5:#62c7d0;
+--c6:#d3c04a;--c7:#aaa}}
+*{box-sizing:border-box}body{margin:0 auto;max-width:1180px;padding:20px;background:var(--bg);
+color:var(--fg);font:15px/1.5 system-ui,sans-serif}h1{font-size:22px;margin:0 0 4px}
+h2{font-size:17px;margin:28px 0 10px}.soft{color:var(--soft)}.runs{display:grid;gap:12px;
+grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr))}.card{background:var(--card);
+border:1px solid var(--line);border-radius:8px;padding:12px 14px;overflow-wrap:anywhere}
+.card h3{margin:0 0 6px;font-size:15px}.key{display:inline-block;width:10px;height:10px;
+border-radius:5px;margin-right:7px;background:var(--c)}dl{display:grid;margin:0;
+grid-template-columns:auto 1fr;gap:1px 14px}dt{color:var(--soft)}dd{margin:0;text-align:right;
+font-variant-numeric:tabular-nums}.bar{height:6px;border-radius:3px;background:var(--line);
+margin:4px 0 8px}.bar i{display:block;height:6px;border-radius:3px;background:var(--c)}
+.bad{color:var(--c4)}.plots{display:grid;gap:12px;
+grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr))}svg{width:100%;height:auto;
+display:block}.title{font:600 14px system-ui,sans-serif;fill:var(--fg)}.tick{font:11px
+system-ui,sans-serif;fill:var(--soft)}.grid{stroke:var(--line)}.curve path{fill:none;
+stroke:var(--c);stroke-width:1.6}.curve .band{fill:var(--c);stroke:none;opacity:.18}
+.curve circle{fill:var(--c)}.faint path{opacity:.55}.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-size:14px}td,th{text-align:left;padding:3px 12px 3px 0;
+border-bottom:1px solid var(--line);vertical-align:top}.n{text-align:right;
+font-variant-numeric:tabular-nums}tr.differs td{font-weight:600}footer{margin-top:30px}
+)";
+
+std::string color_of(std::size_t run) {
+  return fmt::format("style=\"--c:var(--c{})\"", run % kColors);
+}
+
+std::string bytes_in_words(std::int64_t bytes) {
+  if (bytes < 1 << 20) return fmt::format("{:.0f} KiB", static_cast<double>(bytes) / 1024);
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  return mebibytes < 1024 ? fmt::format("{:.1f} MiB", mebibytes)
+                          : fmt::format("{:.2f} GiB", mebibytes / 1024);
+}
+
+std::string time_in_words(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string item(std::string_view name, const std::string& value) {
+  return fmt::format("<dt>{}</dt><dd>{}</dd>", name, html_escaped(value));
+}
+
+std::string number(double value, std::string_view form) {
+  return std::isfinite(value) ? fmt::format(fmt::runtime(form), value) : "not finite";
+}
+
+std::string state_of(const RunRecord& run) {
+  if (run.running) return "running";
+  if (!run.failure.empty()) return "failed";
+  const std::int64_t done = run.steps.empty() ? 0 : run.steps.back().iteration;
+  return run.planned_iterations() > 0 && done >= run.planned_iterations() ? "finished" : "stopped";
+}
+
+std::string figures_of(const RunRecord& run) {
+  const StepMetrics& last = run.steps.back();
+  const std::int64_t planned = std::max(run.planned_iterations(), last.iteration);
+  std::string out = item("iteration", fmt::format("{} of {}", last.iteration, planned));
+  out += item("tokens", short_number(static_cast<double>(last.consumed_tokens)));
+  out += item("loss", number(last.lm_loss, "{:.4f}"));
+  const auto validated = std::find_if(run.steps.rbegin(), run.steps.rend(), [](const auto& step) {
+    return step.validation_loss.has_value();
+  });
+  if (validated != run.steps.rend()) {
+    out += item("validation loss", number(*validated->validation_loss, "{:.4f}") +
+                                       fmt::format(" at {}", validated->iteration));
+  }
+  double seconds = 0;
+  for (const StepMetrics& step : run.steps) {
+    if (std::isfinite(step.elapsed_ms)) seconds += step.elapsed_ms * 1e-3;
+  }
+  out += item("time in steps", time_in_words(seconds));
+  if (run.running) {
+    const double left = static_cast<double>(planned - last.iteration);
+    out += item("time left", time_in_words(left * seconds / static_cast<double>(run.steps.size())));
+  }
+  out += item("tokens a second", number(last.tokens_per_second, "{:.0f}"));
+  if (last.share_of_peak > 0) {
+    out += item("share of peak", number(100 * last.share_of_peak, "{:.1f} %"));
+  }
+  out += item("memory, highest", bytes_in_words(last.memory.peak_total_bytes));
+  if (last.skipped > 0) out += item("updates skipped", std::to_string(last.skipped));
+  return out;
+}
+
+std::string card(const RunRecord& run, std::size_t index) {
+  std::string out = fmt::format(
+      "<section class=\"card\" {}><h3><span class=\"key\"></span>{} <span "
+      "class=\"soft\">{}</span></h3>",
+      color_of(index), html_escaped(run.name), state_of(run));
+  if (!run.failure.empty()) {
+    out += fmt::format("<p class=\"bad\">{}</p>", html_escaped(run.failure));
+  }
+  if (run.steps.empty()) return out + "<p class=\"soft\">no step yet</p></section>";
+  const std::int64_t done = run.steps.back().iteration;
+  const std::int64_t planned = std::max(run.planned_iterations(), done);
+  const double share =
+      100.0 * static_cast<double>(done) / static_cast<double>(std::max<std::int64_t>(planned, 1));
+  out += fmt::format("<div class=\"bar\"><i style=\"width:{:.1f}%\"></i></div>", share);
+  return out + "<dl>" + figures_of(run) + "</dl></section>";
+}
+
+using Figure = std::function<double(const StepMetrics&)>;
+
+Curve curve_of(const RunRecord& run, std::size_t index, const Figure& figure) {
+  Curve curve{.label = run.name, .color = static_cast<int>(index % kColors)};
+  curve.points.reserve(run.steps.size());
+  for (const StepMetrics& step : run.steps) {
+    curve.points.push_back({static_cast<double>(step.iteration), figure(step)});
+  }
+  return curve;
+}
+
+std::string plot(std::string_view title, const std::vector<RunRecord>& runs, const Figure& figure) {
+  std::vector<Curve> curves;
+  for (std::size_t i = 0; i < runs.size(); ++i) curves.push_back(curve_of(runs[i], i, figure));
+  const std::string picture = svg_plot(title, curves);
+  return picture.empty() ? "" : "<div class=\"card\">" + picture + "</div>";
+}
+
+std::string loss_plot(const std::vector<RunRecord>& runs) {
+  std::vector<Curve> curves;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Curve training = curve_of(runs[i], i, [](const StepMetrics& step) { return step.lm_loss; });
+    Curve validation{.label = runs[i].name + ", validation", .color = training.color, .dots = true};
+    for (const StepMetrics& step : runs[i].steps) {
+      if (!step.validation_loss) continue;
+      validation.points.push_back({static_cast<double>(step.iteration), *step.validation_loss});
+    }
+    training.faint = !validation.points.empty();
+    curves.push_back(std::move(training));
+    curves.push_back(std::move(validation));
+  }
+  const std::string picture = svg_plot("loss (dots: validation)", curves);
+  return picture.empty() ? "" : "<div class=\"card\">" + picture + "</div>";
+}
+
+std::string plots(const std::vector<RunRecord>& runs) {
+  return loss_plot(runs) +
+         plot("learning rate", runs, [](const StepMetrics& step) { return step.learning_rate; }) +
+         plot("norm of the gradient", runs,
+              [](const StepMetrics& step) { return step.grad_norm; }) +
+         plot("tokens a second", runs,
+              [](const StepMetrics& step) { return step.tokens_per_second; }) +
+         plot("milliseconds a step", runs,
+              [](const StepMetrics& step) { return step.elapsed_ms; }) +
+         plot("memory, MiB", runs, [](const StepMetrics& step) {
+           return static_cast<double>(step.memory.peak_total_bytes) / (1 << 20);
+         });
+}
+
+std::string checkpoints(const std::vector<RunRecord>& runs) {
+  std::string rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const CheckpointRecord& one : runs[i].checkpoints) {
+      rows += fmt::format(
+          "<tr><td {}><span class=\"key\"></span>{}</td><td class=\"n\">{}</td><td class=\"n\">{}"
+          "</td><td>{}</td></tr>",
+          color_of(i), html_escaped(runs[i].name), one.iteration, bytes_in_words(one.bytes),
+          one.written);
+    }
+  }
+  if (rows.empty()) return "";
+  return "<h2>Checkpoints</h2><div class=\"scroll\"><table><tr><th>run</th><th class=\"n\">"
+         "iteration</th><th class=\"n\">size</th><th>written</th></tr>" +
+         rows + "</table></div>";
+}
+
+// Rows of all runs' options in the order of the first run that has them; those that differ first.
+std::string options_table(const std::vector<RunRecord>& runs) {
+  std::vector<std::string> keys;
+  for (const RunRecord& run : runs) {
+    for (const auto& [key, value] : run.options) {
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+    }
+  }
+  const auto differs = [&](const std::string& key) {
+    return std::any_of(runs.begin(), runs.end(), [&](const RunRecord& run) {
+      return run.option(key) != runs.front().option(key);
+    });
+  };
+  std::stable_partition(keys.begin(), keys.end(), differs);
+  std::string rows;
+  for (const std::string& key : keys) {
+    rows += fmt::format("<tr{}><td>{}</td>", differs(key) ? " class=\"differs\"" : "",
+                        html_escaped(key));
+    for (const RunRecord& run : runs) rows += "<td>" + html_escaped(run.option(key)) + "</td>";
+    rows += "</tr>";
+  }
+  if (rows.empty()) return "";
+  std::string head = "<tr><th>option</th>";
+  for (const RunRecord& run : runs) head += "<th>" + html_escaped(run.name) + "</th>";
+  return fmt::format(
+      "<h2>Options</h2><details{}><summary>{} options{}</summary><div class=\"scroll\"><table>{}"
+      "</tr>{}</table></div></details>",
+      runs.size() > 1 ? " open" : "", keys.size(),
+      runs.size() > 1 ? "; those that differ come first" : "", head, rows);
+}
+
+}  // namespace
+
+std::string report_page(const std::vector<RunRecord>& runs, const PageOptions& options) {
+  std::string names;
+  std::string cards;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    names += (names.empty() ? "" : ", ") + runs[i].name;
+    cards += card(runs[i], i);
+  }
+  std::string page =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
+  if (options.refresh_every) {
+    page += fmt::format("<meta http-equiv=\"refresh\" content=\"{}\">\n", *options.refresh_every);
+  }
+  page += fmt::format("<title>{}</title>\n<style>{}</style></head>\n<body>\n<h1>{}</h1>\n",
+                      html_escaped(names), kStyle, html_escaped(names));
+  page += "<div class=\"runs\">" + cards + "</div>\n<h2>Curves</h2><div class=\"plots\">" +
+          plots(runs) + "</div>\n" + checkpoints(runs) + "\n" + options_table(runs);
+  return page +
+         fmt::format(
+             "\n<footer class=\"soft\">made by piton report, {}{}</footer>\n</body></html>\n",
+             html_escaped(options.made),
+             options.refresh_every ? "; refreshed while the run goes on" : "");
+}
+
+}  // namespace piton

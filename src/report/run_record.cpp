@@ -1,0 +1,122 @@
+#include "report/run_record.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/lock_file.h"
+#include "base/nesting.h"
+#include "base/regular_file.h"
+#include "checkpoint/manifest.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kLargestText = 16 << 20;
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r");
+  const std::size_t end = text.find_last_not_of(" \t\r");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+// One "key = value" a line, as to_toml() writes them.
+std::vector<std::pair<std::string, std::string>> options_in(const fs::path& file) {
+  std::vector<std::pair<std::string, std::string>> options;
+  std::istringstream lines(read_regular_file(file, kLargestText));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t equals = line.find('=');
+    if (line.empty() || line.front() == '#' || line.front() == '[' || equals == std::string::npos) {
+      continue;
+    }
+    std::string value = trimmed(line.substr(equals + 1));
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
+      value = value.substr(1, value.size() - 2);
+    }
+    options.emplace_back(trimmed(line.substr(0, equals)), value);
+  }
+  return options;
+}
+
+std::string local_time(std::time_t seconds) {
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  std::array<char, 64> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
+  return text.data();
+}
+
+// A checkpoint that is removed while it is looked at is none.
+std::vector<CheckpointRecord> checkpoints_in(const fs::path& folder) {
+  std::vector<CheckpointRecord> found;
+  std::error_code gone;
+  for (const auto& entry : fs::directory_iterator(folder, gone)) {
+    const std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
+    struct stat about {};
+    if (!iteration || ::stat((entry.path() / kManifestName).c_str(), &about) != 0) continue;
+    CheckpointRecord record{.iteration = *iteration, .written = local_time(about.st_mtime)};
+    for (const auto& file : fs::recursive_directory_iterator(entry.path(), gone)) {
+      std::error_code error;
+      const auto bytes = file.is_regular_file(error) ? file.file_size(error) : 0;
+      if (!error) record.bytes += static_cast<std::int64_t>(bytes);
+    }
+    found.push_back(std::move(record));
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.iteration < b.iteration; });
+  return found;
+}
+
+std::string failure_in(const fs::path& file) {
+  if (!fs::exists(file)) return "";
+  const std::string text = read_regular_file(file, kLargestText);
+  check_json_depth(text, file.string());
+  const nlohmann::json report = nlohmann::json::parse(text, nullptr, false);
+  const bool is_report =
+      report.is_object() && report.contains("message") && report["message"].is_string();
+  return is_report ? report["message"].get<std::string>() : "failure.json cannot be read";
+}
+
+}  // namespace
+
+std::string RunRecord::option(const std::string& key) const {
+  for (const auto& [name, value] : options) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+std::int64_t RunRecord::planned_iterations() const {
+  const std::string text = option("train-iters");
+  std::int64_t planned = 0;
+  std::from_chars(text.data(), text.data() + text.size(), planned);
+  return planned;
+}
+
+RunRecord read_run(const fs::path& folder) {
+  const fs::path metrics = folder / "metrics.jsonl";
+  if (!fs::exists(metrics)) {
+    throw Error(Fault::kData,
+                "{}: no metrics.jsonl is in it; wanted the folder of a run (--save of piton "
+                "pretrain)",
+                folder.string());
+  }
+  const fs::path whole = fs::absolute(folder / "").lexically_normal().parent_path();
+  RunRecord record{.name = whole.filename().string(), .steps = read_metrics(metrics)};
+  if (fs::exists(folder / kConfigName)) record.options = options_in(folder / kConfigName);
+  record.checkpoints = checkpoints_in(folder);
+  record.failure = failure_in(folder / "failure.json");
+  record.running = living_owner(folder / "run.lock").has_value();
+  return record;
+}
+
+}  // namespace piton

@@ -1,0 +1,39 @@
+// What the folder of a run tells about it: read from its files, while it goes on or afterwards.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/metrics.h"
+
+namespace piton {
+
+struct CheckpointRecord {
+  std::int64_t iteration = 0;
+  std::int64_t bytes = 0;
+  std::string written;  // "2026-11-22 11:42", local time
+};
+
+struct RunRecord {
+  std::string name;  // the folder's
+  std::vector<StepMetrics> steps;
+  // Every option of config.toml that is set, with its value as it stands there.
+  std::vector<std::pair<std::string, std::string>> options;
+  std::vector<CheckpointRecord> checkpoints;  // by iteration
+  std::string failure;                        // the message of failure.json; "" if there is none
+  bool running = false;                       // its lock has a living owner
+
+  // The value of an option; "" if it is not set.
+  std::string option(const std::string& key) const;
+  // --train-iters, or 0 where nothing says.
+  std::int64_t planned_iterations() const;
+};
+
+// Throws Error(kData) where `folder` is not that of a run, or a file of it is damaged.
+RunRecord read_run(const std::filesystem::path& folder);
+
+}  // namespace piton

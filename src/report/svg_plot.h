@@ -1,0 +1,38 @@
+// Curves as an SVG picture that a page holds: no script, no font and no picture from elsewhere.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace piton {
+
+struct CurvePoint {
+  double x = 0;
+  double y = 0;
+};
+
+struct Curve {
+  std::string label;  // for a pointer that rests on it
+  int color = 0;      // of --c0 to --c7, which the page defines
+  bool faint = false;
+  bool dots = false;               // a dot at each point: few, as of validation
+  std::vector<CurvePoint> points;  // x ascends; points that are not finite part the curve
+};
+
+// `title` and axes are text of any kind: it is escaped. Where a curve has more points than columns,
+// the mean of each column is drawn, in a band from its lowest to its highest. "" where no point is
+// finite.
+std::string svg_plot(std::string_view title, const std::vector<Curve>& curves);
+
+// For text between tags or in quoted attributes.
+std::string html_escaped(std::string_view text);
+
+// 1234567 -> "1.23M", 0.00015 -> "1.5e-04", 42 -> "42".
+std::string short_number(double value);
+
+// About `most` round numbers from `low` to `high`, ascending: multiples of 1, 2 or 5 times a power
+// of ten.
+std::vector<double> round_ticks(double low, double high, int most);
+
+}  // namespace piton
