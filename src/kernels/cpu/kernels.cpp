@@ -14,13 +14,13 @@ class CpuKernels final : public Kernels {
       : context_{threads,
                  isa,
                  cpu::vector_table(isa),
+                 cpu::panel_table(isa),
                  cpu::dot_table(isa),
                  cpu::tile_table(isa),
-                 {},
                  cpu::Scratch(threads.threads())} {}
 
   std::string name() const override {
-    return fmt::format("cpu: {}, {}", cpu::description(context_.isa), context_.matmul.version());
+    return fmt::format("cpu: {}", cpu::description(context_.isa));
   }
 
   std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
@@ -40,9 +40,7 @@ class CpuKernels final : public Kernels {
     std::visit([this](const auto& one) { cpu::execute(context_, one); }, call);
   }
 
-  // What it keeps (products made for a shape) is no part of the answers, so questions change it
-  // too.
-  mutable cpu::Context context_;
+  cpu::Context context_;
 };
 
 }  // namespace

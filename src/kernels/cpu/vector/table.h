@@ -189,8 +189,5 @@ const VectorTable& table();
 namespace v4 {
 const VectorTable& table();
 }
-namespace v4_bf16 {
-const VectorTable& table();
-}
 
 }  // namespace piton::cpu
