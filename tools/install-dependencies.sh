@@ -3,7 +3,7 @@
 # installs at once; others are asked first, or with --yes not.
 set -eu
 packages=(g++ cmake ninja-build make pkg-config ccache
-  libdnnl-dev libgomp1 libopenmpi-dev openmpi-bin libcli11-dev libtomlplusplus-dev libfmt-dev
+  libopenmpi-dev openmpi-bin libcli11-dev libtomlplusplus-dev libfmt-dev
   libspdlog-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libicu-dev libzstd-dev zlib1g-dev
   libbz2-dev liblzma-dev libxxhash-dev libgtest-dev libgmock-dev)
 missing=()

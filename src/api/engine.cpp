@@ -86,22 +86,27 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   state.kernels = make_kernels(options, device, *state.threads);
   state.arena.emplace(device);
   state.stream = device.make_stream();
-  state.machine.emplace(Machine{
-      .world = *state.world,
-      .device = device,
-      .kernels = *state.kernels,
-      .arena = *state.arena,
-      .stream = *state.stream,
-      .threads = *state.threads,
-      .log = log,
-      .measure_peak_flops =
-          [this](DType dtype) { return peak_flops(*state_->threads, dtype, 0.05); },
-      .measure_loading_peak_flops =
-          [this](DType dtype) { return loading_peak_flops(*state_->threads, dtype, 0.05); }});
+  state.machine.emplace(Machine{.world = *state.world,
+                                .device = device,
+                                .kernels = *state.kernels,
+                                .arena = *state.arena,
+                                .stream = *state.stream,
+                                .threads = *state.threads,
+                                .log = log,
+                                .measure_peak_flops =
+                                    [this, isa = options.isa](DType dtype) {
+                                      return peak_flops(*state_->threads, dtype, isa, 0.05);
+                                    },
+                                .measure_loading_peak_flops =
+                                    [this, isa = options.isa](DType dtype) {
+                                      return loading_peak_flops(*state_->threads, dtype, isa, 0.05);
+                                    }});
   if (state.world->rank() == 0) {
     log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each", state.kernels->name(),
                          state.world->size(), state.world->size() > 1 ? "s" : "", threads,
                          threads > 1 ? "s" : ""));
+    const std::string choice = state.kernels->choice();
+    if (!choice.empty()) log.info("kernels: " + choice);
   }
 }
 

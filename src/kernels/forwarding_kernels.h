@@ -12,6 +12,7 @@ class ForwardingKernels : public Kernels {
   explicit ForwardingKernels(Kernels& inner) : inner_(inner) {}
 
   std::string name() const override { return inner_.name(); }
+  std::string choice() const override { return inner_.choice(); }
   std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
                             DType dtype) const final {
     return inner_.packed_bytes(form, out, in, dtype);

@@ -64,7 +64,10 @@ class Kernels {
     submit(call, stream);
   }
 
-  virtual std::string name() const = 0;  // "cpu: x86-64-v4 with bf16, oneDNN 2.6.3"
+  // The same for every run that computes the same bits: "cpu: x86-64-v4 with bf16".
+  virtual std::string name() const = 0;
+  // What was chosen by the processor and why, for a log; empty where there was no choice.
+  virtual std::string choice() const { return {}; }
 
   // Size in bytes of a weight [out, in] in a packed form; 0 if this back end reads its plain rows.
   virtual std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,

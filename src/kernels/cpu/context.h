@@ -8,7 +8,6 @@
 
 #include "base/threads.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/matmul.h"
 #include "kernels/kernels.h"
 
 namespace piton::cpu {
@@ -44,9 +43,9 @@ struct Context {
   ThreadPool& threads;
   Isa isa;
   const VectorTable& vector;
+  const PanelTable& panels;
   const DotTable* dot;     // null: no bf16 dot products
   const TileTable* tiles;  // null: no tiles
-  Matmul matmul;
   Scratch scratch;
 
   // bf16 products without conversion to fp32.
@@ -88,8 +87,8 @@ class Masks {
 };
 
 // Weights in packed form (linear.cpp).
-std::int64_t packed_bytes(Context& context, WeightForm form, std::int64_t out, std::int64_t in,
-                          DType dtype);
+std::int64_t packed_bytes(const Context& context, WeightForm form, std::int64_t out,
+                          std::int64_t in, DType dtype);
 std::int64_t row_tile();
 
 void execute(Context& context, const LinearForward& call);

@@ -15,7 +15,6 @@ endfunction()
 piton_vector_set(v2 16 -march=x86-64-v2)
 piton_vector_set(v3 32 -march=x86-64-v3)
 piton_vector_set(v4 64 -march=x86-64-v4 -mprefer-vector-width=512)
-piton_vector_set(v4_bf16 64 -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512)
 # Micro-kernels that only one set can run.
 file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/dot/*.cpp)
 set(target_dot ${target}_dot)

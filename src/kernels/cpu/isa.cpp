@@ -110,12 +110,25 @@ const VectorTable& vector_table(Isa isa) {
     case Isa::kV3:
       return v3::table();
     case Isa::kV4:
-      return v4::table();
     case Isa::kV4Bf16:
     case Isa::kAmx:
       break;
   }
-  return v4_bf16::table();
+  return v4::table();
+}
+
+const PanelTable& panel_table(Isa isa) {
+  switch (isa) {
+    case Isa::kV2:
+      return v2::panel_table();
+    case Isa::kV3:
+      return v3::panel_table();
+    case Isa::kV4:
+    case Isa::kV4Bf16:
+    case Isa::kAmx:
+      break;
+  }
+  return v4::panel_table();
 }
 
 const DotTable* dot_table(Isa isa) {

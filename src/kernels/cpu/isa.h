@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/amx/table.h"
 #include "kernels/cpu/dot/table.h"
+#include "kernels/cpu/vector/panels.h"
 #include "kernels/cpu/vector/table.h"
 
 namespace piton::cpu {
@@ -23,6 +24,7 @@ Isa best_isa();
 Isa find_isa(std::string_view name);
 
 const VectorTable& vector_table(Isa isa);
+const PanelTable& panel_table(Isa isa);
 
 // Null where the set has no bf16 dot product.
 const DotTable* dot_table(Isa isa);

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "kernels/cpu/choice.h"
 #include "kernels/cpu/context.h"
 
 namespace piton {
@@ -10,18 +11,22 @@ namespace {
 
 class CpuKernels final : public Kernels {
  public:
-  CpuKernels(ThreadPool& threads, cpu::Isa isa)
-      : context_{threads,
+  CpuKernels(ThreadPool& threads, cpu::Isa isa, const cpu::ProductChoice& choice)
+      : choice_(choice),
+        context_{threads,
                  isa,
                  cpu::vector_table(isa),
-                 cpu::dot_table(isa),
+                 cpu::panel_table(isa),
+                 choice.dot ? cpu::dot_table(isa) : nullptr,
                  cpu::tile_table(isa),
-                 {},
                  cpu::Scratch(threads.threads())} {}
 
   std::string name() const override {
-    return fmt::format("cpu: {}, {}", cpu::description(context_.isa), context_.matmul.version());
+    const bool widens = context_.dot == nullptr && cpu::dot_table(context_.isa) != nullptr;
+    return fmt::format("cpu: {}{}", cpu::description(context_.isa),
+                       widens ? ", its products in fp32" : "");
   }
+  std::string choice() const override { return choice_.why; }
 
   std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
                             DType dtype) const override {
@@ -40,15 +45,16 @@ class CpuKernels final : public Kernels {
     std::visit([this](const auto& one) { cpu::execute(context_, one); }, call);
   }
 
-  // What it keeps (products made for a shape) is no part of the answers, so questions change it
-  // too.
-  mutable cpu::Context context_;
+  cpu::ProductChoice choice_;
+  cpu::Context context_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernels> make_cpu_kernels(ThreadPool& threads, std::string isa) {
-  return std::make_unique<CpuKernels>(threads, cpu::find_isa(isa));
+  const bool forced = !isa.empty();
+  const cpu::Isa found = cpu::find_isa(isa);
+  return std::make_unique<CpuKernels>(threads, found, cpu::choose_products(found, forced));
 }
 
 }  // namespace piton

@@ -1,5 +1,5 @@
-// The back end for processors: oneDNN for matrix products, loops compiled once for each instruction
-// set for everything else, work divided by sizes alone.
+// The back end for processors: loops compiled once for each instruction set, work divided so that
+// results follow from sizes alone.
 //
 // Promises: a call gives the same bits on any number of threads; rows of a linear cut at multiples
 // of row_tile() give the same bits as the whole; after the first steps no call allocates. Calls in

@@ -9,20 +9,21 @@ namespace {
 
 auto product_of(const Context& context, DType dtype) {
   if (uses_tiles(context, dtype)) return amx_product;
-  return uses_dot(context, dtype) ? dot_product : library_product;
+  return uses_dot(context, dtype) ? dot_product : panel_product;
 }
 
 }  // namespace
 
 std::int64_t row_tile() { return kRowTile; }
 
-std::int64_t packed_bytes(Context& context, WeightForm form, std::int64_t out, std::int64_t in,
-                          DType dtype) {
+std::int64_t packed_bytes(const Context& context, WeightForm form, std::int64_t out,
+                          std::int64_t in, DType dtype) {
   if (form == WeightForm::kRows || dtype == DType::kF64 || out == 0 || in == 0) return 0;
   const std::int64_t n = form == WeightForm::kBackward ? in : out;
   const std::int64_t k = form == WeightForm::kBackward ? out : in;
   if (uses_tiles(context, dtype)) return amx_packed_bytes(n, k);
-  return uses_dot(context, dtype) ? dot_packed_bytes(n, k) : library_packed_bytes(context, n, k);
+  return uses_dot(context, dtype) ? dot_packed_bytes(n, k)
+                                  : panel_packed_bytes(context, n, k, dtype);
 }
 
 void execute(Context& context, const PackWeight& call) {
@@ -32,7 +33,7 @@ void execute(Context& context, const PackWeight& call) {
                call.packed.bytes(), wanted);
   if (uses_tiles(context, call.rows.dtype())) return amx_pack(context, call);
   if (uses_dot(context, call.rows.dtype())) return dot_pack(context, call);
-  library_pack(context, call);
+  panel_pack(context, call);
 }
 
 void execute(Context& context, const LinearForward& call) {

@@ -1,10 +1,7 @@
 // Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is
-// the time it takes. So each thread reads one contiguous run of panels, which the processor's own
-// prefetching follows from panel to panel; a thread that is done takes panels of one that was held
-// up. Every sum runs over k in order, as in linear_dot.cpp.
-#include <atomic>
-
+// the time it takes. Every sum runs over k in order, as in linear_dot.cpp.
 #include "kernels/cpu/linear_tiles.h"
+#include "kernels/cpu/panel_runs.h"
 
 namespace piton::cpu {
 namespace {
@@ -25,34 +22,16 @@ class SkinnyProduct : LinearProduct {
       : LinearProduct(context, call),
         m_(a_.dim(0)),
         pairs_(right_.k() / 2),
-        parts_(std::min<std::int64_t>(context.threads.threads(), tiles(right_.n(), kPanel))) {
-    const std::int64_t panels = tiles(right_.n(), kPanel);
-    std::byte* memory = context.scratch.shared(parts_ * static_cast<std::int64_t>(sizeof(Run)));
-    for (std::int64_t part = 0; part < parts_; ++part) {
-      Run* run = new (memory + part * sizeof(Run))
-          Run{panels * part / parts_, panels * (part + 1) / parts_};
-      if (part == 0) runs_ = run;
-    }
-  }
+        runs_(context, tiles(right_.n(), kPanel),
+              context.scratch.shared(PanelRuns::bytes(context))) {}
 
-  std::int64_t parts() const { return parts_; }
+  std::int64_t parts() const { return runs_.parts(); }
 
   void operator()(std::int64_t part) const {
-    for (std::int64_t turn = 0; turn < parts_; ++turn) {
-      Run& run = runs_[(part + turn) % parts_];
-      for (std::int64_t panel = run.next++; panel < run.end; panel = run.next++) {
-        multiply(panel * kPanel, panel + 1 == run.end);
-      }
-    }
+    runs_.take(part, [&](std::int64_t panel, bool last) { multiply(panel * kPanel, last); });
   }
 
  private:
-  // Panels that are contiguous; each run on a cache line of its own.
-  struct alignas(64) Run {
-    std::atomic<std::int64_t> next;
-    std::int64_t end;
-  };
-
   // `last`: nothing that follows in memory is read by this thread.
   void multiply(std::int64_t column, bool last) const {
     const std::int64_t n = std::min<std::int64_t>(kPanel, right_.n() - column);
@@ -94,8 +73,7 @@ class SkinnyProduct : LinearProduct {
 
   std::int64_t m_;
   std::int64_t pairs_;
-  std::int64_t parts_;
-  Run* runs_ = nullptr;
+  PanelRuns runs_;
 };
 
 }  // namespace

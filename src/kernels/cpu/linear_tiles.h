@@ -1,5 +1,5 @@
-// The ways to compute y = a b + bias and what follows it, tile by tile: through the library in
-// fp32, by the bf16 dot product, and by bf16 tile products.
+// The ways to compute y = a b + bias and what follows it, tile by tile: in fp32, by the bf16 dot
+// product, and by bf16 tile products.
 #pragma once
 
 #include <algorithm>
@@ -116,10 +116,12 @@ inline bool uses_dot(const Context& context, DType dtype) {
   return dtype == DType::kBF16 && context.dot != nullptr;
 }
 
-// linear_library.cpp: fp32 sums of fp32 products.
-std::int64_t library_packed_bytes(Context& context, std::int64_t n, std::int64_t k);
-void library_pack(Context& context, const PackWeight& call);
-void library_product(Context& context, const LinearCall& call);
+// linear_panels.cpp: fp32 sums of fp32 products.
+std::int64_t panel_packed_bytes(const Context& context, std::int64_t n, std::int64_t k,
+                                DType dtype);
+void panel_pack(Context& context, const PackWeight& call);
+void panel_product(Context& context, const LinearCall& call);
+void panel_add_weight_gradient(Context& context, const LinearBackwardWeight& call);
 
 // linear_dot.cpp: fp32 sums of bf16 products.
 std::int64_t dot_packed_bytes(std::int64_t n, std::int64_t k);

@@ -37,21 +37,27 @@ double measured(ThreadPool& threads, Loop loop, double seconds) {
 }  // namespace
 
 // A dot product is not always the widest: some processors do more by fp32 multiply-adds.
-double peak_flops(ThreadPool& threads, DType dtype, double seconds) {
-  const cpu::Isa isa = cpu::best_isa();
-  const Loop fma = cpu::vector_table(isa).fma_loop;
+double peak_flops(ThreadPool& threads, DType dtype, const std::string& isa, double seconds) {
+  const cpu::Isa set = cpu::find_isa(isa);
+  const Loop fma = cpu::vector_table(set).fma_loop;
   if (dtype != DType::kBF16) return measured(threads, fma, seconds);
-  if (const cpu::TileTable* tiles = cpu::tile_table(isa)) {
+  if (const cpu::TileTable* tiles = cpu::tile_table(set)) {
     return measured(threads, tiles->loop, seconds);
   }
-  const cpu::DotTable* dot = cpu::dot_table(isa);
+  const cpu::DotTable* dot = cpu::dot_table(set);
   if (dot == nullptr) return measured(threads, fma, seconds);
   return std::max(measured(threads, fma, seconds / 2), measured(threads, dot->loop, seconds / 2));
 }
 
-double loading_peak_flops(ThreadPool& threads, DType dtype, double seconds) {
-  const cpu::TileTable* tiles = dtype == DType::kBF16 ? cpu::tile_table(cpu::best_isa()) : nullptr;
-  return tiles != nullptr ? measured(threads, tiles->loading_loop, seconds) : 0;
+double loading_peak_flops(ThreadPool& threads, DType dtype, const std::string& isa,
+                          double seconds) {
+  const cpu::Isa set = cpu::find_isa(isa);
+  const Loop fma = cpu::vector_table(set).loading_fma_loop;
+  if (dtype != DType::kBF16) return measured(threads, fma, seconds);
+  if (const cpu::TileTable* tiles = cpu::tile_table(set)) {
+    return measured(threads, tiles->loading_loop, seconds);
+  }
+  return cpu::dot_table(set) == nullptr ? measured(threads, fma, seconds) : 0;
 }
 
 }  // namespace piton

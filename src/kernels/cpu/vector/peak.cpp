@@ -35,4 +35,46 @@ double fma_loop(std::int64_t rounds) {
   return 2.0 * kLanes * 12 * static_cast<double>(rounds) + (total != total ? 1.0 : 0.0);
 }
 
+namespace {
+
+// 16 KiB with bits as data has them: values from -1 to 1.
+struct Operands {
+  static constexpr int kFloats = 4096;
+  alignas(64) float values[kFloats] = {};
+  constexpr Operands() {
+    std::uint32_t state = 1;
+    for (float& value : values) {
+      state = state * 1664525U + 1013904223U;  // Numerical Recipes' generator
+      value = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31F;
+    }
+  }
+};
+
+}  // namespace
+
+// One load for two multiply-adds, which is what products of six or eight rows need.
+double loading_fma_loop(std::int64_t rounds) {
+  static constexpr Operands kOperands;
+  constexpr int kSums = 12;
+  constexpr int kLoads = 24;  // other work of a round takes ports from multiply-adds
+  F a = load(kOperands.values);
+  F b = load(kOperands.values + kLanes);
+  F sum[kSums] = {};
+  int at = 0;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    asm volatile("" : "+v"(a), "+v"(b));
+#pragma GCC unroll 24
+    for (int i = 0; i < kLoads; ++i) {
+      const F loaded = load(kOperands.values + at + i * kLanes);
+      sum[2 * i % kSums] += loaded * a;
+      sum[(2 * i + 1) % kSums] += loaded * b;
+    }
+    at = (at + kLoads * kLanes) % (Operands::kFloats / 2);
+  }
+  F total = {};
+  for (const F& one : sum) total += one;
+  return 2.0 * kLanes * 2 * kLoads * static_cast<double>(rounds) +
+         (total[0] != total[0] ? 1.0 : 0.0);
+}
+
 }  // namespace piton::cpu::PITON_ISA

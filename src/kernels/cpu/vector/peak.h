@@ -6,5 +6,6 @@
 namespace piton::cpu::PITON_ISA {
 
 double fma_loop(std::int64_t rounds);
+double loading_fma_loop(std::int64_t rounds);
 
 }  // namespace piton::cpu::PITON_ISA

@@ -1,6 +1,7 @@
 // Small fp32 matrix products on tiles that stay in the first and second level caches.
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/simd.h"
+#include "kernels/cpu/vector/transpose.h"
 
 namespace piton::cpu::PITON_ISA {
 namespace {
@@ -64,23 +65,25 @@ void product(int m, int n, int k, const float* a, std::int64_t a_row, std::int64
 }
 
 void transpose(float* y, std::int64_t y_stride, const Matrix& x, int m, int n) {
-  constexpr int kSide = 16;
   with_type(x.type, [&](auto tag) {
     const auto* from = static_cast<const decltype(tag)*>(x.data);
-    float block[kSide][kSide];
-    for (int row = 0; row < m; row += kSide) {
-      const int rows = m - row < kSide ? m - row : kSide;
-      for (int column = 0; column < n; column += kSide) {
-        const int columns = n - column < kSide ? n - column : kSide;
-        for (int r = 0; r < rows; ++r) {
+    for (int row = 0; row < m; row += kLanes) {
+      const int rows = m - row < kLanes ? m - row : kLanes;
+      for (int column = 0; column < n; column += kLanes) {
+        const int columns = n - column < kLanes ? n - column : kLanes;
+        U square[kLanes];
+        for (int r = 0; r < kLanes; ++r) {
           const auto* p = from + (row + r) * x.stride + column;
-          for_vectors(
-              columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-                store(&block[r][i], load(p + i, count));
-              });
+          square[r] = r >= rows ? U{} : (U)(columns == kLanes ? load(p) : load(p, columns));
         }
-        for (int c = 0; c < columns; ++c) {
-          for (int r = 0; r < rows; ++r) y[(column + c) * y_stride + row + r] = block[r][c];
+        transpose(square);
+        float* to = y + column * y_stride + row;
+        for (int c = 0; c < columns; ++c, to += y_stride) {
+          if (rows == kLanes) {
+            store(to, (F)square[c]);
+          } else {
+            store(to, (F)square[c], rows);
+          }
         }
       }
     }

@@ -29,7 +29,8 @@ struct Half {
   std::uint16_t bits;
 };
 
-PITON_INLINE F splat(float x) { return F{} + x; }
+// x - 0 is x, -0 included: one broadcast and no addition.
+PITON_INLINE F splat(float x) { return x - F{}; }
 PITON_INLINE U splat_u(std::uint32_t x) { return U{} + x; }
 PITON_INLINE I splat_i(std::int32_t x) { return I{} + x; }
 PITON_INLINE F max(F a, F b) { return a > b ? a : b; }

@@ -35,6 +35,7 @@ const VectorTable& table() {
       .score_gradient = score_gradient,
       .dot = dot,
       .fma_loop = fma_loop,
+      .loading_fma_loop = loading_fma_loop,
   };
   return kTable;
 }

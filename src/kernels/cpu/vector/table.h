@@ -176,8 +176,10 @@ struct VectorTable {
   // sum over d of a * b.
   float (*dot)(const void* a, Type a_type, const void* b, Type b_type, std::int64_t d);
 
-  // Multiply-adds on registers alone; returns floating-point operations.
+  // Multiply-adds on registers alone, and with every second operand loaded from the first-level
+  // cache; both return floating-point operations.
   double (*fma_loop)(std::int64_t rounds);
+  double (*loading_fma_loop)(std::int64_t rounds);
 };
 
 namespace v2 {
@@ -187,9 +189,6 @@ namespace v3 {
 const VectorTable& table();
 }
 namespace v4 {
-const VectorTable& table();
-}
-namespace v4_bf16 {
 const VectorTable& table();
 }
 

@@ -1,4 +1,5 @@
-// Linears beyond one tile in depth: sums that run in stretches, against sums in double.
+// Linears beyond one tile in depth: sums that run in stretches, against sums in double. Under every
+// instruction set that this machine has.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,10 +41,19 @@ Tensor transposed(const Tensor& x) {
   return y;
 }
 
-class DeepLinear : public ::testing::TestWithParam<DType> {
+class DeepLinear : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
  protected:
-  DeepLinear()
-      : threads_(2), kernels_(make_cpu_kernels(threads_)), stream_(device_.make_stream()) {}
+  DeepLinear() : threads_(2), stream_(device_.make_stream()) {}
+
+  void SetUp() override {
+    try {
+      kernels_ = make_cpu_kernels(threads_, std::get<0>(GetParam()));
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  DType dtype() const { return std::get<1>(GetParam()); }
 
   WeightView packed(const Tensor& rows, WeightForm form) {
     const std::int64_t bytes = kernels_->packed_bytes(form, rows.dim(0), rows.dim(1), rows.dtype());
@@ -65,30 +75,30 @@ class DeepLinear : public ::testing::TestWithParam<DType> {
 
 // 8 200 is past one tile of either way, 70 and 13 are past a panel and a group of rows.
 TEST_P(DeepLinear, ForwardIsTheSumOverAllOfItsDepth) {
-  const Tensor x = source_.normal_rows(GetParam(), {13, 8200});
-  const Tensor weight = source_.normal(GetParam(), {70, 8200});
-  const Tensor y = source_.unwritten(GetParam(), {13, 70});
+  const Tensor x = source_.normal_rows(dtype(), {13, 8200});
+  const Tensor weight = source_.normal(dtype(), {70, 8200});
+  const Tensor y = source_.unwritten(dtype(), {13, 70});
   kernels_->run(LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward)},
                 *stream_);
-  EXPECT_TRUE(close(y, product(x, weight), tolerance(GetParam(), 8200)));
+  EXPECT_TRUE(close(y, product(x, weight), tolerance(dtype(), 8200)));
 }
 
 // Large results may go past the caches: 1 100 rows of 960 are 2 MiB in bf16.
 TEST_P(DeepLinear, ForwardOfManyRowsIsTheSum) {
-  const Tensor x = source_.normal_rows(GetParam(), {1100, 40});
-  const Tensor weight = source_.normal(GetParam(), {960, 40});
-  const Tensor y = source_.unwritten(GetParam(), {1100, 960});
+  const Tensor x = source_.normal_rows(dtype(), {1100, 40});
+  const Tensor weight = source_.normal(dtype(), {960, 40});
+  const Tensor y = source_.unwritten(dtype(), {1100, 960});
   kernels_->run(LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward)},
                 *stream_);
-  EXPECT_TRUE(close(y, product(x, weight), tolerance(GetParam(), 40)));
+  EXPECT_TRUE(close(y, product(x, weight), tolerance(dtype(), 40)));
 }
 
 // Several squares of rows and columns, whose sums wait for the second half of 1 700.
 TEST_P(DeepLinear, ForwardOfManyDeepRowsIsTheSum) {
-  const Tensor x = source_.normal_rows(GetParam(), {147, 1700});
-  const Tensor weight = source_.normal(GetParam(), {150, 1700});
-  const Tensor bias = source_.normal(GetParam(), {150});
-  const Tensor y = source_.unwritten(GetParam(), {147, 150});
+  const Tensor x = source_.normal_rows(dtype(), {147, 1700});
+  const Tensor weight = source_.normal(dtype(), {150, 1700});
+  const Tensor bias = source_.normal(dtype(), {150});
+  const Tensor y = source_.unwritten(dtype(), {147, 150});
   kernels_->run(
       LinearForward{.y = y, .x = x, .weight = packed(weight, WeightForm::kForward), .bias = bias},
       *stream_);
@@ -96,20 +106,20 @@ TEST_P(DeepLinear, ForwardOfManyDeepRowsIsTheSum) {
   for (std::int64_t i = 0; i < wanted.elements(); ++i) {
     set_value(wanted, i, value_at(wanted, i) + value_at(bias, i % 150));
   }
-  EXPECT_TRUE(close(y, wanted, tolerance(GetParam(), 1700)));
+  EXPECT_TRUE(close(y, wanted, tolerance(dtype(), 1700)));
 }
 
 // Rows by themselves go another way than rows in company: 1 to 24 are few, in passes of up to 6.
 // 330 columns are five panels, which threads share, and one that is not whole.
 TEST_P(DeepLinear, FewRowsHaveTheBitsOfTheSameRowsAmongMany) {
-  const Tensor x = source_.normal_rows(GetParam(), {150, 1100});
-  const Tensor bias = source_.normal(GetParam(), {330});
+  const Tensor x = source_.normal_rows(dtype(), {150, 1100});
+  const Tensor bias = source_.normal(dtype(), {330});
   for (const WeightForm form : {WeightForm::kForward, WeightForm::kBackward}) {
     const bool forward = form == WeightForm::kForward;
-    const Tensor rows = source_.normal(GetParam(), forward ? Shape{330, 1100} : Shape{1100, 330});
+    const Tensor rows = source_.normal(dtype(), forward ? Shape{330, 1100} : Shape{1100, 330});
     const WeightView weight = packed(rows, form);
     const auto product_of = [&](const Tensor& left) {
-      const Tensor y = source_.unwritten(GetParam(), {left.dim(0), 330});
+      const Tensor y = source_.unwritten(dtype(), {left.dim(0), 330});
       if (forward) {
         kernels_->run(LinearForward{.y = y, .x = left, .weight = weight, .bias = bias}, *stream_);
       } else {
@@ -126,27 +136,34 @@ TEST_P(DeepLinear, FewRowsHaveTheBitsOfTheSameRowsAmongMany) {
 }
 
 TEST_P(DeepLinear, BackwardIsTheSumOverAllOfItsDepth) {
-  const Tensor dy = source_.normal_rows(GetParam(), {13, 8200});
-  const Tensor weight = source_.normal(GetParam(), {8200, 70});
-  const Tensor dx = source_.unwritten(GetParam(), {13, 70});
+  const Tensor dy = source_.normal_rows(dtype(), {13, 8200});
+  const Tensor weight = source_.normal(dtype(), {8200, 70});
+  const Tensor dx = source_.unwritten(dtype(), {13, 70});
   kernels_->run(
       LinearBackwardInput{.dx = dx, .dy = dy, .weight = packed(weight, WeightForm::kBackward)},
       *stream_);
-  EXPECT_TRUE(close(dx, product(dy, transposed(weight)), tolerance(GetParam(), 8200)));
+  EXPECT_TRUE(close(dx, product(dy, transposed(weight)), tolerance(dtype(), 8200)));
 }
 
 // 2 051 rows are three stretches, the last one odd.
 TEST_P(DeepLinear, WeightGradientIsTheSumOverAllRows) {
-  const Tensor dy = source_.normal_rows(GetParam(), {2051, 200});
-  const Tensor x = source_.normal_rows(GetParam(), {2051, 70});
+  const Tensor dy = source_.normal_rows(dtype(), {2051, 200});
+  const Tensor x = source_.normal_rows(dtype(), {2051, 70});
   const Tensor dweight = host_tensor(DType::kF32, {200, 70});
   kernels_->run(LinearBackwardWeight{.dweight = dweight, .dy = dy, .x = x}, *stream_);
   EXPECT_TRUE(close(dweight, product(transposed(dy), transposed(x)), tolerance(DType::kF32, 2051)));
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, DeepLinear,
-                         ::testing::Values(DType::kF32, DType::kBF16, DType::kF16),
-                         [](const auto& info) { return std::string(name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Sets, DeepLinear,
+                         ::testing::Combine(::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4",
+                                                              "x86-64-v4-bf16", "amx"),
+                                            ::testing::Values(DType::kF32, DType::kBF16,
+                                                              DType::kF16)),
+                         [](const auto& info) {
+                           std::string text = std::get<0>(info.param);
+                           std::replace(text.begin(), text.end(), '-', '_');
+                           return text + "_" + std::string(name(std::get<1>(info.param)));
+                         });
 
 }  // namespace
 }  // namespace piton::test

@@ -1,0 +1,387 @@
+// Linear maps with fp32 sums of fp32 products. A part multiplies some rows, which stay in the
+// second-level cache in fp32, by the panels of a weight as they pass by; 16-bit panels are widened
+// on the way, one stretch of one panel at a time.
+//
+// Every element is the sum of stretches over k, cut by k alone, in order (vector/panels.h): neither
+// threads nor row counts nor the way in which work is cut here touch its bits.
+#include <algorithm>
+
+#include "kernels/cpu/linear_tiles.h"
+#include "kernels/cpu/panel_runs.h"
+
+namespace piton::cpu {
+namespace {
+
+// Sums of a part that wait for the next stretch stay in the second-level cache.
+constexpr std::int64_t kWaitingColumns = 1024;
+// Parts of a thread, so that threads end together.
+constexpr std::int64_t kPartsOfThread = 4;
+constexpr std::int64_t kFewestPanels = 4;
+
+// Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is
+// the time it takes.
+constexpr std::int64_t kSkinnyRows = 24;
+// From so many rows on, products take long enough to hold the processor's prefetching back.
+constexpr std::int64_t kSlowRows = 4;
+
+std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// k of one stretch: equal parts of all of it.
+std::int64_t stretch_of(const PanelTable& table, std::int64_t k) {
+  return k == 0 ? 1 : up(tiles(k, tiles(k, table.depth)), 8);
+}
+
+// What products of many and of few rows share: the weight's panels and where sums go.
+class PanelProduct : protected LinearProduct {
+ protected:
+  PanelProduct(Context& context, const LinearCall& call)
+      : LinearProduct(context, call),
+        table_(context.panels),
+        type_(type_of(right_.weight.dtype)),
+        n_(right_.n()),
+        k_(right_.k()),
+        stretch_(stretch_of(table_, k_)),
+        direct_(y_.dtype() == DType::kF32 && !epilogue_.given()) {}
+
+  // Columns of the panel at `column` with padding.
+  std::int64_t padded_width(std::int64_t column) const {
+    return up(std::min(table_.panel, n_ - column), table_.lanes);
+  }
+  const std::byte* packed_at(std::int64_t column, std::int64_t first) const {
+    return right_.weight.tensor.raw() +
+           (column * k_ + first * padded_width(column)) * width_of(type_);
+  }
+
+  // Bytes of fp32 and of what is widened to it, of a stretch of one panel that has another form.
+  std::int64_t tile_bytes() const {
+    return packed_ && type_ == Type::kF32 ? 0 : table_.panel * stretch_ * 4;
+  }
+  std::int64_t narrow_bytes() const {
+    return packed_ || type_ == Type::kF32 ? 0 : aligned(table_.panel * stretch_ * 2);
+  }
+  // A stretch of one panel in fp32.
+  const void* right(std::int64_t column, std::int64_t first, std::int64_t k,
+                    std::byte* memory) const {
+    const void* panel = packed_ ? packed_at(column, first) : nullptr;
+    if (!packed_) {
+      const std::int64_t columns = std::min(table_.panel, n_ - column);
+      const Tensor& weight = right_.weight.tensor;
+      if (right_.backward) {
+        table_.pack_right_wide(reinterpret_cast<float*>(memory),
+                               {at(weight, first, column), type_, weight.stride(0)}, k, columns);
+        return memory;
+      }
+      std::byte* to = type_ == Type::kF32 ? memory : memory + tile_bytes();
+      table_.pack_right_columns(to, {at(weight, column, first), type_, weight.stride(0)}, k,
+                                columns);
+      panel = to;
+    }
+    if (type_ == Type::kF32) return panel;
+    context_.vector.convert(memory, Type::kF32, panel, type_, k * padded_width(column));
+    return memory;
+  }
+
+  // Sums of one panel, bias included, to y.
+  void finish(const float* sums, std::int64_t row, std::int64_t column, std::int64_t m) const {
+    const std::int64_t n = std::min(table_.panel, n_ - column);
+    if (epilogue_.given()) {
+      return epilogue_.finish(context_, y_, sums, table_.panel, row, column, m, n);
+    }
+    for (std::int64_t r = 0; r < m; ++r) {
+      context_.vector.convert(at(y_, row + r, column), type_of(y_.dtype()), sums + r * table_.panel,
+                              Type::kF32, n);
+    }
+  }
+
+  const PanelTable& table_;
+  Type type_;
+  std::int64_t n_;
+  std::int64_t k_;
+  std::int64_t stretch_;
+  bool direct_;  // sums are y
+};
+
+class ManyRows : PanelProduct {
+ public:
+  ManyRows(Context& context, const LinearCall& call)
+      : PanelProduct(context, call),
+        row_parts_(tiles(a_.dim(0), table_.part_rows)),
+        columns_(columns_of_part()) {}
+
+  std::int64_t parts() const { return row_parts_ * tiles(n_, columns_); }
+
+  void operator()(std::int64_t part) const {
+    run(part % row_parts_ * table_.part_rows, part / row_parts_ * columns_);
+  }
+
+ private:
+  bool waits() const { return k_ > stretch_ && !direct_; }
+
+  // A multiple of a panel: all of them where rows alone make enough parts.
+  std::int64_t columns_of_part() const {
+    const std::int64_t wanted = tiles(kPartsOfThread * context_.threads.threads(), row_parts_);
+    const std::int64_t most = tiles(n_, kFewestPanels * table_.panel);
+    const std::int64_t columns = up(tiles(n_, std::min(wanted, most)), table_.panel);
+    return waits() ? std::min(columns, up(kWaitingColumns, table_.panel)) : columns;
+  }
+
+  void run(std::int64_t row, std::int64_t column) const {
+    const std::int64_t m = std::min(table_.part_rows, a_.dim(0) - row);
+    const std::int64_t n = std::min(columns_, n_ - column);
+    const std::int64_t left_bytes = m * table_.left_stride * 4;
+    const std::int64_t kept = waits() ? up(n, table_.panel) : direct_ ? 0 : table_.panel;
+    std::byte* memory = context_.scratch.own(aligned(left_bytes) + tile_bytes() + narrow_bytes() +
+                                             m * kept * 4 + table_.panel * 4);
+    auto* left = reinterpret_cast<float*>(memory);
+    std::byte* tile = memory + aligned(left_bytes);
+    auto* sums = reinterpret_cast<float*>(tile + tile_bytes() + narrow_bytes());
+    float* bias = sums + m * kept;
+    for (std::int64_t first = 0; first == 0 || first < k_; first += stretch_) {
+      const std::int64_t k = std::min(stretch_, k_ - first);
+      const bool last = first + k == k_;
+      convert_rows(context_, left, Type::kF32, table_.left_stride, a_, row, first, m, k);
+      for (std::int64_t panel = 0; panel < n; panel += table_.panel) {
+        const std::int64_t from = column + panel;
+        const std::int64_t width = std::min(table_.panel, n - panel);
+        PanelMultiply product{.rows = m,
+                              .columns = width,
+                              .depth = k,
+                              .left = left,
+                              .right = right(from, first, k, tile),
+                              .sums = sums + (waits() ? m * panel : 0),
+                              .stride = table_.panel,
+                              .adds = first > 0,
+                              .bias = last ? bias_of(bias, from, width) : nullptr};
+        if (direct_) {
+          product.sums = reinterpret_cast<float*>(at(y_, row, from));
+          product.stride = y_.stride(0);
+        }
+        if (packed_ && from + table_.panel < n_) {
+          product.ahead = packed_at(from + table_.panel, first);
+          product.ahead_bytes = k * padded_width(from + table_.panel) * width_of(type_);
+        }
+        table_.multiply_rows(product);
+        if (last && !direct_) finish(product.sums, row, from, m);
+      }
+    }
+  }
+
+  std::int64_t row_parts_;
+  std::int64_t columns_;  // of a part
+};
+
+class FewRows : PanelProduct {
+ public:
+  FewRows(Context& context, const LinearCall& call)
+      : PanelProduct(context, call),
+        m_(a_.dim(0)),
+        memory_(context.scratch.shared(aligned(PanelRuns::bytes(context)) + left_bytes())),
+        runs_(context, tiles(n_, table_.panel), memory_) {
+    for (std::int64_t first = 0; first < k_; first += stretch_) {
+      convert_rows(context_, left(first), Type::kF32, table_.left_stride, a_, 0, first, m_,
+                   std::min(stretch_, k_ - first));
+    }
+  }
+
+  std::int64_t parts() const { return runs_.parts(); }
+
+  void operator()(std::int64_t part) const {
+    runs_.take(part, [&](std::int64_t panel, bool last) { multiply(panel * table_.panel, last); });
+  }
+
+ private:
+  // All of the rows in fp32, stretch by stretch.
+  std::int64_t left_bytes() const { return tiles(k_, stretch_) * m_ * table_.left_stride * 4; }
+  float* left(std::int64_t first) const {
+    return reinterpret_cast<float*>(memory_ + aligned(PanelRuns::bytes(context_))) +
+           first / stretch_ * m_ * table_.left_stride;
+  }
+
+  void multiply(std::int64_t column, bool last_panel) const {
+    const std::int64_t n = std::min(table_.panel, n_ - column);
+    std::byte* tile =
+        context_.scratch.own(tile_bytes() + (m_ + 1) * table_.panel * std::int64_t{4});
+    auto* sums = reinterpret_cast<float*>(tile + tile_bytes());
+    const bool narrow = type_ == Type::kBF16 && m_ <= table_.group && n == table_.panel;
+    for (std::int64_t first = 0; first == 0 || first < k_; first += stretch_) {
+      const std::int64_t k = std::min(stretch_, k_ - first);
+      const bool last = first + k == k_;
+      const std::byte* packed = packed_at(column, first);
+      const std::int64_t bytes = k * padded_width(column) * width_of(type_);
+      PanelMultiply product{.rows = m_,
+                            .columns = n,
+                            .depth = k,
+                            .left = left(first),
+                            .right = narrow ? packed : right(column, first, k, tile),
+                            .sums = direct_ ? reinterpret_cast<float*>(at(y_, 0, column)) : sums,
+                            .stride = direct_ ? y_.stride(0) : table_.panel,
+                            .adds = first > 0,
+                            .bias = last ? bias_of(sums + m_ * table_.panel, column, n) : nullptr};
+      if (m_ >= kSlowRows && !(last && last_panel)) {
+        product.ahead = packed + bytes;
+        product.ahead_bytes = bytes;
+      }
+      (narrow ? table_.multiply_bf16 : table_.multiply_rows)(product);
+    }
+    if (!direct_) finish(sums, 0, column, m_);
+  }
+
+  std::int64_t m_;
+  std::byte* memory_;
+  PanelRuns runs_;
+};
+
+// Panels packed by one part: enough for whole pieces of rows to be read.
+constexpr std::int64_t kPackedPanels = 4;
+
+// dW[out, in] += dy^T x, with dy^T as the left side and x as the right. The smaller of the two is
+// packed once for all parts; each part packs what it needs of the other, which so stays in its
+// second-level cache.
+class WeightGradient {
+ public:
+  WeightGradient(Context& context, const LinearBackwardWeight& call)
+      : context_(context),
+        table_(context.panels),
+        call_(call),
+        out_(call.dweight.dim(0)),
+        in_(call.dweight.dim(1)),
+        stretch_(stretch_of(table_, call.x.dim(0))) {}
+
+  void run() const {
+    const std::int64_t rows = call_.x.dim(0);
+    const std::int64_t shared =
+        in_ > out_ ? up(out_, table_.group) * stretch_ : table_.elements(in_, stretch_);
+    auto* memory = reinterpret_cast<float*>(context_.scratch.shared(shared * 4));
+    for (std::int64_t row = 0; row < rows; row += stretch_) {
+      const std::int64_t k = std::min(stretch_, rows - row);
+      if (in_ > out_) {
+        by_columns(memory, row, k);
+      } else {
+        by_rows(memory, row, k);
+      }
+    }
+  }
+
+ private:
+  void by_rows(float* x, std::int64_t row, std::int64_t k) const {
+    context_.ranges(in_, kPackedPanels * table_.panel, [&](std::int64_t begin, std::int64_t end) {
+      pack_x(x + begin * k, row, k, begin, end);
+    });
+    context_.ranges(out_, grain(out_, table_.group, table_.part_rows),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      const std::int64_t m = end - begin;
+                      auto* dy = reinterpret_cast<float*>(
+                          context_.scratch.own(up(m, table_.group) * k * std::int64_t{4}));
+                      pack_dy(dy, row, k, begin, end);
+                      for (std::int64_t column = 0; column < in_; column += table_.panel) {
+                        const float* next = x + (column + table_.panel) * k;
+                        const std::int64_t columns =
+                            std::clamp<std::int64_t>(in_ - column - table_.panel, 0, table_.panel);
+                        multiply(dy, begin, m, x + column * k, column, k, next,
+                                 table_.elements(columns, k));
+                      }
+                    });
+  }
+
+  void by_columns(float* dy, std::int64_t row, std::int64_t k) const {
+    const std::int64_t rows = up(table_.part_rows, table_.group);
+    context_.ranges(out_, 8 * table_.group, [&](std::int64_t begin, std::int64_t end) {
+      pack_dy(dy + begin * k, row, k, begin, end);
+    });
+    context_.ranges(in_, grain(in_, table_.panel, kPackedPanels * table_.panel),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      auto* x = reinterpret_cast<float*>(
+                          context_.scratch.own(table_.elements(end - begin, k) * 4));
+                      pack_x(x, row, k, begin, end);
+                      for (std::int64_t first = 0; first < out_; first += rows) {
+                        const std::int64_t m = std::min(rows, out_ - first);
+                        const float* next = dy + (first + m) * k;
+                        const std::int64_t elements = std::min(rows, out_ - first - m) * k;
+                        const std::int64_t panels = tiles(end - begin, table_.panel);
+                        for (std::int64_t panel = 0; panel < panels; ++panel) {
+                          const std::int64_t column = begin + panel * table_.panel;
+                          multiply(dy + first * k, first, m, x + (column - begin) * k, column, k,
+                                   next + elements * panel / panels, elements / panels);
+                        }
+                      }
+                    });
+  }
+
+  // Of a part, a multiple of `unit`, so that threads end together.
+  std::int64_t grain(std::int64_t n, std::int64_t unit, std::int64_t most) const {
+    const std::int64_t even = tiles(n, kPartsOfThread * context_.threads.threads());
+    return std::clamp(up(even, unit), unit, up(most, unit));
+  }
+
+  // Columns [begin, end) of `k` rows.
+  void pack_x(float* to, std::int64_t row, std::int64_t k, std::int64_t begin,
+              std::int64_t end) const {
+    const Matrix x{at(call_.x, row, begin), type_of(call_.x.dtype()), call_.x.stride(0)};
+    table_.pack_right_wide(to, x, k, end - begin);
+  }
+  void pack_dy(float* to, std::int64_t row, std::int64_t k, std::int64_t begin,
+               std::int64_t end) const {
+    const Matrix dy{at(call_.dy, row, begin), type_of(call_.dy.dtype()), call_.dy.stride(0)};
+    table_.pack_left(to, dy, k, end - begin);
+  }
+
+  void multiply(const float* left, std::int64_t row, std::int64_t m, const float* right,
+                std::int64_t column, std::int64_t k, const float* next,
+                std::int64_t next_elements) const {
+    const std::int64_t stride = call_.dweight.stride(0);
+    table_.multiply_groups({.rows = m,
+                            .columns = std::min(table_.panel, in_ - column),
+                            .depth = k,
+                            .left = left,
+                            .right = right,
+                            .sums = call_.dweight.data<float>() + row * stride + column,
+                            .stride = stride,
+                            .adds = true,
+                            .ahead = reinterpret_cast<const std::byte*>(next),
+                            .ahead_bytes = next_elements * 4});
+  }
+
+  Context& context_;
+  const PanelTable& table_;
+  const LinearBackwardWeight& call_;
+  std::int64_t out_;
+  std::int64_t in_;
+  std::int64_t stretch_;
+};
+
+}  // namespace
+
+std::int64_t panel_packed_bytes(const Context& context, std::int64_t n, std::int64_t k,
+                                DType dtype) {
+  return context.panels.elements(n, k) * size_bytes(dtype);
+}
+
+void panel_pack(Context& context, const PackWeight& call) {
+  const bool backward = call.form == WeightForm::kBackward;
+  const std::int64_t n = call.rows.dim(backward ? 1 : 0);
+  const std::int64_t k = call.rows.dim(backward ? 0 : 1);
+  const PanelTable& table = context.panels;
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    std::byte* panels = call.packed.raw() + begin * k * size_bytes(call.rows.dtype());
+    const Matrix rows{backward ? at(call.rows, 0, begin) : at(call.rows, begin, 0),
+                      type_of(call.rows.dtype()), call.rows.stride(0)};
+    (backward ? table.pack_right : table.pack_right_columns)(panels, rows, k, end - begin);
+  };
+  context.ranges(n, kPackedPanels * table.panel, part);
+}
+
+void panel_product(Context& context, const LinearCall& call) {
+  if (call.a.dim(0) <= kSkinnyRows && call.right.weight.form != WeightForm::kRows) {
+    const FewRows product(context, call);
+    context.threads.run(product.parts(), product);
+  } else {
+    const ManyRows product(context, call);
+    context.threads.run(product.parts(), product);
+  }
+}
+
+void panel_add_weight_gradient(Context& context, const LinearBackwardWeight& call) {
+  WeightGradient(context, call).run();
+}
+
+}  // namespace piton::cpu

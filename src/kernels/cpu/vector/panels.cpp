@@ -1,0 +1,189 @@
+// Products on packed panels: the sums of a few rows and one panel stay in registers over k.
+//
+// Registers: 8 rows x 3 vectors of sums, 3 of the right side and one of the left are 28 of 32 with
+// AVX-512; 6 x 2, 2 and one are 15 of 16 otherwise. A step over k is 24 multiply-adds for 11 loads
+// (12 for 8): two loads a cycle leave room. Other work of a step takes ports from multiply-adds, so
+// steps are unrolled.
+#include "kernels/cpu/vector/panels.h"
+
+#include "kernels/cpu/vector/pack.h"
+#include "kernels/cpu/vector/simd.h"
+
+namespace piton::cpu::PITON_ISA {
+namespace {
+
+// How elements of the left side follow one another.
+struct Rows {
+  static constexpr std::int64_t kRow = kLeftStride;
+  static constexpr std::int64_t kStep = 1;
+};
+struct Groups {
+  static constexpr std::int64_t kRow = 1;
+  static constexpr std::int64_t kStep = kGroup;
+};
+
+constexpr int kUnrolled = kLanes == 16 ? 2 : 4;
+
+// With each `kUnrolled` steps, the line at `ahead` is brought nearer, which moves on by `pace`
+// bytes.
+template <int rows, int wide, typename Left, typename T>
+PITON_INLINE void sum_up(F (&sum)[rows][wide], std::int64_t depth, const float* a, const T* b,
+                         const std::byte* ahead, std::int64_t pace) {
+  const auto step = [&](int at) __attribute__((always_inline)) {
+    F right[wide];
+    for (int w = 0; w < wide; ++w) right[w] = load(b + (at * wide + w) * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const F left = splat(a[r * Left::kRow + at * Left::kStep]);
+      for (int w = 0; w < wide; ++w) sum[r][w] += left * right[w];
+    }
+  };
+  std::int64_t p = 0;
+  for (; p + kUnrolled <= depth; p += kUnrolled) {
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += pace;
+#pragma GCC unroll 4
+    for (int at = 0; at < kUnrolled; ++at) step(at);
+    a += kUnrolled * Left::kStep;
+    b += kUnrolled * wide * kLanes;
+  }
+  for (; p < depth; ++p) {
+    step(0);
+    a += Left::kStep;
+    b += wide * kLanes;
+  }
+}
+
+// `count`: of the lanes of the last vector of a row.
+template <int rows, int wide, typename Count>
+PITON_INLINE void put(const F (&sum)[rows][wide], const PanelMultiply& p, std::int64_t row,
+                      Count count) {
+  const auto one = [&](float* to, F value, int w, auto lanes) __attribute__((always_inline)) {
+    if (p.adds) value = load(to, lanes) + value;
+    if (p.bias != nullptr) value += load(p.bias + w * kLanes);
+    store(to, value, lanes);
+  };
+  float* to = p.sums + row * p.stride;
+  for (int r = 0; r < rows; ++r, to += p.stride) {
+    for (int w = 0; w < wide - 1; ++w) one(to + w * kLanes, sum[r][w], w, Full{});
+    one(to + (wide - 1) * kLanes, sum[r][wide - 1], wide - 1, count);
+  }
+}
+
+template <int rows, int wide, typename Left, typename T>
+void tile(const PanelMultiply& p, const float* a, std::int64_t row, const std::byte* ahead,
+          std::int64_t pace) {
+  if (p.adds) {
+    for (int r = 0; r < rows; ++r) {
+      for (int w = 0; w < wide; ++w) {
+        __builtin_prefetch(p.sums + (row + r) * p.stride + w * kLanes, 1);
+      }
+    }
+  }
+  F sum[rows][wide] = {};
+  sum_up<rows, wide, Left>(sum, p.depth, a, static_cast<const T*>(p.right), ahead, pace);
+  const int count = static_cast<int>(p.columns - (wide - 1) * kLanes);
+  if (count == kLanes) {
+    put<rows, wide>(sum, p, row, Full{});
+  } else {
+    put<rows, wide>(sum, p, row, count);
+  }
+}
+
+// tile() for a number of rows that only the call knows.
+template <int wide, typename Left, typename T, int rows = kGroup>
+PITON_INLINE void tile_of(std::int64_t count, const PanelMultiply& p, const float* a,
+                          std::int64_t row, const std::byte* ahead, std::int64_t pace) {
+  if (count == rows) return tile<rows, wide, Left, T>(p, a, row, ahead, pace);
+  if constexpr (rows > 1) tile_of<wide, Left, T, rows - 1>(count, p, a, row, ahead, pace);
+}
+
+// Each group brings its share of what is ahead.
+struct Ahead {
+  Ahead(const PanelMultiply& p, std::int64_t groups)
+      : first(p.ahead != nullptr ? p.ahead : static_cast<const std::byte*>(p.right)),
+        bytes(p.ahead != nullptr ? p.ahead_bytes : 0),
+        groups(groups),
+        steps(p.depth / kUnrolled < 1 ? 1 : p.depth / kUnrolled),
+        pace((bytes / groups + steps - 1) / steps) {}
+  const std::byte* at(std::int64_t group) const { return first + bytes * group / groups; }
+
+  const std::byte* first;
+  std::int64_t bytes;
+  std::int64_t groups;
+  std::int64_t steps;
+  std::int64_t pace;
+};
+
+// Rows in groups of about the same size: a last one of one row would cost as much as a whole one.
+template <int wide>
+void rows_of_panel(const PanelMultiply& p) {
+  const std::int64_t groups = (p.rows + kGroup - 1) / kGroup;
+  const Ahead ahead(p, groups);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t row = p.rows * group / groups;
+    const std::int64_t count = p.rows * (group + 1) / groups - row;
+    tile_of<wide, Rows, float>(count, p, p.left + row * kLeftStride, row, ahead.at(group),
+                               ahead.pace);
+  }
+}
+
+template <int wide>
+void groups_of_panel(const PanelMultiply& p) {
+  const std::int64_t groups = (p.rows + kGroup - 1) / kGroup;
+  const Ahead ahead(p, groups);
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t row = group * kGroup;
+    const std::int64_t count = p.rows - row < kGroup ? p.rows - row : kGroup;
+    tile_of<wide, Groups, float>(count, p, p.left + row * p.depth, row, ahead.at(group),
+                                 ahead.pace);
+  }
+}
+
+void multiply_rows(const PanelMultiply& p) {
+  switch ((p.columns + kLanes - 1) / kLanes) {
+    case 1:
+      return rows_of_panel<1>(p);
+    case 2:
+      return rows_of_panel<2>(p);
+    default:
+      return rows_of_panel<kPanelVectors>(p);
+  }
+}
+
+void multiply_groups(const PanelMultiply& p) {
+  switch ((p.columns + kLanes - 1) / kLanes) {
+    case 1:
+      return groups_of_panel<1>(p);
+    case 2:
+      return groups_of_panel<2>(p);
+    default:
+      return groups_of_panel<kPanelVectors>(p);
+  }
+}
+
+void multiply_bf16(const PanelMultiply& p) {
+  const Ahead ahead(p, 1);
+  tile_of<kPanelVectors, Rows, Bf16>(p.rows, p, p.left, 0, ahead.first, ahead.pace);
+}
+
+}  // namespace
+
+const PanelTable& panel_table() {
+  static constexpr PanelTable kTable{.lanes = kLanes,
+                                     .panel = kPanelColumns,
+                                     .group = kGroup,
+                                     .depth = kDepth,
+                                     .left_stride = kLeftStride,
+                                     .part_rows = kPartRows,
+                                     .multiply_rows = multiply_rows,
+                                     .multiply_groups = multiply_groups,
+                                     .multiply_bf16 = multiply_bf16,
+                                     .pack_right = pack_right,
+                                     .pack_right_columns = pack_right_columns,
+                                     .pack_right_wide = pack_right_wide,
+                                     .pack_left = pack_left};
+  return kTable;
+}
+
+}  // namespace piton::cpu::PITON_ISA

@@ -1,0 +1,35 @@
+// Squares of words in registers, transposed.
+#pragma once
+
+#include "kernels/cpu/vector/simd.h"
+
+namespace piton::cpu::PITON_ISA {
+
+// Elements of a and b in turns, of the first and of the second halves.
+template <typename V>
+PITON_INLINE void interleave(V a, V b, V& low, V& high) {
+  if constexpr (kLanes == 16) {
+    low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    high =
+        __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  } else if constexpr (kLanes == 8) {
+    low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  } else {
+    low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  }
+}
+
+// A square, in place: log2(lanes) perfect shuffles of its rows.
+PITON_INLINE void transpose(U (&rows)[kLanes]) {
+  for (int round = 1; round < kLanes; round *= 2) {
+    U next[kLanes];
+    for (int i = 0; i < kLanes / 2; ++i) {
+      interleave(rows[i], rows[i + kLanes / 2], next[2 * i], next[2 * i + 1]);
+    }
+    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+
+}  // namespace piton::cpu::PITON_ISA
