@@ -138,19 +138,19 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
         missing.push_back(place.name);
       continue;
     }
-    const SafetensorsEntry& entry = *found->second.entry;
+    const HfTensor& entry = found->second;
     std::vector<std::int64_t> sizes = wanted.at(place.name);
     const bool table = place.canonical == kTable || place.canonical == kHead;
     if (table && entry.shape.size() == 2 && entry.shape[0] > sizes[0]) sizes[0] = entry.shape[0];
     if (entry.shape != sizes) {
       throw Error(Fault::kData, "{}: {} is {}, {} says {}; is it from another size of this model?",
-                  found->second.file->path().string(), entry.name, text_of(entry.shape),
-                  config_.where(), text_of(sizes));
+                  entry.file->path().string(), entry.name, text_of(entry.shape), config_.where(),
+                  text_of(sizes));
     }
     const std::optional<DType> dtype = dtype_of_safetensors(entry.dtype);
     if (!dtype || *dtype == DType::kI64 || *dtype == DType::kI32 || *dtype == DType::kU8) {
       throw Error(Fault::kData, "{}: {} is of type {}, wanted F32, BF16, F16 or F64",
-                  found->second.file->path().string(), entry.name, entry.dtype);
+                  entry.file->path().string(), entry.name, entry.dtype);
     }
     places_[place.canonical] = {
         place, {place.canonical, *dtype, shapes.at(place.canonical)}, found->second};
@@ -213,10 +213,10 @@ std::vector<CanonicalTensor> HfSource::tensors(TensorKind kind) const {
 
 FileTensor HfSource::file_tensor(const Place& place) const {
   const HfTensor& stored = place.stored;
-  return {.file = stored.file->file(),
-          .offset = stored.file->offset(*stored.entry),
+  return {.file = *stored.file,
+          .offset = stored.offset,
           .dtype = place.tensor.dtype,
-          .shape = Shape(stored.entry->shape)};
+          .shape = Shape(stored.shape)};
 }
 
 void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {

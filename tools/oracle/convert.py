@@ -81,6 +81,12 @@ def check(program, name, model, work):
         convert(program, source, work / (name + "-piton"))
         convert(program, work / (name + "-piton"), work / (name + "-hf"))
         made.append(work / (name + "-hf"))
+    pickled = work / (name + "-bin")
+    pickled.mkdir()
+    (pickled / "config.json").write_text((source / "config.json").read_text())
+    torch.save(wanted, pickled / "pytorch_model.bin", _use_new_zipfile_serialization="bf16" in name)
+    convert(program, pickled, work / (name + "-unpickled"), "--to", "hf")
+    made.append(work / (name + "-unpickled"))
     tokens = torch.randint(0, model.config.vocab_size, (1, 20))
     with torch.no_grad():
         logits = model(tokens).logits
