@@ -18,11 +18,9 @@ void print_huggingface(const std::filesystem::path& folder, bool json) {
   nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
   std::string lines;
   for (const auto& [name, tensor] : source.files().tensors()) {
-    types.insert(tensor.entry->dtype);
-    tensors.push_back(
-        {{"name", name}, {"dtype", tensor.entry->dtype}, {"shape", tensor.entry->shape}});
-    lines += fmt::format("  {:54} {:5} [{}]\n", name, tensor.entry->dtype,
-                         fmt::join(tensor.entry->shape, ", "));
+    types.insert(tensor.dtype);
+    tensors.push_back({{"name", name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});
+    lines += fmt::format("  {:54} {:5} [{}]\n", name, tensor.dtype, fmt::join(tensor.shape, ", "));
   }
   std::string text;
   if (json) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "base/nesting.h"
@@ -40,8 +41,10 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
+}  // namespace
+
 // Where the file really is: a link may lead to what else belongs to the model, not elsewhere.
-void check_link(const fs::path& file) {
+void check_huggingface_link(const fs::path& file) {
   std::error_code error;
   if (!fs::is_symlink(fs::symlink_status(file, error))) return;
   const fs::path target = fs::canonical(file, error);
@@ -55,10 +58,9 @@ void check_link(const fs::path& file) {
               file.string(), target.string());
 }
 
-}  // namespace
-
 bool has_huggingface_weights(const fs::path& folder) {
-  return present(folder / kHfIndexName) || present(folder / kHfSingleName);
+  return present(folder / kHfIndexName) || present(folder / kHfSingleName) ||
+         present(folder / kHfPickledIndexName) || present(folder / kHfPickledName);
 }
 
 std::map<std::string, std::string> parse_hf_index(const std::string& text,
@@ -84,68 +86,111 @@ std::map<std::string, std::string> parse_hf_index(const std::string& text,
 }
 
 HfTensorFiles::HfTensorFiles(const fs::path& folder) : folder_(folder) {
-  const fs::path index_path = folder / kHfIndexName;
-  if (!present(index_path)) {
-    if (present(folder / kHfSingleName)) {
-      open(kHfSingleName);
+  for (const char* index : {kHfIndexName, kHfPickledIndexName}) {
+    const char* single = index == kHfIndexName ? kHfSingleName : kHfPickledName;
+    if (present(folder / index)) {
+      open_shards(index);
       return;
     }
-    std::string found;
-    std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (name.ends_with(".safetensors") || name.starts_with("pytorch_model")) {
-        found = "; got " + name;
-        break;
-      }
+    if (present(folder / single)) {
+      open(single);
+      return;
     }
-    throw Error(Fault::kData, "{}: no weights: wanted {} or {}{}; is the download complete?",
-                folder.string(), kHfSingleName, kHfIndexName, found);
   }
+  std::string found;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".safetensors") || name.starts_with("pytorch_model")) {
+      found = "; got " + name;
+      break;
+    }
+  }
+  throw Error(Fault::kData, "{}: no weights: wanted {} or {}{}; is the download complete?",
+              folder.string(), kHfSingleName, kHfIndexName, found);
+}
+
+void HfTensorFiles::open_shards(const char* index_name) {
+  const fs::path index_path = folder_ / index_name;
   const std::map<std::string, std::string> index =
       parse_hf_index(read_regular_file(index_path, kLargestIndex), index_path.string());
   std::set<std::string> shards;
   for (const auto& [tensor, file] : index) shards.insert(file);
   std::vector<std::string> missing;
   for (const std::string& shard : shards) {
-    if (!present(folder / shard)) missing.push_back(shard);
+    if (!present(folder_ / shard)) missing.push_back(shard);
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: {} of {} shards are missing: {}; download them again",
-                folder.string(), missing.size(), shards.size(), listed(missing));
+                folder_.string(), missing.size(), shards.size(), listed(missing));
   }
   for (const std::string& shard : shards) open(shard);
-  compare(index);
+  compare(index, index_name);
 }
 
 void HfTensorFiles::open(const std::string& name) {
-  check_link(folder_ / name);
-  const auto file =
-      files_.emplace(name, std::make_unique<SafetensorsFile>(folder_ / name)).first->second.get();
+  check_huggingface_link(folder_ / name);
   names_.push_back(name);
-  for (const SafetensorsEntry& entry : file->entries()) {
-    const auto [place, is_new] = tensors_.try_emplace(entry.name, HfTensor{file, &entry});
-    if (!is_new) {
+  if (!name.ends_with(".safetensors")) return add_pickled(name);
+  files_.push_back(std::make_unique<SafetensorsFile>(folder_ / name));
+  const SafetensorsFile& file = *files_.back();
+  for (const SafetensorsEntry& entry : file.entries())
+    add({&file.file(), entry.name, entry.dtype, entry.shape, file.offset(entry)});
+}
+
+void HfTensorFiles::add_pickled(const std::string& name) {
+  pickled_.push_back(std::make_unique<TorchFile>(folder_ / name));
+  const TorchFile& file = *pickled_.back();
+  const std::string where = (folder_ / name).string();
+  if (file.root().kind != PickleValue::Kind::kDict)
+    throw Error(Fault::kData, "{}: holds no dict, wanted one of tensors by name", where);
+  std::map<std::string, const PickleValue*> tensors;  // of a name that is there twice, the last
+  for (const auto& [key, value] : file.root().pairs) {
+    if (key->kind != PickleValue::Kind::kText || value->kind != PickleValue::Kind::kTensor) {
       throw Error(
-          Fault::kData, "{}: {} is in {} and in {}; remove the file that is not of the model",
-          folder_.string(), entry.name, place->second.file->path().filename().string(), name);
+          Fault::kData,
+          "{}: \"{}\" is no tensor, wanted a dict of tensors by name: is it a checkpoint of "
+          "another program?",
+          where, key->text);
     }
+    tensors[key->text] = value;
+  }
+  for (const auto& [key, value] : tensors) {
+    TorchTensor tensor = file.tensor(*value, key);
+    if (!tensor.contiguous()) {
+      throw Error(Fault::kData,
+                  "{}: {} is a view of other memory (strides [{}] of [{}]), wanted a tensor as it "
+                  "lies; save it again with .contiguous()",
+                  where, key, fmt::join(tensor.strides, ", "), fmt::join(tensor.shape, ", "));
+    }
+    add({&file.file(), key, tensor.dtype, std::move(tensor.shape), tensor.offset});
+  }
+}
+
+void HfTensorFiles::add(HfTensor tensor) {
+  const std::string name = tensor.name;
+  const std::string file = tensor.file->path().filename().string();
+  const auto [place, is_new] = tensors_.try_emplace(name, std::move(tensor));
+  if (!is_new) {
+    throw Error(Fault::kData, "{}: {} is in {} and in {}; remove the file that is not of the model",
+                folder_.string(), name, place->second.file->path().filename().string(), file);
   }
 }
 
 // Both ways: what the index does not know would be read all the same, or be of another download.
-void HfTensorFiles::compare(const std::map<std::string, std::string>& index) const {
+void HfTensorFiles::compare(const std::map<std::string, std::string>& index,
+                            const char* index_name) const {
   for (const auto& [tensor, shard] : index) {
     const auto found = tensors_.find(tensor);
     if (found == tensors_.end() || found->second.file->path().filename() != shard) {
       throw Error(Fault::kData, "{}: it lacks {}, which {} says it has; download it again",
-                  (folder_ / shard).string(), tensor, kHfIndexName);
+                  (folder_ / shard).string(), tensor, index_name);
     }
   }
   for (const auto& [name, tensor] : tensors_) {
     if (!index.contains(name)) {
       throw Error(Fault::kData, "{}: holds {}, which {} does not name; are the files of one model?",
-                  tensor.file->path().string(), name, kHfIndexName);
+                  tensor.file->path().string(), name, index_name);
     }
   }
 }

@@ -1,0 +1,28 @@
+// The names that a pickle may use, and what a call of each makes. Everything else is refused.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace piton {
+
+enum class PickleGlobal {
+  kDict,         // OrderedDict, dict, defaultdict: of pairs, or empty
+  kList,         // list, tuple, set, torch.Size: of one list
+  kTensor,       // torch._utils._rebuild_tensor_v2 and its kin
+  kParameter,    // its first argument
+  kStorage,      // a type of storage, for persistent ids
+  kBytes,        // _codecs.encode(text, "latin1")
+  kReconstruct,  // copyreg._reconstructor(class, object, None): an object of the class
+  kObject,       // inert: arguments and state are kept, and mean nothing
+};
+
+// `name`: "torch._utils._rebuild_tensor_v2". Nullopt: not allowed.
+std::optional<PickleGlobal> pickle_global(std::string_view name);
+
+// The type of a storage, as safetensors spells it: "F32" of "torch.FloatStorage". "" for a name
+// that is no storage's.
+std::string_view storage_dtype(std::string_view name);
+
+}  // namespace piton

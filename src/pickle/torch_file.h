@@ -1,0 +1,60 @@
+// A file that torch.save wrote: a zip archive (pickle/zip.h) of one pickle and the bytes of its
+// storages. Older ones, which are no archive (before PyTorch 1.6), hold both one after the other.
+//
+//   NAME/data.pkl      the pickle; a tensor in it names a storage KEY
+//   NAME/data/KEY      the storage's bytes
+//   NAME/byteorder     "little"; others are refused
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/regular_file.h"
+#include "pickle/pickle_value.h"
+
+namespace piton {
+
+// A tensor in the file: elements are at `offset` + size of one * sum of index * stride.
+struct TorchTensor {
+  std::string dtype;        // as safetensors spells it: "F32", "BF16", "I64", "BOOL", ...
+  std::int64_t offset = 0;  // bytes
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+
+  // Row-major without gaps.
+  bool contiguous() const;
+};
+
+// Bytes of an element; 0 for a name that is no type.
+std::int64_t torch_width(std::string_view dtype);
+
+class TorchFile {
+ public:
+  // Reads the pickle, not the storages. Throws Error(kData) naming the file, and what of it is
+  // wrong: also a name that is not allowed (pickle/globals.h), before anything else is looked at.
+  explicit TorchFile(const std::filesystem::path& path);
+
+  const RegularFile& file() const { return file_; }
+  const PickleValue& root() const { return document_.root(); }
+
+  // Where the tensor's elements are. `name` is for messages. Throws Error(kData) where the storage
+  // is absent, of another size than its tensor says, or smaller than the view.
+  TorchTensor tensor(const PickleValue& value, const std::string& name) const;
+
+ private:
+  struct Storage {
+    std::int64_t offset = 0;
+    std::int64_t bytes = 0;
+  };
+  void open_archive();
+  void open_stream();
+
+  RegularFile file_;
+  PickleDocument document_;
+  std::map<std::string, Storage> storages_;
+};
+
+}  // namespace piton

@@ -1,0 +1,58 @@
+// Files that torch.load(weights_only=True) reads, written: a tree of dicts, lists, numbers, text
+// and tensors, then the bytes of the tensors in the order in which the tree named them.
+//
+//   TorchWriter out(path);
+//   out.begin_dict();
+//   out.text("weight");
+//   out.tensor("F32", {2, 3});
+//   out.end_dict();
+//   out.append(bytes);      // of all tensors, in order; parts of a tensor are fine
+//   out.commit();
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pickle/zip.h"
+
+namespace piton {
+
+class TorchWriter {
+ public:
+  explicit TorchWriter(const std::filesystem::path& path);
+
+  void none() { pickle_ += 'N'; }
+  void boolean(bool value) { pickle_ += value ? '\x88' : '\x89'; }
+  void integer(std::int64_t value);
+  void number(double value);
+  void text(std::string_view value);
+  void begin_dict() { pickle_ += "}("; }  // keys and values in turn
+  void end_dict() { pickle_ += 'u'; }
+  void begin_list() { pickle_ += "]("; }
+  void end_list() { pickle_ += 'e'; }
+  // Row-major, with a storage of its own. `dtype` as safetensors spells it.
+  void tensor(std::string_view dtype, std::span<const std::int64_t> shape);
+
+  // The tree ends with the first call.
+  void append(std::span<const std::byte> bytes);
+  // Asserts that every byte was given.
+  void commit();
+
+ private:
+  void numbers(std::span<const std::int64_t> values);
+  void end_tree();
+  void next_storage();
+
+  ZipWriter zip_;
+  std::string pickle_;
+  std::vector<std::int64_t> storages_;  // bytes
+  bool tree_ended_ = false;
+  std::size_t storage_ = 0;  // that is being written
+  std::int64_t left_ = 0;    // bytes of it
+};
+
+}  // namespace piton

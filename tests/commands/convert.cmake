@@ -1,0 +1,43 @@
+# piton convert as users type it: what it makes is used by the other commands, and what it refuses leaves nothing.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(golden ${SOURCE}/tests/golden/huggingface)
+
+expect(RUN convert --load ${golden}/qwen2 --save ${WORK}/run CODE 0
+  OUT "run: piton from hf: 20800 parameters, " "\nverified: 26 tensors equal to the bit; 16 tokens through both: logits differ by 0 at most, KL 0\n")
+expect(RUN generate --load ${WORK}/run --prompt-ids 5,6,7 --greedy --max-new-tokens 5 --json CODE 0 OUT "\"ids\":")
+expect(RUN inspect ${WORK}/run CODE 0 OUT "\n20800 parameters\n")
+# The names of the flags in MindSpeed's converter.
+expect(RUN convert --load-dir ${WORK}/run --load-model-type piton --save-dir ${WORK}/again --save-model-type hf --json CODE 0
+  OUT "^{\"from\":\"piton\",\"to\":\"hf\",\"parameters\":20800," "\"verified\":{\"tensors\":26,\"tokens\":16,\"largest_difference\":0.0,\"kl\":0.0}}\n$")
+expect(RUN inspect ${WORK}/again CODE 0 OUT "Hugging Face, qwen2, F32 in 1 file" "tied head")
+expect(RUN convert --load ${WORK}/again --save ${WORK}/half --to hf --params-dtype bf16 --max-shard-size 20k --no-verify CODE 0
+  OUT "\nnot verified\n")
+expect(RUN inspect ${WORK}/half CODE 0 OUT "qwen2, BF16 in [2-9] files")
+
+# A run that was trained: its tokenizer goes with it, its optimizer stays behind.
+string(REPEAT "To be, or not to be, that is the question.\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
+expect(RUN pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --split 90,10,0 --seq-length 32 --train-iters 2
+  --lr 1e-3 --tokenizer-type ByteTokenizer --save ${WORK}/trained CODE 0)
+expect(RUN convert --load ${WORK}/trained --save ${WORK}/trained-hf CODE 0 ERR "the optimizer's state stays behind")
+expect(RUN score --load ${WORK}/trained-hf ${WORK}/text.txt --tokenizer-type ByteTokenizer CODE 0 OUT "^loss ")
+file(READ ${WORK}/trained-hf/config.json config)
+if(NOT config MATCHES "\"eos_token_id\": 256")
+  message(FATAL_ERROR "config.json of a run lacks its tokenizer's ids: ${config}")
+endif()
+
+# Refused, and nothing is left.
+expect(RUN convert --load ${golden}/qwen2 --save ${WORK}/run CODE 2 ERR "piton convert: --save: [^ ]*/run: is not empty" "or empty\n$")
+expect(RUN convert --save ${WORK}/x CODE 2 ERR "--load: no model is named")
+expect(RUN convert --load ${golden}/qwen2 CODE 2 ERR "--save: no folder is named")
+expect(RUN convert --load ${WORK}/text.txt --save ${WORK}/x CODE 3 ERR "text.txt: wanted the folder of a model")
+expect(RUN convert --load ${WORK} --save ${WORK}/x CODE 3 ERR "no checkpoint")
+expect(RUN convert --load ${golden}/qwen2 --save ${WORK}/x --max-shard-size 0 CODE 2 ERR "--max-shard-size: got 0")
+expect(RUN convert --load ${golden}/qwen2 --load-model-type piton --save ${WORK}/x CODE 2 ERR "--load-model-type: got piton, but [^ ]*/qwen2 is hf")
+file(GLOB left ${WORK}/x*)
+if(left)
+  message(FATAL_ERROR "left behind: ${left}")
+endif()

@@ -1,0 +1,186 @@
+// Models from one format to another and back: the same bytes, whole or not at all.
+#include "convert/convert.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "checkpoint/file_tensor.h"
+#include "huggingface/hf_source.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+#include "unit/convert/one_machine.h"
+#include "unit/huggingface/hf_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using test::HfFolder;
+using testing::HasSubstr;
+
+const std::vector<std::string> kModels = {"gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral"};
+
+class Convert : public testing::Test {
+ protected:
+  ConvertReport run(const fs::path& load, const fs::path& save, const std::string& to = "",
+                    const std::function<void(ConvertOptions&)>& set = {}) {
+    ConvertOptions options{.load = load.string(), .save = save.string(), .save_model_type = to};
+    if (set) set(options);
+    SilentProgress silent;
+    return convert(one_.machine, options, silent);
+  }
+
+  std::string refusal(Fault fault, const fs::path& load, const fs::path& save,
+                      const std::string& to = "") {
+    return message_of(fault, [&] { run(load, save, to); });
+  }
+
+  // Every tensor of the files: type, shape, bytes.
+  static void expect_same_files(const fs::path& a, const fs::path& b) {
+    const HfTensorFiles first(a);
+    const HfTensorFiles second(b);
+    ASSERT_EQ(first.tensors().size(), second.tensors().size());
+    for (const auto& [name, tensor] : first.tensors()) {
+      const auto other = second.tensors().find(name);
+      ASSERT_NE(other, second.tensors().end()) << name;
+      EXPECT_EQ(tensor.dtype, other->second.dtype) << name;
+      EXPECT_EQ(tensor.shape, other->second.shape) << name;
+      std::int64_t elements = 1;
+      for (const std::int64_t size : tensor.shape) elements *= size;
+      const std::int64_t bytes = elements * torch_width(tensor.dtype);
+      EXPECT_EQ(hash_of_bytes(*tensor.file, tensor.offset, bytes),
+                hash_of_bytes(*other->second.file, other->second.offset, bytes))
+          << name;
+    }
+  }
+
+  test::OneMachine one_;
+  TempFolder dir_;
+};
+
+TEST_F(Convert, ThereAndBackGivesTheSameBytes) {
+  for (const std::string& model : kModels) {
+    const fs::path source = test::golden_folder(model);
+    const ConvertReport there = run(source, dir_ / (model + "-piton"));
+    EXPECT_EQ(there.to, ModelFormat::kPiton);
+    ASSERT_TRUE(there.verified);
+    EXPECT_TRUE(there.verified->equal());
+    EXPECT_EQ(there.verified->largest_difference, 0);
+    const ConvertReport back = run(dir_ / (model + "-piton"), dir_ / (model + "-hf"));
+    EXPECT_EQ(back.to, ModelFormat::kHuggingFace);
+    expect_same_files(source, dir_ / (model + "-hf"));
+    EXPECT_EQ(HfSource(dir_ / (model + "-hf")).model(), HfSource(source).model());
+  }
+}
+
+TEST_F(Convert, DividesAFolderAnewAndKeepsWhatItDoesNotKnow) {
+  HfFolder folder("gpt2");
+  folder.edit_config([](nlohmann::ordered_json& config) { config["of_tomorrow"] = {{"a", 1}}; });
+  write_text_file(folder.path() / "generation_config.json", "{\"x\": 1}  ");
+  write_text_file(folder.path() / "chat_template.jinja", "{{ a }}\n\n");
+  write_text_file(folder.path() / "notes.bin", "not of the tokenizer");
+  run(folder.path(), dir_ / "out", "hf", [](ConvertOptions& o) { o.max_shard_bytes = 30'000; });
+  const HfTensorFiles files(dir_ / "out");
+  EXPECT_GT(files.names().size(), 3U);
+  for (const std::string& name : files.names())
+    EXPECT_LT(fs::file_size(dir_.path() / "out" / name), 35'000U);
+  expect_same_files(folder.path(), dir_ / "out");
+  EXPECT_EQ(read_text_file(dir_.path() / "out/generation_config.json"), "{\"x\": 1}  ");
+  EXPECT_EQ(read_text_file(dir_.path() / "out/chat_template.jinja"), "{{ a }}\n\n");
+  EXPECT_FALSE(fs::exists(dir_.path() / "out/notes.bin"));
+  EXPECT_THAT(read_text_file(dir_.path() / "out/config.json"), HasSubstr("\"of_tomorrow\""));
+  EXPECT_FALSE(fs::exists(dir_ / "out.unfinished"));
+  EXPECT_FALSE(fs::exists(dir_ / "out.lock"));
+}
+
+TEST_F(Convert, OfAnotherTypeRoundsEveryWeight) {
+  for (const char* type : {"bf16", "fp16"}) {
+    const fs::path out = dir_ / type;
+    const ConvertReport report =
+        run(test::golden_folder("llama"), out, "hf", [&](ConvertOptions& o) { o.dtype = type; });
+    EXPECT_TRUE(report.verified->equal());
+    const bool bf16 = std::string(type) == "bf16";
+    EXPECT_THAT(read_text_file(out / "config.json"), HasSubstr(bf16 ? "bfloat16" : "float16"));
+    const HfTensorFiles files(out);
+    for (const auto& [name, tensor] : files.tensors())
+      EXPECT_EQ(tensor.dtype, bf16 ? "BF16" : "F16");
+    const Tensor got = SafetensorsFile(out / "model.safetensors").tensor("lm_head.weight");
+    const SafetensorsFile source(test::golden_folder("llama") / "model.safetensors");
+    const Tensor from = source.tensor("lm_head.weight");
+    for (std::int64_t i = 0; i < got.elements(); ++i) {
+      const float wanted = bf16 ? to_float(to_bfloat16(from.data<float>()[i]))
+                                : to_float(to_float16(from.data<float>()[i]));
+      ASSERT_EQ(test::value_at(got, i), wanted) << i;
+    }
+  }
+}
+
+TEST_F(Convert, DropsPaddingAndTheCopyOfATiedTable) {
+  HfFolder folder("llama3");
+  const Tensor table = folder.tensors.at("model.embed_tokens.weight");
+  const Tensor padded = host_tensor(DType::kF32, {table.shape()[0] + 5, table.shape()[1]});
+  std::memset(padded.raw(), 0, static_cast<std::size_t>(padded.bytes()));
+  std::memcpy(padded.raw(), table.raw(), static_cast<std::size_t>(table.bytes()));
+  folder.tensors["model.embed_tokens.weight"] = padded;
+  folder.tensors["lm_head.weight"] = padded;
+  folder.write();
+  run(folder.path(), dir_ / "out", "hf");
+  expect_same_files(test::golden_folder("llama3"), dir_ / "out");
+  EXPECT_THAT(read_text_file(dir_.path() / "out/config.json"),
+              HasSubstr("\"tie_word_embeddings\": true"));
+}
+
+TEST_F(Convert, RefusesATargetThatIsThere) {
+  const fs::path source = test::golden_folder("llama");
+  write_text_file(dir_.path() / "full/file", "x");
+  fs::create_directory_symlink(dir_ / "full", dir_ / "link");
+  EXPECT_THAT(refusal(Fault::kUsage, source, dir_ / "full"),
+              HasSubstr("full: is not empty; wanted a folder that is not there yet, or empty"));
+  EXPECT_THAT(refusal(Fault::kUsage, source, dir_ / "link"), HasSubstr("link: is a link"));
+  EXPECT_THAT(refusal(Fault::kUsage, source, dir_.path() / "full/file"), HasSubstr("is a file"));
+  EXPECT_EQ(read_text_file(dir_.path() / "full/file"), "x");
+  fs::create_directory(dir_ / "empty");
+  run(source, (dir_ / "empty").string() + "/");
+  EXPECT_TRUE(fs::exists(dir_.path() / "empty/iter_0000000"));
+}
+
+TEST_F(Convert, ThatFailsLeavesNothing) {
+  HfFolder folder("llama");
+  run(folder.path(), dir_ / "piton");
+  // A byte of the last tensor file: found when its tensor is read, after others were written.
+  const fs::path file = dir_.path() / "piton/iter_0000000/model-00001.safetensors";
+  std::string bytes = read_text_file(file);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  fs::remove(file);
+  write_text_file(file, bytes);
+  EXPECT_THAT(refusal(Fault::kData, dir_ / "piton", dir_ / "out"),
+              HasSubstr("its bytes were changed since they were saved"));
+  EXPECT_FALSE(fs::exists(dir_ / "out"));
+  EXPECT_FALSE(fs::exists(dir_ / "out.unfinished"));
+  EXPECT_THAT(refusal(Fault::kData, dir_ / "absent", dir_ / "out"),
+              HasSubstr("absent: wanted the folder of a model"));
+}
+
+TEST_F(Convert, OfTheTokenizersFilesTakesNoneThatALinkBringsFromElsewhere) {
+  HfFolder folder("llama");
+  write_text_file(dir_ / "secret", "x");
+  fs::create_symlink(dir_ / "secret", folder.path() / "vocab.txt");
+  EXPECT_THAT(refusal(Fault::kData, folder.path(), dir_ / "out", "hf"),
+              HasSubstr("vocab.txt: a link that leads out of the folder"));
+  EXPECT_FALSE(fs::exists(dir_ / "out"));
+}
+
+TEST_F(Convert, SaysWhatTheSourceIsWhereAnotherWasNamed) {
+  const auto with = [&](const std::string& type) {
+    return message_of(Fault::kUsage, [&] {
+      run(test::golden_folder("llama"), dir_ / "out", "hf",
+          [&](ConvertOptions& o) { o.load_model_type = type; });
+    });
+  };
+  EXPECT_THAT(with("piton"), HasSubstr("--load-model-type: got piton, but "));
+}
+
+}  // namespace
+}  // namespace piton

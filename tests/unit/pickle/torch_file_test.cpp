@@ -1,0 +1,209 @@
+// Files of torch.save, read and written; archives that lie.
+#include "pickle/torch_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "base/files.h"
+#include "pickle/torch_writer.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Numbers = std::vector<std::int64_t>;
+
+fs::path golden(const std::string& name) {
+  return fs::path(PITON_SOURCE_DIR) / "tests/golden/pickle" / name;
+}
+
+std::vector<float> first(const TorchFile& file, const TorchTensor& tensor, std::size_t count) {
+  std::vector<float> values(count);
+  file.file().read_at(tensor.offset, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+TEST(TorchFile, OfEveryFormatHoldsWhatWasSaved) {
+  for (const char* name : {"archive.pt", "protocol4.pt", "stream.pt"}) {
+    const TorchFile file(golden(name));
+    const PickleValue& arguments = *file.root().find("args");
+    EXPECT_EQ(arguments.text, "argparse.Namespace");
+    EXPECT_EQ(arguments.find("num_layers")->integer, 2);
+    EXPECT_EQ(arguments.find("lr")->number, 1e-3);
+    EXPECT_EQ(arguments.find("name")->text, "tiny");
+    EXPECT_EQ(arguments.find("params_dtype")->text, "torch.bfloat16");
+    EXPECT_EQ(arguments.find("large")->integer, std::int64_t{1} << 40);
+    EXPECT_EQ(arguments.find("negative")->integer, -5);
+    EXPECT_EQ(file.root().find("iteration")->integer, 7);
+    const PickleValue& model = *file.root().find("model");
+    const auto tensor = [&](const char* key) { return file.tensor(*model.find(key), key); };
+    const TorchTensor table = tensor("table");
+    EXPECT_EQ(table.dtype, "F32");
+    EXPECT_EQ(table.shape, Numbers({4, 6})) << name;
+    EXPECT_TRUE(table.contiguous());
+    EXPECT_THAT(first(file, table, 3), ElementsAre(0, 1, 2));
+    EXPECT_THAT(first(file, tensor("rows"), 2), ElementsAre(6, 7));
+    EXPECT_TRUE(tensor("rows").contiguous());
+    EXPECT_THAT(first(file, tensor("columns"), 2), ElementsAre(2, 3));
+    EXPECT_EQ(tensor("columns").strides, Numbers({6, 1}));
+    EXPECT_FALSE(tensor("columns").contiguous());
+    EXPECT_FALSE(tensor("turned").contiguous());
+    EXPECT_EQ(tensor("half").dtype, "BF16");
+    EXPECT_EQ(tensor("parameter").shape, Numbers({3}));
+    EXPECT_EQ(tensor("empty").shape, Numbers({0, 5}));
+    EXPECT_TRUE(tensor("scalar").shape.empty());
+    EXPECT_EQ(tensor("count").dtype, "I64");
+  }
+}
+
+class WrittenTorch : public testing::Test {
+ protected:
+  WrittenTorch() {
+    TorchWriter out(path_);
+    out.begin_dict();
+    out.text("a");
+    out.tensor("F32", Numbers{2, 3});
+    out.text("none");
+    out.tensor("BF16", Numbers{0});
+    out.text("list");
+    out.begin_list();
+    out.integer(-1);
+    out.integer(std::int64_t{1} << 40);
+    out.number(0.5);
+    out.boolean(true);
+    out.none();
+    out.end_list();
+    out.text("b");
+    out.tensor("I64", Numbers{1});
+    out.end_dict();
+    const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+    const std::int64_t last = 7;
+    std::vector<std::byte> bytes(32);
+    std::memcpy(bytes.data(), values.data(), 24);
+    std::memcpy(bytes.data() + 24, &last, 8);
+    out.append(std::span(bytes).first(5));
+    out.append(std::span(bytes).subspan(5));
+    out.commit();
+    text_ = read_text_file(path_);
+  }
+
+  // The message about the file after `edit`.
+  std::string refusal(const std::function<void(std::string&)>& edit) {
+    std::string text = text_;
+    edit(text);
+    const fs::path spoiled = dir_ / "spoiled.pt";
+    fs::remove(spoiled);
+    std::ofstream(spoiled, std::ios::binary) << text;
+    return message_of(Fault::kData, [&] {
+      const TorchFile file(spoiled);
+      for (const char* key : {"a", "none", "b"}) file.tensor(*file.root().find(key), key);
+    });
+  }
+  static void put(std::string& text, std::size_t at, std::uint64_t value, std::size_t bytes) {
+    std::memcpy(text.data() + at, &value, bytes);
+  }
+  // Of the record in the directory of the member whose name ends so, and of its local header.
+  std::size_t directory(const std::string& end) const {
+    const std::size_t mark = text_.rfind("PK\x01\x02");
+    std::size_t at = text_.rfind(end);
+    EXPECT_NE(at, std::string::npos);
+    EXPECT_LT(text_.find("PK\x01\x02"), at);
+    at = text_.rfind("PK\x01\x02", at);
+    EXPECT_LE(at, mark);
+    return at;
+  }
+  std::size_t local(const std::string& end) const {
+    return text_.rfind("PK\x03\x04", text_.find(end));
+  }
+
+  TempFolder dir_;
+  fs::path path_ = dir_ / "x.pt";
+  std::string text_;
+};
+
+TEST_F(WrittenTorch, IsReadBack) {
+  const TorchFile file(path_);
+  const PickleValue& list = *file.root().find("list");
+  EXPECT_EQ(list.items[0]->integer, -1);
+  EXPECT_EQ(list.items[1]->integer, std::int64_t{1} << 40);
+  EXPECT_EQ(list.items[2]->number, 0.5);
+  EXPECT_TRUE(list.items[3]->truth);
+  const TorchTensor a = file.tensor(*file.root().find("a"), "a");
+  EXPECT_THAT(first(file, a, 6), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(a.offset % 64, 0);
+}
+
+TEST_F(WrittenTorch, ThatIsCutShortAnywhereIsRefused) {
+  for (std::size_t size = 0; size < text_.size(); ++size)
+    refusal([&](std::string& text) { text.resize(size); });
+}
+
+TEST_F(WrittenTorch, WhoseArchiveLiesIsRefused) {
+  const auto field = [&](std::size_t at, std::uint64_t value, std::size_t bytes) {
+    return refusal([&](std::string& text) { put(text, at, value, bytes); });
+  };
+  const std::size_t pickle = directory("archive/data.pkl");
+  const std::size_t data = directory("archive/data/0");
+  EXPECT_THAT(field(pickle + 10, 8, 2), HasSubstr("archive/data.pkl is compressed"));
+  EXPECT_THAT(field(pickle + 8, 1, 2), HasSubstr("is encrypted"));
+  EXPECT_THAT(field(pickle + 16, 5, 4), HasSubstr("data.pkl was changed: its CRC is another"));
+  const std::size_t sizes = data + 46 + std::string("archive/data/0").size() + 4;
+  EXPECT_THAT(field(sizes, 23, 8), HasSubstr("data/0 is of 23 bytes and of 24"));
+  EXPECT_THAT(refusal([&](std::string& text) {
+                put(text, sizes, 8, 8);
+                put(text, sizes + 8, 8, 8);
+              }),
+              HasSubstr("a: its storage has 8 bytes, wanted 6 elements of F32"));
+  EXPECT_THAT(refusal([&](std::string& text) {
+                put(text, sizes, std::uint64_t{1} << 60, 8);
+                put(text, sizes + 8, std::uint64_t{1} << 60, 8);
+              }),
+              HasSubstr("a member of 1152921504606846976, and the file has"));
+  EXPECT_THAT(refusal([&](std::string& text) {
+                put(text, sizes, text.size() - 100, 8);
+                put(text, sizes + 8, text.size() - 100, 8);
+              }),
+              HasSubstr("data/0 reaches into the directory"));
+  EXPECT_THAT(refusal([&](std::string& text) {
+                put(text, sizes, 130, 8);
+                put(text, sizes + 8, 130, 8);
+              }),
+              HasSubstr("data/0 reaches into archive/data/"));
+  EXPECT_THAT(field(sizes + 16, 1, 8), HasSubstr("data/0 is not where the directory says"));
+  EXPECT_THAT(field(local("archive/data/0") + 30, 'b', 1), HasSubstr("has another name where it"));
+  EXPECT_THAT(field(data + 46 + 13, '1', 1), HasSubstr("data/1 has another name where it is"));
+}
+
+TEST_F(WrittenTorch, WithAnotherByteIsReadOrRefused) {
+  for (std::size_t at = 0; at < text_.size(); ++at) {
+    std::string text = text_;
+    text[at] = static_cast<char>(text[at] ^ 0x41);
+    const fs::path spoiled = dir_ / "spoiled.pt";
+    fs::remove(spoiled);
+    std::ofstream(spoiled, std::ios::binary) << text;
+    try {
+      const TorchFile file(spoiled);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), Fault::kData);
+    }
+  }
+}
+
+TEST_F(WrittenTorch, ThatIsNoneIsRefused) {
+  const auto of = [&](const std::string& bytes) {
+    return refusal([&](std::string& text) { text = bytes; });
+  };
+  EXPECT_THAT(of("hello"), HasSubstr("begins neither as a zip archive nor as a pickle"));
+  EXPECT_THAT(of(""), HasSubstr("begins neither"));
+  EXPECT_THAT(of(text_ + "more"), HasSubstr("not a valid zip archive"));
+}
+
+}  // namespace
+}  // namespace piton
