@@ -236,9 +236,8 @@ void HfSource::decide_head() {
     places_.erase(head);
   } else if (said && config_.has("tie_word_embeddings")) {
     notes_.push_back(
-        fmt::format("{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: the "
-                    "head is kept",
-                    config_.where()));
+        fmt::format("{}: tie_word_embeddings is true, but {} is not the embedding: the head is kept",
+                    config_.where(), head->second.place.name));
   }
 }
 

@@ -8,9 +8,8 @@ namespace {
 
 ModelConfig model_of(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
-  model.biases = model.qkv_biases = config.flag("attention_bias", false);
-  if (config.flag("mlp_bias", false) != model.biases)
-    config.refuse("mlp_bias", "the same as attention_bias");
+  model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
+  model.biases = config.flag("mlp_bias", false);
   return model;
 }
 

@@ -31,8 +31,7 @@ ModelConfig qwen2_model(const HfConfig& config) {
 ModelConfig qwen3_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, qwen3_facts());
   if (!config.has("head_dim")) model.head_size = 128;  // Transformers' default
-  model.biases = model.qkv_biases = config.flag("attention_bias", false);
-  if (model.biases) config.refuse("attention_bias", "false");
+  model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
   set_qwen_window(config, model);
   return model;
 }
