@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "huggingface/names.h"
@@ -14,11 +16,22 @@ constexpr std::int64_t kVocabularyOf2 = 125696;
 
 ModelConfig model_of(const HfConfig& config) {
   const bool rotary = config.has("max_position_embeddings");
-  ModelConfig model =
-      llama_like_model(config, llama_facts(), rotary ? "max_position_embeddings" : "model_max_length");
+  ModelConfig model = llama_like_model(config, llama_facts(),
+                                       rotary ? "max_position_embeddings" : "model_max_length");
   if (!rotary) model.positions = PositionKind::kAlibi;
   model.normalized_head = config.has("z_loss_weight") || model.vocabulary == kVocabularyOf2;
   return model;
+}
+
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  for (const char* key :
+       {"num_key_value_heads", "head_dim", "attention_dropout", "rope_parameters"})
+    keys.erase(key);
+  if (model.positions == PositionKind::kAlibi) keys.erase("max_position_embeddings");
+  keys["model_max_length"] = model.max_positions;
+  if (model.normalized_head) keys["z_loss_weight"] = 0;
+  return keys;
 }
 
 std::vector<HfPlace> places_of(const ModelConfig& model) {
@@ -32,6 +45,7 @@ HfFamily hf_baichuan() {
           .architectures = {"BaichuanForCausalLM", "BaiChuanForCausalLM"},
           .model = model_of,
           .places = places_of,
+          .keys = keys_of,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

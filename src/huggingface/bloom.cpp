@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "huggingface/names.h"
@@ -31,6 +33,16 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  return {{"n_layer", model.layers},
+          {"hidden_size", model.hidden},
+          {"n_head", model.heads},
+          {"seq_length", model.max_positions},
+          {"layer_norm_epsilon", model.norm_eps},
+          {"hidden_dropout", model.hidden_dropout},
+          {"attention_dropout", model.attention_dropout}};
+}
+
 std::vector<HfPlace> places_of(const ModelConfig& model) {
   HfNames names{.table = "transformer.word_embeddings.",
                 .table_norm = "transformer.word_embeddings_layernorm.",
@@ -52,6 +64,7 @@ HfFamily hf_bloom() {
           .architectures = {"BloomForCausalLM"},
           .model = model_of,
           .places = places_of,
+          .keys = keys_of,
           .optional_prefix = "transformer.",
           .ignored = {}};
 }

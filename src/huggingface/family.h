@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,11 @@ struct HfFamily {
   ModelConfig (*model)(const HfConfig& config);
   // One for each of canonical_tensors(model), in any order; with the head's also where it is tied.
   std::vector<HfPlace> (*places)(const ModelConfig& model);
+  // The other way: keys of a config.json that model() reads as `model`, in the form of
+  // Transformers 5, but for those that every family has (hf_config_of). Null: Piton reads the
+  // family, and writes it only where it has read it. It need not look whether the family can hold
+  // the model: hf_config_of reads the keys back and compares.
+  nlohmann::ordered_json (*keys)(const ModelConfig& model) = nullptr;
   // Of names, which files of older versions have or lack: "transformer.", or "".
   std::string optional_prefix;
   // Ends of names of tensors that follow from the configuration: masks, angles.

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "model/families.h"
@@ -29,6 +31,19 @@ ModelConfig model_of(const HfConfig& config) {
     if (config.flag(key, false)) config.refuse(key, "false");
   }
   return model;
+}
+
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  return {{"n_layer", model.layers},
+          {"n_embd", model.hidden},
+          {"n_inner", model.ffn_hidden},
+          {"n_head", model.heads},
+          {"n_positions", model.max_positions},
+          {"layer_norm_epsilon", model.norm_eps},
+          {"activation_function", hf_activation_name(model.activation)},
+          {"resid_pdrop", model.hidden_dropout},
+          {"embd_pdrop", model.hidden_dropout},
+          {"attn_pdrop", model.attention_dropout}};
 }
 
 std::vector<HfPlace> places_of(const ModelConfig& model) {
@@ -72,6 +87,7 @@ HfFamily hf_gpt2() {
           .architectures = {"GPT2LMHeadModel"},
           .model = model_of,
           .places = places_of,
+          .keys = keys_of,
           .optional_prefix = "transformer.",
           .ignored = {".attn.bias", ".attn.masked_bias"}};
 }

@@ -11,6 +11,7 @@
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/values.h"
+#include "huggingface/places.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
@@ -33,28 +34,6 @@ std::string listed(const std::vector<std::string>& names) {
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-// The row of the stored tensor (its column where it is transposed) that holds canonical row `row`.
-std::int64_t stored_row(const HfPlace& place, std::int64_t row) {
-  if (place.chunk == 0) return place.first + row;
-  return place.first + row / place.chunk * place.stride + row % place.chunk;
-}
-
-// Of the stored tensor, as far as one canonical tensor needs them.
-std::int64_t stored_rows(const HfPlace& place, std::int64_t rows) {
-  return rows == 0 ? 0 : stored_row(place, rows - 1) + 1;
-}
-
-// Calls each(first canonical row, its end) for stretches of rows that are stored one after another.
-template <typename F>
-void for_each_chunk(const HfPlace& place, std::int64_t begin, std::int64_t end, F&& each) {
-  while (begin < end) {
-    const std::int64_t stop =
-        place.chunk == 0 ? end : std::min(end, (begin / place.chunk + 1) * place.chunk);
-    each(begin, stop);
-    begin = stop;
-  }
 }
 
 // dst[i] = element run.begin + i of the region, where the stored tensor is [in, out].
@@ -146,25 +125,8 @@ std::map<std::string, HfTensor> HfSource::named_as_the_family() const {
 
 void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   const std::map<std::string, HfTensor> stored = named_as_the_family();
-  ModelConfig with_head = model_;
-  with_head.tied = false;
-  std::map<std::string, Shape> shapes;
-  for (const CanonicalShape& one : canonical_tensors(with_head)) shapes[one.name] = one.shape;
-
-  // What each stored tensor has to be: as many rows as its parts need together.
-  std::map<std::string, std::vector<std::int64_t>> wanted;
-  for (const HfPlace& place : places) {
-    const auto found = shapes.find(place.canonical);
-    PITON_ASSERT(found != shapes.end(), "{} is no tensor of the model", place.canonical);
-    const Shape& shape = found->second;
-    std::vector<std::int64_t>& sizes = wanted[place.name];
-    if (sizes.empty()) sizes.resize(static_cast<std::size_t>(shape.ndim()), 0);
-    std::int64_t& rows = sizes[place.transposed ? 1 : 0];
-    rows = std::max(rows, stored_rows(place, shape[0]));
-    if (shape.ndim() > 1) sizes[place.transposed ? 0 : 1] = shape[1];
-  }
-  PITON_ASSERT(places.size() == shapes.size(), "{} places of {} tensors", places.size(),
-               shapes.size());
+  const std::map<std::string, Shape> shapes = shapes_with_head(model_);
+  const std::map<std::string, std::vector<std::int64_t>> wanted = hf_shapes(places, model_);
 
   std::vector<std::string> missing, surplus;
   for (const HfPlace& place : places) {
@@ -235,9 +197,9 @@ void HfSource::decide_head() {
   if (model_.tied) {
     places_.erase(head);
   } else if (said && config_.has("tie_word_embeddings")) {
-    notes_.push_back(
-        fmt::format("{}: tie_word_embeddings is true, but {} is not the embedding: the head is kept",
-                    config_.where(), head->second.place.name));
+    notes_.push_back(fmt::format(
+        "{}: tie_word_embeddings is true, but {} is not the embedding: the head is kept",
+        config_.where(), head->second.place.name));
   }
 }
 

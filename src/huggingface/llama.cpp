@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "model/families.h"
@@ -13,6 +15,13 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["attention_bias"] = model.output_bias;
+  keys["mlp_bias"] = model.biases;
+  return keys;
+}
+
 }  // namespace
 
 HfFamily hf_llama() {
@@ -20,6 +29,7 @@ HfFamily hf_llama() {
           .architectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM"},
           .model = model_of,
           .places = llama_like_places,
+          .keys = keys_of,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

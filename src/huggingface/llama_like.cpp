@@ -1,6 +1,7 @@
 #include "huggingface/llama_like.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "huggingface/names.h"
@@ -47,6 +48,54 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
   return scaling;
 }
 
+std::string scaling_name(RotaryScaling::Kind kind) {
+  using Kind = RotaryScaling::Kind;
+  switch (kind) {
+    case Kind::kNone:
+      break;
+    case Kind::kLinear:
+      return "linear";
+    case Kind::kDynamic:
+      return "dynamic";
+    case Kind::kLlama3:
+      return "llama3";
+    case Kind::kYarn:
+      return "yarn";
+    case Kind::kLongrope:
+      return "longrope";
+  }
+  return "default";
+}
+
+nlohmann::ordered_json rope_keys(const ModelConfig& model) {
+  using Kind = RotaryScaling::Kind;
+  const RotaryScaling& scaling = model.rotary_scaling;
+  nlohmann::ordered_json rope = {{"rope_type", scaling_name(scaling.kind)},
+                                 {"rope_theta", model.rotary_base}};
+  if (model.rotary_share != 1) rope["partial_rotary_factor"] = model.rotary_share;
+  if (scaling.kind == Kind::kNone) return rope;
+  rope["factor"] = scaling.factor;
+  if (scaling.kind != Kind::kLinear)
+    rope["original_max_position_embeddings"] = scaling.original_positions;
+  if (scaling.kind == Kind::kLlama3) {
+    rope["low_freq_factor"] = scaling.low;
+    rope["high_freq_factor"] = scaling.high;
+  }
+  if (scaling.kind == Kind::kYarn) {
+    rope["beta_fast"] = scaling.fast;
+    rope["beta_slow"] = scaling.slow;
+    rope["truncate"] = scaling.whole_pairs;
+    if (scaling.numerator != 0) rope["mscale"] = scaling.numerator;
+    if (scaling.denominator != 0) rope["mscale_all_dim"] = scaling.denominator;
+  }
+  if (scaling.magnitude) rope["attention_factor"] = *scaling.magnitude;
+  if (scaling.kind == Kind::kLongrope) {
+    rope["short_factor"] = scaling.short_factors;
+    rope["long_factor"] = scaling.long_factors;
+  }
+  return rope;
+}
+
 }  // namespace
 
 void set_rotary(const HfConfig& config, ModelConfig& model) {
@@ -83,6 +132,39 @@ ActivationKind hf_activation(const HfConfig& config, const std::string& key,
     return ActivationKind::kGeluTanh;
   if (name == "quick_gelu") return ActivationKind::kGeluFast;
   config.refuse(key, "silu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast or quick_gelu");
+}
+
+std::string hf_activation_name(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return "silu";
+    case ActivationKind::kGeluErf:
+      return "gelu";
+    case ActivationKind::kGeluTanh:
+      return "gelu_new";
+    case ActivationKind::kGeluFast:
+      return "quick_gelu";
+  }
+  return "";
+}
+
+nlohmann::ordered_json window_key(const ModelConfig& model) {
+  if (!model.window_before) return nullptr;
+  return *model.window_before + 1;
+}
+
+nlohmann::ordered_json llama_like_keys(const ModelConfig& model) {
+  return {{"num_hidden_layers", model.layers},
+          {"hidden_size", model.hidden},
+          {"intermediate_size", model.ffn_hidden},
+          {"num_attention_heads", model.heads},
+          {"num_key_value_heads", model.groups},
+          {"head_dim", model.head_size},
+          {"max_position_embeddings", model.max_positions},
+          {"rms_norm_eps", model.norm_eps},
+          {"hidden_act", hf_activation_name(model.activation)},
+          {"attention_dropout", model.attention_dropout},
+          {"rope_parameters", rope_keys(model)}};
 }
 
 ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,

@@ -13,6 +13,13 @@ namespace piton {
 ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
                              const std::string& longest = "max_position_embeddings");
 
+// The other way: the keys that llama_like_model() and set_rotary() read.
+nlohmann::ordered_json llama_like_keys(const ModelConfig& model);
+// "sliding_window": a number of keys, or null.
+nlohmann::ordered_json window_key(const ModelConfig& model);
+// The name of an activation in config.json.
+std::string hf_activation_name(ActivationKind kind);
+
 // Every canonical tensor of the model under LLaMA's names, beginning with "model." but for the
 // head.
 std::vector<HfPlace> llama_like_places(const ModelConfig& model);

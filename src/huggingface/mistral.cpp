@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "model/families.h"
@@ -13,6 +15,12 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["sliding_window"] = window_key(model);
+  return keys;
+}
+
 }  // namespace
 
 HfFamily hf_mistral() {
@@ -20,6 +28,7 @@ HfFamily hf_mistral() {
           .architectures = {"MistralForCausalLM"},
           .model = model_of,
           .places = llama_like_places,
+          .keys = keys_of,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

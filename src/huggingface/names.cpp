@@ -24,9 +24,8 @@ HfNames llama_names(std::vector<HfPart> other) {
                                           {"mlp.up.", "mlp.up_proj."},
                                           {"mlp.down.", "mlp.down_proj."}}) {
     const auto begin = names.parts.begin();
-    const bool named = std::any_of(begin, begin + given, [&](const HfPart& one) {
-      return one.canonical == part.canonical;
-    });
+    const bool named = std::any_of(
+        begin, begin + given, [&](const HfPart& one) { return one.canonical == part.canonical; });
     if (!named) names.parts.push_back(std::move(part));
   }
   return names;

@@ -1,10 +1,12 @@
+#include <nlohmann/json.hpp>
+
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "huggingface/names.h"
 #include "model/families.h"
 
-// Phi-3 (Abdin et al. 2024, arXiv:2404.14219) is LLaMA with query, key and value in one matrix, gate
-// and up in another, and a sliding window.
+// Phi-3 (Abdin et al. 2024, arXiv:2404.14219) is LLaMA with query, key and value in one matrix,
+// gate and up in another, and a sliding window.
 namespace piton {
 namespace {
 
@@ -17,6 +19,18 @@ ModelConfig model_of(const HfConfig& config) {
     config.refuse("embd_pdrop", "the same as resid_pdrop");
   set_window(config, model);
   return model;
+}
+
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys.erase("head_dim");
+  keys["sliding_window"] = window_key(model);
+  keys["resid_pdrop"] = keys["embd_pdrop"] = model.hidden_dropout;
+  // Beside the rotary parameters, since Transformers' own reader looks for it here.
+  const RotaryScaling& scaling = model.rotary_scaling;
+  keys["original_max_position_embeddings"] =
+      scaling.original_positions > 0 ? scaling.original_positions : model.max_positions;
+  return keys;
 }
 
 std::vector<HfPlace> places_of(const ModelConfig& model) {
@@ -33,6 +47,7 @@ HfFamily hf_phi3() {
           .architectures = {"Phi3ForCausalLM"},
           .model = model_of,
           .places = places_of,
+          .keys = keys_of,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "model/families.h"
@@ -36,6 +38,29 @@ ModelConfig qwen3_model(const HfConfig& config) {
   return model;
 }
 
+// A window is in every layer, or in none.
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["use_sliding_window"] = model.window_before.has_value();
+  keys["sliding_window"] = window_key(model);
+  keys["max_window_layers"] = model.window_before ? 0 : model.layers;
+  const std::string type = model.window_before ? "sliding_attention" : "full_attention";
+  keys["layer_types"] = std::vector<std::string>(static_cast<std::size_t>(model.layers), type);
+  return keys;
+}
+
+nlohmann::ordered_json qwen2_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = keys_of(model);
+  if (model.head_size * model.heads == model.hidden) keys.erase("head_dim");
+  return keys;
+}
+
+nlohmann::ordered_json qwen3_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = keys_of(model);
+  keys["attention_bias"] = model.output_bias;
+  return keys;
+}
+
 }  // namespace
 
 HfFamily hf_qwen2() {
@@ -43,6 +68,7 @@ HfFamily hf_qwen2() {
           .architectures = {"Qwen2ForCausalLM"},
           .model = qwen2_model,
           .places = llama_like_places,
+          .keys = qwen2_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }
@@ -52,6 +78,7 @@ HfFamily hf_qwen3() {
           .architectures = {"Qwen3ForCausalLM"},
           .model = qwen3_model,
           .places = llama_like_places,
+          .keys = qwen3_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -38,11 +38,11 @@ struct ModelConfig {
   std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
   std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
-  bool gated = false;  // gate and up projections
-  bool biases = true;  // of the MLP's linears
+  bool gated = false;       // gate and up projections
+  bool biases = true;       // of the MLP's linears
   bool output_bias = true;  // of the projection that ends attention
   bool qkv_biases = true;
-  bool head_norms = false;  // RMS norms of each head of query and key
+  bool head_norms = false;       // RMS norms of each head of query and key
   bool embedding_norm = false;   // a norm behind the embedding, of the kind `norm`
   bool normalized_head = false;  // each row of the head divided by its length
   bool tied = true;              // head = token embedding

@@ -27,9 +27,8 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
   if (shape.norm)
     norm_.emplace(parameters, shard, "embedding.norm", *shape.norm, shape.hidden, shape.norm_eps);
   if (shape.max_positions > 0) {
-    positions_ =
-        &parameters.add(replicated_parameter(shard, "embedding.position.weight",
-                                             shape.max_positions, shape.hidden, initialization));
+    positions_ = &parameters.add(replicated_parameter(
+        shard, "embedding.position.weight", shape.max_positions, shape.hidden, initialization));
     positions_->contributions += 1;
   }
 }

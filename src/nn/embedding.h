@@ -52,7 +52,8 @@ class Embedding {
 
 class Head {
  public:
-  // `normalized`: each row of the table is divided by its length before use (ops/normalized_rows.h).
+  // `normalized`: each row of the table is divided by its length before use
+  // (ops/normalized_rows.h).
   Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, bool normalized);
   // Rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor rank: those
   // with the numbers `rows`, int32 [k] -> [k, h]; all of them -> [n, h] if `rows` is empty.

@@ -61,13 +61,10 @@ WeightView NormalizedRows::view() const {
 void NormalizedRows::add_gradient(Context& context, const Tensor& drows,
                                   const Tensor& dtable) const {
   const Tensor sum = context.workspace(dtable.dtype(), dtable.shape());
-  context.kernels.run(NormBackward{.dx = sum,
-                                   .dy = drows,
-                                   .dresidual = dtable,
-                                   .x = table_,
-                                   .gain = gain_,
-                                   .rstd = rstd_},
-                      context.stream);
+  context.kernels.run(
+      NormBackward{
+          .dx = sum, .dy = drows, .dresidual = dtable, .x = table_, .gain = gain_, .rstd = rstd_},
+      context.stream);
   context.kernels.run(Copy{.dst = dtable, .src = sum}, context.stream);
 }
 

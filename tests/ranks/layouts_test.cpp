@@ -1,7 +1,8 @@
 // ranks: 2 4
 // Any layout gives the losses of one process: both models, one with norms and biases of its heads
 // and a head of normalized rows, and one with a window, a norm behind its embedding and ALiBi (six
-// heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is saved under one layout is loaded under another, to the bit.
+// heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is
+// saved under one layout is loaded under another, to the bit.
 #include <chrono>
 #include <filesystem>
 #include <thread>

@@ -9,11 +9,11 @@
 #include <numeric>
 
 #include "api/model.h"
+#include "checkpoint/load_values.h"
 #include "checkpoint/safetensors.h"
 #include "device/host_device.h"
-#include "kernels/cpu/kernels.h"
-#include "checkpoint/load_values.h"
 #include "huggingface/hf_source.h"
+#include "kernels/cpu/kernels.h"
 #include "support/errors.h"
 #include "support/golden_huggingface.h"
 #include "support/temp_folder.h"
@@ -176,8 +176,9 @@ TEST(HuggingFaceModel, TrainsAsInPyTorch) {
 TEST(HuggingFaceModel, WhoseTokenizerHasMoreIdsThanItsTableHasRowsIsRefused) {
   TestMachine machine;
   EXPECT_THAT(
-      message_of(Fault::kData,
-                 [&] { Model::load(machine.machine, golden_folder("llama"), {.type = "ByteTokenizer"}); }),
+      message_of(
+          Fault::kData,
+          [&] { Model::load(machine.machine, golden_folder("llama"), {.type = "ByteTokenizer"}); }),
       testing::HasSubstr("the tokenizer has 257 ids, the model's table 131 rows"));
 }
 

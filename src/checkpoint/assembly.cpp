@@ -1,0 +1,129 @@
+#include "checkpoint/assembly.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+// Of a block that is handed on: large enough that calls of the system cost nothing beside the copy.
+constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
+// Of a transposed tensor: each block reads a part of every row of its source.
+constexpr std::int64_t kTurnedBytes = std::int64_t{128} << 20;
+
+// The parts in the order of their rows, checked.
+std::vector<const AssemblyPart*> in_order(const Assembly& assembly) {
+  std::vector<const AssemblyPart*> parts;
+  for (const AssemblyPart& part : assembly.parts) {
+    if (part.extent[0] > 0) parts.push_back(&part);
+  }
+  std::ranges::sort(parts, {}, &AssemblyPart::row);
+  std::int64_t row = 0;
+  for (const AssemblyPart* part : parts) {
+    PITON_ASSERT(part->row == row, "{}: part {} at row {}, wanted {}", assembly.name, part->name,
+                 part->row, row);
+    row += part->extent[0];
+  }
+  PITON_ASSERT(row == assembly.shape[assembly.transposed ? 1 : 0], "{}: {} rows of {}",
+               assembly.name, row, to_string(assembly.shape));
+  return parts;
+}
+
+void read_part(TensorSource& source, const std::string& name, const TensorRun& run, DType dtype,
+               std::byte* dst) {
+  if (name.empty()) {
+    std::memset(dst, 0, static_cast<std::size_t>(run.size() * size_bytes(dtype)));
+  } else {
+    source.read(name, run, dtype, dst);
+  }
+}
+
+// to[j][i] = from[i][j]; from [rows, columns], to with rows of `stride` elements.
+template <typename Unit>
+void turn(const std::byte* from, std::int64_t rows, std::int64_t columns, std::byte* to,
+          std::int64_t stride) {
+  constexpr std::int64_t kTile = 32;
+  constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Unit));
+  for (std::int64_t i0 = 0; i0 < rows; i0 += kTile) {
+    for (std::int64_t j0 = 0; j0 < columns; j0 += kTile) {
+      for (std::int64_t j = j0; j < std::min(columns, j0 + kTile); ++j) {
+        for (std::int64_t i = i0; i < std::min(rows, i0 + kTile); ++i)
+          std::memcpy(to + (j * stride + i) * kWidth, from + (i * columns + j) * kWidth, kWidth);
+      }
+    }
+  }
+}
+
+void turn(std::int64_t width, const std::byte* from, std::int64_t rows, std::int64_t columns,
+          std::byte* to, std::int64_t stride) {
+  if (width == 2) return turn<std::uint16_t>(from, rows, columns, to, stride);
+  if (width == 4) return turn<std::uint32_t>(from, rows, columns, to, stride);
+  PITON_ASSERT(width == 8, "elements of {} bytes", width);
+  turn<std::uint64_t>(from, rows, columns, to, stride);
+}
+
+void assemble_turned(TensorSource& source, const Assembly& assembly,
+                     const std::vector<const AssemblyPart*>& parts, DType dtype,
+                     const std::function<void(std::span<const std::byte>)>& take) {
+  const std::int64_t width = size_bytes(dtype);
+  const std::int64_t rows = assembly.shape[0];
+  const std::int64_t columns = assembly.shape[1];
+  const std::int64_t step = std::clamp<std::int64_t>(kTurnedBytes / (columns * width), 1,
+                                                     std::max<std::int64_t>(rows, 1));
+  std::int64_t widest = 0;
+  for (const AssemblyPart* part : parts) widest = std::max(widest, part->extent[0]);
+  const auto read =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(widest * step * width));
+  const auto block =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(columns * step * width));
+  for (std::int64_t row = 0; row < rows; row += step) {
+    const std::int64_t count = std::min(step, rows - row);
+    for (const AssemblyPart* part : parts) {
+      const std::int64_t size = part->extent[0];
+      read_part(source, part->name,
+                {.start = {part->start[0], part->start[1] + row},
+                 .extent = {size, count},
+                 .begin = 0,
+                 .end = size * count},
+                dtype, read.get());
+      turn(width, read.get(), size, count, block.get() + part->row * width, columns);
+    }
+    take({block.get(), static_cast<std::size_t>(count * columns * width)});
+  }
+}
+
+}  // namespace
+
+void assemble(TensorSource& source, const Assembly& assembly, DType dtype,
+              const std::function<void(std::span<const std::byte>)>& take) {
+  const std::vector<const AssemblyPart*> parts = in_order(assembly);
+  if (assembly.transposed) return assemble_turned(source, assembly, parts, dtype, take);
+  const std::int64_t width = size_bytes(dtype);
+  const std::int64_t block = kBlockBytes / width;
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(
+      static_cast<std::size_t>(std::min(block, assembly.shape.elements()) * width));
+  std::int64_t filled = 0;
+  const auto flush = [&] {
+    if (filled > 0) take({buffer.get(), static_cast<std::size_t>(filled * width)});
+    filled = 0;
+  };
+  for (const AssemblyPart* part : parts) {
+    const std::int64_t size = part->extent.elements();
+    for (std::int64_t at = 0; at < size;) {
+      const std::int64_t count = std::min(size - at, block - filled);
+      read_part(source, part->name,
+                {.start = part->start, .extent = part->extent, .begin = at, .end = at + count},
+                dtype, buffer.get() + filled * width);
+      at += count;
+      filled += count;
+      if (filled == block) flush();
+    }
+  }
+  flush();
+}
+
+}  // namespace piton

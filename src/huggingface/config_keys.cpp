@@ -1,0 +1,76 @@
+#include "huggingface/config_keys.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+// Of `model`, what weights and their meaning depend on.
+ModelConfig without_training(ModelConfig model) {
+  model.family.clear();
+  model.hidden_dropout = model.attention_dropout = 0;
+  model.dtype = DType::kF32;
+  model.attention_block = 0;
+  return model;
+}
+
+// What of `model` the family read otherwise.
+std::string difference(const ModelConfig& model, const ModelConfig& held) {
+  const auto differs = [&](auto... fields) { return ((model.*fields != held.*fields) || ...); };
+  using C = ModelConfig;
+  if (differs(&C::positions)) return "its kind of positions";
+  if (differs(&C::norm)) return "its kind of norm";
+  if (differs(&C::activation, &C::gated)) return "its activation";
+  if (differs(&C::biases, &C::qkv_biases, &C::output_bias)) return "its biases";
+  if (differs(&C::embedding_norm)) return "a norm behind the embedding";
+  if (differs(&C::normalized_head)) return "a normalized head";
+  if (differs(&C::head_norms)) return "norms of heads";
+  if (differs(&C::rotary_pairs)) return "rotary positions of interleaved channels";
+  if (differs(&C::rotary_base, &C::rotary_share, &C::rotary_scaling)) return "its rotary positions";
+  if (differs(&C::window_before, &C::window_after)) return "its attention window";
+  if (differs(&C::heads, &C::groups, &C::head_size)) return "its heads";
+  return "its sizes";
+}
+
+// Keys of every family, then its own.
+nlohmann::ordered_json config_of(const HfFamily& family, const ModelConfig& model) {
+  nlohmann::ordered_json config = {{"architectures", {family.architectures.front()}},
+                                   {"model_type", family.model_types.front()},
+                                   {"vocab_size", model.vocabulary},
+                                   {"tie_word_embeddings", model.tied},
+                                   {"initializer_range", model.init_deviation},
+                                   {"dtype", model.dtype == DType::kBF16 ? "bfloat16" : "float32"}};
+  config.update(family.keys(model));
+  return config;
+}
+
+}  // namespace
+
+HfDescription hf_config_of(const ModelConfig& model) {
+  std::vector<HfFamily> families = hf_families();
+  // That of its name first.
+  std::ranges::stable_partition(families, [&](const HfFamily& family) {
+    return std::ranges::find(family.model_types, model.family) != family.model_types.end();
+  });
+  std::string why = "its family";
+  for (std::size_t i = 0; i < families.size(); ++i) {
+    if (families[i].keys == nullptr) continue;
+    HfDescription written{families[i], config_of(families[i], model)};
+    try {
+      const HfConfig config(written.config.dump(), "config.json");
+      const ModelConfig held = families[i].model(config);
+      if (without_training(held) == without_training(model)) return written;
+      if (i == 0) why = difference(model, held);
+    } catch (const Error& error) {
+      if (i == 0) why = error.what();
+    }
+  }
+  throw Error(Fault::kData,
+              "no family of Hugging Face holds this model ({}): {} cannot be written; keep it as a "
+              "checkpoint of Piton",
+              model.family, why);
+}
+
+}  // namespace piton

@@ -1,0 +1,21 @@
+// A model's config.json, for a model that was not read from one.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "huggingface/family.h"
+
+namespace piton {
+
+// A family that can hold a model, and the model's config.json.
+struct HfDescription {
+  HfFamily family;
+  nlohmann::ordered_json config;
+};
+
+// For a model that comes from elsewhere: the family of its name, else the first that holds it.
+// Weights are of `model.dtype`. Fields that only training reads need not be held. Throws
+// Error(kData) naming what no family has.
+HfDescription hf_config_of(const ModelConfig& model);
+
+}  // namespace piton
