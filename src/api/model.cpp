@@ -45,18 +45,6 @@ void check_vocabulary(std::int64_t ids, const ModelConfig& model,
 
 }  // namespace
 
-PretrainOptions stored_options(const std::filesystem::path& checkpoint) {
-  PretrainOptions options;
-  OptionSet set;
-  options.add_to(set);
-  // The options have a hash like the weights: changed options with the same tensors would be
-  // another model.
-  set.read_toml_text(read_config(checkpoint, read_manifest(checkpoint)),
-                     (checkpoint / kConfigName).string());
-  options.tokenizer = kept_tokenizer(options.tokenizer, std::filesystem::absolute(checkpoint));
-  return options;
-}
-
 struct Model::State {
   explicit State(const Machine& machine) : machine(machine) {}
   Machine machine;

@@ -16,6 +16,7 @@
 #include "train/machine.h"
 #include "train/pretrain_options.h"
 #include "train/session.h"
+#include "train/stored_options.h"
 
 namespace piton {
 
@@ -61,8 +62,5 @@ class Model {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-// The options a checkpoint was trained with.
-PretrainOptions stored_options(const std::filesystem::path& checkpoint);
 
 }  // namespace piton

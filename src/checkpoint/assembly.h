@@ -27,6 +27,13 @@ struct Assembly {
   Shape shape;              // [rows, columns] or [rows]
   bool transposed = false;  // shape is [columns, rows] of the parts
   std::vector<AssemblyPart> parts;
+
+  // A canonical tensor as it is.
+  static Assembly of(const std::string& canonical, const Shape& shape) {
+    return {.name = canonical,
+            .shape = shape,
+            .parts = {{.name = canonical, .start = whole_run(shape).start, .extent = shape}}};
+  }
 };
 
 // Calls take(bytes) with the tensor's bytes as `dtype`, in their order, in blocks of bounded size.

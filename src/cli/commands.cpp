@@ -4,6 +4,7 @@
 namespace piton::cli {
 
 int run_bench(Invocation& invocation);
+int run_convert(Invocation& invocation);
 int run_generate(Invocation& invocation);
 int run_help(Invocation& invocation);
 int run_inspect(Invocation& invocation);
@@ -47,6 +48,10 @@ std::span<const Command> commands() {
        "--load run book.txt\n"
        "--load run --json-keys text valid.jsonl",
        "load json-keys ids-file json", run_score},
+      {"convert", "--load DIR --save DIR", "a model from one format to another, proved equal",
+       "--load run --save run-hf\n"
+       "--load run-hf --save run-bf16 --to hf --params-dtype bf16 --max-shard-size 2G",
+       "", run_convert},
       {"plan", "[RECIPE.toml] [OPTION ...]", "memory and traffic of a layout, before it runs",
        "--model llama2-7b --bf16 --tensor-model-parallel-size 8 --micro-batch-size 1\n"
        "--simulate zb-h1 --stages 4 --micro-batches 8",

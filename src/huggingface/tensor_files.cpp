@@ -40,8 +40,10 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
+}  // namespace
+
 // Where the file really is: a link may lead to what else belongs to the model, not elsewhere.
-void check_link(const fs::path& file) {
+void check_huggingface_link(const fs::path& file) {
   std::error_code error;
   if (!fs::is_symlink(fs::symlink_status(file, error))) return;
   const fs::path target = fs::canonical(file, error);
@@ -54,8 +56,6 @@ void check_link(const fs::path& file) {
               "{}: a link that leads out of the folder, to {}; put the file itself there",
               file.string(), target.string());
 }
-
-}  // namespace
 
 bool has_huggingface_weights(const fs::path& folder) {
   return present(folder / kHfIndexName) || present(folder / kHfSingleName);
@@ -119,7 +119,7 @@ HfTensorFiles::HfTensorFiles(const fs::path& folder) : folder_(folder) {
 }
 
 void HfTensorFiles::open(const std::string& name) {
-  check_link(folder_ / name);
+  check_huggingface_link(folder_ / name);
   const auto file =
       files_.emplace(name, std::make_unique<SafetensorsFile>(folder_ / name)).first->second.get();
   names_.push_back(name);

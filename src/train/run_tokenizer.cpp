@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "tokenizer";
 
-// What a tokenizer's folder may hold that is read; models have files of many gigabytes beside them.
+}  // namespace
+
 bool belongs_to_tokenizer(const fs::path& file) {
   constexpr std::array<std::string_view, 13> kNames = {"tokenizer.json",
                                                        "tokenizer.model",
@@ -32,6 +33,8 @@ bool belongs_to_tokenizer(const fs::path& file) {
   return std::find(kNames.begin(), kNames.end(), file.filename().string()) != kNames.end() ||
          file.extension() == ".tiktoken";
 }
+
+namespace {
 
 // By its name: folders may have points in theirs ("llama-2.7b").
 bool is_vocabulary(const fs::path& path) {

@@ -1,0 +1,82 @@
+// piton convert: a model from one format to another, proved equal.
+#include "convert/convert.h"
+
+#include <nlohmann/json.hpp>
+
+#include "api/engine.h"
+#include "cli/command.h"
+#include "cli/launch.h"
+
+namespace piton::cli {
+namespace {
+
+struct ShowOptions {
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"json", "print one JSON object"}, json);
+  }
+};
+
+void print(const ConvertReport& report, const ConvertOptions& options) {
+  const double gigabytes = static_cast<double>(report.bytes) * 1e-9;
+  std::string text = fmt::format("{}: {} from {}: {} parameters, {:.3f} GB in {:.1f} s ({:.2f} GB/s)\n",
+                                 options.save, name(report.to), name(report.from),
+                                 report.parameters, gigabytes, report.seconds,
+                                 gigabytes / std::max(report.seconds, 1e-9));
+  if (report.verified) {
+    text += fmt::format(
+        "verified: {} tensors equal to the bit; {} tokens through both: logits differ by {:.3g} at "
+        "most, KL {:.3g}\n",
+        report.verified->tensors, report.verified->tokens, report.verified->largest_difference,
+        report.verified->divergence);
+  } else {
+    text += "not verified\n";
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+void print_json(const ConvertReport& report) {
+  nlohmann::ordered_json out = {{"from", name(report.from)},
+                                {"to", name(report.to)},
+                                {"parameters", report.parameters},
+                                {"bytes", report.bytes},
+                                {"seconds", report.seconds},
+                                {"verified", nullptr}};
+  if (report.verified) {
+    out["verified"] = {{"tensors", report.verified->tensors},
+                       {"tokens", report.verified->tokens},
+                       {"largest_difference", report.verified->largest_difference},
+                       {"kl", report.verified->divergence}};
+  }
+  std::fputs((out.dump() + "\n").c_str(), stdout);
+}
+
+}  // namespace
+
+int run_convert(Invocation& invocation) {
+  GeneralOptions general;
+  ConvertOptions options;
+  ShowOptions show;
+  OptionSet set;
+  set.add("Conversion", options);
+  set.add("Output", show);
+  refuse_more_arguments(invocation.parse(set, general));
+  if (is_launched()) {
+    throw Error(Fault::kUsage,
+                "convert: started as one of several ranks; one process makes the files of every "
+                "layout: start it without mpirun");
+  }
+  Engine engine(engine_options(general), invocation.log);
+  const ConvertReport report = convert(engine.machine(), options, invocation.progress);
+  for (const std::string& note : report.notes) invocation.log.warning(note);
+  if (show.json) {
+    print_json(report);
+  } else {
+    print(report, options);
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,32 @@
+// One model on the disk into another format, layout of files or type; and the proof that both are
+// the same (convert/verify.h). Streamed: memory does not grow with the model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "convert/convert_options.h"
+#include "convert/opened_model.h"
+#include "convert/verify.h"
+
+namespace piton {
+
+struct ConvertReport {
+  ModelFormat from = ModelFormat::kPiton;
+  ModelFormat to = ModelFormat::kPiton;
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;  // of weights that were written
+  double seconds = 0;      // without the verification
+  std::vector<std::string> notes;
+  std::optional<VerifyReport> verified;
+};
+
+// Throws Error(kUsage) for options that do not fit, and Error(kData) for a source that cannot be
+// read, a disk that is full, and a result that is not the source: then there is no target.
+ConvertReport convert(const Machine& machine, const ConvertOptions& options, Progress& progress);
+
+}  // namespace piton

@@ -1,0 +1,116 @@
+#include "convert/opened_model.h"
+
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/load_values.h"
+#include "checkpoint/native_source.h"
+#include "checkpoint/store.h"
+#include "huggingface/hf_source.h"
+#include "model/canonical_tensors.h"
+#include "train/run_tokenizer.h"
+#include "train/stored_options.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A checkpoint's weights; each tensor's hash is checked when it is first read.
+class CheckedSource final : public TensorSource {
+ public:
+  CheckedSource(const fs::path& folder, const Manifest& manifest)
+      : source_(folder, manifest, /*optimizer=*/false) {
+    for (std::size_t i = 0; i < manifest.tensors.size(); ++i)
+      unchecked_[manifest.tensors[i].tensor.name] = i;
+    source_.check_headers();
+  }
+
+  std::string where() const override { return source_.where(); }
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
+    return source_.tensors(kind);
+  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    const auto found = unchecked_.find(name);
+    if (found != unchecked_.end()) {
+      source_.check_hash(found->second);
+      unchecked_.erase(found);
+    }
+    source_.read(name, run, dtype, dst);
+  }
+
+ private:
+  NativeSource source_;
+  std::map<std::string, std::size_t> unchecked_;  // place in the manifest
+};
+
+OpenedModel open_checkpoint(const fs::path& path) {
+  OpenedModel opened{.format = ModelFormat::kPiton};
+  const fs::path folder = find_checkpoint(path);
+  const Manifest manifest = read_manifest(folder);
+  const PretrainOptions options = stored_options(folder);
+  opened.iteration = read_state(folder, manifest).iteration;
+  opened.model = options.model.resolve(std::nullopt);
+  opened.tokenizer = options.tokenizer;
+  for (const std::string& file : {options.tokenizer.name_or_path, options.tokenizer.vocab_file}) {
+    if (file.empty()) continue;
+    std::error_code ignored;
+    opened.tokenizer_folder = fs::is_directory(file, ignored) ? fs::path(file)
+                                                              : fs::path(file).parent_path();
+  }
+  opened.source = std::make_unique<CheckedSource>(folder, manifest);
+  if (manifest.has_optimizer())
+    opened.notes.push_back(fmt::format("{}: the optimizer's state stays behind", folder.string()));
+  return opened;
+}
+
+OpenedModel open_huggingface(const fs::path& path) {
+  OpenedModel opened{.format = ModelFormat::kHuggingFace};
+  auto source = std::make_unique<HfSource>(path);
+  opened.model = source->model();
+  opened.origin = {hf_family(source->config()),
+                   nlohmann::ordered_json::parse(source->config().text())};
+  opened.notes = source->notes();
+  opened.tokenizer = tokenizer_of_folder(path);
+  opened.tokenizer_folder = path;
+  opened.source = std::move(source);
+  return opened;
+}
+
+// The type of most of the weights, as far as a model computes in it.
+DType dtype_of(const TensorSource& source) {
+  std::int64_t all = 0;
+  std::int64_t bf16 = 0;
+  for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight)) {
+    all += one.shape.elements();
+    if (one.dtype == DType::kBF16) bf16 += one.shape.elements();
+  }
+  return 2 * bf16 > all ? DType::kBF16 : DType::kF32;
+}
+
+}  // namespace
+
+std::string_view name(ModelFormat format) {
+  return format == ModelFormat::kPiton ? "piton" : "hf";
+}
+
+OpenedModel open_model(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    throw Error(Fault::kData, "{}: wanted the folder of a model: {}", path.string(),
+                error ? error.message() : "it is none");
+  }
+  OpenedModel opened =
+      is_huggingface_folder(path) ? open_huggingface(path) : open_checkpoint(path);
+  opened.model.dtype = dtype_of(*opened.source);
+  std::vector<CanonicalTensor> wanted;
+  for (const CanonicalShape& one : canonical_tensors(opened.model))
+    wanted.push_back({.name = one.name, .shape = one.shape});
+  check_tensors(*opened.source, wanted, TensorKind::kWeight);
+  return opened;
+}
+
+}  // namespace piton

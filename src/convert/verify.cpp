@@ -1,0 +1,251 @@
+#include "convert/verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "checkpoint/load_values.h"
+#include "checkpoint/values.h"
+#include "comm/mesh.h"
+#include "model/decoder.h"
+#include "parallel/data_parallel.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kPrompt = 16;
+constexpr std::int64_t kBlock = std::int64_t{1} << 22;  // elements that are compared at a time
+// Of logits, relative to the largest: above what the order of sums could ever make, far below what a
+// wrong row does.
+constexpr double kTolerance = 1e-5;
+constexpr std::size_t kMostNamed = 20;
+
+// Values of a source in fp32, after rounding to the types that another source has.
+class RoundedSource final : public TensorSource {
+ public:
+  RoundedSource(TensorSource& source, const TensorSource& types) : source_(source) {
+    for (const CanonicalTensor& one : types.tensors(TensorKind::kWeight))
+      types_[one.name] = one.dtype;
+  }
+
+  std::string where() const override { return source_.where(); }
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
+    return source_.tensors(kind);
+  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    const DType type = types_.at(name);
+    if (type == dtype) return source_.read(name, run, dtype, dst);
+    std::vector<std::byte> rounded(
+        static_cast<std::size_t>(std::min(kBlock, run.size()) * size_bytes(type)));
+    for (TensorRun part = run; part.begin < run.end; part.begin = part.end) {
+      part.end = std::min(run.end, part.begin + kBlock);
+      source_.read(name, part, type, rounded.data());
+      convert_values(rounded.data(), type, dst + (part.begin - run.begin) * size_bytes(dtype),
+                     dtype, part.size());
+    }
+  }
+
+ private:
+  TensorSource& source_;
+  std::map<std::string, DType> types_;
+};
+
+// The result, compared with the source as it is read.
+class ComparedSource final : public TensorSource {
+ public:
+  ComparedSource(TensorSource& result, TensorSource& wanted, VerifyReport& report)
+      : result_(result), wanted_(wanted), report_(report) {}
+
+  std::string where() const override { return result_.where(); }
+  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
+    return result_.tensors(kind);
+  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+    PITON_ASSERT(dtype == DType::kF32);
+    result_.read(name, run, dtype, dst);
+    wanted_values_.resize(static_cast<std::size_t>(std::min(kBlock, run.size())));
+    for (TensorRun part = run; part.begin < run.end; part.begin = part.end) {
+      part.end = std::min(run.end, part.begin + kBlock);
+      wanted_.read(name, part, dtype, reinterpret_cast<std::byte*>(wanted_values_.data()));
+      const std::byte* got = dst + (part.begin - run.begin) * size_bytes(dtype);
+      const auto bytes = static_cast<std::size_t>(part.size() * size_bytes(dtype));
+      if (std::memcmp(got, wanted_values_.data(), bytes) == 0) continue;
+      differ(name, part, got);
+      break;
+    }
+    ++report_.tensors;
+  }
+
+ private:
+  void differ(const std::string& name, const TensorRun& part, const std::byte* got) {
+    for (std::int64_t i = 0; i < part.size(); ++i) {
+      float value = 0;
+      std::memcpy(&value, got + i * 4, 4);
+      const float wanted = wanted_values_[static_cast<std::size_t>(i)];
+      if (std::memcmp(&value, &wanted, 4) == 0) continue;
+      if (report_.differing.size() < kMostNamed) {
+        report_.differing.push_back(fmt::format("{}: element {} is {}, the source has {}", name,
+                                                part.begin + i, value, wanted));
+      }
+      return;
+    }
+  }
+
+  TensorSource& result_;
+  TensorSource& wanted_;
+  VerifyReport& report_;
+  std::vector<float> wanted_values_;
+};
+
+struct Prompt {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> positions;
+};
+
+// Ids all over the vocabulary, the first and the last among them.
+Prompt make_prompt(const ModelConfig& model) {
+  const std::int64_t length = std::min(kPrompt, model.max_positions);
+  Prompt prompt;
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::int64_t id =
+        length == 1 ? 0 : (i * 7 % length) * (model.vocabulary - 1) / (length - 1);
+    prompt.ids.push_back(static_cast<std::int32_t>(id));
+  }
+  prompt.positions.resize(prompt.ids.size());
+  std::iota(prompt.positions.begin(), prompt.positions.end(), 0);
+  return prompt;
+}
+
+// Runs one chunk of a model after another; between them only the hidden states of the prompt stay.
+class LayerWalk {
+ public:
+  LayerWalk(const Machine& machine, Mesh& mesh, const ModelConfig& model, const Prompt& prompt)
+      : machine_(machine), mesh_(mesh), model_(model), prompt_(prompt) {
+    model_.dtype = DType::kF32;
+    model_.hidden_dropout = model_.attention_dropout = 0;
+    layout_ = {.mesh = &mesh_, .options = {.vocabulary_multiple = 1}};
+  }
+
+  int chunks() const { return static_cast<int>(model_.layers); }
+
+  // Loads chunk number `index` from `source` and runs it on what the last one gave.
+  void run(int index, TensorSource& source) {
+    Arena arena(machine_.device);
+    {
+      ParameterList parameters;
+      const ChunkPlace place{index, std::vector<int>(static_cast<std::size_t>(chunks()), 0)};
+      const std::unique_ptr<Chunk> chunk = decoder_factory(model_, layout_)(
+          place, {parameters, machine_.device, arena, machine_.stream});
+      const std::unique_ptr<ShardedParameters> values =
+          ShardedParameters::make_inference(parameters.all(), machine_.kernels, arena);
+      const StoredModel stored{.parameters = parameters.all(), .sharded = values.get()};
+      load_values(source, stored, {mesh_, machine_.device, arena, machine_.stream});
+      Context context{.kernels = machine_.kernels,
+                      .stream = machine_.stream,
+                      .device = machine_.device,
+                      .arena = arena,
+                      .weights = *values};
+      forward(*chunk, context, arena, place);
+      machine_.stream.synchronize();
+    }
+  }
+
+  const std::vector<float>& logits() const { return result_; }
+
+ private:
+  template <typename T>
+  Tensor put(Arena& arena, DType dtype, const Shape& shape, const std::vector<T>& host) {
+    Tensor tensor = arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
+    machine_.device.upload(host.data(), tensor, machine_.stream);
+    return tensor;
+  }
+
+  void forward(Chunk& chunk, Context& context, Arena& arena, const ChunkPlace& place) {
+    const auto rows = static_cast<std::int64_t>(prompt_.ids.size());
+    ModelInput input{.samples = 1,
+                     .sequence = rows,
+                     .tokens = put(arena, DType::kI32, {rows}, prompt_.ids),
+                     .positions = put(arena, DType::kI32, {rows}, prompt_.positions)};
+    input.wanted = {.loss = false, .logits = true};
+    std::vector<Value> inputs;
+    if (!place.first())
+      inputs.push_back({put(arena, DType::kF32, {rows, model_.hidden}, result_)});
+    const ChunkOutput output = chunk.forward(context, input, inputs);
+    const Tensor& given = place.last() ? output.logits : output.boundary.at(0).tensor;
+    result_.resize(static_cast<std::size_t>(given.elements()));
+    machine_.device.download(given, result_.data(), machine_.stream);
+  }
+
+  Machine machine_;
+  Mesh& mesh_;
+  ModelConfig model_;
+  Prompt prompt_;
+  ModelLayout layout_;
+  std::vector<float> result_;  // of the last chunk that ran
+};
+
+void check_same_tensors(const ModelSide& source, const ModelSide& result) {
+  check_tensors(result.source, source.source.tensors(TensorKind::kWeight), TensorKind::kWeight);
+  if (source.model.layers != result.model.layers || source.model.hidden != result.model.hidden ||
+      source.model.vocabulary != result.model.vocabulary) {
+    throw Error(Fault::kData, "{}: describes another model than {}", result.source.where(),
+                source.source.where());
+  }
+}
+
+double log_of_sum(std::span<const float> row) {
+  const double top = *std::ranges::max_element(row);
+  double sum = 0;
+  for (const float x : row) sum += std::exp(x - top);
+  return top + std::log(sum);
+}
+
+void compare_logits(const std::vector<float>& a, const std::vector<float>& b, VerifyReport& report) {
+  PITON_ASSERT(a.size() == b.size(), "{} and {} logits", a.size(), b.size());
+  const std::size_t columns = a.size() / static_cast<std::size_t>(report.tokens);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (std::isnan(difference)) report.largest_difference = difference;
+    report.largest_difference = std::max(report.largest_difference, difference);
+    report.largest_logit = std::max(report.largest_logit, static_cast<double>(std::abs(a[i])));
+  }
+  for (std::size_t row = 0; row < a.size(); row += columns) {
+    const std::span<const float> p(a.data() + row, columns);
+    const std::span<const float> q(b.data() + row, columns);
+    const double p_sum = log_of_sum(p);
+    const double q_sum = log_of_sum(q);
+    for (std::size_t i = 0; i < columns; ++i) {
+      const double log_p = p[i] - p_sum;
+      report.divergence += std::exp(log_p) * (log_p - (q[i] - q_sum));
+    }
+  }
+  report.divergence /= static_cast<double>(report.tokens);
+}
+
+}  // namespace
+
+bool VerifyReport::equal() const {
+  return differing.empty() && largest_difference <= kTolerance * std::max(largest_logit, 1.0);
+}
+
+VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result) {
+  check_same_tensors(source, result);
+  const Prompt prompt = make_prompt(source.model);
+  VerifyReport report{.tokens = static_cast<std::int64_t>(prompt.ids.size())};
+  Mesh mesh(machine.world, MeshSizes{});
+  RoundedSource wanted(source.source, result.source);
+  ComparedSource compared(result.source, wanted, report);
+  LayerWalk theirs(machine, mesh, source.model, prompt);
+  LayerWalk ours(machine, mesh, result.model, prompt);
+  for (int chunk = 0; chunk < ours.chunks(); ++chunk) {
+    theirs.run(chunk, wanted);
+    ours.run(chunk, compared);
+  }
+  compare_logits(theirs.logits(), ours.logits(), report);
+  return report;
+}
+
+}  // namespace piton

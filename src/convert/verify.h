@@ -1,0 +1,38 @@
+// Whether two models are the same: their weights to the bit, and what they compute of a prompt.
+//
+// A fixed prompt goes through both, layer by layer, so that one layer (with the embedding, or the
+// head) is in memory at a time, in fp32. A weight of the result that has another type is compared
+// with the source's value rounded to that type, and both sides compute with the rounded values: so
+// whatever the types are, results that are right agree to the bit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/tensor_source.h"
+#include "model/config.h"
+#include "train/machine.h"
+
+namespace piton {
+
+struct ModelSide {
+  TensorSource& source;
+  const ModelConfig& model;
+};
+
+struct VerifyReport {
+  std::int64_t tensors = 0;             // compared
+  std::vector<std::string> differing;   // "NAME: element 17 is 0.25, the source has 0.5"
+  std::int64_t tokens = 0;              // of the prompt
+  double largest_difference = 0;        // of logits; NaN where one side has NaN
+  double largest_logit = 0;
+  double divergence = 0;                // KL of source from result, nats a token, mean over the prompt
+
+  bool equal() const;
+};
+
+// Throws Error(kData) where the tensors of the two have other names or shapes.
+VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result);
+
+}  // namespace piton

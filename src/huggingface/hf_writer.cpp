@@ -1,0 +1,149 @@
+#include "huggingface/hf_writer.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "checkpoint/assembly.h"
+#include "checkpoint/safetensors.h"
+#include "huggingface/places.h"
+#include "huggingface/tensor_files.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// A tensor of the files, and its type there.
+struct WrittenTensor {
+  Assembly assembly;
+  DType dtype = DType::kF32;
+
+  std::int64_t bytes() const { return assembly.shape.elements() * size_bytes(dtype); }
+};
+
+// The type that holds both without loss.
+DType wider(DType a, DType b) {
+  if (a == b) return a;
+  if (size_bytes(a) == size_bytes(b)) return DType::kF32;  // bf16 and fp16
+  return size_bytes(a) > size_bytes(b) ? a : b;
+}
+
+std::vector<WrittenTensor> written_tensors(const TensorSource& source, const ModelConfig& model,
+                                           const HfFamily& family, std::optional<DType> dtype) {
+  std::map<std::string, DType> stored;
+  for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
+    stored[one.name] = one.dtype;
+  std::vector<WrittenTensor> tensors;
+  for (Assembly& assembly : hf_assemblies(family.places(model), model)) {
+    DType type = stored.at(assembly.parts.front().name);
+    for (const AssemblyPart& part : assembly.parts) type = wider(type, stored.at(part.name));
+    tensors.push_back({std::move(assembly), dtype.value_or(type)});
+  }
+  return tensors;
+}
+
+std::vector<std::vector<WrittenTensor>> in_shards(std::vector<WrittenTensor> tensors,
+                                                  std::int64_t max_bytes) {
+  std::vector<std::vector<WrittenTensor>> shards(1);
+  std::int64_t bytes = 0;
+  for (WrittenTensor& tensor : tensors) {
+    if (bytes > 0 && bytes + tensor.bytes() > max_bytes) {
+      shards.emplace_back();
+      bytes = 0;
+    }
+    bytes += tensor.bytes();
+    shards.back().push_back(std::move(tensor));
+  }
+  return shards;
+}
+
+void write_shard(const fs::path& path, TensorSource& source,
+                 const std::vector<WrittenTensor>& tensors,
+                 const std::function<void(std::int64_t)>& wrote) {
+  std::vector<SafetensorsEntry> entries;
+  std::map<std::string, const WrittenTensor*> by_name;
+  for (const WrittenTensor& tensor : tensors) {
+    const auto sizes = tensor.assembly.shape.sizes();
+    entries.push_back({.name = tensor.assembly.name,
+                       .dtype = std::string(safetensors_name(tensor.dtype)),
+                       .shape = {sizes.begin(), sizes.end()}});
+    by_name[tensor.assembly.name] = &tensor;
+  }
+  sort_for_alignment(entries);
+  SafetensorsWriter writer(path, std::move(entries));
+  for (const SafetensorsEntry& entry : writer.entries()) {
+    const WrittenTensor& tensor = *by_name.at(entry.name);
+    assemble(source, tensor.assembly, tensor.dtype, [&](std::span<const std::byte> bytes) {
+      writer.append(bytes);
+      if (wrote) wrote(static_cast<std::int64_t>(bytes.size()));
+    });
+  }
+  writer.commit();
+}
+
+void write_json(const fs::path& path, const Json& json) {
+  write_text_file(path, json.dump(2) + "\n");
+}
+
+// The type of most of the weights.
+DType main_dtype(const std::vector<WrittenTensor>& tensors) {
+  std::map<DType, std::int64_t> elements;
+  for (const WrittenTensor& one : tensors) elements[one.dtype] += one.assembly.shape.elements();
+  return std::ranges::max_element(elements, {}, [](const auto& one) { return one.second; })->first;
+}
+
+std::string torch_name(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF16:
+      return "float16";
+    case DType::kF64:
+      return "float64";
+    default:
+      return "float32";
+  }
+}
+
+}  // namespace
+
+void write_huggingface(const fs::path& folder, TensorSource& source, const ModelConfig& model,
+                       const HfFamily& family, Json config, const HfWriteOptions& options) {
+  std::vector<WrittenTensor> tensors = written_tensors(source, model, family, options.dtype);
+  // As Transformers 5 calls it; files of Transformers 4 keep their name of it.
+  config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] =
+      torch_name(main_dtype(tensors));
+  config["tie_word_embeddings"] = model.tied;
+
+  const std::vector<std::vector<WrittenTensor>> shards =
+      in_shards(std::move(tensors), options.max_shard_bytes);
+  if (shards.size() == 1) {
+    write_shard(folder / kHfSingleName, source, shards[0], options.wrote);
+  } else {
+    std::int64_t elements = 0;
+    std::int64_t bytes = 0;
+    std::map<std::string, std::string> names;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const std::string name =
+          fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      for (const WrittenTensor& tensor : shards[i]) {
+        names[tensor.assembly.name] = name;
+        elements += tensor.assembly.shape.elements();
+        bytes += tensor.bytes();
+      }
+      write_shard(folder / name, source, shards[i], options.wrote);
+    }
+    write_json(folder / kHfIndexName,
+               {{"metadata", {{"total_parameters", elements}, {"total_size", bytes}}},
+                {"weight_map", names}});
+  }
+  write_json(folder / "config.json", config);
+}
+
+}  // namespace piton

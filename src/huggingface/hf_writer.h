@@ -1,0 +1,35 @@
+// A Hugging Face folder's config.json and weights, written from canonical tensors.
+//
+//   config.json
+//   model.safetensors, or model-00001-of-00003.safetensors ... and model.safetensors.index.json
+//
+// Tensors have the names and shapes of the family, and their bytes where their type stays. A tied
+// head is not written, nor are rows of padding.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "checkpoint/tensor_source.h"
+#include "huggingface/family.h"
+
+namespace piton {
+
+struct HfWriteOptions {
+  std::optional<DType> dtype;  // of every tensor; else each stays as it is
+  // A shard is closed before it passes this; a larger tensor has one of its own.
+  std::int64_t max_shard_bytes = std::int64_t{5'000'000'000};
+  std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
+};
+
+// Writes into `folder`, which is there. `config`: the keys of config.json; "dtype" and
+// "tie_word_embeddings" are set to what is written. Memory: one block, of a transposed tensor a part
+// of it. Throws Error(kData) as the source does, and where the disk is full.
+void write_huggingface(const std::filesystem::path& folder, TensorSource& source,
+                       const ModelConfig& model, const HfFamily& family,
+                       nlohmann::ordered_json config, const HfWriteOptions& options = {});
+
+}  // namespace piton
