@@ -13,7 +13,7 @@ ModelConfig llama_facts() {
   config.rotary_base = 10000;
   config.activation = ActivationKind::kSilu;
   config.gated = true;
-  config.biases = config.qkv_biases = false;
+  config.biases = config.output_bias = config.qkv_biases = false;
   config.tied = false;
   return config;
 }
