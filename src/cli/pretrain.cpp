@@ -32,7 +32,8 @@ int run_pretrain(Invocation& invocation) {
   refuse_unjoined_processes(engine.world().size());
   if (leads) megatron.report(invocation.log);
   const PretrainResult result = pretrain(
-      engine.machine(), options, [&] { return signals.first(); }, invocation.progress);
+      engine.machine(), options, [&] { return signals.first(); }, [&] { signals.settle(); },
+      invocation.progress);
   if (saves && leads && result.finished) {
     invocation.log.info(
         fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",

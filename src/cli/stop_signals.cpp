@@ -72,6 +72,7 @@ struct StopSignals::State {
     std::string line;
     {
       const std::lock_guard lock(mutex);
+      if (settled) return;
       // Nothing is flushed: whatever holds up the run could hold that up too.
       if (answer.empty() || (ends && end_asked)) std::_Exit(128 + number);
       end_asked = end_asked || ends;
@@ -90,8 +91,9 @@ struct StopSignals::State {
   const sigset_t set = stop_set();
   const Descriptor signals{::signalfd(-1, &set, SFD_CLOEXEC), "descriptor for signals"};
   const Descriptor end{::eventfd(0, EFD_CLOEXEC), "descriptor for the end"};
-  std::mutex mutex;  // guards the next three
+  std::mutex mutex;  // guards the next four
   std::string answer;
+  bool settled = false;
   bool silent = false;
   bool end_asked = false;  // SIGINT or SIGTERM has come
   std::atomic<int> first{0};
@@ -120,6 +122,11 @@ void StopSignals::promise(std::string answer) {
 void StopSignals::be_silent() {
   const std::lock_guard lock(state_->mutex);
   state_->silent = true;
+}
+
+void StopSignals::settle() {
+  const std::lock_guard lock(state_->mutex);
+  state_->settled = true;
 }
 
 int StopSignals::first() const { return state_->first; }

@@ -9,6 +9,8 @@
 //   after it           the first asks the command to stop, and is answered by a line of the log at
 //                      once; a second SIGINT or SIGTERM ends the process at once, with 128 + its
 //                      number; SIGUSR1 again changes nothing
+//   after settle()     they change nothing: what was asked for is done, and the process is about to
+//                      end. A launcher that sees another rank end sends SIGTERM to all
 //   after this object  they stay blocked, and change nothing: the process is about to end
 //
 // To be made before any other thread of the process.
@@ -32,6 +34,9 @@ class StopSignals {
   void promise(std::string answer);
   // Others give the answer: of several ranks, one speaks.
   void be_silent();
+
+  // From now on a signal changes nothing.
+  void settle();
 
   // The number of the first one after promise(); 0: none has come. Any thread.
   int first() const;

@@ -7,7 +7,8 @@
 namespace piton {
 
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const std::function<int()>& stop, Progress& progress) {
+                        const std::function<int()>& stop, const std::function<void()>& over,
+                        Progress& progress) {
   const LoopOptions& loop = options.loop;
   LogSink log(machine.log, {.interval = loop.log_interval, .brief = loop.brief_log});
   ProgressSink shown(progress);
@@ -30,6 +31,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   const bool has_trained = !was_done && trainer.state().iteration > 0;
   if (!loop.save.empty() && has_trained && !trainer.is_saved()) trainer.save();
   trainer.finish();
+  over();
   if (!why.empty() && machine.world.rank() == 0) {
     machine.log.info(fmt::format("{} at iteration {}", why, trainer.state().iteration));
   }

@@ -21,8 +21,11 @@ struct PretrainResult {
 
 // Collective over all ranks. `stop`: the number of a signal that asks to end, or 0; asked before
 // each step on every rank, and what any of them says saves and ends the run on all. Errors are
-// those of Trainer.
+// those of Trainer. `over` is called on each rank once the run has ended well and all that is kept
+// of it is on the disk, before anything is taken down: from then on being asked to end changes
+// nothing.
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
-                        const std::function<int()>& stop, Progress& progress);
+                        const std::function<int()>& stop, const std::function<void()>& over,
+                        Progress& progress);
 
 }  // namespace piton

@@ -1,5 +1,5 @@
 # The program is no library: its parts are compiled here, with a table of commands of the test's own.
-foreach(part command terminal text_plot megatron_flags megatron_table)
+foreach(part command stop_signals terminal text_plot megatron_flags megatron_table)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/src/cli/${part}.cpp)
 endforeach()
 list(APPEND libraries piton_train spdlog::spdlog)
