@@ -9,6 +9,8 @@ namespace {
 
 // Of TrainState: says in which order the samples came.
 constexpr const char* kOrderFact = "train.order";
+// By which kernels it was computed (Kernels::name()): others give other last bits.
+constexpr const char* kKernelsFact = "train.kernels";
 
 void compare_facts(const TrainState& stored, const TrainState& fresh, const RunData& data,
                    const std::filesystem::path& checkpoint) {
@@ -75,6 +77,13 @@ TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const
         "--train-iters: a run of this length shuffles the corpus another way, so samples may "
         "come that were read before");
   }
+  const auto kernels = state.facts.find(kKernelsFact);
+  if (kernels != state.facts.end() && kernels->second != machine_.kernels.name()) {
+    log.info(fmt::format(
+        "the checkpoint was computed by {}, this run goes on by {}: the last bits of what "
+        "follows differ from those of a run that was not stopped",
+        kernels->second, machine_.kernels.name()));
+  }
   if (loop.no_load_optim) session_.publish_values();
   log.info(fmt::format(
       "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
@@ -109,6 +118,7 @@ void RunCheckpoints::check_room() {
 std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
   const LoopOptions& loop = settled_.loop;
   state.facts[kOrderFact] = data.order_of_samples(state.consumed_samples);
+  state.facts[kKernelsFact] = machine_.kernels.name();
   return save_checkpoint(loop.save, stored_model(), context(), state, configuration_of(settled_),
                          {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
 }

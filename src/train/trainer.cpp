@@ -60,6 +60,7 @@ void Trainer::report(const std::exception& error) {
 void Trainer::open() {
   everyone_ = group_of_all(machine_.world);
   together([&] { open_tokenizer_and_plan(); });
+  say_where_kernels_differ();
   mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
   take_folder(/*may_create=*/false);
   together([&] {
@@ -107,6 +108,20 @@ void Trainer::open_tokenizer_and_plan() {
                     state_.seed, static_cast<std::uint32_t>(state_.seed)));
   }
   if (tokenizer_) state_.facts["tokenizer"] = tokenizer_->content_hash();
+}
+
+// Ranks on processors of other kinds compute with other instructions.
+void Trainer::say_where_kernels_differ() {
+  if (everyone_->size() == 1) return;
+  const std::vector<std::string> names = everyone_->gather_bytes(machine_.kernels.name());
+  for (std::size_t rank = 1; rank < names.size(); ++rank) {
+    if (names[rank] == names[0]) continue;
+    say(
+        fmt::format("kernels differ: rank {} has {}, rank 0 has {}; bits follow from the layout of "
+                    "the ranks",
+                    rank, names[rank], names[0]));
+    return;
+  }
 }
 
 // The lock of --save, before anything in it is looked at. A folder is made only once the data is

@@ -98,6 +98,7 @@ class Trainer {
 
   void open();
   void open_tokenizer_and_plan();
+  void say_where_kernels_differ();
   void take_folder(bool may_create);
   void load_or_draw();
   void keep_or_say_that_nothing_is_kept();

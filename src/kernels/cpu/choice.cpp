@@ -84,9 +84,9 @@ ProductChoice choose_products(const Processor& processor, const ProductSpeeds& s
   const bool dot = known.value_or(faster);
   const std::string measured = fmt::format("{:.0f} GFLOP/s a core by dot products, {:.0f} in fp32",
                                            speeds.dot * 1e-9, speeds.fma * 1e-9);
-  std::string reason = known ? fmt::format("known of {} family {}", processor.vendor,
-                                           processor.family)
-                             : "by this measurement";
+  std::string reason =
+      known ? fmt::format("known of {} family {}", processor.vendor, processor.family)
+            : "by this measurement";
   if (known && (dot ? slower : faster)) reason += ", though this measurement says otherwise";
   return {.dot = dot,
           .why = fmt::format("bf16 products {}: {}; {}",

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/said_elsewhere.h"
+#include "kernels/forwarding_kernels.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/thread_world.h"
@@ -79,6 +80,37 @@ TEST_F(TrainerTest, OpensStepsEvaluatesSavesAndGoesOnWhereItWas) {
   EXPECT_TRUE(last.validation_loss.has_value()) << "due at the end";
   EXPECT_TRUE(trainer.done());
   EXPECT_THAT(second.messages, Contains(HasSubstr("resumed " + run_folder())));
+}
+
+// Calls as they are, by another name.
+class RenamedKernels final : public ForwardingKernels {
+ public:
+  using ForwardingKernels::ForwardingKernels;
+  std::string name() const override { return "cpu: others"; }
+
+ private:
+  void submit(const KernelCall& call, Stream& stream) override { inner_.run(call, stream); }
+};
+
+TEST_F(TrainerTest, SaysThatItGoesOnByOtherKernels) {
+  const std::string name = own_.machine().kernels.name();
+  {
+    Trainer trainer(own_.machine(), options({"--save", run_folder()}), {});
+    trainer.step();
+    trainer.save();
+  }
+  const auto messages = [&](const Machine& machine) {
+    EventSink sink;
+    Trainer trainer(machine, options({"--save", run_folder(), "--load", run_folder()}), {&sink});
+    return sink.messages;
+  };
+  const auto told = Contains(
+      HasSubstr("the checkpoint was computed by " + name + ", this run goes on by cpu: others"));
+  EXPECT_THAT(messages(own_.machine()), Not(Contains(HasSubstr("this run goes on by"))));
+  RenamedKernels others(own_.machine().kernels);
+  const Machine& own = own_.machine();
+  EXPECT_THAT(
+      messages({own.world, own.device, others, own.arena, own.stream, own.threads, own.log}), told);
 }
 
 TEST_F(TrainerTest, TellsItsSinksWhatHappensInOrder) {

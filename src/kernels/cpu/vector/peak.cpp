@@ -62,10 +62,12 @@ double loading_fma_loop(std::int64_t rounds) {
   F sum[kSums] = {};
   int at = 0;
   for (std::int64_t round = 0; round < rounds; ++round) {
-    asm volatile("" : "+v"(a), "+v"(b));
+    const float* from = kOperands.values + at;
+    asm volatile("" : "+v"(a), "+v"(b), "+r"(from));  // one address for all loads
 #pragma GCC unroll 24
     for (int i = 0; i < kLoads; ++i) {
-      const F loaded = load(kOperands.values + at + i * kLanes);
+      F loaded = load(from + i * kLanes);
+      asm volatile("" : "+v"(loaded));  // once for both
       sum[2 * i % kSums] += loaded * a;
       sum[(2 * i + 1) % kSums] += loaded * b;
     }
