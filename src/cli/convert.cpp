@@ -21,10 +21,10 @@ struct ShowOptions {
 
 void print(const ConvertReport& report, const ConvertOptions& options) {
   const double gigabytes = static_cast<double>(report.bytes) * 1e-9;
-  std::string text = fmt::format("{}: {} from {}: {} parameters, {:.3f} GB in {:.1f} s ({:.2f} GB/s)\n",
-                                 options.save, name(report.to), name(report.from),
-                                 report.parameters, gigabytes, report.seconds,
-                                 gigabytes / std::max(report.seconds, 1e-9));
+  std::string text =
+      fmt::format("{}: {} from {}: {} parameters, {:.3f} GB in {:.1f} s ({:.2f} GB/s)\n",
+                  options.save, name(report.to), name(report.from), report.parameters, gigabytes,
+                  report.seconds, gigabytes / std::max(report.seconds, 1e-9));
   if (report.verified) {
     text += fmt::format(
         "verified: {} tensors equal to the bit; {} tokens through both: logits differ by {:.3g} at "
@@ -38,12 +38,9 @@ void print(const ConvertReport& report, const ConvertOptions& options) {
 }
 
 void print_json(const ConvertReport& report) {
-  nlohmann::ordered_json out = {{"from", name(report.from)},
-                                {"to", name(report.to)},
-                                {"parameters", report.parameters},
-                                {"bytes", report.bytes},
-                                {"seconds", report.seconds},
-                                {"verified", nullptr}};
+  nlohmann::ordered_json out = {{"from", name(report.from)},       {"to", name(report.to)},
+                                {"parameters", report.parameters}, {"bytes", report.bytes},
+                                {"seconds", report.seconds},       {"verified", nullptr}};
   if (report.verified) {
     out["verified"] = {{"tensors", report.verified->tensors},
                        {"tokens", report.verified->tokens},

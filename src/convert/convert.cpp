@@ -47,8 +47,7 @@ class Counter {
     progress_.update({.done = done_,
                       .total = total_,
                       .seconds = now,
-                      .note = fmt::format("{:.1f} of {:.1f} GB",
-                                          static_cast<double>(done_) * 1e-9,
+                      .note = fmt::format("{:.1f} of {:.1f} GB", static_cast<double>(done_) * 1e-9,
                                           static_cast<double>(total_) * 1e-9)});
   }
   std::int64_t done() const { return done_; }
@@ -158,8 +157,7 @@ void make_checkpoint(const fs::path& folder, const OpenedModel& from, const Conv
 VerifyReport verified(const Machine& machine, const OpenedModel& from, const fs::path& draft,
                       const fs::path& target) {
   const OpenedModel result = open_model(draft);
-  VerifyReport report =
-      verify(machine, {*from.source, from.model}, {*result.source, result.model});
+  VerifyReport report = verify(machine, {*from.source, from.model}, {*result.source, result.model});
   if (report.equal()) return report;
   throw Error(Fault::kData,
               "{}: is not what {} holds, and was withdrawn: {}, logits differ by {}; please report "
@@ -186,9 +184,9 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
                 options.load_model_type, options.load, name(from.format));
   }
   ConvertReport report{.from = from.format, .notes = from.notes};
-  report.to = !options.save_model_type.empty()        ? format_of(options.save_model_type)
+  report.to = !options.save_model_type.empty()     ? format_of(options.save_model_type)
               : from.format == ModelFormat::kPiton ? ModelFormat::kHuggingFace
-                                                      : ModelFormat::kPiton;
+                                                   : ModelFormat::kPiton;
   report.parameters = from.model.parameters();
   TargetFolder target(options.save);
   Counter counter(bytes_of(*from.source, dtype_of(options.dtype)), progress);

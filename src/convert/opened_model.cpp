@@ -58,8 +58,8 @@ OpenedModel open_checkpoint(const fs::path& path) {
   for (const std::string& file : {options.tokenizer.name_or_path, options.tokenizer.vocab_file}) {
     if (file.empty()) continue;
     std::error_code ignored;
-    opened.tokenizer_folder = fs::is_directory(file, ignored) ? fs::path(file)
-                                                              : fs::path(file).parent_path();
+    opened.tokenizer_folder =
+        fs::is_directory(file, ignored) ? fs::path(file) : fs::path(file).parent_path();
   }
   opened.source = std::make_unique<CheckedSource>(folder, manifest);
   if (manifest.has_optimizer())
@@ -93,9 +93,7 @@ DType dtype_of(const TensorSource& source) {
 
 }  // namespace
 
-std::string_view name(ModelFormat format) {
-  return format == ModelFormat::kPiton ? "piton" : "hf";
-}
+std::string_view name(ModelFormat format) { return format == ModelFormat::kPiton ? "piton" : "hf"; }
 
 OpenedModel open_model(const fs::path& path) {
   std::error_code error;
@@ -103,8 +101,7 @@ OpenedModel open_model(const fs::path& path) {
     throw Error(Fault::kData, "{}: wanted the folder of a model: {}", path.string(),
                 error ? error.message() : "it is none");
   }
-  OpenedModel opened =
-      is_huggingface_folder(path) ? open_huggingface(path) : open_checkpoint(path);
+  OpenedModel opened = is_huggingface_folder(path) ? open_huggingface(path) : open_checkpoint(path);
   opened.model.dtype = dtype_of(*opened.source);
   std::vector<CanonicalTensor> wanted;
   for (const CanonicalShape& one : canonical_tensors(opened.model))

@@ -31,11 +31,11 @@ struct OpenedModel {
   ModelFormat format = ModelFormat::kPiton;
   ModelConfig model;  // `dtype` is that of most of the weights
   std::unique_ptr<TensorSource> source;
-  TokenizerOptions tokenizer;               // empty(): there is none
-  std::filesystem::path tokenizer_folder;   // of its files; "": there is none
+  TokenizerOptions tokenizer;              // empty(): there is none
+  std::filesystem::path tokenizer_folder;  // of its files; "": there is none
   std::optional<HfOrigin> origin;
-  std::int64_t iteration = 0;       // how far it was trained, where that is known
-  std::vector<std::string> notes;   // what a user should know, a line each
+  std::int64_t iteration = 0;      // how far it was trained, where that is known
+  std::vector<std::string> notes;  // what a user should know, a line each
 };
 
 // Opens the newest checkpoint of a run, one checkpoint, or another program's model. Throws

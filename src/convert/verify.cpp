@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::int64_t kPrompt = 16;
 constexpr std::int64_t kBlock = std::int64_t{1} << 22;  // elements that are compared at a time
-// Of logits, relative to the largest: above what the order of sums could ever make, far below what a
-// wrong row does.
+// Of logits, relative to the largest: above what the order of sums could ever make, far below what
+// a wrong row does.
 constexpr double kTolerance = 1e-5;
 constexpr std::size_t kMostNamed = 20;
 
@@ -171,8 +171,7 @@ class LayerWalk {
                      .positions = put(arena, DType::kI32, {rows}, prompt_.positions)};
     input.wanted = {.loss = false, .logits = true};
     std::vector<Value> inputs;
-    if (!place.first())
-      inputs.push_back({put(arena, DType::kF32, {rows, model_.hidden}, result_)});
+    if (!place.first()) inputs.push_back({put(arena, DType::kF32, {rows, model_.hidden}, result_)});
     const ChunkOutput output = chunk.forward(context, input, inputs);
     const Tensor& given = place.last() ? output.logits : output.boundary.at(0).tensor;
     result_.resize(static_cast<std::size_t>(given.elements()));
@@ -203,7 +202,8 @@ double log_of_sum(std::span<const float> row) {
   return top + std::log(sum);
 }
 
-void compare_logits(const std::vector<float>& a, const std::vector<float>& b, VerifyReport& report) {
+void compare_logits(const std::vector<float>& a, const std::vector<float>& b,
+                    VerifyReport& report) {
   PITON_ASSERT(a.size() == b.size(), "{} and {} logits", a.size(), b.size());
   const std::size_t columns = a.size() / static_cast<std::size_t>(report.tokens);
   for (std::size_t i = 0; i < a.size(); ++i) {

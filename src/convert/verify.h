@@ -22,12 +22,12 @@ struct ModelSide {
 };
 
 struct VerifyReport {
-  std::int64_t tensors = 0;             // compared
-  std::vector<std::string> differing;   // "NAME: element 17 is 0.25, the source has 0.5"
-  std::int64_t tokens = 0;              // of the prompt
-  double largest_difference = 0;        // of logits; NaN where one side has NaN
+  std::int64_t tensors = 0;            // compared
+  std::vector<std::string> differing;  // "NAME: element 17 is 0.25, the source has 0.5"
+  std::int64_t tokens = 0;             // of the prompt
+  double largest_difference = 0;       // of logits; NaN where one side has NaN
   double largest_logit = 0;
-  double divergence = 0;                // KL of source from result, nats a token, mean over the prompt
+  double divergence = 0;  // KL of source from result, nats a token, mean over the prompt
 
   bool equal() const;
 };

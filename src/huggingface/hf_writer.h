@@ -26,8 +26,8 @@ struct HfWriteOptions {
 };
 
 // Writes into `folder`, which is there. `config`: the keys of config.json; "dtype" and
-// "tie_word_embeddings" are set to what is written. Memory: one block, of a transposed tensor a part
-// of it. Throws Error(kData) as the source does, and where the disk is full.
+// "tie_word_embeddings" are set to what is written. Memory: one block, of a transposed tensor a
+// part of it. Throws Error(kData) as the source does, and where the disk is full.
 void write_huggingface(const std::filesystem::path& folder, TensorSource& source,
                        const ModelConfig& model, const HfFamily& family,
                        nlohmann::ordered_json config, const HfWriteOptions& options = {});

@@ -22,7 +22,8 @@ inline constexpr const char* kHfSingleName = "model.safetensors";
 // There are weights in it, or an index that names some.
 bool has_huggingface_weights(const std::filesystem::path& folder);
 
-// Throws Error(kData) where `file` is a link that leads to what does not belong to its model's folder.
+// Throws Error(kData) where `file` is a link that leads to what does not belong to its model's
+// folder.
 void check_huggingface_link(const std::filesystem::path& file);
 
 // Tensor to file name, of an index. Throws Error(kData) naming `where`.

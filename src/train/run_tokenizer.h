@@ -21,8 +21,8 @@ TokenizerOptions kept_tokenizer(const TokenizerOptions& options,
 // The tokenizer whose files are in `folder`, beside a model's; empty() where there are none.
 TokenizerOptions tokenizer_of_folder(const std::filesystem::path& folder);
 
-// By its name: what a tokenizer's folder may hold that is read, and what says how a model generates.
-// Models have files of many gigabytes beside them.
+// By its name: what a tokenizer's folder may hold that is read, and what says how a model
+// generates. Models have files of many gigabytes beside them.
 bool belongs_to_tokenizer(const std::filesystem::path& file);
 
 // `options` with absolute paths.
