@@ -24,8 +24,6 @@ constexpr mode_t kFolderMode = 0750;
 // Smaller writes are collected in a buffer: a system call takes about 1 us, as long as copying 16
 // KB. Larger ones (tensors) are written directly.
 constexpr std::size_t kBufferBytes = 256 * 1024;
-// Linux moves at most 2^31 - 4096 bytes a call; a smaller piece keeps a signal's latency short.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 // How many names are tried for a draft file before this is an error.
 constexpr int kMostDrafts = 1000;
 

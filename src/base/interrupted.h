@@ -2,8 +2,13 @@
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
 
 namespace piton {
+
+// The bytes that one call reads or writes at most. Linux moves at most 2^31 - 4096 a call; a
+// smaller piece keeps a signal's latency short.
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 // Repeats `call` while it fails with EINTR. Returns its last result; errno is that of the last
 // call.

@@ -8,17 +8,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file_failure.h"
 #include "base/interrupted.h"
 
 namespace piton {
 namespace {
-
-// Linux moves at most 2^31 - 4096 bytes a call.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
-
-[[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
-  throw Error(Fault::kData, "{}: cannot {}: {}", path.string(), doing, system_message(code));
-}
 
 std::string_view kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
@@ -33,7 +27,7 @@ RegularFile::RegularFile(const std::filesystem::path& path) : path_(path) {
   // O_NONBLOCK: the open of a pipe must not wait for a writer. Reads of regular files ignore it.
   descriptor_ = until_uninterrupted(
       [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); });
-  if (descriptor_ < 0) fail(path, "open", errno);
+  if (descriptor_ < 0) throw_file_failure(path, "open", errno);
   struct stat about;
   const int code = ::fstat(descriptor_, &about) == 0 ? 0 : errno;
   if (code == 0 && S_ISREG(about.st_mode)) {
@@ -41,7 +35,7 @@ RegularFile::RegularFile(const std::filesystem::path& path) : path_(path) {
     return;
   }
   ::close(descriptor_);
-  if (code != 0) fail(path, "look at", code);
+  if (code != 0) throw_file_failure(path, "look at", code);
   throw Error(Fault::kData, "{}: cannot read: got {}, wanted a file", path.string(),
               kind_of(about.st_mode));
 }
@@ -68,7 +62,7 @@ void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
     const ssize_t got = until_uninterrupted([&] {
       return ::pread(descriptor_, out.data(), std::min(out.size(), kPieceBytes), offset);
     });
-    if (got < 0) fail(path_, fmt::format("read bytes {} to {}", offset, end), errno);
+    if (got < 0) throw_file_failure(path_, fmt::format("read bytes {} to {}", offset, end), errno);
     if (got == 0) {
       struct stat about;
       const bool known = ::fstat(descriptor_, &about) == 0;
@@ -84,7 +78,7 @@ void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
 
 std::string RegularFile::stamp() const {
   struct stat about;
-  if (::fstat(descriptor_, &about) != 0) fail(path_, "look at", errno);
+  if (::fstat(descriptor_, &about) != 0) throw_file_failure(path_, "look at", errno);
   return fmt::format("{} {}.{}", about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
 }
 

@@ -81,7 +81,7 @@ OpenedModel open_huggingface(const fs::path& path) {
 }
 
 // The type of most of the weights, as far as a model computes in it.
-DType dtype_of(const TensorSource& source) {
+DType most_common_dtype(const TensorSource& source) {
   std::int64_t all = 0;
   std::int64_t bf16 = 0;
   for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight)) {
@@ -102,7 +102,7 @@ OpenedModel open_model(const fs::path& path) {
                 error ? error.message() : "it is none");
   }
   OpenedModel opened = is_huggingface_folder(path) ? open_huggingface(path) : open_checkpoint(path);
-  opened.model.dtype = dtype_of(*opened.source);
+  opened.model.dtype = most_common_dtype(*opened.source);
   std::vector<CanonicalTensor> wanted;
   for (const CanonicalShape& one : canonical_tensors(opened.model))
     wanted.push_back({.name = one.name, .shape = one.shape});

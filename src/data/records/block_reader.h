@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,6 +50,12 @@ struct RecordBlock {
   // parquet: records are rows; `ends` has one entry for each key of each row. Rows of no use stand
   // in `bad_rows`, in order, with the reason; what `ends` says of them does not count.
   std::vector<std::pair<std::size_t, std::string>> bad_rows;
+
+  // The bytes of record `index`.
+  std::string_view record(std::size_t index) const {
+    const std::size_t begin = index == 0 ? 0 : ends[index - 1];
+    return std::string_view(bytes).substr(begin, ends[index] - begin);
+  }
 
   // Where reading continues after this block.
   std::int64_t end_byte = 0;

@@ -13,11 +13,6 @@
 namespace piton {
 namespace {
 
-std::string_view record_of(const RecordBlock& block, std::size_t index) {
-  const std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
-  return std::string_view(block.bytes).substr(begin, block.ends[index] - begin);
-}
-
 std::string not_utf8(std::string_view text, std::size_t at) {
   return fmt::format(
       "byte {} of the text (0x{:02x}) is not UTF-8; convert the file with iconv -t UTF-8", at,
@@ -31,7 +26,7 @@ class TextParser final : public RecordParser {
 
   Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
-    std::string_view text = record_of(block, index);
+    std::string_view text = block.record(index);
     for (const std::string& key : keys_) {
       if (key != "text") {
         reason = fmt::format("no key \"{}\"; a text file has text", key);
@@ -72,7 +67,7 @@ class CsvParser final : public RecordParser {
 
   Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
-    const std::string_view line = record_of(block, index);
+    const std::string_view line = block.record(index);
     if (line.find_first_not_of("\r\n") == std::string_view::npos) return Parsed::kNothing;
     if (auto fault = split_csv_fields(line, separator_, fields_)) {
       reason = *std::move(fault);
@@ -117,7 +112,7 @@ class ColumnParser final : public RecordParser {
     }
     record.texts.resize(keys_);
     for (std::size_t i = 0; i < keys_; ++i) {
-      const std::string_view text = record_of(block, index * keys_ + i);
+      const std::string_view text = block.record(index * keys_ + i);
       if (const auto at = first_bad_utf8(text); at != std::string_view::npos) {
         reason = not_utf8(text, at);
         return Parsed::kBad;

@@ -16,11 +16,6 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-std::string_view record_of(const RecordBlock& block, std::size_t index) {
-  const std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
-  return std::string_view(block.bytes).substr(begin, block.ends[index] - begin);
-}
-
 // The text between `open` and `close`; nothing if either is missing.
 std::optional<std::string_view> between(std::string_view text, std::string_view open,
                                         std::string_view close) {
@@ -73,7 +68,7 @@ class WikiExtractorParser final : public WikiParser {
 
   Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
-    const std::string_view text = trimmed(record_of(block, index));
+    const std::string_view text = trimmed(block.record(index));
     if (text.empty()) return Parsed::kNothing;
     const auto tag_end = text.find(">\n");
     if (!text.starts_with("<doc ") || tag_end == std::string_view::npos) {
@@ -110,7 +105,7 @@ class WikiXmlParser final : public WikiParser {
 
   Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                std::string& reason) override {
-    const std::string_view text = record_of(block, index);
+    const std::string_view text = block.record(index);
     const auto begin = text.find("<page>");
     const bool tail = block.open_end && index + 1 == block.ends.size();
     if (begin == std::string_view::npos && tail) {

@@ -11,8 +11,6 @@
 namespace piton::reference {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // Which keys a query sees, and with which bias.
 class Visibility {
  public:

@@ -8,11 +8,7 @@
 #include "kernels/reference/values.h"
 
 namespace piton::reference {
-namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace {}  // namespace
 
 void execute(const LossStatistics& call) {
   const Values x = Values::read(call.logits);

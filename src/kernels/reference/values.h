@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "tensor/tensor.h"
 
 namespace piton::reference {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Row-major copy of a tensor, indexed by up to four coordinates.
 class Values {

@@ -21,7 +21,7 @@ namespace {
 const std::string kSharedTexts = PITON_SOURCE_DIR "/../shared/data/text/";
 
 template <typename Lines>
-std::uint32_t crc(const Lines& lines) {
+std::uint32_t crc_of_lines(const Lines& lines) {
   std::string text;
   for (const auto& line : lines) {
     if (!text.empty() || &line != &lines[0]) text += '\x1e';
@@ -70,7 +70,7 @@ TEST(Punkt, LearnsAndCutsAsNltkDoes) {
       EXPECT_EQ(parameters->collocations.size(), collocations) << name;
       EXPECT_EQ(parameters->sentence_starters.size(), starters) << name;
       EXPECT_EQ(parameters->cases.size(), cases) << name;
-      EXPECT_EQ(crc(everything(*parameters)), wanted) << name;
+      EXPECT_EQ(crc_of_lines(everything(*parameters)), wanted) << name;
     } else if (kind == "cut") {
       bool keep;
       std::size_t count;
@@ -79,7 +79,7 @@ TEST(Punkt, LearnsAndCutsAsNltkDoes) {
       std::vector<std::string_view> sentences;
       PunktSplitter(*parameters, keep).split(text, sentences);
       EXPECT_EQ(sentences.size(), count) << line;
-      EXPECT_EQ(crc(sentences), wanted) << line;
+      EXPECT_EQ(crc_of_lines(sentences), wanted) << line;
       ++compared;
     }
   }
