@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <tuple>
+
+#include "tensor/dtype.h"
 
 namespace piton::test {
 
@@ -17,6 +20,12 @@ inline std::string set_name(const ::testing::TestParamInfo<const char*>& info) {
   std::string text = info.param;
   std::replace(text.begin(), text.end(), '-', '_');
   return text;
+}
+
+inline std::string set_and_dtype(
+    const ::testing::TestParamInfo<std::tuple<const char*, DType>>& info) {
+  return set_name({std::get<0>(info.param), info.index}) + "_" +
+         std::string(name(std::get<1>(info.param)));
 }
 
 }  // namespace piton::test

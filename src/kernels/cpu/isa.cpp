@@ -16,6 +16,8 @@ struct Entry {
   std::string_view description;
 };
 
+constexpr std::string_view kLevels = "x86-64-";
+
 constexpr std::array<Entry, 5> kEntries{{
     {Isa::kV2, "x86-64-v2", "x86-64-v2"},
     {Isa::kV3, "x86-64-v3", "x86-64-v3"},
@@ -88,7 +90,9 @@ Isa best_isa() {
 Isa find_isa(std::string_view name) {
   if (name.empty()) return best_isa();
   for (const Entry& entry : kEntries) {
-    if (entry.name != name) continue;
+    const bool in_short =
+        entry.name.starts_with(kLevels) && entry.name.substr(kLevels.size()) == name;
+    if (entry.name != name && !in_short) continue;
     if (!has(entry.isa)) {
       throw Error(Fault::kUsage,
                   "cpu kernels: this machine lacks the instruction set: got {}, has {}; leave it "

@@ -20,7 +20,8 @@ std::string_view description(Isa isa);  // "x86-64-v4 with bf16", as logs say it
 // The best that this machine (processor and system) can run. Throws Error(kUsage) below v2.
 Isa best_isa();
 
-// By its name; "" is best_isa(). Throws Error(kUsage) if unknown or not on this machine.
+// By its name, "x86-64-v3" or "v3"; "" is best_isa(). Throws Error(kUsage) if unknown or not on
+// this machine.
 Isa find_isa(std::string_view name);
 
 const VectorTable& vector_table(Isa isa);

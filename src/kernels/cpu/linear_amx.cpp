@@ -32,8 +32,6 @@ constexpr std::int64_t kPartWeightBytes = 128 << 10;
 // caches, which saves reading the lines that are written.
 constexpr std::int64_t kStreamedBytes = 2 << 20;
 
-std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-
 // k of one packing: equal parts of all of it.
 std::int64_t depth_of(std::int64_t k) {
   return std::max(up(tiles(k, tiles(k, kMostDepth)), kTileDepth), kTileDepth);

@@ -18,14 +18,6 @@ constexpr std::int64_t kWaitingColumns = 1024;
 constexpr std::int64_t kPartsOfThread = 4;
 constexpr std::int64_t kFewestPanels = 4;
 
-// Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is
-// the time it takes.
-constexpr std::int64_t kSkinnyRows = 24;
-// From so many rows on, products take long enough to hold the processor's prefetching back.
-constexpr std::int64_t kSlowRows = 4;
-
-std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-
 // k of one stretch: equal parts of all of it.
 std::int64_t stretch_of(const PanelTable& table, std::int64_t k) {
   return k == 0 ? 1 : up(tiles(k, tiles(k, table.depth)), 8);

@@ -6,14 +6,11 @@
 namespace piton::cpu {
 namespace {
 
-constexpr std::int64_t kSkinnyRows = 24;
 // Rows that one pass over a panel multiplies: their sums fill the registers.
 constexpr std::int64_t kPassRows = 6;
 // More rows need several passes. From the second on a tile is met in the second-level cache, and
 // all of them bring the next tile there: up to 128 KiB each.
 constexpr std::int64_t kPassPairs = 512;
-// From four rows on, the products take long enough to hold the processor's prefetching back.
-constexpr std::int64_t kSlowRows = 4;
 constexpr std::int64_t kAheadWords = 8192 / 4;
 
 class SkinnyProduct : LinearProduct {

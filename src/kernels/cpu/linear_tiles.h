@@ -13,6 +13,7 @@ namespace piton::cpu {
 inline constexpr std::int64_t kRowTile = 128;
 
 inline std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+inline std::int64_t up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 inline std::int64_t tiles(std::int64_t n, std::int64_t tile) { return (n + tile - 1) / tile; }
 inline std::int64_t width_of(Type type) { return type == Type::kF32 ? 4 : 2; }
 

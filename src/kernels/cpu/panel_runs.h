@@ -10,6 +10,12 @@
 
 namespace piton::cpu {
 
+// Rows that are few, as decoding has them: the weight comes from memory once, and that is the time
+// it takes.
+inline constexpr std::int64_t kSkinnyRows = 24;
+// From so many rows on, products take long enough to hold the processor's prefetching back.
+inline constexpr std::int64_t kSlowRows = 4;
+
 class PanelRuns {
  public:
   // In `memory`, bytes() long and aligned to 64.

@@ -12,14 +12,29 @@
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-// How elements of the left side follow one another.
+// How elements of the left side follow one another, and which rows go together: about as many
+// each, since a last group of one row would take as long as a whole one, or as they were packed.
 struct Rows {
   static constexpr std::int64_t kRow = kLeftStride;
   static constexpr std::int64_t kStep = 1;
+  PITON_INLINE std::int64_t first_row(const PanelMultiply& p, std::int64_t group,
+                                      std::int64_t groups) {
+    return p.rows * group / groups;
+  }
+  PITON_INLINE std::int64_t offset(const PanelMultiply&, std::int64_t row) {
+    return row * kLeftStride;
+  }
 };
 struct Groups {
   static constexpr std::int64_t kRow = 1;
   static constexpr std::int64_t kStep = kGroup;
+  PITON_INLINE std::int64_t first_row(const PanelMultiply& p, std::int64_t group,
+                                      std::int64_t groups) {
+    return group == groups ? p.rows : group * kGroup;
+  }
+  PITON_INLINE std::int64_t offset(const PanelMultiply& p, std::int64_t row) {
+    return row * p.depth;
+  }
 };
 
 constexpr int kUnrolled = kLanes == 16 ? 2 : 4;
@@ -115,50 +130,27 @@ struct Ahead {
   std::int64_t pace;
 };
 
-// Rows in groups of about the same size: a last one of one row would cost as much as a whole one.
-template <int wide>
-void rows_of_panel(const PanelMultiply& p) {
+template <typename Left, int wide>
+void multiply_panel(const PanelMultiply& p) {
   const std::int64_t groups = (p.rows + kGroup - 1) / kGroup;
   const Ahead ahead(p, groups);
   for (std::int64_t group = 0; group < groups; ++group) {
-    const std::int64_t row = p.rows * group / groups;
-    const std::int64_t count = p.rows * (group + 1) / groups - row;
-    tile_of<wide, Rows, float>(count, p, p.left + row * kLeftStride, row, ahead.at(group),
+    const std::int64_t row = Left::first_row(p, group, groups);
+    const std::int64_t count = Left::first_row(p, group + 1, groups) - row;
+    tile_of<wide, Left, float>(count, p, p.left + Left::offset(p, row), row, ahead.at(group),
                                ahead.pace);
   }
 }
 
-template <int wide>
-void groups_of_panel(const PanelMultiply& p) {
-  const std::int64_t groups = (p.rows + kGroup - 1) / kGroup;
-  const Ahead ahead(p, groups);
-  for (std::int64_t group = 0; group < groups; ++group) {
-    const std::int64_t row = group * kGroup;
-    const std::int64_t count = p.rows - row < kGroup ? p.rows - row : kGroup;
-    tile_of<wide, Groups, float>(count, p, p.left + row * p.depth, row, ahead.at(group),
-                                 ahead.pace);
-  }
-}
-
-void multiply_rows(const PanelMultiply& p) {
+template <typename Left>
+void multiply(const PanelMultiply& p) {
   switch ((p.columns + kLanes - 1) / kLanes) {
     case 1:
-      return rows_of_panel<1>(p);
+      return multiply_panel<Left, 1>(p);
     case 2:
-      return rows_of_panel<2>(p);
+      return multiply_panel<Left, 2>(p);
     default:
-      return rows_of_panel<kPanelVectors>(p);
-  }
-}
-
-void multiply_groups(const PanelMultiply& p) {
-  switch ((p.columns + kLanes - 1) / kLanes) {
-    case 1:
-      return groups_of_panel<1>(p);
-    case 2:
-      return groups_of_panel<2>(p);
-    default:
-      return groups_of_panel<kPanelVectors>(p);
+      return multiply_panel<Left, kPanelVectors>(p);
   }
 }
 
@@ -176,8 +168,8 @@ const PanelTable& panel_table() {
                                      .depth = kDepth,
                                      .left_stride = kLeftStride,
                                      .part_rows = kPartRows,
-                                     .multiply_rows = multiply_rows,
-                                     .multiply_groups = multiply_groups,
+                                     .multiply_rows = multiply<Rows>,
+                                     .multiply_groups = multiply<Groups>,
                                      .multiply_bf16 = multiply_bf16,
                                      .pack_right = pack_right,
                                      .pack_right_columns = pack_right_columns,

@@ -16,6 +16,7 @@ TEST(Isa, WithoutANameIsTheBest) { EXPECT_EQ(find_isa(""), best_isa()); }
 
 TEST(Isa, LowerThanTheBestCanBeForced) {
   EXPECT_EQ(find_isa("x86-64-v2"), Isa::kV2);
+  EXPECT_EQ(find_isa("v2"), Isa::kV2);
   ThreadPool threads(1);
   EXPECT_EQ(make_cpu_kernels(threads, "x86-64-v2")->name(), "cpu: x86-64-v2");
 }

@@ -7,6 +7,7 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "support/compare.h"
+#include "support/instruction_sets.h"
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -155,15 +156,10 @@ TEST_P(DeepLinear, WeightGradientIsTheSumOverAllRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, DeepLinear,
-                         ::testing::Combine(::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4",
-                                                              "x86-64-v4-bf16", "amx"),
+                         ::testing::Combine(::testing::ValuesIn(kInstructionSets),
                                             ::testing::Values(DType::kF32, DType::kBF16,
                                                               DType::kF16)),
-                         [](const auto& info) {
-                           std::string text = std::get<0>(info.param);
-                           std::replace(text.begin(), text.end(), '-', '_');
-                           return text + "_" + std::string(name(std::get<1>(info.param)));
-                         });
+                         set_and_dtype);
 
 }  // namespace
 }  // namespace piton::test
