@@ -11,21 +11,23 @@
 namespace piton {
 namespace {
 
-nlohmann::json to_json(const Shape& shape) {
-  nlohmann::json list = nlohmann::json::array();
+using Json = nlohmann::json;
+
+Json to_json(const Shape& shape) {
+  Json list = Json::array();
   for (const std::int64_t size : shape.sizes()) list.push_back(size);
   return list;
 }
 
-Shape shape_of(const nlohmann::json& list) {
+Shape shape_of(const Json& list) {
   Shape shape;
-  for (const nlohmann::json& size : list) shape.append(size.get<std::int64_t>());
+  for (const Json& size : list) shape.append(size.get<std::int64_t>());
   return shape;
 }
 
 // Holdings as they travel: without the sources, which mean something on their own rank only.
 std::string encode(const std::vector<Holding>& holdings) {
-  nlohmann::json list = nlohmann::json::array();
+  Json list = Json::array();
   for (const Holding& one : holdings) {
     list.push_back({one.tensor.name, static_cast<int>(one.tensor.dtype), to_json(one.tensor.shape),
                     to_json(one.start), to_json(one.extent), one.begin, one.end,
@@ -36,7 +38,7 @@ std::string encode(const std::vector<Holding>& holdings) {
 
 std::vector<Holding> decode(const std::string& text) {
   std::vector<Holding> holdings;
-  for (const nlohmann::json& one : nlohmann::json::parse(text)) {
+  for (const Json& one : Json::parse(text)) {
     Holding holding;
     holding.tensor = {one[0].get<std::string>(), static_cast<DType>(one[1].get<int>()),
                       shape_of(one[2]), static_cast<TensorKind>(one[7].get<int>())};
