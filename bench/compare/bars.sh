@@ -23,7 +23,11 @@ echo "training steps"
 "$python" bench/compare/train.py --model llama-134m --seq-length 1024 --variants weights-compile --rounds 5
 "$python" bench/compare/train.py --model gpt2-124m --seq-length 256 --dtype fp32 --variants weights-compile --rounds 5
 echo "the same in AVX2"
-export PITON_ISA=x86-64-v3 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2
+export PITON_ISA=x86-64-v3 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+"$python" bench/compare/products.py --model gpt2-124m --rows 1024 --dtype fp32 --rounds 5 \
+  --output "$results-products-gpt2-124m-1024-fp32-avx2.json"
+"$python" bench/compare/products.py --model gpt2-124m --rows 1024 --dtype bf16 --rounds 2 \
+  --output "$results-products-gpt2-124m-1024-bf16-avx2.json"
 "$python" bench/compare/train.py --model gpt2-124m --seq-length 256 --dtype fp32 --variants weights --rounds 3 \
   --output "$results-train-gpt2-124m-fp32-4x256-avx2.json"
 "$python" bench/compare/train.py --model gpt2-124m --seq-length 256 --dtype bf16 --variants weights --rounds 3 \

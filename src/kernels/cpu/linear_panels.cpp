@@ -97,17 +97,25 @@ class ManyRows : PanelProduct {
  public:
   ManyRows(Context& context, const LinearCall& call)
       : PanelProduct(context, call),
-        row_parts_(tiles(a_.dim(0), table_.part_rows)),
+        rows_(rows_of_part()),
+        row_parts_(tiles(a_.dim(0), rows_)),
         columns_(columns_of_part()) {}
 
   std::int64_t parts() const { return row_parts_ * tiles(n_, columns_); }
 
   void operator()(std::int64_t part) const {
-    run(part % row_parts_ * table_.part_rows, part / row_parts_ * columns_);
+    run(part % row_parts_ * rows_, part / row_parts_ * columns_);
   }
 
  private:
   bool waits() const { return k_ > stretch_ && !direct_; }
+
+  // About as many in each, and as many parts for each thread.
+  std::int64_t rows_of_part() const {
+    const std::int64_t fewest = tiles(a_.dim(0), table_.part_rows);
+    const std::int64_t threads = context_.threads.threads();
+    return tiles(a_.dim(0), fewest < threads ? fewest : up(fewest, threads));
+  }
 
   // A multiple of a panel: all of them where rows alone make enough parts.
   std::int64_t columns_of_part() const {
@@ -118,7 +126,7 @@ class ManyRows : PanelProduct {
   }
 
   void run(std::int64_t row, std::int64_t column) const {
-    const std::int64_t m = std::min(table_.part_rows, a_.dim(0) - row);
+    const std::int64_t m = std::min(rows_, a_.dim(0) - row);
     const std::int64_t n = std::min(columns_, n_ - column);
     const std::int64_t left_bytes = m * table_.left_stride * 4;
     const std::int64_t kept = waits() ? up(n, table_.panel) : direct_ ? 0 : table_.panel;
@@ -158,6 +166,7 @@ class ManyRows : PanelProduct {
     }
   }
 
+  std::int64_t rows_;  // of a part
   std::int64_t row_parts_;
   std::int64_t columns_;  // of a part
 };
