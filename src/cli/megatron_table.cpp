@@ -10,7 +10,7 @@ using enum MegatronKind;
 
 constexpr MegatronGroup kTable[] = {
     {kWorks,
-     "add-qkv-bias qk-layernorm num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 "
+     "add-qkv-bias add-dense-bias embed-layernorm qk-layernorm num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 "
      "kv-channels:1 "
      "num-query-groups:1 max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
@@ -135,6 +135,10 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "no-check-for-nan-in-loss-and-grad",
      "an update without finite gradients is skipped and counted"},
     {kSame, "apply-layernorm-1p", "gains start at 1 and do not decay, so the model is the same"},
+    {kSame, "square-alibi-mask fill-neg-inf",
+     "attention is causal under ALiBi too, whatever the form of its mask"},
+    {kSame, "apply-query-key-layer-scaling no-query-key-layer-scaling",
+     "the factor cancels; scores and softmax are in fp32, where it would help nothing"},
     {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
     {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
@@ -180,7 +184,7 @@ constexpr MegatronGroup kTable[] = {
      "replication-factor:1",
      ""},
     {kNotYet,
-     "grad-reduce-in-bf16 fp32-residual-connection apply-query-key-layer-scaling "
+     "grad-reduce-in-bf16 fp32-residual-connection "
      "fp16-lm-cross-entropy use-precision-aware-optimizer "
      "reuse-grad-buf-for-mxfp8-param-ag",
      "docs/numerics.md says what each sum is taken in"},

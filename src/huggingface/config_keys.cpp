@@ -23,7 +23,9 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::positions)) return "its kind of positions";
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";
-  if (differs(&C::biases, &C::qkv_biases)) return "its biases";
+  if (differs(&C::biases, &C::qkv_biases, &C::output_bias)) return "its biases";
+  if (differs(&C::embedding_norm)) return "a norm behind the embedding";
+  if (differs(&C::normalized_head)) return "a normalized head";
   if (differs(&C::head_norms)) return "norms of heads";
   if (differs(&C::rotary_pairs)) return "rotary positions of interleaved channels";
   if (differs(&C::rotary_base, &C::rotary_share, &C::rotary_scaling)) return "its rotary positions";

@@ -7,7 +7,12 @@ namespace piton {
 
 HfFamily hf_gpt2();
 HfFamily hf_llama();
+HfFamily hf_baichuan();
+HfFamily hf_bloom();
+HfFamily hf_internlm();
+HfFamily hf_internlm2();
 HfFamily hf_mistral();
+HfFamily hf_phi3();
 HfFamily hf_qwen2();
 HfFamily hf_qwen3();
 

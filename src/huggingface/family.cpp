@@ -24,7 +24,8 @@ void refuse_other_models(const HfConfig& config) {
 }  // namespace
 
 std::vector<HfFamily> hf_families() {
-  return {hf_gpt2(), hf_llama(), hf_mistral(), hf_qwen2(), hf_qwen3()};
+  return {hf_gpt2(),     hf_llama(),    hf_mistral(),   hf_qwen2(), hf_qwen3(),
+          hf_baichuan(), hf_internlm(), hf_internlm2(), hf_bloom(), hf_phi3()};
 }
 
 HfFamily hf_family(const HfConfig& config) {

@@ -197,10 +197,9 @@ void HfSource::decide_head() {
   if (model_.tied) {
     places_.erase(head);
   } else if (said && config_.has("tie_word_embeddings")) {
-    notes_.push_back(
-        fmt::format("{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: the "
-                    "head is kept",
-                    config_.where()));
+    notes_.push_back(fmt::format(
+        "{}: tie_word_embeddings is true, but {} is not the embedding: the head is kept",
+        config_.where(), head->second.place.name));
   }
 }
 

@@ -10,15 +10,15 @@ namespace {
 
 ModelConfig model_of(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
-  model.biases = model.qkv_biases = config.flag("attention_bias", false);
-  if (config.flag("mlp_bias", false) != model.biases)
-    config.refuse("mlp_bias", "the same as attention_bias");
+  model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
+  model.biases = config.flag("mlp_bias", false);
   return model;
 }
 
 nlohmann::ordered_json keys_of(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
-  keys["attention_bias"] = keys["mlp_bias"] = model.biases;
+  keys["attention_bias"] = model.output_bias;
+  keys["mlp_bias"] = model.biases;
   return keys;
 }
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "model/canonical_tensors.h"
+#include "huggingface/names.h"
 
 namespace piton {
 namespace {
@@ -96,34 +96,6 @@ nlohmann::ordered_json rope_keys(const ModelConfig& model) {
   return rope;
 }
 
-// LLaMA's name of a canonical tensor.
-std::string llama_name(const std::string& canonical) {
-  static constexpr std::pair<std::string_view, std::string_view> kParts[] = {
-      {"attention_norm.", "input_layernorm."},
-      {"attention.query.", "self_attn.q_proj."},
-      {"attention.key.", "self_attn.k_proj."},
-      {"attention.value.", "self_attn.v_proj."},
-      {"attention.output.", "self_attn.o_proj."},
-      {"attention.query_norm.", "self_attn.q_norm."},
-      {"attention.key_norm.", "self_attn.k_norm."},
-      {"mlp_norm.", "post_attention_layernorm."},
-      {"mlp.gate.", "mlp.gate_proj."},
-      {"mlp.up.", "mlp.up_proj."},
-      {"mlp.down.", "mlp.down_proj."},
-  };
-  if (canonical == "embedding.token.weight") return "model.embed_tokens.weight";
-  if (canonical == "head.weight") return "lm_head.weight";
-  if (canonical.starts_with("final_norm.")) return "model.norm." + canonical.substr(11);
-  const std::size_t part = canonical.find('.', 7) + 1;  // after "layers.N."
-  const std::string_view rest = std::string_view(canonical).substr(part);
-  for (const auto& [ours, theirs] : kParts) {
-    if (!rest.starts_with(ours)) continue;
-    return fmt::format("model.{}{}{}", canonical.substr(0, part), theirs, rest.substr(ours.size()));
-  }
-  PITON_ASSERT(false, "{} has no name in LLaMA", canonical);
-  return "";
-}
-
 }  // namespace
 
 void set_rotary(const HfConfig& config, ModelConfig& model) {
@@ -195,7 +167,8 @@ nlohmann::ordered_json llama_like_keys(const ModelConfig& model) {
           {"rope_parameters", rope_keys(model)}};
 }
 
-ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts) {
+ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
+                             const std::string& longest) {
   ModelConfig model = std::move(facts);
   model.layers = config.size("num_hidden_layers");
   model.hidden = config.size("hidden_size");
@@ -206,7 +179,7 @@ ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts) {
     config.refuse("num_attention_heads", "a divisor of hidden_size");
   model.head_size = config.size("head_dim", model.hidden / model.heads);
   model.vocabulary = config.size("vocab_size");
-  model.max_positions = config.size("max_position_embeddings");
+  model.max_positions = config.size(longest);
   model.norm_eps = config.number("rms_norm_eps", 1e-6);
   model.activation = hf_activation(config, "hidden_act", "silu");
   model.attention_dropout = config.number("attention_dropout", 0.0);
@@ -217,12 +190,7 @@ ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts) {
 }
 
 std::vector<HfPlace> llama_like_places(const ModelConfig& model) {
-  ModelConfig with_head = model;
-  with_head.tied = false;
-  std::vector<HfPlace> places;
-  for (const CanonicalShape& one : canonical_tensors(with_head))
-    places.push_back({.canonical = one.name, .name = llama_name(one.name)});
-  return places;
+  return named_places(model, llama_names());
 }
 
 }  // namespace piton

@@ -9,8 +9,9 @@
 namespace piton {
 
 // Sizes, norm, rotary positions, activation, dropout and window of `config`; biases and norms of
-// heads as `facts` has them.
-ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts);
+// heads as `facts` has them. `longest`: the key of the longest sequence.
+ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
+                             const std::string& longest = "max_position_embeddings");
 
 // The other way: the keys that llama_like_model() and set_rotary() read.
 nlohmann::ordered_json llama_like_keys(const ModelConfig& model);

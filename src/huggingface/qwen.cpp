@@ -33,8 +33,7 @@ ModelConfig qwen2_model(const HfConfig& config) {
 ModelConfig qwen3_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, qwen3_facts());
   if (!config.has("head_dim")) model.head_size = 128;  // Transformers' default
-  model.biases = model.qkv_biases = config.flag("attention_bias", false);
-  if (model.biases) config.refuse("attention_bias", "false");
+  model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
   set_qwen_window(config, model);
   return model;
 }
@@ -56,6 +55,12 @@ nlohmann::ordered_json qwen2_keys(const ModelConfig& model) {
   return keys;
 }
 
+nlohmann::ordered_json qwen3_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = keys_of(model);
+  keys["attention_bias"] = model.output_bias;
+  return keys;
+}
+
 }  // namespace
 
 HfFamily hf_qwen2() {
@@ -73,7 +78,7 @@ HfFamily hf_qwen3() {
           .architectures = {"Qwen3ForCausalLM"},
           .model = qwen3_model,
           .places = llama_like_places,
-          .keys = keys_of,
+          .keys = qwen3_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kTriangleBlock = 512;  // Megatron's and MindSpeed's
 
 PositionKind position_kind(const std::string& name) {
-  if (name == "rope") return PositionKind::kRotary;
+  if (name == "rope" || name == "rotary") return PositionKind::kRotary;
   if (name == "alibi") return PositionKind::kAlibi;
   if (name == "none") return PositionKind::kNone;
   return PositionKind::kLearned;

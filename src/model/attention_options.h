@@ -48,9 +48,10 @@ struct AttentionOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"position-embedding-type",
-             "how a token knows its place (default: the family's)",
+             "how a token knows its place (default: the family's); absolute and rotary are older names of "
+             "the first two",
              {.resume = Resume::kMustMatch,
-              .choices = {"learned_absolute", "rope", "alibi", "none"}}},
+              .choices = {"learned_absolute", "rope", "alibi", "none", "absolute", "rotary"}}},
       positions);
     v(Option{"pre-tockens",
              "keys before a token that it sees beside itself (default: all)",

@@ -32,7 +32,7 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
            .heads = config.heads,
            .groups = config.groups,
            .head_size = config.head_size,
-           .biases = config.biases,
+           .output_bias = config.output_bias,
            .qkv_biases = config.qkv_biases,
            .head_norms = config.head_norms,
            .norm_eps = config.norm_eps,

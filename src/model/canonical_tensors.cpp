@@ -21,13 +21,14 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   add("embedding.token.weight", {config.vocabulary, h});
   if (config.positions == PositionKind::kLearned)
     add("embedding.position.weight", {config.max_positions, h});
+  if (config.embedding_norm) norm("embedding.norm");
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string at = fmt::format("layers.{}.", layer);
     norm(at + "attention_norm");
     linear(at + "attention.query", queries, h, config.qkv_biases);
     linear(at + "attention.key", keys, h, config.qkv_biases);
     linear(at + "attention.value", keys, h, config.qkv_biases);
-    linear(at + "attention.output", h, queries, config.biases);
+    linear(at + "attention.output", h, queries, config.output_bias);
     if (config.head_norms) {
       add(at + "attention.query_norm.weight", {config.head_size});
       add(at + "attention.key_norm.weight", {config.head_size});

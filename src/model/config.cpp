@@ -65,6 +65,11 @@ void ModelConfig::check() const {
   if (!(norm_eps > 0))
     throw Error(Fault::kUsage, "--norm-epsilon: got {}, wanted a positive number", norm_eps);
   check_rotary(*this);
+  if (normalized_head && tied) {
+    throw Error(Fault::kUsage,
+                "--normalized-head: is of a head with a table of its own; give "
+                "--untie-embeddings-and-output-weights too");
+  }
   if (!(init_deviation >= 0))
     throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
@@ -84,9 +89,11 @@ std::int64_t ModelConfig::parameters() const {
   std::int64_t block = block_matrices(*this) + 2 * norm_size;
   if (qkv_biases) block += head_size * (heads + 2 * groups);
   if (head_norms) block += 2 * head_size;
-  if (biases) block += hidden + (gated ? 2 : 1) * ffn_hidden + hidden;
+  if (output_bias) block += hidden;
+  if (biases) block += (gated ? 2 : 1) * ffn_hidden + hidden;
   std::int64_t ends = vocabulary * hidden * (tied ? 1 : 2) + norm_size;
   if (positions == PositionKind::kLearned) ends += max_positions * hidden;
+  if (embedding_norm) ends += norm_size;
   return layers * block + ends;
 }
 
@@ -206,7 +213,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.max_positions, max_positions);
   attention.apply(config);
   if (normalization) config.norm = *normalization == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;
-  if (disable_bias_linear) config.biases = config.qkv_biases = false;
+  if (disable_bias_linear) config.biases = config.output_bias = config.qkv_biases = false;
   if (untied && tied) {
     throw Error(Fault::kUsage,
                 "--tie-embeddings-and-output-weights: contradicts "
@@ -221,6 +228,9 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   set(config.init_deviation, init_deviation);
   set_vocabulary(*this, tokenizer_vocabulary, config);
   if (qkv_biases) config.qkv_biases = true;
+  if (output_bias) config.output_bias = true;
+  if (embedding_norm) config.embedding_norm = true;
+  if (normalized_head) config.normalized_head = true;
   if (head_norms) config.head_norms = true;
   if (bf16) config.dtype = DType::kBF16;
   config.check();
@@ -244,6 +254,9 @@ void ModelOptions::settle(const ModelConfig& config) {
   normalization = config.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm";
   disable_bias_linear = !config.biases;
   qkv_biases = config.qkv_biases;
+  output_bias = config.output_bias;
+  embedding_norm = config.embedding_norm;
+  normalized_head = config.normalized_head;
   head_norms = config.head_norms;
   untied = !config.tied;
 }

@@ -38,11 +38,14 @@ struct ModelConfig {
   std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
   std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
-  bool gated = false;  // gate and up projections
-  bool biases = true;  // of every linear except those of query, key and value
+  bool gated = false;       // gate and up projections
+  bool biases = true;       // of the MLP's linears
+  bool output_bias = true;  // of the projection that ends attention
   bool qkv_biases = true;
-  bool head_norms = false;  // RMS norms of each head of query and key
-  bool tied = true;         // head = token embedding
+  bool head_norms = false;       // RMS norms of each head of query and key
+  bool embedding_norm = false;   // a norm behind the embedding, of the kind `norm`
+  bool normalized_head = false;  // each row of the head divided by its length
+  bool tied = true;              // head = token embedding
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // projections that end a branch: divided by sqrt(2 L)
@@ -73,7 +76,10 @@ struct ModelOptions {
   bool untied = false;
   bool tied = false;
   bool qkv_biases = false;
+  bool output_bias = false;
   bool head_norms = false;
+  bool embedding_norm = false;
+  bool normalized_head = false;
   bool bf16 = false;
   AttentionOptions attention;
   RotaryOptions rotary;
@@ -89,8 +95,8 @@ struct ModelOptions {
              same},
       model);
     v(Option{"model-family",
-             "gpt2, llama, qwen2 or qwen3 (default: where sizes are given, gpt2, as Megatron-LM's "
-             "decoder)",
+             "gpt2, bloom, llama, qwen2 or qwen3 (default: where sizes are given, gpt2, as "
+             "Megatron-LM's decoder)",
              same},
       family);
     v(Option{"num-layers", "transformer blocks", same}, layers);
@@ -116,7 +122,7 @@ struct ModelOptions {
              "the head has a table of its own (default of llama, qwen2 and qwen3)", same},
       untied);
     v(Option{"tie-embeddings-and-output-weights",
-             "the head multiplies by the token table (default of gpt2)", same},
+             "the head multiplies by the token table (default of gpt2 and bloom)", same},
       tied);
     rotary.visit(v);
     v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
@@ -124,6 +130,14 @@ struct ModelOptions {
     v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);
     v(Option{"add-qkv-bias", "biases of query, key and value alone, where a family has none", same},
       qkv_biases);
+    v(Option{"add-dense-bias", "a bias of attention's output projection, where a family has none",
+             same},
+      output_bias);
+    v(Option{"embed-layernorm", "a norm directly behind the token embedding (Bloom)", same},
+      embedding_norm);
+    v(Option{"normalized-head",
+             "each row of the head's table is divided by its length before use (Baichuan-2)", same},
+      normalized_head);
     v(Option{"qk-layernorm", "norm each head of query and key before its positions", same},
       head_norms);
     v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same},

@@ -79,9 +79,12 @@ class DecoderChunk final : public Chunk {
       tokens = &table(parameters, kTokenTable, config.tied);
     }
     if (place_.first()) {
-      embedding_.emplace(parameters, shard_, *tokens, vocabulary_, config.hidden,
-                         config.positions == PositionKind::kLearned ? config.max_positions : 0,
-                         normal, config.hidden_dropout);
+      EmbeddingShape shape{.hidden = config.hidden,
+                           .norm_eps = config.norm_eps,
+                           .hidden_dropout = config.hidden_dropout};
+      if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
+      if (config.embedding_norm) shape.norm = config.norm;
+      embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape, normal);
     }
     layers_ = layers_of_chunk(config, place_.index, place_.chunks());
     for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
@@ -91,7 +94,7 @@ class DecoderChunk final : public Chunk {
       final_norm_.emplace(parameters, shard_, "final_norm", config.norm, config.hidden,
                           config.norm_eps);
       head_.emplace(shard_, config.tied ? *tokens : table(parameters, "head.weight", false),
-                    vocabulary_);
+                    vocabulary_, config.normalized_head);
     }
     if (config.positions == PositionKind::kRotary) {
       rotary_ = make_rotary_tables(config, 1, setup.device, setup.arena, setup.stream);

@@ -19,11 +19,13 @@ std::string suggestion(const std::string& given, const std::vector<std::string>&
 
 ModelConfig family_facts(const std::string& family) {
   if (family == "gpt2") return gpt2_facts();
+  if (family == "bloom") return bloom_facts();
   if (family == "llama") return llama_facts();
   if (family == "qwen2") return qwen2_facts();
   if (family == "qwen3") return qwen3_facts();
-  throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted gpt2, llama, qwen2 or qwen3{}",
-              family, suggestion(family, {"gpt2", "llama", "qwen2", "qwen3"}));
+  throw Error(Fault::kUsage,
+              "--model-family: got \"{}\", wanted gpt2, bloom, llama, qwen2 or qwen3{}", family,
+              suggestion(family, {"gpt2", "bloom", "llama", "qwen2", "qwen3"}));
 }
 
 std::vector<std::string> preset_names() {

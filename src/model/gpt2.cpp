@@ -12,7 +12,7 @@ ModelConfig gpt2_facts() {
   config.positions = PositionKind::kLearned;
   config.activation = ActivationKind::kGeluTanh;
   config.gated = false;
-  config.biases = config.qkv_biases = true;
+  config.biases = config.output_bias = config.qkv_biases = true;
   config.tied = true;
   config.hidden_dropout = 0.1;
   config.attention_dropout = 0.1;

@@ -13,14 +13,14 @@ ModelConfig llama_facts() {
   config.rotary_base = 10000;
   config.activation = ActivationKind::kSilu;
   config.gated = true;
-  config.biases = config.qkv_biases = false;
+  config.biases = config.output_bias = config.qkv_biases = false;
   config.tied = false;
   return config;
 }
 
 namespace {
 
-struct Sizes {
+struct LlamaSizes {
   std::int64_t layers;
   std::int64_t hidden;
   std::int64_t ffn_hidden;
@@ -30,7 +30,7 @@ struct Sizes {
   std::int64_t max_positions;
 };
 
-Preset sized(std::string name, const Sizes& sizes) {
+Preset sized(std::string name, const LlamaSizes& sizes) {
   ModelConfig config = llama_facts();
   config.layers = sizes.layers;
   config.hidden = sizes.hidden;

@@ -33,7 +33,7 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
             {name + ".value", shape.groups * shape.head_size}},
            shape.hidden, shape.qkv_biases, input),
       output_(parameters, shard, name + ".output", shape.hidden, shape.heads * shape.head_size,
-              shape.biases, output) {
+              shape.output_bias, output) {
   if (!shape.head_norms) return;
   query_norm_.emplace(parameters, shard, name + ".query_norm", NormKind::kRms, shape.head_size,
                       shape.norm_eps, true);

@@ -19,7 +19,7 @@ struct AttentionShape {
   std::int64_t heads = 0;      // a
   std::int64_t groups = 0;     // g, key-value heads
   std::int64_t head_size = 0;  // d
-  bool biases = false;         // of the output projection
+  bool output_bias = false;    // of the output projection
   bool qkv_biases = false;     // of query, key and value
   bool head_norms = false;     // RMS norms of each head of query and key, before rotary
   double norm_eps = 1e-5;      // of the head norms

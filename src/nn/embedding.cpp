@@ -17,13 +17,18 @@ std::int64_t Vocabulary::valid(const Shard& shard) const {
 }
 
 Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
-                     const Vocabulary& vocabulary, std::int64_t hidden, std::int64_t max_positions,
-                     Initialization initialization, double hidden_dropout)
-    : shard_(shard), vocabulary_(vocabulary), tokens_(&tokens), hidden_dropout_(hidden_dropout) {
+                     const Vocabulary& vocabulary, const EmbeddingShape& shape,
+                     Initialization initialization)
+    : shard_(shard),
+      vocabulary_(vocabulary),
+      tokens_(&tokens),
+      hidden_dropout_(shape.hidden_dropout) {
   tokens_->contributions += 1;
-  if (max_positions > 0) {
-    positions_ = &parameters.add(replicated_parameter(shard, "embedding.position.weight",
-                                                      max_positions, hidden, initialization));
+  if (shape.norm)
+    norm_.emplace(parameters, shard, "embedding.norm", *shape.norm, shape.hidden, shape.norm_eps);
+  if (shape.max_positions > 0) {
+    positions_ = &parameters.add(replicated_parameter(
+        shard, "embedding.position.weight", shape.max_positions, shape.hidden, initialization));
     positions_->contributions += 1;
   }
 }
@@ -31,6 +36,7 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
 Value Embedding::forward(Context& context, const ModelInput& input) const {
   Value x = token_embedding(context, input.tokens, *tokens_, vocabulary_.begin(shard_),
                             *shard_.group, shard_.strategy.sequence_parallel);
+  if (norm_) x = norm_->forward(context, x);
   const std::int64_t rows = x.tensor.dim(0);
   if (positions_ != nullptr) {
     const std::int64_t first = shard_.splits_sequence() ? shard_.rank() * rows : 0;
@@ -42,8 +48,11 @@ Value Embedding::forward(Context& context, const ModelInput& input) const {
                       shard_.residual_rows(context.rows, rows)});
 }
 
-Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary)
-    : shard_(shard), vocabulary_(vocabulary), table_(&table) {
+Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, bool normalized)
+    : shard_(shard),
+      vocabulary_(vocabulary),
+      table_(&table),
+      normalized_(normalized ? std::make_shared<NormalizedRowsCache>() : nullptr) {
   table_->contributions += 1;
 }
 
@@ -64,6 +73,13 @@ Tensor Head::whole_rows(Context& context, const Tensor& x, const Tensor& rows) c
 
 Tensor Head::logits(Context& context, const Tensor& x) const {
   Context plain = context.with_tape(nullptr);
+  if (normalized_ != nullptr) {
+    const Tensor y = context.activation(sum_dtype(shard_.dtype), {x.dim(0), table_->shape[0]});
+    context.kernels.run(
+        LinearForward{.y = y, .x = x, .weight = normalized_->view(context, *table_)},
+        context.stream);
+    return y;
+  }
   return column_linear(plain, {x}, *table_, nullptr, *shard_.group, {}, sum_dtype(shard_.dtype))
       .tensor;
 }
@@ -72,6 +88,7 @@ LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs
   LossInputs local = inputs;
   local.vocabulary_begin = vocabulary_.begin(shard_);
   local.valid = vocabulary_.valid(shard_);
+  local.normalized = normalized_ != nullptr;
   return head_loss(context, x, *table_, local, *shard_.group, shard_.strategy.sequence_parallel);
 }
 

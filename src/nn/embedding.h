@@ -3,10 +3,14 @@
 // rows exist only in memory, not in checkpoints.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "nn/chunk.h"
+#include "nn/norm.h"
 #include "nn/shard.h"
+#include "ops/normalized_rows.h"
 
 namespace piton {
 
@@ -20,13 +24,20 @@ struct Vocabulary {
   std::int64_t valid(const Shard& shard) const;
 };
 
+struct EmbeddingShape {
+  std::int64_t hidden = 0;         // h
+  std::int64_t max_positions = 0;  // rows of the table of learned positions; 0: there is none
+  std::optional<NormKind> norm;    // of the tokens' rows, before positions are added
+  double norm_eps = 1e-5;
+  double hidden_dropout = 0;
+};
+
 class Embedding {
  public:
-  // `tokens`: the table [padded / t, h], which the head may share. `max_positions` 0: no learned
-  // positions.
+  // `tokens`: the table [padded / t, h], which the head may share.
   Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
-            const Vocabulary& vocabulary, std::int64_t hidden, std::int64_t max_positions,
-            Initialization initialization, double hidden_dropout);
+            const Vocabulary& vocabulary, const EmbeddingShape& shape,
+            Initialization initialization);
   // input.tokens int32 [b*s] -> [b*s, h], under sequence parallelism this rank's rows [b*s/t, h].
   Value forward(Context& context, const ModelInput& input) const;
 
@@ -34,13 +45,16 @@ class Embedding {
   Shard shard_;
   Vocabulary vocabulary_;
   Parameter* tokens_;
+  std::optional<Norm> norm_;
   Parameter* positions_ = nullptr;
   double hidden_dropout_;
 };
 
 class Head {
  public:
-  Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary);
+  // `normalized`: each row of the table is divided by its length before use
+  // (ops/normalized_rows.h).
+  Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, bool normalized);
   // Rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor rank: those
   // with the numbers `rows`, int32 [k] -> [k, h]; all of them -> [n, h] if `rows` is empty.
   Tensor whole_rows(Context& context, const Tensor& x, const Tensor& rows) const;
@@ -54,6 +68,7 @@ class Head {
   Shard shard_;
   Vocabulary vocabulary_;
   Parameter* table_;
+  std::shared_ptr<NormalizedRowsCache> normalized_;  // null: the table as it is
 };
 
 }  // namespace piton

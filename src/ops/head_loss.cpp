@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/normalized_rows.h"
 #include "ops/row_ranges.h"
 
 namespace piton {
@@ -42,7 +43,7 @@ Tensor gather_statistics(Context& context, const Tensor& mine, Communicator& gro
 // Where the gradients of one micro-batch are written. Either may be empty: not wanted.
 struct HeadGradients {
   Tensor dx;       // [n, h]
-  Tensor dweight;  // [V/t, h], added to
+  Tensor dweight;  // [V/t, h], added to; of the normalized rows if there are such
   bool wanted() const { return dx.defined() || dweight.defined(); }
 };
 
@@ -55,6 +56,7 @@ struct HeadWork {
   std::vector<RowRange> slices;
   LossOutput output;  // per_token [n], and sum
   HeadGradients gradients;
+  std::optional<NormalizedRows> normalized = {};
 };
 
 // The head and its loss for slices of the rows, one after another, in the same memory.
@@ -73,6 +75,10 @@ class HeadSlices {
     dlogits_ = logits_;
     if (work.gradients.wanted() && dtype != sums) {
       dlogits_ = context_.workspace(dtype, logits_.shape());
+    }
+    if (work.normalized) {
+      forward_ = backward_ = WeightUse(work.normalized->view(), nullptr);
+      return;
     }
     forward_ = context_.weights.acquire(work.table, WeightForm::kForward, context_.stream);
     if (work.gradients.dx.defined()) {
@@ -175,12 +181,22 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
     }
     gradients.dweight = context.weights.gradient(table, context.stream);
   }
+  const Tensor dtable = gradients.dweight;
+  if (inputs.normalized) {
+    work.normalized.emplace(context, table);
+    if (dtable.defined()) {
+      gradients.dweight = context.workspace(dtable.dtype(), dtable.shape());
+      context.device.zero(gradients.dweight, context.stream);
+    }
+  }
   {
     const HeadSlices head(work);
     for (const RowRange& slice : work.slices) head.run(slice);
   }
   if (context.tape == nullptr) return output;
-  if (gradients.dweight.defined()) context.weights.contribute(table, context.stream);
+  if (work.normalized && dtable.defined())
+    work.normalized->add_gradient(context, gradients.dweight, dtable);
+  if (dtable.defined()) context.weights.contribute(table, context.stream);
   output.sum = context.tape->output(output.sum.tensor);
   context.tape->record([id = output.sum.id, x_id = x.id, dx = context.tape->keep(gradients.dx),
                         &group, gathers](Backward& backward) {

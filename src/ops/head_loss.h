@@ -31,6 +31,7 @@ struct LossInputs {
                   // global batch. Read in forward. May be empty without a tape
   std::int64_t vocabulary_begin = 0;  // first id of this rank's part of the vocabulary
   std::int64_t valid = 0;             // ids in this rank's part, padding not counted
+  bool normalized = false;            // each row of the table divided by its length
 };
 
 struct LossOutput {

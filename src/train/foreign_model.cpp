@@ -71,6 +71,9 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--activation", got.activation == wanted.activation && got.gated == wanted.gated);
   alike("--disable-bias-linear", got.biases == wanted.biases);
   alike("--add-qkv-bias", got.qkv_biases == wanted.qkv_biases);
+  alike("--add-dense-bias", got.output_bias == wanted.output_bias);
+  alike("--embed-layernorm", got.embedding_norm == wanted.embedding_norm);
+  alike("--normalized-head", got.normalized_head == wanted.normalized_head);
   alike("--qk-layernorm", got.head_norms == wanted.head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
 }

@@ -6,6 +6,7 @@
 #include "checkpoint/safetensors.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
+#include "support/golden_huggingface.h"
 #include "support/tensors.h"
 // After what it needs: it defines main().
 #include "support/ranks_main.h"
@@ -27,9 +28,8 @@ TEST(HuggingFaceModel, IsReadUnderEveryLayout) {
       ranks::world().size() == 2
           ? std::vector<ReadLayout>{{.tensor = 2}, {.pipeline = 2}, {.zero = 3}}
           : std::vector<ReadLayout>{{.tensor = 2, .pipeline = 2}, {.tensor = 2, .zero = 3}};
-  for (const char* name : {"gpt2", "llama3", "qwen3"}) {
-    const std::filesystem::path folder =
-        std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/huggingface" / name;
+  for (const std::string& name : test::golden_folders()) {
+    const std::filesystem::path folder = test::golden_folder(name);
     const SafetensorsFile expected(folder / "expected.safetensors");
     const Tensor tokens = expected.tensor("tokens");
     const Tensor wanted = expected.tensor("logits");

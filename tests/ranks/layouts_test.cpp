@@ -1,7 +1,8 @@
 // ranks: 2 4
-// Any layout gives the losses of one process: both models, one with norms and biases of its heads,
-// and one with a window and ALiBi (six heads, so that their slopes are no powers of one number),
-// dropout on, twenty steps. And what is saved under one layout is loaded under another, to the bit.
+// Any layout gives the losses of one process: both models, one with norms and biases of its heads
+// and a head of normalized rows, and one with a window, a norm behind its embedding and ALiBi (six
+// heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is
+// saved under one layout is loaded under another, to the bit.
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -80,8 +81,11 @@ ModelConfig small(const std::string& name) {
   ModelConfig model = preset(alibi ? "gpt2-tiny" : norms ? "llama-tiny" : name);
   model.head_norms |= norms;
   model.qkv_biases |= norms;
+  model.output_bias |= norms;
+  model.normalized_head = norms;
   if (alibi) {
     model.positions = PositionKind::kAlibi;
+    model.embedding_norm = true;
     model.window_before = 6;
     model.heads = model.groups = 6;
     model.head_size = 10;

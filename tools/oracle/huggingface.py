@@ -1,12 +1,16 @@
 """Hugging Face folders of small random models, and what Transformers computes of them.
 
-  python tools/oracle/huggingface.py golden tests/golden/huggingface      (torch 2.15, transformers 5.23, safetensors)
+  python tools/oracle/huggingface.py golden tests/golden/huggingface [NAME ...]   (torch 2.15, transformers 5.23, safetensors)
+  python tools/oracle/huggingface.py gradients tests/golden/huggingface [NAME ...]
   python tools/oracle/huggingface.py compare build/piton [--work DIR] [NAME ...]
   python tools/oracle/huggingface.py stories build/piton --work ../shared/data/weights/stories260K
 
 `golden` writes a folder for each case of GOLDEN: config.json and model.safetensors as Transformers saves them, and
 expected.safetensors: `tokens` (int32), `logits` (fp32 [tokens, vocabulary], computed in float64) and `greedy` (the
-tokens that greedy decoding puts after the first PROMPT). `compare` makes folders of every case, with a vocabulary of
+tokens that greedy decoding puts after the first PROMPT). `gradients` adds gradients.safetensors: `loss`, the mean over
+the tokens that follow another, its gradient by every tensor under the name that the tensor has in the files, and for those
+of STEPS the `losses` and `norms` of ten steps of torch.optim.AdamW (matrices decay, the rest does not; gradients clipped
+to norm 1) on the batches `batches`. Models that Transformers does not have are published_models.py's. `compare` makes folders of every case, with a vocabulary of
 50257, shards, 16-bit weights, padded and tied tables, and holds Piton's `score --logits` and `generate --greedy` against
 Transformers: logits within 1e-4 in fp32, 64 greedy tokens equal. `stories` makes a folder of llama2.c's stories260K.bin and
 holds the same against its weights_golden_260K.json, which was computed apart from all of this.
@@ -22,6 +26,7 @@ import sys
 import tempfile
 
 import torch
+import published_models
 import transformers
 from safetensors.torch import load_file, save_file
 
@@ -42,6 +47,17 @@ def gpt2(vocabulary=131, **more):
     return transformers.GPT2Config(**{**sizes, **more}), transformers.GPT2LMHeadModel
 
 
+def bloom(vocabulary=131, **more):
+    sizes = dict(n_layer=2, hidden_size=36, n_head=6, vocab_size=vocabulary, seq_length=128)
+    return transformers.BloomConfig(**{**sizes, **more}), transformers.BloomForCausalLM
+
+
+def longrope(original):
+    return llama_like("Phi3", original_max_position_embeddings=original, pad_token_id=0, rope_parameters={
+        "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": original,
+        "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.5]})
+
+
 GOLDEN = {
     "gpt2": lambda: gpt2(n_inner=54),
     "llama": lambda: llama_like("Llama", rms_norm_eps=1e-6),
@@ -49,7 +65,12 @@ GOLDEN = {
     "qwen2": lambda: llama_like("Qwen2", tie_word_embeddings=True),
     "qwen3": lambda: llama_like("Qwen3", head_dim=12, intermediate_size=54),
     "mistral": lambda: llama_like("Mistral", sliding_window=9),
+    **published_models.MODELS,
+    "bloom": lambda: bloom(),
+    "phi3": lambda: llama_like("Phi3", sliding_window=9, pad_token_id=0),
 }
+RENAMED = ("gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral")  # and cut into shards by variants()
+STEPS = ("gpt2", "llama")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
     "gpt2-untied": lambda: gpt2(tie_word_embeddings=False),
@@ -66,6 +87,17 @@ MORE = {
     "mistral-whole": lambda: llama_like("Mistral", sliding_window=None),
     "qwen2-untied": lambda: llama_like("Qwen2", 50257),
     "qwen2-window": lambda: llama_like("Qwen2", use_sliding_window=True, sliding_window=9, max_window_layers=0),
+    **published_models.MORE,
+    "bloom-50257": lambda: bloom(50257),
+    "bloom-eight-heads": lambda: bloom(hidden_size=64, n_head=8, tie_word_embeddings=False),
+    "phi3-50257": lambda: llama_like("Phi3", 50257, num_key_value_heads=4, sliding_window=None, pad_token_id=0),
+    # All sequences are longer, or all are shorter, than the original length: between the two Transformers turns keys anew.
+    "phi3-longrope": lambda: longrope(4),
+    "phi3-shortrope": lambda: longrope(100),
+    "phi3-partial": lambda: llama_like("Phi3", pad_token_id=0, rope_parameters={
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
+    "qwen3-biases": lambda: llama_like("Qwen3", head_dim=12, attention_bias=True),
+    "llama-attention-biases": lambda: llama_like("Llama", attention_bias=True),
     "qwen3-tied": lambda: llama_like("Qwen3", 50257, tie_word_embeddings=True, head_dim=24),
 }
 
@@ -96,8 +128,15 @@ def expected(model, tokens):
     return logits.float(), torch.tensor(ids[PROMPT:], dtype=torch.int32)
 
 
-def golden(folder):
+def origin(what):
+    return (f"tools/oracle/huggingface.py {what}, {datetime.date.today()}, torch {metadata.version('torch')}, "
+            f"transformers {metadata.version('transformers')}")
+
+
+def golden(folder, names):
     for name, make in GOLDEN.items():
+        if names and name not in names:
+            continue
         out = pathlib.Path(folder) / name
         shutil.rmtree(out, ignore_errors=True)
         model = build(make)
@@ -105,10 +144,54 @@ def golden(folder):
         (out / "generation_config.json").unlink(missing_ok=True)
         tokens = torch.randint(0, model.config.vocab_size, (LENGTH,))
         logits, greedy = expected(model, tokens)
-        origin = (f"tools/oracle/huggingface.py golden, {datetime.date.today()}, torch {metadata.version('torch')}, "
-                  f"transformers {metadata.version('transformers')}")
         save_file({"tokens": tokens.to(torch.int32), "logits": logits.contiguous(), "greedy": greedy},
-                  out / "expected.safetensors", metadata={"format": "pt", "origin": origin})
+                  out / "expected.safetensors", metadata={"format": "pt", "origin": origin("golden")})
+
+
+def loss_of(model, batch):
+    logits = model(batch[:, :-1]).logits
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+
+
+def steps(model, batches):
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.1},
+                                   {"params": [p for p in parameters if p.ndim == 1], "weight_decay": 0.0}],
+                                  lr=3e-3, betas=(0.9, 0.95), eps=1e-8)
+    losses, norms = [], []
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, 1.0)))
+        losses.append(float(loss))
+        optimizer.step()
+    return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
+
+
+def gradients(folder, names):
+    for name, make in GOLDEN.items():
+        if names and name not in names:
+            continue
+        out = pathlib.Path(folder) / name
+        model = build(make)
+        for key, value in load_file(out / "model.safetensors").items():
+            assert torch.equal(value, model.state_dict()[key]), key
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        model = model.double()
+        tokens = load_file(out / "expected.safetensors")["tokens"].long()[None]
+        loss = loss_of(model, tokens)
+        loss.backward()
+        result = {key: parameter.grad.float().contiguous() for key, parameter in model.named_parameters()}
+        result["loss"] = loss.detach().double().reshape(1)
+        if name in STEPS:
+            torch.manual_seed(11)
+            batches = torch.randint(0, model.config.vocab_size, (10, 2, 25))
+            result["losses"], result["norms"] = steps(model, batches)
+            result["batches"] = batches.to(torch.int32)
+        save_file(result, out / "gradients.safetensors", metadata={"format": "pt", "origin": origin("gradients")})
 
 
 def piton(program, *arguments):
@@ -143,7 +226,7 @@ def variants(name, model, work):
     plain = work / name
     model.save_pretrained(plain)
     yield plain
-    if name not in GOLDEN:
+    if name not in RENAMED:
         return
     shards = work / (name + "-shards")
     model.save_pretrained(shards, max_shard_size="20KB")
@@ -257,7 +340,7 @@ def stories(program, weights):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["golden", "compare", "stories"])
+    parser.add_argument("what", choices=["golden", "gradients", "compare", "stories"])
     parser.add_argument("place")
     parser.add_argument("--work")
     parser.add_argument("names", nargs="*")
@@ -265,7 +348,9 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     if options.what == "golden":
-        return golden(options.place)
+        return golden(options.place, options.names)
+    if options.what == "gradients":
+        return gradients(options.place, options.names)
     if options.what == "stories":
         sys.exit(stories(options.place, pathlib.Path(options.work)))
     with tempfile.TemporaryDirectory() as folder:

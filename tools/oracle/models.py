@@ -2,8 +2,8 @@
 
   python tools/oracle/models.py tests/golden [NAME ...]       (torch 2.15, transformers 5.23, safetensors)
 
-Writes NAME.safetensors, for gpt2, llama, mistral (llama with a window of 6 keys), bloom (ALiBi; as gpt2
-without a table of positions), qwen2 (llama with biases of query, key and value) and qwen3 (with norms of each
+Writes NAME.safetensors, for gpt2, llama, mistral (llama with a window of 6 keys), bloom (ALiBi, and a norm behind
+the embedding), qwen2 (llama with biases of query, key and value) and qwen3 (with norms of each
 head of query and key; heads wider than their share): `weight.NAME` and `gradient.NAME` (fp32, Piton's canonical
 names), tokens, labels, mask, `loss` (mean over unmasked tokens), `logits`, and `losses`: five steps of
 torch.optim.AdamW on the same batch (matrices decay, the rest does not), gradients clipped to norm 1.
@@ -58,14 +58,13 @@ def bloom():
     config = BloomConfig(vocab_size=VOCABULARY, hidden_size=HIDDEN, n_layer=LAYERS, n_head=HEADS, hidden_dropout=0,
                          attention_dropout=0, attn_implementation="eager")
     model = BloomForCausalLM(config).double()
-    # Bloom has a norm behind its embedding, which is another matter than its attention.
-    model.transformer.word_embeddings_layernorm = torch.nn.Identity()
     names = {"embedding.token.weight": (model.transformer.word_embeddings.weight, None)}
 
     def linear(name, module, view=None):
         names[name + ".weight"] = (module.weight, view)
         names[name + ".bias"] = (module.bias, view)
 
+    linear("embedding.norm", model.transformer.word_embeddings_layernorm)
     for i, block in enumerate(model.transformer.h):
         at = f"layers.{i}."
         linear(at + "attention_norm", block.input_layernorm)

@@ -25,11 +25,10 @@ constexpr const char* kModels[] = {"gpt2", "llama", "mistral", "bloom", "qwen2",
 
 ModelConfig golden_config(const std::string& name, DType dtype) {
   const bool qwen = name.starts_with("qwen");
-  const std::string family = qwen ? name : name == "llama" || name == "mistral" ? "llama" : "gpt2";
-  const bool gpt2 = family == "gpt2";
+  const std::string family = name == "mistral" ? "llama" : name;
+  const bool gpt2 = name == "gpt2" || name == "bloom";
   ModelConfig model = family_facts(family);
   if (name == "mistral") model.window_before = 5;  // Mistral counts a token's own key
-  if (name == "bloom") model.positions = PositionKind::kAlibi;
   model.layers = 2;
   model.hidden = kHidden;
   model.heads = 6;

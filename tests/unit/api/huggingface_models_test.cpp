@@ -1,6 +1,6 @@
-// Models of Hugging Face folders, loaded as users load them: logits and greedy tokens of
-// Transformers (tests/golden/huggingface, made by tools/oracle/huggingface.py in float64), and the
-// numbers of llama2.c's stories260K.
+// Models of Hugging Face folders, loaded as users load them: logits, greedy tokens and gradients of
+// Transformers, and ten steps of training (tests/golden/huggingface, made by
+// tools/oracle/huggingface.py in float64).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,21 +9,20 @@
 #include <numeric>
 
 #include "api/model.h"
+#include "checkpoint/load_values.h"
 #include "checkpoint/safetensors.h"
 #include "device/host_device.h"
+#include "huggingface/hf_source.h"
 #include "kernels/cpu/kernels.h"
 #include "support/errors.h"
+#include "support/golden_huggingface.h"
 #include "support/temp_folder.h"
 #include "support/tensors.h"
 
 namespace piton {
 namespace {
 
-namespace fs = std::filesystem;
-
-fs::path golden(const std::string& name) {
-  return fs::path(PITON_SOURCE_DIR) / "tests/golden/huggingface" / name;
-}
+using test::golden_folder;
 
 struct TestMachine {
   HostDevice device;
@@ -41,10 +40,10 @@ std::vector<std::int32_t> ids_of(const Tensor& tensor) {
 }
 
 TEST(HuggingFaceModel, GivesTheLogitsAndTheGreedyTextOfTransformers) {
-  for (const char* name : {"gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral"}) {
+  for (const std::string& name : test::golden_folders()) {
     TestMachine machine;
-    const auto model = Model::load(machine.machine, golden(name), {});
-    const SafetensorsFile expected(golden(name) / "expected.safetensors");
+    const auto model = Model::load(machine.machine, golden_folder(name), {});
+    const SafetensorsFile expected(golden_folder(name) / "expected.safetensors");
     const std::vector<std::int32_t> tokens = ids_of(expected.tensor("tokens"));
     const Tensor wanted = expected.tensor("logits");
     const Tensor got = model->logits(tokens);
@@ -65,11 +64,121 @@ TEST(HuggingFaceModel, GivesTheLogitsAndTheGreedyTextOfTransformers) {
   }
 }
 
+// gradients.safetensors as a folder of a model whose weights are those gradients, so that they are
+// read as weights are.
+class GradientsOfTransformers {
+ public:
+  explicit GradientsOfTransformers(const std::string& name)
+      : file_(golden_folder(name) / "gradients.safetensors") {
+    std::map<std::string, Tensor> tensors;
+    for (const SafetensorsEntry& entry : file_.entries()) {
+      const bool other = entry.name == "loss" || entry.name == "losses" || entry.name == "norms" ||
+                         entry.name == "batches";
+      if (!other) tensors[entry.name] = file_.tensor(entry.name);
+    }
+    std::filesystem::copy_file(golden_folder(name) / "config.json", folder_ / "config.json");
+    write_safetensors(folder_ / "model.safetensors", tensors);
+    source_.emplace(folder_.path());
+  }
+  double loss() const { return test::value_at(file_.tensor("loss"), 0); }
+  std::vector<CanonicalTensor> tensors() const { return source_->tensors(TensorKind::kWeight); }
+  std::vector<double> gradient(const CanonicalTensor& tensor) {
+    std::vector<double> values(static_cast<std::size_t>(tensor.shape.elements()));
+    source_->read(tensor.name, whole_run(tensor.shape), DType::kF64,
+                  reinterpret_cast<std::byte*>(values.data()));
+    return values;
+  }
+
+ private:
+  TempFolder folder_;
+  SafetensorsFile file_;
+  std::optional<HfSource> source_;
+};
+
+double product(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+TEST(HuggingFaceModel, GivesEveryGradientOfTransformers) {
+  for (const std::string& name : test::golden_folders()) {
+    TestMachine machine;
+    const auto model = Model::load(machine.machine, golden_folder(name), {});
+    const SafetensorsFile expected(golden_folder(name) / "expected.safetensors");
+    const std::vector<std::int32_t> tokens = ids_of(expected.tensor("tokens"));
+    GradientsOfTransformers wanted(name);
+    EXPECT_NEAR(-model->score(tokens).sum() / static_cast<double>(tokens.size() - 1), wanted.loss(),
+                1e-5 * wanted.loss())
+        << name;
+    const std::map<std::string, Tensor> ours = model->gradients({tokens});
+    EXPECT_EQ(ours.size(), wanted.tensors().size()) << name;
+    double all = 0;
+    for (const CanonicalTensor& tensor : wanted.tensors()) {
+      const std::vector<double> right = wanted.gradient(tensor);
+      all += product(right, right);
+    }
+    for (const CanonicalTensor& tensor : wanted.tensors()) {
+      ASSERT_TRUE(ours.contains(tensor.name)) << name << " " << tensor.name;
+      const std::vector<double> right = wanted.gradient(tensor);
+      const std::vector<double> got = test::values(ours.at(tensor.name));
+      // Adding a number to all scores of a row changes nothing: a key bias has no gradient.
+      const bool turned = model->config().positions == PositionKind::kRotary;
+      if (tensor.name.ends_with("attention.key.bias") && !turned) {
+        EXPECT_LE(product(got, got), 1e-12 * all) << name;
+        continue;
+      }
+      const double lengths = std::sqrt(product(right, right) * product(got, got));
+      EXPECT_GE(product(right, got), (1 - 1e-6) * lengths) << name << " " << tensor.name;
+      EXPECT_NEAR(product(got, got), product(right, right), 1e-4 * product(right, right))
+          << name << " " << tensor.name;
+    }
+  }
+}
+
+TEST(HuggingFaceModel, TrainsAsInPyTorch) {
+  for (const char* name : {"gpt2", "llama"}) {
+    TestMachine machine;
+    HfSource source(golden_folder(name));
+    ModelConfig config = source.model();
+    config.hidden_dropout = config.attention_dropout = 0;
+    Mesh mesh(*machine.world, MeshSizes{});
+    Session session(
+        machine.machine, mesh,
+        {.model = config,
+         .optimizer_options = {
+             .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip_grad = 1.0}});
+    load_weights(source, {.parameters = session.parameters(), .sharded = &session.sharded()},
+                 {mesh, machine.device, machine.arena, *machine.stream});
+    session.publish_values();
+    const SafetensorsFile golden(golden_folder(name) / "gradients.safetensors");
+    const Tensor batches = golden.tensor("batches");  // [steps, samples, s + 1]
+    const std::int64_t samples = batches.dim(1);
+    const std::int64_t length = batches.dim(2);
+    const std::vector<std::int32_t> ids = ids_of(batches);
+    for (std::int64_t step = 0; step < batches.dim(0); ++step) {
+      MicroBatch batch{.samples = samples, .sequence = length - 1};
+      for (std::int64_t sample = 0; sample < samples; ++sample) {
+        const auto row = ids.begin() + (step * samples + sample) * length;
+        batch.tokens.insert(batch.tokens.end(), row, row + length - 1);
+        batch.labels.insert(batch.labels.end(), row + 1, row + length);
+        for (std::int64_t i = 0; i < length - 1; ++i)
+          batch.positions.push_back(static_cast<std::int32_t>(i));
+      }
+      batch.loss_mask.assign(batch.tokens.size(), 1.0F);
+      const StepReport report = session.train_step({batch}, 0, 3e-3);
+      const double loss = test::value_at(golden.tensor("losses"), step);
+      const double norm = test::value_at(golden.tensor("norms"), step);
+      EXPECT_NEAR(report.loss, loss, 1e-5 * loss) << name << ", step " << step;
+      EXPECT_NEAR(report.grad_norm, norm, 1e-4 * norm) << name << ", step " << step;
+    }
+  }
+}
+
 TEST(HuggingFaceModel, WhoseTokenizerHasMoreIdsThanItsTableHasRowsIsRefused) {
   TestMachine machine;
   EXPECT_THAT(
-      message_of(Fault::kData,
-                 [&] { Model::load(machine.machine, golden("llama"), {.type = "ByteTokenizer"}); }),
+      message_of(
+          Fault::kData,
+          [&] { Model::load(machine.machine, golden_folder("llama"), {.type = "ByteTokenizer"}); }),
       testing::HasSubstr("the tokenizer has 257 ids, the model's table 131 rows"));
 }
 

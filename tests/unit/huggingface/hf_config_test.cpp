@@ -45,6 +45,19 @@ TEST(HfModel, HasTheFactsOfItsFile) {
   EXPECT_TRUE(qwen3.head_norms && !qwen3.qkv_biases);
   EXPECT_EQ(qwen3.head_size, 12);
   EXPECT_EQ(model_of(golden("mistral")).window_before, 8);
+  const ModelConfig bloom = model_of(golden("bloom"));
+  EXPECT_TRUE(bloom.embedding_norm && bloom.biases && bloom.output_bias && bloom.tied);
+  EXPECT_EQ(bloom.positions, PositionKind::kAlibi);
+  EXPECT_EQ(bloom.ffn_hidden, 144);
+  const ModelConfig internlm = model_of(golden("internlm"));
+  EXPECT_TRUE(internlm.qkv_biases && internlm.output_bias && !internlm.biases);
+  EXPECT_EQ(model_of(golden("internlm2")).rotary_base, 1e6);
+  EXPECT_FALSE(model_of(golden("internlm2")).qkv_biases);
+  EXPECT_EQ(model_of(golden("baichuan")).positions, PositionKind::kRotary);
+  EXPECT_FALSE(model_of(golden("baichuan")).normalized_head);
+  EXPECT_EQ(model_of(golden("baichuan-13b")).positions, PositionKind::kAlibi);
+  EXPECT_TRUE(model_of(golden("baichuan2")).normalized_head);
+  EXPECT_EQ(model_of(golden("phi3")).window_before, 8);
 }
 
 TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
@@ -93,8 +106,10 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
       HasSubstr("architectures: got [\"LlamaForSequenceClassification\"], wanted LlamaFor"));
   EXPECT_THAT(key("llama", "hidden_act", "relu"),
               HasSubstr("hidden_act: got \"relu\", wanted silu"));
-  EXPECT_THAT(key("llama", "attention_bias", true),
-              HasSubstr("mlp_bias: got false, wanted the same"));
+  EXPECT_THAT(key("bloom", "apply_residual_connection_post_layernorm", true),
+              HasSubstr("got true, wanted false"));
+  EXPECT_THAT(key("phi3", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
+  EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));
   EXPECT_THAT(key("llama", "quantization_config", {{"bits", 4}}),
               HasSubstr("quantization_config: got {\"bits\":4}"));
   EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "magic"}}),

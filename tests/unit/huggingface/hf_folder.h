@@ -9,13 +9,10 @@
 
 #include "base/files.h"
 #include "checkpoint/safetensors.h"
+#include "support/golden_huggingface.h"
 #include "support/temp_folder.h"
 
 namespace piton::test {
-
-inline std::filesystem::path golden_folder(const std::string& name) {
-  return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/huggingface" / name;
-}
 
 class HfFolder {
  public:

@@ -28,7 +28,7 @@ std::vector<double> whole(HfSource& source, const std::string& name, const Shape
 }
 
 TEST(HfSource, HasTheCanonicalTensorsOfEveryGoldenModel) {
-  for (const char* name : {"gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral"}) {
+  for (const std::string& name : test::golden_folders()) {
     const HfSource source(test::golden_folder(name));
     std::map<std::string, Shape> wanted;
     for (const CanonicalShape& one : canonical_tensors(source.model()))
@@ -64,7 +64,7 @@ TEST(HfSource, TurnsAndCutsTheWeightsOfGpt2) {
 }
 
 TEST(HfSource, GivesAnyRunAsItsPartOfTheWhole) {
-  for (const char* name : {"gpt2", "llama"}) {
+  for (const char* name : {"gpt2", "llama", "internlm2", "bloom", "phi3"}) {
     HfSource source(test::golden_folder(name));
     std::mt19937 random(5);
     const auto below = [&](std::int64_t count) {

@@ -1,0 +1,88 @@
+#include "huggingface/names.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "model/canonical_tensors.h"
+
+namespace piton {
+
+HfNames llama_names(std::vector<HfPart> other) {
+  HfNames names;
+  names.parts = std::move(other);
+  const auto given = static_cast<std::ptrdiff_t>(names.parts.size());
+  for (HfPart& part : std::vector<HfPart>{{"attention_norm.", "input_layernorm."},
+                                          {"attention.query.", "self_attn.q_proj."},
+                                          {"attention.key.", "self_attn.k_proj."},
+                                          {"attention.value.", "self_attn.v_proj."},
+                                          {"attention.output.", "self_attn.o_proj."},
+                                          {"attention.query_norm.", "self_attn.q_norm."},
+                                          {"attention.key_norm.", "self_attn.k_norm."},
+                                          {"mlp_norm.", "post_attention_layernorm."},
+                                          {"mlp.gate.", "mlp.gate_proj."},
+                                          {"mlp.up.", "mlp.up_proj."},
+                                          {"mlp.down.", "mlp.down_proj."}}) {
+    const auto begin = names.parts.begin();
+    const bool named = std::any_of(
+        begin, begin + given, [&](const HfPart& one) { return one.canonical == part.canonical; });
+    if (!named) names.parts.push_back(std::move(part));
+  }
+  return names;
+}
+
+std::vector<HfPart> packed_attention(const ModelConfig& model, const std::string& name) {
+  const std::int64_t queries = model.heads * model.head_size;
+  const std::int64_t keys = model.groups * model.head_size;
+  return {{"attention.query.", name},
+          {"attention.key.", name, queries},
+          {"attention.value.", name, queries + keys}};
+}
+
+std::vector<HfPart> grouped_attention(const ModelConfig& model, const std::string& name) {
+  const std::int64_t d = model.head_size;
+  const std::int64_t queries = model.heads / model.groups * d;  // of a group
+  const std::int64_t group = queries + 2 * d;
+  return {{"attention.query.", name, 0, queries, group},
+          {"attention.key.", name, queries, d, group},
+          {"attention.value.", name, queries + d, d, group}};
+}
+
+std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names) {
+  ModelConfig with_head = model;
+  with_head.tied = false;
+  std::vector<HfPlace> places;
+  const auto add = [&](const std::string& canonical, const HfPart& part,
+                       const std::string& before) {
+    places.push_back({.canonical = canonical,
+                      .name = before + part.name + canonical.substr(canonical.rfind('.') + 1),
+                      .first = part.first,
+                      .chunk = part.chunk,
+                      .stride = part.stride});
+  };
+  const std::pair<std::string_view, std::string> ends[] = {{"embedding.token.", names.table},
+                                                           {"embedding.norm.", names.table_norm},
+                                                           {"final_norm.", names.final_norm},
+                                                           {"head.", names.head}};
+  for (const CanonicalShape& one : canonical_tensors(with_head)) {
+    const std::string& canonical = one.name;
+    const bool of_layer = canonical.starts_with("layers.");
+    const std::size_t part = of_layer ? canonical.find('.', 7) + 1 : 0;  // after "layers.N."
+    bool found = false;
+    for (const auto& [ours, theirs] : ends) {
+      if (!canonical.starts_with(ours)) continue;
+      add(canonical, {"", theirs}, "");
+      found = true;
+    }
+    for (const HfPart& other : names.parts) {
+      if (!of_layer || canonical.compare(part, other.canonical.size(), other.canonical) != 0)
+        continue;
+      add(canonical, other, names.layers + canonical.substr(7, part - 7));
+      found = true;
+    }
+    PITON_ASSERT(found, "{} has no name in this family", canonical);
+  }
+  return places;
+}
+
+}  // namespace piton

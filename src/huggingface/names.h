@@ -1,0 +1,41 @@
+// The names of a family's tensors, as differences from LLaMA's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "huggingface/family.h"
+
+namespace piton {
+
+// Tensors of a layer whose canonical names begin, after "layers.N.", with `canonical`, and in the
+// files, after HfNames::layer and the number, with `name`. Rows as in HfPlace.
+struct HfPart {
+  std::string canonical;  // "attention.query."
+  std::string name;       // "self_attn.q_proj."
+  std::int64_t first = 0;
+  std::int64_t chunk = 0;
+  std::int64_t stride = 0;
+};
+
+struct HfNames {
+  std::string table = "model.embed_tokens.";
+  std::string table_norm;  // of a norm behind the embedding
+  std::string layers = "model.layers.";
+  std::string final_norm = "model.norm.";
+  std::string head = "lm_head.";
+  std::vector<HfPart> parts;
+};
+
+// LLaMA's, but for `other` parts, which take the place of LLaMA's of the same canonical name.
+HfNames llama_names(std::vector<HfPart> other = {});
+
+// Query, key and value as one matrix `name`: all queries, then all keys, then all values.
+std::vector<HfPart> packed_attention(const ModelConfig& model, const std::string& name);
+// The same, but each group in turn: its queries, its key, its value.
+std::vector<HfPart> grouped_attention(const ModelConfig& model, const std::string& name);
+
+// A place of every canonical tensor of the model; of the head's also where it is tied.
+std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names);
+
+}  // namespace piton

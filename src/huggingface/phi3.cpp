@@ -1,0 +1,55 @@
+#include <nlohmann/json.hpp>
+
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "huggingface/names.h"
+#include "model/families.h"
+
+// Phi-3 (Abdin et al. 2024, arXiv:2404.14219) is LLaMA with query, key and value in one matrix,
+// gate and up in another, and a sliding window.
+namespace piton {
+namespace {
+
+ModelConfig model_of(const HfConfig& config) {
+  ModelConfig facts = llama_facts();
+  facts.norm_eps = 1e-5;
+  ModelConfig model = llama_like_model(config, facts);
+  model.hidden_dropout = config.number("resid_pdrop", 0.0);
+  if (config.number("embd_pdrop", 0.0) != model.hidden_dropout)
+    config.refuse("embd_pdrop", "the same as resid_pdrop");
+  set_window(config, model);
+  return model;
+}
+
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys.erase("head_dim");
+  keys["sliding_window"] = window_key(model);
+  keys["resid_pdrop"] = keys["embd_pdrop"] = model.hidden_dropout;
+  // Beside the rotary parameters, since Transformers' own reader looks for it here.
+  const RotaryScaling& scaling = model.rotary_scaling;
+  keys["original_max_position_embeddings"] =
+      scaling.original_positions > 0 ? scaling.original_positions : model.max_positions;
+  return keys;
+}
+
+std::vector<HfPlace> places_of(const ModelConfig& model) {
+  std::vector<HfPart> parts = packed_attention(model, "self_attn.qkv_proj.");
+  parts.push_back({"mlp.gate.", "mlp.gate_up_proj."});
+  parts.push_back({"mlp.up.", "mlp.gate_up_proj.", model.ffn_hidden});
+  return named_places(model, llama_names(parts));
+}
+
+}  // namespace
+
+HfFamily hf_phi3() {
+  return {.model_types = {"phi3"},
+          .architectures = {"Phi3ForCausalLM"},
+          .model = model_of,
+          .places = places_of,
+          .keys = keys_of,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace piton
