@@ -11,7 +11,7 @@ namespace piton {
 namespace {
 
 // Of a block that is handed on: large enough that calls of the system cost nothing beside the copy.
-constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
+constexpr std::int64_t kAssembledBytes = std::int64_t{8} << 20;
 // Of a transposed tensor: each block reads a part of every row of its source.
 constexpr std::int64_t kTurnedBytes = std::int64_t{128} << 20;
 
@@ -103,7 +103,7 @@ void assemble(TensorSource& source, const Assembly& assembly, DType dtype,
   const std::vector<const AssemblyPart*> parts = in_order(assembly);
   if (assembly.transposed) return assemble_turned(source, assembly, parts, dtype, take);
   const std::int64_t width = size_bytes(dtype);
-  const std::int64_t block = kBlockBytes / width;
+  const std::int64_t block = kAssembledBytes / width;
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(
       static_cast<std::size_t>(std::min(block, assembly.shape.elements()) * width));
   std::int64_t filled = 0;

@@ -15,7 +15,7 @@
 namespace piton {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "piton checkpoint";
 constexpr std::string_view kHashKey = ",\n\"manifest_xxh3_128\": \"";
@@ -32,23 +32,23 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 // Typed fields of a JSON object; whatever is wrong names the file and the field.
 class Fields {
  public:
-  Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+  Fields(const OrderedJson& object, std::string where) : object_(object), where_(std::move(where)) {
     if (!object.is_object()) refuse("got no object");
   }
 
   std::int64_t count(const char* key) const {
-    const Json& value = field(key);
+    const OrderedJson& value = field(key);
     const std::optional<std::int64_t> number = whole_number(value);
     if (!number) refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, shown(value)));
     return *number;
   }
   Shape shape(const char* key) const {
-    const Json& sizes = list(key);
+    const OrderedJson& sizes = list(key);
     if (sizes.size() > static_cast<std::size_t>(Shape::kMaxDims)) {
       refuse(fmt::format("\"{}\" has too many dims", key));
     }
     Shape shape;
-    for (const Json& size : sizes) {
+    for (const OrderedJson& size : sizes) {
       const std::optional<std::int64_t> number = whole_number(size);
       if (!number) refuse(fmt::format("\"{}\" holds {}, no whole number", key, shown(size)));
       shape.append(*number);
@@ -73,29 +73,29 @@ class Fields {
     return name;
   }
   std::uint64_t unsigned_count(const char* key) const {
-    const Json& value = field(key);
+    const OrderedJson& value = field(key);
     if (!value.is_number_unsigned()) {
       refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, shown(value)));
     }
     return value.get<std::uint64_t>();
   }
   double number(const char* key) const {
-    const Json& value = field(key);
+    const OrderedJson& value = field(key);
     if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
     if (!value.is_number()) refuse(fmt::format("\"{}\" is {}, wanted a number", key, shown(value)));
     return value.get<double>();
   }
   std::string text(const char* key) const {
-    const Json& value = field(key);
+    const OrderedJson& value = field(key);
     if (!value.is_string()) refuse(fmt::format("\"{}\" is {}, wanted text", key, shown(value)));
     return value.get<std::string>();
   }
-  const Json& list(const char* key) const {
-    const Json& value = field(key);
+  const OrderedJson& list(const char* key) const {
+    const OrderedJson& value = field(key);
     if (!value.is_array()) refuse(fmt::format("\"{}\" is no list", key));
     return value;
   }
-  const Json& field(const char* key) const {
+  const OrderedJson& field(const char* key) const {
     const auto found = object_.find(key);
     if (found == object_.end()) refuse(fmt::format("\"{}\" is missing", key));
     return *found;
@@ -105,29 +105,29 @@ class Fields {
   }
 
  private:
-  static std::string shown(const Json& value) { return value.dump().substr(0, 80); }
+  static std::string shown(const OrderedJson& value) { return value.dump().substr(0, 80); }
 
   // Nullopt for what is no number from 0 to kMostCounted.
-  static std::optional<std::int64_t> whole_number(const Json& value) {
+  static std::optional<std::int64_t> whole_number(const OrderedJson& value) {
     if (!value.is_number_unsigned()) return std::nullopt;
     const auto number = value.get<std::uint64_t>();
     if (number > static_cast<std::uint64_t>(kMostCounted)) return std::nullopt;
     return static_cast<std::int64_t>(number);
   }
 
-  const Json& object_;
+  const OrderedJson& object_;
   std::string where_;
 };
 
-Json parse_json(std::string_view text, const std::string& where) {
+OrderedJson parse_json(std::string_view text, const std::string& where) {
   check_json_depth(text, where);
-  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr, false);
   if (json.is_discarded()) throw Error(Fault::kData, "checkpoint: {}: not valid JSON", where);
   return json;
 }
 
-Json shape_json(const Shape& shape) {
-  Json list = Json::array();
+OrderedJson shape_json(const Shape& shape) {
+  OrderedJson list = OrderedJson::array();
   for (const std::int64_t size : shape.sizes()) list.push_back(size);
   return list;
 }
@@ -151,7 +151,7 @@ std::string read_checked(const std::filesystem::path& folder, const Manifest& ma
   return text;
 }
 
-StoredFile file_of(const Json& item, const std::string& where) {
+StoredFile file_of(const OrderedJson& item, const std::string& where) {
   const Fields fields(item, where);
   StoredFile file{.name = fields.file_name("name"),
                   .bytes = fields.count("bytes"),
@@ -161,7 +161,7 @@ StoredFile file_of(const Json& item, const std::string& where) {
   return file;
 }
 
-StoredTensor tensor_of(const Json& item, const std::string& where) {
+StoredTensor tensor_of(const OrderedJson& item, const std::string& where) {
   const Fields fields(item, where);
   StoredTensor stored;
   stored.tensor.name = fields.text("name");
@@ -247,9 +247,9 @@ std::string hash_bytes(std::span<const std::byte> bytes) {
 }
 
 std::string to_json(const TrainState& state) {
-  Json facts = Json::object();
+  OrderedJson facts = OrderedJson::object();
   for (const auto& [key, value] : state.facts) facts[key] = value;
-  const Json json = {
+  const OrderedJson json = {
       {"iteration", state.iteration},
       {"consumed_samples", state.consumed_samples},
       {"consumed_tokens", state.consumed_tokens},
@@ -264,7 +264,7 @@ std::string to_json(const TrainState& state) {
 }
 
 TrainState parse_train_state(const std::string& text, const std::string& where) {
-  const Json json = parse_json(text, where);
+  const OrderedJson json = parse_json(text, where);
   const Fields fields(json, where);
   TrainState state;
   state.iteration = fields.count("iteration");
@@ -275,7 +275,7 @@ TrainState parse_train_state(const std::string& text, const std::string& where) 
   state.seed = fields.unsigned_count("seed");
   state.learning_rate = fields.number("learning_rate");
   state.lm_loss = fields.number("lm_loss");
-  const Json& facts = fields.field("facts");
+  const OrderedJson& facts = fields.field("facts");
   if (!facts.is_object()) fields.refuse("\"facts\" is no object");
   for (const auto& [key, value] : facts.items()) {
     if (!value.is_string()) fields.refuse(fmt::format("\"facts\": \"{}\" is no text", key));
@@ -294,13 +294,13 @@ std::string to_json(const Manifest& manifest) {
   // One line a tensor and a file: people look into it.
   std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"iteration\": {},\n",
                                  kFormat, kCheckpointVersion, manifest.iteration);
-  const auto list = [&](const char* key, const std::vector<Json>& items) {
+  const auto list = [&](const char* key, const std::vector<OrderedJson>& items) {
     text += fmt::format("\"{}\": [", key);
     for (std::size_t i = 0; i < items.size(); ++i)
       text += (i == 0 ? "\n" : ",\n") + items[i].dump();
     text += "\n]";
   };
-  std::vector<Json> files;
+  std::vector<OrderedJson> files;
   for (const StoredFile& file : manifest.files) {
     files.push_back({{"name", file.name},
                      {"bytes", file.bytes},
@@ -309,7 +309,7 @@ std::string to_json(const Manifest& manifest) {
   }
   list("files", files);
   text += ",\n";
-  std::vector<Json> tensors;
+  std::vector<OrderedJson> tensors;
   for (const StoredTensor& one : manifest.tensors) {
     tensors.push_back({{"name", one.tensor.name},
                        {"kind", one.tensor.kind == TensorKind::kWeight ? "weight" : "optimizer"},
@@ -338,7 +338,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   if (end.substr(kHashKey.size(), kHashDigits) != hash_bytes(bytes_of({text.data(), body}))) {
     torn("its hash is wrong");
   }
-  const Json json = parse_json(text, where);
+  const OrderedJson json = parse_json(text, where);
   const Fields fields(json, where);
   if (fields.text("format") != kFormat) {
     fields.refuse(
@@ -350,8 +350,9 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   }
   Manifest manifest;
   manifest.iteration = fields.count("iteration");
-  for (const Json& item : fields.list("files")) manifest.files.push_back(file_of(item, where));
-  for (const Json& item : fields.list("tensors")) {
+  for (const OrderedJson& item : fields.list("files"))
+    manifest.files.push_back(file_of(item, where));
+  for (const OrderedJson& item : fields.list("tensors")) {
     manifest.tensors.push_back(tensor_of(item, where));
   }
   check_consistency(manifest, fields);

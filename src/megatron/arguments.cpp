@@ -89,11 +89,9 @@ PositionKind positions_of(const Arguments& arguments) {
 }
 
 void refuse_what_is_not_there(const Arguments& arguments) {
-  for (const char* name :
-       {"multi_latent_attention", "apply_layernorm_1p", "apply_residual_connection_post_layernorm",
-        "squared_relu", "onnx_safe", "embed_layernorm", "moe_grouped_gemm", "bert_binary_head"}) {
-    if (arguments.flag(name, false) && std::string_view(name) != "bert_binary_head")
-      arguments.wrong(name, "False: Piton has no other yet");
+  for (const char* name : {"multi_latent_attention", "apply_layernorm_1p", "squared_relu",
+                           "apply_residual_connection_post_layernorm"}) {
+    if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
   }
   if (arguments.find("num_experts") != nullptr)
     arguments.wrong("num_experts", "none: Piton has no experts yet");
@@ -120,6 +118,7 @@ void set_rotary(const Arguments& arguments, ModelConfig& model) {
 
 // The family whose names other formats know the model by.
 std::string family_of(const ModelConfig& model) {
+  if (model.embedding_norm && model.positions == PositionKind::kAlibi) return "bloom";
   if (model.positions != PositionKind::kRotary || model.norm != NormKind::kRms || !model.gated)
     return "gpt2";
   if (model.head_norms) return "qwen3";
@@ -157,6 +156,8 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   if (model.positions == PositionKind::kRotary) set_rotary(arguments, model);
   model.biases = arguments.flag("add_bias_linear", true);
   model.qkv_biases = model.biases || arguments.flag("add_qkv_bias", false);
+  model.output_bias = model.biases || arguments.flag("add_dense_bias", false);
+  model.embedding_norm = arguments.flag("embed_layernorm", false);
   model.head_norms = arguments.flag("qk_layernorm", false);
   if (model.head_norms && model.norm != NormKind::kRms)
     arguments.wrong("qk_layernorm", "False, or a normalization of RMSNorm");
@@ -228,6 +229,8 @@ void write_megatron_arguments(const ModelConfig& model, const MegatronLayout& la
   }
   flag("add_bias_linear", model.biases);
   flag("add_qkv_bias", model.qkv_biases);
+  flag("add_dense_bias", model.output_bias);
+  flag("embed_layernorm", model.embedding_norm);
   flag("qk_layernorm", model.head_norms);
   flag("untie_embeddings_and_output_weights", !model.tied);
   number("hidden_dropout", model.hidden_dropout);

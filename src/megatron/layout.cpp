@@ -134,7 +134,7 @@ void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout
     rank.whole(key + "k_norm.weight", at + "attention.key_norm.weight", head);
   }
   rank.columns_of(key + "dense", at + "attention.output", model.heads * model.head_size,
-                  model.biases);
+                  model.output_bias);
   rank.norm(key + "post_norm", at + "mlp_norm");
   const auto up = [&](const char* name, const std::vector<std::string>& parts) {
     rank.rows_of(key + name, parts, model.ffn_hidden, false);
@@ -184,6 +184,7 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
                  {model.max_positions, model.hidden});
     }
   }
+  if (first && model.embedding_norm) rank.norm("embedding_norm", "embedding.norm");
   const std::int64_t layers = model.layers / (std::int64_t{layout.pipeline} * layout.chunks);
   const std::int64_t begin = (std::int64_t{chunk} * layout.pipeline + p) * layers;
   for (std::int64_t i = 0; i < layers; ++i) add_layer(rank, model, layout, i, begin + i);

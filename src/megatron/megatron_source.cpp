@@ -62,7 +62,7 @@ struct RankName {
 };
 
 std::optional<RankName> rank_name(const std::string& name) {
-  static const std::regex form("mp_rank_([0-9]{2,6})(?:_([0-9]{3,6}))?");
+  const std::regex form("mp_rank_([0-9]{2,6})(?:_([0-9]{3,6}))?");
   std::smatch match;
   if (!std::regex_match(name, match, form)) return std::nullopt;
   RankName rank{.t = std::stoi(match[1]), .has_pipeline = match[2].matched};
@@ -186,6 +186,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
           "--num-layers, --hidden-size, --num-attention-heads and what else its script had)",
           where);
     }
+    says_its_model_ = false;
     model_ = given.model(layout_.padded_vocabulary);
     if (!vocabulary && model_.vocabulary > 0) vocabulary = model_.vocabulary;
   } else {

@@ -44,6 +44,8 @@ class MegatronSource final : public TensorSource {
   const ModelConfig& model() const { return model_; }
   const MegatronLayout& layout() const { return layout_; }
   std::int64_t iteration() const { return iteration_; }
+  // False where the checkpoint keeps no arguments, and `given` said it.
+  bool says_its_model() const { return says_its_model_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
   std::string where() const override { return folder_.string(); }
@@ -88,6 +90,7 @@ class MegatronSource final : public TensorSource {
   ModelConfig model_;
   MegatronLayout layout_;
   std::int64_t iteration_ = 0;
+  bool says_its_model_ = true;
   std::map<std::string, Canonical> tensors_;
   std::vector<std::string> notes_;
 };

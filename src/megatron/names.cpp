@@ -57,6 +57,7 @@ constexpr Name kOtherLayer[] = {
 constexpr Name kLegacyEnds[] = {
     {"word_embeddings.weight", "language_model.embedding.word_embeddings.weight"},
     {"position_embeddings.weight", "language_model.embedding.position_embeddings.weight"},
+    {"embedding_norm.", "language_model.embedding.word_embeddings.norm."},
     {"final_norm.", "language_model.encoder.final_layernorm."},
     {"output.weight", "language_model.output_layer.weight"},
     {"head_copy.weight", "word_embeddings_for_head.weight"},
@@ -64,12 +65,15 @@ constexpr Name kLegacyEnds[] = {
 constexpr Name kCoreEnds[] = {
     {"word_embeddings.weight", "embedding.word_embeddings.weight"},
     {"position_embeddings.weight", "embedding.position_embeddings.weight"},
+    {"embedding_norm.", "embedding.word_embeddings.norm."},
     {"final_norm.", "decoder.final_layernorm."},
     {"output.weight", "output_layer.weight"},
     {"head_copy.weight", "output_layer.weight"},
 };
 // By how a name ends, read alone.
 constexpr Name kOtherEnds[] = {
+    {"embedding_norm.weight", "word_embeddings.norm.weight"},
+    {"embedding_norm.bias", "word_embeddings.norm.bias"},
     {"final_norm.weight", "final_layernorm.weight"},
     {"final_norm.bias", "final_layernorm.bias"},
     {"final_norm.weight", "final_norm.weight"},
