@@ -10,6 +10,7 @@ legacy   Hugging Face weights divided by hand, as Megatron-LM's and AscendSpeed'
 reshard  hf -> (2,2) -> (4,1) -> (1,1) -> hf, both trees: every tensor byte-identical
 """
 import argparse
+import contextlib
 import os
 import pathlib
 import sys
@@ -28,9 +29,11 @@ def core_model(kind):
     from megatron.core import parallel_state
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
-    from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed  # noqa: F401
+    from megatron.core.tensor_parallel.random import CudaRNGStatesTracker
     from megatron.core.transformer.transformer_config import TransformerConfig
 
+    torch.cuda.current_device = lambda: "cpu"  # where its buffers are made
+    CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()  # of dropout, which is 0
     if not torch.distributed.is_initialized():
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
         torch.distributed.init_process_group("gloo", rank=0, world_size=1)

@@ -157,7 +157,7 @@ TEST_F(Megatron, ThatIsNotWholeIsRefusedByName) {
   fs::remove_all(folder / "release/mp_rank_01_000");
   EXPECT_THAT(refusal(folder),
               HasSubstr("1 of 4 ranks are missing: mp_rank_01_000; copy them too"));
-  const fs::path other = written("llama", 2, 2);
+  const fs::path other = written("qwen3", 2, 2);
   fs::remove(folder / "release/mp_rank_01_001/model_optim_rng.pt");
   fs::copy(other / "release/mp_rank_01_000", folder / "release/mp_rank_01_000");
   fs::copy(other / "release/mp_rank_01_001/model_optim_rng.pt",
@@ -169,7 +169,8 @@ TEST_F(Megatron, ThatIsNotWholeIsRefusedByName) {
 TEST_F(Megatron, WhoseArgumentsContradictItsFilesIsRefused) {
   const fs::path folder = written("llama3", 2, 1);
   fs::rename(folder / "release/mp_rank_01", folder / "gone");
-  EXPECT_THAT(refusal(folder), HasSubstr("argument padded_vocab_size: got"));
+  EXPECT_THAT(refusal(folder),
+              HasSubstr("argument tensor_model_parallel_size: got 2, but the files are of 1"));
 }
 
 TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
@@ -178,6 +179,8 @@ TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
   TorchWriter out(file);
   const std::vector<std::int64_t> shape = {131, 32};
   out.begin_dict();
+  out.text("checkpoint_version");
+  out.number(3);
   out.text("model");
   out.begin_dict();
   out.text("embedding.word_embeddings.weight");
@@ -199,10 +202,10 @@ TEST_F(Megatron, ThatDoesNotDivideIsRefused) {
     MegatronLayout layout{.tensor = tensor, .pipeline = pipeline, .padded_vocabulary = 144};
     return message_of(Fault::kUsage, [&] { layout.check(source.model()); });
   };
-  EXPECT_THAT(message(4, 1),
-              HasSubstr("--target-tensor-parallel-size: got 4, wanted a divisor of the "
-                        "groups of heads 2"));
-  EXPECT_THAT(message(3, 1), HasSubstr("a divisor of the heads 4"));
+  EXPECT_THAT(
+      message(4, 1),
+      HasSubstr("--target-tensor-parallel-size: got 4, wanted a divisor of the 2 groups of heads"));
+  EXPECT_THAT(message(3, 1), HasSubstr("a divisor of the 4 heads"));
   EXPECT_THAT(message(1, 3), HasSubstr("--target-pipeline-parallel-size: got 3"));
 }
 
