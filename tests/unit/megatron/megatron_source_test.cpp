@@ -193,7 +193,7 @@ TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
               HasSubstr("keeps no arguments, so that its model is not known"));
   const MegatronGiven given{.model = [&](std::int64_t) { return source.model(); }};
   EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource(dir_.path(), given); }),
-              HasSubstr("missing tensors (21): layers.0.input_norm.weight, layers.0.qkv.weight"));
+              HasSubstr("missing tensors (14): layers.0.input_norm.weight, layers.0.qkv.weight"));
 }
 
 TEST_F(Megatron, ThatDoesNotDivideIsRefused) {
