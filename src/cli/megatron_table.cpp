@@ -10,7 +10,8 @@ using enum MegatronKind;
 
 constexpr MegatronGroup kTable[] = {
     {kWorks,
-     "add-qkv-bias add-dense-bias embed-layernorm qk-layernorm num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 "
+     "add-qkv-bias add-dense-bias embed-layernorm apply-layernorm-1p window-attn-skip-freq:1 "
+     "qk-layernorm num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 "
      "kv-channels:1 "
      "num-query-groups:1 max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
      "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
@@ -134,7 +135,6 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "calculate-per-token-loss", "the loss is divided by the tokens of the whole batch"},
     {kSame, "no-check-for-nan-in-loss-and-grad",
      "an update without finite gradients is skipped and counted"},
-    {kSame, "apply-layernorm-1p", "gains start at 1 and do not decay, so the model is the same"},
     {kSame, "square-alibi-mask fill-neg-inf",
      "attention is causal under ALiBi too, whatever the form of its mask"},
     {kSame, "apply-query-key-layer-scaling no-query-key-layer-scaling",
@@ -213,7 +213,7 @@ constexpr MegatronGroup kTable[] = {
      "deepspeed deepspeed_config:1",
      "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
     {kNotYet, "hierarchical-context-parallel-sizes:*", "there is no context parallelism"},
-    {kNotYet, "window-size:1 window-attn-skip-freq:1", "--pre-tockens N is a window of N keys"},
+    {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
     {kNotYet,
      "no-rope-freq:1 mrope-section:* relative-attention-num-buckets:1 "
      "relative-attention-max-distance:1 apply-residual-connection-post-layernorm "

@@ -24,12 +24,17 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::norm)) return "its kind of norm";
   if (differs(&C::activation, &C::gated)) return "its activation";
   if (differs(&C::biases, &C::qkv_biases, &C::output_bias)) return "its biases";
+  if (differs(&C::gains_from_one, &C::end_norms)) return "its norms";
+  if (differs(&C::scaled_embedding)) return "a scaled embedding";
+  if (differs(&C::attention_soft_cap, &C::logit_soft_cap)) return "its soft caps";
   if (differs(&C::embedding_norm)) return "a norm behind the embedding";
   if (differs(&C::normalized_head)) return "a normalized head";
   if (differs(&C::head_norms)) return "norms of heads";
   if (differs(&C::rotary_pairs)) return "rotary positions of interleaved channels";
   if (differs(&C::rotary_base, &C::rotary_share, &C::rotary_scaling)) return "its rotary positions";
-  if (differs(&C::window_before, &C::window_after)) return "its attention window";
+  if (differs(&C::local_rotary_base)) return "its rotary positions";
+  if (differs(&C::window_before, &C::window_after, &C::full_attention_every))
+    return "its attention window";
   if (differs(&C::heads, &C::groups, &C::head_size)) return "its heads";
   return "its sizes";
 }

@@ -9,11 +9,15 @@ HfFamily hf_gpt2();
 HfFamily hf_llama();
 HfFamily hf_baichuan();
 HfFamily hf_bloom();
+HfFamily hf_gemma();
+HfFamily hf_gemma2();
+HfFamily hf_gemma3();
 HfFamily hf_internlm();
 HfFamily hf_internlm2();
 HfFamily hf_mistral();
 HfFamily hf_phi3();
 HfFamily hf_qwen2();
 HfFamily hf_qwen3();
+HfFamily hf_stablelm();
 
 }  // namespace piton

@@ -15,17 +15,15 @@ namespace {
 void refuse_other_models(const HfConfig& config) {
   if (config.has("quantization_config"))
     config.refuse("quantization_config", "none: weights as floating numbers");
-  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (config.has(key)) config.refuse(key, "null");
-  }
   if (config.flag("use_mrope", false)) config.refuse("use_mrope", "false");
 }
 
 }  // namespace
 
 std::vector<HfFamily> hf_families() {
-  return {hf_gpt2(),     hf_llama(),    hf_mistral(),   hf_qwen2(), hf_qwen3(),
-          hf_baichuan(), hf_internlm(), hf_internlm2(), hf_bloom(), hf_phi3()};
+  return {hf_gpt2(),     hf_llama(),    hf_mistral(),  hf_qwen2(),    hf_qwen3(),
+          hf_bloom(),    hf_phi3(),     hf_gemma(),    hf_gemma2(),   hf_gemma3(),
+          hf_stablelm(), hf_baichuan(), hf_internlm(), hf_internlm2()};
 }
 
 HfFamily hf_family(const HfConfig& config) {
@@ -47,6 +45,11 @@ ModelConfig hf_model(const HfConfig& config) {
   const HfFamily& family = hf_family(config);
   refuse_other_models(config);
   ModelConfig model = family.model(config);
+  const auto held = [&](const char* key, double cap) {
+    if (config.has(key) && cap == 0) config.refuse(key, "null");
+  };
+  held("attn_logit_softcapping", model.attention_soft_cap);
+  held("final_logit_softcapping", model.logit_soft_cap);
   const std::string dtype = config.word(config.has("dtype") ? "dtype" : "torch_dtype", "float32");
   model.dtype = dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
   try {

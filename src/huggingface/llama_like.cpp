@@ -98,15 +98,17 @@ nlohmann::ordered_json rope_keys(const ModelConfig& model) {
 
 }  // namespace
 
+void set_rotary(const HfConfig& config, const HfConfig& rope, ModelConfig& model) {
+  model.positions = PositionKind::kRotary;
+  model.rotary_base = rope.number("rope_theta", config.number("rope_theta", 10000.0));
+  model.rotary_share =
+      rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0));
+  model.rotary_scaling = scaling_of(config, rope, model.max_positions);
+}
+
 void set_rotary(const HfConfig& config, ModelConfig& model) {
   const bool newer = config.has("rope_parameters");
-  const HfConfig rope = config.object(newer ? "rope_parameters" : "rope_scaling");
-  model.positions = PositionKind::kRotary;
-  model.rotary_base = newer ? rope.number("rope_theta", config.number("rope_theta", 10000.0))
-                            : config.number("rope_theta", 10000.0);
-  const double share = config.number("partial_rotary_factor", 1.0);
-  model.rotary_share = newer ? rope.number("partial_rotary_factor", share) : share;
-  model.rotary_scaling = scaling_of(config, rope, model.max_positions);
+  set_rotary(config, config.object(newer ? "rope_parameters" : "rope_scaling"), model);
 }
 
 std::string one_layer_type(const HfConfig& config) {

@@ -26,6 +26,8 @@ std::vector<HfPlace> llama_like_places(const ModelConfig& model);
 
 // "rope_parameters" (Transformers 5), else "rope_theta" and "rope_scaling" (4).
 void set_rotary(const HfConfig& config, ModelConfig& model);
+// From one object of "rope_parameters".
+void set_rotary(const HfConfig& config, const HfConfig& rope, ModelConfig& model);
 
 // "layer_types" that all are one. Nothing: there are none. Throws Error(kData) where they are
 // mixed.

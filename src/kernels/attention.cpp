@@ -60,6 +60,10 @@ void expect_mask(std::string_view call, const AttentionMask& mask, const Sizes& 
   }
 }
 
+void expect_cap(std::string_view call, double cap) {
+  PITON_ASSERT(cap >= 0, "{}: a soft cap of {}", call, cap);
+}
+
 void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_t block_rows) {
   PITON_ASSERT(block_rows >= 0, "{}: blocks of {} rows", call, block_rows);
   PITON_ASSERT(
@@ -108,6 +112,7 @@ void AttentionForward::check() const {
       .contiguous();
   expect_mask(kName, mask, sizes);
   expect_blocks(kName, mask, block_rows);
+  expect_cap(kName, soft_cap);
   expect_dropout(kName, dropout);
 }
 
@@ -128,6 +133,7 @@ void AttentionBackward::check() const {
       .contiguous();
   expect_mask(kName, mask, sizes);
   expect_blocks(kName, mask, block_rows);
+  expect_cap(kName, soft_cap);
   expect_dropout(kName, dropout);
 }
 

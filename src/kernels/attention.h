@@ -4,6 +4,8 @@
 //   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i)), i and j by positions
 //   out_i   = sum over j of dropout(P)[i, j] * v_j
 //
+// With a soft cap c, c tanh(scale * q_i . k_j / c) takes the place of scale * q_i . k_j.
+//
 // Head A of q reads head A / (a / g) of k and v (grouped queries). Sums and softmax run in fp32
 // (fp64 for fp64). A row that sees nothing gives 0 and lse = -infinity.
 // Query i is at position query_begin + i (or query_positions), key j at position j (or
@@ -51,6 +53,7 @@ struct AttentionForward {
   std::int64_t head_begin =
       0;  // global number of head 0: mask draws count heads of the unsplit model
   std::int64_t block_rows = 0;
+  double soft_cap = 0;  // 0: none
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -89,6 +92,7 @@ struct AttentionBackward {
   Dropout dropout;
   std::int64_t head_begin = 0;
   std::int64_t block_rows = 0;
+  double soft_cap = 0;  // 0: none
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

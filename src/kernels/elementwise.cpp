@@ -22,4 +22,25 @@ void Add::check() const {
   Operand{kName, "y", y}.shape(a.shape()).dtype(a.dtype()).contiguous();
 }
 
+void Scale::check() const {
+  expect_one_place(*this);
+  Operand{kName, "x", x}.floating().contiguous();
+  Operand{kName, "y", y}.shape(x.shape()).dtype(x.dtype()).contiguous();
+}
+
+void SoftCapForward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "x", x}.dtype(sum_dtype(x.dtype())).contiguous();
+  Operand{kName, "y", y}.shape(x.shape()).dtype(x.dtype()).contiguous();
+  PITON_ASSERT(cap > 0, "{}: cap {}", kName, cap);
+}
+
+void SoftCapBackward::check() const {
+  expect_one_place(*this);
+  Operand{kName, "dy", dy}.floating().contiguous();
+  Operand{kName, "dx", dx}.shape(dy.shape()).dtype(dy.dtype()).contiguous();
+  Operand{kName, "y", y}.shape(dy.shape()).dtype(sum_dtype(dy.dtype())).contiguous();
+  PITON_ASSERT(cap > 0, "{}: cap {}", kName, cap);
+}
+
 }  // namespace piton

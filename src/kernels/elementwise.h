@@ -1,4 +1,4 @@
-// Copies with conversion, sums and fills, over whole tensors.
+// Copies with conversion, sums, multiples and soft caps, over whole tensors.
 #pragma once
 
 #include "kernels/call.h"
@@ -32,6 +32,56 @@ struct Add {
     v("y", self.y, Access::kWrite);
     v("a", self.a, Access::kRead);
     v("b", self.b, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// y = factor x, rounded once; same shape and dtype, contiguous; y may be x.
+struct Scale {
+  static constexpr std::string_view kName = "scale";
+  Tensor y;
+  Tensor x;
+  double factor = 1;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("x", self.x, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// y = cap tanh(x / cap); same shape, fp32 or fp64, contiguous; y may be x.
+struct SoftCapForward {
+  static constexpr std::string_view kName = "soft cap forward";
+  Tensor y;
+  Tensor x;
+  double cap = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("y", self.y, Access::kWrite);
+    v("x", self.x, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// dx = dy (1 - (y / cap)^2); same shape, contiguous; dx may be dy.
+struct SoftCapBackward {
+  static constexpr std::string_view kName = "soft cap backward";
+  Tensor dx;
+  Tensor dy;  // dtype of dx
+  Tensor y;   // fp32 (fp64 for fp64): the result of forward
+  double cap = 0;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("dx", self.dx, Access::kWrite);
+    v("dy", self.dy, Access::kRead);
+    v("y", self.y, Access::kRead);
   }
   void check() const;
   double flops() const { return 0; }

@@ -31,8 +31,8 @@ using KernelCall =
                  NormForward, NormBackward, Rotary, AttentionForward, AttentionBackward,
                  CacheAppend, ActivationForward, ActivationBackward, DropoutAddForward,
                  DropoutAddBackward, EmbeddingForward, EmbeddingBackward, LossStatistics,
-                 LossCombine, LossBackward, Copy, Add, AdamwUpdate, SgdUpdate, SquareSums,
-                 BeginUpdate>;
+                 LossCombine, LossBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
+                 AdamwUpdate, SgdUpdate, SquareSums, BeginUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

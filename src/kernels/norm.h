@@ -3,8 +3,9 @@
 //
 //   layer  y = (x - mean) * r * gain + bias,   r = 1 / sqrt(variance + eps), biased variance
 //   RMS    y = x * r * gain,                   r = 1 / sqrt(mean(x^2) + eps)
-// A call with `mean` is a layer norm, one without is an RMS norm. Sums run in fp32 (fp64 for fp64);
-// y is rounded once.
+// With a gain offset, gain + offset takes the place of gain: 1 for gains stored as their difference
+// from 1. A call with `mean` is a layer norm, one without is an RMS norm. Sums run in fp32 (fp64
+// for fp64); y is rounded once.
 #pragma once
 
 #include "kernels/call.h"
@@ -20,6 +21,7 @@ struct NormForward {
   Tensor gain;  // [h]     dtype of x
   Tensor bias;  // [h] or empty
   double eps = 1e-5;
+  double gain_offset = 0;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -45,6 +47,7 @@ struct NormBackward {
   Tensor gain;       // [h]
   Tensor mean;       // [n] or empty
   Tensor rstd;       // [n]
+  double gain_offset = 0;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

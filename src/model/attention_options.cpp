@@ -69,6 +69,17 @@ void AttentionOptions::apply(ModelConfig& config) const {
   }
   config.attention_block = triangle_attn ? triangle_block_size.value_or(kTriangleBlock) : 0;
   config.window_before = window_before;
+  if (full_attention_every) {
+    check_range("--window-attn-skip-freq", *full_attention_every, 1, kLargestSize);
+    if (!window_before) {
+      throw Error(Fault::kUsage,
+                  "--window-attn-skip-freq: is of layers with a window, and --pre-tockens is not "
+                  "given; give both");
+    }
+    config.full_attention_every = *full_attention_every;
+  }
+  if (query_scalar) config.query_scalar = *query_scalar;
+  if (soft_cap) config.attention_soft_cap = *soft_cap;
   config.window_after = window_after;
 }
 
@@ -90,6 +101,9 @@ AttentionOptions AttentionOptions::of(const ModelConfig& config) {
   }
   options.window_before = config.window_before;
   options.window_after = config.window_after;
+  if (config.full_attention_every > 0) options.full_attention_every = config.full_attention_every;
+  options.query_scalar = config.query_scalar;
+  if (config.attention_soft_cap > 0) options.soft_cap = config.attention_soft_cap;
   return options;
 }
 

@@ -43,12 +43,15 @@ struct AttentionOptions {
   bool use_flash_attn = false;
   bool triangle_attn = false;
   std::optional<std::int64_t> triangle_block_size;
+  std::optional<std::int64_t> full_attention_every;
+  std::optional<double> query_scalar, soft_cap;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"position-embedding-type",
-             "how a token knows its place (default: the family's); absolute and rotary are older names of "
+             "how a token knows its place (default: the family's); absolute and rotary are older "
+             "names of "
              "the first two",
              {.resume = Resume::kMustMatch,
               .choices = {"learned_absolute", "rope", "alibi", "none", "absolute", "rotary"}}},
@@ -67,6 +70,16 @@ struct AttentionOptions {
              "both ends",
              same},
       sparse_mode);
+    v(Option{"window-attn-skip-freq",
+             "N: layers N, 2 N, ... see all keys, the others --pre-tockens (default: all have it)",
+             same},
+      full_attention_every);
+    v(Option{"query-pre-attn-scalar",
+             "scores are divided by the root of this (default: of --kv-channels)", same},
+      query_scalar);
+    v(Option{"attn-logit-softcapping",
+             "scores x become c tanh(x / c) for this c (Gemma 2; default: as they are)", same},
+      soft_cap);
     v(Option{"use-flash-attn",
              "attention in tiles, without a matrix of scores: what it is unless another form is "
              "asked for"},

@@ -20,37 +20,58 @@ Initialization residual_weights(const ModelConfig& config) {
           config.init_deviation / std::sqrt(2.0 * static_cast<double>(config.layers))};
 }
 
+AttentionShape attention_shape(const ModelConfig& config, std::int64_t index) {
+  AttentionShape shape{
+      .hidden = config.hidden,
+      .heads = config.heads,
+      .groups = config.groups,
+      .head_size = config.head_size,
+      .output_bias = config.output_bias,
+      .qkv_biases = config.qkv_biases,
+      .soft_cap = config.attention_soft_cap,
+      .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
+      .window_before = config.window_of(index),
+      .window_after = config.window_after,
+      .block_rows = config.attention_block};
+  if (config.query_scalar) shape.scale = 1 / std::sqrt(*config.query_scalar);
+  if (config.end_norms) shape.end_norm = norm_shape(config);
+  if (!config.head_norms) return shape;
+  shape.head_norm = NormShape{.kind = NormKind::kRms,
+                              .width = config.head_size,
+                              .eps = config.norm_eps,
+                              .gain_from_one = config.gains_from_one,
+                              .of_heads = true};
+  return shape;
+}
+
+MlpShape mlp_shape(const ModelConfig& config) {
+  MlpShape shape{.hidden = config.hidden,
+                 .ffn_hidden = config.ffn_hidden,
+                 .gated = config.gated,
+                 .biases = config.biases,
+                 .activation = config.activation};
+  if (config.end_norms) shape.end_norm = norm_shape(config);
+  return shape;
+}
+
 }  // namespace
+
+NormShape norm_shape(const ModelConfig& config) {
+  return {.kind = config.norm,
+          .width = config.hidden,
+          .eps = config.norm_eps,
+          .gain_from_one = config.gains_from_one};
+}
 
 Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
              std::int64_t index)
-    : attention_norm_(parameters, shard, layer_name(index, "attention_norm"), config.norm,
-                      config.hidden, config.norm_eps),
-      attention_(
-          parameters, shard, layer_name(index, "attention"),
-          {.hidden = config.hidden,
-           .heads = config.heads,
-           .groups = config.groups,
-           .head_size = config.head_size,
-           .output_bias = config.output_bias,
-           .qkv_biases = config.qkv_biases,
-           .head_norms = config.head_norms,
-           .norm_eps = config.norm_eps,
-           .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
-           .window_before = config.window_before,
-           .window_after = config.window_after,
-           .block_rows = config.attention_block},
-          input_weights(config), residual_weights(config), config.attention_dropout,
-          config.hidden_dropout),
-      mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), config.norm, config.hidden,
-                config.norm_eps),
-      mlp_(parameters, shard, layer_name(index, "mlp"),
-           {.hidden = config.hidden,
-            .ffn_hidden = config.ffn_hidden,
-            .gated = config.gated,
-            .biases = config.biases,
-            .activation = config.activation},
-           input_weights(config), residual_weights(config), config.hidden_dropout) {}
+    : attention_norm_(parameters, shard, layer_name(index, "attention_norm"), norm_shape(config)),
+      attention_(parameters, shard, layer_name(index, "attention"), attention_shape(config, index),
+                 input_weights(config), residual_weights(config), config.attention_dropout,
+                 config.hidden_dropout),
+      mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), norm_shape(config)),
+      mlp_(parameters, shard, layer_name(index, "mlp"), mlp_shape(config), input_weights(config),
+           residual_weights(config), config.hidden_dropout) {}
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input) const {
   const Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);

@@ -10,6 +10,9 @@
 
 namespace piton {
 
+// Of the norms of the residual stream.
+NormShape norm_shape(const ModelConfig& config);
+
 class Block {
  public:
   // `index`: of this layer, among the layers of the whole model.

@@ -11,7 +11,8 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     add(name + ".weight", {out, in});
     if (bias) add(name + ".bias", {out});
   };
-  const auto norm = [&](const std::string& name) {
+  const auto norm = [&](const std::string& name, bool is_there = true) {
+    if (!is_there) return;
     add(name + ".weight", {config.hidden});
     if (config.norm == NormKind::kLayer) add(name + ".bias", {config.hidden});
   };
@@ -29,6 +30,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     linear(at + "attention.key", keys, h, config.qkv_biases);
     linear(at + "attention.value", keys, h, config.qkv_biases);
     linear(at + "attention.output", h, queries, config.output_bias);
+    norm(at + "attention.end_norm", config.end_norms);
     if (config.head_norms) {
       add(at + "attention.query_norm.weight", {config.head_size});
       add(at + "attention.key_norm.weight", {config.head_size});
@@ -37,6 +39,7 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
     if (config.gated) linear(at + "mlp.gate", config.ffn_hidden, h, config.biases);
     linear(at + "mlp.up", config.ffn_hidden, h, config.biases);
     linear(at + "mlp.down", h, config.ffn_hidden, config.biases);
+    norm(at + "mlp.end_norm", config.end_norms);
   }
   norm("final_norm");
   if (!config.tied) add("head.weight", {config.vocabulary, h});

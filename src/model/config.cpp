@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/option_range.h"
 #include "model/families.h"
@@ -70,6 +71,21 @@ void ModelConfig::check() const {
                 "--normalized-head: is of a head with a table of its own; give "
                 "--untie-embeddings-and-output-weights too");
   }
+  const auto positive_number = [](double value, const char* flag) {
+    if (!(value > 0) || !std::isfinite(value))
+      throw Error(Fault::kUsage, "{}: got {}, wanted a positive number", flag, value);
+  };
+  if (query_scalar) positive_number(*query_scalar, "--query-pre-attn-scalar");
+  if (attention_soft_cap != 0) positive_number(attention_soft_cap, "--attn-logit-softcapping");
+  if (logit_soft_cap != 0) positive_number(logit_soft_cap, "--output-logit-softcapping");
+  if (local_rotary_base) {
+    positive_number(*local_rotary_base, "--rotary-base-local");
+    if (!window_before) {
+      throw Error(Fault::kUsage,
+                  "--rotary-base-local: is of layers with a window, and --pre-tockens is not "
+                  "given; give both");
+    }
+  }
   if (!(init_deviation >= 0))
     throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
@@ -86,7 +102,7 @@ std::int64_t block_matrices(const ModelConfig& c) {
 
 std::int64_t ModelConfig::parameters() const {
   const std::int64_t norm_size = norm == NormKind::kLayer ? 2 * hidden : hidden;
-  std::int64_t block = block_matrices(*this) + 2 * norm_size;
+  std::int64_t block = block_matrices(*this) + (end_norms ? 4 : 2) * norm_size;
   if (qkv_biases) block += head_size * (heads + 2 * groups);
   if (head_norms) block += 2 * head_size;
   if (output_bias) block += hidden;
@@ -103,10 +119,13 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
   // Two products of 2 d FLOPs for each visible key. On average a causal query sees half of the
   // sequence; with a window of w keys, w of them from position w on.
   const auto s = static_cast<double>(sequence);
-  const double w = window_before ? std::min(static_cast<double>(*window_before) + 1, s) : s;
-  const double attention =
-      2.0 * 2.0 * static_cast<double>(heads * head_size) * (w - w * w / (2 * s));
-  return products + static_cast<double>(layers) * attention;
+  double pairs = 0;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::optional<std::int64_t> window = window_of(layer);
+    const double w = window ? std::min(static_cast<double>(*window) + 1, s) : s;
+    pairs += w - w * w / (2 * s);
+  }
+  return products + 2.0 * 2.0 * static_cast<double>(heads * head_size) * pairs;
 }
 
 namespace {
@@ -231,6 +250,10 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (output_bias) config.output_bias = true;
   if (embedding_norm) config.embedding_norm = true;
   if (normalized_head) config.normalized_head = true;
+  if (gains_from_one) config.gains_from_one = true;
+  if (end_norms) config.end_norms = true;
+  if (scaled_embedding) config.scaled_embedding = true;
+  set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
   if (bf16) config.dtype = DType::kBF16;
   config.check();
@@ -257,6 +280,10 @@ void ModelOptions::settle(const ModelConfig& config) {
   output_bias = config.output_bias;
   embedding_norm = config.embedding_norm;
   normalized_head = config.normalized_head;
+  gains_from_one = config.gains_from_one;
+  end_norms = config.end_norms;
+  scaled_embedding = config.scaled_embedding;
+  if (config.logit_soft_cap > 0) logit_soft_cap = config.logit_soft_cap;
   head_norms = config.head_norms;
   untied = !config.tied;
 }

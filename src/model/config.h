@@ -31,21 +31,29 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
+  std::optional<double> local_rotary_base;  // of layers with the window, unscaled; none: as others
   double rotary_share = 1;    // share of each head's channels that is rotated; the first ones
   bool rotary_pairs = false;  // kernels/rotary.h, Convention
   RotaryScaling rotary_scaling;
   std::optional<std::int64_t> window_before;  // query i sees keys j >= i - window_before
   std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
+  std::int64_t full_attention_every = 0;      // N: layers N, 2 N, ... have no window
+  std::optional<double> query_scalar;         // scores are divided by its root; none: head_size
+  double attention_soft_cap = 0;              // c: scores are c tanh(score / c); 0: as they are
+  double logit_soft_cap = 0;                  // the same of logits
   std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;       // gate and up projections
   bool biases = true;       // of the MLP's linears
   bool output_bias = true;  // of the projection that ends attention
   bool qkv_biases = true;
-  bool head_norms = false;       // RMS norms of each head of query and key
-  bool embedding_norm = false;   // a norm behind the embedding, of the kind `norm`
-  bool normalized_head = false;  // each row of the head divided by its length
-  bool tied = true;              // head = token embedding
+  bool head_norms = false;        // RMS norms of each head of query and key
+  bool gains_from_one = false;    // weights of norms are their gains' differences from 1
+  bool end_norms = false;         // a norm at the end of each branch, too
+  bool scaled_embedding = false;  // the tokens' rows times sqrt(h)
+  bool embedding_norm = false;    // a norm behind the embedding, of the kind `norm`
+  bool normalized_head = false;   // each row of the head divided by its length
+  bool tied = true;               // head = token embedding
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // projections that end a branch: divided by sqrt(2 L)
@@ -57,6 +65,11 @@ struct ModelConfig {
   void check() const;
   std::int64_t rotary_channels() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share);
+  }
+  // Keys before a token that it sees in layer `layer`, of those of its document; none: all.
+  std::optional<std::int64_t> window_of(std::int64_t layer) const {
+    const bool full = full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
+    return full ? std::nullopt : window_before;
   }
   std::int64_t parameters() const;  // unpadded, tied weights once
   // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
@@ -80,6 +93,10 @@ struct ModelOptions {
   bool head_norms = false;
   bool embedding_norm = false;
   bool normalized_head = false;
+  bool gains_from_one = false;
+  bool end_norms = false;
+  bool scaled_embedding = false;
+  std::optional<double> logit_soft_cap;
   bool bf16 = false;
   AttentionOptions attention;
   RotaryOptions rotary;
@@ -95,7 +112,7 @@ struct ModelOptions {
              same},
       model);
     v(Option{"model-family",
-             "gpt2, bloom, llama, qwen2 or qwen3 (default: where sizes are given, gpt2, as "
+             "gpt2, bloom, llama, qwen2, qwen3 or gemma (default: where sizes are given, gpt2, as "
              "Megatron-LM's decoder)",
              same},
       family);
@@ -122,7 +139,7 @@ struct ModelOptions {
              "the head has a table of its own (default of llama, qwen2 and qwen3)", same},
       untied);
     v(Option{"tie-embeddings-and-output-weights",
-             "the head multiplies by the token table (default of gpt2 and bloom)", same},
+             "the head multiplies by the token table (default of gpt2, bloom and gemma)", same},
       tied);
     rotary.visit(v);
     v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
@@ -138,6 +155,18 @@ struct ModelOptions {
     v(Option{"normalized-head",
              "each row of the head's table is divided by its length before use (Baichuan-2)", same},
       normalized_head);
+    v(Option{"apply-layernorm-1p",
+             "weights of norms are their gains' differences from 1 (Gemma)",
+             {.aliases = {"add-rmsnorm-offset"}, .resume = Resume::kMustMatch}},
+      gains_from_one);
+    v(Option{"post-norm", "a norm at the end of each branch, before it is added (Gemma 2)", same},
+      end_norms);
+    v(Option{"input-embeds-norm",
+             "rows of the embedding are multiplied by the root of --hidden-size (Gemma)", same},
+      scaled_embedding);
+    v(Option{"output-logit-softcapping",
+             "logits x become c tanh(x / c) for this c (Gemma 2; default: as they are)", same},
+      logit_soft_cap);
     v(Option{"qk-layernorm", "norm each head of query and key before its positions", same},
       head_norms);
     v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same},

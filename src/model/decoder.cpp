@@ -21,15 +21,22 @@ struct RotaryTables {
   Tensor sine;
 };
 
+// Base and scaling of the angles of some layers.
+struct Angles {
+  double base = 0;
+  RotaryScaling scaling;
+};
+
 // Rounded once from double.
-RotaryTables make_rotary_tables(const ModelConfig& config, std::int64_t sequence, Device& device,
-                                Arena& arena, Stream& stream) {
+RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles,
+                                std::int64_t sequence, Device& device, Arena& arena,
+                                Stream& stream) {
   const std::int64_t half = config.rotary_channels() / 2;
   const DType dtype = sum_dtype(config.dtype);
   const Shape shape{config.max_positions, half};
-  const std::vector<double> frequencies = rotary_frequencies(
-      config.rotary_base, config.rotary_channels(), config.rotary_scaling, sequence);
-  const double magnitude = rotary_magnitude(config.rotary_scaling);
+  const std::vector<double> frequencies =
+      rotary_frequencies(angles.base, config.rotary_channels(), angles.scaling, sequence);
+  const double magnitude = rotary_magnitude(angles.scaling);
   const Tensor cosine = host_tensor(dtype, shape);
   const Tensor sine = host_tensor(dtype, shape);
   for (std::int64_t position = 0; position < config.max_positions; ++position) {
@@ -45,7 +52,7 @@ RotaryTables make_rotary_tables(const ModelConfig& config, std::int64_t sequence
       }
     }
   }
-  RotaryTables tables{.length = rotary_length(config.rotary_scaling, sequence),
+  RotaryTables tables{.length = rotary_length(angles.scaling, sequence),
                       .cosine = arena.allocate(dtype, shape, MemoryKind::kParameters),
                       .sine = arena.allocate(dtype, shape, MemoryKind::kParameters)};
   device.upload(cosine.raw(), tables.cosine, stream);
@@ -79,11 +86,10 @@ class DecoderChunk final : public Chunk {
       tokens = &table(parameters, kTokenTable, config.tied);
     }
     if (place_.first()) {
-      EmbeddingShape shape{.hidden = config.hidden,
-                           .norm_eps = config.norm_eps,
-                           .hidden_dropout = config.hidden_dropout};
+      EmbeddingShape shape{.hidden = config.hidden, .hidden_dropout = config.hidden_dropout};
       if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
-      if (config.embedding_norm) shape.norm = config.norm;
+      if (config.embedding_norm) shape.norm = norm_shape(config);
+      if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
       embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape, normal);
     }
     layers_ = layers_of_chunk(config, place_.index, place_.chunks());
@@ -91,13 +97,18 @@ class DecoderChunk final : public Chunk {
       blocks_.emplace_back(parameters, shard_, config, layer);
     }
     if (place_.last()) {
-      final_norm_.emplace(parameters, shard_, "final_norm", config.norm, config.hidden,
-                          config.norm_eps);
-      head_.emplace(shard_, config.tied ? *tokens : table(parameters, "head.weight", false),
-                    vocabulary_, config.normalized_head);
+      final_norm_.emplace(parameters, shard_, "final_norm", norm_shape(config));
+      head_.emplace(
+          shard_, config.tied ? *tokens : table(parameters, "head.weight", false), vocabulary_,
+          HeadShape{.normalized = config.normalized_head, .soft_cap = config.logit_soft_cap});
     }
     if (config.positions == PositionKind::kRotary) {
-      rotary_ = make_rotary_tables(config, 1, setup.device, setup.arena, setup.stream);
+      rotary_ = make_rotary_tables(config, angles(), 1, setup.device, setup.arena, setup.stream);
+      if (config.local_rotary_base) {
+        local_rotary_ =
+            make_rotary_tables(config, {.base = *config.local_rotary_base, .scaling = {}}, 1,
+                               setup.device, setup.arena, setup.stream);
+      }
     }
     if (config.positions == PositionKind::kAlibi)
       slopes_ = make_slopes(config, shard_, setup.device, setup.arena, setup.stream);
@@ -162,27 +173,31 @@ class DecoderChunk final : public Chunk {
     return output;
   }
 
+  Angles angles() const { return {config_.rotary_base, config_.rotary_scaling}; }
+
   // Makes new tables if the angles for sequences of this length differ from the present ones.
   void prepare_rotary(Context& context, std::int64_t sequence) {
     if (config_.positions != PositionKind::kRotary) return;
     if (rotary_.length == rotary_length(config_.rotary_scaling, sequence)) return;
-    rotary_ = make_rotary_tables(config_, sequence, context.device, context.arena, context.stream);
+    rotary_ = make_rotary_tables(config_, angles(), sequence, context.device, context.arena,
+                                 context.stream);
   }
 
-  AttentionInput attention_input(const ModelInput& input) const {
-    return {
-        .batch = input.samples,
-        .places = {.query_positions = input.extra(kQueryPositions),
-                   .key_positions = input.extra(kKeyPositions),
-                   .query_segments = input.segments,
-                   .key_segments = input.segments},
-        .rotary = {.cosine = rotary_.cosine, .sine = rotary_.sine, .positions = input.positions},
-        .slopes = slopes_};
+  AttentionInput attention_input(const ModelInput& input, std::int64_t layer) const {
+    const bool local = config_.local_rotary_base && config_.window_of(layer);
+    const RotaryTables& tables = local ? local_rotary_ : rotary_;
+    return {.batch = input.samples,
+            .places = {.query_positions = input.extra(kQueryPositions),
+                       .key_positions = input.extra(kKeyPositions),
+                       .query_segments = input.segments,
+                       .key_segments = input.segments},
+            .rotary = {.cosine = tables.cosine, .sine = tables.sine, .positions = input.positions},
+            .slopes = slopes_};
   }
 
   Value run_block(Context& context, const Block& block, std::int64_t layer, const Value& x,
                   const ModelInput& input) const {
-    AttentionInput attention = attention_input(input);
+    AttentionInput attention = attention_input(input, layer);
     if (input.cache != nullptr) attention.cache = input.cache->layer(layer);
     if (!recompute_) return block.forward(context, x, attention);
     const Segment segment = [&block, attention](Context& inner, const std::vector<Value>& values) {
@@ -202,6 +217,7 @@ class DecoderChunk final : public Chunk {
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
   RotaryTables rotary_;
+  RotaryTables local_rotary_;  // of layers with a window, where they have angles of their own
   Tensor slopes_;
 };
 

@@ -23,9 +23,10 @@ ModelConfig family_facts(const std::string& family) {
   if (family == "llama") return llama_facts();
   if (family == "qwen2") return qwen2_facts();
   if (family == "qwen3") return qwen3_facts();
-  throw Error(Fault::kUsage,
-              "--model-family: got \"{}\", wanted gpt2, bloom, llama, qwen2 or qwen3{}", family,
-              suggestion(family, {"gpt2", "bloom", "llama", "qwen2", "qwen3"}));
+  if (family == "gemma") return gemma_facts();
+  const std::vector<std::string> known{"gpt2", "bloom", "llama", "qwen2", "qwen3", "gemma"};
+  throw Error(Fault::kUsage, "--model-family: got \"{}\", wanted {}{}", family,
+              fmt::join(known, ", "), suggestion(family, known));
 }
 
 std::vector<std::string> preset_names() {

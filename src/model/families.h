@@ -11,13 +11,14 @@
 
 namespace piton {
 
-// The facts of a family; sizes are 0. In model/gpt2.cpp, bloom.cpp, llama.cpp and
-// qwen.cpp.
+// The facts of a family; sizes are 0. In model/gpt2.cpp, bloom.cpp, llama.cpp,
+// qwen.cpp and gemma.cpp.
 ModelConfig gpt2_facts();
 ModelConfig bloom_facts();
 ModelConfig llama_facts();
 ModelConfig qwen2_facts();
 ModelConfig qwen3_facts();
+ModelConfig gemma_facts();
 
 struct Preset {
   std::string name;

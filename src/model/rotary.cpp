@@ -127,6 +127,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
   if (interpolation_factor) refuse_beside("--rotary-seq-len-interpolation-factor", type, "linear");
   if (config.positions != PositionKind::kRotary) {
     const char* flag = base             ? "--rotary-base"
+                       : local_base     ? "--rotary-base-local"
                        : percent        ? "--rotary-percent"
                        : interleaved    ? "--rotary-interleaved"
                        : type != "none" ? "--rotary-scaling-type"
@@ -136,6 +137,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
     return;
   }
   if (base) config.rotary_base = *base;
+  if (local_base) config.local_rotary_base = *local_base;
   if (percent) config.rotary_share = *percent;
   if (interleaved) config.rotary_pairs = true;
   const auto stray = [&](const char* flag, bool given) {
@@ -224,6 +226,7 @@ RotaryOptions RotaryOptions::of(const ModelConfig& config) {
   RotaryOptions options;
   if (config.positions != PositionKind::kRotary) return options;
   options.base = config.rotary_base;
+  options.local_base = config.local_rotary_base;
   if (config.rotary_share != 1) options.percent = config.rotary_share;
   options.interleaved = config.rotary_pairs;
   const RotaryScaling& scaling = config.rotary_scaling;

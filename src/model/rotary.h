@@ -64,7 +64,7 @@ double rotary_magnitude(const RotaryScaling& scaling);
 
 // Rotary positions under the flags of Megatron and the names of Hugging Face's rope_scaling.
 struct RotaryOptions {
-  std::optional<double> base, percent, scaling_factor, interpolation_factor;
+  std::optional<double> base, local_base, percent, scaling_factor, interpolation_factor;
   std::optional<std::int64_t> original_positions;
   std::optional<std::string> scaling_type;
   std::vector<double> short_factors, long_factors;
@@ -75,6 +75,9 @@ struct RotaryOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"rotary-base", "base of the rotary angles", same}, base);
+    v(Option{"rotary-base-local",
+             "base of the rotary angles in layers with a window (default: --rotary-base)", same},
+      local_base);
     v(Option{"rotary-percent", "share of each head's channels that rotary positions turn", same},
       percent);
     v(Option{"rotary-interleaved",

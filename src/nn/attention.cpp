@@ -34,11 +34,11 @@ Attention::Attention(ParameterList& parameters, const Shard& shard, const std::s
            shape.hidden, shape.qkv_biases, input),
       output_(parameters, shard, name + ".output", shape.hidden, shape.heads * shape.head_size,
               shape.output_bias, output) {
-  if (!shape.head_norms) return;
-  query_norm_.emplace(parameters, shard, name + ".query_norm", NormKind::kRms, shape.head_size,
-                      shape.norm_eps, true);
-  key_norm_.emplace(parameters, shard, name + ".key_norm", NormKind::kRms, shape.head_size,
-                    shape.norm_eps, true);
+  if (shape.end_norm)
+    output_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
+  if (!shape.head_norm) return;
+  query_norm_.emplace(parameters, shard, name + ".query_norm", *shape.head_norm);
+  key_norm_.emplace(parameters, shard, name + ".key_norm", *shape.head_norm);
 }
 
 Value Attention::forward(Context& context, const Value& x, const Value& residual,
@@ -71,13 +71,14 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
   Value v = per_sample(per_head(parts[2]));
 
   AttentionSettings settings{
-      .scale = 1.0 / std::sqrt(static_cast<double>(d)),
+      .scale = shape_.scale > 0 ? shape_.scale : 1.0 / std::sqrt(static_cast<double>(d)),
       .window_before = shape_.window_before,
       .window_after = shape_.window_after,
       .slopes = input.slopes,
       .dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows},
       .head_begin = shard_.rank() * heads,
-      .block_rows = shape_.block_rows};
+      .block_rows = shape_.block_rows,
+      .soft_cap = shape_.soft_cap};
   AttentionPlaces places = input.places;
   if (input.cache) {
     const CachedRows all = append_to_cache(context, *input.cache, k, v);

@@ -21,8 +21,11 @@ struct AttentionShape {
   std::int64_t head_size = 0;  // d
   bool output_bias = false;    // of the output projection
   bool qkv_biases = false;     // of query, key and value
-  bool head_norms = false;     // RMS norms of each head of query and key, before rotary
-  double norm_eps = 1e-5;      // of the head norms
+  // RMS norms of each head of query and key, before rotary; its width is head_size.
+  std::optional<NormShape> head_norm;
+  std::optional<NormShape> end_norm;  // of the output projection
+  double scale = 0;                   // of scores; 0: 1 / sqrt(d)
+  double soft_cap = 0;                // of scores (kernels/attention.h); 0: none
   Rotary::Convention rotary = Rotary::Convention::kHalves;
   std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
   std::optional<std::int64_t> window_after;

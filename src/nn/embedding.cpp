@@ -4,6 +4,7 @@
 
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/scale.h"
 
 namespace piton {
 namespace {
@@ -22,10 +23,10 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
     : shard_(shard),
       vocabulary_(vocabulary),
       tokens_(&tokens),
+      scale_(shape.scale),
       hidden_dropout_(shape.hidden_dropout) {
   tokens_->contributions += 1;
-  if (shape.norm)
-    norm_.emplace(parameters, shard, "embedding.norm", *shape.norm, shape.hidden, shape.norm_eps);
+  if (shape.norm) norm_.emplace(parameters, shard, "embedding.norm", *shape.norm);
   if (shape.max_positions > 0) {
     positions_ = &parameters.add(replicated_parameter(
         shard, "embedding.position.weight", shape.max_positions, shape.hidden, initialization));
@@ -36,6 +37,7 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
 Value Embedding::forward(Context& context, const ModelInput& input) const {
   Value x = token_embedding(context, input.tokens, *tokens_, vocabulary_.begin(shard_),
                             *shard_.group, shard_.strategy.sequence_parallel);
+  if (scale_ != 1) x = scaled(context, x, scale_);
   if (norm_) x = norm_->forward(context, x);
   const std::int64_t rows = x.tensor.dim(0);
   if (positions_ != nullptr) {
@@ -48,11 +50,13 @@ Value Embedding::forward(Context& context, const ModelInput& input) const {
                       shard_.residual_rows(context.rows, rows)});
 }
 
-Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, bool normalized)
+Head::Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary,
+           const HeadShape& shape)
     : shard_(shard),
       vocabulary_(vocabulary),
       table_(&table),
-      normalized_(normalized ? std::make_shared<NormalizedRowsCache>() : nullptr) {
+      soft_cap_(shape.soft_cap),
+      normalized_(shape.normalized ? std::make_shared<NormalizedRowsCache>() : nullptr) {
   table_->contributions += 1;
 }
 
@@ -73,15 +77,18 @@ Tensor Head::whole_rows(Context& context, const Tensor& x, const Tensor& rows) c
 
 Tensor Head::logits(Context& context, const Tensor& x) const {
   Context plain = context.with_tape(nullptr);
+  const DType sums = sum_dtype(shard_.dtype);
+  Tensor y;
   if (normalized_ != nullptr) {
-    const Tensor y = context.activation(sum_dtype(shard_.dtype), {x.dim(0), table_->shape[0]});
-    context.kernels.run(
-        LinearForward{.y = y, .x = x, .weight = normalized_->view(context, *table_)},
-        context.stream);
-    return y;
+    y = context.activation(sums, {x.dim(0), table_->shape[0]});
+    context.kernels.run(LinearForward{.y = y, .x = x, .weight = normalized_->view(plain, *table_)},
+                        context.stream);
+  } else {
+    y = column_linear(plain, {x}, *table_, nullptr, *shard_.group, {}, sums).tensor;
   }
-  return column_linear(plain, {x}, *table_, nullptr, *shard_.group, {}, sum_dtype(shard_.dtype))
-      .tensor;
+  if (soft_cap_ > 0)
+    context.kernels.run(SoftCapForward{.y = y, .x = y, .cap = soft_cap_}, context.stream);
+  return y;
 }
 
 LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs) const {
@@ -89,6 +96,7 @@ LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs
   local.vocabulary_begin = vocabulary_.begin(shard_);
   local.valid = vocabulary_.valid(shard_);
   local.normalized = normalized_ != nullptr;
+  local.soft_cap = soft_cap_;
   return head_loss(context, x, *table_, local, *shard_.group, shard_.strategy.sequence_parallel);
 }
 

@@ -27,8 +27,8 @@ struct Vocabulary {
 struct EmbeddingShape {
   std::int64_t hidden = 0;         // h
   std::int64_t max_positions = 0;  // rows of the table of learned positions; 0: there is none
-  std::optional<NormKind> norm;    // of the tokens' rows, before positions are added
-  double norm_eps = 1e-5;
+  double scale = 1;                // of the tokens' rows
+  std::optional<NormShape> norm;   // of the tokens' rows, before positions are added
   double hidden_dropout = 0;
 };
 
@@ -45,16 +45,20 @@ class Embedding {
   Shard shard_;
   Vocabulary vocabulary_;
   Parameter* tokens_;
+  double scale_;
   std::optional<Norm> norm_;
   Parameter* positions_ = nullptr;
   double hidden_dropout_;
 };
 
+struct HeadShape {
+  bool normalized = false;  // each row of the table divided by its length (ops/normalized_rows.h)
+  double soft_cap = 0;      // of logits (kernels/elementwise.h); 0: none
+};
+
 class Head {
  public:
-  // `normalized`: each row of the table is divided by its length before use
-  // (ops/normalized_rows.h).
-  Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, bool normalized);
+  Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, const HeadShape& shape);
   // Rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor rank: those
   // with the numbers `rows`, int32 [k] -> [k, h]; all of them -> [n, h] if `rows` is empty.
   Tensor whole_rows(Context& context, const Tensor& x, const Tensor& rows) const;
@@ -68,6 +72,7 @@ class Head {
   Shard shard_;
   Vocabulary vocabulary_;
   Parameter* table_;
+  double soft_cap_;
   std::shared_ptr<NormalizedRowsCache> normalized_;  // null: the table as it is
 };
 

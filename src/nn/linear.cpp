@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include "ops/dropout.h"
+
 namespace piton {
 
 ColumnLinear::ColumnLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
@@ -41,8 +43,13 @@ RowLinear::RowLinear(ParameterList& parameters, const Shard& shard, const std::s
 
 Value RowLinear::forward(Context& context, const Value& x, const Value* residual,
                          const Dropout& dropout) const {
-  return row_linear(context, x, *weight_, *shard_.group, shard_.strategy,
-                    {bias_, residual, dropout});
+  if (!norm_) {
+    return row_linear(context, x, *weight_, *shard_.group, shard_.strategy,
+                      {bias_, residual, dropout});
+  }
+  const Value sum = row_linear(context, x, *weight_, *shard_.group, shard_.strategy,
+                               {.bias = bias_, .residual = nullptr, .dropout = {}});
+  return dropout_add(context, norm_->forward(context, sum), nullptr, residual, dropout);
 }
 
 }  // namespace piton

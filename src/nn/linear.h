@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/norm.h"
 #include "nn/shard.h"
 
 namespace piton {
@@ -31,12 +32,14 @@ class ColumnLinear {
   Parameter* bias_ = nullptr;
 };
 
-// y = residual + dropout(sum over ranks of x W^T + b). The columns of W [f, h] are split over the
-// ranks; every rank has the whole of b [f].
+// y = residual + dropout(sum over ranks of x W^T + b), or of a norm of that sum. The columns of W
+// [f, h] are split over the ranks; every rank has the whole of b [f].
 class RowLinear {
  public:
   RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
             std::int64_t out, std::int64_t in, bool bias, Initialization initialization);
+  // A norm of the sum, before dropout and residual.
+  void end_with(Norm norm) { norm_ = norm; }
   // x [n, h/t] -> y [n, f], under sequence parallelism this rank's [n/t, f]. `residual` has the
   // shape of y, or is null. `dropout.rows` says which rows of the micro-batch y holds.
   Value forward(Context& context, const Value& x, const Value* residual,
@@ -46,6 +49,7 @@ class RowLinear {
   Shard shard_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;
+  std::optional<Norm> norm_;
 };
 
 }  // namespace piton

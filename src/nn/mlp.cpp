@@ -19,7 +19,9 @@ Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
       up_(parameters, shard, name + (shape.gated ? ".gate_up" : ".up"), up_parts(name, shape),
           shape.hidden, shape.biases, input),
       down_(parameters, shard, name + ".down", shape.hidden, shape.ffn_hidden, shape.biases,
-            output) {}
+            output) {
+  if (shape.end_norm) down_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
+}
 
 Value Mlp::forward(Context& context, const Value& x, const Value& residual) const {
   const Value active = shape_.gated

@@ -3,6 +3,7 @@
 // and the columns of down.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "nn/linear.h"
@@ -16,6 +17,7 @@ struct MlpShape {
   bool gated = false;
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
+  std::optional<NormShape> end_norm;  // of the down projection
 };
 
 class Mlp {

@@ -4,25 +4,26 @@
 
 namespace piton {
 
-Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& name, NormKind kind,
-           std::int64_t width, double eps, bool of_heads)
-    : eps_(eps) {
+Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& name,
+           const NormShape& shape)
+    : eps_(shape.eps), gain_offset_(shape.gain_from_one ? 1 : 0) {
   const auto add = [&](const std::string& part, Initialization initialization) {
     Parameter parameter =
-        replicated_parameter(shard, name + part, width, 0, std::move(initialization));
-    if (of_heads && shard.size() > 1) {
+        replicated_parameter(shard, name + part, shape.width, 0, std::move(initialization));
+    if (shape.of_heads && shard.size() > 1) {
       parameter.placement[Axis::kTensor].gradient_is_partial = true;
     }
     parameter.contributions = 1;
     return &parameters.add(std::move(parameter));
   };
-  gain_ = add(".weight", {Initialization::Kind::kOne});
-  if (kind == NormKind::kLayer) bias_ = add(".bias", {});
+  gain_ = add(".weight",
+              {shape.gain_from_one ? Initialization::Kind::kZero : Initialization::Kind::kOne});
+  if (shape.kind == NormKind::kLayer) bias_ = add(".bias", {});
 }
 
 Value Norm::forward(Context& context, const Value& x) const {
-  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, eps_)
-                          : rms_norm(context, x, *gain_, eps_);
+  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, eps_, gain_offset_)
+                          : rms_norm(context, x, *gain_, eps_, gain_offset_);
 }
 
 }  // namespace piton

@@ -9,17 +9,27 @@ namespace piton {
 
 enum class NormKind : std::uint8_t { kLayer, kRms };
 
+struct NormShape {
+  NormKind kind = NormKind::kLayer;
+  std::int64_t width = 0;
+  double eps = 1e-5;
+  // The parameter is the gain's difference from 1.
+  bool gain_from_one = false;
+  // The rows of x are heads, and each tensor rank has other heads, so the gradients of gain and
+  // bias are summed over the tensor ranks.
+  bool of_heads = false;
+};
+
 class Norm {
  public:
-  // `of_heads`: the rows of x are heads, and each tensor rank has other heads, so the gradients of
-  // gain and bias are summed over the tensor ranks.
-  Norm(ParameterList& parameters, const Shard& shard, const std::string& name, NormKind kind,
-       std::int64_t width, double eps, bool of_heads = false);
+  Norm(ParameterList& parameters, const Shard& shard, const std::string& name,
+       const NormShape& shape);
   // x [n, width] -> [n, width].
   Value forward(Context& context, const Value& x) const;
 
  private:
   double eps_;
+  double gain_offset_;
   Parameter* gain_;
   Parameter* bias_ = nullptr;
 };

@@ -57,7 +57,8 @@ Value attend(Context& context, const Value& q, const Value& k, const Value& v,
                         .scale = settings.scale,
                         .dropout = settings.dropout,
                         .head_begin = settings.head_begin,
-                        .block_rows = settings.block_rows};
+                        .block_rows = settings.block_rows,
+                        .soft_cap = settings.soft_cap};
   if (!context.training) call.dropout.probability = 0;
   context.kernels.run(call, context.stream);
   if (context.tape == nullptr) return {rows};
@@ -88,7 +89,8 @@ Value attend(Context& context, const Value& q, const Value& k, const Value& v,
                            .scale = settings.scale,
                            .dropout = dropout,
                            .head_begin = settings.head_begin,
-                           .block_rows = settings.block_rows};
+                           .block_rows = settings.block_rows,
+                           .soft_cap = settings.soft_cap};
     const auto place = [&](std::int64_t part, const Tensor& like) {
       return backward.place(part, like.dtype(), like.shape());
     };

@@ -29,6 +29,7 @@ struct AttentionSettings {
   Dropout dropout;
   std::int64_t head_begin = 0;  // index of this rank's first head among all heads
   std::int64_t block_rows = 0;
+  double soft_cap = 0;
 };
 
 // q [b, sq, a/t, d], k and v [b, sk, g/t, d] -> [b*sq, a/t * d]. The last dim of q, k and v is

@@ -72,8 +72,9 @@ class HeadSlices {
     statistics_ = context_.workspace(sums, {largest, 3});
     logits_ = context_.workspace(sums, {largest, work.table.shape[0]});
     // dlogits in 16 bits halve the bytes that the two products read.
+    // The gradient of a soft cap reads the logits once more.
     dlogits_ = logits_;
-    if (work.gradients.wanted() && dtype != sums) {
+    if (work.gradients.wanted() && (dtype != sums || work.inputs.soft_cap > 0)) {
       dlogits_ = context_.workspace(dtype, logits_.shape());
     }
     if (work.normalized) {
@@ -95,6 +96,11 @@ class HeadSlices {
     context_.kernels.run(
         LinearForward{.y = first(logits_), .x = part(work_.rows), .weight = forward_->view()},
         context_.stream);
+    const double cap = work_.inputs.soft_cap;
+    if (cap > 0) {
+      const Tensor logits = first(logits_);
+      context_.kernels.run(SoftCapForward{.y = logits, .x = logits, .cap = cap}, context_.stream);
+    }
     context_.kernels.run(LossStatistics{.statistics = first(statistics_),
                                         .logits = first(logits_),
                                         .labels = labels,
@@ -119,6 +125,12 @@ class HeadSlices {
                                       .vocabulary_begin = work_.inputs.vocabulary_begin,
                                       .valid = work_.inputs.valid},
                          context_.stream);
+    if (cap > 0) {
+      const Tensor dlogits = first(dlogits_);
+      context_.kernels.run(
+          SoftCapBackward{.dx = dlogits, .dy = dlogits, .y = first(logits_), .cap = cap},
+          context_.stream);
+    }
     if (work_.gradients.dx.defined()) {
       context_.kernels.run(
           LinearBackwardInput{

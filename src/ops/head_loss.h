@@ -32,6 +32,7 @@ struct LossInputs {
   std::int64_t vocabulary_begin = 0;  // first id of this rank's part of the vocabulary
   std::int64_t valid = 0;             // ids in this rank's part, padding not counted
   bool normalized = false;            // each row of the table divided by its length
+  double soft_cap = 0;                // c: logits are c tanh(x W^T / c); 0: x W^T
 };
 
 struct LossOutput {

@@ -6,7 +6,8 @@ namespace piton {
 namespace {
 
 // One kernel call computes dx, dgain and dbias, so there is no separate weight job.
-Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, double eps) {
+Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, double eps,
+           double gain_offset) {
   const std::int64_t rows = x.tensor.dim(0);
   const DType sums = sum_dtype(x.tensor.dtype());
   Tensor y = context.activation(x.tensor.dtype(), x.tensor.shape());
@@ -23,12 +24,13 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
                                     .x = x.tensor,
                                     .gain = gain_use.rows(),
                                     .bias = bias_use.rows(),
-                                    .eps = eps},
+                                    .eps = eps,
+                                    .gain_offset = gain_offset},
                         context.stream);
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x_id = x.id, id = result.id, &gain, bias,
+  context.tape->record([x_id = x.id, id = result.id, &gain, bias, gain_offset,
                         kept_x = context.tape->keep(x.tensor), kept_mean = context.tape->keep(mean),
                         kept_rstd = context.tape->keep(rstd)](Backward& backward) {
     Context& context = backward.context();
@@ -49,7 +51,8 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
                                        .x = x,
                                        .gain = use.rows(),
                                        .mean = kept_mean.get(),
-                                       .rstd = kept_rstd.get()},
+                                       .rstd = kept_rstd.get(),
+                                       .gain_offset = gain_offset},
                           context.stream);
     }
     if (dgain.defined()) context.weights.contribute(gain, context.stream);
@@ -61,12 +64,13 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
 
 }  // namespace
 
-Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps) {
-  return norm(context, x, gain, &bias, eps);
+Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps,
+                 double gain_offset) {
+  return norm(context, x, gain, &bias, eps, gain_offset);
 }
 
-Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps) {
-  return norm(context, x, gain, nullptr, eps);
+Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps, double gain_offset) {
+  return norm(context, x, gain, nullptr, eps, gain_offset);
 }
 
 }  // namespace piton

@@ -1,11 +1,14 @@
-// Layer and RMS norm as tape ops (kernels/norm.h). x [n, h], gain and bias [h] -> [n, h].
+// Layer and RMS norm as tape ops (kernels/norm.h, which explains the offset of gains). x [n, h],
+// gain and bias [h] -> [n, h].
 #pragma once
 
 #include "ops/tape.h"
 
 namespace piton {
 
-Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps);
-Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps);
+Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps,
+                 double gain_offset = 0);
+Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps,
+               double gain_offset = 0);
 
 }  // namespace piton

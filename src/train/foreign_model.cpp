@@ -73,6 +73,10 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--add-qkv-bias", got.qkv_biases == wanted.qkv_biases);
   alike("--add-dense-bias", got.output_bias == wanted.output_bias);
   alike("--embed-layernorm", got.embedding_norm == wanted.embedding_norm);
+  alike("--apply-layernorm-1p", got.gains_from_one == wanted.gains_from_one);
+  alike("--post-norm", got.end_norms == wanted.end_norms);
+  alike("--input-embeds-norm", got.scaled_embedding == wanted.scaled_embedding);
+  alike("--query-pre-attn-scalar", got.query_scalar == wanted.query_scalar);
   alike("--normalized-head", got.normalized_head == wanted.normalized_head);
   alike("--qk-layernorm", got.head_norms == wanted.head_norms);
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
@@ -99,7 +103,9 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   }
   const RotaryOptions& rotary = options.model.rotary;
   if (rotary.scaling_type || rotary.use_rope_scaling || rotary.interpolation_factor) {
-    theirs.rotary = {.base = theirs.rotary.base, .percent = theirs.rotary.percent};
+    theirs.rotary = {.base = theirs.rotary.base,
+                     .local_base = theirs.rotary.local_base,
+                     .percent = theirs.rotary.percent};
   }
   fill(options.model, theirs);
   refuse_contradictions(options.model.resolve({}), model, folder);

@@ -20,7 +20,7 @@ file(WRITE ${WORK}/text.txt "${text}")
 expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
 set(run pretrain --data-path ${WORK}/corpus_text_document --split 90,10,0 --seq-length 32 --micro-batch-size 2
         --train-iters 3 --lr 1e-3 --tokenizer-type NullTokenizer --eval-iters 1 --eval-interval 3)
-foreach(model gpt2 llama3 qwen2 qwen3 mistral)
+foreach(model gpt2 llama3 qwen2 qwen3 mistral bloom internlm2 baichuan-13b baichuan2 phi3 gemma2 gemma3 stablelm)
   expect(RUN ${run} --load ${golden}/${model} --save ${WORK}/${model} CODE 0
     ERR "a new run from the weights of [^ ]*/${model} " "validation loss at iteration 3" "saved ")
   # What was saved knows its model, and goes on.
@@ -29,6 +29,8 @@ endforeach()
 expect(RUN ${run} --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 2 ERR "--num-layers")
 # (Of the null tokenizer --vocab-size does not count the end of documents.)
 expect(RUN pretrain ${WORK}/llama3/config.toml --vocab-size 130 --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 0
+  ERR "resumed .*iteration 3,")
+expect(RUN pretrain ${WORK}/gemma3/config.toml --vocab-size 130 --load ${WORK}/gemma3 --save ${WORK}/gemma3 --train-iters 4 CODE 0
   ERR "resumed .*iteration 3,")
 # No step: what is saved is what was read.
 expect(RUN ${run} --load ${golden}/llama3 --save ${WORK}/again CODE 0)

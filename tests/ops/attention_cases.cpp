@@ -82,6 +82,13 @@ class AttentionCases {
     add_triangles(grouped, segments, slopes);
     add_attention("dropout", grouped, {}, 0.3);
     add_attention("dropout behind a cache", cached, {.query_begin = 14}, 0.1);
+    for (const double cap : {0.3, 30.0}) {
+      add_attention(fmt::format("soft cap {}", cap), grouped, slopes, 0.3, 0, cap);
+      add_attention(fmt::format("soft cap {}, long", cap), {1, 150, 150, 2, 1, 32},
+                    {.window_before = 100}, 0, 0, cap);
+      add_attention(fmt::format("soft cap {}, triangle", cap), grouped, {}, 0, 6, cap);
+    }
+    add_attention("soft cap, decoding", decoding, {.query_begin = 140}, 0, 0, 1);
   }
 
   void add_edges() {
@@ -143,7 +150,7 @@ class AttentionCases {
   }
 
   void add_attention(const std::string& detail, const AttentionSizes& s, const AttentionMask& mask,
-                     double probability, std::int64_t block_rows = 0) {
+                     double probability, std::int64_t block_rows = 0, double soft_cap = 0) {
     Dropout dropout{.probability = probability,
                     .key = site_key(1234, "layers.0.attention.dropout")};
     dropout.rows = {
@@ -159,7 +166,8 @@ class AttentionCases {
                              .scale = 1 / std::sqrt(static_cast<double>(s.d)),
                              .dropout = dropout,
                              .head_begin = 8,
-                             .block_rows = block_rows};
+                             .block_rows = block_rows,
+                             .soft_cap = soft_cap};
     add(detail, s.d + s.sk, forward, dtype_);
     // Backward takes the log-sum-exp of its own scores, in double, so that P sums to at most one.
     const Tensor lse = source_.normal(sums_, {s.b, s.a, s.sq});
@@ -178,7 +186,8 @@ class AttentionCases {
                           .scale = forward.scale,
                           .dropout = dropout,
                           .head_begin = 8,
-                          .block_rows = block_rows},
+                          .block_rows = block_rows,
+                          .soft_cap = soft_cap},
         // A key collects rounded score gradients from all query heads on it, some rows of size 1.
         dtype_, 4 * s.a / s.g);
   }
@@ -219,6 +228,7 @@ class AttentionCases {
                   k[static_cast<std::size_t>(((batch * sk + key) * g + head / (a / g)) * d + c)];
             }
             score *= call.scale;
+            if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
             if (mask.slopes.defined())
               score += value_at(mask.slopes, head) * static_cast<double>(j - i);
             sum += std::exp(score);

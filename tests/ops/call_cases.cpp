@@ -68,6 +68,7 @@ class CaseList {
       for (const std::int64_t h : {1, 7, 64, 130}) {
         add_norm(n, h, /*layer=*/true, n != 5);
         add_norm(n, h, /*layer=*/false, n == 5);
+        if (n == 5) add_norm(n, h, /*layer=*/h == 64, true, /*gain_offset=*/1);
       }
     }
   }
@@ -178,6 +179,11 @@ class CaseList {
           Add{.y = source_.unwritten(dtype_, {n, 3}),
               .a = source_.normal(dtype_, {n, 3}),
               .b = source_.normal(dtype_, {n, 3})});
+      add(fmt::format("{}", n), 1,
+          Scale{.y = source_.unwritten(dtype_, {n, 3}),
+                .x = source_.normal(dtype_, {n, 3}),
+                .factor = 1.7});
+      add_soft_cap(n);
       const Tensor in_place = source_.normal(dtype_, {n, 3});
       add(fmt::format("in place, {}", n), 2,
           Add{.y = in_place, .a = in_place, .b = source_.normal(dtype_, {n, 3})});
@@ -325,8 +331,9 @@ class CaseList {
     }
   }
 
-  void add_norm(std::int64_t n, std::int64_t h, bool layer, bool full) {
-    const std::string detail = fmt::format("{} n {} h {}", layer ? "layer" : "rms", n, h);
+  void add_norm(std::int64_t n, std::int64_t h, bool layer, bool full, double gain_offset = 0) {
+    const std::string detail =
+        fmt::format("{} n {} h {} offset {}", layer ? "layer" : "rms", n, h, gain_offset);
     const double eps = 1e-2;  // a row of one element has no variance: eps keeps rstd moderate
     add(detail, h,
         NormForward{.y = source_.unwritten(dtype_, {n, h}),
@@ -335,7 +342,8 @@ class CaseList {
                     .x = source_.normal(dtype_, {n, h}),
                     .gain = source_.normal(dtype_, {h}, 1, 0.2),
                     .bias = full ? source_.normal(dtype_, {h}) : Tensor(),
-                    .eps = eps});
+                    .eps = eps,
+                    .gain_offset = gain_offset});
     Tensor rstd = source_.normal(sums_, {n}, 1, 0.1);
     add(detail, std::max(h, n),
         NormBackward{.dx = source_.unwritten(dtype_, {n, h}),
@@ -346,7 +354,28 @@ class CaseList {
                      .x = source_.normal(dtype_, {n, h}),
                      .gain = source_.normal(dtype_, {h}, 1, 0.2),
                      .mean = layer ? source_.normal(sums_, {n}, 0, 0.1) : Tensor(),
-                     .rstd = rstd});
+                     .rstd = rstd,
+                     .gain_offset = gain_offset});
+  }
+
+  // Around both ways to compute the hyperbolic tangent, and where it is 1.
+  void add_soft_cap(std::int64_t n) {
+    for (const double cap : {0.05, 0.9, 20.0}) {
+      const std::string detail = fmt::format("{} cap {}", n, cap);
+      add(detail, 2,
+          SoftCapForward{.y = source_.unwritten(sums_, {n, 3}),
+                         .x = source_.normal(sums_, {n, 3}),
+                         .cap = cap},
+          sums_);
+      const Tensor y = source_.normal(sums_, {n, 3});
+      for (std::int64_t i = 0; i < y.elements(); ++i)
+        set_value(y, i, cap * std::tanh(value_at(y, i) / cap));
+      add(detail, 4,
+          SoftCapBackward{.dx = source_.unwritten(dtype_, {n, 3}),
+                          .dy = source_.normal(dtype_, {n, 3}),
+                          .y = y,
+                          .cap = cap});
+    }
   }
 
   Tensor consumed() { return tensor_of(DType::kI64, {1}, std::vector<double>{70000}); }

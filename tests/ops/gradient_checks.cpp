@@ -140,7 +140,8 @@ class Accumulated {
                       .x = source.normal(kDType, {n, h}, 0.5),
                       .gain = source.normal(kDType, {h}, 1, 0.3),
                       .bias = layer ? source.normal(kDType, {h}) : Tensor(),
-                      .eps = 0.01};
+                      .eps = 0.01,
+                      .gain_offset = with_residual ? 1.0 : 0.0};
   run(forward);
   const Tensor dy = source.normal(kDType, {n, h});
   const Tensor dresidual = with_residual ? source.normal(kDType, {n, h}) : Tensor();
@@ -155,7 +156,8 @@ class Accumulated {
                    .x = forward.x,
                    .gain = forward.gain,
                    .mean = forward.mean,
-                   .rstd = forward.rstd});
+                   .rstd = forward.rstd,
+                   .gain_offset = forward.gain_offset});
   const auto loss = [&] {
     run(forward);
     return weighted_sum(forward.y, dy) + (with_residual ? weighted_sum(forward.x, dresidual) : 0);
@@ -198,6 +200,7 @@ struct AttentionSetting {
   std::int64_t b = 1, sq = 4, sk = 4, a = 2, g = 1, d = 3;
   AttentionMask mask;
   double probability = 0;
+  double soft_cap = 0;
 };
 
 ::testing::AssertionResult check_attention(Kernels& kernels, const AttentionSetting& s) {
@@ -216,7 +219,8 @@ struct AttentionSetting {
                                  .mask = s.mask,
                                  .scale = 0.7,
                                  .dropout = dropout,
-                                 .head_begin = 2};
+                                 .head_begin = 2,
+                                 .soft_cap = s.soft_cap};
   run(forward);
   const AttentionBackward backward{.dq = source.unwritten_rows(kDType, queries),
                                    .dk = source.unwritten_rows(kDType, keys),
@@ -230,7 +234,8 @@ struct AttentionSetting {
                                    .mask = s.mask,
                                    .scale = forward.scale,
                                    .dropout = dropout,
-                                   .head_begin = 2};
+                                   .head_begin = 2,
+                                   .soft_cap = s.soft_cap};
   run(backward);
   const auto loss = [&] {
     run(forward);
@@ -239,6 +244,24 @@ struct AttentionSetting {
   return slopes_agree(loss, {{"q", forward.q, backward.dq},
                              {"k", forward.k, backward.dk},
                              {"v", forward.v, backward.dv}});
+}
+
+::testing::AssertionResult check_soft_cap(Kernels& kernels) {
+  Runner run(kernels);
+  TensorSource source(7);
+  const Shape shape{4, 5};
+  const SoftCapForward forward{
+      .y = source.unwritten(kDType, shape), .x = source.normal(kDType, shape), .cap = 0.7};
+  run(forward);
+  const Tensor dy = source.normal(kDType, shape);
+  const SoftCapBackward backward{
+      .dx = source.unwritten(kDType, shape), .dy = dy, .y = forward.y, .cap = forward.cap};
+  run(backward);
+  const auto loss = [&] {
+    run(forward);
+    return weighted_sum(forward.y, dy);
+  };
+  return slopes_agree(loss, {{"x", forward.x, backward.dx}});
 }
 
 ::testing::AssertionResult check_activation(Kernels& kernels, ActivationKind kind, bool gated) {
@@ -396,6 +419,9 @@ void add_attentions(std::vector<GradientCheck>& checks) {
   places.mask.query_positions = integers({1, 3}, {9, 4, 30});
   places.mask.key_positions = integers({1, 4}, {2, 4, 7, 25});
   add("positions of queries and keys", places);
+  slopes.probability = 0.3;
+  slopes.soft_cap = 0.8;
+  add("soft cap, slopes, dropout", slopes);
 }
 
 }  // namespace
@@ -404,6 +430,7 @@ std::vector<GradientCheck> gradient_checks() {
   std::vector<GradientCheck> checks;
   checks.push_back({"linear", check_linear});
   checks.push_back({"linear, activated", check_activated_linear});
+  checks.push_back({"soft cap", check_soft_cap});
   for (const bool layer : {true, false}) {
     for (const bool residual : {true, false}) {
       checks.push_back(

@@ -1,8 +1,9 @@
 // ranks: 2 4
 // Any layout gives the losses of one process: both models, one with norms and biases of its heads
-// and a head of normalized rows, and one with a window, a norm behind its embedding and ALiBi (six
-// heads, so that their slopes are no powers of one number), dropout on, twenty steps. And what is
-// saved under one layout is loaded under another, to the bit.
+// and a head of normalized rows, one of Gemma's (norms at the ends of branches, soft caps, a window
+// in every second layer), and one with a window, a norm behind its embedding and ALiBi (six heads,
+// so that their slopes are no powers of one number), dropout on, twenty steps. And what is saved
+// under one layout is loaded under another, to the bit.
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -78,7 +79,8 @@ std::vector<RunLayout> layouts(int ranks) {
 ModelConfig small(const std::string& name) {
   const bool alibi = name == "alibi";
   const bool norms = name == "head norms";
-  ModelConfig model = preset(alibi ? "gpt2-tiny" : norms ? "llama-tiny" : name);
+  const bool gemma = name == "gemma";
+  ModelConfig model = preset(alibi ? "gpt2-tiny" : norms || gemma ? "llama-tiny" : name);
   model.head_norms |= norms;
   model.qkv_biases |= norms;
   model.output_bias |= norms;
@@ -89,6 +91,14 @@ ModelConfig small(const std::string& name) {
     model.window_before = 6;
     model.heads = model.groups = 6;
     model.head_size = 10;
+  }
+  if (gemma) {
+    model.gains_from_one = model.end_norms = model.scaled_embedding = model.tied = true;
+    model.attention_soft_cap = 2;
+    model.logit_soft_cap = 3;
+    model.window_before = 6;
+    model.full_attention_every = 2;
+    model.local_rotary_base = 500;
   }
   model.vocabulary = 101;  // padded rows in every split
   model.hidden_dropout = 0.1;
@@ -142,7 +152,8 @@ TEST_P(Layouts, GiveTheLossesAndTheInitialWeightsOfOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Layouts,
-                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms"));
+                         testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms",
+                                         "gemma"));
 
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.

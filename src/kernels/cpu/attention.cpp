@@ -6,11 +6,11 @@
 namespace piton::cpu {
 namespace {
 
-// bf16 products read pairs of channels, and their softmax takes one tile.
+// bf16 products read pairs of channels, and their softmax takes one tile and caps nothing.
 template <typename Call>
 bool uses_dot(const Context& context, const Call& call) {
   return context.dot != nullptr && call.q.dtype() == DType::kBF16 && call.q.dim(3) % 2 == 0 &&
-         call.block_rows == 0;
+         call.block_rows == 0 && call.soft_cap == 0;
 }
 
 // What is said of key positions in kernels/attention.h and cannot be seen without the memory.

@@ -20,6 +20,16 @@
 namespace piton::cpu {
 namespace {
 
+// Scores of one tile, q . k, become scaled and capped ones where there is a soft cap; returns what
+// they have still to be multiplied by.
+template <typename Call>
+float cap_scores(const Context& context, const Call& call, float* scores, std::int64_t count) {
+  const auto scale = static_cast<float>(call.scale);
+  if (call.soft_cap == 0) return scale;
+  context.vector.soft_cap(scores, scores, count, scale, static_cast<float>(call.soft_cap));
+  return 1;
+}
+
 class Forward {
  public:
   Forward(Context& context, const AttentionForward& call)
@@ -81,10 +91,10 @@ class Forward {
       context_.vector.product(static_cast<int>(queries), static_cast<int>(columns),
                               static_cast<int>(d_), q + at * wide_, wide_, 1, k, columns, scores,
                               columns, false);
-      context_.vector.softmax_step(scores_of(sight, query, queries, key, scores,
-                                             static_cast<float>(call_.scale), slope, columns),
-                                   maxima + at, sums + at, out + at * wide_, wide_,
-                                   static_cast<int>(wide_));
+      const float scale = cap_scores(context_, call_, scores, queries * columns);
+      context_.vector.softmax_step(
+          scores_of(sight, query, queries, key, scores, scale, slope, columns), maxima + at,
+          sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
       drop(sight, batch, head, query, queries, key, columns, scores);
       context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_),
                               static_cast<int>(columns), scores, columns, 1, v, wide_,
@@ -127,7 +137,7 @@ class Forward {
 };
 
 // With P from q, k and lse, masks M, and D_i = dout_i . out_i, tile by tile:
-//   dv_j += (M P)^T dout_i     dS = P (M (dout_i v_j^T) - D_i) scale
+//   dv_j += (M P)^T dout_i     dS = P (M (dout_i v_j^T) - D_i) scale, times the slope of a soft cap
 //   dq_i += dS k_j             dk_j += dS^T q_i
 class Backward {
  public:
@@ -150,8 +160,8 @@ class Backward {
     constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
     Pieces pieces(context_.scratch.own(
         Sight::bytes(sq_, sk_) +
-        4 * (3 * sq_ * wide_ + sq_ + 2 * keys * wide_ + 3 * kKeyBlock * wide_ + 3 * kTile) +
-        16 * 64));
+        4 * (3 * sq_ * wide_ + sq_ + 2 * keys * wide_ + 3 * kKeyBlock * wide_ + 4 * kTile) +
+        17 * 64));
     const Sight sight(call_.mask, call_.block_rows, batch, sq_, sk_,
                       pieces.bytes(Sight::bytes(sq_, sk_)));
     Tiles tiles{.q = pieces.floats(sq_ * wide_),
@@ -164,6 +174,7 @@ class Backward {
                 .k_columns = pieces.floats(kKeyBlock * wide_),
                 .v_columns = pieces.floats(kKeyBlock * wide_),
                 .p = pieces.floats(kTile),
+                .capped = pieces.floats(kTile),
                 .dropped = pieces.floats(kTile),
                 .dp = pieces.floats(kTile)};
     std::fill_n(tiles.dk, keys * wide_, 0.0F);
@@ -187,6 +198,7 @@ class Backward {
     float* k_columns;
     float* v_columns;
     float* p;
+    float* capped;  // scores
     float* dropped;
     float* dp;
   };
@@ -230,13 +242,15 @@ class Backward {
     const int m = static_cast<int>(queries);
     const int d = static_cast<int>(d_);
     const int wide = static_cast<int>(wide_);
-    const auto scale = static_cast<float>(call_.scale);
     const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
     const float* lse =
         call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
     const float* q = t.q + query * wide_;
     const float* dout = t.dout + query * wide_;
     vector.product(m, kKeyBlock, d, q, wide_, 1, t.k_columns, kKeyBlock, t.p, kKeyBlock, false);
+    const float scale = cap_scores(context_, call_, t.p, queries * kKeyBlock);
+    if (call_.soft_cap > 0)
+      std::memcpy(t.capped, t.p, static_cast<std::size_t>(queries * kKeyBlock) * 4);
     vector.softmax_again(scores_of(sight, query, queries, key, t.p, scale, slope), lse + query);
     vector.product(m, kKeyBlock, d, dout, wide_, 1, t.v_columns, kKeyBlock, t.dp, kKeyBlock, false);
     const float* kept = t.p;
@@ -252,7 +266,12 @@ class Backward {
     }
     vector.product(kKeyBlock, wide, m, kept, 1, kKeyBlock, dout, wide_, t.dv + key * wide_, wide_,
                    true);
-    vector.score_gradient(t.dp, t.p, kKeyBlock, m, kKeyBlock, t.delta + query, scale);
+    vector.score_gradient(t.dp, t.p, kKeyBlock, m, kKeyBlock, t.delta + query,
+                          static_cast<float>(call_.scale));
+    if (call_.soft_cap > 0) {
+      vector.soft_cap_gradient(t.dp, t.dp, Type::kF32, t.capped, queries * kKeyBlock,
+                               static_cast<float>(call_.soft_cap));
+    }
     vector.product(kKeyBlock, wide, m, t.dp, 1, kKeyBlock, q, wide_, t.dk + key * wide_, wide_,
                    true);
     vector.product(m, wide, kKeyBlock, t.dp, kKeyBlock, 1, t.k, wide_, t.dq + query * wide_, wide_,

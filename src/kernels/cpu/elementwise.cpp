@@ -104,6 +104,30 @@ void execute(Context& context, const Copy& call) {
                  });
 }
 
+void execute(Context& context, const Scale& call) {
+  const std::int64_t width = size_bytes(call.y.dtype());
+  context.ranges(call.y.elements(), 32768, [&](std::int64_t begin, std::int64_t end) {
+    context.vector.scale(call.y.raw() + begin * width, call.x.raw() + begin * width,
+                         type_of(call.y.dtype()), end - begin, static_cast<float>(call.factor));
+  });
+}
+
+void execute(Context& context, const SoftCapForward& call) {
+  context.ranges(call.y.elements(), 8192, [&](std::int64_t begin, std::int64_t end) {
+    context.vector.soft_cap(call.y.data<float>() + begin, call.x.data<float>() + begin, end - begin,
+                            1, static_cast<float>(call.cap));
+  });
+}
+
+void execute(Context& context, const SoftCapBackward& call) {
+  const std::int64_t width = size_bytes(call.dx.dtype());
+  context.ranges(call.dx.elements(), 32768, [&](std::int64_t begin, std::int64_t end) {
+    context.vector.soft_cap_gradient(call.dx.raw() + begin * width, call.dy.raw() + begin * width,
+                                     type_of(call.dx.dtype()), call.y.data<float>() + begin,
+                                     end - begin, static_cast<float>(call.cap));
+  });
+}
+
 void execute(Context& context, const Add& call) {
   if (call.y.dtype() == DType::kF64) {  // a step's loss sums: a few numbers
     for (std::int64_t i = 0; i < call.y.elements(); ++i) {

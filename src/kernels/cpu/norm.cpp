@@ -27,6 +27,7 @@ void execute(Context& context, const NormForward& call) {
       .rstd = floats(call.rstd),
       .columns = call.x.dim(1),
       .eps = static_cast<float>(call.eps),
+      .gain_offset = static_cast<float>(call.gain_offset),
   };
   context.ranges(call.x.dim(0), grain_of(call.x.dim(1) * 4),
                  [&](std::int64_t begin, std::int64_t end) {
@@ -47,6 +48,7 @@ void execute(Context& context, const NormBackward& call) {
       .mean = floats(call.mean),
       .rstd = floats(call.rstd),
       .columns = h,
+      .gain_offset = static_cast<float>(call.gain_offset),
   };
   const bool gain = call.dgain.defined();
   const bool bias = call.dbias.defined();

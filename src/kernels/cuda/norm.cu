@@ -32,6 +32,7 @@ struct NormRows {
   const T* gain;
   const T* bias;  // or nullptr
   Wide<T> eps;
+  Wide<T> gain_offset;
   std::int64_t n;
   std::int64_t h;
 };
@@ -60,7 +61,8 @@ __global__ void norm_rows(NormRows<T> rows) {
     const S rstd = S{1} / sqrt(block_sum(squares, parts) / size + rows.eps);
     for (std::int64_t i = threadIdx.x; i < rows.h; i += kThreads) {
       const S bias = rows.bias != nullptr ? widen(rows.bias[i]) : S{0};
-      y[i] = narrow<T>((widen(x[i]) - mean) * rstd * widen(rows.gain[i]) + bias);
+      const S gain = widen(rows.gain[i]) + rows.gain_offset;
+      y[i] = narrow<T>((widen(x[i]) - mean) * rstd * gain + bias);
     }
     if (threadIdx.x == 0) {
       if (rows.mean != nullptr) rows.mean[row] = mean;
@@ -88,6 +90,7 @@ void execute(const NormForward& call, cudaStream_t stream) {
                     .gain = pointer<T>(call.gain),
                     .bias = pointer<T>(call.bias),
                     .eps = static_cast<Wide<T>>(call.eps),
+                    .gain_offset = static_cast<Wide<T>>(call.gain_offset),
                     .n = n,
                     .h = call.x.dim(1)});
   });

@@ -60,6 +60,18 @@ class Visibility {
   Values slopes_;
 };
 
+// Soft-capped, and how much of a gradient a score passes on.
+struct Score {
+  double value = 0;
+  double slope = 1;
+};
+
+Score capped(double score, double cap) {
+  if (cap == 0) return {score};
+  const double tanh = std::tanh(score / cap);
+  return {cap * tanh, 1 - tanh * tanh};
+}
+
 double dot(const Values& x, const Values& y, std::int64_t batch, std::int64_t row_x,
            std::int64_t head_x, std::int64_t row_y, std::int64_t head_y) {
   double sum = 0;
@@ -89,10 +101,12 @@ void execute(const AttentionForward& call) {
       for (std::int64_t query = 0; query < call.q.dim(1); ++query) {
         double largest = -kInfinity;
         for (std::int64_t key = 0; key < sk; ++key) {
-          scores(key) = sight.visible(batch, query, key)
-                            ? call.scale * dot(q, k, batch, query, head, key, group) +
-                                  sight.bias(head, batch, query, key)
-                            : -kInfinity;
+          scores(key) =
+              sight.visible(batch, query, key)
+                  ? capped(call.scale * dot(q, k, batch, query, head, key, group), call.soft_cap)
+                            .value +
+                        sight.bias(head, batch, query, key)
+                  : -kInfinity;
           largest = std::fmax(largest, scores(key));
         }
         lse(batch, head, query) = -kInfinity;
@@ -117,7 +131,7 @@ void execute(const AttentionForward& call) {
 }
 
 // With P from q, k and lse, mask factors M, and D_i = dout_i . out_i:
-//   dv_j = sum_i M P dout_i     dS = P (M (dout_i . v_j) - D_i)
+//   dv_j = sum_i M P dout_i     dS = P (M (dout_i . v_j) - D_i), times the slope of a soft cap
 //   dq_i = scale sum_j dS k_j   dk_j = scale sum_i dS q_i
 void execute(const AttentionBackward& call) {
   const Values dout = Values::read(call.dout);
@@ -141,13 +155,15 @@ void execute(const AttentionBackward& call) {
         const double dout_out = dot(dout, out, batch, query, head, query, head);
         for (std::int64_t key = 0; key < call.k.dim(1); ++key) {
           if (!sight.visible(batch, query, key)) continue;
-          const double score = call.scale * dot(q, k, batch, query, head, key, group) +
-                               sight.bias(head, batch, query, key);
-          const double p = std::exp(score - lse(batch, head, query));
+          const Score score =
+              capped(call.scale * dot(q, k, batch, query, head, key, group), call.soft_cap);
+          const double p =
+              std::exp(score.value + sight.bias(head, batch, query, key) - lse(batch, head, query));
           const double factor =
               draws.factor(batch, call.head_begin + head, sight.position(batch, query),
                            sight.key_position(batch, key));
-          const double ds = p * (factor * dot(dout, v, batch, query, head, key, group) - dout_out);
+          const double ds =
+              score.slope * p * (factor * dot(dout, v, batch, query, head, key, group) - dout_out);
           for (std::int64_t c = 0; c < call.q.dim(3); ++c) {
             dv(batch, key, group, c) += factor * p * dout(batch, query, head, c);
             dq(batch, query, head, c) += call.scale * ds * k(batch, key, group, c);

@@ -30,7 +30,8 @@ void execute(const NormForward& call) {
     }
     rstd(row) = 1 / std::sqrt(squares / static_cast<double>(h) + call.eps);
     for (std::int64_t i = 0; i < h; ++i) {
-      y(row, i) = (x(row, i) - mean(row)) * rstd(row) * gain(i) + (bias.given() ? bias(i) : 0);
+      y(row, i) = (x(row, i) - mean(row)) * rstd(row) * (gain(i) + call.gain_offset) +
+                  (bias.given() ? bias(i) : 0);
     }
   }
   y.write(call.y);
@@ -58,8 +59,9 @@ void execute(const NormBackward& call) {
     double sum_gn = 0;
     for (std::int64_t i = 0; i < h; ++i) {
       const double normalised = (x(row, i) - center) * rstd(row);
-      sum_g += dy(row, i) * gain(i);
-      sum_gn += dy(row, i) * gain(i) * normalised;
+      const double factor = gain(i) + call.gain_offset;
+      sum_g += dy(row, i) * factor;
+      sum_gn += dy(row, i) * factor * normalised;
       dgain_sum(i) += dy(row, i) * normalised;
       dbias_sum(i) += dy(row, i);
     }
@@ -67,8 +69,9 @@ void execute(const NormBackward& call) {
     const double mean_gn = sum_gn / static_cast<double>(h);
     for (std::int64_t i = 0; i < h; ++i) {
       const double normalised = (x(row, i) - center) * rstd(row);
-      dx(row, i) = rstd(row) * (dy(row, i) * gain(i) - mean_g - normalised * mean_gn) +
-                   (dresidual.given() ? dresidual(row, i) : 0);
+      dx(row, i) =
+          rstd(row) * (dy(row, i) * (gain(i) + call.gain_offset) - mean_g - normalised * mean_gn) +
+          (dresidual.given() ? dresidual(row, i) : 0);
     }
   }
   dx.write(call.dx);

@@ -58,6 +58,20 @@ TEST(HfModel, HasTheFactsOfItsFile) {
   EXPECT_EQ(model_of(golden("baichuan-13b")).positions, PositionKind::kAlibi);
   EXPECT_TRUE(model_of(golden("baichuan2")).normalized_head);
   EXPECT_EQ(model_of(golden("phi3")).window_before, 8);
+  const ModelConfig gemma2 = model_of(golden("gemma2"));
+  EXPECT_TRUE(gemma2.end_norms && gemma2.gains_from_one && gemma2.scaled_embedding);
+  EXPECT_EQ(gemma2.attention_soft_cap, 3);
+  EXPECT_EQ(gemma2.logit_soft_cap, 5);
+  EXPECT_EQ(gemma2.full_attention_every, 2);
+  EXPECT_EQ(gemma2.window_before, 8);
+  const ModelConfig gemma3 = model_of(golden("gemma3"));
+  EXPECT_TRUE(gemma3.head_norms && gemma3.attention_soft_cap == 0);
+  EXPECT_EQ(gemma3.local_rotary_base, 10000);
+  EXPECT_EQ(gemma3.rotary_base, 1e6);
+  EXPECT_EQ(gemma3.rotary_scaling.factor, 8);
+  const ModelConfig stablelm = model_of(golden("stablelm"));
+  EXPECT_EQ(stablelm.norm, NormKind::kLayer);
+  EXPECT_EQ(stablelm.rotary_channels(), 2);
 }
 
 TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
@@ -87,6 +101,26 @@ TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
   }
 }
 
+// As Gemma 2 and 3 were first published: layers by a pattern, angles by keys of their own.
+TEST(HfModel, OfGemmaIsTheSameByTheKeysOfTransformers4) {
+  for (const char* name : {"gemma2", "gemma3"}) {
+    Json config = golden(name);
+    const ModelConfig newer = model_of(config);
+    Json rope = config["rope_parameters"];
+    config.erase("rope_parameters");
+    config.erase("layer_types");
+    if (rope.contains("full_attention")) {
+      config["rope_theta"] = rope["full_attention"]["rope_theta"];
+      config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"];
+      config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+      config["sliding_window_pattern"] = 2;
+    } else {
+      config["rope_theta"] = rope["rope_theta"];
+    }
+    EXPECT_EQ(model_of(config), newer) << name;
+  }
+}
+
 TEST(HfModel, ComputesIn16BitsWhereItsFileSaysBfloat16) {
   Json config = golden("llama");
   config["dtype"] = "bfloat16";
@@ -108,6 +142,13 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
               HasSubstr("hidden_act: got \"relu\", wanted silu"));
   EXPECT_THAT(key("bloom", "apply_residual_connection_post_layernorm", true),
               HasSubstr("got true, wanted false"));
+  EXPECT_THAT(key("llama", "final_logit_softcapping", 30.0), HasSubstr("got 30.0, wanted null"));
+  EXPECT_THAT(
+      key("gemma2", "layer_types", {"full_attention", "sliding_attention", "sliding_attention"}),
+      HasSubstr("layer_types: got [\"full_attention\""));
+  EXPECT_THAT(key("gemma3", "use_bidirectional_attention", true), HasSubstr("wanted false"));
+  EXPECT_THAT(key("stablelm", "use_parallel_residual", true), HasSubstr("wanted false"));
+  EXPECT_THAT(key("internlm", "rotary", {{"type", "xpos"}}), HasSubstr("rotary.type: got"));
   EXPECT_THAT(key("phi3", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
   EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));
   EXPECT_THAT(key("llama", "quantization_config", {{"bits", 4}}),

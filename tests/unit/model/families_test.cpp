@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/errors.h"
+
 namespace piton {
 namespace {
 
@@ -12,6 +14,122 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("qwen1.5-0.5b").parameters(), 463'987'712);
   EXPECT_EQ(preset("qwen2.5-0.5b").parameters(), 494'032'768);
   EXPECT_EQ(preset("qwen3-0.6b").parameters(), 596'049'920);
+}
+
+ModelConfig made_of(const std::vector<std::string>& flags) {
+  ModelOptions options;
+  OptionSet set;
+  set.add("Model", options);
+  std::vector<std::string> words{"--num-layers",
+                                 "4",
+                                 "--hidden-size",
+                                 "48",
+                                 "--vocab-size",
+                                 "100",
+                                 "--max-position-embeddings",
+                                 "32",
+                                 "--num-attention-heads",
+                                 "6",
+                                 "--ffn-hidden-size",
+                                 "80"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  EXPECT_TRUE(set.parse(words).empty());
+  return options.resolve(std::nullopt);
+}
+
+// A script of Megatron-LM or MindSpeed-LLM names no family.
+TEST(Families, AreWhatFlagsMakeOfMegatronsDecoder) {
+  const auto same = [](const std::string& family, const std::vector<std::string>& more,
+                       const std::vector<std::string>& flags) {
+    std::vector<std::string> words{"--model-family", family};
+    words.insert(words.end(), more.begin(), more.end());
+    ModelConfig named = made_of(words);
+    named.family = "gpt2";
+    EXPECT_EQ(made_of(flags), named) << family;
+  };
+  const std::vector<std::string> llama{"--swiglu",
+                                       "--normalization",
+                                       "RMSNorm",
+                                       "--disable-bias-linear",
+                                       "--untie-embeddings-and-output-weights",
+                                       "--position-embedding-type",
+                                       "rotary",
+                                       "--attention-dropout",
+                                       "0",
+                                       "--hidden-dropout",
+                                       "0"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  same("llama", {}, llama);
+  same("llama", {"--add-qkv-bias", "--add-dense-bias"},
+       with(llama, {"--add-qkv-bias", "--add-dense-bias"}));
+  same("bloom", {},
+       {"--position-embedding-type", "alibi", "--embed-layernorm", "--attention-dropout", "0",
+        "--hidden-dropout", "0"});
+  same("gemma",
+       {"--post-norm", "--pre-tockens", "9", "--window-attn-skip-freq", "2",
+        "--attn-logit-softcapping", "50", "--output-logit-softcapping", "30",
+        "--query-pre-attn-scalar", "24", "--rotary-base-local", "500"},
+       {"--activation",
+        "geglu",
+        "--normalization",
+        "RMSNorm",
+        "--disable-bias-linear",
+        "--position-embedding-type",
+        "rope",
+        "--attention-dropout",
+        "0",
+        "--hidden-dropout",
+        "0",
+        "--norm-epsilon",
+        "1e-6",
+        "--add-rmsnorm-offset",
+        "--input-embeds-norm",
+        "--post-norm",
+        "--pre-tockens",
+        "9",
+        "--window-attn-skip-freq",
+        "2",
+        "--attn-logit-softcapping",
+        "50",
+        "--output-logit-softcapping",
+        "30",
+        "--query-pre-attn-scalar",
+        "24",
+        "--rotary-base-local",
+        "500"});
+}
+
+TEST(Families, HaveWindowsInTheLayersThatFlagsName) {
+  const ModelConfig model =
+      made_of({"--model-family", "gemma", "--pre-tockens", "9", "--window-attn-skip-freq", "3"});
+  EXPECT_EQ(model.window_of(0), 9);
+  EXPECT_EQ(model.window_of(1), 9);
+  EXPECT_FALSE(model.window_of(2));
+  EXPECT_EQ(model.window_of(3), 9);
+  // 3 of 4 layers see 10 keys at most.
+  const ModelConfig whole = made_of({"--model-family", "gemma"});
+  EXPECT_LT(model.forward_flops_per_token(32), whole.forward_flops_per_token(32));
+}
+
+TEST(Families, RefuseFlagsThatSayNothing) {
+  const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
+    EXPECT_NE(message_of(Fault::kUsage, [&] { made_of(flags); }).find(with), std::string::npos)
+        << with;
+  };
+  refused({"--model-family", "mamba"}, "wanted gpt2, bloom, llama, qwen2, qwen3, gemma");
+  refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: is of layers with a window");
+  refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
+  refused({"--model-family", "llama", "--rotary-base-local", "500"},
+          "--rotary-base-local: is of layers with a window");
+  refused({"--rotary-base-local", "500"}, "this model has no rotary positions");
+  refused({"--attn-logit-softcapping", "-1"},
+          "--attn-logit-softcapping: got -1, wanted a positive");
+  refused({"--output-logit-softcapping", "nan"}, "--output-logit-softcapping: got nan");
+  refused({"--query-pre-attn-scalar", "0"}, "--query-pre-attn-scalar: got 0");
+  refused({"--normalized-head"}, "--normalized-head: is of a head with a table of its own");
 }
 
 }  // namespace

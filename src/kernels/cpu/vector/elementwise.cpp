@@ -1,6 +1,7 @@
 // Conversion, sums, dropout with a residual, and updates: one pass over memory each.
 #include "kernels/cpu/vector/elementwise.h"
 
+#include "kernels/cpu/vector/math.h"
 #include "kernels/cpu/vector/philox.h"
 #include "kernels/cpu/vector/simd.h"
 
@@ -26,6 +27,38 @@ void add(void* y, const void* a, const void* b, Type type, std::int64_t n) {
           const F sum =
               load(static_cast<const T*>(a) + i, count) + load(static_cast<const T*>(b) + i, count);
           store(static_cast<T*>(y) + i, sum, count);
+        });
+  });
+}
+
+void scale(void* y, const void* x, Type type, std::int64_t n, float factor) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    for_vectors(
+        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          store(static_cast<T*>(y) + i, load(static_cast<const T*>(x) + i, count) * factor, count);
+        });
+  });
+}
+
+void soft_cap(float* y, const float* x, std::int64_t n, float scale, float cap) {
+  const float inner = scale / cap;
+  for_vectors(
+      n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+        store(y + i, tanh(load(x + i, count) * inner) * cap, count);
+      });
+}
+
+void soft_cap_gradient(void* dx, const void* dy, Type type, const float* y, std::int64_t n,
+                       float cap) {
+  const float inverse = 1.0F / cap;
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    for_vectors(
+        n, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
+          const F t = load(y + i, count) * inverse;
+          const F slope = splat(1.0F) - t * t;
+          store(static_cast<T*>(dx) + i, load(static_cast<const T*>(dy) + i, count) * slope, count);
         });
   });
 }

@@ -7,6 +7,10 @@ namespace piton::cpu::PITON_ISA {
 
 void convert(void* y, Type y_type, const void* x, Type x_type, std::int64_t n);
 void add(void* y, const void* a, const void* b, Type type, std::int64_t n);
+void scale(void* y, const void* x, Type type, std::int64_t n, float factor);
+void soft_cap(float* y, const float* x, std::int64_t n, float scale, float cap);
+void soft_cap_gradient(void* dx, const void* dy, Type type, const float* y, std::int64_t n,
+                       float cap);
 void accumulate(float* y, const void* x, Type type, std::int64_t n);
 void column_sums(float* sums, const Matrix& x, std::int64_t rows, std::int64_t columns);
 void dropout_add(void* y, const void* x, const void* bias, const void* residual, Type type,

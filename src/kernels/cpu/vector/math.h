@@ -45,6 +45,22 @@ PITON_INLINE Sigmoid sigmoid(F x) {
   return {s, rest};
 }
 
+// Within 3 ulp. Below 0.625 by a polynomial in x^2 (Cephes, S. Moshier), above by
+// 1 - 2 / (e^(2 |x|) + 1).
+PITON_INLINE F tanh(F x) {
+  const F z = x * x;
+  F p = splat(-5.70498872745e-3F);
+  p = p * z + splat(2.06390887954e-2F);
+  p = p * z - splat(5.37397155531e-2F);
+  p = p * z + splat(1.33314422036e-1F);
+  p = p * z - splat(3.33332819422e-1F);
+  const F near = p * z * x + x;
+  const F size = abs(x);
+  const F away = splat(1.0F) - splat(2.0F) / (exp(size + size) + splat(1.0F));
+  const F signed_away = x >= splat(0.0F) ? away : -away;
+  return size < splat(0.625F) ? near : signed_away;
+}
+
 // The normal distribution function, within about 4 ulp where it is above 1e-4:
 //   Phi(x) = erfc(-x / sqrt 2) / 2,   erfc(z) = e^(-z^2) t P(t),  t = 1 / (1 + z / 2),  z >= 0
 // P interpolates at the Chebyshev nodes of 1/6 <= t <= 1; relative error 5e-8 before rounding.

@@ -33,7 +33,7 @@ void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
     a.rstd[row] = r;
     for_vectors(
         h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          F value = (load(x + i, count) - mean) * r * load(gain + i, count);
+          F value = (load(x + i, count) - mean) * r * (load(gain + i, count) + a.gain_offset);
           if (bias != nullptr) value += load(bias + i, count);
           store(y + i, value, count);
         });
@@ -59,7 +59,7 @@ void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
         h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const F g = load(dy + i, count);
           const F e = (load(x + i, count) - mean) * r;
-          const F w = g * load(gain + i, count);
+          const F w = g * (load(gain + i, count) + a.gain_offset);
           sum_w += w;
           sum_we += w * e;
           if (a.dgain != nullptr) store(a.dgain + i, load(a.dgain + i, count) + g * e, count);
@@ -70,7 +70,7 @@ void backward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
     for_vectors(
         h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
           const F e = (load(x + i, count) - mean) * r;
-          const F w = load(dy + i, count) * load(gain + i, count);
+          const F w = load(dy + i, count) * (load(gain + i, count) + a.gain_offset);
           F value = (w - mean_w - e * mean_we) * r;
           if (a.dresidual.data != nullptr) value += load(dresidual + i, count);
           store(dx + i, value, count);

@@ -41,6 +41,7 @@ struct NormArguments {
   float* dbias = nullptr;
   std::int64_t columns = 0;
   float eps = 0;
+  float gain_offset = 0;  // added to each gain
 };
 
 struct ActivationArguments {
@@ -122,6 +123,13 @@ struct VectorTable {
   void (*convert)(void* y, Type y_type, const void* x, Type x_type, std::int64_t n);
   // y = a + b, all of one type.
   void (*add)(void* y, const void* a, const void* b, Type type, std::int64_t n);
+  // y = factor x, of one type.
+  void (*scale)(void* y, const void* x, Type type, std::int64_t n, float factor);
+  // y = cap tanh(scale x / cap).
+  void (*soft_cap)(float* y, const float* x, std::int64_t n, float scale, float cap);
+  // dx = dy (1 - (y / cap)^2), dx and dy of one type.
+  void (*soft_cap_gradient)(void* dx, const void* dy, Type type, const float* y, std::int64_t n,
+                            float cap);
   // y += x, fp32; y += x of another type.
   void (*accumulate)(float* y, const void* x, Type type, std::int64_t n);
   // sums[c] += sum over rows of x[r, c], rows in order.

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "huggingface/names.h"
+#include "model/families.h"
+
+// Gemma, Gemma 2 (norms at the ends of branches, soft caps, a window in every second layer) and the
+// text models of Gemma 3 (norms of heads in the place of the caps, a window in five layers of six,
+// which have angles of their own).
+namespace piton {
+namespace {
+
+ModelConfig gemma_like(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, gemma_facts());
+  const bool older = !config.has("hidden_activation") && config.has("hidden_act");
+  model.activation =
+      hf_activation(config, older ? "hidden_act" : "hidden_activation", "gelu_pytorch_tanh");
+  // Files of the first Gemma say "gelu" and mean this.
+  if (model.activation == ActivationKind::kGeluErf) model.activation = ActivationKind::kGeluTanh;
+  model.tied = config.flag("tie_word_embeddings", true);
+  model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  return model;
+}
+
+// "layer_types", or that every `pattern`-th layer sees all keys.
+void set_windows(const HfConfig& config, ModelConfig& model, std::int64_t pattern) {
+  set_window(config, model);
+  if (!model.window_before) return;
+  const std::vector<std::string> types = config.words("layer_types");
+  const auto full = std::ranges::find(types, "full_attention");
+  model.full_attention_every = full == types.end() ? pattern : full - types.begin() + 1;
+  if (!types.empty() && full == types.end()) model.full_attention_every = 0;
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    const bool window = model.window_of(static_cast<std::int64_t>(layer)).has_value();
+    if (types[layer] != (window ? "sliding_attention" : "full_attention")) {
+      config.refuse("layer_types",
+                    "sliding_attention, and full_attention in every N-th layer for some N");
+    }
+  }
+}
+
+void set_second(const HfConfig& config, ModelConfig& model) {
+  model.end_norms = true;
+  model.query_scalar = config.number("query_pre_attn_scalar", 256.0);
+  if (config.has("attn_logit_softcapping"))
+    model.attention_soft_cap = config.number("attn_logit_softcapping");
+  if (config.has("final_logit_softcapping"))
+    model.logit_soft_cap = config.number("final_logit_softcapping");
+}
+
+ModelConfig gemma2_model(const HfConfig& config) {
+  ModelConfig model = gemma_like(config);
+  set_second(config, model);
+  set_windows(config, model, 2);
+  return model;
+}
+
+ModelConfig gemma3_model(const HfConfig& config) {
+  ModelConfig model = gemma_like(config);
+  set_second(config, model);
+  model.head_norms = true;
+  set_windows(config, model, config.size("sliding_window_pattern", 6));
+  if (config.flag("use_bidirectional_attention", false))
+    config.refuse("use_bidirectional_attention", "false");
+  const HfConfig rope = config.object("rope_parameters");
+  if (rope.has("full_attention")) {  // Transformers 5
+    set_rotary(config, rope.object("full_attention"), model);
+    const HfConfig local = rope.object("sliding_attention");
+    if (local.word("rope_type", "default") != "default") local.refuse("rope_type", "default");
+    model.local_rotary_base = local.number("rope_theta", 10000.0);
+  } else {
+    model.rotary_base = config.number("rope_theta", 1e6);
+    model.local_rotary_base = config.number("rope_local_base_freq", 10000.0);
+  }
+  if (!model.window_before) model.local_rotary_base.reset();
+  return model;
+}
+
+std::vector<HfPlace> places_of(const ModelConfig& model) {
+  if (!model.end_norms) return llama_like_places(model);
+  return named_places(model, llama_names({{"attention.end_norm.", "post_attention_layernorm."},
+                                          {"mlp_norm.", "pre_feedforward_layernorm."},
+                                          {"mlp.end_norm.", "post_feedforward_layernorm."}}));
+}
+
+nlohmann::ordered_json gemma_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys.erase("hidden_act");
+  keys["hidden_activation"] = "gelu_pytorch_tanh";
+  keys["attention_bias"] = model.output_bias;
+  return keys;
+}
+
+nlohmann::ordered_json gemma2_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = gemma_keys(model);
+  const auto cap = [](double value) {
+    return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+  };
+  keys["query_pre_attn_scalar"] = model.query_scalar.value_or(static_cast<double>(model.head_size));
+  keys["attn_logit_softcapping"] = cap(model.attention_soft_cap);
+  keys["final_logit_softcapping"] = cap(model.logit_soft_cap);
+  keys["sliding_window"] = window_key(model);
+  keys["layer_types"] = nlohmann::ordered_json::array();
+  for (std::int64_t layer = 0; layer < model.layers; ++layer)
+    keys["layer_types"].push_back(model.window_of(layer) ? "sliding_attention" : "full_attention");
+  return keys;
+}
+
+nlohmann::ordered_json gemma3_keys(const ModelConfig& model) {
+  nlohmann::ordered_json keys = gemma2_keys(model);
+  keys["rope_parameters"] = {
+      {"full_attention", keys["rope_parameters"]},
+      {"sliding_attention",
+       {{"rope_type", "default"}, {"rope_theta", model.local_rotary_base.value_or(10000.0)}}}};
+  return keys;
+}
+
+HfFamily family_of(std::string type, std::string architecture,
+                   ModelConfig (*model)(const HfConfig& config),
+                   nlohmann::ordered_json (*keys)(const ModelConfig& model)) {
+  return {.model_types = {std::move(type)},
+          .architectures = {std::move(architecture)},
+          .model = model,
+          .places = places_of,
+          .keys = keys,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace
+
+HfFamily hf_gemma() { return family_of("gemma", "GemmaForCausalLM", gemma_like, gemma_keys); }
+HfFamily hf_gemma2() { return family_of("gemma2", "Gemma2ForCausalLM", gemma2_model, gemma2_keys); }
+HfFamily hf_gemma3() {
+  return family_of("gemma3_text", "Gemma3ForCausalLM", gemma3_model, gemma3_keys);
+}
+
+}  // namespace piton

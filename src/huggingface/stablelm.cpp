@@ -1,0 +1,49 @@
+#include <nlohmann/json.hpp>
+
+#include "huggingface/families.h"
+#include "huggingface/llama_like.h"
+#include "model/families.h"
+
+// StableLM (Bellagente et al. 2024, arXiv:2402.17834): LLaMA with layer norms, rotary positions of
+// a quarter of each head, and in some sizes biases of query, key and value. docs/add_a_model.md
+// explains this file.
+namespace piton {
+namespace {
+
+ModelConfig model_of(const HfConfig& config) {
+  ModelConfig model = llama_like_model(config, llama_facts());
+  model.norm = NormKind::kLayer;
+  model.norm_eps = config.number("layer_norm_eps", 1e-5);
+  model.qkv_biases = config.flag("use_qkv_bias", false);
+  const HfConfig rope = config.object("rope_parameters");
+  if (!config.has("partial_rotary_factor") && !rope.has("partial_rotary_factor"))
+    model.rotary_share = 0.25;
+  for (const char* key : {"use_parallel_residual", "qk_layernorm"}) {
+    if (config.flag(key, false)) config.refuse(key, "false");
+  }
+  if (config.number("hidden_dropout", 0.0) != 0) config.refuse("hidden_dropout", "0.0");
+  return model;
+}
+
+nlohmann::ordered_json keys_of(const ModelConfig& model) {
+  nlohmann::ordered_json keys = llama_like_keys(model);
+  keys.erase("rms_norm_eps");
+  keys.erase("head_dim");
+  keys["layer_norm_eps"] = model.norm_eps;
+  keys["use_qkv_bias"] = model.qkv_biases;
+  return keys;
+}
+
+}  // namespace
+
+HfFamily hf_stablelm() {
+  return {.model_types = {"stablelm"},
+          .architectures = {"StableLmForCausalLM"},
+          .model = model_of,
+          .places = llama_like_places,
+          .keys = keys_of,
+          .optional_prefix = "",
+          .ignored = {".rotary_emb.inv_freq"}};
+}
+
+}  // namespace piton
