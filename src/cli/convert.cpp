@@ -59,6 +59,7 @@ int run_convert(Invocation& invocation) {
   OptionSet set;
   set.add("Conversion", options);
   set.add("Output", show);
+  set.add("Model of a Megatron checkpoint that keeps no arguments", options.model);
   refuse_more_arguments(invocation.parse(set, general));
   if (is_launched()) {
     throw Error(Fault::kUsage,

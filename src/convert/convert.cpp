@@ -10,6 +10,7 @@
 #include "huggingface/config_keys.h"
 #include "huggingface/hf_writer.h"
 #include "huggingface/tensor_files.h"
+#include "megatron/megatron_writer.h"
 #include "train/pretrain_options.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
@@ -26,12 +27,25 @@ double seconds_since(Clock::time_point start) {
 }
 
 ModelFormat format_of(const std::string& word) {
-  return word == "hf" ? ModelFormat::kHuggingFace : ModelFormat::kPiton;
+  return word == "hf"   ? ModelFormat::kHuggingFace
+         : word == "mg" ? ModelFormat::kMegatron
+                        : ModelFormat::kPiton;
 }
 
 std::optional<DType> dtype_of(const std::string& word) {
   if (word.empty()) return std::nullopt;
   return word == "fp32" ? DType::kF32 : word == "bf16" ? DType::kBF16 : DType::kF16;
+}
+
+// Whether any flag of a model but its vocabulary was given.
+bool is_named(ModelOptions options) {
+  options.vocabulary.reset();
+  ModelOptions none;
+  OptionSet given;
+  OptionSet empty;
+  given.add("Model", options);
+  empty.add("Model", none);
+  return given.to_toml() != empty.to_toml();
 }
 
 // Counts bytes, and says so four times a second.
@@ -153,10 +167,76 @@ void make_checkpoint(const fs::path& folder, const OpenedModel& from, const Conv
                     .wrote = [&](std::int64_t bytes) { counter.add(bytes); }});
 }
 
+MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model) {
+  MegatronLayout layout{.tensor = options.tensor, .pipeline = options.pipeline};
+  layout.padded_vocabulary = megatron_padded_vocabulary(
+      model.vocabulary, std::max<std::int64_t>(options.vocabulary_multiple, 1),
+      std::max(options.tensor, 1));
+  const std::int64_t stage = options.layers_of_virtual_stage;
+  if (stage != 0) {
+    const std::int64_t own = model.layers / std::max(options.pipeline, 1);
+    if (stage < 0 || own % stage != 0) {
+      throw Error(
+          Fault::kUsage,
+          "--num-layers-per-virtual-pipeline-stage: got {}, wanted a divisor of the {} layers "
+          "of each pipeline rank",
+          stage, own);
+    }
+    layout.chunks = static_cast<int>(own / stage);
+  }
+  layout.check(model);
+  return layout;
+}
+
+void make_megatron(const fs::path& folder, const OpenedModel& from, const ConvertOptions& options,
+                   Counter& counter) {
+  copy_companions(from.tokenizer_folder, folder);
+  write_megatron(folder, *from.source, from.model,
+                 {.layout = layout_of(options, from.model),
+                  .tree = !options.core                    ? MegatronTree::kLegacy
+                          : options.core_layers == "local" ? MegatronTree::kCore
+                                                           : MegatronTree::kTransformer,
+                  .dtype = dtype_of(options.dtype),
+                  .iteration = from.iteration,
+                  .wrote = [&](std::int64_t bytes) { counter.add(bytes); }});
+}
+
+// What a checkpoint of Megatron has to be told, in the words of `options`; compared with none where
+// the source says it itself.
+MegatronGiven given_by(const ConvertOptions& options) {
+  MegatronGiven given{.vocabulary = options.model.vocabulary};
+  if (is_named(options.model)) {
+    given.model = [options](std::int64_t padded) { return options.model.resolve(padded); };
+  }
+  return given;
+}
+
+// What the source says is not asked again.
+void check_given(const ConvertOptions& options, const OpenedModel& from) {
+  if (from.says_its_model && is_named(options.model)) {
+    throw Error(
+        Fault::kUsage,
+        "--model, --num-layers and other flags of a model: {} says what its model is; leave "
+        "them out",
+        options.load);
+  }
+  if (from.format != ModelFormat::kMegatron && options.model.vocabulary) {
+    throw Error(Fault::kUsage, "--vocab-size: {} says how many ids its model has; leave it out",
+                options.load);
+  }
+}
+
+// A format may lack words for what the model does: then even equal weights mean something else.
+void check_description(const OpenedModel& from, const OpenedModel& result, ModelFormat format) {
+  const std::string lost = model_difference(from.model, result.model);
+  if (lost.empty()) return;
+  throw Error(Fault::kData, "{}: {} cannot be said in the format {}; convert it to another",
+              from.source->where(), lost, name(format));
+}
+
 // Throws, and so withdraws the draft, where the result is not the source.
-VerifyReport verified(const Machine& machine, const OpenedModel& from, const fs::path& draft,
+VerifyReport verified(const Machine& machine, const OpenedModel& from, const OpenedModel& result,
                       const fs::path& target) {
-  const OpenedModel result = open_model(draft);
   VerifyReport report = verify(machine, {*from.source, from.model}, {*result.source, result.model});
   if (report.equal()) return report;
   throw Error(Fault::kData,
@@ -178,11 +258,12 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     throw Error(Fault::kUsage, "--max-shard-size: got {}, wanted a number of bytes",
                 options.max_shard_bytes);
   }
-  const OpenedModel from = open_model(options.load);
+  const OpenedModel from = open_model(options.load, given_by(options));
   if (!options.load_model_type.empty() && format_of(options.load_model_type) != from.format) {
     throw Error(Fault::kUsage, "--load-model-type: got {}, but {} is {}; leave the flag out",
                 options.load_model_type, options.load, name(from.format));
   }
+  check_given(options, from);
   ConvertReport report{.from = from.format, .notes = from.notes};
   report.to = !options.save_model_type.empty()     ? format_of(options.save_model_type)
               : from.format == ModelFormat::kPiton ? ModelFormat::kHuggingFace
@@ -190,15 +271,23 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   report.parameters = from.model.parameters();
   TargetFolder target(options.save);
   Counter counter(bytes_of(*from.source, dtype_of(options.dtype)), progress);
-  if (report.to == ModelFormat::kHuggingFace) {
-    make_huggingface(target.draft(), from, options, counter, report.notes);
-  } else {
-    make_checkpoint(target.draft(), from, options, counter, report.notes);
+  switch (report.to) {
+    case ModelFormat::kHuggingFace:
+      make_huggingface(target.draft(), from, options, counter, report.notes);
+      break;
+    case ModelFormat::kMegatron:
+      make_megatron(target.draft(), from, options, counter);
+      break;
+    case ModelFormat::kPiton:
+      make_checkpoint(target.draft(), from, options, counter, report.notes);
+      break;
   }
   report.bytes = counter.done();
   report.seconds = counter.seconds();
   progress.finish();
-  if (!options.no_verify) report.verified = verified(machine, from, target.draft(), options.save);
+  const OpenedModel result = open_model(target.draft());
+  check_description(from, result, report.to);
+  if (!options.no_verify) report.verified = verified(machine, from, result, options.save);
   target.publish();
   return report;
 }

@@ -80,6 +80,19 @@ OpenedModel open_huggingface(const fs::path& path) {
   return opened;
 }
 
+OpenedModel open_megatron(const fs::path& path, const MegatronGiven& given) {
+  OpenedModel opened{.format = ModelFormat::kMegatron};
+  auto source = std::make_unique<MegatronSource>(path, given);
+  opened.model = source->model();
+  opened.iteration = source->iteration();
+  opened.says_its_model = source->says_its_model();
+  opened.notes = source->notes();
+  opened.tokenizer = tokenizer_of_folder(path);
+  if (!opened.tokenizer.empty()) opened.tokenizer_folder = path;
+  opened.source = std::move(source);
+  return opened;
+}
+
 // The type of most of the weights, as far as a model computes in it.
 DType most_common_dtype(const TensorSource& source) {
   std::int64_t all = 0;
@@ -93,15 +106,27 @@ DType most_common_dtype(const TensorSource& source) {
 
 }  // namespace
 
-std::string_view name(ModelFormat format) { return format == ModelFormat::kPiton ? "piton" : "hf"; }
+std::string_view name(ModelFormat format) {
+  switch (format) {
+    case ModelFormat::kPiton:
+      return "piton";
+    case ModelFormat::kHuggingFace:
+      return "hf";
+    case ModelFormat::kMegatron:
+      return "mg";
+  }
+  return "";
+}
 
-OpenedModel open_model(const fs::path& path) {
+OpenedModel open_model(const fs::path& path, const MegatronGiven& given) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
     throw Error(Fault::kData, "{}: wanted the folder of a model: {}", path.string(),
                 error ? error.message() : "it is none");
   }
-  OpenedModel opened = is_huggingface_folder(path) ? open_huggingface(path) : open_checkpoint(path);
+  OpenedModel opened = is_huggingface_folder(path) ? open_huggingface(path)
+                       : is_megatron_folder(path)  ? open_megatron(path, given)
+                                                   : open_checkpoint(path);
   opened.model.dtype = most_common_dtype(*opened.source);
   std::vector<CanonicalTensor> wanted;
   for (const CanonicalShape& one : canonical_tensors(opened.model))

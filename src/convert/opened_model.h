@@ -11,14 +11,15 @@
 
 #include "checkpoint/tensor_source.h"
 #include "huggingface/family.h"
+#include "megatron/megatron_source.h"
 #include "model/config.h"
 #include "text/files/tokenizer_options.h"
 
 namespace piton {
 
-enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace };
+enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace, kMegatron };
 
-// "piton", "hf": as options spell it.
+// "piton", "hf", "mg": as options spell it.
 std::string_view name(ModelFormat format);
 
 // What only a Hugging Face folder has; it stays where one is written from one.
@@ -34,6 +35,7 @@ struct OpenedModel {
   TokenizerOptions tokenizer;              // empty(): there is none
   std::filesystem::path tokenizer_folder;  // of its files; "": there is none
   std::optional<HfOrigin> origin;
+  bool says_its_model = true;      // false: it had to be given
   std::int64_t iteration = 0;      // how far it was trained, where that is known
   std::vector<std::string> notes;  // what a user should know, a line each
 };
@@ -41,6 +43,7 @@ struct OpenedModel {
 // Opens the newest checkpoint of a run, one checkpoint, or another program's model. Throws
 // Error(kData) naming what is wrong with it, or that it is none. Bytes of a checkpoint of Piton are
 // compared with their hashes when they are first read.
-OpenedModel open_model(const std::filesystem::path& path);
+// `given` is for those of Megatron.
+OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {});
 
 }  // namespace piton

@@ -16,7 +16,7 @@ ModelConfig without_training(ModelConfig model) {
   return model;
 }
 
-// What of `model` the family read otherwise.
+// What of `model` is held otherwise.
 std::string difference(const ModelConfig& model, const ModelConfig& held) {
   const auto differs = [&](auto... fields) { return ((model.*fields != held.*fields) || ...); };
   using C = ModelConfig;
@@ -53,6 +53,10 @@ nlohmann::ordered_json config_of(const HfFamily& family, const ModelConfig& mode
 
 }  // namespace
 
+std::string model_difference(const ModelConfig& model, const ModelConfig& other) {
+  return without_training(model) == without_training(other) ? "" : difference(model, other);
+}
+
 HfDescription hf_config_of(const ModelConfig& model) {
   std::vector<HfFamily> families = hf_families();
   // That of its name first.
@@ -66,8 +70,9 @@ HfDescription hf_config_of(const ModelConfig& model) {
     try {
       const HfConfig config(written.config.dump(), "config.json");
       const ModelConfig held = families[i].model(config);
-      if (without_training(held) == without_training(model)) return written;
-      if (i == 0) why = difference(model, held);
+      const std::string lost = model_difference(model, held);
+      if (lost.empty()) return written;
+      if (i == 0) why = lost;
     } catch (const Error& error) {
       if (i == 0) why = error.what();
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "huggingface/family.h"
 
@@ -17,5 +18,9 @@ struct HfDescription {
 // Weights are of `model.dtype`. Fields that only training reads need not be held. Throws
 // Error(kData) naming what no family has.
 HfDescription hf_config_of(const ModelConfig& model);
+
+// What of `model` another one computes with otherwise ("its attention window"); "" where both are
+// the same but for what only training reads.
+std::string model_difference(const ModelConfig& model, const ModelConfig& other);
 
 }  // namespace piton

@@ -1,0 +1,206 @@
+#include "megatron/layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+void must_divide(const char* what, std::int64_t size, const char* flag, std::int64_t parts) {
+  if (size % parts == 0) return;
+  throw Error(Fault::kUsage, "{}: got {}, wanted a divisor of the {} {}", flag, parts, size, what);
+}
+
+// The tensors of one rank's chunk, added in the order of the model.
+class RankTensors {
+ public:
+  RankTensors(const ModelConfig& model, const MegatronLayout& layout, int t)
+      : model_(model), layout_(layout), t_(t) {}
+
+  std::vector<MegatronTensor> take() { return std::move(tensors_); }
+
+  // All of a canonical tensor.
+  void whole(const std::string& key, const std::string& name, const Shape& shape) {
+    add(key, Assembly::of(name, shape));
+  }
+
+  void norm(const std::string& key, const std::string& name) {
+    whole(key + ".weight", name + ".weight", {model_.hidden});
+    if (model_.norm == NormKind::kLayer) whole(key + ".bias", name + ".bias", {model_.hidden});
+  }
+
+  // Rows of the table, the last of which are padding.
+  void table(const std::string& key, const std::string& name) {
+    const std::int64_t rows = layout_.padded_vocabulary / layout_.tensor;
+    const std::int64_t first = t_ * rows;
+    const std::int64_t own = std::clamp<std::int64_t>(model_.vocabulary - first, 0, rows);
+    Assembly table{.shape = {rows, model_.hidden}};
+    if (own > 0) table.parts.push_back(box(name, first, own, 0, model_.hidden, 0));
+    for (std::int64_t row = own; row < rows; ++row)
+      table.parts.push_back(box(name, model_.vocabulary - 1, 1, 0, model_.hidden, row));
+    add(key, std::move(table));
+  }
+
+  void qkv(const std::string& key, const std::string& at, bool bias) {
+    const std::int64_t d = model_.head_size;
+    const std::int64_t groups = model_.groups / layout_.tensor;
+    const std::int64_t share = model_.heads / model_.groups;
+    const std::int64_t columns = bias ? 0 : model_.hidden;
+    const std::string end = bias ? ".bias" : ".weight";
+    const std::string names[] = {at + "query" + end, at + "key" + end, at + "value" + end};
+    Assembly packed{.shape = shape(groups * (share + 2) * d, columns)};
+    const auto part = [&](int which, std::int64_t first, std::int64_t rows, std::int64_t row) {
+      packed.parts.push_back(box(names[which], first, rows, 0, columns, row));
+    };
+    if (layout_.version >= 2) {
+      for (std::int64_t group = 0; group < groups; ++group) {
+        const std::int64_t whole = t_ * groups + group;
+        const std::int64_t row = group * (share + 2) * d;
+        part(0, whole * share * d, share * d, row);
+        part(1, whole * d, d, row + share * d);
+        part(2, whole * d, d, row + (share + 1) * d);
+      }
+    } else {
+      const std::int64_t rows = groups * d;
+      for (int which = 0; which < 3; ++which) {
+        if (layout_.version < 1) {
+          part(which, t_ * rows, rows, which * rows);
+        } else {
+          for (std::int64_t i = 0; i < rows; ++i) part(which, t_ * rows + i, 1, 3 * i + which);
+        }
+      }
+    }
+    add(key + end, std::move(packed));
+  }
+
+  // Rows of one or more matrices, one after the other.
+  void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
+               bool bias) {
+    const std::string end = bias ? ".bias" : ".weight";
+    const std::int64_t columns = bias ? 0 : model_.hidden;
+    const std::int64_t own = rows / layout_.tensor;
+    Assembly packed{.shape = shape(own * std::ssize(names), columns)};
+    for (std::int64_t i = 0; i < std::ssize(names); ++i) {
+      packed.parts.push_back(
+          box(names[static_cast<std::size_t>(i)] + end, t_ * own, own, 0, columns, i * own));
+    }
+    add(key + end, std::move(packed));
+  }
+
+  // Columns of a matrix; its bias is whole.
+  void columns_of(const std::string& key, const std::string& name, std::int64_t columns,
+                  bool bias) {
+    const std::int64_t own = columns / layout_.tensor;
+    add(key + ".weight", {.shape = {model_.hidden, own},
+                          .parts = {box(name + ".weight", 0, model_.hidden, t_ * own, own, 0)}});
+    if (bias) whole(key + ".bias", name + ".bias", {model_.hidden});
+  }
+
+ private:
+  static Shape shape(std::int64_t rows, std::int64_t columns) {
+    return columns > 0 ? Shape{rows, columns} : Shape{rows};
+  }
+  static AssemblyPart box(const std::string& name, std::int64_t first, std::int64_t rows,
+                          std::int64_t first_column, std::int64_t columns, std::int64_t row) {
+    AssemblyPart part{.name = name, .start = {first}, .extent = {rows}, .row = row};
+    if (columns > 0) {
+      part.start.append(first_column);
+      part.extent.append(columns);
+    }
+    return part;
+  }
+  void add(const std::string& key, Assembly assembly) {
+    tensors_.push_back({key, std::move(assembly)});
+  }
+
+  const ModelConfig& model_;
+  const MegatronLayout& layout_;
+  std::int64_t t_;
+  std::vector<MegatronTensor> tensors_;
+};
+
+void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+               std::int64_t local, std::int64_t layer) {
+  const std::string key = fmt::format("layers.{}.", local);
+  const std::string at = fmt::format("layers.{}.", layer);
+  rank.norm(key + "input_norm", at + "attention_norm");
+  rank.qkv(key + "qkv", at + "attention.", false);
+  if (model.qkv_biases) rank.qkv(key + "qkv", at + "attention.", true);
+  if (model.head_norms) {
+    const Shape head{model.head_size};
+    rank.whole(key + "q_norm.weight", at + "attention.query_norm.weight", head);
+    rank.whole(key + "k_norm.weight", at + "attention.key_norm.weight", head);
+  }
+  rank.columns_of(key + "dense", at + "attention.output", model.heads * model.head_size,
+                  model.output_bias);
+  rank.norm(key + "post_norm", at + "mlp_norm");
+  const auto up = [&](const char* name, const std::vector<std::string>& parts) {
+    rank.rows_of(key + name, parts, model.ffn_hidden, false);
+    if (model.biases) rank.rows_of(key + name, parts, model.ffn_hidden, true);
+  };
+  if (!model.gated) {
+    up("fc1", {at + "mlp.up"});
+  } else if (layout.fused_mlp) {
+    up("fc1", {at + "mlp.gate", at + "mlp.up"});
+  } else {
+    up("gate", {at + "mlp.gate"});
+    up("up", {at + "mlp.up"});
+  }
+  rank.columns_of(key + "fc2", at + "mlp.down", model.ffn_hidden, model.biases);
+}
+
+}  // namespace
+
+void MegatronLayout::check(const ModelConfig& model) const {
+  const char* tensor_flag = "--target-tensor-parallel-size";
+  const char* pipeline_flag = "--target-pipeline-parallel-size";
+  if (tensor < 1) throw Error(Fault::kUsage, "{}: got {}, wanted 1 or more", tensor_flag, tensor);
+  if (pipeline < 1)
+    throw Error(Fault::kUsage, "{}: got {}, wanted 1 or more", pipeline_flag, pipeline);
+  if (chunks < 1 || (chunks > 1 && pipeline == 1)) {
+    throw Error(
+        Fault::kUsage,
+        "--num-layers-per-virtual-pipeline-stage: virtual stages need two pipeline ranks or "
+        "more");
+  }
+  must_divide("heads", model.heads, tensor_flag, tensor);
+  must_divide("groups of heads", model.groups, tensor_flag, tensor);
+  must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
+  must_divide("rows of the table", padded_vocabulary, tensor_flag, tensor);
+  must_divide("layers", model.layers, pipeline_flag, std::int64_t{pipeline} * chunks);
+}
+
+std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
+                                             int t, int p, int chunk) {
+  RankTensors rank(model, layout, t);
+  const bool first = p == 0 && chunk == 0;
+  const bool last = p == layout.pipeline - 1 && chunk == layout.chunks - 1;
+  if (first) {
+    rank.table("word_embeddings.weight", "embedding.token.weight");
+    if (model.positions == PositionKind::kLearned) {
+      rank.whole("position_embeddings.weight", "embedding.position.weight",
+                 {model.max_positions, model.hidden});
+    }
+  }
+  if (first && model.embedding_norm) rank.norm("embedding_norm", "embedding.norm");
+  const std::int64_t layers = model.layers / (std::int64_t{layout.pipeline} * layout.chunks);
+  const std::int64_t begin = (std::int64_t{chunk} * layout.pipeline + p) * layers;
+  for (std::int64_t i = 0; i < layers; ++i) add_layer(rank, model, layout, i, begin + i);
+  if (last) {
+    rank.norm("final_norm", "final_norm");
+    if (!model.tied) rank.table("output.weight", "head.weight");
+    if (model.tied && !first && layout.head_copy)
+      rank.table("head_copy.weight", "embedding.token.weight");
+  }
+  return rank.take();
+}
+
+std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple,
+                                        int tensor) {
+  const std::int64_t step = multiple * tensor;
+  return (vocabulary + step - 1) / step * step;
+}
+
+}  // namespace piton

@@ -1,0 +1,53 @@
+// How Megatron-LM divides a model into files, and what is in a tensor of each: one description for
+// reading and for writing.
+//
+// Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks a
+// rank, chunk v of stage p holds layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
+//
+//   tensor     rows of rank t
+//   embedding  V/T rows of the table, padded with copies of its last row
+//   qkv        version >= 2:  for each of g/T groups   a/g heads of q, one of k, one of v
+//              version 1:     [a/T, d, 3]: row 3 (head d + i) + {q, k, v}
+//              version 0:     [3, a/T, d]
+//   fc1        f/T rows of up; gated: f/T rows of gate, then f/T of up
+//   dense, fc2 all rows, of columns [t c, (t + 1) c)
+//   norms, biases of dense and fc2: whole, on every rank
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/assembly.h"
+#include "model/config.h"
+
+namespace piton {
+
+struct MegatronLayout {
+  int tensor = 1;
+  int pipeline = 1;
+  int chunks = 1;  // of each pipeline rank: virtual stages
+  double version = 3;
+  std::int64_t padded_vocabulary = 0;  // rows of the whole table
+  bool fused_mlp = true;  // gate and up are one tensor (fc1); AscendSpeed has them apart too
+  bool head_copy = true;  // a tied head on another stage than the embedding is written again
+
+  // Throws Error(kUsage) naming what does not divide.
+  void check(const ModelConfig& model) const;
+};
+
+// One tensor of a rank's chunk, under a name of its own: "layers.0.qkv.weight", "word_embeddings",
+// ... (megatron/names.h).
+struct MegatronTensor {
+  std::string key;
+  Assembly assembly;
+};
+
+// Of chunk `chunk` on rank (t, p). `assembly.name` is empty.
+std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
+                                             int t, int p, int chunk);
+
+// The next multiple of `multiple` * tensor.
+std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple, int tensor);
+
+}  // namespace piton

@@ -1,0 +1,36 @@
+// A Megatron checkpoint, written from canonical tensors for any number of tensor and pipeline
+// ranks.
+//
+//   DIR/latest_checkpointed_iteration.txt     "release"
+//   DIR/release/mp_rank_TT[_PPP]/model_optim_rng.pt
+//     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
+//     model_args (megatron/arguments.h)
+//
+// The files are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "checkpoint/tensor_source.h"
+#include "megatron/layout.h"
+#include "megatron/names.h"
+
+namespace piton {
+
+struct MegatronWriteOptions {
+  MegatronLayout layout;  // checked
+  MegatronTree tree = MegatronTree::kLegacy;
+  std::optional<DType> dtype;  // of every tensor; else each stays as it is
+  std::int64_t iteration = 0;
+  std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
+};
+
+// Writes into `folder`, which is there. Memory: one block. Throws Error(kData) as the source does,
+// and where the disk is full.
+void write_megatron(const std::filesystem::path& folder, TensorSource& source,
+                    const ModelConfig& model, const MegatronWriteOptions& options);
+
+}  // namespace piton

@@ -1,0 +1,213 @@
+// Megatron's checkpoints, written for every division and read back; and what can be wrong with one.
+#include "megatron/megatron_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/files.h"
+#include "huggingface/hf_source.h"
+#include "megatron/megatron_writer.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+fs::path golden_model(const std::string& name) {
+  return fs::path(PITON_SOURCE_DIR) / "tests/golden/huggingface" / name;
+}
+
+std::vector<std::byte> bytes_of(TensorSource& source, const CanonicalTensor& tensor) {
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(tensor.shape.elements() * size_bytes(tensor.dtype)));
+  source.read(tensor.name, whole_run(tensor.shape), tensor.dtype, bytes.data());
+  return bytes;
+}
+
+void expect_same(TensorSource& a, TensorSource& b) {
+  const std::vector<CanonicalTensor> first = a.tensors(TensorKind::kWeight);
+  ASSERT_EQ(first.size(), b.tensors(TensorKind::kWeight).size());
+  for (const CanonicalTensor& tensor : first)
+    EXPECT_EQ(bytes_of(a, tensor), bytes_of(b, tensor)) << tensor.name;
+}
+
+class Megatron : public testing::Test {
+ protected:
+  // The golden model of that name, divided.
+  fs::path written(const std::string& name, int tensor, int pipeline,
+                   const std::function<void(MegatronWriteOptions&)>& set = {}) {
+    HfSource source(golden_model(name));
+    MegatronWriteOptions options{.layout = {.tensor = tensor, .pipeline = pipeline},
+                                 .iteration = 7};
+    options.layout.padded_vocabulary =
+        megatron_padded_vocabulary(source.model().vocabulary, 16, tensor);
+    if (set) set(options);
+    options.layout.check(source.model());
+    const fs::path folder = dir_ / fmt::format("{}-{}", name, next_++);
+    write_megatron(folder, source, source.model(), options);
+    return folder;
+  }
+  static std::string refusal(const fs::path& folder) {
+    return message_of(Fault::kData, [&] { MegatronSource{folder}; });
+  }
+
+  TempFolder dir_;
+  int next_ = 0;
+};
+
+TEST_F(Megatron, IsReadBackFromEveryDivision) {
+  struct Division {
+    const char* model;
+    int tensor;
+    int pipeline;
+  };
+  for (const auto& [model, tensor, pipeline] :
+       {Division{"gpt2", 1, 1}, Division{"gpt2", 2, 1}, Division{"gpt2", 3, 2},
+        Division{"llama3", 2, 2}, Division{"llama", 1, 2}, Division{"qwen3", 2, 1}}) {
+    HfSource wanted(golden_model(model));
+    for (const MegatronTree tree :
+         {MegatronTree::kLegacy, MegatronTree::kCore, MegatronTree::kTransformer}) {
+      MegatronSource got(
+          written(model, tensor, pipeline, [&](MegatronWriteOptions& o) { o.tree = tree; }));
+      EXPECT_EQ(got.layout().tensor, tensor);
+      EXPECT_EQ(got.layout().pipeline, pipeline);
+      EXPECT_EQ(got.iteration(), 7);
+      EXPECT_EQ(got.model().vocabulary, wanted.model().vocabulary);
+      expect_same(wanted, got);
+    }
+  }
+}
+
+TEST_F(Megatron, HasTheQkvOrderOfItsVersion) {
+  HfSource wanted(golden_model("gpt2"));
+  for (const double version : {0.0, 1.0, 2.0, 3.0}) {
+    const fs::path folder =
+        written("gpt2", 2, 1, [&](MegatronWriteOptions& o) { o.layout.version = version; });
+    MegatronSource got(folder);
+    EXPECT_EQ(got.layout().version, version);
+    expect_same(wanted, got);
+    // Row 5 of the packed rows on rank 1, by the order's own words: [3,np,hn], [np,hn,3],
+    // [np,3,hn].
+    const TorchFile file(folder / "release/mp_rank_01/model_optim_rng.pt");
+    const TorchTensor packed = file.tensor(*file.root()
+                                                .find("model")
+                                                ->find("language_model")
+                                                ->find("encoder")
+                                                ->find("layers.0.self_attention.query_key_value."
+                                                       "bias"),
+                                           "bias");
+    constexpr std::int64_t kHeads = 3;  // of the rank
+    constexpr std::int64_t kSize = 6;
+    const std::int64_t row = 2 * kSize * kHeads / 3 + 5;
+    std::int64_t which = 0, head = 0, channel = 0;
+    if (version == 0) {
+      which = row / (kHeads * kSize);
+      head = row / kSize % kHeads;
+      channel = row % kSize;
+    } else if (version == 1) {
+      head = row / (kSize * 3);
+      channel = row / 3 % kSize;
+      which = row % 3;
+    } else {
+      head = row / (3 * kSize);
+      which = row / kSize % 3;
+      channel = row % kSize;
+    }
+    const char* names[] = {"query", "key", "value"};
+    float expected = 0;
+    float stored = 0;
+    wanted.read(fmt::format("layers.0.attention.{}.bias", names[which]),
+                {{(kHeads + head) * kSize + channel}, {1}, 0, 1}, DType::kF32,
+                reinterpret_cast<std::byte*>(&expected));
+    file.file().read_at(packed.offset + 4 * row, std::as_writable_bytes(std::span(&stored, 1)));
+    EXPECT_EQ(stored, expected) << version;
+  }
+}
+
+TEST_F(Megatron, ReadsRunsOfAnyShape) {
+  HfSource wanted(golden_model("llama3"));
+  MegatronSource got(written("llama3", 2, 1));
+  for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kWeight)) {
+    if (tensor.shape.ndim() != 2) continue;
+    const std::int64_t rows = tensor.shape[0];
+    const std::int64_t columns = tensor.shape[1];
+    for (const auto& [r, c, h, w] :
+         {std::array{1L, 0L, rows - 1, columns}, std::array{0L, 3L, rows, columns - 5},
+          std::array{rows / 2 - 1, columns / 2 - 2, 3L, 4L}}) {
+      const std::int64_t all = h * w;
+      for (const auto& [begin, end] : {std::pair{std::int64_t{0}, all}, {2, all - 1}, {w, w + 1}}) {
+        const TensorRun run{{r, c}, {h, w}, begin, end};
+        std::vector<float> x(static_cast<std::size_t>(run.size()));
+        std::vector<float> y(x.size());
+        wanted.read(tensor.name, run, DType::kF32, reinterpret_cast<std::byte*>(x.data()));
+        got.read(tensor.name, run, DType::kF32, reinterpret_cast<std::byte*>(y.data()));
+        ASSERT_EQ(x, y) << tensor.name << " " << begin;
+      }
+    }
+  }
+}
+
+TEST_F(Megatron, ThatIsNotWholeIsRefusedByName) {
+  const fs::path folder = written("llama3", 2, 2);
+  fs::remove_all(folder / "release/mp_rank_01_000");
+  EXPECT_THAT(refusal(folder),
+              HasSubstr("1 of 4 ranks are missing: mp_rank_01_000; copy them too"));
+  const fs::path other = written("qwen3", 2, 2);
+  fs::remove(folder / "release/mp_rank_01_001/model_optim_rng.pt");
+  fs::copy(other / "release/mp_rank_01_000", folder / "release/mp_rank_01_000");
+  fs::copy(other / "release/mp_rank_01_001/model_optim_rng.pt",
+           folder / "release/mp_rank_01_001/model_optim_rng.pt");
+  EXPECT_THAT(refusal(folder), HasSubstr("the arguments say"));
+  EXPECT_THAT(refusal(dir_.path()), HasSubstr("no checkpoint of Megatron"));
+}
+
+TEST_F(Megatron, WhoseArgumentsContradictItsFilesIsRefused) {
+  const fs::path folder = written("llama3", 2, 1);
+  fs::rename(folder / "release/mp_rank_01", folder / "gone");
+  EXPECT_THAT(refusal(folder),
+              HasSubstr("argument tensor_model_parallel_size: got 2, but the files are of 1"));
+}
+
+TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
+  HfSource source(golden_model("llama"));
+  const fs::path file = dir_.path() / "mp_rank_00/model_optim_rng.pt";
+  TorchWriter out(file);
+  const std::vector<std::int64_t> shape = {131, 32};
+  out.begin_dict();
+  out.text("checkpoint_version");
+  out.number(3);
+  out.text("model");
+  out.begin_dict();
+  out.text("embedding.word_embeddings.weight");
+  out.tensor("F32", shape);
+  out.end_dict();
+  out.end_dict();
+  out.append(std::vector<std::byte>(131 * 32 * 4));
+  out.commit();
+  EXPECT_THAT(refusal(dir_.path()),
+              HasSubstr("keeps no arguments, so that its model is not known"));
+  const MegatronGiven given{.model = [&](std::int64_t) { return source.model(); }};
+  EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource(dir_.path(), given); }),
+              HasSubstr("missing tensors (14): layers.0.input_norm.weight, layers.0.qkv.weight"));
+}
+
+TEST_F(Megatron, ThatDoesNotDivideIsRefused) {
+  HfSource source(golden_model("llama3"));
+  const auto message = [&](int tensor, int pipeline) {
+    MegatronLayout layout{.tensor = tensor, .pipeline = pipeline, .padded_vocabulary = 144};
+    return message_of(Fault::kUsage, [&] { layout.check(source.model()); });
+  };
+  EXPECT_THAT(
+      message(4, 1),
+      HasSubstr("--target-tensor-parallel-size: got 4, wanted a divisor of the 2 groups of heads"));
+  EXPECT_THAT(message(3, 1), HasSubstr("a divisor of the 4 heads"));
+  EXPECT_THAT(message(1, 3), HasSubstr("--target-pipeline-parallel-size: got 3"));
+}
+
+}  // namespace
+}  // namespace piton
