@@ -42,7 +42,7 @@ temporary=$(mktemp -d /tmp/mutants.XXXXXX) || exit 1
 trap 'rm -rf "$temporary"' EXIT
 
 fail() { echo "mutate: $1" >&2; exit 1; }
-build_of() { nice -n 15 ninja -C "$build" -j "$jobs" -k 0 "$@"; }
+build_of() { nice -n 10 ninja -C "$build" -j "$jobs" -k 0 "$@"; }
 target_of() {  # of a test of ctest: the target that it runs
   case $1 in
     ranks*/*) echo "ranks_${1#*/}" ;;
@@ -107,7 +107,7 @@ faults_of_errors() {  # FILE
 
 while true; do
   # The first of the list that are not dropped, as many as are wanted.
-  awk -v count="$count" 'NR == FNR { out[$1] = 1; next } !($1 in out) && wanted++ < count' "$dropped" \
+  awk -v count="$count" 'FILENAME == ARGV[1] { out[$1] = 1; next } !($1 in out) && wanted++ < count' "$dropped" \
     "$folder/all-$seed.txt" > "$drawn.next"
   # Files that have lost their last fault are as they were.
   cut -d ' ' -f 2 "$drawn" "$drawn.next" 2>/dev/null | sort -u | while read -r file; do
@@ -115,7 +115,7 @@ while true; do
   done
   mv "$drawn.next" "$drawn"
   "$build/tests/mutants" weave "$drawn" "$original" "$source" "$source/tools/mutate/switch.h" > "$places" || exit 1
-  awk 'NR == FNR { has[$1] = 1; next } !($1 in has) { print $1 }' "$places" "$drawn" > "$folder/new"
+  awk 'FILENAME == ARGV[1] { has[$1] = 1; next } !($1 in has) { print $1 }' "$places" "$drawn" > "$folder/new"
   if [ ! -s "$folder/new" ]; then
     build_of $targets > "$folder/build.txt" 2>&1 && break
     cat "$folder/build.txt" >> "$log"

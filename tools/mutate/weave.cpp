@@ -130,9 +130,12 @@ class Weaver {
   }
 
   // Behind a brace: whether an expression goes on with what it closes, as in A{1}.b + c.
+  // A binary operator has a blank behind it, which a unary one at the start of a statement has not.
   bool goes_on_at(std::size_t i) const {
     while (i < code_.size() && is_blank(code_[i])) ++i;
-    return i < code_.size() && std::string_view(".+-/%<>=!&|").find(code_[i]) != npos;
+    if (code_.substr(i, 1) == "." || code_.substr(i, 2) == "->") return true;
+    const std::size_t end = std::min(code_.find_first_not_of("+-*/%<>=!&|", i), code_.size());
+    return end > i && end < code_.size() && is_blank(code_[end]);
   }
 
   bool is_assignment(std::size_t i) const {
@@ -265,9 +268,12 @@ class Weaver {
       return head + emitted(piece.begin, piece.end, pieces, next) + " } }";
     }
     std::string head("(");
+    bool is_condition = false;  // of any type that can be one
     for (const NumberedFault& fault : piece.faults) {
       head += question(fault) + " ? (" + on_one_line(piece, fault.fault) + ") : ";
+      is_condition = is_condition || fault.fault.kind == "negation";
     }
+    if (is_condition) head += "static_cast<bool>";
     return head + "(" + emitted(piece.begin, piece.end, pieces, next) + "))";
   }
 
