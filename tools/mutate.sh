@@ -60,12 +60,8 @@ if [ "$anew" = yes ] || [ ! -d "$original" ]; then
     (cd "$root" && git ls-files -z | tar --null -T - -cf -) | tar -xf - -C "$copy" || exit 1
   done
   [ -e "$folder/shared" ] || ln -s "$root/../shared" "$folder/shared"
-  # Every test says which of its cases runs; what has switches is compiled in half the time.
+  # Every test says which of its cases runs.
   echo "target_sources(piton_test_support INTERFACE $source/tools/mutate/cases.cpp)" >> "$source/cmake/tests.cmake"
-  for below in $(sed -n '/^[0-9]/p' "$source/src/LAYERS" | awk '$1 >= 2 { $1 = ""; print }'); do
-    case $below in kernels* | device) continue ;; esac
-    echo 'target_compile_options(${target} ${scope} $<$<CONFIG:Release>:-O1>)' >> "$source/src/$below/folder.cmake"
-  done
 fi
 : > "$log"
 cmake -S "$source" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release >> "$log" 2>&1 || fail "cmake fails, see $log"

@@ -21,7 +21,8 @@ class CaseRecorder : public testing::EmptyTestEventListener {
 [[maybe_unused]] const bool added = [] {
   // The list of listeners owns it.
   if (reach_log != nullptr) {
-    testing::UnitTest::GetInstance()->listeners().Append(std::make_unique<CaseRecorder>().release());
+    testing::UnitTest::GetInstance()->listeners().Append(
+        std::make_unique<CaseRecorder>().release());
   }
   return true;
 }();

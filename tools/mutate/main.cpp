@@ -93,8 +93,8 @@ int run(const std::vector<std::string>& words) {
     weave_files(words[1], words[2], words[3], words[4]);
     return 0;
   }
-  std::fputs(
-      "usage: mutants list SEED PATH... | mutants weave LIST SOURCE COPY SWITCH_HEADER\n", stderr);
+  std::fputs("usage: mutants list SEED PATH... | mutants weave LIST SOURCE COPY SWITCH_HEADER\n",
+             stderr);
   return 2;
 }
 

@@ -72,8 +72,8 @@ class Weaver {
     std::size_t end = fault.at + fault.from.size();
     if (fault.kind == "relation" || fault.kind == "arithmetic" || fault.kind == "logic") {
       begin = left_end(begin);
-      end = right_end(end, fault.from.size() == 2 && fault.from[1] == '=' &&
-                               fault.kind == "arithmetic");
+      end = right_end(end,
+                      fault.from.size() == 2 && fault.from[1] == '=' && fault.kind == "arithmetic");
     }
     return {begin, end};
   }
@@ -227,8 +227,8 @@ class Weaver {
     return std::string(text_.substr(begin, end - begin));
   }
 
-  // What is put in the place of `constexpr`: in a class, a variable that is not constexpr is defined
-  // there only where it is inline.
+  // What is put in the place of `constexpr`: in a class, a variable that is not constexpr is
+  // defined there only where it is inline.
   std::string_view without_constexpr(std::size_t word) const {
     int depth = 0;
     for (std::size_t i = word; i-- > 0;) {
@@ -237,8 +237,8 @@ class Weaver {
         const std::size_t begin = i == 0 ? npos : code_.find_last_of(";{}", i - 1);
         const std::size_t first = begin == npos ? 0 : begin + 1;
         const std::string_view head = std::string_view(code_).substr(first, i - first);
-        const bool in_class = (head.find("class ") != npos || head.find("struct ") != npos) &&
-                              head.find('(') == npos;
+        const bool in_class =
+            (head.find("class ") != npos || head.find("struct ") != npos) && head.find('(') == npos;
         return in_class ? "inline const" : "const";
       }
     }
@@ -285,8 +285,8 @@ class Weaver {
     std::string line;
     for (std::size_t i = piece.begin; i < piece.end; ++i) {
       if (i == fault.at) {
-        line += fault.kind == "negation" ? "!(" + on_one_line(piece.begin, piece.end) + ")"
-                                         : fault.to;
+        line +=
+            fault.kind == "negation" ? "!(" + on_one_line(piece.begin, piece.end) + ")" : fault.to;
         i += fault.from.size() - 1;
       } else {
         line += one(i, piece.end);

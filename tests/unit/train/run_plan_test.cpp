@@ -82,6 +82,21 @@ TEST(SettledOptions, ResolveToTheSameModel) {
   }
 }
 
+// The last id of NullTokenizer is not one of --vocab-size: what is stored counts as a flag does.
+TEST(SettledOptions, OfNullTokenizerCountAsTheFlagDoes) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--tokenizer-type", "NullTokenizer", "--vocab-size", "100"},
+           {"--tokenizer-type", "NullTokenizer"}}) {
+    const PretrainOptions options = options_of(words);
+    const RunPlan plan = make_run_plan(options, 1, 0);
+    const PretrainOptions stored = settled_options(options, plan);
+    EXPECT_EQ(stored.resolve_model(std::nullopt).vocabulary, plan.session.model.vocabulary);
+    EXPECT_EQ(make_run_plan(stored, 1, 0).session.model.vocabulary, plan.session.model.vocabulary);
+  }
+  EXPECT_EQ(settled({"--tokenizer-type", "NullTokenizer", "--vocab-size", "100"}).model.vocabulary,
+            100);
+}
+
 TEST(SettledOptions, ALongerRunChangesTheScheduleOnlyWhereThatHasAnEnd) {
   const auto longer = [](const std::vector<std::string>& words) {
     std::vector<std::string> more = words;
