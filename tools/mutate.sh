@@ -6,16 +6,16 @@
 # that can be made below PATHS. One build has them all, each behind a switch (tools/mutate/weave.h); those
 # that do not compile are left out, and others drawn in their place. A run of every test without a fault
 # says which test cases reach which fault. Then each fault is switched on, and the cases that reach it run
-# until one fails: unit tests first, the folder's own before the others, then those of several ranks and of
-# the binary from outside. A test that takes three times as long has seen it. What fails has to pass again
-# without the fault.
+# until one fails: unit tests first, then those of several ranks and of the binary from outside, the quick
+# ones before the slow, the folder's own before the others. A test that takes three times as long has seen
+# it. What fails has to pass again without the fault.
 #
 # All happens in a copy of the tree below DIR (build-mutants), which is made where there is none, and anew
 # with --anew. DIR/seed-N.txt has a line for each fault; those that it has are not tried again, so that a
 # run that was ended goes on. --tests runs tests of these names alone. Ends with 1 if less than nine tenths
 # are seen.
 set -u
-seed=1 count=100 jobs=${JOBS:-$(nproc)} anew=no chosen=.
+seed=1 count=100 jobs=${JOBS:-$(nproc)} niceness=${NICE:-15} anew=no chosen=.
 paths="src/train src/parallel src/optim src/model src/nn src/ops src/generate src/checkpoint src/data src/comm"
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$root/build-mutants
@@ -54,7 +54,7 @@ target_of() {  # of a test of ctest: the target that it runs
 # --- The copy --------------------------------------------------------------------------------------
 
 if [ "$anew" = yes ] || [ ! -d "$original" ]; then
-  rm -rf "$original" "$source" "$folder"/reach-* "$folder"/*-[0-9]*.txt
+  rm -rf "$original" "$source" "$folder"/reach-* "$folder"/*-[0-9]*.txt "$folder"/output.*
   for copy in "$original" "$source"; do
     mkdir -p "$copy"
     (cd "$root" && git ls-files -z | tar --null -T - -cf -) | tar -xf - -C "$copy" || exit 1
@@ -125,64 +125,110 @@ echo "mutate: seed $seed: $(wc -l < "$drawn") faults in one build, $(wc -l < "$d
 
 # --- Running a test ---------------------------------------------------------------------------------
 
-# Fails where the test does, or takes longer than SECONDS (124, 137). FILTER as of GoogleTest.
+# Fails where the test does, or takes longer than SECONDS (124, 137). FILTER as of GoogleTest. What it prints
+# is in DIR/output.PLACE.
 passes() {  # NAME SECONDS FILTER PLACE
+  local code
   mkdir -p "$temporary/$4"
   (
     cd "$build" || exit 1
     export TMPDIR=$temporary/$4 GTEST_FILTER=$3
-    ulimit -v 32000000
+    ulimit -v 8000000  # KiB
     case $1 in
-      unit/* | ops/*) exec nice -n 15 timeout -k 10 "$2" "tests/$(target_of "$1")" ;;
-      *) exec nice -n 15 timeout -k 10 "$2" ctest -R "^$1\$" --timeout "$2" --output-on-failure ;;
+      unit/* | ops/*) exec nice -n "$niceness" timeout -k 10 "$2" "tests/$(target_of "$1")" ;;
+      *) exec nice -n "$niceness" timeout -k 10 "$2" ctest -R "^$1\$" --timeout "$2" --output-on-failure ;;
     esac
-  ) >> "$log.$4" 2>&1 < /dev/null
-  local code=$?
+  ) > "$folder/output.$4" 2>&1 < /dev/null
+  code=$?
   rm -rf "${temporary:?}/$4"
+  # What ctest ended.
+  [ $code != 0 ] && grep -q '\*\*\*Timeout' "$folder/output.$4" && code=124
   return $code
 }
+took_too_long() { [ "$1" = 124 ] || [ "$1" = 137 ]; }
+milliseconds() { echo $(($(date +%s%N) / 1000000)); }
 
-# Runs NAME without a fault, and writes what it reaches: FAULT NAME MILLISECONDS FILTER
+# Runs NAME without a fault and keeps what it reaches (cases.cpp), and how long it takes.
 measure() {  # NAME PLACE
   local file=$reach/${1//\//+} start
-  [ -s "$file" ] && return
+  [ -s "$file.ms" ] && return
   rm -f "$file.log"
-  start=$(date +%s%N)
+  start=$(milliseconds)
   if PITON_FAULT_LOG=$file.log passes "$1" 1800 '*' "$2"; then
-    awk -v name="$1" -v whole=$((($(date +%s%N) - start) / 1000000)) '
-      /^=/ { if (substr($1, 2) + 0 > ms[$2]) ms[$2] = substr($1, 2) + 0; next }
-      !($0 in has) {
-        has[$0] = 1
-        if ($2 == "-") { everywhere[$1] = 1 } else { cases[$1] = cases[$1] ":" $2; of[$1, ++size[$1]] = $2 }
-      }
-      END {
-        print "-", name, whole, "*"
-        for (fault in everywhere) print fault, name, whole, "*"
-        for (fault in cases) {
-          if (fault in everywhere) continue
-          sum = 300
-          for (i = 1; i <= size[fault]; i++) sum += ms[of[fault, i]]
-          print fault, name, (sum < whole ? sum : whole), (length(cases[fault]) < 90000 ? substr(cases[fault], 2) : "*")
-        }
-      }' "$file.log" > "$file"
+    echo $(($(milliseconds) - start)) > "$file.ms"
   else
-    echo "mutate: $1 fails without a fault and is left out" | tee "$file" >&2
+    echo "mutate: $1 fails without a fault and is left out, see $folder/output.$2" >&2
+    rm -f "$file.log"
   fi
 }
 
-# Whether a test of those of FILE (lines of measure) sees fault NUMBER: prints "seen by ..." or nothing.
+# What reaches which fault, by all tests that were measured:  FAULT NAME MILLISECONDS FILTER, the quick cases
+# of a test apart from the others.
+index_of_reach() {
+  local file name
+  for file in "$reach"/*.ms; do
+    name=$(basename "${file%.ms}")
+    touch "${file%.ms}.log"
+    awk -v name="${name//+//}" -v whole="$(cat "$file")" '
+      /^=/ { if (substr($1, 2) + 0 > ms[$2]) ms[$2] = substr($1, 2) + 0; next }
+      $2 == "-" { everywhere[$1] = 1; next }
+      !($0 in has) { has[$0] = 1; of[$1, ++size[$1]] = $2; reached[$1] = 1 }
+      END {
+        for (fault in everywhere) print fault, name, whole, "*"
+        for (fault in reached) {
+          if (fault in everywhere) continue
+          sum[0] = sum[1] = 100; filter[0] = filter[1] = ""
+          for (i = 1; i <= size[fault]; i++) {
+            slow = ms[of[fault, i]] > 300
+            sum[slow] += ms[of[fault, i]]
+            filter[slow] = filter[slow] ":" of[fault, i]
+          }
+          for (slow = 0; slow < 2; slow++) {
+            if (filter[slow] == "") continue
+            print fault, name, sum[slow], (length(filter[slow]) < 90000 ? substr(filter[slow], 2) : "*")
+          }
+        }
+      }' "${file%.ms}.log"
+  done
+}
+
+# The case that failed in the output of PLACE, or the one that was running; else all of FILTER.
+failed_case() {  # PLACE FILTER
+  local name
+  name=$(sed -n -E 's/^(.*\])?\[  FAILED  \] ([A-Za-z0-9_/]+\.[A-Za-z0-9_/]+).*/\2/p' "$folder/output.$1" | head -n 1)
+  [ -n "$name" ] || name=$(sed -n -E 's/^(.*\])?\[ RUN      \] ([A-Za-z0-9_/]+\.[A-Za-z0-9_/]+)$/\2/p' "$folder/output.$1" |
+    tail -n 1)
+  echo "${name:-$2}"
+}
+
+# Whether a test of those of FILE (lines of the index) sees fault NUMBER: prints "seen by ..." or nothing.
 look() {  # NUMBER PLACE FILE
-  local name milliseconds filter limit code
-  while read -r _ name milliseconds filter; do
-    limit=$((3 * milliseconds / 1000 + 15))
+  local name cost filter limit code start found
+  while read -r _ name cost filter; do
+    limit=$((3 * cost / 1000 + 30))
     PITON_FAULT=$1 passes "$name" "$limit" "$filter" "$2"
     code=$?
     [ $code = 0 ] && continue
-    if passes "$name" $((2 * limit)) "$filter" "$2"; then
-      echo "seen by $name$([ $code -ge 124 ] && [ $code != 134 ] && [ $code != 139 ] && echo ", code $code")"
+    if took_too_long $code; then
+      # Perhaps the machine was busy: how long now, without the fault and with it?
+      start=$(milliseconds)
+      passes "$name" 1800 "$filter" "$2" || { echo "mutate: $name fails without a fault now" >&2; continue; }
+      limit=$((3 * ($(milliseconds) - start) / 1000 + 15))
+      PITON_FAULT=$1 passes "$name" "$limit" "$filter" "$2"
+      code=$?
+      [ $code = 0 ] && continue
+    fi
+    if took_too_long $code; then
+      echo "seen by $name, that does not end"
       return
     fi
-    echo "mutate: $name fails now and then without a fault ($filter)" >&2
+    found=$(failed_case "$2" "$filter")
+    if passes "$name" $((2 * limit)) "$found" "$2"; then
+      case $found in *[:*]*) found= ;; esac
+      echo "seen by $name${found:+ $found}"
+      return
+    fi
+    echo "mutate: $name fails now and then without a fault, also: $found" >&2
   done < "$3"
 }
 
@@ -197,12 +243,14 @@ go_through() {  # KIND PLACE PLACES
     start=$SECONDS
     own=${file#src/}
     own=unit/unit_${own%%/*}
-    cat "$reach"/* | grep "^$number " | grep -E " $1" |
-      awk -v own="$own" '{ print ($2 == own ? 0 : 1), $0 }' | sort -k1,1n -k4,4n | cut -d ' ' -f 2- > "$folder/tests.$2"
+    # Cheap ones first, the folder's own before the others.
+    grep -E "^$number $1" "$reach.index" |
+      awk -v own="$own" '{ print ($3 < 2000 ? 0 : 1), ($2 == own ? 0 : 1), $0 }' |
+      sort -k1,1n -k2,2n -k5,5n | cut -d ' ' -f 3- > "$folder/tests.$2"
     verdict=$(look "$number" "$2" "$folder/tests.$2")
     if [ -z "$verdict" ] && [ "$1" = "$last_kind" ]; then
       verdict=survived
-      cat "$reach"/* | grep -q "^$number " || verdict="survived, not reached"
+      grep -q "^$number " "$reach.index" || verdict="survived, not reached"
     fi
     [ -z "$verdict" ] && continue
     IFS=$'\t' read -r rest changes <<< "$line"
@@ -223,6 +271,7 @@ for kind in '(unit|ops)/' "$last_kind"; do
     done &
   done
   wait
+  index_of_reach > "$reach.index"
   for ((place = 0; place < places_at_once; ++place)); do
     go_through "$kind" "$place" "$places_at_once" &
   done

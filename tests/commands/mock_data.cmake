@@ -3,8 +3,8 @@ include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
-set(run pretrain --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 32
-        --max-position-embeddings 32 --vocab-size 100 --tokenizer-type NullTokenizer --global-batch-size 4
+set(run pretrain --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 256
+        --max-position-embeddings 256 --vocab-size 100 --tokenizer-type NullTokenizer --global-batch-size 4
         --lr 1e-3 --lr-decay-style constant --log-interval 1 --eval-iters 2 --eval-interval 2 --eod-mask-loss)
 
 # losses(VARIABLE text): of training and validation, in order.

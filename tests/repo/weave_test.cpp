@@ -68,7 +68,7 @@ TEST(Weave, KeepsLinesAndLeavesOutComments) {
   const std::string text = "x = a <  // less\n    b;\ny = c;\n";
   const Woven one = weave(text, faults(text), "switch.h");
   EXPECT_EQ(woven(text),
-            "x = (piton_fault(1) ? (a <=       b) : (a <  // less\n    b));\ny = c;\n");
+            "x = (piton_fault(1) ? (a <=        b) : (a <  // less\n    b));\ny = c;\n");
   ASSERT_EQ(one.places.size(), 1U);
   EXPECT_EQ(one.places[0].first_line, 1U);
   EXPECT_EQ(one.places[0].last_line, 2U);
