@@ -38,7 +38,7 @@ original=$folder/original source=$folder/source build=$folder/source/build
 log=$folder/log.txt reach=$folder/reach-$seed results=$folder/seed-$seed.txt
 drawn=$folder/drawn-$seed.txt dropped=$folder/dropped-$seed.txt places=$folder/places-$seed.txt
 export PITON_GRACE_SECONDS=1 GTEST_FAIL_FAST=1
-temporary=$(mktemp -d /tmp/mutants.XXXXXX) || exit 1
+temporary=$(mktemp -d -p "$([ -d /dev/shm ] && echo /dev/shm || echo /tmp)" mutants.XXXXXX) || exit 1
 trap 'rm -rf "$temporary"' EXIT
 
 fail() { echo "mutate: $1" >&2; exit 1; }
@@ -232,28 +232,28 @@ look() {  # NUMBER PLACE FILE
   done < "$3"
 }
 
-# Goes through faults without a verdict, with the tests of KIND; PLACE of PLACES.
-go_through() {  # KIND PLACE PLACES
+# Goes through faults without a verdict, with the tests of KIND that take FROM to TO milliseconds; PLACE of
+# PLACES.
+go_through() {  # KIND FROM TO PLACE PLACES
   local number rest file line kind changes own name verdict start position=0
   while IFS= read -r line; do
     position=$((position + 1))
-    [ $((position % $3)) = "$2" ] || continue
+    [ $((position % $5)) = "$4" ] || continue
     read -r number file rest <<< "$line"
     grep -q "^$number " "$results" && continue
     start=$SECONDS
     own=${file#src/}
     own=unit/unit_${own%%/*}
-    # Cheap ones first, the folder's own before the others.
     grep -E "^$number $1" "$reach.index" |
-      awk -v own="$own" '{ print ($3 < 2000 ? 0 : 1), ($2 == own ? 0 : 1), $0 }' |
-      sort -k1,1n -k2,2n -k5,5n | cut -d ' ' -f 3- > "$folder/tests.$2"
-    verdict=$(look "$number" "$2" "$folder/tests.$2")
-    if [ -z "$verdict" ] && [ "$1" = "$last_kind" ]; then
+      awk -v own="$own" -v from="$2" -v to="$3" '$3 >= from && $3 < to { print ($2 == own ? 0 : 1), $0 }' |
+      sort -k1,1n -k4,4n | cut -d ' ' -f 2- > "$folder/tests.$4"
+    verdict=$(look "$number" "$4" "$folder/tests.$4")
+    if [ -z "$verdict" ] && [ "$is_last" = yes ]; then
       # What was computed once, in the first case that asked for it, serves the others too.
       grep -E "^$number (unit|ops)/" "$reach.index" | cut -d ' ' -f 2 | sort -u | while read -r name; do
         echo "$number $name $(cat "$reach/${name//\//+}.ms") *"
-      done > "$folder/tests.$2"
-      verdict=$(look "$number" "$2" "$folder/tests.$2")
+      done > "$folder/tests.$4"
+      verdict=$(look "$number" "$4" "$folder/tests.$4")
       [ -n "$verdict" ] || verdict=survived
       grep -q "^$number " "$reach.index" || verdict="survived, not reached"
     fi
@@ -264,24 +264,29 @@ go_through() {  # KIND PLACE PLACES
   done < "$drawn"
 }
 
-mkdir -p "$reach"
-last_kind='(ranks|commands)'
-for kind in '(unit|ops)/' "$last_kind"; do
-  places_at_once=1
-  [ "$kind" = "$last_kind" ] || places_at_once=$jobs
-  for ((place = 0; place < places_at_once; ++place)); do
+# Every KIND is measured before its quick tests run. Tests of several ranks and of the binary share folders,
+# so they run one at a time.
+phase() {  # KIND FROM TO PLACES
+  local place name i
+  for ((place = 0; place < $4; ++place)); do
     i=0
-    for name in $(echo "$names" | grep -E "^$kind"); do
-      [ $((i++ % places_at_once)) = "$place" ] && measure "$name" "$place"
+    for name in $(echo "$names" | grep -E "^$1"); do
+      [ $((i++ % $4)) = "$place" ] && measure "$name" "$place"
     done &
   done
   wait
   index_of_reach > "$reach.index"
-  for ((place = 0; place < places_at_once; ++place)); do
-    go_through "$kind" "$place" "$places_at_once" &
+  for ((place = 0; place < $4; ++place)); do
+    go_through "$1" "$2" "$3" "$place" "$4" &
   done
   wait
-done
+}
+mkdir -p "$reach"
+endless=1000000000 is_last=no
+phase '(unit|ops)/' 0 2000 "$jobs"
+phase '(ranks|commands)' 0 $endless 1
+is_last=yes
+phase '(unit|ops)/' 2000 $endless "$jobs"
 
 seen=$(grep -c '^[0-9]* seen' "$results")
 all=$(wc -l < "$results")
