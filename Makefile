@@ -74,11 +74,12 @@ check-format:
 	tools/check-format.sh
 
 # Findings are errors.
-tidy: build
-	git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build --quiet --warnings-as-errors='*'
+tidy: dependencies
+	cmake --preset cpu -B build-tidy -DPITON_UNITY=OFF
+	git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build-tidy --quiet --warnings-as-errors='*'
 
 dependencies:
 	tools/install-dependencies.sh
 
 clean:
-	rm -rf build build-debug build-tsan build-fuzz build-mutants
+	rm -rf build build-debug build-tsan build-fuzz build-tidy build-mutants

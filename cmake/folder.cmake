@@ -1,14 +1,3 @@
-# Standard headers and fmt, compiled once for all folders, with the flags of the lowest one. A file
-# that is compiled for another instruction set reads them as usual.
-function(piton_precompile target)
-  if(target STREQUAL piton_base)
-    target_precompile_headers(piton_base PRIVATE <algorithm> <filesystem> <functional> <map> <memory> <optional>
-                              <span> <string> <vector> <fmt/format.h>)
-  elseif(NOT target MATCHES "^piton_(kernels_|comm_mpi)")  # those have flags of their own
-    target_precompile_headers(${target} REUSE_FROM piton_base)
-  endif()
-endfunction()
-
 # piton_folder(folder DEPENDS lower folders... LIBS libraries...)
 #
 # Makes the static library piton_<folder> from src/<folder>/*.cpp (headers alone: an interface
@@ -36,8 +25,8 @@ function(piton_folder folder)
     endif()
   endforeach()
   target_link_libraries(${target} ${scope} ${arg_LIBS})
-  if(PITON_PRECOMPILE AND sources)
-    piton_precompile(${target})
+  if(sources)
+    piton_compile_together(${target})
   endif()
   if(EXISTS ${path}/folder.cmake)
     include(${path}/folder.cmake)  # sources compiled with flags of their own, generated files

@@ -1,5 +1,5 @@
 # Each header of src compiles by itself: one file a header, which includes it twice and nothing else. A
-# header that is the first include of its own source file has been shown to, where nothing is precompiled.
+# header that is the first include of its own source file has been shown to, where each is compiled by itself.
 # Built by the test repo/headers_alone, not by default. Headers of folders that are not part of this
 # build (cuda without nvcc) are left out.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/*.h)
@@ -11,11 +11,13 @@ foreach(header IN LISTS headers)
   if(NOT TARGET ${target} AND NOT folder STREQUAL "cli")
     continue()
   endif()
-  string(REGEX REPLACE "h$" "cpp" source ${CMAKE_SOURCE_DIR}/src/${header})
-  if(NOT PITON_PRECOMPILE AND EXISTS ${source})
-    file(STRINGS ${source} includes REGEX "^#include" LIMIT_COUNT 1)
-    if(includes STREQUAL "#include \"${header}\"")
-      continue()
+  if(NOT PITON_UNITY)
+    string(REGEX REPLACE "h$" "cpp" source ${CMAKE_SOURCE_DIR}/src/${header})
+    if(EXISTS ${source})
+      file(STRINGS ${source} includes REGEX "^#include" LIMIT_COUNT 1)
+      if(includes STREQUAL "#include \"${header}\"")
+        continue()
+      endif()
     endif()
   endif()
   if(TARGET ${target})

@@ -18,17 +18,12 @@ file(GLOB double_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.c
 add_library(piton_test_doubles STATIC ${double_sources})
 target_include_directories(piton_test_doubles PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(piton_test_doubles PUBLIC piton_kernels PRIVATE piton_test_support)
-if(PITON_PRECOMPILE)
-  target_precompile_headers(piton_test_doubles PRIVATE <filesystem> <fstream> <functional> <map> <memory>
-                            <optional> <string> <vector> <fmt/format.h> <gmock/gmock.h> <gtest/gtest.h>)
-endif()
+piton_compile_together(piton_test_doubles)
 
 # A test is compiled more often than it runs long: half of the time of -O3, which the libraries have.
 function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  if(PITON_PRECOMPILE)
-    target_precompile_headers(${name} REUSE_FROM piton_test_doubles)
-  endif()
+  piton_compile_together(${name})
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
 

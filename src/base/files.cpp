@@ -13,6 +13,7 @@
 
 #include "base/drafts.h"
 #include "base/error.h"
+#include "base/file_failure.h"
 #include "base/interrupted.h"
 
 namespace piton {
@@ -27,15 +28,6 @@ constexpr std::size_t kBufferBytes = 256 * 1024;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 // How many names are tried for a draft file before this is an error.
 constexpr int kMostDrafts = 1000;
-
-[[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
-  if (code == ENOSPC || code == EDQUOT) {
-    throw Error(Fault::kData,
-                "{}: cannot {}: the disk is full ({}); free some space or write elsewhere",
-                path.string(), doing, system_message(code));
-  }
-  throw Error(Fault::kData, "{}: cannot {}: {}", path.string(), doing, system_message(code));
-}
 
 // An open file. The destructor closes it.
 class Descriptor {
@@ -63,9 +55,9 @@ int open_retrying(const char* path, int flags, mode_t mode = 0) {
 // the open of a pipe does not wait for its writer.
 int open_for_reading(const std::filesystem::path& path, struct stat* about, int more_flags = 0) {
   Descriptor file(open_retrying(path.c_str(), O_RDONLY | more_flags));
-  if (file.get() < 0) fail(path, "open", errno);
-  if (::fstat(file.get(), about) != 0) fail(path, "look at", errno);
-  if (S_ISDIR(about->st_mode)) fail(path, "read", EISDIR);
+  if (file.get() < 0) throw_file_failure(path, "open", errno);
+  if (::fstat(file.get(), about) != 0) throw_file_failure(path, "look at", errno);
+  if (S_ISDIR(about->st_mode)) throw_file_failure(path, "read", EISDIR);
   return file.release();
 }
 
@@ -80,17 +72,18 @@ void create_folders(const std::filesystem::path& folder) {
   if (folder.empty()) return;
   struct stat about;
   if (::stat(folder.c_str(), &about) == 0) {
-    if (!S_ISDIR(about.st_mode)) fail(folder, "create folder", ENOTDIR);
+    if (!S_ISDIR(about.st_mode)) throw_file_failure(folder, "create folder", ENOTDIR);
     return;
   }
-  if (errno != ENOENT) fail(folder, "create folder", errno);
+  if (errno != ENOENT) throw_file_failure(folder, "create folder", errno);
   create_folders(folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path());
   if (::mkdir(folder.c_str(), kFolderMode) != 0) {
     // Not an error if another rank has created it in the meantime.
     if (errno == EEXIST) return create_folders(folder);
-    fail(folder, "create folder", errno);
+    throw_file_failure(folder, "create folder", errno);
   }
-  if (::chmod(folder.c_str(), kFolderMode) != 0) fail(folder, "set the mode of", errno);
+  if (::chmod(folder.c_str(), kFolderMode) != 0)
+    throw_file_failure(folder, "set the mode of", errno);
   // Without this sync, a power failure could lose the folder and the synced files in it.
   sync_folder(folder_of(folder.has_filename() ? folder : folder.parent_path()));
 }
@@ -112,7 +105,7 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t limit
     const ssize_t got =
         ::read(file.get(), text.data() + length, std::min(text.size() - length, kPieceBytes));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path, "read", errno);
+    if (got < 0) throw_file_failure(path, "read", errno);
     if (got == 0) break;
     length += static_cast<std::size_t>(got);
     if (static_cast<std::int64_t>(length) > limit_bytes) too_long(limit_bytes);
@@ -123,10 +116,10 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t limit
 
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor handle(open_retrying(folder.c_str(), O_RDONLY | O_DIRECTORY));
-  if (handle.get() < 0) fail(folder, "open folder", errno);
+  if (handle.get() < 0) throw_file_failure(folder, "open folder", errno);
   // EINVAL: a file system that cannot (and need not) sync folders.
   if (until_uninterrupted([&] { return ::fsync(handle.get()); }) != 0 && errno != EINVAL) {
-    fail(folder, "flush folder", errno);
+    throw_file_failure(folder, "flush folder", errno);
   }
 }
 
@@ -146,7 +139,7 @@ struct AtomicFile::State {
       const ssize_t wrote =
           ::pwrite(file.get(), bytes.data(), std::min(bytes.size(), kPieceBytes), offset);
       if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) fail(path, "write", errno);
+      if (wrote < 0) throw_file_failure(path, "write", errno);
       bytes = bytes.subspan(static_cast<std::size_t>(wrote));
       offset += wrote;
     }
@@ -161,7 +154,7 @@ struct AtomicFile::State {
 
 AtomicFile::AtomicFile(std::filesystem::path path) : state_(std::make_unique<State>()) {
   create_folders(path.parent_path());
-  if (std::filesystem::is_directory(path)) fail(path, "write", EISDIR);
+  if (std::filesystem::is_directory(path)) throw_file_failure(path, "write", EISDIR);
   state_->temporary = draft_path(path, ::getpid());
   state_->path = std::move(path);
   // An existing file of this name was not made by this process, but by a killed one with the same
@@ -170,11 +163,12 @@ AtomicFile::AtomicFile(std::filesystem::path path) : state_(std::make_unique<Sta
     state_->file.reset(open_retrying(state_->temporary.c_str(),
                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, kFileMode));
     if (state_->file.get() >= 0) break;
-    if (errno != EEXIST || other == kMostDrafts) fail(state_->path, "create", errno);
+    if (errno != EEXIST || other == kMostDrafts) throw_file_failure(state_->path, "create", errno);
     state_->temporary = draft_path(state_->path, ::getpid());
     state_->temporary += fmt::format("-{}", other);
   }
-  if (::fchmod(state_->file.get(), kFileMode) != 0) fail(state_->path, "set the mode of", errno);
+  if (::fchmod(state_->file.get(), kFileMode) != 0)
+    throw_file_failure(state_->path, "set the mode of", errno);
   state_->buffer.reserve(kBufferBytes);
 }
 
@@ -214,10 +208,10 @@ void AtomicFile::commit() {
   PITON_ASSERT(state.file.get() >= 0, "second commit of {}", state.path.string());
   state.flush();
   if (until_uninterrupted([&] { return ::fsync(state.file.get()); }) != 0) {
-    fail(state.path, "flush", errno);
+    throw_file_failure(state.path, "flush", errno);
   }
   if (::rename(state.temporary.c_str(), state.path.c_str()) != 0) {
-    fail(state.path, "rename into place", errno);
+    throw_file_failure(state.path, "rename into place", errno);
   }
   state.file.reset();
   sync_folder(folder_of(state.path));
@@ -238,7 +232,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   size_ = static_cast<std::size_t>(about.st_size);
   if (size_ == 0) return;
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) fail(path, "map", errno);
+  if (address == MAP_FAILED) throw_file_failure(path, "map", errno);
   data_ = static_cast<const std::byte*>(address);
 }
 

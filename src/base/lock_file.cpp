@@ -16,6 +16,7 @@
 
 #include "base/drafts.h"
 #include "base/error.h"
+#include "base/file_failure.h"
 #include "base/interrupted.h"
 
 namespace piton {
@@ -24,10 +25,6 @@ namespace {
 constexpr mode_t kMode = 0640;
 // Taking a lock that is being released, or left by the dead, takes a second look or two.
 constexpr int kLooks = 100;
-
-[[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
-  throw Error(Fault::kData, "{}: cannot {}: {}", path.string(), doing, system_message(code));
-}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -86,7 +83,7 @@ void write_owner(const std::filesystem::path& path, int descriptor) {
   if (::ftruncate(descriptor, 0) != 0 || until_uninterrupted([&] {
                                            return ::pwrite(descriptor, text.data(), text.size(), 0);
                                          }) != static_cast<ssize_t>(text.size())) {
-    fail(path, "write", errno);
+    throw_file_failure(path, "write", errno);
   }
 }
 
@@ -155,13 +152,13 @@ struct LockFile::State {
   void lock_by_kernel() {
     for (int look = 0; look < kLooks; ++look) {
       descriptor = open_lock(path, O_CREAT);
-      if (descriptor < 0) fail(path, "create", errno);
+      if (descriptor < 0) throw_file_failure(path, "create", errno);
       if (until_uninterrupted([&] { return ::flock(descriptor, LOCK_EX | LOCK_NB); }) != 0) {
         const int code = errno;
         const std::optional<LockOwner> owner = owner_in(descriptor);
         ::close(std::exchange(descriptor, -1));
         if (code == EWOULDBLOCK) refuse(what, path, owner);
-        fail(path, "lock", code);
+        throw_file_failure(path, "lock", code);
       }
       if (still_named(path, descriptor)) {
         predecessor = owner_in(descriptor);
@@ -209,7 +206,7 @@ struct LockFile::State {
         toucher = std::thread([this] { touch(); });
         return;
       }
-      if (errno != EEXIST) fail(path, "create", errno);
+      if (errno != EEXIST) throw_file_failure(path, "create", errno);
       const int held = open_lock(path, 0);
       if (held < 0) continue;  // released since
       const std::optional<LockOwner> owner = owner_in(held);

@@ -9,6 +9,7 @@
 #include "cli/inspect_data.h"
 #include "cli/inspect_foreign.h"
 #include "cli/megatron_flags.h"
+#include "cli/print.h"
 #include "cli/text_plot.h"
 #include "huggingface/hf_source.h"
 #include "text/tokenizer.h"
@@ -39,8 +40,6 @@ struct InspectOptions {
     v(Option{"scan-ids", "of a corpus: read every id, for the largest"}, scan_ids);
   }
 };
-
-void print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 void print_hash(const std::filesystem::path& folder, bool json) {
   const std::string weights = weights_hash(folder);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/print.h"
 #include "data/corpus/corpus_card.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
@@ -19,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 struct Role {
   const char* name;

@@ -20,7 +20,7 @@ ModelConfig llama_facts() {
 
 namespace {
 
-struct Sizes {
+struct LlamaSizes {
   std::int64_t layers;
   std::int64_t hidden;
   std::int64_t ffn_hidden;
@@ -30,7 +30,7 @@ struct Sizes {
   std::int64_t max_positions;
 };
 
-Preset sized(std::string name, const Sizes& sizes) {
+Preset sized(std::string name, const LlamaSizes& sizes) {
   ModelConfig config = llama_facts();
   config.layers = sizes.layers;
   config.hidden = sizes.hidden;

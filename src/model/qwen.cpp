@@ -24,7 +24,7 @@ ModelConfig qwen3_facts() {
 
 namespace {
 
-struct Sizes {
+struct QwenSizes {
   std::int64_t layers;
   std::int64_t hidden;
   std::int64_t ffn_hidden;
@@ -35,7 +35,7 @@ struct Sizes {
 };
 
 // Small ones share the table with the head.
-Preset sized(std::string name, ModelConfig config, const Sizes& sizes) {
+Preset sized(std::string name, ModelConfig config, const QwenSizes& sizes) {
   config.tied = true;
   config.layers = sizes.layers;
   config.hidden = sizes.hidden;

@@ -6,6 +6,7 @@
 
 #include "base/drafts.h"
 #include "base/files.h"
+#include "checkpoint/manifest.h"
 
 namespace piton {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLockName = "run.lock";
-constexpr const char* kConfigName = "config.toml";
 constexpr const char* kMetricsName = "metrics.jsonl";
 constexpr double kSecondsOfWarning = 3600;
 

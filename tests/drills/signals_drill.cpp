@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "support/instruction_sets.h"
 #include "support/temp_folder.h"
 #include "support/tiny_run.h"
 
@@ -52,7 +53,7 @@ class Signals : public testing::Test {
 };
 
 TEST_F(Signals, TwoHundredSigusr1SaveOnceAndChangeNothingElse) {
-  for (const std::string isa : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "amx"}) {
+  for (const std::string isa : test::kInstructionSets) {
     Process::Settings probe;
     probe.environment = {"PITON_ISA=" + isa};
     if (run({"bench", "gemm", "--json"}, probe).code == 2) continue;  // not of this processor

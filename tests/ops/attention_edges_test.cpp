@@ -11,6 +11,7 @@
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "support/compare.h"
+#include "support/instruction_sets.h"
 
 namespace piton::test {
 namespace {
@@ -70,14 +71,7 @@ TEST_P(AttentionEdges, OfScoresThatGrowAgreeWithTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, AttentionEdges,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
-                                           "amx"),
-                         [](const auto& info) {
-                           std::string text = info.param;
-                           std::replace(text.begin(), text.end(), '-', '_');
-                           return text;
-                         });
+INSTANTIATE_TEST_SUITE_P(Sets, AttentionEdges, ::testing::ValuesIn(kInstructionSets), set_name);
 
 // 100 tokens, two query heads on one key head of width 16; the best instruction set of the machine.
 class AttentionNumbers : public ::testing::TestWithParam<std::tuple<DType, std::int64_t>> {

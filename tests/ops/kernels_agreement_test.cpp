@@ -11,6 +11,7 @@
 #include "kernels/cpu/kernels.h"
 #include "kernels/reference/kernels.h"
 #include "support/compare.h"
+#include "support/instruction_sets.h"
 #include "support/perturbed_kernels.h"
 
 namespace piton::test {
@@ -118,16 +119,7 @@ TEST_P(CpuInstructionSet, AgreesWithTheReferenceOnEveryCall) {
   }
 }
 
-std::string set_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string text = info.param;
-  std::replace(text.begin(), text.end(), '-', '_');
-  return text;
-}
-
-INSTANTIATE_TEST_SUITE_P(Sets, CpuInstructionSet,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
-                                           "amx"),
-                         set_name);
+INSTANTIATE_TEST_SUITE_P(Sets, CpuInstructionSet, ::testing::ValuesIn(kInstructionSets), set_name);
 
 TEST(CpuKernelsPacking, ThatIsOffByOnePercentIsSeen) {
   ThreadPool threads(1);

@@ -11,6 +11,7 @@
 #include "call_runner.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
+#include "support/instruction_sets.h"
 #include "support/tensors.h"
 
 namespace piton::test {
@@ -89,16 +90,7 @@ TEST_P(NonFinite, NumbersComeOutWhereTheyDoOfTheReference) {
   EXPECT_GT(nonfinite, 10000);
 }
 
-std::string set_name(const ::testing::TestParamInfo<const char*>& info) {
-  std::string text = info.param;
-  std::replace(text.begin(), text.end(), '-', '_');
-  return text;
-}
-
-INSTANTIATE_TEST_SUITE_P(Sets, NonFinite,
-                         ::testing::Values("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16",
-                                           "amx"),
-                         set_name);
+INSTANTIATE_TEST_SUITE_P(Sets, NonFinite, ::testing::ValuesIn(kInstructionSets), set_name);
 
 }  // namespace
 }  // namespace piton::test

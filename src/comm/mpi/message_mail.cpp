@@ -5,12 +5,6 @@
 
 namespace piton {
 
-namespace {
-
-constexpr std::int64_t kMessageBytes = 256 << 20;  // MPI counts in int
-
-}  // namespace
-
 bool MessageMail::pending() const { return Mailbox::pending() || !moving_.empty(); }
 
 std::vector<Mail*> MessageMail::under_way() {

@@ -12,7 +12,6 @@ namespace {
 
 // A chunk costs two rounds of messages; at 4 MiB and 1 GB/s that latency (2 x 20 us) is 1% of it.
 constexpr std::int64_t kChunkBytes = 4 << 20;
-constexpr std::int64_t kMessageBytes = 256 << 20;  // MPI's counts are int
 constexpr int kTag = 1;
 
 }  // namespace

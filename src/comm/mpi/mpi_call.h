@@ -3,9 +3,13 @@
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <string_view>
 
 namespace piton {
+
+// The bytes of one message at most: MPI counts in int. Larger ones go in several.
+inline constexpr std::int64_t kMessageBytes = 256 << 20;
 
 // Throws Error(kPeer) with MPI's own words if `code` is a failure of `what`.
 void check_mpi(int code, std::string_view what);

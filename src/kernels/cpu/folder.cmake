@@ -1,3 +1,5 @@
+# Large and slow to compile: one by one.
+set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
 # The loops under vector/ are compiled once for each instruction set, each in a namespace of its own,
 # and chosen at run time (isa.cpp). Their floating-point rules: fused multiply-adds may be formed,
 # nothing is reordered, infinities and NaN keep their meaning.

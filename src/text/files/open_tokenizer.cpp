@@ -22,8 +22,6 @@ std::vector<std::string> TokenizerOptions::types() {
 
 namespace {
 
-constexpr std::int64_t kFileLimit = std::int64_t{1} << 30;
-
 // The file or folder that a type needs.
 const std::string& need(const std::string& value, const std::string& other, const char* flag,
                         const std::string& type) {
@@ -84,9 +82,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
     }
     const std::string& vocabulary = need(options.vocab_file, "", "--vocab-file FILE", type);
     const std::string& merges = need(options.merge_file, "", "--merge-file FILE", type);
-    return std::make_unique<PipelineTokenizer>(read_byte_bpe(read_text_file(vocabulary, kFileLimit),
-                                                             read_text_file(merges, kFileLimit), {},
-                                                             vocabulary, merges));
+    return std::make_unique<PipelineTokenizer>(
+        read_byte_bpe(read_text_file(vocabulary, kVocabularyFileLimit),
+                      read_text_file(merges, kVocabularyFileLimit), {}, vocabulary, merges));
   }
   if (bert) {
     WordPieceFamily family;
@@ -96,7 +94,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
     const std::string& file =
         need(options.vocab_file, options.name_or_path, "--vocab-file FILE", type);
     return std::make_unique<PipelineTokenizer>(
-        read_word_piece(read_text_file(file, kFileLimit), family, file));
+        read_word_piece(read_text_file(file, kVocabularyFileLimit), family, file));
   }
   // The rest are one file; its name tells its kind.
   return open_tokenizer_folder(need(options.name_or_path, options.vocab_file,

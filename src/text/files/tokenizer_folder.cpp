@@ -16,9 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A vocabulary of 16 M pieces fits; a larger file is something else.
-constexpr std::int64_t kFileLimit = std::int64_t{1} << 30;
-
 bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
@@ -105,13 +102,14 @@ void apply_config(const TokenizerConfig& config, TokenizerParts& parts) {
 }
 
 std::unique_ptr<Tokenizer> open_json(const fs::path& file, const TokenizerConfig& config) {
-  TokenizerParts parts = read_tokenizer_json(read_text_file(file, kFileLimit), file.string());
+  TokenizerParts parts =
+      read_tokenizer_json(read_text_file(file, kVocabularyFileLimit), file.string());
   apply_config(config, parts);
   return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
 
 std::unique_ptr<Tokenizer> open_sentencepiece(const fs::path& file, const TokenizerConfig& config) {
-  const std::string bytes = read_text_file(file, kFileLimit);
+  const std::string bytes = read_text_file(file, kVocabularyFileLimit);
   SentencePieceFacts facts = read_sentencepiece_model(bytes, file.string());
   SentencePieceTokenizer::Settings settings;
   settings.add_bos = config.add_bos.value_or(config.tokenizer_class != "T5Tokenizer");
@@ -132,9 +130,9 @@ std::unique_ptr<Tokenizer> open_byte_bpe(const fs::path& vocabulary, const fs::p
     family.scanner = {Scanner::Kind::kCl100k, 1};
     family.nfc = true;
   }
-  TokenizerParts parts =
-      read_byte_bpe(read_text_file(vocabulary, kFileLimit), read_text_file(merges, kFileLimit),
-                    family, vocabulary.string(), merges.string());
+  TokenizerParts parts = read_byte_bpe(read_text_file(vocabulary, kVocabularyFileLimit),
+                                       read_text_file(merges, kVocabularyFileLimit), family,
+                                       vocabulary.string(), merges.string());
   apply_config(config, parts);
   if (config.add_bos.value_or(false) && parts.special.bos) parts.prefix = {*parts.special.bos};
   if (config.add_eos.value_or(false) && parts.special.eos) parts.suffix = {*parts.special.eos};
@@ -146,7 +144,8 @@ std::unique_ptr<Tokenizer> open_word_piece(const fs::path& file, const Tokenizer
   family.lowercase = config.do_lower_case;
   family.strip_accents = config.strip_accents.value_or(config.do_lower_case);
   family.chinese_characters = config.chinese_characters;
-  TokenizerParts parts = read_word_piece(read_text_file(file, kFileLimit), family, file.string());
+  TokenizerParts parts =
+      read_word_piece(read_text_file(file, kVocabularyFileLimit), family, file.string());
   apply_config(config, parts);
   return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
@@ -154,7 +153,7 @@ std::unique_ptr<Tokenizer> open_word_piece(const fs::path& file, const Tokenizer
 std::unique_ptr<Tokenizer> open_tiktoken(const fs::path& file, const TokenizerConfig& config) {
   // Qwen's first files carry this name; each digit is a token of its own.
   const bool qwen = config.tokenizer_class == "QWenTokenizer" || file.filename() == "qwen.tiktoken";
-  TokenizerParts parts = read_tiktoken(read_text_file(file, kFileLimit),
+  TokenizerParts parts = read_tiktoken(read_text_file(file, kVocabularyFileLimit),
                                        {Scanner::Kind::kCl100k, qwen ? 1 : 3}, file.string());
   if (qwen) parts.normalizer = make_normal_form(NormalForm::kNfc);
   apply_config(config, parts);

@@ -3,6 +3,7 @@
 // tokens and what is put around a text.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,6 +14,9 @@
 #include "text/tokenizer.h"
 
 namespace piton {
+
+// Of a file of a vocabulary: 16 M pieces fit; a larger one is something else.
+inline constexpr std::int64_t kVocabularyFileLimit = std::int64_t{1} << 30;
 
 // What the configurations beside a vocabulary say.
 struct TokenizerConfig {

@@ -44,11 +44,11 @@ struct Values {
   }
 };
 
-struct Fixture {
+struct TomlFixture {
   TempFolder folder;
   Values values;
   OptionSet set;
-  Fixture() { set.add("Run Options", values); }
+  TomlFixture() { set.add("Run Options", values); }
 
   void read(std::string_view text) {
     write_text_file(folder / "x.toml", text);
@@ -62,7 +62,7 @@ struct Fixture {
 };
 
 TEST(ReadToml, ReadsEveryTypeInAnyTable) {
-  Fixture f;
+  TomlFixture f;
   f.read(
       "tied = false\nlayers = 24\n[optimizer]\nlr = 1\n[optimizer.deep]\nsave = 'C:\\x'\n"
       "data-path = ['a', \"b\"]\n[data]\nsplit = [1, 0.5]\ncounts = 7\nwindow = 1_000\nscale = "
@@ -82,7 +82,7 @@ TEST(ReadToml, ReadsEveryTypeInAnyTable) {
 }
 
 TEST(ReadToml, TakesTheNegationAsAKey) {
-  Fixture f;
+  TomlFixture f;
   f.read("untied = true\n");
   EXPECT_FALSE(f.values.tied);
   f.read("untied = false\n");
@@ -90,7 +90,7 @@ TEST(ReadToml, TakesTheNegationAsAKey) {
 }
 
 TEST(ReadToml, GivesWayToFlags) {
-  Fixture f;
+  TomlFixture f;
   f.read("lr = 1.0\nnum-layers = 3\n");
   f.set.parse({"--lr", "2"});
   EXPECT_EQ(f.values.lr, 2);
@@ -98,7 +98,7 @@ TEST(ReadToml, GivesWayToFlags) {
 }
 
 TEST(ReadToml, NamesTheLineOfAMistake) {
-  Fixture f;
+  TomlFixture f;
   EXPECT_EQ(f.failure("lr = 1\n\n[model]\nnum-layer = 2\n"),
             "x.toml:4: unknown option \"num-layer\", did you mean \"num-layers\"?");
   EXPECT_EQ(f.failure("[a]\nlr = \"fast\"\n"), "x.toml:2: --lr: got \"fast\", wanted number");
@@ -113,7 +113,7 @@ TEST(ReadToml, NamesTheLineOfAMistake) {
 }
 
 TEST(ReadToml, NamesEveryMistakeOfAFileAtOnce) {
-  Fixture f;
+  TomlFixture f;
   const std::string message =
       message_of(Fault::kUsage, [&] { f.read("lr = 'fast'\nnum-layer = 2\nseed = 3\n"); });
   EXPECT_THAT(message, testing::StartsWith("2 options cannot be taken:\n  "));
@@ -122,7 +122,7 @@ TEST(ReadToml, NamesEveryMistakeOfAFileAtOnce) {
 }
 
 TEST(ReadToml, TakesUnderscoresInKeysAndNumbersAsPeopleWriteThem) {
-  Fixture f;
+  TomlFixture f;
   f.read("num_layers = 1e1\nseed = \"2k\"\nlr = \"1_0e-1\"\n");
   EXPECT_EQ(f.values.layers, 10);
   EXPECT_EQ(f.values.seed, 2000U);
@@ -132,7 +132,7 @@ TEST(ReadToml, TakesUnderscoresInKeysAndNumbersAsPeopleWriteThem) {
 }
 
 TEST(ReadToml, RefusesDuplicatesUnderAnyNameOrTable) {
-  Fixture f;
+  TomlFixture f;
   EXPECT_EQ(f.failure("layers = 1\n[model]\nnum-layers = 1\n"),
             "x.toml:3: num-layers is given twice; line 1 sets num-layers too");
   EXPECT_EQ(f.failure("tied = true\n[a]\nuntied = false\n"),
@@ -141,13 +141,13 @@ TEST(ReadToml, RefusesDuplicatesUnderAnyNameOrTable) {
 }
 
 TEST(ReadToml, RefusesWhatIsNotToml) {
-  Fixture f;
+  TomlFixture f;
   EXPECT_THAT(f.failure("lr = 1\nlr 2\n"), HasSubstr("x.toml:2: not TOML: "));
   message_of(Fault::kData, [&] { f.set.read_toml(f.folder / "none.toml"); });
 }
 
 TEST(ToToml, WritesEveryOptionGrouped) {
-  Fixture f;
+  TomlFixture f;
   f.values.save = "a \"b\" \\ \n\x01 \xC3\xA9";
   EXPECT_EQ(f.set.to_toml(),
             "[run-options]\ntied = true\nnum-layers = 12\nseed = 1234\nlr = 0.0003\n"
@@ -159,7 +159,7 @@ TEST(ToToml, WritesEveryOptionGrouped) {
 TEST(ToToml, ReadsBackToTheSameValues) {
   const PhiloxKey key = site_key(1, "toml");
   for (std::uint32_t round = 0; round < 50; ++round) {
-    Fixture written;
+    TomlFixture written;
     Values& v = written.values;
     const auto words = philox(key, {round, 0, 0, 0});
     v.tied = words[0] % 2 == 0;
@@ -175,7 +175,7 @@ TEST(ToToml, ReadsBackToTheSameValues) {
     v.split = {v.lr, 1e22, 1e-7, 123456789.0};
     v.counts = {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
     if (words[3] % 2 == 0) v.window = static_cast<std::int64_t>(words[3]);
-    Fixture read;
+    TomlFixture read;
     read.values.data_path = {"to be replaced"};
     read.read(written.set.to_toml());
     EXPECT_EQ(read.set.to_toml(), written.set.to_toml());
@@ -192,10 +192,10 @@ TEST(ToToml, ReadsBackToTheSameValues) {
 }
 
 TEST(Differences, NameTheFlagAndBothValuesOfWhatMustMatch) {
-  Fixture stored;
+  TomlFixture stored;
   write_text_file(stored.folder / "config.toml", stored.set.to_toml());
   const auto path = stored.folder / "config.toml";
-  Fixture now;
+  TomlFixture now;
   EXPECT_THAT(now.set.differences(path), ElementsAre());
   now.values.save = "elsewhere";  // free to change
   EXPECT_THAT(now.set.differences(path), ElementsAre());
@@ -212,7 +212,7 @@ TEST(Differences, NameTheFlagAndBothValuesOfWhatMustMatch) {
 }
 
 TEST(Differences, SeeAValueThatIsNoLongerSet) {
-  Fixture now;
+  TomlFixture now;
   write_text_file(now.folder / "config.toml",
                   "[x]\nwindow = 64\nlayers = 12\nsplit = [969, 30, 1]\n");
   const auto path = now.folder / "config.toml";

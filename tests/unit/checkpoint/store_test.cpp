@@ -41,8 +41,8 @@ std::string text_of(const TestLayout& layout) {
                      layout.shards ? " sharded" : "");
 }
 
-fs::path save(const fs::path& dir, const TestLayout& layout, int salt,
-              const test::ModelVariant& variant = {}, const SaveOptions& options = {}) {
+fs::path saved_at(const fs::path& dir, const TestLayout& layout, int salt,
+                  const test::ModelVariant& variant = {}, const SaveOptions& options = {}) {
   run_ranks(layout.ranks(), [&](World& world) {
     SmallRun run(world, layout, variant);
     run.fill(salt);
@@ -57,7 +57,7 @@ TEST(Store, GivesEveryLayoutTheSameBytesAndEveryLayoutLoadsThem) {
     std::string weights, moments, model_bytes;
     for (const TestLayout& saved : kLayouts) {
       const TempFolder dir;
-      const fs::path folder = save(dir.path(), saved, 100, variant);
+      const fs::path folder = saved_at(dir.path(), saved, 100, variant);
       if (weights.empty()) {
         weights = weights_hash(folder);
         moments = optimizer_hash(folder);
@@ -82,7 +82,7 @@ TEST(Store, GivesEveryLayoutTheSameBytesAndEveryLayoutLoadsThem) {
 TEST(Store, WritesCanonicalTensorsThatTheEcosystemsFormatDescribes) {
   const TempFolder dir;
   const fs::path folder =
-      save(dir.path(), {.tensor = 2, .pipeline = 2}, 7, {.dtype = DType::kBF16});
+      saved_at(dir.path(), {.tensor = 2, .pipeline = 2}, 7, {.dtype = DType::kBF16});
   const SafetensorsFile model(folder / "model-00001.safetensors");
   EXPECT_EQ(model.entries().size(), 1U + 2 * 11U);
   const Tensor embedding = model.tensor("embedding.weight");
@@ -106,9 +106,9 @@ TEST(Store, WritesCanonicalTensorsThatTheEcosystemsFormatDescribes) {
 
 TEST(Store, DividesTensorsIntoFilesOfTheSizeAskedFor) {
   const TempFolder dir;
-  const fs::path whole = save(dir / "whole", {}, 3);
+  const fs::path whole = saved_at(dir / "whole", {}, 3);
   const fs::path parts =
-      save(dir / "parts", {.tensor = 2}, 3, {}, {.file_bytes = 9000, .hook = {}});
+      saved_at(dir / "parts", {.tensor = 2}, 3, {}, {.file_bytes = 9000, .hook = {}});
   EXPECT_TRUE(fs::exists(parts / "model-00002.safetensors"));
   for (const StoredFile& file : read_manifest(parts).files) {
     // One tensor larger than the size has a file of its own.
@@ -141,7 +141,7 @@ TEST(TrainState, SurvivesTheRoundTripWithEveryField) {
 
 TEST(Store, LoadsWeightsAloneAndConvertsTheirType) {
   const TempFolder dir;
-  const fs::path folder = save(dir.path(), {}, 5, {.dtype = DType::kBF16});
+  const fs::path folder = saved_at(dir.path(), {}, 5, {.dtype = DType::kBF16});
   run_ranks(2, [&](World& world) {
     SmallRun run(world, {.tensor = 2});  // fp32
     const auto versions = run.model.list().all()[0]->version;
@@ -175,7 +175,7 @@ TEST(Store, SavesWeightsAloneAndSaysSoWhenARunWouldContinueFromThem) {
 
 TEST(Store, ListsTensorsOfAnotherShapeMissingOnesAndUnknownOnes) {
   const TempFolder dir;
-  const fs::path folder = save(dir.path(), {.tensor = 2}, 1);
+  const fs::path folder = saved_at(dir.path(), {.tensor = 2}, 1);
   run_ranks(1, [&](World& world) {
     SmallRun wider(world, {}, {.ffn = 28});
     wider.fill(9);
@@ -199,7 +199,7 @@ TEST(Store, ListsTensorsOfAnotherShapeMissingOnesAndUnknownOnes) {
                    [&] { load_checkpoint(folder, bare.stored(false), bare.context()); }),
         HasSubstr("6 tensors are not of this model: layers.0.key.bias, layers.0.query.bias, "));
   });
-  const fs::path without = save(dir / "bare", {}, 1, {.biases = false});
+  const fs::path without = saved_at(dir / "bare", {}, 1, {.biases = false});
   run_ranks(2, [&](World& world) {
     SmallRun run(world, {.pipeline = 2});
     EXPECT_THAT(
@@ -212,7 +212,7 @@ TEST(Store, ListsTensorsOfAnotherShapeMissingOnesAndUnknownOnes) {
 
 TEST(Store, KeepsAsManyCheckpointsAsAskedFor) {
   const TempFolder dir;
-  for (int salt : {1, 2, 3, 4}) save(dir.path(), {}, salt, {}, {.keep = 2, .hook = {}});
+  for (int salt : {1, 2, 3, 4}) saved_at(dir.path(), {}, salt, {}, {.keep = 2, .hook = {}});
   EXPECT_FALSE(fs::exists(dir / "iter_0000001"));
   EXPECT_FALSE(fs::exists(dir / "iter_0000002"));
   EXPECT_TRUE(fs::exists(dir / "iter_0000003"));
@@ -239,13 +239,13 @@ TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
   EXPECT_EQ(latest_iteration(dir.path()), std::nullopt);
   EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }),
               HasSubstr("no checkpoint"));
-  const fs::path folder = save(dir.path(), {}, 6);
+  const fs::path folder = saved_at(dir.path(), {}, 6);
   EXPECT_EQ(find_checkpoint(dir.path()), folder);
   EXPECT_EQ(find_checkpoint(folder), folder);
   // Left by a save that was cut off while it replaced this very iteration.
   fs::rename(folder, dir / "iter_0000006.replaced");
   EXPECT_EQ(find_checkpoint(dir.path()), dir / "iter_0000006.replaced");
-  save(dir.path(), {}, 8);
+  saved_at(dir.path(), {}, 8);
   EXPECT_TRUE(fs::exists(folder));
   EXPECT_FALSE(fs::exists(dir / "iter_0000006.replaced"));
   fs::remove_all(dir / "iter_0000008");
@@ -258,7 +258,7 @@ TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
 
 TEST(Store, MakesPrivateFilesWhateverTheUmask) {
   const TempFolder dir;
-  const fs::path folder = save(dir / "new/dir", {}, 2);
+  const fs::path folder = saved_at(dir / "new/dir", {}, 2);
   EXPECT_EQ(static_cast<int>(fs::status(folder).permissions()), 0750);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     EXPECT_EQ(static_cast<int>(entry.status().permissions()), 0640) << entry.path();

@@ -18,11 +18,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct Fixture {
+struct FlagsFixture {
   PretrainOptions options;
   OptionSet set;
   MegatronFlags flags;
-  Fixture() {
+  FlagsFixture() {
     options.add_to(set);
     set.set_foreign(&flags);
   }
@@ -90,7 +90,7 @@ TEST(MegatronTable, OtherSpellingsStandForOptions) {
 }
 
 TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
-  Fixture f;
+  FlagsFixture f;
   EXPECT_TRUE(f.set
                   .parse({"--distributed-backend", "nccl", "--num-workers", "1", "--no-rope-fusion",
                           "--transformer-impl", "local", "--lr", "0.5"})
@@ -104,7 +104,7 @@ TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
 }
 
 TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
-  Fixture f;
+  FlagsFixture f;
   const std::string message =
       f.failure({"--num-experts", "8", "--rampup-batch-size", "16", "16", "5859375", "--fp8-format",
                  "hybrid", "--lr", "fast", "--no-such-flag", "1"});
@@ -118,7 +118,7 @@ TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
 }
 
 TEST(MegatronFlags, ThatStandForOptionsSetThem) {
-  Fixture f;
+  FlagsFixture f;
   f.set.parse(
       {"--checkpoint-activations", "--use-rotary-position-embeddings", "--batch-size", "3"});
   EXPECT_EQ(f.options.parallel.recompute, RecomputeGranularity::kFull);
@@ -127,7 +127,7 @@ TEST(MegatronFlags, ThatStandForOptionsSetThem) {
 }
 
 TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
-  Fixture f;
+  FlagsFixture f;
   f.set.parse({"--data-impl", "mmap", "--context-parallel-size", "1"});
   EXPECT_EQ(f.failure({"--data-impl", "lazy"}),
             "--data-impl: got \"lazy\", wanted mmap or infer; corpora are of this form");
@@ -137,12 +137,12 @@ TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
 
 TEST(MegatronFlags, AreCheckedAgainstTheModel) {
   const auto failure = [](const std::vector<std::string>& words) {
-    Fixture f;
+    FlagsFixture f;
     f.set.parse(words);
     return message_of(Fault::kUsage, [&] { f.flags.check(f.options.model); });
   };
   const auto holds = [](const std::vector<std::string>& words) {
-    Fixture f;
+    FlagsFixture f;
     f.set.parse(words);
     f.flags.check(f.options.model);
   };
@@ -156,7 +156,7 @@ TEST(MegatronFlags, AreCheckedAgainstTheModel) {
 }
 
 TEST(MegatronFlags, MakeALlamaOfMegatronsDecoder) {
-  Fixture f;
+  FlagsFixture f;
   f.set.parse({"--num-layers",
                "2",
                "--hidden-size",
@@ -181,7 +181,7 @@ TEST(MegatronFlags, MakeALlamaOfMegatronsDecoder) {
                "--ffn-hidden-size",
                "128"});
   const ModelConfig megatron = f.options.model.resolve(std::nullopt);
-  Fixture llama;
+  FlagsFixture llama;
   llama.set.parse({"--model-family", "llama", "--num-layers", "2", "--hidden-size", "64",
                    "--num-attention-heads", "4", "--max-position-embeddings", "32", "--vocab-size",
                    "100", "--ffn-hidden-size", "128"});

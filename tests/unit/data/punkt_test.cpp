@@ -18,7 +18,7 @@
 namespace piton {
 namespace {
 
-const std::string kShared = PITON_SOURCE_DIR "/../shared/data/text/";
+const std::string kSharedTexts = PITON_SOURCE_DIR "/../shared/data/text/";
 
 template <typename Lines>
 std::uint32_t crc(const Lines& lines) {
@@ -42,7 +42,8 @@ std::vector<std::string> everything(const PunktParameters& p) {
 }
 
 TEST(Punkt, LearnsAndCutsAsNltkDoes) {
-  if (!std::filesystem::exists(kShared)) GTEST_SKIP() << "no shared test data at " << kShared;
+  if (!std::filesystem::exists(kSharedTexts))
+    GTEST_SKIP() << "no shared test data at " << kSharedTexts;
   std::ifstream golden(PITON_SOURCE_DIR "/tests/golden/punkt.txt");
   std::string text;
   std::optional<PunktParameters> parameters;
@@ -52,7 +53,7 @@ TEST(Punkt, LearnsAndCutsAsNltkDoes) {
     std::string kind, name;
     words >> kind >> name;
     if (kind == "learned") {
-      text = read_text_file(kShared + name);
+      text = read_text_file(kSharedTexts + name);
       // The middle in characters, as in the script.
       std::u32string points;
       std::vector<std::uint32_t> offsets;

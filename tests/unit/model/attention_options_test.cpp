@@ -9,7 +9,7 @@
 namespace piton {
 namespace {
 
-ModelConfig resolve(const std::vector<std::string>& flags) {
+ModelConfig attention_of(const std::vector<std::string>& flags) {
   ModelOptions options;
   OptionSet set;
   set.add("Model", options);
@@ -20,28 +20,29 @@ ModelConfig resolve(const std::vector<std::string>& flags) {
 }
 
 TEST(AttentionOptions, LeaveTheFamilyAlone) {
-  const ModelConfig config = resolve({"--use-flash-attn"});
+  const ModelConfig config = attention_of({"--use-flash-attn"});
   EXPECT_EQ(config.positions, PositionKind::kLearned);
   EXPECT_FALSE(config.window_before || config.window_after);
 }
 
 TEST(AttentionOptions, GiveTheWindowOfEachMode) {
-  const ModelConfig flash = resolve({"--pre-tockens", "65536", "--next-tockens", "65536"});
+  const ModelConfig flash = attention_of({"--pre-tockens", "65536", "--next-tockens", "65536"});
   EXPECT_EQ(flash.window_before, 65536);
   EXPECT_EQ(flash.window_after, 65536);
-  EXPECT_EQ(resolve({"--pre-tokens", "7"}).window_before, 7);
-  EXPECT_EQ(resolve({"--pre-tockens", "9223372036854775807"}).window_before, 9223372036854775807);
+  EXPECT_EQ(attention_of({"--pre-tokens", "7"}).window_before, 7);
+  EXPECT_EQ(attention_of({"--pre-tockens", "9223372036854775807"}).window_before,
+            9223372036854775807);
   for (const char* causal : {"1", "2", "3"})
-    EXPECT_FALSE(resolve({"--sparse-mode", causal}).window_before);
+    EXPECT_FALSE(attention_of({"--sparse-mode", causal}).window_before);
   const ModelConfig band =
-      resolve({"--sparse-mode", "4", "--pre-tockens", "8", "--next-tockens", "-2"});
+      attention_of({"--sparse-mode", "4", "--pre-tockens", "8", "--next-tockens", "-2"});
   EXPECT_EQ(band.window_before, 8);
   EXPECT_EQ(band.window_after, -2);
 }
 
 TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& with) {
-    EXPECT_NE(message_of(Fault::kUsage, [&] { resolve(flags); }).find(with), std::string::npos)
+    EXPECT_NE(message_of(Fault::kUsage, [&] { attention_of(flags); }).find(with), std::string::npos)
         << with;
   };
   refused({"--sparse-mode", "5"}, "--sparse-mode: got 5, wanted 0 to 4");
@@ -61,11 +62,11 @@ TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
 }
 
 TEST(AttentionOptions, GiveTheTriangleItsBlock) {
-  EXPECT_EQ(resolve({}).attention_block, 0);
-  EXPECT_EQ(resolve({"--triangle-attn"}).attention_block, 512);
-  EXPECT_EQ(resolve({"--triangle-attn", "--triangle-block-size", "7"}).attention_block, 7);
+  EXPECT_EQ(attention_of({}).attention_block, 0);
+  EXPECT_EQ(attention_of({"--triangle-attn"}).attention_block, 512);
+  EXPECT_EQ(attention_of({"--triangle-attn", "--triangle-block-size", "7"}).attention_block, 7);
   const auto message = [](const std::vector<std::string>& flags) {
-    return message_of(Fault::kUsage, [&] { resolve(flags); });
+    return message_of(Fault::kUsage, [&] { attention_of(flags); });
   };
   EXPECT_NE(message({"--triangle-attn", "--use-flash-attn"}).find("--use-flash-attn"),
             std::string::npos);
@@ -76,20 +77,20 @@ TEST(AttentionOptions, GiveTheTriangleItsBlock) {
 }
 
 TEST(AttentionOptions, ChooseThePositions) {
-  EXPECT_EQ(resolve({"--position-embedding-type", "rope"}).positions, PositionKind::kRotary);
-  EXPECT_EQ(resolve({"--position-embedding-type", "alibi"}).positions, PositionKind::kAlibi);
-  const ModelConfig none = resolve({"--position-embedding-type", "none"});
+  EXPECT_EQ(attention_of({"--position-embedding-type", "rope"}).positions, PositionKind::kRotary);
+  EXPECT_EQ(attention_of({"--position-embedding-type", "alibi"}).positions, PositionKind::kAlibi);
+  const ModelConfig none = attention_of({"--position-embedding-type", "none"});
   EXPECT_EQ(none.positions, PositionKind::kNone);
   // The table of positions is gone with them.
-  EXPECT_EQ(resolve({}).parameters() - none.parameters(), none.max_positions * none.hidden);
+  EXPECT_EQ(attention_of({}).parameters() - none.parameters(), none.max_positions * none.hidden);
 }
 
 TEST(ModelConfig, CountsTheFlopsOfTheWindowAlone) {
   const auto attention = [](const std::vector<std::string>& flags) {
-    const ModelConfig config = resolve(flags);
+    const ModelConfig config = attention_of(flags);
     // All but attention does not depend on the sequence: the difference to none of it.
     return (config.forward_flops_per_token(100) -
-            resolve({"--pre-tockens", "0"}).forward_flops_per_token(1e9)) /
+            attention_of({"--pre-tockens", "0"}).forward_flops_per_token(1e9)) /
            static_cast<double>(config.layers * 4 * config.heads * config.head_size);
   };
   // Per token: half of 100 keys; all 100 when the window holds them; with w of them, w - w^2 / 200.

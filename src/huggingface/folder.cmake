@@ -1,0 +1,2 @@
+# Each family calls its facts by the same names.
+set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
