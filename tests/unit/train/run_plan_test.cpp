@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "support/errors.h"
 #include "support/temp_folder.h"
 
 namespace piton {
@@ -95,6 +96,17 @@ TEST(SettledOptions, OfNullTokenizerCountAsTheFlagDoes) {
   }
   EXPECT_EQ(settled({"--tokenizer-type", "NullTokenizer", "--vocab-size", "100"}).model.vocabulary,
             100);
+}
+
+TEST(RunPlan, RefusesIntervalsThatAreNone) {
+  for (const std::string flag :
+       {"--exit-interval", "--log-interval", "--eval-interval", "--max-consecutive-skips"}) {
+    EXPECT_THAT(message_of(Fault::kUsage,
+                           [&] {
+                             make_run_plan(options_of({flag, "0"}), 1, 0);
+                           }),
+                testing::StartsWith(flag + ": got 0, wanted"));
+  }
 }
 
 TEST(SettledOptions, ALongerRunChangesTheScheduleOnlyWhereThatHasAnEnd) {
