@@ -136,7 +136,8 @@ passes() {  # NAME SECONDS FILTER PLACE
     ulimit -v 8000000  # KiB
     case $1 in
       unit/* | ops/*) exec nice -n "$niceness" timeout -k 10 "$2" "tests/$(target_of "$1")" ;;
-      *) exec nice -n "$niceness" timeout -k 10 "$2" ctest -R "^$1\$" --timeout "$2" --output-on-failure ;;
+      # Tests of the binary have a folder by their name.
+      *) exec flock "$folder/lock.${1//\//+}" nice -n "$niceness" timeout -k 10 "$2" ctest -R "^$1\$" --timeout "$2" --output-on-failure ;;
     esac
   ) > "$folder/output.$4" 2>&1 < /dev/null
   code=$?
@@ -264,8 +265,7 @@ go_through() {  # KIND FROM TO PLACE PLACES
   done < "$drawn"
 }
 
-# Every KIND is measured before its quick tests run. Tests of several ranks and of the binary share folders,
-# so they run one at a time.
+# Every KIND is measured before its tests run.
 phase() {  # KIND FROM TO PLACES
   local place name i
   for ((place = 0; place < $4; ++place)); do
@@ -283,10 +283,11 @@ phase() {  # KIND FROM TO PLACES
 }
 mkdir -p "$reach"
 endless=1000000000 is_last=no
-phase '(unit|ops)/' 0 2000 "$jobs"
-phase '(ranks|commands)' 0 $endless 1
+phase '(unit|ops)/' 0 5000 "$jobs"
+phase '(ranks|commands)' 0 8000 "$jobs"
+phase '(unit|ops)/' 5000 $endless "$jobs"
 is_last=yes
-phase '(unit|ops)/' 2000 $endless "$jobs"
+phase '(ranks|commands)' 8000 $endless "$jobs"
 
 seen=$(grep -c '^[0-9]* seen' "$results")
 all=$(wc -l < "$results")

@@ -688,6 +688,19 @@ TEST(Preprocess, AChangedInputThatWasReadStartsAfresh) {
   EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"new", "and", "longer", "c"}));
 }
 
+TEST(Preprocess, RemovesDuplicatesAndNothingElse) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"a", "b", "a", "c", "b"}));
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  options.remove_duplicates = true;
+  EXPECT_EQ(run(options).duplicates, 2);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"a", "b", "c"}));
+  options.remove_duplicates = false;
+  EXPECT_EQ(run(options).duplicates, 0);
+}
+
 TEST(Preprocess, AJournalNamesNoFilesOfOtherFolders) {
   TemporaryFolder folder;
   for (const std::string& suffix : {std::string("/../elsewhere"), std::string("_a\0b", 4)}) {
