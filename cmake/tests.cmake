@@ -78,7 +78,8 @@ endif()
 
 file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.cpp)
 if(repo_sources)
-  piton_test(repo_all repo SOURCES ${repo_sources} ${CMAKE_SOURCE_DIR}/tools/mutate/faults.cpp LIBS piton_base)
+  piton_test(repo_all repo SOURCES ${repo_sources} ${CMAKE_SOURCE_DIR}/tools/mutate/faults.cpp
+             ${CMAKE_SOURCE_DIR}/tools/mutate/weave.cpp LIBS piton_base)
 endif()
 if(NOT PITON_SANITIZE)
   include(cmake/headers_alone.cmake)
@@ -155,6 +156,6 @@ endif()
 
 # What tools/mutate.sh makes its faults with.
 add_executable(mutants EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tools/mutate/main.cpp
-               ${CMAKE_SOURCE_DIR}/tools/mutate/faults.cpp)
+               ${CMAKE_SOURCE_DIR}/tools/mutate/faults.cpp ${CMAKE_SOURCE_DIR}/tools/mutate/weave.cpp)
 target_link_libraries(mutants PRIVATE piton_test_support piton_base)
 set_target_properties(mutants PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

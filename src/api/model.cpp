@@ -6,6 +6,7 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/store.h"
 #include "huggingface/hf_source.h"
+#include "train/foreign_model.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -31,16 +32,6 @@ void add_pieces(const Parameter& parameter, const Tensor& rows,
     std::memcpy(copy.raw(), part.raw(), static_cast<std::size_t>(part.bytes()));
     out[piece.name] = copy;
   }
-}
-
-// The tokenizer's ids must have rows; a table with more of them than ids is common.
-void check_vocabulary(std::int64_t ids, const ModelConfig& model,
-                      const std::filesystem::path& path) {
-  if (ids <= model.vocabulary) return;
-  throw Error(Fault::kData,
-              "{}: the tokenizer has {} ids, the model's table {} rows; name the model's own "
-              "tokenizer",
-              path.string(), ids, model.vocabulary);
 }
 
 }  // namespace
@@ -102,12 +93,12 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     vocabulary = state.tokenizer->vocabulary_size();
   }
   SessionSettings settings{
-      .model = foreign ? state.source->model() : options.model.resolve(vocabulary),
+      .model = foreign ? state.source->model() : options.resolve_model(vocabulary),
       .layout = {.vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by},
       .zero_stage = layout.zero_stage,
       .seed = options.loop.seed,
       .use = SessionUse::kInference};
-  if (foreign && vocabulary) check_vocabulary(*vocabulary, settings.model, path);
+  if (foreign && state.tokenizer) check_rows_for(*state.tokenizer, settings.model, path.string());
   state.mesh = std::make_unique<Mesh>(machine.world, sizes);
   state.session = std::make_unique<Session>(state.machine, *state.mesh, settings);
   state.load_values(*state.session);

@@ -71,7 +71,7 @@ struct Request {
   PretrainOptions& options;
   const Machine& machine;
 
-  ModelConfig model() const { return options.model.resolve(std::nullopt); }
+  ModelConfig model() const { return options.resolve_model(std::nullopt); }
   std::int64_t sequence() const {
     return options.loop.sequence > 0 ? options.loop.sequence : model().max_positions;
   }

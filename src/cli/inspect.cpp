@@ -119,7 +119,7 @@ void print_recipe(const PretrainOptions& options, bool json) {
     tokenizer_name = fmt::format("{} of {} ids", tokenizer->name(), vocabulary);
   }
   const ModelConfig model =
-      options.model.resolve(vocabulary > 0 ? std::optional(vocabulary) : std::nullopt);
+      options.resolve_model(vocabulary > 0 ? std::optional(vocabulary) : std::nullopt);
   const std::int64_t sequence =
       options.loop.sequence > 0 ? options.loop.sequence : model.max_positions;
   const std::int64_t parameters = model.parameters();

@@ -13,6 +13,7 @@
 #include "data/samples/data_sets.h"
 #include "data/samples/describe.h"
 #include "text/tokenizer.h"
+#include "train/run_data.h"
 
 namespace piton::cli {
 namespace {
@@ -169,12 +170,16 @@ void print_samples(const PretrainOptions& options, std::int64_t first, std::int6
         fmt::format("samples: --train-iters is not given; the order is that of a run of {} samples",
                     counts.train));
   }
+  const std::int64_t model_ids = options.data.mock_data && tokenizer == nullptr
+                                     ? options.resolve_model(std::nullopt).vocabulary
+                                     : 0;
   const DataSets sets =
-      open_data_sets(options.data, sequence, static_cast<std::uint32_t>(loop.seed), counts, log);
+      open_data_sets(options.data, sequence, static_cast<std::uint32_t>(loop.seed), counts, log,
+                     mock_ids(options, model_ids, tokenizer.get()));
   if (!sets.train) {
     throw Error(Fault::kUsage,
                 "--data-path: no training data is named; give the prefix of a corpus (piton "
-                "preprocess makes one)");
+                "preprocess makes one), or --mock-data");
   }
   const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds();
   const std::int64_t vocabulary =

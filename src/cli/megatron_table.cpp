@@ -30,7 +30,8 @@ constexpr MegatronGroup kTable[] = {
      "pipeline-model-parallel-size:1 use-distributed-optimizer eval-iters:1 eval-interval:1 "
      "vocab-size:1 padded-vocab-size:1 vocab-file:1 merge-file:1 vocab-extra-ids:1 "
      "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
-     "test-data-path:* data-cache-path:1 seq-length:1 encoder-seq-length:1 reset-position-ids "
+     "test-data-path:* data-cache-path:1 mock-data seq-length:1 encoder-seq-length:1 "
+     "reset-position-ids "
      "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
      "distributed-timeout-minutes:1 tensorboard-dir:1",
      ""},
@@ -247,7 +248,7 @@ constexpr MegatronGroup kTable[] = {
      "muon-extra-scale-factor:1",
      "--optimizer is adam or sgd"},
     {kNotYet,
-     "mock-data data-args-path:1 per-split-data-args-path:1 tiktoken-pattern:1 "
+     "data-args-path:1 per-split-data-args-path:1 tiktoken-pattern:1 "
      "tiktoken-num-special-tokens:1 tiktoken-special-tokens:* yaml-cfg:1",
      "corpora are named by --data-path, options in TOML by --config"},
     {kNotYet,

@@ -118,4 +118,14 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   return source;
 }
 
+void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,
+                    const std::string& folder) {
+  const std::int64_t ids = tokenizer.vocabulary_size();
+  if (ids <= model.vocabulary) return;
+  throw Error(Fault::kData,
+              "{}: the tokenizer has {} ids, the model's table {} rows; name the model's own "
+              "tokenizer",
+              folder, ids, model.vocabulary);
+}
+
 }  // namespace piton

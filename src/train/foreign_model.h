@@ -16,4 +16,9 @@ namespace piton {
 // naming a flag that contradicts the folder, and Error(kData) for a folder that cannot be read.
 std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options);
 
+// The tokenizer's ids must have rows; a table with more of them than ids is common. Throws
+// Error(kData) that names the `folder` of the model.
+void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,
+                    const std::string& folder);
+
 }  // namespace piton

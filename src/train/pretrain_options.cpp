@@ -13,4 +13,10 @@ void PretrainOptions::add_to(OptionSet& options) {
   options.add("Tokenizer", tokenizer);
 }
 
+ModelConfig PretrainOptions::resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const {
+  ModelOptions named = model;
+  if (tokenizer.is_null() && named.vocabulary) *named.vocabulary += 1;
+  return named.resolve(tokenizer_vocabulary);
+}
+
 }  // namespace piton

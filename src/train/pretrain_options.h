@@ -104,6 +104,10 @@ struct PretrainOptions {
   TokenizerOptions tokenizer;
 
   void add_to(OptionSet& options);
+
+  // The model of the flags, checked, with the ids of the tokenizer if there is one. The vocabulary
+  // of NullTokenizer has an end of documents after the --vocab-size ids, as Megatron's.
+  ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
 };
 
 }  // namespace piton

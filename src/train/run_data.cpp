@@ -4,7 +4,6 @@
 
 #include "base/hash.h"
 #include "data/corpus/corpus_card.h"
-#include "data/samples/data_sets.h"
 
 namespace piton {
 namespace {
@@ -14,38 +13,46 @@ constexpr const char* kCorpusFact = "corpus_content.";
 
 std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorpusFact, index); }
 
-DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, Log& notes) {
+DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
+                   Log& notes) {
   const LoopOptions& loop = options.loop;
   const SampleCounts counts =
       sample_counts(plan.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
-  DataSets sets = open_data_sets(options.data, plan.sequence, static_cast<std::uint32_t>(loop.seed),
-                                 counts, notes);
+  DataSets sets =
+      open_data_sets(options.data, plan.sequence, static_cast<std::uint32_t>(loop.seed), counts,
+                     notes, mock_ids(options, plan.session.model.vocabulary, tokenizer));
   if (!sets.train) {
     throw Error(Fault::kUsage,
                 "--data-path: no training data is named; give the prefix of a corpus (piton "
-                "preprocess makes one)");
+                "preprocess makes one), or --mock-data");
   }
   return sets;
 }
 
 BatchRules rules_of(const PretrainOptions& options, std::int64_t vocabulary,
                     const Tokenizer* tokenizer) {
-  std::optional<std::int32_t> eod;
-  std::optional<std::int32_t> pad;
+  std::optional<std::int32_t> eod, pad;
+  if (tokenizer != nullptr) eod = tokenizer->special().eod;
   if (options.tokenizer.is_null()) eod = static_cast<std::int32_t>(vocabulary - 1);
-  if (tokenizer != nullptr) {
-    eod = tokenizer->special().eod;
-    if (tokenizer->special().pad != eod) pad = tokenizer->special().pad;
-  }
+  if (options.data.mock_data) eod = mock_ids(options, vocabulary, tokenizer).end_of_document;
+  if (tokenizer != nullptr && tokenizer->special().pad != eod) pad = tokenizer->special().pad;
   return BatchRules::from(options.data, eod, pad, vocabulary);
 }
 
 }  // namespace
 
+MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
+                 const Tokenizer* tokenizer) {
+  if (!options.data.mock_data) return {};
+  const std::int64_t ids = tokenizer != nullptr ? tokenizer->vocabulary_size() : vocabulary;
+  const auto last = static_cast<std::int32_t>(ids - 1);
+  return {ids, tokenizer != nullptr ? tokenizer->special().eod.value_or(last) : last};
+}
+
 RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
                  Log& notes)
     : global_batch_(plan.global_batch), micro_batch_(options.loop.micro_batch_size) {
-  const DataSets sets = open_sets(options, plan, notes);
+  const DataSets sets = open_sets(options, plan, tokenizer, notes);
   for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
     const std::string note =
         check_card(sets.prefixes[i], sets.tokens[i], tokenizer != nullptr ? tokenizer->name() : "",
@@ -80,6 +87,7 @@ std::string RunData::name_of_fact(const std::string& key) const {
   for (std::size_t i = 0; i < corpora_.size(); ++i) {
     if (key == fact_of_corpus(i)) return "corpus " + corpora_[i]->prefix();
   }
+  if (corpora_.empty() && key == fact_of_corpus(0)) return "corpus of --mock-data";
   return key;
 }
 

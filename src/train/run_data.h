@@ -9,10 +9,17 @@
 #include "comm/mesh.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/samples/batch_source.h"
+#include "data/samples/data_sets.h"
 #include "text/tokenizer.h"
 #include "train/run_plan.h"
 
 namespace piton {
+
+// What --mock-data makes up: the ids of the tokenizer (null where there is none) and its end of
+// documents, else those of a model's vocabulary, whose last id then ends a document. Empty without
+// the flag.
+MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
+                 const Tokenizer* tokenizer);
 
 class RunData {
  public:

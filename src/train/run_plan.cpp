@@ -48,11 +48,8 @@ void check_totals(const LoopOptions& loop, const RunPlan& plan) {
 RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                       std::int64_t tokenizer_vocabulary) {
   RunPlan plan;
-  ModelOptions named = options.model;
-  // Megatron's null tokenizer has an end of documents after its --vocab-size ids.
-  if (options.tokenizer.is_null() && named.vocabulary) *named.vocabulary += 1;
-  const ModelConfig model =
-      named.resolve(tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
+  const ModelConfig model = options.resolve_model(
+      tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
   check_ranges(loop);
@@ -113,6 +110,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
 PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan) {
   PretrainOptions settled = options;
   settled.model.settle(plan.session.model);
+  if (options.tokenizer.is_null()) *settled.model.vocabulary -= 1;  // as resolve_model() counts
   settled.loop.global_batch_size = plan.global_batch;
   settled.loop.sequence = plan.sequence;
   settled.loop.train_iters = plan.train_iters;

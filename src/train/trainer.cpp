@@ -93,6 +93,7 @@ void Trainer::open() {
 void Trainer::open_tokenizer_and_plan() {
   foreign_ = adopt_foreign_model(options_);
   if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
+  if (foreign_ && tokenizer_) check_rows_for(*tokenizer_, foreign_->model(), options_.loop.load);
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
   rate_ =

@@ -27,8 +27,8 @@ foreach(model gpt2 llama3 qwen2 qwen3 mistral bloom internlm2 baichuan-13b baich
   expect(RUN generate --load ${WORK}/${model} --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
 endforeach()
 expect(RUN ${run} --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 2 ERR "--num-layers")
-# (Of the null tokenizer --vocab-size does not count the end of documents.)
-expect(RUN pretrain ${WORK}/llama3/config.toml --vocab-size 130 --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 0
+# The stored recipe counts the ids of the null tokenizer as --vocab-size does.
+expect(RUN pretrain ${WORK}/llama3/config.toml --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 0
   ERR "resumed .*iteration 3,")
 expect(RUN pretrain ${WORK}/gemma3/config.toml --vocab-size 130 --load ${WORK}/gemma3 --save ${WORK}/gemma3 --train-iters 4 CODE 0
   ERR "resumed .*iteration 3,")
@@ -46,6 +46,10 @@ expect(RUN ${run} --load ${golden}/llama --num-layers 3 CODE 2 ERR "--num-layers
 expect(RUN ${run} --load ${golden}/llama --normalization LayerNorm CODE 2 ERR "--normalization: contradicts the model of ")
 expect(RUN ${run} --load ${golden}/llama --model llama-tiny CODE 2 ERR "--model: got llama-tiny, but [^ ]*config.json says what the model is")
 expect(RUN ${run} --load ${golden}/llama --num-layers 2 --bf16 --rotary-base 20000 --pre-tockens 7 --hidden-dropout 0.1 CODE 0)
+
+# A tokenizer of more ids than the model has rows, where nobody named a size.
+expect(RUN ${run} --load ${golden}/llama --tokenizer-type ByteTokenizer CODE 3
+  ERR "[^ ]*/llama: the tokenizer has 257 ids, the model's table 131 rows; name the model's own tokenizer\n")
 
 # A download that is not whole, and no model at all.
 file(COPY ${golden}/llama DESTINATION ${WORK}/short)

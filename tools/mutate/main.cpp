@@ -1,18 +1,25 @@
-// mutants list SEED PATH...   every fault of the C++ sources below the paths, in an order drawn
-// from
-//                             the seed, one a line: FILE OFFSET LINE KIND <tab> FROM <tab> TO
-// mutants make FILE OFFSET KIND   makes that fault in the file
+// mutants list SEED PATH...
+//   every fault of the C++ sources below the paths, in an order drawn from the seed, one a line:
+//   NUMBER FILE OFFSET LINE KIND <tab> FROM <tab> TO
+// mutants weave LIST SOURCE COPY SWITCH_HEADER
+//   puts the faults of LIST, lines as above, into the files of COPY, from those of SOURCE; prints
+//   for each where it is: NUMBER FILE FIRST_LINE LAST_LINE VARIABLE (weave.h). Files that have
+//   what they should have are not written again, so that they are not compiled again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/files.h"
 #include "faults.h"
 #include "repo/source_tree.h"
+#include "weave.h"
 
 namespace piton::mutate {
 namespace {
@@ -40,19 +47,41 @@ void list(std::uint64_t seed, const std::vector<std::string>& paths) {
   for (std::size_t left = lines.size(); left > 1; --left) {
     std::swap(lines[left - 1], lines[draw() % left]);
   }
-  for (const std::string& line : lines) std::puts(line.c_str());
+  for (std::size_t i = 0; i < lines.size(); ++i) std::printf("%zu %s\n", i, lines[i].c_str());
 }
 
-int make(const std::string& file, std::size_t offset, const std::string& kind) {
-  const std::string text = read_text_file(file);
-  for (const Fault& fault : faults_in(text, repo::is_header(file))) {
-    if (fault.at != offset || fault.kind != kind) continue;
-    write_text_file(file, with_fault(text, fault));
-    return 0;
+void weave_files(const std::string& list_path, const std::filesystem::path& source,
+                 const std::filesystem::path& copy, const std::string& switch_header) {
+  struct Wanted {
+    int number;
+    std::size_t at;
+    std::string kind;
+  };
+  std::map<std::string, std::vector<Wanted>> wanted;
+  for (const std::string& line : repo::lines_of(read_text_file(list_path))) {
+    std::istringstream words(line);
+    Wanted one{};
+    std::string file;
+    std::size_t unused = 0;
+    words >> one.number >> file >> one.at >> unused >> one.kind;
+    wanted[file].push_back(one);
   }
-  std::fprintf(stderr, "mutants: %s: no fault of kind %s at byte %zu\n", file.c_str(), kind.c_str(),
-               offset);
-  return 2;
+  for (const auto& [name, wanted_here] : wanted) {
+    const std::string text = read_text_file(source / name);
+    std::vector<NumberedFault> faults;
+    for (const Fault& fault : faults_in(text, repo::is_header(name))) {
+      for (const Wanted& one : wanted_here) {
+        if (one.at == fault.at && one.kind == fault.kind) faults.push_back({one.number, fault});
+      }
+    }
+    const Woven woven = weave(text, faults, switch_header);
+    const std::string& now = woven.places.empty() ? text : woven.text;
+    if (read_text_file(copy / name) != now) write_text_file(copy / name, now);
+    for (const Place& place : woven.places) {
+      std::printf("%d %s %zu %zu %s\n", place.number, name.c_str(), place.first_line,
+                  place.last_line, place.variable.c_str());
+    }
+  }
 }
 
 int run(const std::vector<std::string>& words) {
@@ -60,9 +89,12 @@ int run(const std::vector<std::string>& words) {
     list(std::stoull(words[1]), {words.begin() + 2, words.end()});
     return 0;
   }
-  if (words.size() == 4 && words[0] == "make")
-    return make(words[1], std::stoull(words[2]), words[3]);
-  std::fputs("usage: mutants list SEED PATH... | mutants make FILE OFFSET KIND\n", stderr);
+  if (words.size() == 5 && words[0] == "weave") {
+    weave_files(words[1], words[2], words[3], words[4]);
+    return 0;
+  }
+  std::fputs("usage: mutants list SEED PATH... | mutants weave LIST SOURCE COPY SWITCH_HEADER\n",
+             stderr);
   return 2;
 }
 

@@ -58,7 +58,8 @@ module("megatron.core.msc_utils",
 module("megatron.core.tokenizers", MegatronTokenizerBase=object)
 
 from megatron.core.datasets.blended_megatron_dataset_builder import BlendedMegatronDatasetBuilder  # noqa: E402
-from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig  # noqa: E402
+from megatron.core.datasets.gpt_dataset import (GPTDataset, GPTDatasetConfig, MockGPTDataset,  # noqa: E402
+                                                MockGPTLowLevelDataset)
 from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder  # noqa: E402
 from megatron.core.datasets.utils import get_blend_from_list  # noqa: E402
 
@@ -137,6 +138,37 @@ with tempfile.TemporaryDirectory() as cache:
                 lines.append(f"row {i} " + " ".join(map(str, rows[i])))
 os.chdir(here)
 open(os.path.join(golden, "megatron_samples.txt"), "w").write("\n".join(lines) + "\n")
+
+# --mock-data: made-up sequences, without a corpus and with thirds for the three sets.
+lines = list(head)
+lines.append("# lengths CRC32 of all lengths as int32; case V eod | s | seed | train valid test; set NAME SIZE; "
+             "row INDEX s+1 ids")
+
+
+class MockTokenizer(Tokenizer):
+    def __init__(self, vocabulary, eod): self.vocab_size, self.eod = vocabulary, eod
+
+
+mock_lengths = MockGPTLowLevelDataset(MockTokenizer(2, 1)).sequence_lengths
+lines.append(f"lengths {zlib.crc32(mock_lengths.astype('<i4').tobytes())}")
+mock_cases = [
+    (1000, 999, 64, 1234, (40, 10, 5)),
+    (151, 7, 100, 7, (300, 30, 30)),
+    (50257, 50256, 4096, 1, (17000, 20000, 3)),  # more than an epoch of training and validation
+]
+for vocabulary, eod, s, seed, sizes in mock_cases:
+    lines.append(f"case {vocabulary} {eod} | {s} | {seed} | {sizes[0]} {sizes[1]} {sizes[2]}")
+    config = GPTDatasetConfig(random_seed=seed, sequence_length=s, tokenizer=MockTokenizer(vocabulary, eod),
+                              reset_position_ids=False, reset_attention_mask=False, eod_mask_loss=False,
+                              create_attention_mask=False)
+    sets = BlendedMegatronDatasetBuilder(MockGPTDataset, list(sizes), lambda: True, config).build()
+    for name, data in zip(("train", "valid", "test"), sets):
+        lines.append(f"set {name} {len(data)}")
+        for i in [0, 1, len(data) - 1] if s < 1000 else [len(data) - 1]:
+            row = data._query_document_sample_shuffle_indices(i)[0].astype(numpy.int32)
+            shown = " ".join(map(str, row)) if s < 1000 else f"crc {zlib.crc32(row.astype('<i4').tobytes())}"
+            lines.append(f"row {i} {shown}")
+open(os.path.join(golden, "megatron_mock.txt"), "w").write("\n".join(lines) + "\n")
 
 # Masks: rows of random ids below 12, in which 7 ends documents and 3 is padding.
 lines = list(head)

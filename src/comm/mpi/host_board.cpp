@@ -18,14 +18,6 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;  // the line of a rank, and the two positions of a ring
 
-// All rings of a host together take at most 64 MiB, and one at most 512 KiB: a message moves in
-// pieces of half a ring, and half a ring is to fit the second-level cache of either side.
-std::int64_t ring_capacity(int ranks) {
-  const std::int64_t share = (std::int64_t{64} << 20) / (std::int64_t{ranks} * ranks);
-  const std::int64_t capped = std::clamp<std::int64_t>(share, 16 << 10, 512 << 10);
-  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(capped)));
-}
-
 // Makes `life` and takes it for good.
 void hold(pthread_mutex_t& life) {
   pthread_mutexattr_t kind;
@@ -38,6 +30,12 @@ void hold(pthread_mutex_t& life) {
 }
 
 }  // namespace
+
+std::int64_t ring_capacity(int ranks) {
+  const std::int64_t share = (std::int64_t{64} << 20) / (std::int64_t{ranks} * ranks);
+  const std::int64_t capped = std::clamp<std::int64_t>(share, 16 << 10, 512 << 10);
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(capped)));
+}
 
 std::int64_t ByteRing::readable() const {
   return static_cast<std::int64_t>(written->load(std::memory_order_acquire) -

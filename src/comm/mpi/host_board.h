@@ -32,6 +32,11 @@ struct ByteRing {
   void take(std::byte* to, std::int64_t bytes);
 };
 
+// Bytes of a ring between two of `ranks`: all rings of a host together take at most 64 MiB (above
+// 64 ranks 16 KiB each), and one at most 512 KiB: a message moves in pieces of half a ring, and
+// half a ring is to fit the second-level cache of either side.
+std::int64_t ring_capacity(int ranks);
+
 class HostBoard {
  public:
   // Collective over `host`, the ranks that share this machine; on the communication thread.

@@ -435,6 +435,15 @@ void IndexedDataset::read(const Place& place, std::int64_t first,
   }
 }
 
+std::int64_t IndexedDataset::read_some(std::int64_t sequence, std::int64_t first,
+                                       std::span<std::int32_t> out) const {
+  const Place there = place(sequence);
+  if (first < 0 || first > there.length) return -1;
+  const std::int64_t count = std::min(there.length - first, static_cast<std::int64_t>(out.size()));
+  if (count > 0) read(there, first, out.first(static_cast<std::size_t>(count)));
+  return count;
+}
+
 void IndexedDataset::read_wide(std::int64_t start, std::span<std::int32_t> out) const {
   std::vector<std::int64_t> wide(out.size());
   ids_.read_at(start, std::as_writable_bytes(std::span(wide)));

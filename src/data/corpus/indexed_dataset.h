@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "base/regular_file.h"
+#include "data/corpus/token_sequences.h"
 
 namespace piton {
 
@@ -53,7 +54,7 @@ IdType id_type_for(std::int64_t vocabulary);
 // Appends ids in the form of a .bin of `type`, kUint16 or kInt32. Asserts that every id fits.
 void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std::byte>& out);
 
-class IndexedDataset {
+class IndexedDataset final : public TokenSequences {
  public:
   enum class Check {
     kWhole,   // every length, pointer and boundary: reads the whole index once
@@ -71,15 +72,13 @@ class IndexedDataset {
   void narrow(std::int64_t first, std::int64_t end);
 
   const std::string& prefix() const { return prefix_; }
+  const std::string& name() const override { return prefix_; }
   IdType type() const { return type_; }
-  std::int64_t sequences() const { return sequences_; }
+  std::int64_t sequences() const override { return sequences_; }
   std::int64_t documents() const { return boundaries_ - 1; }
   std::int64_t tokens() const { return tokens_; }
 
-  // Lengths in ids of `count` sequences from `first` on. What goes through a corpus asks for
-  // kBlock at once: each call reads the file.
-  static constexpr std::int64_t kBlock = 1 << 16;
-  std::vector<std::int32_t> lengths(std::int64_t first, std::int64_t count) const;
+  std::vector<std::int32_t> lengths(std::int64_t first, std::int64_t count) const override;
   std::int32_t length(std::int64_t sequence) const { return lengths(sequence, 1)[0]; }
   // First sequences of `count` documents from `first` on; that of number documents() is
   // sequences().
@@ -102,6 +101,9 @@ class IndexedDataset {
   }
   void read(const Place& place, std::int64_t first, std::span<std::int32_t> out) const;
 
+  std::int64_t read_some(std::int64_t sequence, std::int64_t first,
+                         std::span<std::int32_t> out) const override;
+
   // Bytes of NAME.bin as they are.
   void read_bytes(std::int64_t byte, std::span<std::byte> out) const { ids_.read_at(byte, out); }
 
@@ -111,7 +113,7 @@ class IndexedDataset {
   // What identifies the contents, whatever their names and times: sizes, and a hash of the index
   // (of 1024 pages spread over it where it is longer than 64 MB) and of 256 pages spread over the
   // ids. Equal strings mean, short of malice, equal corpora.
-  std::string fingerprint() const;
+  std::string fingerprint() const override;
 
   // Changes when somebody writes to the files, also where the contents stay the same.
   std::string stamp() const { return index_.stamp() + " " + ids_.stamp(); }

@@ -16,6 +16,7 @@ enum class DataloaderType {
 };
 
 struct DataOptions {
+  bool mock_data = false;
   std::vector<std::string> data_path;  // PREFIX..., or WEIGHT PREFIX WEIGHT PREFIX...
   std::vector<std::string> train_data_path;
   std::vector<std::string> valid_data_path;
@@ -35,6 +36,11 @@ struct DataOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules experiment{.resume = Resume::kMustMatch};
+    v(Option{"mock-data",
+             "made-up sequences in the place of corpora, as Megatron-core's; thirds, without "
+             "--split",
+             experiment},
+      mock_data);
     v(Option{"data-path",
              "corpus prefixes, or weights and prefixes in turn; divided by --split",
              {.placeholder = "[WEIGHT] PREFIX"}},

@@ -15,6 +15,7 @@
 #include "data/samples/blended_dataset.h"
 #include "data/samples/gpt_dataset.h"
 #include "data/samples/index_cache.h"
+#include "data/samples/mock_corpus.h"
 
 namespace piton {
 namespace {
@@ -225,6 +226,30 @@ class Opener {
     return std::make_shared<BlendedDataset>(std::move(parts), size);
   }
 
+  // The three sets of a corpus that is made up.
+  DataSets mock_sets(const MockIds& ids, const std::array<std::int64_t, 3>& samples) {
+    const auto corpus = std::make_shared<const MockCorpus>(ids.vocabulary, ids.end_of_document);
+    DataSets sets;
+    sets.fingerprints = {corpus->fingerprint()};
+    const bool divided = options_.split != DataOptions().split;
+    const Shares shares = share_bounds(divided ? options_.split : "1,1,1");
+    for (std::size_t set = 0; set < 3; ++set) {
+      const auto [start, end] = shares[set];
+      if (end <= start) continue;
+      const std::string name(kSetNames[set]);
+      const auto [first, last] = bounds_of(start, end, corpus->sequences());
+      keep(sets, set, name, part_of(corpus, first, last, name, samples[set], false));
+    }
+    return sets;
+  }
+
+  static void keep(DataSets& sets, std::size_t set, std::string name,
+                   std::shared_ptr<const SampleSource> source) {
+    if (set == 0) sets.train = std::move(source);
+    if (set == 1) sets.valid.push_back({std::move(name), std::move(source)});
+    if (set == 2) sets.test.push_back({std::move(name), std::move(source)});
+  }
+
   std::vector<std::string> fingerprints() const { return fingerprints_; }
   std::vector<std::string> prefixes() const { return prefixes_; }
   std::vector<std::int64_t> tokens() const { return tokens_; }
@@ -265,17 +290,26 @@ class Opener {
       first = 0;
       end = corpus->sequences();
     }
+    return part_of(std::move(corpus), first, end, name, samples, exact_epochs);
+  }
+
+  // Samples of the sequences [first, end).
+  std::shared_ptr<const SampleSource> part_of(std::shared_ptr<const TokenSequences> corpus,
+                                              std::int64_t first, std::int64_t end,
+                                              const std::string& name,
+                                              std::optional<std::int64_t> samples,
+                                              bool exact_epochs) {
     std::int64_t tokens = 0;
-    for (auto i = first; i < end && tokens <= sequence_; i += IndexedDataset::kBlock) {
-      const auto lengths = corpus->lengths(i, std::min(IndexedDataset::kBlock, end - i));
+    for (auto i = first; i < end && tokens <= sequence_; i += TokenSequences::kBlock) {
+      const auto lengths = corpus->lengths(i, std::min(TokenSequences::kBlock, end - i));
       tokens = std::accumulate(lengths.begin(), lengths.end(), tokens);
     }
     // Validation of a small corpus may be empty or too short for a sample, if nobody asks for one.
     const bool trains = name == kSetNames[0];
     if (tokens == 0 || (!trains && samples == 0 && tokens <= sequence_)) {
       const std::string what =
-          fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)", part.prefix,
-                      name, corpus->sequences());
+          fmt::format("{}: its share of the {} set rounds to nothing ({} sequences)",
+                      corpus->name(), name, corpus->sequences());
       if (trains && samples.value_or(0) > 0) {
         throw Error(Fault::kData,
                     "{}; training has nothing to read: give it a larger share (--split)", what);
@@ -323,6 +357,11 @@ void check(const DataOptions& options) {
                 "data: got more than one of --data-path, --train-data-path (and its like) and "
                 "--train-weighted-split-paths (and its like); use one way to name corpora");
   }
+  if (options.mock_data && common + apart + weighted > 0) {
+    throw Error(Fault::kUsage,
+                "--mock-data: corpora are named too; leave out --mock-data, or --data-path and its "
+                "like");
+  }
   if (options.train_weighted_split_paths.size() > 1) {
     throw Error(Fault::kUsage,
                 "--train-weighted-split-paths: got {} texts, training reads one set; put the parts "
@@ -353,17 +392,12 @@ std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::strin
 }
 
 DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
-                        const SampleCounts& counts, Log& log) {
+                        const SampleCounts& counts, Log& log, const MockIds& mock) {
   check(options);
   Opener opener(options, sequence, seed, log);
   DataSets sets;
   const std::array<std::int64_t, 3> wanted = {counts.train, counts.valid, counts.test};
-  const auto keep = [&](std::size_t set, std::string name,
-                        std::shared_ptr<const SampleSource> source) {
-    if (set == 0) sets.train = std::move(source);
-    if (set == 1) sets.valid.push_back({std::move(name), std::move(source)});
-    if (set == 2) sets.test.push_back({std::move(name), std::move(source)});
-  };
+  if (options.mock_data) return opener.mock_sets(mock, wanted);
   if (!options.data_path.empty()) {
     BlendPlan plan = plan_of(options.data_path, "data-path");
     const Shares bounds = share_bounds(options.split);
@@ -375,7 +409,7 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
         part.may_cut = true;
       }
       const std::string name(kSetNames[set]);
-      keep(set, name, opener.open(plan, set, name, wanted[set]));
+      Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
     }
   }
   const std::array<const std::vector<std::string>*, 3> apart = {
@@ -388,12 +422,12 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
     if (!apart[set]->empty()) {
       BlendPlan plan = plan_of(*apart[set], name + "-data-path");
       plan.blend_single = false;
-      keep(set, name, opener.open(plan, set, name, wanted[set]));
+      Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
     }
     for (const std::string& text : *weighted[set]) {
       auto [title, plan] = weighted_plan(text, name + "-weighted-split-paths");
       auto source = opener.open(plan, set, name, wanted[set]);
-      keep(set, std::move(title), std::move(source));
+      Opener::keep(sets, set, std::move(title), std::move(source));
     }
   }
   sets.fingerprints = opener.fingerprints();

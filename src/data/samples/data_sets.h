@@ -7,6 +7,7 @@
 //   one prefix     with no weight: asks for N samples; with a weight: a blend of one
 //   weights        part i is built for ceil(ceil(N w) 1.005) samples, the blend has sum ceil(N w)
 //   no weights     several prefixes: one epoch of each, blended by length, at most N samples
+//   --mock-data    MockCorpus, divided 1,1,1 where --split is the default
 #pragma once
 
 #include <cstdint>
@@ -42,10 +43,17 @@ struct DataSets {
   std::shared_ptr<const SampleSource> train;  // null where no training data is named
   std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
   std::vector<NamedSource> test;
-  std::vector<std::string> prefixes;      // of every corpus, in the order named
-  std::vector<std::int64_t> tokens;       // of each of them
-  std::vector<std::string> fingerprints;  // the same; for the checkpoint
+  std::vector<std::string> prefixes;  // of every corpus, in the order named
+  std::vector<std::int64_t> tokens;   // of each of them
+  std::vector<std::string>
+      fingerprints;  // the same; for the checkpoint. Of mock data, the only one
   std::vector<std::shared_ptr<const IndexedDataset>> corpora;  // the same
+};
+
+// Of --mock-data: its ids are 0 .. vocabulary - 1.
+struct MockIds {
+  std::int64_t vocabulary = 0;
+  std::int32_t end_of_document = 0;
 };
 
 // Opens every corpus named. Warns through `log` about a split that has a share and rounds to
@@ -53,7 +61,7 @@ struct DataSets {
 // all zero, weights not above zero, names missing), Error(kData) for corpora that cannot be used
 // and where training is asked for samples that do not exist.
 DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
-                        const SampleCounts& counts, Log& log);
+                        const SampleCounts& counts, Log& log, const MockIds& mock = {});
 
 // "969, 30, 1" -> bounds of the three splits over `sequences`, [3] pairs; empty ones have equal
 // ends.

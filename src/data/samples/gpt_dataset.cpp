@@ -74,7 +74,7 @@ void append_rows(Lists& lists, const std::vector<std::int32_t>& lengths, std::in
 
 }  // namespace
 
-GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request) {
+GptIndex build_gpt_index(const TokenSequences& corpus, const GptRequest& request) {
   PITON_ASSERT(
       request.first >= 0 && request.first <= request.end && request.end <= corpus.sequences(),
       "split {}..{} of {} sequences", request.first, request.end, corpus.sequences());
@@ -82,7 +82,7 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
   if (request.end > std::numeric_limits<std::int32_t>::max()) {
     throw Error(Fault::kData,
                 "{}: {} sequences; sample orders hold at most 2147483647; split the corpus",
-                corpus.prefix(), corpus.sequences());
+                corpus.name(), corpus.sequences());
   }
   const std::int64_t s = request.sequence;
   std::int64_t tokens = 0;
@@ -94,7 +94,7 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
     throw Error(Fault::kData,
                 "{}: no tokens in sequences {}..{} of {}; give this split a larger share (--split) "
                 "or a larger corpus",
-                corpus.prefix(), request.first, request.end, corpus.sequences());
+                corpus.name(), request.first, request.end, corpus.sequences());
   }
   GptIndex index;
   std::int64_t wanted = 0;
@@ -104,7 +104,7 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
     wanted = *request.samples;
     if (wanted > (std::numeric_limits<std::int64_t>::max() - tokens) / s - 1) {
       throw Error(Fault::kUsage, "{}: {} samples of {} tokens are more than can be counted",
-                  corpus.prefix(), wanted, s);
+                  corpus.name(), wanted, s);
     }
     index.epochs = std::max<std::int64_t>(1, (wanted * s + 1 + tokens - 1) / tokens);
   }
@@ -115,12 +115,12 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
       throw Error(Fault::kUsage,
                   "--train-data-exact-num-epochs: got {}, wanted at most {} for {}: so many orders "
                   "of its documents can be held",
-                  *request.epochs, kMostEntries / per_order, corpus.prefix());
+                  *request.epochs, kMostEntries / per_order, corpus.name());
     }
     throw Error(Fault::kData,
                 "{}: {} samples of {} tokens would read its {} tokens {} times over; use a larger "
                 "corpus or fewer steps",
-                corpus.prefix(), wanted, s, tokens, index.epochs);
+                corpus.name(), wanted, s, tokens, index.epochs);
   }
   const std::int64_t before_last = ((index.epochs - 1) * tokens - 1) / s;
   if (index.epochs > 1 && !request.epochs) {
@@ -134,7 +134,7 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
         Fault::kData,
         "{}: sequences {}..{} hold {} tokens; one sample needs {}; use a larger corpus or a "
         "shorter --seq-length",
-        corpus.prefix(), request.first, request.end, tokens, s + 1);
+        corpus.name(), request.first, request.end, tokens, s + 1);
   }
 
   auto lists = std::make_shared<Lists>();
@@ -155,7 +155,7 @@ GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request
   return index;
 }
 
-GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> corpus, const GptRequest& request,
+GptDataset::GptDataset(std::shared_ptr<const TokenSequences> corpus, const GptRequest& request,
                        const std::optional<std::filesystem::path>& cache)
     : corpus_(std::move(corpus)), request_(request) {
   index_ =
@@ -171,7 +171,7 @@ void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
     throw Error(Fault::kData,
                 "{}: the stored order of its samples is damaged at sample {}; remove the cache "
                 "folder (--data-cache-path)",
-                corpus_->prefix(), index);
+                corpus_->name(), index);
   }
   auto at = static_cast<std::size_t>(index_.row_at[row]);
   std::int64_t from = index_.row_from[row];
@@ -185,17 +185,14 @@ void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
     }
     // Lists from a cache file are trusted no further than memory safety allows.
     const bool known = !next.empty() && next[0] >= 0 && next[0] < corpus_->sequences();
-    const IndexedDataset::Place place = known ? corpus_->place(next[0]) : IndexedDataset::Place{};
-    if (!known || from < 0 || from > place.length) {
+    const std::int64_t count = known ? corpus_->read_some(next[0], from, ids.subspan(filled)) : -1;
+    if (count < 0) {
       throw Error(Fault::kData,
                   "{}: the stored order of its samples is damaged at sample {}; remove the cache "
                   "folder (--data-cache-path)",
-                  corpus_->prefix(), index);
+                  corpus_->name(), index);
     }
-    const std::int64_t left = place.length - from;
-    const std::size_t count = std::min(ids.size() - filled, static_cast<std::size_t>(left));
-    if (count > 0) corpus_->read(place, from, ids.subspan(filled, count));
-    filled += count;
+    filled += static_cast<std::size_t>(count);
     ++at;
     next = next.subspan(1);
     from = 0;

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "data/corpus/indexed_dataset.h"
+#include "data/corpus/token_sequences.h"
 #include "data/samples/sample_source.h"
 #include "data/samples/stored_list.h"
 
@@ -50,13 +50,13 @@ struct GptIndex {
 
 // Throws Error(kData) if the split has no tokens or fewer than one sample's worth over all epochs,
 // and if the lists would not fit into memory's address range.
-GptIndex build_gpt_index(const IndexedDataset& corpus, const GptRequest& request);
+GptIndex build_gpt_index(const TokenSequences& corpus, const GptRequest& request);
 
 class GptDataset final : public SampleSource {
  public:
   // `cache` names a folder that keeps the lists under the hash of the corpus's fingerprint and the
   // request; absent: built in memory. A cached file that does not check out is built again.
-  GptDataset(std::shared_ptr<const IndexedDataset> corpus, const GptRequest& request,
+  GptDataset(std::shared_ptr<const TokenSequences> corpus, const GptRequest& request,
              const std::optional<std::filesystem::path>& cache = {});
 
   std::int64_t size() const override { return static_cast<std::int64_t>(index_.shuffle.size()); }
@@ -64,10 +64,9 @@ class GptDataset final : public SampleSource {
   void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
 
   const GptIndex& index() const { return index_; }
-  const IndexedDataset& corpus() const { return *corpus_; }
 
  private:
-  std::shared_ptr<const IndexedDataset> corpus_;
+  std::shared_ptr<const TokenSequences> corpus_;
   GptRequest request_;
   GptIndex index_;
 };

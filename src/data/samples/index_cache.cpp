@@ -107,7 +107,7 @@ std::shared_ptr<const IndexedDataset> open_corpus(
   return corpus;
 }
 
-GptIndex cached_gpt_index(const IndexedDataset& corpus, const GptRequest& request,
+GptIndex cached_gpt_index(const TokenSequences& corpus, const GptRequest& request,
                           const std::filesystem::path& cache) {
   const std::string corpus_hash = corpus.fingerprint();
   const std::string request_hash = hex_of(description(request));

@@ -28,7 +28,7 @@ std::shared_ptr<const IndexedDataset> open_corpus(
 // The lists as they are in `cache`, or built and stored there. A cache that cannot be written is no
 // error: the lists then stay in memory. One that is cut short later, while its samples are read, is
 // an Error(kData) that names it.
-GptIndex cached_gpt_index(const IndexedDataset& corpus, const GptRequest& request,
+GptIndex cached_gpt_index(const TokenSequences& corpus, const GptRequest& request,
                           const std::filesystem::path& cache);
 
 }  // namespace piton

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "comm/communicator.h"
@@ -77,6 +78,16 @@ TEST(SingleCommunicator, WorksInTheOrderOfTheStream) {
   other->wait(gathered);
   device.download(out, back.data(), *other);
   EXPECT_EQ(std::memcmp(back.data(), host.raw(), 4000), 0);
+  // And in that of the events.
+  device.zero(out, *stream);
+  stream->wait(stream->record());
+  device.zero(mine, *other);
+  const Event zeroed = other->record();
+  const Event copied = group->all_gather(out, mine, After(*stream, {zeroed}));
+  other->wait(copied);
+  device.download(out, back.data(), *other);
+  EXPECT_EQ(std::ranges::count(back, 0.0F), 1000);
+  device.upload(host.raw(), mine, *stream);
   device.zero(out, *stream);
   const Event sent = group->send(mine, 0, 1, *stream);
   const Event received = group->receive(out, 0, 1, *other);

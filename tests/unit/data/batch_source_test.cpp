@@ -95,6 +95,13 @@ std::string error_of(const F& act, Fault fault) {
   return "";
 }
 
+TEST(BatchSource, CyclicGoesRoundOneSampleAndNotRoundNone) {
+  BatchSource one(std::make_shared<Counting>(1), {.order = DataloaderType::kCyclic});
+  EXPECT_EQ(one.batch({.consumed_samples = 7}).at(0).tokens[0], 0);
+  BatchSource none(std::make_shared<Counting>(0), {.order = DataloaderType::kCyclic});
+  EXPECT_THAT(error_of([&] { none.batch({}); }, Fault::kData), HasSubstr("there are 0"));
+}
+
 TEST(BatchSource, SaysWhichSampleHoldsAnIdThatIsTooLarge) {
   BatchSource source(std::make_shared<Counting>(100), {.vocabulary = 20});
   source.batch({.consumed_samples = 15});
@@ -307,13 +314,19 @@ TEST(DataSets, RefuseListsThatAreNeitherPrefixesNorWeightsAndPrefixes) {
                   },
                   Fault::kUsage),
               HasSubstr("weight of a: got 0, wanted a number above 0"));
-  options.train_data_path = {"c"};
-  EXPECT_THAT(error_of(
-                  [&] {
-                    open_data_sets(options, 10, 1, {1, 1, 1}, log);
-                  },
-                  Fault::kUsage),
-              HasSubstr("use one way to name corpora"));
+  for (auto path :
+       {&DataOptions::train_data_path, &DataOptions::valid_data_path, &DataOptions::test_data_path,
+        &DataOptions::train_weighted_split_paths, &DataOptions::valid_weighted_split_paths,
+        &DataOptions::test_weighted_split_paths}) {
+    DataOptions both = options;
+    both.*path = {"c"};
+    EXPECT_THAT(error_of(
+                    [&] {
+                      open_data_sets(both, 10, 1, {1, 1, 1}, log);
+                    },
+                    Fault::kUsage),
+                HasSubstr("use one way to name corpora"));
+  }
 }
 
 TEST(DataSets, ExactEpochsReadTheCorpusSoManyTimes) {

@@ -46,6 +46,14 @@ TEST(DescribeCorpus, CountsWhatWasWritten) {
   EXPECT_TRUE(about.first_texts.empty());
 }
 
+TEST(DescribeCorpus, CountsTheFirstSequence) {
+  const TemporaryFolder folder;
+  write_corpus(folder / "one", IdType::kUint16, {{{4, 5, 6}}});
+  EXPECT_EQ(describe_corpus(folder / "one", nullptr, 1, true).shortest, 3);
+  write_corpus(folder / "two", IdType::kUint16, {{{4, 5}, {4, 5, 6}}});
+  EXPECT_EQ(describe_corpus(folder / "two", nullptr, 1, true).shortest, 2);
+}
+
 TEST(DescribeCorpus, DecodesTheFirstSixtyFourIdsOfTheFirstSequences) {
   const TemporaryFolder folder;
   const ByteTokenizer tokenizer;

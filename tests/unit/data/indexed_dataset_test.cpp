@@ -104,6 +104,36 @@ TEST(IndexedDataset, ReadsTheOlderFormat) {
   }
 }
 
+TEST(IndexedDataset, ReadsIdsOf64Bits) {
+  TemporaryFolder folder;
+  write_file(folder / "wide.idx",
+             bytes_from_hex("4d4d4944494458 0000  0100000000000000  05  0100000000000000"
+                            "0200000000000000  02000000  0000000000000000"
+                            "0000000000000000 0100000000000000"));
+  write_file(folder / "wide.bin", bytes_from_hex("0500000000000000 ffff010000000000"));
+  const auto corpus = IndexedDataset::open(folder / "wide");
+  std::vector<std::int32_t> ids(2);
+  corpus.read(0, 0, ids);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{5, 0x1ffff}));
+  write_file(folder / "wide.bin", bytes_from_hex("0500000000000000 0000000001000000"));
+  EXPECT_THROW(corpus.read(0, 0, ids), Error);
+}
+
+TEST(IndexedDataset, ReadsAsMuchAsASequenceHas) {
+  TemporaryFolder folder;
+  write_corpus(folder / "x", IdType::kInt32, {{{}, {7, 8, 9}}});
+  const auto corpus = IndexedDataset::open(folder / "x");
+  std::vector<std::int32_t> ids(5, -1);
+  EXPECT_EQ(corpus.read_some(0, 0, ids), 0);
+  EXPECT_EQ(corpus.read_some(0, 1, ids), -1);
+  EXPECT_EQ(corpus.read_some(1, -1, ids), -1);
+  EXPECT_EQ(corpus.read_some(1, 3, ids), 0);
+  EXPECT_EQ(corpus.read_some(1, 4, ids), -1);
+  EXPECT_EQ(ids, std::vector<std::int32_t>(5, -1));
+  EXPECT_EQ(corpus.read_some(1, 1, ids), 2);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{8, 9, -1, -1, -1}));
+}
+
 TEST(IndexedDataset, RefusesEveryTruncation) {
   TemporaryFolder folder;
   const std::string index = bytes_from_hex(kIndex), ids = bytes_from_hex(kIds);
@@ -227,6 +257,31 @@ TEST(IndexedWriter, LeavesNothingWhenDroppedAndGoesOnWhereItWasLeft) {
   IndexedWriter(folder / "parts", IdType::kInt32, place).finish();
   EXPECT_EQ(read_text_file(folder / "parts.bin"), read_text_file(folder / "whole.bin"));
   EXPECT_EQ(read_text_file(folder / "parts.idx"), read_text_file(folder / "whole.idx"));
+}
+
+// Killed in finish() between its two renames.
+TEST(IndexedWriter, GoesOnWhereOneFileHasItsNameAlready) {
+  TemporaryFolder folder;
+  IndexedWriter::Position place;
+  {
+    IndexedWriter writer(folder / "x", IdType::kInt32);
+    writer.keep_partial();
+    writer.add_sequence(std::vector<std::int32_t>{1, 2});
+    writer.end_document();
+    writer.flush();
+    place = writer.position();
+  }
+  const std::string partial = partial_names(folder / "x")[0];
+  std::filesystem::rename(partial, folder / "x.bin");
+  IndexedWriter::Position longer = place;
+  longer.ids_bytes += 4;
+  restore_partial_files(folder / "x", longer);
+  EXPECT_TRUE(std::filesystem::exists(folder / "x.bin")) << "of another length: somebody else's";
+  restore_partial_files(folder / "x", place);
+  EXPECT_FALSE(std::filesystem::exists(folder / "x.bin"));
+  EXPECT_TRUE(partial_files_reach(folder / "x", place));
+  IndexedWriter(folder / "x", IdType::kInt32, place).finish();
+  EXPECT_EQ(IndexedDataset::open(folder / "x").tokens(), 2);
 }
 
 TEST(IndexedWriter, Chooses16BitsBelow65500Ids) {

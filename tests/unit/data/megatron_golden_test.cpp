@@ -12,7 +12,9 @@
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
 #include "data/samples/gpt_dataset.h"
+#include "data/samples/mock_corpus.h"
 #include "data/samples/numpy_random.h"
+#include "support/errors.h"
 #include "temporary_folder.h"
 
 namespace piton {
@@ -136,6 +138,102 @@ TEST_P(GoldenSamples, EqualMegatronsForEverySplitBlendAndEpochCount) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BuiltAndFromTheCache, GoldenSamples, ::testing::Bool());
+
+// Of --mock-data: the lengths of its sequences, and samples of all three sets.
+TEST(GoldenMock, EqualsMegatronsWithoutACorpus) {
+  DataSets sets;
+  SilentLog log;
+  std::shared_ptr<const SampleSource> current;
+  int compared = 0;
+  for (const std::string& line : golden_lines("megatron_mock.txt")) {
+    std::istringstream words(line);
+    std::string kind, word;
+    words >> kind;
+    if (kind == "lengths") {
+      std::uint32_t wanted = 0;
+      words >> wanted;
+      const MockCorpus corpus(2, 1);
+      const std::vector<std::int32_t> lengths = corpus.lengths(0, corpus.sequences());
+      EXPECT_EQ(crc(0, lengths.data(), lengths.size() * 4), wanted);
+    } else if (kind == "case") {
+      DataOptions options;
+      options.mock_data = true;
+      MockIds ids;
+      std::int64_t s = 0;
+      std::uint32_t seed = 0;
+      SampleCounts counts;
+      words >> ids.vocabulary >> ids.end_of_document >> word >> s >> word >> seed >> word >>
+          counts.train >> counts.valid >> counts.test;
+      sets = open_data_sets(options, s, seed, counts, log, ids);
+    } else if (kind == "set") {
+      std::int64_t size = 0;
+      words >> word >> size;
+      current =
+          word == "train" ? sets.train : (word == "valid" ? sets.valid : sets.test).at(0).source;
+      ASSERT_EQ(current->size(), size) << line;
+    } else {
+      std::int64_t index = 0;
+      words >> index >> word;
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(current->sequence() + 1));
+      current->sample(index, ids);
+      std::uint32_t wanted = 0;
+      if (word == "crc") {
+        words >> wanted;
+        EXPECT_EQ(crc(0, ids.data(), ids.size() * 4), wanted) << line;
+      } else {
+        std::string rest;
+        std::getline(words, rest);
+        EXPECT_EQ(ids, numbers<std::int32_t>(word + rest)) << line;
+      }
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 21);
+}
+
+TEST(MockCorpus, ReadsAnyPartOfASequence) {
+  const MockCorpus corpus(10, 3);
+  const std::int64_t length = corpus.lengths(5, 1)[0];
+  ASSERT_GT(length, 12);
+  std::vector<std::int32_t> all(static_cast<std::size_t>(length));
+  EXPECT_EQ(corpus.read_some(5, 0, all), length);
+  EXPECT_EQ(all[8], 9);
+  EXPECT_EQ(all[9], 0);
+  EXPECT_EQ(all.back(), 3);
+  std::vector<std::int32_t> end(20, -7);
+  EXPECT_EQ(corpus.read_some(5, length - 2, end), 2);
+  EXPECT_EQ(end[0], all[all.size() - 2]);
+  EXPECT_EQ(end[1], 3);
+  EXPECT_EQ(end[2], -7);
+  EXPECT_EQ(corpus.read_some(5, length, end), 0);
+  EXPECT_EQ(corpus.read_some(5, length + 1, end), -1);
+  EXPECT_EQ(corpus.read_some(5, -1, end), -1);
+  EXPECT_EQ(corpus.fingerprint(), MockCorpus(10, 3).fingerprint());
+  EXPECT_NE(corpus.fingerprint(), MockCorpus(11, 3).fingerprint());
+  EXPECT_NE(corpus.fingerprint(), MockCorpus(10, 4).fingerprint());
+}
+
+TEST(MockCorpus, IsDividedByASplitThatIsGiven) {
+  DataOptions options;
+  options.mock_data = true;
+  options.split = "100,0,0";
+  SilentLog log;
+  const DataSets all = open_data_sets(options, 1024, 1, {10, 0, 0}, log, {10, 9});
+  EXPECT_TRUE(all.valid.empty());
+  options.split = DataOptions().split;
+  const DataSets thirds = open_data_sets(options, 1024, 1, {10, 10, 0}, log, {10, 9});
+  EXPECT_NEAR(static_cast<double>(all.train->size()) / static_cast<double>(thirds.train->size()),
+              3.0, 0.02);
+  EXPECT_EQ(thirds.fingerprints.size(), 1U);
+  EXPECT_TRUE(thirds.corpora.empty());
+  options.data_path = {"corpus"};
+  EXPECT_EQ(
+      message_of(Fault::kUsage,
+                 [&] {
+                   open_data_sets(options, 1024, 1, {10, 10, 0}, log, {10, 9});
+                 }),
+      "--mock-data: corpora are named too; leave out --mock-data, or --data-path and its like");
+}
 
 TEST(GoldenCorpus, IsRewrittenByteForByte) {
   TemporaryFolder folder;

@@ -10,12 +10,14 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/preprocess/preprocess_journal.h"
 #include "packing.h"
+#include "support/errors.h"
 #include "support/sanitizers.h"
 #include "temporary_folder.h"
 #include "text/files/byte_tokenizer.h"
@@ -668,6 +670,76 @@ TEST(Preprocess, AChangedInputStartsAfresh) {
   options.output_prefix = folder / "out";
   EXPECT_FALSE(run(options).resumed);
   EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"a", "b"}));
+}
+
+// The files before the one where a run was are those that it has read.
+TEST(Preprocess, AChangedInputThatWasReadStartsAfresh) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"a", "b"}));
+  put_file(folder / "y.jsonl", as_jsonl({"c"}));
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl", folder / "y.jsonl"};
+  options.output_prefix = folder / "out";
+  std::filesystem::create_directories(folder / "out_text_document.idx/x");
+  EXPECT_THAT(error_of(options, Fault::kData), HasSubstr("Is a directory"));
+  std::filesystem::remove_all(folder / "out_text_document.idx");
+  put_file(folder / "x.jsonl", as_jsonl({"new", "and", "longer"}));
+  EXPECT_FALSE(run(options).resumed);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"new", "and", "longer", "c"}));
+}
+
+TEST(Preprocess, RemovesDuplicatesAndNothingElse) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", as_jsonl({"a", "b", "a", "c", "b"}));
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  options.remove_duplicates = true;
+  EXPECT_EQ(run(options).duplicates, 2);
+  EXPECT_EQ(texts_of(folder / "out_text_document"), (Texts{"a", "b", "c"}));
+  options.remove_duplicates = false;
+  EXPECT_EQ(run(options).duplicates, 0);
+}
+
+TEST(Preprocess, AJournalNamesNoFilesOfOtherFolders) {
+  TemporaryFolder folder;
+  for (const std::string& suffix : {std::string("/../elsewhere"), std::string("_a\0b", 4)}) {
+    PreprocessJournal journal;
+    journal.corpora = {"_text_document", suffix};
+    journal.store(folder / "out");
+    EXPECT_THAT(message_of(Fault::kData, [&] { PreprocessJournal::load(folder / "out"); }),
+                HasSubstr("names files outside of its folder"));
+  }
+}
+
+// What a run has done is stored every so often, not with every block.
+TEST(Preprocess, StoresItsPlaceWhenItsTimeHasCome) {
+  TemporaryFolder folder;
+  put_file(folder / "x.jsonl", long_input());
+  PreprocessOptions options;
+  options.input = {folder / "x.jsonl"};
+  options.output_prefix = folder / "out";
+  // Keeps the states of the journal.
+  class Watch final : public Log {
+   public:
+    explicit Watch(std::string file) : file_(std::move(file)) {}
+    void write(LogLevel, std::string_view) override {
+      std::error_code absent;
+      if (std::filesystem::exists(file_, absent)) states.insert(read_text_file(file_));
+    }
+    std::set<std::string> states;
+
+   private:
+    std::string file_;
+  };
+  options.overwrite = true;
+  options.log_interval = 20;
+  Watch rarely(folder / "out.preprocess.json");
+  preprocess(options, ByteTokenizer(), rarely, silent_progress, {.seconds = 1000});
+  Watch always(folder / "out.preprocess.json");
+  preprocess(options, ByteTokenizer(), always, silent_progress, {.seconds = 0});
+  EXPECT_EQ(rarely.states.size(), 1U);
+  EXPECT_GT(always.states.size(), 1U);
 }
 
 }  // namespace

@@ -104,6 +104,27 @@ TEST(Punkt, CutsSmallTextsWithoutParametersAsNltkDoes) {
   EXPECT_EQ(compared, 15);
 }
 
+TEST(Punkt, CutsBehindTheFirstWord) {
+  for (const bool keep : {false, true}) {
+    std::vector<std::string_view> sentences;
+    PunktSplitter(PunktParameters{}, keep).split("Hello. There it goes.", sentences);
+    ASSERT_EQ(sentences.size(), 2U) << keep;
+    EXPECT_EQ(sentences[0], "Hello.");
+    sentences.clear();
+    PunktSplitter(PunktParameters{}, keep).split(" \nHello. There it goes.", sentences);
+    EXPECT_EQ(sentences.size(), 2U) << keep;
+  }
+}
+
+TEST(Punkt, KnowsTheLettersOfWords) {
+  for (const char* word : {"a", "z", "A", "Z", "_", "\xC3\xA9", "1z"}) {
+    EXPECT_TRUE(punkt::has_word_character(word)) << word;
+  }
+  for (const char* none : {"0", "9", "-", "@", "[", "`", "{"}) {
+    EXPECT_FALSE(punkt::has_word_character(none)) << none;
+  }
+}
+
 TEST(Punkt, ParametersSurviveAFileAndDamageIsNamed) {
   TemporaryFolder folder;
   PunktTrainer trainer;

@@ -11,10 +11,12 @@
 #include "data/records/block_reader.h"
 #include "data/records/byte_stream.h"
 #include "data/records/csv_fields.h"
+#include "data/records/input_files.h"
 #include "data/records/record_parser.h"
 #include "data/records/record_scanner.h"
 #include "data/records/wiki_records.h"
 #include "packing.h"
+#include "support/errors.h"
 #include "temporary_folder.h"
 
 namespace piton {
@@ -71,6 +73,9 @@ TEST(CsvFields, FollowTheRulesOfQuotes) {
   EXPECT_EQ(fields, (std::vector<std::string>{"a", "b \"x\", c", "", ""}));
   EXPECT_FALSE(split_csv_fields("5\" pipe\t\"\"", '\t', fields));
   EXPECT_EQ(fields, (std::vector<std::string>{"5\" pipe", ""}));
+  // A field that ends with its record ends there, whatever stands behind.
+  EXPECT_FALSE(split_csv_fields(std::string_view("a,\"").substr(0, 2), ',', fields));
+  EXPECT_EQ(fields, (std::vector<std::string>{"a", ""}));
   EXPECT_TRUE(split_csv_fields("\"a", ',', fields));
   EXPECT_TRUE(split_csv_fields("\"a\"b,c", ',', fields));
 }
@@ -92,6 +97,8 @@ TEST(WikiText, BecomesWhatAReaderSees) {
           "[[File:A.jpg|thumb|A [[link]] here]]\n{| class=x\n| cell {{t}}\n|}\n<!-- note -->"
           "See [http://x.org the site] and [http://y.org].\n[[Category:Ideas]]"),
       "Anarchism is a philosophy and Movement.\nHistory\none\ntwo & three\n\nSee the site and .");
+  EXPECT_EQ(plain_text_of_wikitext("&#65;&#x6f;&#X4F;&#39;&#0;&# &lt;"), "AoO'&#0;&# <");
+  EXPECT_EQ(plain_text_of_wikitext("[[|shown]] and [[a|b|c]]"), "shown and c");
   // Nothing that nests wrongly costs more than its marks, and nothing costs more than linear time.
   EXPECT_EQ(plain_text_of_wikitext("a [[b {{c"), "a [[b {{c");
   for (const char* mark : {"[[", "{{", "<ref>", "{|", "<", "&", "'", "[http", "[[a|", "<!--"}) {
@@ -173,6 +180,34 @@ TEST(BlockReader, AnArrayThatIsNotClosedIsReportedOnce) {
   }
   EXPECT_EQ(records, 2);
   EXPECT_EQ(faults, 1);
+}
+
+TEST(DetectFormat, LooksBehindTheMarkOfUtf8) {
+  EXPECT_EQ(detect_format("x", "\xEF\xBB\xBF<doc id=\"1\">"), InputFormat::kWikiExtractor);
+  EXPECT_EQ(detect_format("x", "\xEF\xBB\xBF<mediawiki>"), InputFormat::kWikiXml);
+}
+
+TEST(ByteStream, NamesDamageInTheMiddleOfEveryPacking) {
+  TemporaryFolder folder;
+  std::mt19937 random(5);
+  std::string text(20000, ' ');
+  for (char& c : text) c = static_cast<char>(random() % 256);
+  for (const std::string ending : {".gz", ".zst", ".bz2", ".xz"}) {
+    std::string bytes = packed(ending, text);
+    for (std::size_t i = bytes.size() / 2; i < bytes.size() / 2 + 200; ++i) bytes[i] ^= 0x5A;
+    put_file(folder / ("x" + ending), bytes);
+    EXPECT_THAT(message_of(Fault::kData,
+                           [&] {
+                             const auto stream = open_byte_stream(folder / ("x" + ending));
+                             std::string buffer(4096, ' ');
+                             for (int reads = 0; reads < 100; ++reads) {
+                               if (stream->read(buffer) == 0) return;
+                             }
+                           }),
+                testing::AllOf(testing::HasSubstr("of the packed file"),
+                               testing::Not(testing::HasSubstr("ends in the middle"))))
+        << ending;
+  }
 }
 
 TEST(ByteStream, RefusesAnXzFileThatWantsTooMuchMemory) {

@@ -38,6 +38,9 @@ TEST(AttentionOptions, GiveTheWindowOfEachMode) {
       attention_of({"--sparse-mode", "4", "--pre-tockens", "8", "--next-tockens", "-2"});
   EXPECT_EQ(band.window_before, 8);
   EXPECT_EQ(band.window_after, -2);
+  EXPECT_EQ(attention_of({"--sparse-mode", "4", "--pre-tockens", "8", "--next-tockens", "0"})
+                .window_after,
+            0);
 }
 
 TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
@@ -59,6 +62,17 @@ TEST(AttentionOptions, RefuseWindowsThatCannotBe) {
           "--next-tockens: got -4, wanted -3 or more");
   refused({"--next-tockens", "-129"}, "--next-tockens: got -129, wanted -128 or more");
   refused({"--position-embedding-type", "rotary"}, "learned_absolute, rope, alibi, none");
+}
+
+TEST(ModelConfig, RefusesToDropEverything) {
+  for (const std::string flag : {"--attention-dropout", "--hidden-dropout"}) {
+    EXPECT_EQ(message_of(Fault::kUsage,
+                         [&] {
+                           attention_of({flag, "1"});
+                         }),
+              flag + ": got 1, wanted 0 <= p < 1");
+    EXPECT_NO_THROW(attention_of({flag, "0"}));
+  }
 }
 
 TEST(AttentionOptions, GiveTheTriangleItsBlock) {

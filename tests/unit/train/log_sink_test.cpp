@@ -102,6 +102,10 @@ TEST(ProgressSink, ShowsStepsAndWhatRunsWithinThem) {
   EXPECT_EQ(progress.last.note,
             "loss 5.5000, 1234 tokens/s; evaluation 2 of 3: micro-batch 1 of 2");
   EXPECT_EQ(progress.last.done, 7);
+  ProgressSink first(progress);
+  first.on_start(kStart);
+  first.on_part({.iteration = 7, .evaluation = 1});
+  EXPECT_EQ(progress.last.note, "evaluation 1 of 3: micro-batch 1 of 2");
   sink.on_finish();
   EXPECT_TRUE(progress.finished);
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "support/errors.h"
 #include "support/temp_folder.h"
 
 namespace piton {
@@ -79,6 +80,32 @@ TEST(SettledOptions, ResolveToTheSameModel) {
     EXPECT_EQ(again.positions, once.positions);
     EXPECT_EQ(again.biases, once.biases);
     EXPECT_EQ(again.tied, once.tied);
+  }
+}
+
+// The last id of NullTokenizer is not one of --vocab-size: what is stored counts as a flag does.
+TEST(SettledOptions, OfNullTokenizerCountAsTheFlagDoes) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--tokenizer-type", "NullTokenizer", "--vocab-size", "100"},
+           {"--tokenizer-type", "NullTokenizer"}}) {
+    const PretrainOptions options = options_of(words);
+    const RunPlan plan = make_run_plan(options, 1, 0);
+    const PretrainOptions stored = settled_options(options, plan);
+    EXPECT_EQ(stored.resolve_model(std::nullopt).vocabulary, plan.session.model.vocabulary);
+    EXPECT_EQ(make_run_plan(stored, 1, 0).session.model.vocabulary, plan.session.model.vocabulary);
+  }
+  EXPECT_EQ(settled({"--tokenizer-type", "NullTokenizer", "--vocab-size", "100"}).model.vocabulary,
+            100);
+}
+
+TEST(RunPlan, RefusesIntervalsThatAreNone) {
+  for (const std::string flag :
+       {"--exit-interval", "--log-interval", "--eval-interval", "--max-consecutive-skips"}) {
+    EXPECT_THAT(message_of(Fault::kUsage,
+                           [&] {
+                             make_run_plan(options_of({flag, "0"}), 1, 0);
+                           }),
+                testing::StartsWith(flag + ": got 0, wanted"));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <mutex>
 
@@ -197,6 +198,42 @@ TEST_F(TrainerTest, RefusesWhatARunHasNotAndReportsItInTheFolder) {
   std::ifstream report(run_folder() + "/failure.json");
   EXPECT_THAT(std::string(std::istreambuf_iterator<char>(report), {}),
               HasSubstr("this run has no validation samples"));
+}
+
+// What is refused at the start leaves alone the folder of the run that it was refused for.
+TEST_F(TrainerTest, ARefusalIsNoFailureOfTheRunThatIsThere) {
+  {
+    Trainer trainer(own_.machine(), options({"--save", run_folder(), "--train-iters", "1"}), {});
+    trainer.step();
+    trainer.save();
+  }
+  const std::vector<std::string> again{"--save", run_folder(), "--load", run_folder()};
+  std::vector<std::string> other = again;
+  other.insert(other.end(), {"--seed", "7"});
+  EXPECT_THROW(Trainer(own_.machine(), options(other), {}), Error);
+  EXPECT_FALSE(std::filesystem::exists(run_folder() + "/failure.json"));
+  std::filesystem::resize_file(run_folder() + "/iter_0000001/config.toml", 10);
+  EXPECT_THROW(Trainer(own_.machine(), options(again), {}), Error);
+  EXPECT_TRUE(std::filesystem::exists(run_folder() + "/failure.json"));
+}
+
+TEST_F(TrainerTest, WarnsOnceThatItSavesTooRarely) {
+  EventSink sink;
+  Trainer trainer(
+      own_.machine(),
+      options({"--save", run_folder(), "--train-iters", "1000000000", "--lr-decay-iters", "100"}),
+      {&sink});
+  const auto warnings = [&] {
+    return std::ranges::count_if(sink.messages, [](const std::string& message) {
+      return message.find("saves at its end only") != std::string::npos;
+    });
+  };
+  trainer.step();
+  EXPECT_EQ(warnings(), 0) << "a first step is slow";
+  trainer.step();
+  EXPECT_EQ(warnings(), 1);
+  trainer.step();
+  EXPECT_EQ(warnings(), 1);
 }
 
 // Two ranks as threads. What each threw: "" nothing, "(silent)" what another rank says.

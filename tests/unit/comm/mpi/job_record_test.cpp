@@ -181,7 +181,8 @@ TEST_F(JobRecords, TheLaunchersFolderGoesOnceTheLauncherIsDead) {
 
 TEST_F(JobRecords, AFolderOfAnyOtherNameOrOfAnotherNamespaceStays) {
   Rank launcher([] {});
-  const std::string pid = "pid." + std::to_string(launcher.id());
+  const std::string id = std::to_string(launcher.id());
+  const std::string pid = "pid." + id;
   const fs::path elsewhere = folder_.path() / "work" / pid;
   const fs::path contained = folder_.path() / "ompi.host.0" / pid;
   fs::create_directories(elsewhere);
@@ -189,10 +190,25 @@ TEST_F(JobRecords, AFolderOfAnyOtherNameOrOfAnotherNamespaceStays) {
   launcher.kill();
   leave_record({.number = "1940001", .session = elsewhere});
   std::ofstream(memory() / ("piton-job." + uid_ + ".1940003")) << contained.string() << "\n"
-                                                               << launcher.id() << " 1 pid:[1]\n";
+                                                               << id << " 1 pid:[1]\n";
+  const std::string space = fs::read_symlink("/proc/self/ns/pid").string();
+  std::ofstream(memory() / ("piton-job." + uid_ + ".1940004")) << elsewhere.string() << "\n"
+                                                               << id << " 1 " << space << "\n";
   sweep_dead_jobs(memory());
   EXPECT_TRUE(fs::exists(elsewhere));
   EXPECT_TRUE(fs::exists(contained));
+  EXPECT_THAT(left(), UnorderedElementsAre());
+}
+
+// The first descriptor that is free is then 0, which is no failure.
+TEST_F(JobRecords, AreSweptWithoutStandardInput) {
+  leave_record(kJob);
+  const int input = ::dup(STDIN_FILENO);
+  ASSERT_GE(input, 0);
+  ::close(STDIN_FILENO);
+  sweep_dead_jobs(memory());
+  ::dup2(input, STDIN_FILENO);
+  ::close(input);
   EXPECT_THAT(left(), UnorderedElementsAre());
 }
 

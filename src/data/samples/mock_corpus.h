@@ -1,0 +1,33 @@
+// The sequences of --mock-data: what Megatron-core's MockGPTLowLevelDataset makes up where there is
+// no corpus. 100,000 sequences of 1 to 4095 ids; one of n ids is
+//
+//   1 mod V, 2 mod V, ..., (n - 1) mod V, the end of a document
+//
+// for a vocabulary of V ids. The lengths are numpy.random.default_rng(0).integers(1, 4096, 100000)
+// for every run; the order in which a run reads them follows from its --seed, as with any corpus.
+#pragma once
+
+#include "data/corpus/token_sequences.h"
+
+namespace piton {
+
+class MockCorpus final : public TokenSequences {
+ public:
+  // Asserts 0 <= end_of_document < vocabulary.
+  MockCorpus(std::int64_t vocabulary, std::int32_t end_of_document);
+
+  const std::string& name() const override { return name_; }
+  std::int64_t sequences() const override { return static_cast<std::int64_t>(lengths_.size()); }
+  std::vector<std::int32_t> lengths(std::int64_t first, std::int64_t count) const override;
+  std::int64_t read_some(std::int64_t sequence, std::int64_t first,
+                         std::span<std::int32_t> out) const override;
+  std::string fingerprint() const override;
+
+ private:
+  std::string name_ = "--mock-data";
+  std::int64_t vocabulary_;
+  std::int32_t end_of_document_;
+  std::vector<std::int32_t> lengths_;
+};
+
+}  // namespace piton
