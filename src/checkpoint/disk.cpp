@@ -19,8 +19,6 @@ namespace piton {
 namespace {
 
 constexpr mode_t kFileMode = 0640;
-// Linux moves at most 2^31 - 4096 bytes a call.
-constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 [[noreturn]] void fail(const std::filesystem::path& path, std::string_view doing, int code) {
   throw Error(Fault::kData, "checkpoint: {}: cannot {}: {}{}", path.string(), doing,

@@ -22,7 +22,7 @@ constexpr std::int64_t kLineBytes = 4096;
 constexpr std::int64_t kSmallBytes = 16 << 10;
 
 // Work in place between two looks at the other activities.
-constexpr std::int64_t kPieceBytes = 1 << 20;
+constexpr std::int64_t kPieceOfSum = 1 << 20;
 
 }  // namespace
 
@@ -315,7 +315,7 @@ std::byte* SharedRunner::in_place(int member) const {
 
 bool SharedRunner::step_in_place() {
   const std::int64_t size_of = now_.element_bytes();
-  const std::int64_t piece = kPieceBytes / size_of;
+  const std::int64_t piece = kPieceOfSum / size_of;
   std::int64_t begin = 0;  // what this member has to produce, in elements
   std::int64_t end = 0;
   switch (now_.kind) {
