@@ -18,9 +18,13 @@ constexpr std::int64_t kWaitingColumns = 1024;
 constexpr std::int64_t kPartsOfThread = 4;
 constexpr std::int64_t kFewestPanels = 4;
 
+// Rows of x and dy that the gradient of a weight takes at a time: dW is read and written once for
+// each.
+constexpr std::int64_t kGradientDepth = 1024;
+
 // k of one stretch: equal parts of all of it.
-std::int64_t stretch_of(const PanelTable& table, std::int64_t k) {
-  return k == 0 ? 1 : up(tiles(k, tiles(k, table.depth)), 8);
+std::int64_t stretch_of(std::int64_t most, std::int64_t k) {
+  return k == 0 ? 1 : up(tiles(k, tiles(k, most)), 8);
 }
 
 // What products of many and of few rows share: the weight's panels and where sums go.
@@ -32,7 +36,7 @@ class PanelProduct : protected LinearProduct {
         type_(type_of(right_.weight.dtype)),
         n_(right_.n()),
         k_(right_.k()),
-        stretch_(stretch_of(table_, k_)),
+        stretch_(stretch_of(table_.depth, k_)),
         direct_(y_.dtype() == DType::kF32 && !epilogue_.given()) {}
 
   // Columns of the panel at `column` with padding.
@@ -246,7 +250,9 @@ class WeightGradient {
         call_(call),
         out_(call.dweight.dim(0)),
         in_(call.dweight.dim(1)),
-        stretch_(stretch_of(table_, call.x.dim(0))) {}
+        stretch_(stretch_of(kGradientDepth, call.x.dim(0))),
+        rows_(
+            up(table_.part_rows * table_.depth / std::max(table_.depth, stretch_), table_.group)) {}
 
   void run() const {
     const std::int64_t rows = call_.x.dim(0);
@@ -268,24 +274,22 @@ class WeightGradient {
     context_.ranges(in_, kPackedPanels * table_.panel, [&](std::int64_t begin, std::int64_t end) {
       pack_x(x + begin * k, row, k, begin, end);
     });
-    context_.ranges(out_, grain(out_, table_.group, table_.part_rows),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      const std::int64_t m = end - begin;
-                      auto* dy = reinterpret_cast<float*>(
-                          context_.scratch.own(up(m, table_.group) * k * std::int64_t{4}));
-                      pack_dy(dy, row, k, begin, end);
-                      for (std::int64_t column = 0; column < in_; column += table_.panel) {
-                        const float* next = x + (column + table_.panel) * k;
-                        const std::int64_t columns =
-                            std::clamp<std::int64_t>(in_ - column - table_.panel, 0, table_.panel);
-                        multiply(dy, begin, m, x + column * k, column, k, next,
-                                 table_.elements(columns, k));
-                      }
-                    });
+    context_.ranges(
+        out_, grain(out_, table_.group, rows_), [&](std::int64_t begin, std::int64_t end) {
+          const std::int64_t m = end - begin;
+          auto* dy = reinterpret_cast<float*>(
+              context_.scratch.own(up(m, table_.group) * k * std::int64_t{4}));
+          pack_dy(dy, row, k, begin, end);
+          for (std::int64_t column = 0; column < in_; column += table_.panel) {
+            const float* next = x + (column + table_.panel) * k;
+            const std::int64_t columns =
+                std::clamp<std::int64_t>(in_ - column - table_.panel, 0, table_.panel);
+            multiply(dy, begin, m, x + column * k, column, k, next, table_.elements(columns, k));
+          }
+        });
   }
 
   void by_columns(float* dy, std::int64_t row, std::int64_t k) const {
-    const std::int64_t rows = up(table_.part_rows, table_.group);
     context_.ranges(out_, 8 * table_.group, [&](std::int64_t begin, std::int64_t end) {
       pack_dy(dy + begin * k, row, k, begin, end);
     });
@@ -294,10 +298,10 @@ class WeightGradient {
                       auto* x = reinterpret_cast<float*>(
                           context_.scratch.own(table_.elements(end - begin, k) * 4));
                       pack_x(x, row, k, begin, end);
-                      for (std::int64_t first = 0; first < out_; first += rows) {
-                        const std::int64_t m = std::min(rows, out_ - first);
+                      for (std::int64_t first = 0; first < out_; first += rows_) {
+                        const std::int64_t m = std::min(rows_, out_ - first);
                         const float* next = dy + (first + m) * k;
-                        const std::int64_t elements = std::min(rows, out_ - first - m) * k;
+                        const std::int64_t elements = std::min(rows_, out_ - first - m) * k;
                         const std::int64_t panels = tiles(end - begin, table_.panel);
                         for (std::int64_t panel = 0; panel < panels; ++panel) {
                           const std::int64_t column = begin + panel * table_.panel;
@@ -348,6 +352,7 @@ class WeightGradient {
   std::int64_t out_;
   std::int64_t in_;
   std::int64_t stretch_;
+  std::int64_t rows_;  // of dW that stay in the second-level cache as dy^T
 };
 
 }  // namespace
