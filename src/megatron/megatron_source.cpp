@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kListed = 6;
 constexpr std::int64_t kMostRanks = 4096;
+constexpr std::size_t kMostDicts = 1000;  // of a module tree, which has five
 
 std::string listed(const std::vector<std::string>& names) {
   const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListed));
@@ -70,15 +71,17 @@ std::optional<RankName> rank_name(const std::string& name) {
   return rank;
 }
 
-// Calls each(name, tensor) for the tensors of a tree of dicts, names joined by points.
+// Calls each(name, tensor) for the tensors of a tree of dicts, names joined by points. Dicts may
+// hold one another in circles: each is gone through once.
 template <typename F>
-void for_each_tensor(const PickleValue& tree, const std::string& prefix, int depth, F&& each) {
-  if (depth > 8) return;  // deeper than any module tree; and dicts may hold themselves
+void for_each_tensor(const PickleValue& tree, const std::string& prefix,
+                     std::set<const PickleValue*>& seen, F&& each) {
+  if (seen.size() > kMostDicts || !seen.insert(&tree).second) return;
   for (const auto& [key, value] : tree.pairs) {
     if (key->kind != PickleValue::Kind::kText) continue;
     const std::string name = prefix.empty() ? key->text : prefix + "." + key->text;
     if (value->kind == PickleValue::Kind::kTensor) each(name, *value);
-    if (value->kind == PickleValue::Kind::kDict) for_each_tensor(*value, name, depth + 1, each);
+    if (value->kind == PickleValue::Kind::kDict) for_each_tensor(*value, name, seen, each);
   }
 }
 
@@ -258,7 +261,8 @@ MegatronSource::RankTensors MegatronSource::rank_tensors(const TorchFile& file, 
     throw Error(Fault::kData, "{}: has no \"{}\", wanted the weights there", where, tree_name);
   RankTensors tensors;
   std::vector<std::string> unknown;
-  for_each_tensor(*tree, "", 0, [&](const std::string& name, const PickleValue& value) {
+  std::set<const PickleValue*> seen;
+  for_each_tensor(*tree, "", seen, [&](const std::string& name, const PickleValue& value) {
     if (is_ignored_by_megatron(name)) return;
     const std::optional<std::string> key = megatron_key(name);
     if (!key) {

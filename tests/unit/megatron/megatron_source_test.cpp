@@ -196,6 +196,21 @@ TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
               HasSubstr("missing tensors (14): layers.0.input_norm.weight, layers.0.qkv.weight"));
 }
 
+TEST_F(Megatron, WhoseTreeHoldsItselfIsRefused) {
+  // A dict whose "model", and a hundred more, are the dict.
+  std::string pickle("\x80\x02}q\x00(", 6);
+  for (int i = 0; i < 100; ++i) {
+    const std::string key = i == 0 ? "model" : fmt::format("{}", i);
+    pickle += std::string("X") + static_cast<char>(key.size()) + std::string(3, '\0') + key;
+    pickle += std::string("h\x00", 2);
+  }
+  pickle += "u.";
+  ZipWriter zip(dir_.path() / "mp_rank_00/model_optim_rng.pt");
+  zip.add("x/data.pkl", pickle);
+  zip.commit();
+  EXPECT_THAT(refusal(dir_.path()), HasSubstr("has no word_embeddings.weight"));
+}
+
 TEST_F(Megatron, ThatDoesNotDivideIsRefused) {
   HfSource source(golden_model("llama3"));
   const auto message = [&](int tensor, int pipeline) {
