@@ -1,5 +1,7 @@
 // ranks: 2 4
 // Collectives and messages through shared windows, and symmetric memory.
+#include <sys/mman.h>
+
 #include "comm_cases.h"
 
 namespace piton::ranks {
@@ -85,6 +87,51 @@ TEST(Symmetric, AMemberWithOrdinaryMemoryMakesAllUseTheSlots) {
     s.group.all_reduce(inside, Reduction::kSum, *s.stream).wait();
     EXPECT_EQ(get(inside, count - 1), s.n * (s.n - 1) / 2);
   }
+}
+
+// Memory that ends where nothing may be read.
+class GuardedStorage final : public Storage {
+ public:
+  explicit GuardedStorage(std::int64_t bytes) : GuardedStorage(bytes, mapped(bytes)) {}
+  ~GuardedStorage() override { ::munmap(start_, whole(data_bytes_) + kGuard); }
+
+ private:
+  static constexpr std::size_t kGuard = 4096;
+  GuardedStorage(std::int64_t bytes, std::byte* start)
+      : Storage(start + whole(bytes) - bytes, bytes, {}), start_(start), data_bytes_(bytes) {}
+  static std::size_t whole(std::int64_t bytes) {
+    return (static_cast<std::size_t>(bytes) + kGuard - 1) / kGuard * kGuard;
+  }
+  static std::byte* mapped(std::int64_t bytes) {
+    void* start = ::mmap(nullptr, whole(bytes) + kGuard, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(start, MAP_FAILED);
+    auto* bytes_of = static_cast<std::byte*>(start);
+    EXPECT_EQ(::mprotect(bytes_of + whole(bytes), kGuard, PROT_NONE), 0);
+    return bytes_of;
+  }
+  std::byte* start_;
+  std::int64_t data_bytes_;
+};
+
+// Of several rounds, the last of which is short.
+TEST(Collectives, ReadAndWriteNothingBehindTheirTensors) {
+  Stage s;
+  const std::int64_t size = (std::int64_t{5} << 20) + 3;
+  const auto guarded = [&](std::int64_t elements) {
+    return Tensor(std::make_shared<GuardedStorage>(4 * elements), 0, DType::kF32, {elements});
+  };
+  const Tensor data = guarded(size);
+  data.data<float>()[size - 1] = static_cast<float>(s.me + 1);
+  s.group.broadcast(data, s.n - 1, *s.stream).wait();
+  EXPECT_EQ(data.data<float>()[size - 1], s.n);
+  s.group.all_reduce(data, Reduction::kSum, *s.stream).wait();
+  EXPECT_EQ(data.data<float>()[size - 1], s.n * s.n);
+  const Tensor all = guarded(size * s.n);
+  s.group.all_gather(all, data, *s.stream).wait();
+  EXPECT_EQ(all.data<float>()[size - 1], s.n * s.n);
+  s.group.reduce_scatter(data, all, *s.stream).wait();
+  EXPECT_EQ(data.data<float>()[size - 1], s.n * s.n * s.n);
 }
 
 }  // namespace piton::ranks

@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // Every fault of the text whose change is named ("< -> <="), numbered from 1 on; all for "".
-std::vector<NumberedFault> faults(std::string_view text, const std::string& change = "") {
+std::vector<NumberedFault> numbered(std::string_view text, const std::string& change = "") {
   std::vector<NumberedFault> all;
   for (const Fault& fault : faults_in(text, false)) {
     if (!change.empty() && fault.from + " -> " + fault.to != change) continue;
@@ -21,7 +21,7 @@ std::vector<NumberedFault> faults(std::string_view text, const std::string& chan
 }
 
 std::string woven(std::string_view text, const std::string& change = "") {
-  const std::string whole = weave(text, faults(text, change), "switch.h").text;
+  const std::string whole = weave(text, numbered(text, change), "switch.h").text;
   const std::string head = "#include \"switch.h\"\n#line 1\n";
   EXPECT_TRUE(whole.starts_with(head));
   return whole.substr(head.size());
@@ -66,7 +66,7 @@ TEST(Weave, PutsFaultsIntoOthers) {
 
 TEST(Weave, KeepsLinesAndLeavesOutComments) {
   const std::string text = "x = a <  // less\n    b;\ny = c;\n";
-  const Woven one = weave(text, faults(text), "switch.h");
+  const Woven one = weave(text, numbered(text), "switch.h");
   EXPECT_EQ(woven(text),
             "x = (piton_fault(1) ? (a <=        b) : (a <  // less\n    b));\ny = c;\n");
   ASSERT_EQ(one.places.size(), 1U);
@@ -81,7 +81,7 @@ TEST(Weave, MakesVariablesOfConstants) {
   EXPECT_EQ(woven("struct A {\n  static constexpr int kB = 3;\n};"),
             "struct A {\n  static inline const int kB = (piton_fault(1) ? (4) : (3));\n};");
   const std::string table = "constexpr T kC[] = {{1, x}, {y, z}};";
-  const Woven one = weave(table, faults(table), "switch.h");
+  const Woven one = weave(table, numbered(table), "switch.h");
   ASSERT_EQ(one.places.size(), 1U);
   EXPECT_EQ(one.places[0].variable, "kC");
   // What a function that may be constexpr does is no constant.
@@ -93,7 +93,7 @@ TEST(Weave, MakesVariablesOfConstants) {
 
 TEST(Weave, LeavesOutRawStrings) {
   const std::string text = "x = f(R\"(\n)\") + y;";
-  const Woven one = weave(text, faults(text), "switch.h");
+  const Woven one = weave(text, numbered(text), "switch.h");
   EXPECT_THAT(one.left_out, ElementsAre(1));
   EXPECT_THAT(one.places, IsEmpty());
 }

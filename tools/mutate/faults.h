@@ -1,12 +1,18 @@
 // Small faults that can be made in a source, one at a time: what a test suite should see.
 #pragma once
 
+#include <cctype>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace piton::mutate {
+
+// A character of a name or a number.
+inline bool is_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
 
 struct Fault {
   std::size_t at = 0;  // first byte of what is replaced

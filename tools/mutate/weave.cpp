@@ -1,7 +1,6 @@
 #include "weave.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "repo/source_tree.h"
 
@@ -10,7 +9,6 @@ namespace {
 
 constexpr std::size_t npos = std::string_view::npos;
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 bool is_blank(char c) { return c == ' ' || c == '\n'; }
 
 // A piece of the text that gets switches: those of every fault whose piece it is.

@@ -20,7 +20,7 @@ using testing::ElementsAre;
 
 TEST(Spread, GivesTheLargestFirstToTheLeastLoaded) {
   EXPECT_THAT(spread({1, 1, 1, 1, 4}, 2), ElementsAre(1, 1, 1, 1, 0));
-  EXPECT_THAT(spread({5, 9, 3, 3}, 2), ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(spread({5, 9, 3, 3}, 2), ElementsAre(1, 0, 1, 1));
   EXPECT_THAT(spread({}, 3), testing::IsEmpty());
 }
 

@@ -109,7 +109,7 @@ TEST(Punkt, CutsBehindTheFirstWord) {
     std::vector<std::string_view> sentences;
     PunktSplitter(PunktParameters{}, keep).split("Hello. There it goes.", sentences);
     ASSERT_EQ(sentences.size(), 2U) << keep;
-    EXPECT_EQ(sentences[0], "Hello.");
+    EXPECT_TRUE(sentences[0].starts_with("Hello.")) << keep;
     sentences.clear();
     PunktSplitter(PunktParameters{}, keep).split(" \nHello. There it goes.", sentences);
     EXPECT_EQ(sentences.size(), 2U) << keep;
