@@ -19,8 +19,8 @@ struct WriteSourceOptions {
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 
-// Writes the weights as `dir`/iter_NNNNNNN, NNNNNNN being state.iteration, and points the tracker of
-// `dir` at it. Memory: one block. Throws Error(kData) as the source does, and where the disk is
+// Writes the weights as `dir`/iter_NNNNNNN, NNNNNNN being state.iteration, and points the tracker
+// of `dir` at it. Memory: one block. Throws Error(kData) as the source does, and where the disk is
 // full.
 void write_checkpoint(const std::filesystem::path& dir, TensorSource& source,
                       const TrainState& state, const std::string& config,

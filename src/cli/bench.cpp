@@ -6,6 +6,7 @@
 #include "bench/decode.h"
 #include "bench/kernels.h"
 #include "bench/train.h"
+#include "cli/bench_rounds.h"
 #include "cli/bench_text.h"
 #include "cli/command.h"
 #include "cli/launch.h"
@@ -16,18 +17,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct BenchOptions {
-  int rounds = 7;
   bool profile = false;
   bool no_floor = false;
   std::optional<std::int64_t> rows, in, out, elements;
   std::int64_t context = 128;
   std::int64_t tokens = 8;
   AttentionLayout layout = AttentionLayout::kBsnd;
-  bool json = false;
+  BenchRounds of_all;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"rounds", "measurements of each thing, taken in turns; the best counts"}, rounds);
     v(Option{"profile", "train, decode, prefill: also where the time of one goes, call by call"},
       profile);
     v(Option{"no-floor", "train: leave out the products measured alone (and over_product_floor)"},
@@ -48,12 +47,12 @@ struct BenchOptions {
                                          {"SBH", AttentionLayout::kSbh},
                                          {"BNSD", AttentionLayout::kBnsd},
                                          {"TND", AttentionLayout::kTnd}}));
-    v(Option{"json", "print one JSON object"}, json);
+    of_all.visit(v);
   }
 
   // Throws Error(kUsage) naming the flag.
   void check() const {
-    check_range("--rounds", rounds, 1);
+    of_all.check();
     check_range("--context", context, 1, kLargestSize);
     check_range("--tokens", tokens, 1, kLargestSize);
     if (rows) check_range("--rows", *rows, 1, kLargestSize);
@@ -122,7 +121,7 @@ Json run_gemm(const Request& request) {
       bench.rows.value_or(request.options.loop.micro_batch_size * request.sequence());
   std::vector<GemmSize> sizes = gemm_sizes(request.model(), rows);
   if (bench.in) sizes = {{rows, *bench.in, *bench.out}};
-  return calls_json(bench_gemm(request.machine, sizes, request.model().dtype, bench.rounds));
+  return calls_json(bench_gemm(request.machine, sizes, request.model().dtype, bench.of_all.rounds));
 }
 
 Json run_attention(const Request& request) {
@@ -130,14 +129,14 @@ Json run_attention(const Request& request) {
   const AttentionSize size{.samples = request.options.loop.micro_batch_size,
                            .sequence = request.sequence(),
                            .layout = request.bench.layout};
-  return calls_json(bench_attention(request.machine, model, size, request.bench.rounds));
+  return calls_json(bench_attention(request.machine, model, size, request.bench.of_all.rounds));
 }
 
 Json run_optimizer(const Request& request) {
   const ModelConfig model = request.model();
   const std::int64_t elements = request.bench.elements.value_or(model.parameters());
   const OptimizerBench bench =
-      bench_optimizer(request.machine, elements, model.dtype, request.bench.rounds);
+      bench_optimizer(request.machine, elements, model.dtype, request.bench.of_all.rounds);
   Json out;
   if (!bench.loop.seconds.empty()) {
     out["share_of_bandwidth"] = bench.loop.best() / bench.update.best();
@@ -191,7 +190,7 @@ void put_profile(Json& out, const char* what, double seconds, const Profile& by_
 
 Json run_train(const Request& request) {
   TrainBenchOptions options{.micro_batch = request.options.loop.micro_batch_size,
-                            .rounds = request.bench.rounds,
+                            .rounds = request.bench.of_all.rounds,
                             .profile = request.bench.profile,
                             .floor = !request.bench.no_floor};
   if (request.options.loop.train_iters == 0 && !request.options.loop.train_samples)
@@ -222,7 +221,7 @@ DecodeBenchOptions decode_options(const Request& request) {
           .samples = request.options.loop.micro_batch_size,
           .context = bench.context,
           .tokens = bench.tokens,
-          .rounds = bench.rounds,
+          .rounds = bench.of_all.rounds,
           .profile = bench.profile};
 }
 
@@ -406,10 +405,10 @@ int run_bench(Invocation& invocation) {
   Json result{{"bench", name},
               {"kernels", machine.kernels.name()},
               {"threads", machine.threads.threads()},
-              {"rounds", bench.rounds}};
+              {"rounds", bench.of_all.rounds}};
   result.update(kind.run({bench, options, machine}));
   if (machine.world.rank() != 0) return 0;
-  if (bench.json) {
+  if (bench.of_all.json) {
     std::fputs((result.dump() + "\n").c_str(), stdout);
   } else {
     print_text(result);

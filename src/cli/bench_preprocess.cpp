@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "cli/bench_rounds.h"
 #include "cli/bench_text.h"
 #include "text/files/tokenizer_options.h"
 
@@ -11,17 +12,6 @@ namespace piton::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct PreprocessBenchOptions {
-  int rounds = 7;
-  bool json = false;
-
-  template <typename Visitor>
-  void visit(Visitor&& v) {
-    v(Option{"rounds", "measurements of each part, taken in turns; the best counts"}, rounds);
-    v(Option{"json", "print one JSON object"}, json);
-  }
-};
 
 // Where corpora go that nobody asked for; removed in the end.
 class ScratchFolder {
@@ -44,7 +34,7 @@ class ScratchFolder {
 
 int run_bench_preprocess(Invocation& invocation) {
   GeneralOptions general;
-  PreprocessBenchOptions bench;
+  BenchRounds bench;
   PreprocessOptions options;
   options.sample_by = SampleBy::kLine;  // short texts, for all workers
   TokenizerOptions named;

@@ -1,5 +1,6 @@
 // piton bench tokenizer: megabytes of text a second.
 #include "base/error.h"
+#include "cli/bench_rounds.h"
 #include "cli/bench_text.h"
 #include "text/files/tokenizer_options.h"
 
@@ -11,9 +12,8 @@ using Json = nlohmann::ordered_json;
 struct TokenizerBenchOptions {
   std::string made_text;
   std::int64_t megabytes = 20;
-  int rounds = 7;
   bool fresh = false;
-  bool json = false;
+  BenchRounds of_all;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -22,10 +22,9 @@ struct TokenizerBenchOptions {
              {.choices = {"one-letter", "random-letters", "random-bytes"}, .placeholder = "KIND"}},
       made_text);
     v(Option{"megabytes", "the texts are repeated in memory up to this size"}, megabytes);
-    v(Option{"rounds", "measurements; the best counts"}, rounds);
     v(Option{"fresh", "open the tokenizer anew for each round, so that it remembers no words"},
       fresh);
-    v(Option{"json", "print one JSON object"}, json);
+    of_all.visit(v);
   }
 };
 
@@ -89,14 +88,14 @@ int run_bench_tokenizer(Invocation& invocation) {
   const EncodeOptions encode{input.add_special_tokens, input.parse_special_tokens};
   const TokenizerBench done =
       bench.fresh ? bench_fresh_tokenizer([&] { return open_tokenizer(named); }, texts, encode,
-                                          input.workers, bench.rounds)
-                  : bench_tokenizer(*tokenizer, texts, encode, input.workers, bench.rounds);
+                                          input.workers, bench.of_all.rounds)
+                  : bench_tokenizer(*tokenizer, texts, encode, input.workers, bench.of_all.rounds);
   Json result{{"bench", "tokenizer"},        {"tokenizer", tokenizer->name()},
-              {"workers", input.workers},    {"rounds", bench.rounds},
+              {"workers", input.workers},    {"rounds", bench.of_all.rounds},
               {"documents", done.documents}, {"text_bytes", done.bytes},
               {"tokens", done.tokens}};
   result.update(figures(done.encode, done.bytes));
-  print_figures(result, bench.json);
+  print_figures(result, bench.of_all.json);
   return 0;
 }
 

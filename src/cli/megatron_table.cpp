@@ -32,7 +32,7 @@ constexpr MegatronGroup kTable[] = {
      "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
      "test-data-path:* data-cache-path:1 seq-length:1 encoder-seq-length:1 reset-position-ids "
      "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
-     "distributed-timeout-minutes:1",
+     "distributed-timeout-minutes:1 tensorboard-dir:1",
      ""},
     // Older and other spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
@@ -88,7 +88,7 @@ constexpr MegatronGroup kTable[] = {
      "legacy-tokenizer tokenizer-metadata:1 allow-ambiguous-pad-tokens",
      "one thread reads a corpus, by calls of the system"},
     {kIgnored,
-     "tensorboard-dir:1 tensorboard-log-interval:1 tensorboard-queue-size:1 "
+     "tensorboard-log-interval:1 tensorboard-queue-size:1 "
      "log-timers-to-tensorboard no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard "
      "log-memory-to-tensorboard log-world-size-to-tensorboard wandb-project:1 wandb-entity:1 "
      "wandb-exp-name:1 wandb-save-dir:1 one-logger-project:1 one-logger-run-name:1 no-one-logger "
@@ -97,7 +97,8 @@ constexpr MegatronGroup kTable[] = {
      "timing-log-level:1 timing-log-option:1 no-barrier-with-level-1-timing logging-level:1 "
      "log-progress log-energy profile profile-step-start:1 profile-step-end:1 profile-ranks:* "
      "use-pytorch-profiler run-workload-inspector-server dump-param-to-param-group-map:1",
-     "figures of every step are in metrics.jsonl of --save, and `piton bench train` profiles"},
+     "figures of every step are in metrics.jsonl and tensorboard/ of --save, and `piton bench "
+     "train` profiles"},
     {kIgnored,
      "ckpt-format:1 use-dist-ckpt dist-ckpt-format:1 auto-detect-ckpt-format "
      "ckpt-fully-parallel-save no-ckpt-fully-parallel-save ckpt-fully-parallel-load async-save "

@@ -1,9 +1,5 @@
 #include "train/metrics.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -12,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/interrupted.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 
@@ -107,49 +102,13 @@ std::vector<LossRecord> read_losses(const std::filesystem::path& path) {
   return losses;
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t iteration) : path_(path) {
-  const std::string kept = kept_lines(path, iteration);
-  write_text_file(path, kept);
-  size_ = static_cast<std::int64_t>(kept.size());
-  descriptor_ =
-      until_uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW); });
-  if (descriptor_ < 0) {
-    throw Error(Fault::kData, "{}: cannot open: {}", path.string(), system_message(errno));
-  }
-}
-
-MetricsFile::~MetricsFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t iteration) {
+  write_text_file(path, kept_lines(path, iteration));
+  lines_ = std::make_unique<AppendedFile>(path);
 }
 
 std::string MetricsFile::write(const StepMetrics& metrics) {
-  pending_ += to_json(metrics) + "\n";
-  return write_pending();
-}
-
-void MetricsFile::finish() {
-  const std::string why = write_pending();
-  if (!why.empty()) throw Error(Fault::kData, why);
-}
-
-std::string MetricsFile::write_pending() {
-  std::size_t done = 0;
-  while (done < pending_.size()) {
-    const ssize_t wrote = until_uninterrupted([&] {
-      return ::pwrite(descriptor_, pending_.data() + done, pending_.size() - done,
-                      size_ + static_cast<std::int64_t>(done));
-    });
-    if (wrote < 0) {
-      const int code = errno;
-      // No half line stays behind the whole ones.
-      (void)until_uninterrupted([&] { return ::ftruncate(descriptor_, size_); });
-      return fmt::format("{}: cannot write: {}", path_.string(), system_message(code));
-    }
-    done += static_cast<std::size_t>(wrote);
-  }
-  size_ += static_cast<std::int64_t>(done);
-  pending_.clear();
-  return "";
+  return lines_->append(to_json(metrics) + "\n");
 }
 
 }  // namespace piton

@@ -5,10 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/appended_file.h"
 #include "comm/communicator.h"
 #include "tensor/arena.h"
 
@@ -48,23 +50,14 @@ class MetricsFile {
   // Keeps the lines of an existing file up to `iteration`. Throws Error(kData) if a line of it is
   // not a JSON object with an "iteration".
   MetricsFile(const std::filesystem::path& path, std::int64_t iteration);
-  ~MetricsFile();
-  MetricsFile(const MetricsFile&) = delete;
-  MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // One line, handed to the system at once. Where the disk is full the file keeps its whole lines,
-  // and the new ones are tried again with the next. Returns why, or "".
+  // One line (base/appended_file.h). Returns why it has to wait, or "".
   std::string write(const StepMetrics& metrics);
-  // Of lines that are still to be written. Throws Error(kData) if they cannot be.
-  void finish();
+  // Of lines that wait. Throws Error(kData) if they cannot be written.
+  void finish() { lines_->finish(); }
 
  private:
-  std::string write_pending();
-
-  std::filesystem::path path_;
-  int descriptor_ = -1;
-  std::int64_t size_ = 0;  // of whole lines in the file
-  std::string pending_;
+  std::unique_ptr<AppendedFile> lines_;
 };
 
 }  // namespace piton

@@ -26,6 +26,7 @@ struct LoopOptions {
   std::uint64_t seed = 1234;
   std::string save;
   std::string load;
+  std::string tensorboard_dir;
   std::int64_t save_interval = 0;  // 0: at the end only
   std::int64_t keep = 0;           // 0: all
   bool verify_saves = false;
@@ -66,6 +67,10 @@ struct LoopOptions {
              "model",
              {.placeholder = "DIR"}},
       load);
+    v(Option{"tensorboard-dir",
+             "folder of figures for TensorBoard (default: tensorboard in --save)",
+             {.placeholder = "DIR"}},
+      tensorboard_dir);
     v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
       save_interval);
     v(Option{"keep", "newest checkpoints that stay in --save, older ones are removed (0: all)"},

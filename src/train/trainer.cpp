@@ -69,6 +69,7 @@ void Trainer::open() {
   take_folder(/*may_create=*/true);
   load_or_draw();
   keep_or_say_that_nothing_is_kept();
+  open_figures();
   if (machine_.measure_peak_flops) {
     peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
   }
@@ -157,6 +158,20 @@ void Trainer::keep_or_say_that_nothing_is_kept() {
     if (tokenizer_ != nullptr) keep_tokenizer(options_.tokenizer, *tokenizer_, loop.save);
     failure_report_.forget_earlier();
   });
+}
+
+// metrics.jsonl and TensorBoard's events, which the first rank writes.
+void Trainer::open_figures() {
+  const LoopOptions& loop = settled_.loop;
+  std::filesystem::path events = loop.tensorboard_dir;
+  if (events.empty() && !loop.save.empty())
+    events = std::filesystem::path(loop.save) / "tensorboard";
+  phase(*everyone_, 0, [&] {
+    if (!events.empty() && !done()) {
+      tensorboard_ = std::make_unique<TensorBoardSink>(events, state_.iteration, sinks_);
+    }
+  });
+  if (tensorboard_ != nullptr) sinks_.add_first(*tensorboard_);
   if (folder_ == nullptr) return;
   metrics_ = std::make_unique<MetricsSink>(folder_->metrics(), sinks_);
   sinks_.add_first(*metrics_);

@@ -34,6 +34,7 @@
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/run_sink.h"
+#include "train/tensorboard_sink.h"
 
 namespace piton {
 
@@ -100,6 +101,7 @@ class Trainer {
   void take_folder(bool may_create);
   void load_or_draw();
   void keep_or_say_that_nothing_is_kept();
+  void open_figures();
   RunStart start() const;
 
   StepMetrics measured(const StepReport& report, double seconds) const;
@@ -127,6 +129,7 @@ class Trainer {
   std::unique_ptr<RunCheckpoints> checkpoints_;
   std::unique_ptr<RunFolder> folder_;  // of the first rank
   std::unique_ptr<MetricsSink> metrics_;
+  std::unique_ptr<TensorBoardSink> tensorboard_;
   bool locked_ = false;       // on every rank: the folder's lock is this run's
   bool owns_folder_ = false;  // --save's folder is this run's
   double peak_flops_ = 0;     // of one rank

@@ -247,8 +247,14 @@ TEST_F(Peers, LoseOneOfThemInOrder) {
       EXPECT_NE(failure.find("rank " + std::to_string(round.victim)), std::string::npos) << all;
     }
     EXPECT_TRUE(latest(to) == 0 || !hash_of(to).empty()) << all;
-    // Where all ranks were killed nobody could clean up; the next run does, and nothing stays.
-    sweep_dead_jobs();
+    // Where all ranks were killed nobody could clean up; the next run does, and nothing stays. A
+    // rank that mpirun has just killed may still be on its way out, and holds what it has mapped.
+    wait_for(
+        [&] {
+          sweep_dead_jobs();
+          return left_by(text_of(notes(to) / "job")).empty();
+        },
+        seconds(5));
     EXPECT_THAT(left_by(text_of(notes(to) / "job")), testing::IsEmpty()) << all;
     std::filesystem::remove_all(to);
   }

@@ -1,0 +1,23 @@
+// The options that every bench has.
+#pragma once
+
+#include "base/option_range.h"
+#include "base/options.h"
+
+namespace piton::cli {
+
+struct BenchRounds {
+  int rounds = 7;
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"rounds", "measurements of each thing, taken in turns; the best counts"}, rounds);
+    v(Option{"json", "print one JSON object"}, json);
+  }
+
+  // Throws Error(kUsage) naming the flag.
+  void check() const { check_range("--rounds", rounds, 1); }
+};
+
+}  // namespace piton::cli

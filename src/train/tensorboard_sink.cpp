@@ -1,0 +1,74 @@
+#include "train/tensorboard_sink.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+
+#include "base/files.h"
+#include "train/event_file.h"
+
+namespace piton {
+namespace {
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// TensorBoard looks for "tfevents" and reads the files of a folder in the order of their names: the
+// time leads, in seconds of ten digits, and a counter parts files of one second.
+std::filesystem::path unused_name(const std::filesystem::path& folder) {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"unknown"};
+  const auto seconds = static_cast<std::int64_t>(wall_time());
+  for (int other = 0;; ++other) {
+    std::filesystem::path path =
+        folder / fmt::format("events.out.tfevents.{:010}.{:03}.{}", seconds, other, host.data());
+    if (!std::filesystem::exists(path)) return path;
+  }
+}
+
+}  // namespace
+
+TensorBoardSink::TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration,
+                                 Log& log)
+    : log_(log) {
+  create_folders(folder);
+  const std::filesystem::path path = unused_name(folder);
+  std::string head = event_file_head(wall_time());
+  if (iteration > 0) head += event_restart(wall_time(), iteration + 1);
+  write_text_file(path, head);
+  file_.emplace(path);
+}
+
+void TensorBoardSink::on_step(const StepMetrics& metrics) {
+  append(event_record(
+      wall_time(), metrics.iteration,
+      {{"lm loss", metrics.lm_loss},
+       {"learning-rate", metrics.learning_rate},
+       {"grad-norm", metrics.grad_norm},
+       {"loss-scale", metrics.loss_scale},
+       {"batch-size", static_cast<double>(global_batch_)},
+       {"iteration-time", metrics.elapsed_ms * 1e-3},
+       {"tokens-per-second", metrics.tokens_per_second},
+       {"mem-allocated-bytes", static_cast<double>(metrics.memory.peak_total_bytes)}}));
+}
+
+void TensorBoardSink::on_validation(const RunValidation& validation) {
+  append(event_record(wall_time(), validation.iteration,
+                      {{"lm loss validation", validation.loss},
+                       // Megatron-LM bounds it so.
+                       {"lm loss validation ppl", std::exp(std::min(20.0, validation.loss))}}));
+}
+
+void TensorBoardSink::append(const std::string& record) {
+  const std::string why = file_->append(record);
+  if (!why.empty() && !waits_) {
+    log_.warning(fmt::format("{}; its records are kept and tried again", why));
+  }
+  waits_ = !why.empty();
+}
+
+}  // namespace piton
