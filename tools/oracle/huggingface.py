@@ -70,11 +70,11 @@ GOLDEN = {
     "mistral": lambda: llama_like("Mistral", sliding_window=9),
     **published_models.MODELS,
     "bloom": lambda: bloom(),
-    "phi3": lambda: llama_like("Phi3", sliding_window=9, pad_token_id=0),
+    "phi3": lambda: llama_like("Phi3", sliding_window=9, pad_token_id=0, intermediate_size=54),
 }
 # Soft caps that bend what they cap, and layers of both kinds.
 GOLDEN |= {
-    "gemma2": lambda: llama_like("Gemma2", num_hidden_layers=3, head_dim=12, query_pre_attn_scalar=20, sliding_window=9,
+    "gemma2": lambda: llama_like("Gemma2", num_hidden_layers=3, head_dim=12, query_pre_attn_scalar=20, sliding_window=9, intermediate_size=54,
                                  attn_logit_softcapping=3.0, final_logit_softcapping=5.0, tie_word_embeddings=True),
     "gemma3": lambda: llama_like("Gemma3Text", "Gemma3", num_hidden_layers=4, head_dim=12, query_pre_attn_scalar=20,
                                  sliding_window=9, tie_word_embeddings=True, layer_types=LOCAL * 2, rope_parameters={

@@ -202,11 +202,13 @@ def published(model_type, architecture, vocabulary=131, **more):
 MODELS = {
     "aquila": lambda: published("aquila", "AquilaForCausalLM"),
     "internlm": lambda: published("internlm", "InternLMForCausalLM", bias=True, intermediate_size=54),
-    "internlm2": lambda: published("internlm2", "InternLM2ForCausalLM", bias=False, num_key_value_heads=2, rope_theta=1e6),
+    "internlm2": lambda: published("internlm2", "InternLM2ForCausalLM", bias=False, num_key_value_heads=2, rope_theta=1e6,
+                                   intermediate_size=54),
     "baichuan": lambda: published("baichuan", "BaiChuanForCausalLM"),
     "baichuan-13b": lambda: published("baichuan", "BaichuanForCausalLM", rotary=False, hidden_size=36, num_attention_heads=6,
                                       intermediate_size=54),
-    "baichuan2": lambda: published("baichuan", "BaichuanForCausalLM", z_loss_weight=0, model_max_length=128),
+    "baichuan2": lambda: published("baichuan", "BaichuanForCausalLM", z_loss_weight=0, model_max_length=128,
+                                   intermediate_size=54),
 }
 MORE = {
     "internlm2-50257": lambda: published("internlm2", "InternLM2ForCausalLM", 50257, bias=True, num_key_value_heads=1,

@@ -128,7 +128,7 @@ TEST(Families, RefuseFlagsThatSayNothing) {
   refused({"--rotary-base-local", "500"}, "this model has no rotary positions");
   refused({"--attn-logit-softcapping", "-1"},
           "--attn-logit-softcapping: got -1, wanted a positive");
-  refused({"--output-logit-softcapping", "nan"}, "--output-logit-softcapping: got nan");
+  refused({"--output-logit-softcapping", "-3"}, "--output-logit-softcapping: got -3");
   refused({"--query-pre-attn-scalar", "0"}, "--query-pre-attn-scalar: got 0");
   refused({"--normalized-head"}, "--normalized-head: is of a head with a table of its own");
 }
