@@ -15,7 +15,8 @@
 namespace piton {
 
 // `threads` must outlive the result. `isa` forces an instruction set: "x86-64-v2", "x86-64-v3",
-// "x86-64-v4", "x86-64-v4-bf16", "amx"; "" takes the best one that this machine has. Throws
+// "x86-64-v4", "x86-64-v4-bf16" (or "v3" and so on), "amx"; "" takes the best one that this machine
+// has, and the faster way to multiply bf16 where it has two (kernels/cpu/choice.h). Throws
 // Error(kUsage) if the name is unknown or the machine lacks the set.
 std::unique_ptr<Kernels> make_cpu_kernels(ThreadPool& threads, std::string isa = "");
 
