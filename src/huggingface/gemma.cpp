@@ -99,7 +99,9 @@ nlohmann::ordered_json gemma2_keys(const ModelConfig& model) {
   const auto cap = [](double value) {
     return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
   };
-  keys["query_pre_attn_scalar"] = model.query_scalar.value_or(static_cast<double>(model.head_size));
+  // Transformers takes a whole number alone.
+  const double scalar = model.query_scalar.value_or(static_cast<double>(model.head_size));
+  keys["query_pre_attn_scalar"] = static_cast<std::int64_t>(scalar);
   keys["attn_logit_softcapping"] = cap(model.attention_soft_cap);
   keys["final_logit_softcapping"] = cap(model.logit_soft_cap);
   keys["sliding_window"] = window_key(model);

@@ -17,6 +17,7 @@ ModelConfig model_of(const HfConfig& config) {
 
 nlohmann::ordered_json keys_of(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
   keys["attention_bias"] = model.output_bias;
   keys["mlp_bias"] = model.biases;
   return keys;

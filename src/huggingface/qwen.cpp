@@ -41,6 +41,7 @@ ModelConfig qwen3_model(const HfConfig& config) {
 // A window is in every layer, or in none.
 nlohmann::ordered_json keys_of(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
   keys["use_sliding_window"] = model.window_before.has_value();
   keys["sliding_window"] = window_key(model);
   keys["max_window_layers"] = model.window_before ? 0 : model.layers;

@@ -8,6 +8,7 @@ unexpected key, and gives the same logits.
 """
 import argparse
 import io
+import json
 import logging
 import pathlib
 import subprocess
@@ -70,11 +71,18 @@ def loaded(folder):
     return model.eval(), complaints
 
 
+def type_of(folder):
+    return json.loads((folder / "config.json").read_text())["model_type"]
+
+
 def check(program, name, model, work):
     source = work / name
     model.save_pretrained(source)
     wanted = tensors_of(source)
-    model, _ = loaded(source)  # its angles are of fp32, whatever the weights are
+    # Some models are known to no Transformers; of those the tensors are compared.
+    known = type_of(source) in transformers.CONFIG_MAPPING
+    if known:
+        model, _ = loaded(source)  # its angles are of fp32, whatever the weights are
     convert(program, source, work / (name + "-again"), "--to", "hf", "--max-shard-size", "40k")
     made, faults = [work / (name + "-again")], []
     if not name.startswith(NO_FLAGS):
@@ -89,19 +97,25 @@ def check(program, name, model, work):
     made.append(work / (name + "-unpickled"))
     tokens = torch.randint(0, model.config.vocab_size, (1, 20))
     with torch.no_grad():
-        logits = model(tokens).logits
+        logits = model(tokens).logits if known else None
     for folder in made:
-        fault = same_tensors(wanted, tensors_of(folder))
+        # A checkpoint of Piton holds a model by what it computes: one that is LLaMA but for the names of its
+        # tensors comes out as LLaMA, which multiplies in other pieces.
+        same_type = type_of(folder) == type_of(source)
+        fault = same_tensors(wanted, tensors_of(folder)) if same_type else ""
         if fault:
             faults.append(f"{folder.name}: {fault}")
+        if not known or type_of(folder) not in transformers.CONFIG_MAPPING:
+            continue
         theirs, complaints = loaded(folder)
         faults += [f"{folder.name}: {one}" for one in complaints]
         if theirs.dtype != model.dtype:
             faults.append(f"{folder.name}: loads as {theirs.dtype}")
         with torch.no_grad():
-            if not torch.equal(theirs(tokens).logits, logits):
-                faults.append(f"{folder.name}: other logits")
-    print(f"{'BAD ' if faults else 'ok  '} {name:28} {len(wanted)} tensors, {model.dtype}", *faults, sep="\n     " if faults
+            difference = float((theirs(tokens).logits - logits).abs().max())
+            if difference > (0 if same_type else 2e-5 * float(logits.abs().max()) if theirs.dtype == torch.float32 else 0.1):
+                faults.append(f"{folder.name}: other logits: {difference}")
+    print(f"{'BAD ' if faults else 'ok  '} {name:28} {len(wanted)} tensors, {next(iter(wanted.values())).dtype}", *faults, sep="\n     " if faults
           else " ", flush=True)
     return bool(faults)
 

@@ -88,6 +88,13 @@ TEST(HfConfigKeys, AreOfTheFamilyThatHoldsTheModel) {
   EXPECT_EQ(hf_config_of(model).config["model_type"], "qwen2");
 }
 
+// Transformers' LLaMA turns every channel, whatever the key says; Phi-3 does not.
+TEST(HfConfigKeys, OfPartlyTurnedHeadsAreNotThoseOfLlama) {
+  ModelConfig model = golden_model("llama");
+  model.rotary_share = 0.5;
+  EXPECT_EQ(hf_config_of(model).config["model_type"], "phi3");
+}
+
 TEST(HfConfigKeys, OfAModelThatNoFamilyHoldsAreRefusedByName) {
   const auto message = [](const std::string& name, const std::function<void(ModelConfig&)>& edit) {
     ModelConfig model = golden_model(name);
