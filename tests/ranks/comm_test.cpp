@@ -89,6 +89,20 @@ TEST(Symmetric, AMemberWithOrdinaryMemoryMakesAllUseTheSlots) {
   }
 }
 
+// Which has no form of its own in place.
+TEST(Symmetric, MemoryIsBroadcastToo) {
+  Stage s;
+  auto memory = s.group.allocate_symmetric(4000);
+  const Tensor mine = memory->mine();
+  for (int root = 0; root < s.n; ++root) {
+    std::memset(mine.raw(), s.me + 1, 4000);
+    s.group.broadcast(mine, root, *s.stream).wait();
+    EXPECT_EQ(mine.data<std::uint8_t>()[0], root + 1);
+    EXPECT_EQ(mine.data<std::uint8_t>()[3999], root + 1);
+    s.group.barrier();
+  }
+}
+
 // Memory that ends where nothing may be read.
 class GuardedStorage final : public Storage {
  public:
