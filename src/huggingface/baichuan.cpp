@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kVocabularyOf2 = 125696;
 
-ModelConfig model_of(const HfConfig& config) {
+ModelConfig baichuan_model(const HfConfig& config) {
   const bool rotary = config.has("max_position_embeddings");
   ModelConfig model = llama_like_model(config, llama_facts(),
                                        rotary ? "max_position_embeddings" : "model_max_length");
@@ -23,7 +23,7 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json baichuan_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   for (const char* key :
        {"num_key_value_heads", "head_dim", "attention_dropout", "rope_parameters"})
@@ -34,7 +34,7 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
   return keys;
 }
 
-std::vector<HfPlace> places_of(const ModelConfig& model) {
+std::vector<HfPlace> baichuan_places(const ModelConfig& model) {
   return named_places(model, llama_names(packed_attention(model, "self_attn.W_pack.")));
 }
 
@@ -43,9 +43,9 @@ std::vector<HfPlace> places_of(const ModelConfig& model) {
 HfFamily hf_baichuan() {
   return {.model_types = {"baichuan"},
           .architectures = {"BaichuanForCausalLM", "BaiChuanForCausalLM"},
-          .model = model_of,
-          .places = places_of,
-          .keys = keys_of,
+          .model = baichuan_model,
+          .places = baichuan_places,
+          .keys = baichuan_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -10,7 +10,7 @@
 namespace piton {
 namespace {
 
-ModelConfig model_of(const HfConfig& config) {
+ModelConfig bloom_model(const HfConfig& config) {
   const auto either = [&](const char* name, const char* other) {
     return config.size(config.has(name) ? name : other);
   };
@@ -33,7 +33,7 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json bloom_keys(const ModelConfig& model) {
   return {{"n_layer", model.layers},
           {"hidden_size", model.hidden},
           {"n_head", model.heads},
@@ -43,7 +43,7 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
           {"attention_dropout", model.attention_dropout}};
 }
 
-std::vector<HfPlace> places_of(const ModelConfig& model) {
+std::vector<HfPlace> bloom_places(const ModelConfig& model) {
   HfNames names{.table = "transformer.word_embeddings.",
                 .table_norm = "transformer.word_embeddings_layernorm.",
                 .layers = "transformer.h.",
@@ -62,9 +62,9 @@ std::vector<HfPlace> places_of(const ModelConfig& model) {
 HfFamily hf_bloom() {
   return {.model_types = {"bloom"},
           .architectures = {"BloomForCausalLM"},
-          .model = model_of,
-          .places = places_of,
-          .keys = keys_of,
+          .model = bloom_model,
+          .places = bloom_places,
+          .keys = bloom_keys,
           .optional_prefix = "transformer.",
           .ignored = {}};
 }

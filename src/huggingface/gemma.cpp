@@ -79,7 +79,7 @@ ModelConfig gemma3_model(const HfConfig& config) {
   return model;
 }
 
-std::vector<HfPlace> places_of(const ModelConfig& model) {
+std::vector<HfPlace> gemma_places(const ModelConfig& model) {
   if (!model.end_norms) return llama_like_places(model);
   return named_places(model, llama_names({{"attention.end_norm.", "post_attention_layernorm."},
                                           {"mlp_norm.", "pre_feedforward_layernorm."},
@@ -126,7 +126,7 @@ HfFamily family_of(std::string type, std::string architecture,
   return {.model_types = {std::move(type)},
           .architectures = {std::move(architecture)},
           .model = model,
-          .places = places_of,
+          .places = gemma_places,
           .keys = keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};

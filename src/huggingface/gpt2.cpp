@@ -8,7 +8,7 @@
 namespace piton {
 namespace {
 
-ModelConfig model_of(const HfConfig& config) {
+ModelConfig gpt2_model(const HfConfig& config) {
   ModelConfig model = gpt2_facts();
   model.layers = config.size("n_layer");
   model.hidden = config.size("n_embd");
@@ -33,7 +33,7 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json gpt2_keys(const ModelConfig& model) {
   return {{"n_layer", model.layers},
           {"n_embd", model.hidden},
           {"n_inner", model.ffn_hidden},
@@ -46,7 +46,7 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
           {"attn_pdrop", model.attention_dropout}};
 }
 
-std::vector<HfPlace> places_of(const ModelConfig& model) {
+std::vector<HfPlace> gpt2_places(const ModelConfig& model) {
   std::vector<HfPlace> places;
   const auto add = [&](const std::string& canonical, const std::string& name) {
     places.push_back({.canonical = canonical, .name = "transformer." + name});
@@ -85,9 +85,9 @@ std::vector<HfPlace> places_of(const ModelConfig& model) {
 HfFamily hf_gpt2() {
   return {.model_types = {"gpt2"},
           .architectures = {"GPT2LMHeadModel"},
-          .model = model_of,
-          .places = places_of,
-          .keys = keys_of,
+          .model = gpt2_model,
+          .places = gpt2_places,
+          .keys = gpt2_keys,
           .optional_prefix = "transformer.",
           .ignored = {".attn.bias", ".attn.masked_bias"}};
 }

@@ -21,14 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kHead = "head.weight";
 constexpr const char* kTable = "embedding.token.weight";
-constexpr std::size_t kListed = 6;
+constexpr std::size_t kListedNames = 6;
 // Of a buffer in which a weight is turned.
 constexpr std::int64_t kTurnedBytes = std::int64_t{16} << 20;
 
-std::string listed(const std::vector<std::string>& names) {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListed));
+std::string listed_names(const std::vector<std::string>& names) {
+  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListedNames));
   std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + count, ", "));
-  if (names.size() > kListed) text += fmt::format(" and {} more", names.size() - kListed);
+  if (names.size() > kListedNames) text += fmt::format(" and {} more", names.size() - kListedNames);
   return text;
 }
 
@@ -163,14 +163,14 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the download complete?", where(),
-                missing.size(), listed(missing));
+                missing.size(), listed_names(missing));
   }
   if (!surplus.empty()) {
     throw Error(
         Fault::kData,
         "{}: tensors that are not of a model of type {} ({}): {}; is config.json of another "
         "model?",
-        where(), config_.word("model_type"), surplus.size(), listed(surplus));
+        where(), config_.word("model_type"), surplus.size(), listed_names(surplus));
   }
 }
 

@@ -33,7 +33,7 @@ ModelConfig internlm_model(const HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json internlm_shared_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   for (const char* key : {"head_dim", "attention_dropout", "rope_parameters"}) keys.erase(key);
   keys["bias"] = model.output_bias;
@@ -41,7 +41,7 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
 }
 
 nlohmann::ordered_json internlm_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys = keys_of(model);
+  nlohmann::ordered_json keys = internlm_shared_keys(model);
   keys.erase("num_key_value_heads");
   const RotaryScaling& scaling = model.rotary_scaling;
   nlohmann::ordered_json& rotary =
@@ -52,7 +52,7 @@ nlohmann::ordered_json internlm_keys(const ModelConfig& model) {
 }
 
 nlohmann::ordered_json internlm2_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys = keys_of(model);
+  nlohmann::ordered_json keys = internlm_shared_keys(model);
   keys["rope_theta"] = model.rotary_base;
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kDynamic)

@@ -8,14 +8,14 @@
 namespace piton {
 namespace {
 
-ModelConfig model_of(const HfConfig& config) {
+ModelConfig llama_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
   model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
   model.biases = config.flag("mlp_bias", false);
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json llama_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
   keys["attention_bias"] = model.output_bias;
@@ -28,9 +28,9 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
 HfFamily hf_llama() {
   return {.model_types = {"llama", "aquila"},
           .architectures = {"LlamaForCausalLM", "LLaMAForCausalLM", "AquilaForCausalLM"},
-          .model = model_of,
+          .model = llama_model,
           .places = llama_like_places,
-          .keys = keys_of,
+          .keys = llama_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -8,14 +8,14 @@
 namespace piton {
 namespace {
 
-ModelConfig model_of(const HfConfig& config) {
+ModelConfig mistral_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
   if (!config.lists("sliding_window")) config.refuse("sliding_window", "a number of keys, or null");
   if (one_layer_type(config) != "full_attention") set_window(config, model);
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json mistral_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
   keys["sliding_window"] = window_key(model);
@@ -27,9 +27,9 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
 HfFamily hf_mistral() {
   return {.model_types = {"mistral"},
           .architectures = {"MistralForCausalLM"},
-          .model = model_of,
+          .model = mistral_model,
           .places = llama_like_places,
-          .keys = keys_of,
+          .keys = mistral_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -10,7 +10,7 @@
 namespace piton {
 namespace {
 
-ModelConfig model_of(const HfConfig& config) {
+ModelConfig phi3_model(const HfConfig& config) {
   ModelConfig facts = llama_facts();
   facts.norm_eps = 1e-5;
   ModelConfig model = llama_like_model(config, facts);
@@ -21,7 +21,7 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json phi3_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   keys.erase("head_dim");
   keys["sliding_window"] = window_key(model);
@@ -33,7 +33,7 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
   return keys;
 }
 
-std::vector<HfPlace> places_of(const ModelConfig& model) {
+std::vector<HfPlace> phi3_places(const ModelConfig& model) {
   std::vector<HfPart> parts = packed_attention(model, "self_attn.qkv_proj.");
   parts.push_back({"mlp.gate.", "mlp.gate_up_proj."});
   parts.push_back({"mlp.up.", "mlp.gate_up_proj.", model.ffn_hidden});
@@ -45,9 +45,9 @@ std::vector<HfPlace> places_of(const ModelConfig& model) {
 HfFamily hf_phi3() {
   return {.model_types = {"phi3"},
           .architectures = {"Phi3ForCausalLM"},
-          .model = model_of,
-          .places = places_of,
-          .keys = keys_of,
+          .model = phi3_model,
+          .places = phi3_places,
+          .keys = phi3_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }

@@ -39,7 +39,7 @@ ModelConfig qwen3_model(const HfConfig& config) {
 }
 
 // A window is in every layer, or in none.
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json qwen_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
   keys["use_sliding_window"] = model.window_before.has_value();
@@ -51,13 +51,13 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
 }
 
 nlohmann::ordered_json qwen2_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys = keys_of(model);
+  nlohmann::ordered_json keys = qwen_keys(model);
   if (model.head_size * model.heads == model.hidden) keys.erase("head_dim");
   return keys;
 }
 
 nlohmann::ordered_json qwen3_keys(const ModelConfig& model) {
-  nlohmann::ordered_json keys = keys_of(model);
+  nlohmann::ordered_json keys = qwen_keys(model);
   keys["attention_bias"] = model.output_bias;
   return keys;
 }

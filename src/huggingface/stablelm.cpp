@@ -10,7 +10,7 @@
 namespace piton {
 namespace {
 
-ModelConfig model_of(const HfConfig& config) {
+ModelConfig stablelm_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
   model.norm = NormKind::kLayer;
   model.norm_eps = config.number("layer_norm_eps", 1e-5);
@@ -25,7 +25,7 @@ ModelConfig model_of(const HfConfig& config) {
   return model;
 }
 
-nlohmann::ordered_json keys_of(const ModelConfig& model) {
+nlohmann::ordered_json stablelm_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
   keys.erase("rms_norm_eps");
   keys.erase("head_dim");
@@ -39,9 +39,9 @@ nlohmann::ordered_json keys_of(const ModelConfig& model) {
 HfFamily hf_stablelm() {
   return {.model_types = {"stablelm"},
           .architectures = {"StableLmForCausalLM"},
-          .model = model_of,
+          .model = stablelm_model,
           .places = llama_like_places,
-          .keys = keys_of,
+          .keys = stablelm_keys,
           .optional_prefix = "",
           .ignored = {".rotary_emb.inv_freq"}};
 }
