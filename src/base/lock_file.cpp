@@ -17,6 +17,7 @@
 #include "base/drafts.h"
 #include "base/error.h"
 #include "base/file_failure.h"
+#include "base/host_name.h"
 #include "base/interrupted.h"
 
 namespace piton {
@@ -25,12 +26,6 @@ namespace {
 constexpr mode_t kMode = 0640;
 // Taking a lock that is being released, or left by the dead, takes a second look or two.
 constexpr int kLooks = 100;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "an unknown host";
-  return name.data();
-}
 
 LockOwner this_process() {
   const std::time_t now = ::time(nullptr);

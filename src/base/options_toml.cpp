@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/nesting.h"
 #include "base/options.h"
+#include "base/options_in_file.h"
 
 namespace piton {
 namespace {
@@ -32,14 +33,25 @@ struct Entry {
   const toml::node* node;
 };
 
-void collect(const toml::table& table, std::vector<Entry>& entries) {
+void collect_from(const toml::table& table, std::vector<Entry>& entries) {
   for (const auto& [key, node] : table) {
     if (const toml::table* inner = node.as_table()) {
-      collect(*inner, entries);
+      collect_from(*inner, entries);
     } else {
       entries.push_back({std::string(key.str()), &node});
     }
   }
+}
+
+// In the order of the file, so that the first mistake is reported first.
+std::vector<Entry> entries_of(const toml::table& table) {
+  std::vector<Entry> entries;
+  collect_from(table, entries);
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.node->source().begin.line, a.node->source().begin.column) <
+           std::pair(b.node->source().begin.line, b.node->source().begin.column);
+  });
+  return entries;
 }
 
 std::string kind_of(const toml::node& node) {
@@ -161,13 +173,7 @@ void OptionSet::read_toml(const std::filesystem::path& file) {
 
 void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
   const toml::table table = parse_text(text, name);
-  std::vector<Entry> entries;
-  collect(table, entries);
-  // In the order of the file, so that the first mistake is reported first.
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(a.node->source().begin.line, a.node->source().begin.column) <
-           std::pair(b.node->source().begin.line, b.node->source().begin.column);
-  });
+  const std::vector<Entry> entries = entries_of(table);
   std::map<const BoundOption*, std::uint32_t> lines;
   std::vector<std::string> mistakes;
   const auto read = [&](const std::string& key, const toml::node& node) {
@@ -208,8 +214,7 @@ void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
 std::vector<std::string> OptionSet::differences(const std::filesystem::path& stored,
                                                 Resume rule) const {
   const toml::table table = parse_text(read_text_file(stored, kLongestBytes), stored.string());
-  std::vector<Entry> entries;
-  collect(table, entries);
+  const std::vector<Entry> entries = entries_of(table);
   const auto stored_value = [&](const Option& option) -> const toml::node* {
     for (const auto& [key, node] : entries) {
       if (key == option.name) return node;
@@ -238,6 +243,17 @@ std::vector<std::string> OptionSet::differences(const std::filesystem::path& sto
     }
   }
   return messages;
+}
+
+std::vector<std::pair<std::string, std::string>> options_in_file(
+    const std::filesystem::path& file) {
+  const std::string name = file.string();
+  const toml::table table = parse_text(read_text_file(file, kLongestBytes), name);
+  std::vector<std::pair<std::string, std::string>> options;
+  for (const auto& [key, node] : entries_of(table)) {
+    options.emplace_back(key, node->is_string() ? node->ref<std::string>() : literal_of(*node));
+  }
+  return options;
 }
 
 }  // namespace piton

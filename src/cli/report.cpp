@@ -1,11 +1,11 @@
 // piton report: a page of HTML about one run or several.
-#include <array>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <thread>
 
 #include "base/files.h"
+#include "base/local_time.h"
 #include "base/option_range.h"
 #include "cli/command.h"
 #include "report/page.h"
@@ -29,15 +29,6 @@ struct ReportOptions {
   }
 };
 
-std::string now_in_words() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&now, &parts);
-  std::array<char, 64> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &parts);
-  return text.data();
-}
-
 // Returns whether a run still goes on.
 bool write_page(const std::vector<std::string>& folders, const std::filesystem::path& output,
                 const ReportOptions& options) {
@@ -47,7 +38,7 @@ bool write_page(const std::vector<std::string>& folders, const std::filesystem::
     runs.push_back(read_run(folder));
     running |= runs.back().running;
   }
-  PageOptions page{.made = now_in_words()};
+  PageOptions page{.made = local_time(std::time(nullptr))};
   if (options.follow && running) page.refresh_every = options.every;
   write_text_file(output, report_page(runs, page));
   return running;

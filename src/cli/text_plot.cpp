@@ -9,31 +9,20 @@
 namespace piton::cli {
 namespace {
 
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void add(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  bool empty() const { return low > high; }
-  // 0 at the low end .. steps - 1 at the high one.
-  int step_of(double value, int steps) const {
-    if (high == low) return 0;
-    return static_cast<int>(std::lround((value - low) / (high - low) * (steps - 1)));
-  }
-};
-
-bool is_finite(const PlotPoint& point) { return std::isfinite(point.x) && std::isfinite(point.y); }
+// 0 at the low end of the range .. steps - 1 at the high one.
+int step_of(double value, const PlotRange& range, int steps) {
+  if (range.size() == 0) return 0;
+  return static_cast<int>(std::lround((value - range.low) / range.size() * (steps - 1)));
+}
 
 // The mean of the points of each column; NaN where there is none.
-std::vector<double> columns_of(const std::vector<PlotPoint>& points, const Range& x, int width) {
+std::vector<double> columns_of(const std::vector<PlotPoint>& points, const PlotRange& x,
+                               int width) {
   std::vector<double> sums(static_cast<std::size_t>(width), 0);
   std::vector<int> counts(static_cast<std::size_t>(width), 0);
   for (const PlotPoint& point : points) {
     if (!is_finite(point)) continue;
-    const auto column = static_cast<std::size_t>(x.step_of(point.x, width));
+    const auto column = static_cast<std::size_t>(step_of(point.x, x, width));
     sums[column] += point.y;
     ++counts[column];
   }
@@ -46,7 +35,7 @@ std::vector<double> columns_of(const std::vector<PlotPoint>& points, const Range
 }  // namespace
 
 std::string text_plot(const std::vector<PlotSeries>& series, int width, int height) {
-  Range x;
+  PlotRange x;
   for (const PlotSeries& one : series) {
     for (const PlotPoint& point : one.points) {
       if (is_finite(point)) x.add(point.x);
@@ -54,7 +43,7 @@ std::string text_plot(const std::vector<PlotSeries>& series, int width, int heig
   }
   if (x.empty()) return "";
   std::vector<std::vector<double>> columns;
-  Range y;
+  PlotRange y;
   for (const PlotSeries& one : series) {
     columns.push_back(columns_of(one.points, x, width));
     for (const double value : columns.back()) {
@@ -67,14 +56,14 @@ std::string text_plot(const std::vector<PlotSeries>& series, int width, int heig
     for (std::size_t column = 0; column < columns[s].size(); ++column) {
       const double value = columns[s][column];
       if (!std::isfinite(value)) continue;
-      const int row = height - 1 - y.step_of(value, height);
+      const int row = height - 1 - step_of(value, y, height);
       rows[static_cast<std::size_t>(row)][column] = series[s].mark;
     }
   }
   std::string text;
   for (int row = 0; row < height; ++row) {
     const bool labelled = row == 0 || row == height - 1 || row == height / 2;
-    const double value = y.high - (y.high - y.low) * row / std::max(height - 1, 1);
+    const double value = y.high - y.size() * row / std::max(height - 1, 1);
     std::string& line = rows[static_cast<std::size_t>(row)];
     line.erase(line.find_last_not_of(' ') + 1);
     text += fmt::format("{:>9} |{}\n", labelled ? fmt::format("{:.3f}", value) : "", line);

@@ -4,12 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace piton::cli {
+#include "report/plot_points.h"
 
-struct PlotPoint {
-  double x = 0;
-  double y = 0;
-};
+namespace piton::cli {
 
 struct PlotSeries {
   char mark = '*';

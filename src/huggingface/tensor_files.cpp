@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/name_list.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 
@@ -22,13 +23,6 @@ constexpr std::size_t kListed = 5;
 bool present(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListed));
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + count, ", "));
-  if (names.size() > kListed) text += fmt::format(" and {} more", names.size() - kListed);
-  return text;
 }
 
 bool is_plain_name(const std::string& name) {
@@ -122,7 +116,7 @@ void HfTensorFiles::open_shards(const char* index_name) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: {} of {} shards are missing: {}; download them again",
-                folder_.string(), missing.size(), shards.size(), listed(missing));
+                folder_.string(), missing.size(), shards.size(), name_list(missing, kListed));
   }
   for (const std::string& shard : shards) open(shard);
   compare(index, index_name);

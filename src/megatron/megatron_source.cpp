@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/name_list.h"
 #include "base/regular_file.h"
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
@@ -25,13 +26,6 @@ namespace fs = std::filesystem;
 constexpr std::size_t kListed = 6;
 constexpr std::int64_t kMostRanks = 4096;
 constexpr std::size_t kMostDicts = 1000;  // of a module tree, which has five
-
-std::string listed(const std::vector<std::string>& names) {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListed));
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + count, ", "));
-  if (names.size() > kListed) text += fmt::format(" and {} more", names.size() - kListed);
-  return text;
-}
 
 // The folder of ranks: `folder` itself, or the one that its tracker names. Empty: none.
 fs::path rank_folder(const fs::path& folder) {
@@ -150,7 +144,7 @@ void MegatronSource::find_ranks(const fs::path& folder) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: {} of {} ranks are missing: {}; copy them too", folder.string(),
-                missing.size(), tensor * pipeline, listed(missing));
+                missing.size(), tensor * pipeline, name_list(missing, kListed));
   }
   layout_.tensor = tensor;
   layout_.pipeline = pipeline;
@@ -274,7 +268,7 @@ MegatronSource::RankTensors MegatronSource::rank_tensors(const TorchFile& file, 
   });
   if (!unknown.empty()) {
     throw Error(Fault::kData, "{}: tensors that are not of a model that Piton has ({}): {}", where,
-                unknown.size(), listed(unknown));
+                unknown.size(), name_list(unknown, kListed));
   }
   return tensors;
 }
@@ -309,7 +303,7 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the copy complete?", where,
-                missing.size(), listed(missing));
+                missing.size(), name_list(missing, kListed));
   }
   if (!tensors.empty()) {
     throw Error(Fault::kData, "{}: holds {}, which its arguments do not speak of", where,

@@ -15,7 +15,8 @@ constexpr int kColors = 8;
 // Text for a screen reader and for eyes that part no colors is in the tables.
 constexpr std::string_view kStyle = R"(
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#60646c;--line:#e3e5e8;--card:#f7f8f9;
---c0:#2563c9;--c1:#c2571a;--c2:#2e7d4f;--c3:#8a3fb0;--c4:#b3273f;--c5:#0e7c86;--c6:#7a6a00;--c7:#555}
+--c0:#2563c9;--c1:#c2571a;--c2:#2e7d4f;--c3:#8a3fb0;--c4:#b3273f;
+--c5:#0e7c86;--c6:#7a6a00;--c7:#555}
 @media(prefers-color-scheme:dark){:root{--bg:#111316;--fg:#e8eaed;--soft:#9ba1a9;--line:#2b2f35;
 --card:#191c20;--c0:#7aa7f7;--c1:#f0a070;--c2:#74c796;--c3:#c99ae6;--c4:#f08a9b;--c5:#62c7d0;
 --c6:#d3c04a;--c7:#aaa}}
@@ -35,7 +36,8 @@ display:block}.title{font:600 14px system-ui,sans-serif;fill:var(--fg)}.tick{fon
 system-ui,sans-serif;fill:var(--soft)}.grid{stroke:var(--line)}.curve path{fill:none;
 stroke:var(--c);stroke-width:1.6}.curve .band{fill:var(--c);stroke:none;opacity:.18}
 .curve circle{fill:var(--c)}.faint path{opacity:.55}.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:14px}td,th{text-align:left;padding:3px 12px 3px 0;
+table{border-collapse:collapse;width:100%;font-size:14px}
+td,th{text-align:left;padding:3px 12px 3px 0;
 border-bottom:1px solid var(--line);vertical-align:top}.n{text-align:right;
 font-variant-numeric:tabular-nums}tr.differs td{font-weight:600}footer{margin-top:30px}
 )";

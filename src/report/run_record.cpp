@@ -3,16 +3,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/local_time.h"
 #include "base/lock_file.h"
 #include "base/nesting.h"
+#include "base/options_in_file.h"
 #include "base/regular_file.h"
 #include "checkpoint/manifest.h"
 
@@ -22,38 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLargestText = 16 << 20;
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  const std::size_t end = text.find_last_not_of(" \t\r");
-  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
-}
-
-// One "key = value" a line, as to_toml() writes them.
-std::vector<std::pair<std::string, std::string>> options_in(const fs::path& file) {
-  std::vector<std::pair<std::string, std::string>> options;
-  std::istringstream lines(read_regular_file(file, kLargestText));
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t equals = line.find('=');
-    if (line.empty() || line.front() == '#' || line.front() == '[' || equals == std::string::npos) {
-      continue;
-    }
-    std::string value = trimmed(line.substr(equals + 1));
-    if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
-      value = value.substr(1, value.size() - 2);
-    }
-    options.emplace_back(trimmed(line.substr(0, equals)), value);
-  }
-  return options;
-}
-
-std::string local_time(std::time_t seconds) {
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  std::array<char, 64> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
-  return text.data();
-}
 
 // A checkpoint that is removed while it is looked at is none.
 std::vector<CheckpointRecord> checkpoints_in(const fs::path& folder) {
@@ -112,7 +80,7 @@ RunRecord read_run(const fs::path& folder) {
   }
   const fs::path whole = fs::absolute(folder / "").lexically_normal().parent_path();
   RunRecord record{.name = whole.filename().string(), .steps = read_metrics(metrics)};
-  if (fs::exists(folder / kConfigName)) record.options = options_in(folder / kConfigName);
+  if (fs::exists(folder / kConfigName)) record.options = options_in_file(folder / kConfigName);
   record.checkpoints = checkpoints_in(folder);
   record.failure = failure_in(folder / "failure.json");
   record.running = living_owner(folder / "run.lock").has_value();

@@ -19,35 +19,21 @@ constexpr double kTop = 30;
 constexpr double kBottom = 26;
 constexpr int kColumns = 560;  // of means: about one a unit
 
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void add(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  bool empty() const { return low > high; }
-  double size() const { return high - low; }
-};
-
-bool is_finite(const CurvePoint& point) { return std::isfinite(point.x) && std::isfinite(point.y); }
-
 // The points of one column of the picture.
 struct Column {
   double x = 0;
   double sum = 0;
   std::int64_t count = 0;
-  Range values;
+  PlotRange values;
 };
 
 // Points of equal columns gathered; each stays by itself where they are few.
-std::vector<Column> columns_of(const Curve& curve, const Range& x) {
+std::vector<Column> columns_of(const Curve& curve, const PlotRange& x) {
   const bool few = curve.points.size() <= static_cast<std::size_t>(kColumns);
   std::vector<Column> columns;
   std::int64_t latest = -1;
   for (std::size_t i = 0; i < curve.points.size(); ++i) {
-    const CurvePoint& point = curve.points[i];
+    const PlotPoint& point = curve.points[i];
     if (!is_finite(point)) continue;
     const double share = x.size() > 0 ? (point.x - x.low) / x.size() : 0.5;
     const auto column = few ? static_cast<std::int64_t>(i)
@@ -65,7 +51,7 @@ std::vector<Column> columns_of(const Curve& curve, const Range& x) {
 
 class Picture {
  public:
-  Picture(const Range& x, const Range& y) : x_(x), y_(y) {
+  Picture(const PlotRange& x, const PlotRange& y) : x_(x), y_(y) {
     // Room for what is level, and a little above and below.
     const double pad = y_.size() > 0 ? 0.05 * y_.size() : std::max(std::abs(y_.low) * 0.1, 1e-9);
     y_.low = y_.low >= 0 && y_.low < pad ? 0 : y_.low - pad;
@@ -121,8 +107,8 @@ class Picture {
   }
 
  private:
-  Range x_;
-  Range y_;
+  PlotRange x_;
+  PlotRange y_;
 };
 
 }  // namespace
@@ -185,10 +171,10 @@ std::vector<double> round_ticks(double low, double high, int most) {
 }
 
 std::string svg_plot(std::string_view title, const std::vector<Curve>& curves) {
-  Range x;
-  Range y;
+  PlotRange x;
+  PlotRange y;
   for (const Curve& curve : curves) {
-    for (const CurvePoint& point : curve.points) {
+    for (const PlotPoint& point : curve.points) {
       if (!is_finite(point)) continue;
       x.add(point.x);
       y.add(point.y);
@@ -196,9 +182,9 @@ std::string svg_plot(std::string_view title, const std::vector<Curve>& curves) {
   }
   if (x.empty()) return "";
   const Picture picture(x, y);
-  std::string out = fmt::format(
-      R"(<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}"><text class="title" x="{:.0f}" y="18">{}</text>)",
-      kWidth, kHeight, html_escaped(title), kLeft, html_escaped(title));
+  std::string out = fmt::format(R"(<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">)"
+                                R"(<text class="title" x="{:.0f}" y="18">{}</text>)",
+                                kWidth, kHeight, html_escaped(title), kLeft, html_escaped(title));
   out += picture.axes();
   for (const Curve& curve : curves) {
     if (std::any_of(curve.points.begin(), curve.points.end(), is_finite))

@@ -5,19 +5,16 @@
 #include <string_view>
 #include <vector>
 
-namespace piton {
+#include "report/plot_points.h"
 
-struct CurvePoint {
-  double x = 0;
-  double y = 0;
-};
+namespace piton {
 
 struct Curve {
   std::string label;  // for a pointer that rests on it
   int color = 0;      // of --c0 to --c7, which the page defines
   bool faint = false;
-  bool dots = false;               // a dot at each point: few, as of validation
-  std::vector<CurvePoint> points;  // x ascends; points that are not finite part the curve
+  bool dots = false;              // a dot at each point: few, as of validation
+  std::vector<PlotPoint> points;  // x ascends; points that are not finite part the curve
 };
 
 // `title` and axes are text of any kind: it is escaped. Where a curve has more points than columns,

@@ -1,13 +1,11 @@
 #include "train/tensorboard_sink.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 
 #include "base/files.h"
+#include "base/host_name.h"
 #include "train/event_file.h"
 
 namespace piton {
@@ -20,12 +18,10 @@ double wall_time() {
 // TensorBoard looks for "tfevents" and reads the files of a folder in the order of their names: the
 // time leads, in seconds of ten digits, and a counter parts files of one second.
 std::filesystem::path unused_name(const std::filesystem::path& folder) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"unknown"};
   const auto seconds = static_cast<std::int64_t>(wall_time());
   for (int other = 0;; ++other) {
     std::filesystem::path path =
-        folder / fmt::format("events.out.tfevents.{:010}.{:03}.{}", seconds, other, host.data());
+        folder / fmt::format("events.out.tfevents.{:010}.{:03}.{}", seconds, other, host_name());
     if (!std::filesystem::exists(path)) return path;
   }
 }

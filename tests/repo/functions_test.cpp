@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <regex>
 
 #include "repo/source_tree.h"
@@ -41,14 +40,15 @@ std::vector<FoundFunction> functions_of(std::string code) {
   std::vector<FoundFunction> found;
   std::size_t start = 0;  // of what may be the head of a function
   std::size_t depth = 0;
-  std::optional<std::size_t> function_depth;
+  constexpr std::size_t kOutside = std::string::npos;
+  std::size_t function_depth = kOutside;  // braces around the function that is read
   for (std::size_t i = 0; i < code.size(); ++i) {
-    if (code[i] == ';' && !function_depth) start = i + 1;
+    if (code[i] == ';' && function_depth == kOutside) start = i + 1;
     if (code[i] == '{') {
       const std::size_t begin = std::min(code.find_first_not_of(" \n", start), i);
       std::string head = code.substr(begin, i - begin);
       head.erase(head.find_last_not_of(" \n") + 1);
-      if (!function_depth && head.find('(') != head.npos && !head.ends_with("=") &&
+      if (function_depth == kOutside && head.find('(') != head.npos && !head.ends_with("=") &&
           !std::regex_search(head, scope)) {
         function_depth = depth;
         found.push_back({head.substr(0, head.find('(')), line_of(begin), 0});
@@ -60,7 +60,7 @@ std::vector<FoundFunction> functions_of(std::string code) {
       --depth;
       if (function_depth == depth) {
         found.back().lines = line_of(i) - found.back().first_line + 1;
-        function_depth.reset();
+        function_depth = kOutside;
       }
       start = i + 1;
     }

@@ -6,15 +6,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/trimmed.h"
 
 namespace piton {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
 
 // The text between `open` and `close`; nothing if either is missing.
 std::optional<std::string_view> between(std::string_view text, std::string_view open,

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/trimmed.h"
 #include "data/samples/blended_dataset.h"
 #include "data/samples/gpt_dataset.h"
 #include "data/samples/index_cache.h"
@@ -39,12 +40,6 @@ struct BlendPlan {
   bool weighted = false;
   bool blend_single = false;  // one weighted prefix goes through the blend
 };
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\n");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
-}
 
 std::optional<double> number(std::string_view text) {
   text = trimmed(text);

@@ -76,7 +76,9 @@ TEST_P(LockFileOf, AKilledProcessIsFreeAndIsNamed) {
   std::vector<std::int64_t> cleaned;
   const LockFile lock(path, "x", rules(), [&](const LockOwner& killed) {
     cleaned.push_back(killed.process);
-    if (GetParam()) EXPECT_THAT(read_text_file(path), HasSubstr(std::to_string(child)));
+    if (GetParam()) {
+      EXPECT_THAT(read_text_file(path), HasSubstr(std::to_string(child)));
+    }
   });
   EXPECT_EQ(cleaned, std::vector<std::int64_t>{child});
   ASSERT_TRUE(lock.predecessor());

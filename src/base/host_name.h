@@ -1,0 +1,18 @@
+// The name of this machine, for messages and names of files.
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+namespace piton {
+
+// "unknown-host" where the system does not say.
+inline std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown-host";
+  return name.data();
+}
+
+}  // namespace piton
