@@ -30,7 +30,7 @@ void write_card(const std::string& prefix, const CorpusCard& card) {
 std::optional<CorpusCard> read_card(const std::string& prefix) {
   const std::string path = path_of(prefix);
   if (!std::filesystem::is_regular_file(path)) return std::nullopt;
-  // Data sets may be beside their corpora under the same name: corpus.json of any size.
+  // PREFIX.json may also be a data set with the name of its corpus, of any size.
   if (std::filesystem::file_size(path) > static_cast<std::uintmax_t>(kLongestBytes)) {
     return std::nullopt;
   }
