@@ -10,7 +10,7 @@ namespace piton {
 namespace {
 
 constexpr std::size_t kListed = 8;  // tensors that a message names
-// On the way to a device, at a time.
+// Bytes per copy to a device.
 constexpr std::int64_t kStagedBytes = std::int64_t{64} << 20;
 
 std::string first_of(const std::vector<std::string>& names) {
@@ -21,7 +21,7 @@ std::string first_of(const std::vector<std::string>& names) {
   return text;
 }
 
-// Fills tensors of this rank with runs of canonical tensors. Local.
+// Fills tensors of this rank with runs of canonical tensors. Not collective.
 class Filler {
  public:
   Filler(TensorSource& source, const StoreContext& context) : source_(source), context_(context) {
@@ -29,7 +29,7 @@ class Filler {
   }
 
   // dst [size] = elements of `prefix` + the parameter's canonical tensors, from element `begin` of
-  // its local tensor on; 0 where no piece covers them (padding).
+  // its local tensor on; 0 where there is no piece (padding).
   void fill(const Parameter& parameter, std::int64_t begin, const std::string& prefix,
             const Tensor& dst) {
     if (dst.elements() == 0) return;

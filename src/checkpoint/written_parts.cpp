@@ -8,7 +8,7 @@
 namespace piton {
 namespace {
 
-// "tensor begin end hash ndim start... extent...", a line a part.
+// "tensor begin end hash ndim start... extent...", one line per part.
 std::string encode(const std::vector<WrittenPart>& parts) {
   std::string text;
   for (const WrittenPart& part : parts) {

@@ -43,12 +43,12 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
-// Where the file really is: a link may lead to what else belongs to the model, not elsewhere.
+// Checks where a link leads: to files that belong to the model, not elsewhere.
 void check_huggingface_link(const fs::path& file) {
   std::error_code error;
   if (!fs::is_symlink(fs::symlink_status(file, error))) return;
   const fs::path target = fs::canonical(file, error);
-  if (error) return;  // opening it will say so
+  if (error) return;  // opening it will report this
   const fs::path folder = fs::canonical(file.parent_path());
   const fs::path blobs = folder.parent_path().parent_path() / "blobs";
   if (is_inside(target, folder)) return;
@@ -144,7 +144,7 @@ void HfTensorFiles::add_pickled(const std::string& name) {
   const std::string where = (folder_ / name).string();
   if (file.root().kind != PickleValue::Kind::kDict)
     throw Error(Fault::kData, "{}: holds no dict, wanted one of tensors by name", where);
-  std::map<std::string, const PickleValue*> tensors;  // of a name that is there twice, the last
+  std::map<std::string, const PickleValue*> tensors;  // if a name occurs twice, the last one
   for (const auto& [key, value] : file.root().pairs) {
     if (key->kind != PickleValue::Kind::kText || value->kind != PickleValue::Kind::kTensor) {
       throw Error(
@@ -177,7 +177,7 @@ void HfTensorFiles::add(HfTensor tensor) {
   }
 }
 
-// Both ways: what the index does not know would be read all the same, or be of another download.
+// In both directions: a tensor that is not in the index may be from another download.
 void HfTensorFiles::compare(const std::map<std::string, std::string>& index,
                             const char* index_name) const {
   for (const auto& [tensor, shard] : index) {

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// Of all values: 10,000 tensors take 100 MB.
+// Limit for all values together: 10,000 tensors take 100 MB.
 constexpr std::size_t kMostMemory = std::size_t{1} << 30;
 
 constexpr std::size_t kMostDims = 64;
@@ -68,7 +68,7 @@ class Machine {
     return text;
   }
 
-  // Memory. What a call copies may be named again and again by few bytes.
+  // Memory. A few bytes of pickle may request a large copy again and again.
 
   void charge(std::size_t bytes) {
     used_ += bytes;
@@ -115,7 +115,7 @@ class Machine {
     stack_.push_back(&value);
     return value;
   }
-  // What stands above the last mark, which goes.
+  // Pops the items above the last mark, and the mark.
   std::vector<const PickleValue*> pop_to_mark() {
     std::size_t at = stack_.size();
     while (at > 0 && stack_[at - 1]->kind != Kind::kMark) --at;
@@ -181,7 +181,7 @@ class Machine {
   void call(const PickleValue& callee, const PickleValue& arguments) {
     if (arguments.kind != Kind::kList) refuse("it calls with what is no tuple");
     if (callee.kind == Kind::kObject || callee.kind == Kind::kNone) {
-      push(make(Kind::kNone));  // a call of what an inert call gave
+      push(make(Kind::kNone));  // the call of a result of an inert call
       return;
     }
     if (callee.kind != Kind::kGlobal) refuse("it calls what is no name");
@@ -197,7 +197,7 @@ class Machine {
         return call_tensor(items);
       case PickleGlobal::kParameter:
         if (items.empty() || items[0]->kind != Kind::kTensor) refuse("a parameter of no tensor");
-        // Not shared with the tensor: nothing is changed after it was made.
+        // The parameter is its tensor: values do not change after they are made.
         stack_.push_back(const_cast<PickleValue*>(items[0]));
         return;
       case PickleGlobal::kBytes:
@@ -283,7 +283,7 @@ class Machine {
     const PickleValue& state = pop();
     PickleValue& object = top();
     if (object.kind == Kind::kObject) object.state = &state;
-    // Attributes of a dict (OrderedDict's _metadata) and of a tensor mean nothing here.
+    // Attributes of a dict (OrderedDict's _metadata) and of a tensor are ignored.
   }
 
   // Numbers as text and as bytes.
@@ -298,8 +298,8 @@ class Machine {
     if (error != std::errc() || stop != text.data() + text.size()) refuse("a number that is none");
     push_int(value);
   }
-  // Little-endian, of two's complement; what does not fit 64 bits is a seed, and means nothing
-  // here.
+  // Little-endian two's complement. A number that does not fit 64 bits is a random seed, which is
+  // ignored.
   void push_long(std::string_view bytes) {
     if (bytes.size() > 8) return push_number(std::nan(""));
     std::uint64_t value = 0;

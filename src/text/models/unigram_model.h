@@ -41,7 +41,7 @@ class UnigramModel final : public WordModel {
   Trie trie_;
   std::vector<double> scores_;
   std::vector<std::int32_t>
-      byte_ids_;  // of <0xNN>; empty without byte fallback or if one is missing
+      byte_ids_;  // ids of <0xNN>, -1 where missing; empty without byte fallback
   std::optional<std::int32_t> unknown_;
   double unknown_score_ = 0;
   bool fuse_unknown_ = true;
