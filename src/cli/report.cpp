@@ -1,4 +1,4 @@
-// piton report: a page of HTML about one run or several.
+// piton report: an HTML page about one or several runs.
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -38,7 +38,7 @@ std::string now_in_words() {
   return text.data();
 }
 
-// Returns whether a run still goes on.
+// Returns whether a run is still active.
 bool write_page(const std::vector<std::string>& folders, const std::filesystem::path& output,
                 const ReportOptions& options) {
   std::vector<RunRecord> runs;

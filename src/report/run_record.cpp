@@ -29,7 +29,7 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
 
-// One "key = value" a line, as to_toml() writes them.
+// Reads one "key = value" per line, as written by to_toml().
 std::vector<std::pair<std::string, std::string>> options_in(const fs::path& file) {
   std::vector<std::pair<std::string, std::string>> options;
   std::istringstream lines(read_regular_file(file, kLargestText));
@@ -55,7 +55,7 @@ std::string local_time(std::time_t seconds) {
   return text.data();
 }
 
-// A checkpoint that is removed while it is looked at is none.
+// A checkpoint that is removed during the scan is skipped.
 std::vector<CheckpointRecord> checkpoints_in(const fs::path& folder) {
   std::vector<CheckpointRecord> found;
   std::error_code gone;

@@ -17,7 +17,7 @@ constexpr double kLeft = 58;
 constexpr double kRight = 12;
 constexpr double kTop = 30;
 constexpr double kBottom = 26;
-constexpr int kColumns = 560;  // of means: about one a unit
+constexpr int kColumns = 560;  // of means: about one per unit
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -41,7 +41,7 @@ struct Column {
   Range values;
 };
 
-// Points of equal columns gathered; each stays by itself where they are few.
+// Groups points by column; if there are few, each point is a column of its own.
 std::vector<Column> columns_of(const Curve& curve, const Range& x) {
   const bool few = curve.points.size() <= static_cast<std::size_t>(kColumns);
   std::vector<Column> columns;
@@ -66,7 +66,7 @@ std::vector<Column> columns_of(const Curve& curve, const Range& x) {
 class Picture {
  public:
   Picture(const Range& x, const Range& y) : x_(x), y_(y) {
-    // Room for what is level, and a little above and below.
+    // Space above and below, and a range for a level curve.
     const double pad = y_.size() > 0 ? 0.05 * y_.size() : std::max(std::abs(y_.low) * 0.1, 1e-9);
     y_.low = y_.low >= 0 && y_.low < pad ? 0 : y_.low - pad;
     y_.high += pad;

@@ -1,4 +1,4 @@
-// Curves as an SVG picture that a page holds: no script, no font and no picture from elsewhere.
+// Curves as an SVG picture inside of a page: without scripts, fonts or external pictures.
 #pragma once
 
 #include <string>
@@ -17,12 +17,11 @@ struct Curve {
   int color = 0;      // of --c0 to --c7, which the page defines
   bool faint = false;
   bool dots = false;               // a dot at each point: few, as of validation
-  std::vector<CurvePoint> points;  // x ascends; points that are not finite part the curve
+  std::vector<CurvePoint> points;  // x ascends; points that are not finite split the curve
 };
 
-// `title` and axes are text of any kind: it is escaped. Where a curve has more points than columns,
-// the mean of each column is drawn, in a band from its lowest to its highest. "" where no point is
-// finite.
+// `title` and axes may be any text: it is escaped. If a curve has more points than columns, draws
+// the mean of each column in a band from its lowest to its highest value. "" if no point is finite.
 std::string svg_plot(std::string_view title, const std::vector<Curve>& curves);
 
 // For text between tags or in quoted attributes.
