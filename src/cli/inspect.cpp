@@ -201,7 +201,7 @@ void print_path(const std::string& path, const InspectOptions& inspect,
         "*.safetensors), a corpus prefix ({}.idx), a tokenizer (tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,
-        std::filesystem::exists(path, ignored) ? "is nothing that can be shown"
+        std::filesystem::exists(path, ignored) ? "cannot be described"
                                                : "there is no such file or folder",
         kTrackerName, kManifestName, path);
   }

@@ -149,10 +149,11 @@ void make_checkpoint(const fs::path& folder, const OpenedModel& from, const Conv
   stored.model = ModelOptions::of(model);
   stored.model.bf16 = model.dtype == DType::kBF16;
   if (stored.model.resolve(model.vocabulary) != model) {
-    throw Error(Fault::kData,
-                "{}: describes a model that no flags of pretrain do, so it cannot be a checkpoint "
-                "of Piton; it can be used as it is",
-                from.source->where());
+    throw Error(
+        Fault::kData,
+        "{}: describes a model that the flags of pretrain cannot describe, so it cannot be a "
+        "checkpoint of Piton; use it as it is",
+        from.source->where());
   }
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(from, notes);
   if (tokenizer) {
@@ -230,7 +231,7 @@ void check_given(const ConvertOptions& options, const OpenedModel& from) {
 void check_description(const OpenedModel& from, const OpenedModel& result, ModelFormat format) {
   const std::string lost = model_difference(from.model, result.model);
   if (lost.empty()) return;
-  throw Error(Fault::kData, "{}: {} cannot be said in the format {}; convert it to another",
+  throw Error(Fault::kData, "{}: {} cannot be expressed in the format {}; convert it to another",
               from.source->where(), lost, name(format));
 }
 
@@ -240,7 +241,7 @@ VerifyReport verified(const Machine& machine, const OpenedModel& from, const Ope
   VerifyReport report = verify(machine, {*from.source, from.model}, {*result.source, result.model});
   if (report.equal()) return report;
   throw Error(Fault::kData,
-              "{}: is not what {} holds, and was withdrawn: {}, logits differ by {}; please report "
+              "{}: differs from {} and was removed: {}, logits differ by {}; please report "
               "this",
               target.string(), from.source->where(),
               report.differing.empty() ? "all weights are equal" : report.differing.front(),

@@ -56,7 +56,7 @@ ModelConfig hf_model(const HfConfig& config) {
     model.check();
   } catch (const Error& error) {
     // The message names flags, which the reader of this file did not give.
-    throw Error(Fault::kData, "{}: describes a model that cannot be: {}", config.where(),
+    throw Error(Fault::kData, "{}: describes an impossible model: {}", config.where(),
                 error.what());
   }
   return model;

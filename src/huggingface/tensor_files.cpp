@@ -158,10 +158,11 @@ void HfTensorFiles::add_pickled(const std::string& name) {
   for (const auto& [key, value] : tensors) {
     TorchTensor tensor = file.tensor(*value, key);
     if (!tensor.contiguous()) {
-      throw Error(Fault::kData,
-                  "{}: {} is a view of other memory (strides [{}] of [{}]), wanted a tensor as it "
-                  "lies; save it again with .contiguous()",
-                  where, key, fmt::join(tensor.strides, ", "), fmt::join(tensor.shape, ", "));
+      throw Error(
+          Fault::kData,
+          "{}: {} is not contiguous: got strides [{}] of shape [{}], wanted a contiguous tensor; "
+          "save it again with .contiguous()",
+          where, key, fmt::join(tensor.strides, ", "), fmt::join(tensor.shape, ", "));
     }
     add({&file.file(), key, tensor.dtype, std::move(tensor.shape), tensor.offset});
   }

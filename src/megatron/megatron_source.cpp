@@ -223,7 +223,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     layout_.check(model_);
     model_.check();
   } catch (const Error& error) {
-    throw Error(Fault::kData, "{}: describes a model that cannot be: {}", where, error.what());
+    throw Error(Fault::kData, "{}: describes an impossible model: {}", where, error.what());
   }
   if (layout_.version < 2 && model_.groups != model_.heads)
     throw Error(Fault::kData, "{}: grouped queries in checkpoint_version {}, wanted 2 or more",
@@ -312,7 +312,7 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
                 missing.size(), listed(missing));
   }
   if (!tensors.empty()) {
-    throw Error(Fault::kData, "{}: holds {}, which its arguments do not speak of", where,
+    throw Error(Fault::kData, "{}: has {}, which its arguments do not mention", where,
                 tensors.begin()->first);
   }
 }

@@ -168,8 +168,8 @@ class Machine {
     if (!pickle_global(full)) {
       throw Error(
           Fault::kData,
-          "{}: names {}, which is not of a checkpoint's tensors and containers: it may hold "
-          "code, and is not read; save the weights alone, as safetensors",
+          "{}: names {}, which is not a class of tensors or containers: the file may contain "
+          "code and is not read; save the weights alone, as safetensors",
           where_, full);
     }
     charge(full.size());
@@ -250,7 +250,7 @@ class Machine {
   void call_tensor(const std::vector<const PickleValue*>& items) {
     if (items.size() < 4 || items[0]->kind != Kind::kTensor || items[1]->kind != Kind::kInt ||
         items[1]->integer < 0) {
-      refuse("a tensor of no storage");
+      refuse("a tensor without a storage");
     }
     PickleValue& made = make(Kind::kTensor);
     made.tensor = items[0]->tensor;
@@ -269,7 +269,7 @@ class Machine {
         id.items[2]->kind != Kind::kText || id.items[4]->kind != Kind::kInt ||
         id.items[4]->integer < 0 || storage_dtype(id.items[1]->text).empty() ||
         (id.items.size() > 5 && id.items[5]->kind != Kind::kNone)) {
-      refuse("a persistent id that is no storage's");
+      refuse("a persistent id that is not of a storage");
     }
     PickleValue& made = make(Kind::kTensor);
     charge(id.items[2]->text.size());
@@ -295,7 +295,7 @@ class Machine {
     std::int64_t value = 0;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error == std::errc::result_out_of_range) return push_number(std::nan(""));
-    if (error != std::errc() || stop != text.data() + text.size()) refuse("a number that is none");
+    if (error != std::errc() || stop != text.data() + text.size()) refuse("an invalid number");
     push_int(value);
   }
   // Little-endian two's complement. A number that does not fit 64 bits is a random seed, which is
@@ -317,7 +317,7 @@ class Machine {
   void push_decimal_double(std::string_view text) {
     double value = 0;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || stop != text.data() + text.size()) refuse("a number that is none");
+    if (error != std::errc() || stop != text.data() + text.size()) refuse("an invalid number");
     push_number(value);
   }
 

@@ -97,10 +97,11 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   }
   ModelOptions theirs = ModelOptions::of(model);
   if (theirs.resolve(model.vocabulary) != model) {
-    throw Error(Fault::kData,
-                "{}: describes a model that no flags of pretrain do (rotary scaling with bounds of "
-                "its own?); it can be scored and generated from",
-                source->config().where());
+    throw Error(
+        Fault::kData,
+        "{}: describes a model that the flags of pretrain cannot describe (rotary scaling with "
+        "bounds of its own?); it can be scored and generated from",
+        source->config().where());
   }
   const RotaryOptions& rotary = options.model.rotary;
   if (rotary.scaling_type || rotary.use_rope_scaling || rotary.interpolation_factor) {

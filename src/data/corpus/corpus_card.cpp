@@ -46,9 +46,10 @@ std::optional<CorpusCard> read_card(const std::string& prefix) {
                       .tokens = json.at("tokens"),
                       .made_by = json.at("piton")};
   } catch (const nlohmann::json::exception& error) {
-    throw Error(Fault::kData,
-                "{}: not what preprocess writes beside a corpus: {}; restore it, or remove it",
-                path, error.what());
+    throw Error(
+        Fault::kData,
+        "{}: not a card that preprocess wrote next to a corpus: {}; restore it, or remove it", path,
+        error.what());
   }
 }
 
@@ -62,10 +63,11 @@ std::string check_card(const std::string& prefix, std::int64_t tokens,
         prefix, path_of(prefix));
   }
   if (card->tokens != tokens) {
-    throw Error(Fault::kData,
-                "{}: says {} tokens, and {}.bin has {}; it is of another corpus: restore the three "
-                "files, or remove it",
-                path_of(prefix), card->tokens, prefix, tokens);
+    throw Error(
+        Fault::kData,
+        "{}: says {} tokens, and {}.bin has {}; it belongs to another corpus: restore the three "
+        "files, or remove it",
+        path_of(prefix), card->tokens, prefix, tokens);
   }
   if (!tokenizer_hash.empty() && card->tokenizer_hash != tokenizer_hash) {
     throw Error(Fault::kData,

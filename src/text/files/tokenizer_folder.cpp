@@ -167,7 +167,7 @@ std::unique_ptr<Tokenizer> open_file(const fs::path& file, const TokenizerConfig
   if (extension == ".txt") return open_word_piece(file, config);
   if (extension == ".json") return open_json(file, config);
   throw Error(Fault::kData,
-              "{}: not a tokenizer that is known: got the extension \"{}\", wanted .json, .model, "
+              "{}: unknown kind of tokenizer: got the extension \"{}\", wanted .json, .model, "
               ".txt or .tiktoken; give the folder",
               file.string(), extension);
 }

@@ -176,8 +176,8 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(std::string_vi
     if (code == PCRE2_ERROR_NOMATCH) break;
     if (code < 0) {
       throw Error(Fault::kData,
-                  "{}: the expression \"{}\" gives up on a text of {} bytes: {}; split the text or "
-                  "simplify the expression",
+                  "{}: the expression \"{}\" cannot be matched on a text of {} bytes: {}; split "
+                  "the text or simplify the expression",
                   state_->where, state_->expression, text.size(), message_of(code));
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
