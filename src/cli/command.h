@@ -92,7 +92,7 @@ struct Command {
   std::string_view name;
   std::string_view arguments;  // "[RECIPE.toml] [OPTION ...]"
   std::string_view summary;    // one line for `piton --help`
-  std::string_view examples;   // command lines, one a line, without "piton NAME"
+  std::string_view examples;   // command lines, one per line, without "piton NAME"
   std::string_view usual;      // options of the short help, separated by spaces; "": all of them
   int (*run)(Invocation&);
 };

@@ -139,7 +139,7 @@ void MegatronFlags::report(Log& log) const {
 
 void MegatronFlags::check(const ModelOptions& options) const {
   if (given_.empty()) return;
-  const ModelConfig model = options.resolve(1);  // whatever the vocabulary will be
+  const ModelConfig model = options.resolve(1);  // the vocabulary does not matter here
   std::vector<std::string> mistakes;
   for (const MegatronFlag* flag : given_) {
     const std::string why = contradiction(flag->name, model);

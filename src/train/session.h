@@ -22,7 +22,7 @@ namespace piton {
 // State that is held in addition to the weights.
 enum class SessionUse : std::uint8_t {
   kTraining,   // gradients, moments and main copies
-  kGradients,  // gradients alone
+  kGradients,  // only gradients
   kInference,  // nothing; and weights that are packed are not held as plain rows. Under ZeRO-3 each
                // rank holds its shard, and rows are gathered around each use
 };

@@ -322,7 +322,7 @@ void IndexedWriter::finish() {
                s.position.ids_bytes, pointer);
 
   s.ids.sync();
-  // An index of an earlier corpus of this name must not remain beside the new ids.
+  // An index of an earlier corpus of this name must not remain next to the new ids.
   std::error_code ignored;
   std::filesystem::remove(s.prefix + ".idx", ignored);
   std::error_code failure;

@@ -17,9 +17,9 @@ constexpr std::int64_t kStrip = kTileSquare;  // columns
 constexpr std::int64_t kSquareBytes = kTileSquare * kTileSquare * 4;
 // Largest k of one packing of the left side. For a larger k, the sums of a part are kept in fp32.
 constexpr std::int64_t kMostDepth = 1536;
-// A packed left side takes half of the 2 MiB of the second-level cache. Reading the right side once
-// per part costs as much as multiplying kRowsOfPassing rows: a sixth of the speed with parts of 256
-// rows, measured with the right side in the third level.
+// A packed left side takes half of the 2 MiB of the second-level cache. The right side is read once
+// per part, which costs as much as some more rows (kRowsOfPassing): with parts of 256 rows a sixth
+// of the speed, measured with the right side in the third level.
 constexpr std::int64_t kLeftBytes = 1 << 20;
 constexpr std::int64_t kMostRows = 512;
 constexpr std::int64_t kFewestRows = 128;
