@@ -10,12 +10,12 @@
 namespace piton {
 namespace {
 
-// Of a block that is handed on: large enough that calls of the system cost nothing beside the copy.
+// Bytes of a block: large enough that system calls cost nothing compared with the copy.
 constexpr std::int64_t kAssembledBytes = std::int64_t{8} << 20;
-// Of a transposed tensor: each block reads a part of every row of its source.
+// Bytes of a block of a transposed tensor: each block reads a part of every row of its source.
 constexpr std::int64_t kTurnedBytes = std::int64_t{128} << 20;
 
-// The parts in the order of their rows, checked.
+// Checks the parts and returns them in the order of their rows.
 std::vector<const AssemblyPart*> in_order(const Assembly& assembly) {
   std::vector<const AssemblyPart*> parts;
   for (const AssemblyPart& part : assembly.parts) {
@@ -42,7 +42,8 @@ void read_part(TensorSource& source, const std::string& name, const TensorRun& r
   }
 }
 
-// to[j][i] = from[i][j]; from [rows, columns], to with rows of `stride` elements.
+// Transposes: to[j][i] = from[i][j]. from: [rows, columns]; rows of `to` are `stride` elements
+// apart.
 template <typename Unit>
 void turn(const std::byte* from, std::int64_t rows, std::int64_t columns, std::byte* to,
           std::int64_t stride) {

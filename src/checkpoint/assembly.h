@@ -1,5 +1,5 @@
-// Tensors of other programs' files, put together from parts of canonical ones: the way out, as
-// TensorSource is the way in.
+// Tensors of other programs' files, assembled from parts of canonical tensors. For writing what
+// TensorSource is for reading.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace piton {
 
-// A box of a canonical tensor, at rows from `row` on of the tensor that is put together (columns
-// where that is transposed), all of whose columns it fills.
+// A box of a canonical tensor. It fills all columns of the assembled tensor from row `row` on (if
+// that is transposed: all rows, from column `row` on).
 struct AssemblyPart {
   std::string name;  // canonical; "": zeros
   Shape start;
@@ -28,7 +28,7 @@ struct Assembly {
   bool transposed = false;  // shape is [columns, rows] of the parts
   std::vector<AssemblyPart> parts;
 
-  // A canonical tensor as it is.
+  // A canonical tensor without changes.
   static Assembly of(const std::string& canonical, const Shape& shape) {
     return {.name = canonical,
             .shape = shape,
@@ -36,8 +36,8 @@ struct Assembly {
   }
 };
 
-// Calls take(bytes) with the tensor's bytes as `dtype`, in their order, in blocks of bounded size.
-// Asserts that the parts cover the rows, each once. Throws Error(kData) as TensorSource::read.
+// Calls take(bytes) with the tensor's bytes as `dtype`, in order, in blocks of bounded size.
+// Asserts that the parts cover each row once. Throws Error(kData) as TensorSource::read.
 void assemble(TensorSource& source, const Assembly& assembly, DType dtype,
               const std::function<void(std::span<const std::byte>)>& take);
 

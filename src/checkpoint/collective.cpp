@@ -5,7 +5,7 @@
 namespace piton {
 
 void agree(Communicator& ranks, const FirstFault& fault) {
-  // "" where all is well, else the fault's code, a space, and the message.
+  // "" without a fault, else the fault's code, a space, and the message.
   std::string mine;
   if (fault.error()) {
     mine = fmt::format("{} {}", static_cast<int>(fault.error()->fault()), fault.error()->what());

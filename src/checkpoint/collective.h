@@ -1,4 +1,4 @@
-// What saving and loading share: faults that all ranks learn of, and bytes of tensors on the host.
+// Shared by saving and loading: faults that all ranks learn of, and bytes of tensors on the host.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace piton {
 // The first fault of this rank in a phase; later ones are consequences.
 class FirstFault {
  public:
-  // Runs `work`, unless a fault came before; keeps an Error it throws.
+  // Runs `work`, unless there was a fault before; keeps an Error that it throws.
   template <typename F>
   void run(F&& work) {
     if (error_) return;
@@ -36,11 +36,11 @@ class FirstFault {
   std::optional<Error> error_;
 };
 
-// Collective: returns when all ranks have come here without a fault, or throws the fault of the
-// lowest rank that had one: there as it was, on the others as SaidByAnotherRank.
+// Collective: returns when all ranks have called it without a fault, else throws the fault of the
+// lowest rank that had one: unchanged on that rank, as SaidByAnotherRank on the others.
 void agree(Communicator& ranks, const FirstFault& fault);
 
-// One phase done by this rank (or, with `only` set, by that rank), and its end awaited by all.
+// A phase that this rank does (or, with `only` set, that rank alone); all ranks wait for its end.
 template <typename F>
 void phase(Communicator& ranks, std::optional<int> only, F&& work) {
   FirstFault fault;
@@ -48,7 +48,7 @@ void phase(Communicator& ranks, std::optional<int> only, F&& work) {
   agree(ranks, fault);
 }
 
-// The bytes of a contiguous tensor where the host can read them: its own, or a copy.
+// The bytes of a contiguous tensor in host memory: its own, or a copy.
 class HostBytes {
  public:
   HostBytes(const Tensor& tensor, Device& device, Stream& stream);

@@ -26,7 +26,7 @@ constexpr mode_t kFileMode = 0640;
               code == ENOSPC || code == EDQUOT ? "; free some space or save elsewhere" : "");
 }
 
-// The last part of `path` must be no link.
+// Fails if the last part of `path` is a link.
 int open_file(const std::filesystem::path& path, int flags) {
   return until_uninterrupted(
       [&] { return ::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, kFileMode); });
@@ -41,7 +41,7 @@ void Disk::make_folder(const std::filesystem::path& folder) const {
 
 void Disk::create(const std::filesystem::path& path, std::int64_t bytes) const {
   announce("create", path);
-  // Whatever has the name goes first: a link that somebody planted would lead out of the folder.
+  // Remove anything with this name first: a planted link would lead out of the folder.
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail(path, "replace", errno);
   const int descriptor = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (descriptor < 0) fail(path, "create", errno);
@@ -57,7 +57,7 @@ void Disk::create(const std::filesystem::path& path, std::int64_t bytes) const {
     doing = "reserve space for";
     if (until_uninterrupted([&] { return ::fallocate(descriptor, 0, 0, bytes); }) != 0) {
       code = errno;
-      // A file system without reservation: a full disk then shows when it is written.
+      // The file system cannot reserve space: a full disk is found during the write.
       if (code == EOPNOTSUPP || code == ENOSYS) {
         code = until_uninterrupted([&] { return ::ftruncate(descriptor, bytes); }) == 0 ? 0 : errno;
       }

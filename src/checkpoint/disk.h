@@ -1,7 +1,7 @@
-// The calls by which a save changes the disk, each announced to a hook.
+// The calls with which a save changes the disk. Each is announced to a hook before it runs.
 //
-// A test's hook ends the process, or throws, before any one of them: so every instant at which a
-// save can be cut off is tried. Every failure is Error(kData) with the path and the system's
+// A test's hook ends the process, or throws, before any one of them, so that every point at which a
+// save can be interrupted is tested. Every failure is Error(kData) with the path and the system's
 // reason; files are created 0640 and folders 0750 whatever the umask.
 #pragma once
 
@@ -24,28 +24,29 @@ class Disk {
 
   void make_folder(const std::filesystem::path& folder) const;  // with missing parents
 
-  // A new file of `bytes` zeros with its place on the disk reserved where the file system can; a
-  // file or link of that name is removed.
+  // Creates a file of `bytes` zeros, with space reserved on the disk if the file system can. An
+  // existing file or link of that name is removed.
   void create(const std::filesystem::path& path, std::int64_t bytes) const;
 
   // Creates or replaces, writes and syncs; not atomic.
   void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) const;
 
-  // Replaces a file that is there; atomic.
+  // Replaces an existing file; atomic.
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) const;
 
-  // Each takes the other's name at once. False where the file system cannot; then nothing happened.
+  // Exchanges two names atomically. Returns false and changes nothing if the file system cannot do
+  // it.
   bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) const;
 
-  // Drops what the system keeps of a synced file in memory, so that the next read asks the disk.
+  // Drops the cached pages of a synced file, so that the next read comes from the disk.
   void forget(const std::filesystem::path& path) const;
 
   void sync_folder(const std::filesystem::path& folder) const;
 
-  // With all that is in it; fine if absent.
+  // Removes a folder with its contents; fine if absent.
   void remove_tree(const std::filesystem::path& path) const;
 
-  // What an ordinary user may still write in the file system of `folder`.
+  // Bytes that an ordinary user may still write in the file system of `folder`.
   static std::int64_t free_bytes(const std::filesystem::path& folder);
 
  private:
@@ -57,7 +58,7 @@ class Disk {
   DiskHook hook_;
 };
 
-// A file that is there already, open for writing at any place, as several ranks do at once.
+// An existing file, open for writing at any offset, by several ranks at once.
 class DiskFile {
  public:
   DiskFile(const Disk& disk, std::filesystem::path path);

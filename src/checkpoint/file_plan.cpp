@@ -11,11 +11,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Text files, headers, folders and a manifest, none of which is known before: small beside the
-// weights.
+// For text files, headers, folders and a manifest, whose sizes are not known before: small compared
+// with the weights.
 constexpr std::int64_t kSpareBytes = std::int64_t{1} << 20;
 
-// The nearest folder that is there.
+// The nearest parent folder that exists.
 fs::path existing(fs::path dir) {
   std::error_code ignored;
   while (!dir.empty() && !fs::exists(dir, ignored)) dir = dir.parent_path();
@@ -119,7 +119,7 @@ void publish(const fs::path& dir, const fs::path& unfinished, const fs::path& fo
   if (!fs::exists(folder)) {
     disk.rename(unfinished, folder);
   } else if (!disk.exchange(unfinished, folder)) {
-    // Between these two renames a load finds the old one under its .replaced name.
+    // Between these two renames, a load finds the old checkpoint under its .replaced name.
     fs::path aside = folder;
     aside += kReplaced;
     disk.remove_tree(aside);

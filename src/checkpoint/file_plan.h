@@ -1,5 +1,5 @@
-// The files of a checkpoint before their bytes are there: which tensor is where, and what a save
-// writes besides tensors. Whoever fills them calls, in this order,
+// The layout of a checkpoint's files: which tensor is where, and what a save writes besides
+// tensors. The caller uses, in this order,
 //
 //   add_files  check_space  create_files  (the tensors and their hashes)  write_texts  publish
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace piton {
 
-// Ends of the names of folders: of a save that has not ended, and of one that it is replacing.
+// Suffixes of folder names: of an unfinished save, and of a checkpoint that a save replaces.
 inline constexpr const char* kUnfinished = ".tmp";
 inline constexpr const char* kReplaced = ".replaced";
 
@@ -25,7 +25,7 @@ struct TensorFile {
   std::int64_t bytes = 0;
 };
 
-// The place of everything: the same on every rank.
+// Where everything is; the same on every rank.
 struct FilePlan {
   std::vector<TensorFile> files;
   std::vector<StoredTensor> tensors;         // hashes still empty
@@ -40,14 +40,14 @@ void add_files(FilePlan& plan, const std::vector<CanonicalTensor>& tensors, cons
 // Throws Error(kData) if the disk of `dir`, which need not exist yet, has no room for the files.
 void check_space(const std::filesystem::path& dir, const FilePlan& plan);
 
-// Makes `folder` anew, with every tensor file in its size and its header written.
+// Creates `folder` again, with every tensor file in its full size and its header written.
 void create_files(const std::filesystem::path& folder, const FilePlan& plan, const Disk& disk);
 
-// state.json, config.toml and the manifest; the plan has its hashes.
+// Writes state.json, config.toml and the manifest; the plan must have its hashes.
 void write_texts(const std::filesystem::path& folder, const FilePlan& plan, const TrainState& state,
                  const std::string& config, const Disk& disk);
 
-// Gives the finished folder its name, then points the tracker of `dir` at it.
+// Renames the finished folder, then points the tracker of `dir` at it.
 void publish(const std::filesystem::path& dir, const std::filesystem::path& unfinished,
              const std::filesystem::path& folder, std::int64_t iteration, const Disk& disk);
 

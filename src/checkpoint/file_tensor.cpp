@@ -12,9 +12,9 @@
 namespace piton {
 namespace {
 
-// Of a buffer: it stays in the second-level cache between the read and the use of its bytes.
+// Bytes of a buffer: it stays in the second-level cache until its bytes are used.
 constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
-// A file system reads whole pages: bytes between two stretches of one page cost it nothing.
+// A file system reads whole pages: bytes between two stretches in one page cost nothing.
 constexpr std::int64_t kPageBytes = 4096;
 
 std::unique_ptr<std::byte[]> block(std::int64_t bytes) {
@@ -27,7 +27,7 @@ std::int64_t row_of(const Shape& shape) {
   return elements;
 }
 
-// Bytes of a file from a buffer that holds some of them around the last ones asked for.
+// Buffered reading of a file: keeps the bytes around the last ones asked for.
 class Window {
  public:
   // Bytes from `end` on are not read.
@@ -54,7 +54,7 @@ class Window {
   std::unique_ptr<std::byte[]> buffer_;
 };
 
-// The run's bytes as they are stored.
+// Reads the run's bytes as stored.
 void read_stored(const FileTensor& tensor, const TensorRun& run, std::byte* dst) {
   if (run.begin >= run.end) return;
   const std::int64_t width = size_bytes(tensor.dtype);
@@ -81,7 +81,7 @@ void read_stored(const FileTensor& tensor, const TensorRun& run, std::byte* dst)
   });
 }
 
-// Calls each(part of the run, its bytes) block by block.
+// Calls each(part of the run, its bytes), block by block.
 template <typename F>
 void for_each_block(const FileTensor& tensor, const TensorRun& run, F&& each) {
   const std::int64_t width = size_bytes(tensor.dtype);

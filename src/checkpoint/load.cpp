@@ -1,4 +1,4 @@
-// Loading: which checkpoint, whether it is this run's and its bytes are whole, and then its values.
+// Loading: finds the checkpoint, checks that it fits the run and is intact, then reads its values.
 #include <charconv>
 #include <map>
 #include <set>
@@ -35,7 +35,7 @@ void check_types(const fs::path& folder, const std::vector<CanonicalTensor>& wan
   }
 }
 
-// Moments of another optimizer have other names: "exp_avg, exp_avg_sq", "momentum_buffer", "".
+// The optimizer is known by its moments: "exp_avg, exp_avg_sq", "momentum_buffer", "".
 std::string moment_names(const std::vector<CanonicalTensor>& tensors) {
   std::set<std::string> names;
   for (const CanonicalTensor& tensor : tensors) {
@@ -99,7 +99,7 @@ fs::path find_checkpoint(const fs::path& path) {
                 path.string(), kTrackerName, kManifestName);
   }
   const fs::path folder = path / iteration_folder(*iteration);
-  // A save that was replacing this very iteration was cut off where names cannot be exchanged.
+  // A save that replaced this iteration was interrupted where names cannot be exchanged.
   fs::path aside = folder;
   aside += ".replaced";
   if (!present(folder) && present(aside)) return aside;

@@ -11,7 +11,7 @@ namespace piton {
 namespace {
 
 constexpr std::size_t kListed = 8;  // tensors that a message names
-// On the way to a device, at a time.
+// Bytes per copy to a device.
 constexpr std::int64_t kStagedBytes = std::int64_t{64} << 20;
 
 // Fills tensors of this rank with runs of canonical tensors. Local.
@@ -22,7 +22,7 @@ class Filler {
   }
 
   // dst [size] = elements of `prefix` + the parameter's canonical tensors, from element `begin` of
-  // its local tensor on; 0 where no piece covers them (padding).
+  // its local tensor on; 0 where there is no piece (padding).
   void fill(const Parameter& parameter, std::int64_t begin, const std::string& prefix,
             const Tensor& dst) {
     if (dst.elements() == 0) return;

@@ -1,4 +1,4 @@
-// From a source into a model: what must be there, and the runs that this rank holds.
+// Loads a source into a model: which tensors must exist, and the runs of this rank.
 #pragma once
 
 #include <filesystem>
@@ -10,24 +10,24 @@
 
 namespace piton {
 
-// Collective: the model's tensors of one kind on all ranks, by name. Of kOptimizer: none where the
+// Collective: the model's tensors of one kind on all ranks, by name. None of kOptimizer if the
 // model has no optimizer.
 std::vector<CanonicalTensor> tensors_of(const StoredModel& model, TensorKind kind,
                                         Communicator& ranks);
 
-// Throws Error(kData) that lists tensors of the source that the model lacks, tensors of the model
-// that the source lacks, or those of another shape.
+// Throws Error(kData) with a list of the tensors that only the source has, that only the model has,
+// or that have another shape.
 void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor>& wanted,
                    TensorKind kind);
 
-// Sets the model's weights, and its optimizer's state where there is one, from a source that was
-// checked. Collective: a fault on one rank is thrown on all, and then values are partly set. Each
-// rank reads the runs that it stores (ShardedParameters::own_values), straight into its tensors
-// where these are host memory. Weights of another floating type are converted.
+// Sets the model's weights, and its optimizer's state if there is one, from a checked source.
+// Collective: a fault on one rank is thrown on all, and values are then partly set. Each rank reads
+// the runs that it stores (ShardedParameters::own_values), directly into its tensors if they are in
+// host memory. Weights of another floating type are converted.
 void load_values(TensorSource& source, const StoredModel& model, const StoreContext& context);
 
-// Collective: compares the source's weights with the model's, then sets them; of an optimizer
-// nothing. Throws Error(kData), on all ranks.
+// Collective: compares the source's weights with the model's, then sets them; ignores optimizer
+// state. Throws Error(kData) on all ranks.
 void load_weights(TensorSource& source, const StoredModel& model, const StoreContext& context);
 
 }  // namespace piton

@@ -22,14 +22,14 @@ constexpr std::string_view kHashKey = ",\n\"manifest_xxh3_128\": \"";
 constexpr std::string_view kHashEnd = "\"\n}\n";
 constexpr std::size_t kHashDigits = 32;
 constexpr std::int64_t kMaxTextBytes = std::int64_t{1} << 30;
-// Of iterations, samples and bytes: far above every real one, and sums of a few still fit.
+// Limit for iterations, samples and bytes: far above real values, and sums of a few still fit.
 constexpr std::int64_t kMostCounted = std::int64_t{1} << 60;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Typed fields of a JSON object; whatever is wrong names the file and the field.
+// Typed fields of a JSON object; errors name the file and the field.
 class Fields {
  public:
   Fields(const OrderedJson& object, std::string where) : object_(object), where_(std::move(where)) {
@@ -63,7 +63,7 @@ class Fields {
     }
     return digits;
   }
-  // The name of a file in the same folder: a manifest must not lead out of it.
+  // The name of a file in the same folder: a manifest must not refer to other folders.
   std::string file_name(const char* key) const {
     const std::string name = text(key);
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
@@ -107,7 +107,7 @@ class Fields {
  private:
   static std::string shown(const OrderedJson& value) { return value.dump().substr(0, 80); }
 
-  // Nullopt for what is no number from 0 to kMostCounted.
+  // Nullopt unless it is a number from 0 to kMostCounted.
   static std::optional<std::int64_t> whole_number(const OrderedJson& value) {
     if (!value.is_number_unsigned()) return std::nullopt;
     const auto number = value.get<std::uint64_t>();
@@ -200,7 +200,7 @@ StoredTensor tensor_of(const OrderedJson& item, const std::string& where) {
   return stored;
 }
 
-// One name, one thing; and each tensor is inside of a file that is listed.
+// Checks that names are unique and that each tensor is inside of a listed file.
 void check_consistency(const Manifest& manifest, const Fields& fields) {
   std::map<std::string, const StoredFile*> files;
   for (const StoredFile& file : manifest.files) {
@@ -291,7 +291,7 @@ bool Manifest::has_optimizer() const {
 }
 
 std::string to_json(const Manifest& manifest) {
-  // One line a tensor and a file: people look into it.
+  // One line per tensor and file, because people read it.
   std::string text = fmt::format("{{\n\"format\": \"{}\",\n\"version\": {},\n\"iteration\": {},\n",
                                  kFormat, kCheckpointVersion, manifest.iteration);
   const auto list = [&](const char* key, const std::vector<OrderedJson>& items) {

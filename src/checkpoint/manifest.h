@@ -1,4 +1,4 @@
-// What is in a checkpoint: manifest.json and state.json, and the names of files and folders.
+// The contents of a checkpoint: manifest.json and state.json, and the names of files and folders.
 //
 //   DIR/latest_checkpointed_iteration.txt   "1000\n": the checkpoint to load; written last
 //   DIR/iter_0001000/
@@ -10,10 +10,10 @@
 //     config.toml                           the run's resolved options
 //     manifest.json                         everything above with sizes and hashes
 //
-// Tensors are canonical: q, k, v, gate and up apart, [out, in], no padding rows, tied weights once.
-// So nothing in the files depends on the layout that wrote them. Every byte is under a hash
-// (XXH3-128): tensors each by its own, the headers and the small files, and the manifest by one in
-// its own last line.
+// Tensors are canonical: q, k, v, gate and up separate, [out, in], without padding rows, tied
+// weights once. So the files do not depend on the layout that wrote them. Every byte is covered by
+// a hash (XXH3-128): each tensor has its own, headers and small files have theirs in the manifest,
+// and the manifest has its own in its last line.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,10 @@ inline constexpr const char* kMainPrefix = "main.";
 
 // "iter_0001000"; seven digits at least.
 std::string iteration_folder(std::int64_t iteration);
-// The number in such a name; nullopt for any other.
+// The number in such a name; nullopt for other names.
 std::optional<std::int64_t> iteration_of(const std::string& folder);
 
-// How far a run has come. What follows from it (data order, masks, learning rate) is not stored.
+// Progress of a run. What follows from it (data order, masks, learning rate) is not stored.
 struct TrainState {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
@@ -50,8 +50,7 @@ struct TrainState {
   std::uint64_t seed = 0;
   double learning_rate = 0;  // of the last step, for the log
   double lm_loss = 0;        // of the last step, for the log; may be NaN
-  // Anything else that has to be remembered or compared on resume, e.g. sizes and hashes of data
-  // files.
+  // Other facts to remember or to compare on resume, e.g. sizes and hashes of data files.
   std::map<std::string, std::string> facts;
 
   bool operator==(const TrainState&) const = default;
@@ -72,7 +71,7 @@ struct StoredTensor {
 struct StoredFile {
   std::string name;
   std::int64_t bytes = 0;
-  // How many from its start `hash` covers: all, or the header of a tensor file.
+  // Bytes from the start that `hash` covers: all, or the header of a tensor file.
   std::int64_t hashed_bytes = 0;
   std::string hash;
 };
@@ -86,18 +85,18 @@ struct Manifest {
 };
 
 std::string to_json(const Manifest& manifest);
-// Checks the hash, the version and every field. Throws Error(kData) naming `where`.
+// Checks the hash, the version and every field. Throws Error(kData) with `where`.
 Manifest parse_manifest(const std::string& text, const std::string& where);
 
-// Of `folder`: reads and parses. A folder without a manifest is no checkpoint, or one that was
-// never finished: Error(kData).
+// Reads and parses the manifest of `folder`. Throws Error(kData) if there is none: the folder is
+// not a checkpoint, or its save never finished.
 Manifest read_manifest(const std::filesystem::path& folder);
-// Checked against the manifest.
+// Both check the file against the manifest.
 TrainState read_state(const std::filesystem::path& folder, const Manifest& manifest);
 std::string read_config(const std::filesystem::path& folder, const Manifest& manifest);
 
-// Hash over (name, type, shape, hash) of the tensors of one kind, by name: the same for every
-// layout and every division into files.
+// Hash over (name, type, shape, hash) of the tensors of one kind, by name: it does not depend on
+// the layout or on the division into files.
 std::string hash_of(const Manifest& manifest, TensorKind kind);
 
 // XXH3-128 as 32 hex digits.

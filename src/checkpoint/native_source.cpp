@@ -75,7 +75,7 @@ void NativeSource::check_header(const std::string& name,
                 where, what);
   };
   if (header.data_begin != stored->hashed_bytes) differ("the length of its header");
-  // Both ways: a tensor that only the file has would be bytes that no hash covers.
+  // In both directions: no hash would cover a tensor that only the file has.
   for (const SafetensorsEntry& entry : header.entries) {
     const auto found = tensors.find(entry.name);
     if (found == tensors.end()) differ(entry.name);

@@ -1,8 +1,7 @@
 // The tensors of one checkpoint folder of Piton (checkpoint/manifest.h).
 //
-// Files are opened when first asked for. Opening changes nothing and checks nothing but the
-// manifest: before the first read, check_headers() and, for each tensor on one rank at least,
-// check_hash().
+// Files are opened on first use. Opening only checks the manifest: before the first read, call
+// check_headers() and, for each tensor on at least one rank, check_hash().
 #pragma once
 
 #include <filesystem>
@@ -15,22 +14,22 @@ namespace piton {
 
 class NativeSource final : public TensorSource {
  public:
-  // `manifest` of `folder`. Without `optimizer` the source has the weights alone.
+  // `manifest`: that of `folder`. Without `optimizer` the source has only the weights.
   NativeSource(std::filesystem::path folder, Manifest manifest, bool optimizer);
 
   std::string where() const override { return folder_.string(); }
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override;
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override;
 
-  // Headers and lengths against the manifest, of every file that holds a tensor of the source.
-  // Files of optimizer state may have been removed where weights alone are loaded; those that are
-  // there are looked at all the same. Throws Error(kData).
+  // Compares headers and lengths with the manifest, for every file that has a tensor of the source.
+  // Files of optimizer state may be missing if only weights are loaded; existing ones are checked
+  // all the same. Throws Error(kData).
   void check_headers();
 
-  // Tensor number `index` of the manifest. Throws Error(kData) if its bytes are not those that were
-  // saved.
+  // Checks tensor number `index` of the manifest. Throws Error(kData) if its bytes changed after
+  // saving.
   void check_hash(std::size_t index);
-  // Each tensor of the source by one of `ranks`: those of `rank`.
+  // Divides the tensors of the source among `ranks` and checks those of `rank`.
   void check_hashes(int rank, int ranks);
 
  private:

@@ -25,7 +25,7 @@ Shape shape_of(const Json& list) {
   return shape;
 }
 
-// Holdings as they travel: without the sources, which mean something on their own rank only.
+// Holdings as sent to other ranks: without the sources, which are valid only on their own rank.
 std::string encode(const std::vector<Holding>& holdings) {
   Json list = Json::array();
   for (const Holding& one : holdings) {
@@ -141,7 +141,7 @@ WritePlan plan_writes(const std::vector<Holding>& holdings, Communicator& ranks)
     plan.tensors.push_back(holders.tensor);
     std::int64_t covered = 0;
     for (const auto& [region, list] : holders.regions) {
-      // Ranks may hold different runs of the region: each stretch between two ends has one writer.
+      // Ranks may hold different runs of the region: each stretch between two ends gets one writer.
       std::set<std::int64_t> ends;
       for (const Holder& holder : list) {
         ends.insert(holder.begin);

@@ -1,9 +1,9 @@
-// Which rank holds which part of which canonical tensor, and which one writes it.
+// Which rank holds which part of which canonical tensor, and which rank writes it.
 //
-// A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), and of a region
-// perhaps only a run of its elements (a shard of optimizer state). Within a region elements are
-// counted row by row; in the canonical tensor a region of all columns is one stretch of bytes, one
-// of some columns a stretch a row:
+// A rank holds REGIONS: boxes of canonical tensors (a piece of a parameter), or only a run of a
+// region's elements (a shard of optimizer state). Elements of a region are counted row by row. In
+// the canonical tensor, a region of all columns is one stretch of bytes; a region of some columns
+// has one stretch per row:
 //
 //   canonical [4, 6], region start [1, 2], extent [2, 3]     . . . . . .
 //                                                            . . 0 1 2 .
@@ -11,7 +11,7 @@
 //                                                            . . . . . .
 //
 // Several ranks may hold the same elements (data-parallel copies, replicated and tied parameters);
-// each is written by one of them, so that the bytes are spread evenly.
+// one of them writes each element, so that the bytes are spread evenly.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace piton {
 
 enum class TensorKind : std::uint8_t { kWeight, kOptimizer };
 
-// A tensor of the checkpoint, as every rank knows it.
+// A tensor of the checkpoint; the same on every rank.
 struct CanonicalTensor {
   std::string name;
   DType dtype = DType::kF32;
@@ -61,7 +61,7 @@ struct Holding {
   Shape extent;
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  // Where element `begin` is: source `source` of the caller's, element `source_offset` in it.
+  // Element `begin` is element `source_offset` of the caller's source number `source`.
   std::size_t source = 0;
   std::int64_t source_offset = 0;
 
@@ -69,7 +69,7 @@ struct Holding {
 };
 
 // The pieces of elements [begin, begin + size) of the parameter's local tensor. Source offsets
-// count from `begin`; tensors are named `prefix` + canonical name, of type `dtype`. No prefix:
+// count from `begin`. Tensors have the name `prefix` + canonical name and type `dtype`. No prefix:
 // weights.
 std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin, std::int64_t size,
                                  const std::string& prefix, DType dtype, std::size_t source);
@@ -109,15 +109,14 @@ struct WritePlan {
   std::vector<WriteJob> jobs;            // of this rank, in the order of its holdings
 };
 
-// Collective. Asserts that the ranks agree about every tensor and that together they hold all of
-// it.
+// Collective. Asserts that the ranks agree about every tensor and that together they hold all its
+// elements.
 WritePlan plan_writes(const std::vector<Holding>& holdings, Communicator& ranks);
 
-// Collective: what all ranks hold, by name.
+// Collective: the tensors that the ranks hold together, by name.
 std::vector<CanonicalTensor> all_tensors(const std::vector<Holding>& holdings, Communicator& ranks);
 
-// For each of `sizes` the one of `workers` that takes it: largest first, always the least loaded
-// one.
+// Assigns each of `sizes` to one of `workers`: largest first, always to the least loaded worker.
 std::vector<int> spread(const std::vector<std::int64_t>& sizes, int workers);
 
 }  // namespace piton

@@ -50,7 +50,7 @@ const TypeRow* find_type(std::string_view name) {
   return nullptr;
 }
 
-// Bytes of the tensor; nullopt where the product overflows or is no whole number of bytes.
+// Bytes of the tensor; nullopt if the product overflows or is not a whole number of bytes.
 std::optional<std::int64_t> size_of(const SafetensorsEntry& entry, int bits) {
   std::int64_t product = bits;
   bool empty = false;
@@ -163,7 +163,7 @@ SafetensorsHeader read_safetensors_header(const RegularFile& file) {
   file.read_at(0, begin);
   std::uint64_t length = 0;
   if (begin.size() == 8) std::memcpy(&length, begin.data(), 8);
-  // A length that is too large is refused below, from these first bytes.
+  // A length that is too large is rejected below, from these first bytes.
   if (length <= static_cast<std::uint64_t>(std::min(kMaxHeaderBytes, file_bytes - 8))) {
     begin.resize(8 + length);
     file.read_at(8, std::span(begin).subspan(8));

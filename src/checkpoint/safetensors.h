@@ -7,12 +7,12 @@
 //                  "__metadata__": {"key": "text", ...}                           optional
 //   8+N..        the tensors' bytes, row-major, little-endian; offsets count from here
 //
-// Files come from anywhere, so nothing of one is trusted: a header that is too long, is not JSON,
-// names a key twice, has unknown fields, types or negative numbers; a shape whose product
-// overflows; offsets that are out of order, out of the file, or not the size of the tensor; holes
-// and overlaps; bytes after the last tensor: each is Error(kData) that names the file and the
-// tensor. Opening takes memory in proportion to the header only; tensors are read by calls, not
-// mapped (base/regular_file.h).
+// Files come from anywhere, so nothing in them is trusted. Error(kData) with file and tensor for: a
+// header that is too long, is not JSON, names a key twice, has unknown fields, types or negative
+// numbers; a shape whose product overflows; offsets that are out of order, outside of the file, or
+// not the size of the tensor; gaps and overlaps; bytes after the last tensor. Opening takes memory
+// in proportion to the header only. Tensors are read by calls, not memory-mapped
+// (base/regular_file.h).
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ struct SafetensorsEntry {
   std::int64_t bytes() const { return end - begin; }
 };
 
-// "F32" for kF32, and back; nullopt where Piton has no such type (the format has more).
+// "F32" for kF32, and back; nullopt for types that Piton does not have (the format has more).
 std::string_view safetensors_name(DType dtype);
 std::optional<DType> dtype_of_safetensors(std::string_view name);
 
@@ -52,26 +52,26 @@ struct SafetensorsHeader {
   std::int64_t data_begin = 0;  // of the data in the file
 };
 
-// Checks and reads the header of a file of `file_bytes` bytes, of which `begin` is the start: all
-// of its header at least, where that fits the file. `where` names the file in messages.
+// Checks and reads the header of a file of `file_bytes` bytes. `begin`: the start of the file, with
+// at least all of the header if that fits into the file. `where` names the file in messages.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> begin, std::int64_t file_bytes,
                                     const std::string& where);
-// Of an open file.
+// The same for an open file.
 SafetensorsHeader read_safetensors_header(const RegularFile& file);
 
-// The first bytes of a file with these tensors, everything before the data. Offsets are assigned to
-// `entries`, which must be in the order wanted. Spaces pad it to a multiple of 64 bytes, so that
-// tensors are aligned in the file as they are within the data.
+// The first bytes of a file with these tensors: everything before the data. Assigns offsets to
+// `entries` in their order. Pads with spaces to a multiple of 64 bytes, so that tensors have the
+// same alignment in the file as in the data.
 std::string make_safetensors_header(std::vector<SafetensorsEntry>& entries,
                                     const std::map<std::string, std::string>& metadata);
 
-// Wide types first, then by name: every tensor is aligned to its type.
+// Wide types first, then by name, so that every tensor is aligned to its type.
 void sort_for_alignment(std::vector<SafetensorsEntry>& entries);
 
 // A file open for reading.
 class SafetensorsFile {
  public:
-  // Throws Error(kData) as said above.
+  // Throws Error(kData) as described above.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return file_.path(); }
@@ -84,8 +84,8 @@ class SafetensorsFile {
     return header_.data_begin + entry.begin;
   }
 
-  // A copy in host memory. Throws Error(kData) if there is no such tensor, or if its type or number
-  // of dims is none of Piton's.
+  // A copy in host memory. Throws Error(kData) if there is no such tensor, or if Piton does not
+  // support its type or number of dims.
   Tensor tensor(const std::string& name) const;
 
  private:
@@ -94,20 +94,20 @@ class SafetensorsFile {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-// Writes a file tensor by tensor; it appears under its name at commit().
+// Writes a file tensor by tensor; the file appears under its name at commit().
 class SafetensorsWriter {
  public:
-  // The order of `entries` is kept; begin and end need not be set. Metadata: {"format", "pt"} is
-  // what readers of the ecosystem look for.
+  // Keeps the order of `entries`; begin and end need not be set. Other programs expect the metadata
+  // {"format", "pt"}.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<SafetensorsEntry> entries,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
 
-  // The next bytes of the data, in the order of the entries; parts of a tensor are fine.
+  // The next bytes of the data, in the order of the entries; may be parts of a tensor.
   void append(std::span<const std::byte> bytes);
 
-  // Asserts that every byte was given.
+  // Asserts that all bytes were appended.
   void commit();
 
  private:
@@ -116,7 +116,7 @@ class SafetensorsWriter {
   std::int64_t expected_bytes_ = 0;
 };
 
-// Whole host tensors, contiguous, in one call; sorted for alignment.
+// Writes contiguous host tensors in one call, sorted for alignment.
 void write_safetensors(const std::filesystem::path& path,
                        const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});

@@ -1,5 +1,5 @@
-// The JSON part of a safetensors file, read event by event: unlike a document tree this sees a key
-// that occurs twice, and it holds nothing that the format does not have.
+// Reads the JSON part of a safetensors file event by event: unlike a document tree, this detects a
+// key that occurs twice, and it stores only what the format has.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace piton {
 
-// Entries as they are written, in the order of the text; types, shapes and offsets are not yet
-// checked against each other. Throws Error(kData) naming `where`.
+// Entries in the order of the text; types, shapes and offsets are not yet compared with each other.
+// Throws Error(kData) with `where`.
 SafetensorsHeader read_header_json(std::string_view text, const std::string& where);
 
 }  // namespace piton

@@ -1,4 +1,4 @@
-// One function a phase of a save; between phases all ranks wait for each other.
+// One function per phase of a save; all ranks wait for each other between phases.
 #include <algorithm>
 #include <map>
 #include <system_error>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What crashed saves left: unfinished folders, and one that a save was about to replace.
+// Removes what crashed saves left: unfinished folders, and one that a save was about to replace.
 void remove_leftovers(const fs::path& dir, const Disk& disk) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -65,7 +65,7 @@ void write_job(const WriteJob& job, const Holding& holding, const std::byte* dat
                    });
 }
 
-// Where the sources of holdings are in one list: first parameters, then the tensors of each span.
+// All sources of holdings in one list: first parameters, then the tensors of each span.
 struct Sources {
   std::vector<Parameter*> parameters;
   std::vector<Tensor> state;
@@ -97,7 +97,7 @@ std::vector<Holding> collect(const StoredModel& model, Sources& sources) {
   return holdings;
 }
 
-// All that a save has to know before its first byte.
+// Everything that a save must know before its first byte.
 struct Layout {
   Sources sources;
   std::vector<Holding> holdings;
@@ -118,7 +118,7 @@ Layout lay_out(const StoredModel& model, Communicator& ranks, const SaveOptions&
   return layout;
 }
 
-// Returns the hashes of what was written, taken from memory.
+// Returns the hashes of the written bytes, computed from memory.
 std::vector<WrittenPart> write_tensors(const fs::path& folder, const StoredModel& model,
                                        const StoreContext& context, const Layout& layout,
                                        const Disk& disk, FirstFault& fault) {
@@ -147,7 +147,7 @@ std::vector<WrittenPart> write_tensors(const fs::path& folder, const StoredModel
     });
   };
   for (std::size_t i = 0; i < sources.parameters.size(); ++i) {
-    // Gathering a value takes all ranks that share it: those with a fault come too.
+    // Collective for the ranks that share a value: those with a fault take part too.
     Parameter& parameter = *sources.parameters[i];
     write_source(i, model.sharded == nullptr
                         ? parameter.value
@@ -163,7 +163,7 @@ std::vector<WrittenPart> write_tensors(const fs::path& folder, const StoredModel
   return parts;
 }
 
-// Every tensor's hash, from one rank each.
+// Hashes each tensor on one rank.
 void hash_tensors(const fs::path& folder, FilePlan& plan, const std::vector<WrittenPart>& mine,
                   bool verify, const Disk& disk, Communicator& ranks) {
   const PartsOfTensors parts = gather_parts(mine, plan.tensors.size(), ranks);
@@ -204,14 +204,14 @@ void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& 
   std::vector<std::int64_t> iterations;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
     const std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
-    // Other programs name their checkpoints so too: those stay, and so do links.
+    // Other programs use the same names for their checkpoints: those and links are kept.
     const bool ours = fs::is_directory(entry.symlink_status()) &&
                       fs::is_regular_file(entry.path() / kManifestName);
     if (iteration && *iteration < newest && ours) iterations.push_back(*iteration);
   }
   std::sort(iterations.rbegin(), iterations.rend());
   for (std::size_t i = static_cast<std::size_t>(keep) - 1; i < iterations.size(); ++i) {
-    // Renamed first: half a checkpoint must not look like a whole one.
+    // Rename first: half a checkpoint must not look like a whole one.
     const fs::path folder = dir / iteration_folder(iterations[i]);
     fs::path doomed = folder;
     doomed += kUnfinished;
@@ -263,12 +263,12 @@ fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const St
       publish(dir, unfinished, folder, state.iteration, disk);
     });
   } catch (const Error&) {
-    // The space goes back at once; should this fail too, the next save tries again.
+    // Free the space at once; if this fails too, the next save tries again.
     std::error_code ignored;
     if (laid_out) fs::remove_all(unfinished, ignored);
     throw;
   }
-  // The new checkpoint is complete: what it replaced, and what is too old, may go.
+  // The new checkpoint is complete: remove what it replaced, and what is too old.
   phase(ranks, 0, [&] {
     disk.remove_tree(unfinished);
     fs::path aside = folder;

@@ -1,25 +1,24 @@
-// Saving and loading a run: one global checkpoint, whatever the layout (checkpoint/manifest.h says
-// what is where).
+// Saves and loads a run: one global checkpoint for all layouts (contents: checkpoint/manifest.h).
 //
-// A SAVE is atomic. Rank 0 lays out the files in DIR/iter_NNNNNNN.tmp, every rank writes the parts
+// A SAVE is atomic. Rank 0 creates the files in DIR/iter_NNNNNNN.tmp; every rank writes the parts
 // it holds at their canonical places, hashes its share of the tensors, and syncs; then rank 0
-// renames the folder and, last, replaces the tracker. A crash at any instant leaves the previous
-// checkpoint to be loaded; what it left behind is removed by the next save. Nothing is gathered:
-// memory on top of the run's own is one parameter. Hashes are taken of the bytes in memory as they
-// are handed to the system; a tensor of several writers is read back and compared with the hashes
-// of its parts, with SaveOptions::verify every tensor is.
+// renames the folder and finally replaces the tracker. After a crash at any point, the previous
+// checkpoint is loaded; the next save removes what the crashed one left. Nothing is gathered: a
+// save needs memory for one more parameter. Hashes are computed from the bytes in memory as they
+// are written. A tensor with several writers is read back and compared with the hashes of its
+// parts; with SaveOptions::verify every tensor is.
 //
 // A LOAD reads runs of elements (checkpoint/tensor_source.h), so any layout reads any checkpoint,
-// and each rank reads what it stores and no more, its part of a unit under ZeRO. First every
-// tensor's bytes are checked against their hash, each by one rank; nothing is loaded if one is
-// wrong. Reading is by calls, not by mapping: a file that is cut short between the check and the
+// and each rank reads only what it stores (under ZeRO, its part of a unit). First the bytes of
+// every tensor are checked against their hash, each by one rank; nothing is loaded if one is wrong.
+// Files are read by calls, not memory-mapped: a file that is truncated between the check and the
 // read is an error.
 //
-// Saves have a communicator group of their own, so that their messages never mix with those of a
+// Saves use a communicator group of their own, so that their messages never mix with those of a
 // step or a load.
 //
 // Both are collective over all ranks of the mesh. A fault on one rank (a full disk, a changed byte)
-// is thrown on all of them, and names the rank.
+// is thrown on all of them, with the rank.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +35,12 @@
 
 namespace piton {
 
-// What is saved, or loaded into, on this rank.
+// What is saved from, or loaded into, this rank.
 struct StoredModel {
   std::vector<Parameter*> parameters;
   // Null: values are resident in Parameter::value (generation, scoring).
   ShardedParameters* sharded = nullptr;
-  // Null: the weights alone.
+  // Null: only the weights.
   Optimizer* optimizer = nullptr;
 };
 
@@ -54,42 +53,42 @@ struct StoreContext {
 
 struct SaveOptions {
   std::int64_t file_bytes = std::int64_t{4} << 30;  // a tensor file is closed when it reaches this
-  int keep = 0;         // checkpoints to keep in DIR, this one counted; 0: all
+  int keep = 0;         // checkpoints to keep in DIR, including this one; 0: all
   bool verify = false;  // read every tensor back from the disk and compare
   DiskHook hook;        // for tests
 };
 
-// The group of saves; made on first use, which is collective (comm/mesh.h).
+// The group of saves, created on first use, which is collective (comm/mesh.h).
 Communicator& save_group(Mesh& mesh);
 
-// Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
-// the resolved options, stored as config.toml. optimizer_steps and skipped_steps of `state` are
-// taken from the optimizer where there is one. Returns the folder. Throws Error(kData): disk full
-// (checked before the first byte), not writable.
+// Saves as DIR/iter_NNNNNNN, where NNNNNNN is state.iteration; replaces an existing one of that
+// number. `config`: the resolved options, stored as config.toml. optimizer_steps and skipped_steps
+// of `state` are taken from the optimizer if there is one. Returns the folder. Throws Error(kData)
+// if the disk is full (checked before the first byte) or not writable.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
                                       const StoreContext& context, TrainState state,
                                       const std::string& config, const SaveOptions& options = {});
 
 // Collective. Throws Error(kData) if DIR (which need not exist yet) has no room for one more
-// checkpoint of the model: asked before a run's first step.
+// checkpoint of the model. Called before a run's first step.
 void check_room(const std::filesystem::path& dir, const StoredModel& model,
                 const StoreContext& context, const SaveOptions& options = {});
 
 // The iteration that DIR's tracker names; nullopt if there is no tracker (nothing was saved yet).
 std::optional<std::int64_t> latest_iteration(const std::filesystem::path& dir);
 
-// The folder of one checkpoint: `path` itself if it holds a manifest, else the one that its tracker
-// names. Throws Error(kData) if there is none.
+// The folder of one checkpoint: `path` itself if it has a manifest, else the folder that its
+// tracker names. Throws Error(kData) if there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
-// Loads weights and, where the model has an optimizer, its state and its steps. Throws Error(kData)
-// and lists the tensors: changed bytes, missing, unknown, or of another shape. Weights of another
-// floating type are converted, but not where optimizer state is loaded. Without the optimizer of
-// the model in use, call Optimizer::reset_main() afterwards.
+// Loads weights and, if the model has an optimizer, its state and its steps. Throws Error(kData)
+// with a list of the tensors that are changed, missing, unknown, or of another shape. Weights of
+// another floating type are converted, but not if optimizer state is loaded. If weights are loaded
+// without the optimizer of the model, call Optimizer::reset_main() afterwards.
 TrainState load_checkpoint(const std::filesystem::path& folder, const StoredModel& model,
                            const StoreContext& context);
 
-// What `inspect --hash` prints: hash_of() after every byte of that kind was read and checked. "" if
+// Printed by `inspect --hash`: hash_of() after reading and checking every byte of that kind. "" if
 // the checkpoint has no optimizer state.
 std::string weights_hash(const std::filesystem::path& folder);
 std::string optimizer_hash(const std::filesystem::path& folder);

@@ -1,8 +1,8 @@
-// Where canonical tensors are read from: a checkpoint of Piton, or a file of another program whose
-// reader gives its tensors canonical names, shapes and order (checkpoint/manifest.h).
+// A source of canonical tensors: a checkpoint of Piton, or a file of another program whose reader
+// maps its tensors to canonical names, shapes and order (checkpoint/manifest.h).
 //
-// A rank asks for the runs of elements that it holds and for nothing else, so a source of any size
-// is loaded under any layout, each rank with memory for its own part and a bounded buffer.
+// A rank asks only for the runs of elements that it holds, so a source of any size can be loaded
+// under any layout; each rank needs memory for its own part and a bounded buffer.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
 
-  // Names the source in messages: a folder.
+  // The name of the source in messages: a folder.
   virtual std::string where() const = 0;
 
-  // The tensors of a kind, by name; with the types in which they are stored.
+  // The tensors of a kind, by name, with their stored types.
   virtual std::vector<CanonicalTensor> tensors(TensorKind kind) const = 0;
 
-  // dst [run.size()] = those elements of tensor `name`, as `dtype` (checkpoint/values.h). Asserts
-  // that the tensor is there and the run is inside. Throws Error(kData) that names file, offset and
-  // wanted bytes where the system cannot read them, or the file was cut short since it was opened.
+  // dst [run.size()] = the elements of the run of tensor `name`, as `dtype` (checkpoint/values.h).
+  // Asserts that the tensor exists and has the run. Throws Error(kData) with file, offset and
+  // number of bytes if they cannot be read, or if the file was truncated since it was opened.
   virtual void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) = 0;
 };
 

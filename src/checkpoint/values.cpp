@@ -7,8 +7,8 @@
 namespace piton {
 namespace {
 
-// Through fp32, or fp64 where it is read: from fp64 to 16 bits a value goes through fp32, as in the
-// kernels (fp64 is for checks, not for training).
+// fp64 values stay wide, others are converted through fp32. From fp64 to 16 bits a value goes
+// through fp32, as in the kernels (fp64 is for checks, not for training).
 double widened(double x) { return x; }
 float widened(float x) { return x; }
 float widened(BFloat16 x) { return to_float(x); }

@@ -1,4 +1,4 @@
-// Runs of numbers from one floating type to another, on the host.
+// Converts runs of numbers from one floating type to another, on the host.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace piton {
 
-// dst[i] = src[i] for `count` elements; bytes are copied where the types are equal, otherwise both
-// are floating and the value is rounded to nearest even. Neither pointer need be aligned. Asserts
-// that integers are not converted.
+// dst[i] = src[i] for `count` elements. Copies bytes if the types are equal; otherwise both must be
+// floating, and values are rounded to nearest even. Pointers need not be aligned. Asserts that
+// integers are not converted.
 void convert_values(const std::byte* src, DType src_dtype, std::byte* dst, DType dst_dtype,
                     std::int64_t count);
 

@@ -1,5 +1,5 @@
-// A checkpoint written from a source, by one process and without a model in memory: how other
-// programs' weights become a checkpoint of Piton.
+// Writes a checkpoint from a source, in one process and without a model in memory. Converts weights
+// of other programs to a checkpoint of Piton.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct WriteSourceOptions {
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 
-// Writes the weights as `dir`/iter_NNNNNNN, NNNNNNN being state.iteration, and points the tracker
-// of `dir` at it. Memory: one block. Throws Error(kData) as the source does, and where the disk is
-// full.
+// Writes the weights as `dir`/iter_NNNNNNN, where NNNNNNN is state.iteration, and points the
+// tracker of `dir` at it. Needs memory for one block. Throws Error(kData) as the source does, and
+// if the disk is full.
 void write_checkpoint(const std::filesystem::path& dir, TensorSource& source,
                       const TrainState& state, const std::string& config,
                       const WriteSourceOptions& options = {});

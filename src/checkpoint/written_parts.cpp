@@ -8,7 +8,7 @@
 namespace piton {
 namespace {
 
-// "tensor begin end hash ndim start... extent...", a line a part.
+// "tensor begin end hash ndim start... extent...", one line per part.
 std::string encode(const std::vector<WrittenPart>& parts) {
   std::string text;
   for (const WrittenPart& part : parts) {
@@ -60,7 +60,7 @@ std::string hash_read_back(const StoredTensor& tensor, const std::vector<Written
   for (const WrittenPart& part : parts) {
     if (hash_of_run(stored, part.run) == part.hash) continue;
     throw Error(Fault::kData,
-                "checkpoint: {}: {}: the disk gives back other bytes than were written (elements "
+                "checkpoint: {}: {}: the disk returned other bytes than were written (elements "
                 "{} to {} of a region); check the disk, or save elsewhere",
                 file.path().string(), tensor.tensor.name, part.run.begin, part.run.end);
   }

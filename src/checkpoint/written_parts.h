@@ -1,5 +1,5 @@
-// What each rank wrote of each tensor, by hashes that were taken of its memory: the measure of what
-// the disk gives back.
+// Which rank wrote which part of each tensor, with hashes of the bytes in memory. What the disk
+// returns is compared with these.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace piton {
 
-// A run of a tensor (checkpoint/regions.h), as one rank wrote it.
+// A run of a tensor (checkpoint/regions.h), as written by one rank.
 struct WrittenPart {
-  std::size_t tensor = 0;  // in the save's list
+  std::size_t tensor = 0;  // index in the save's list
   TensorRun run;
   std::string hash;  // XXH3-128 of those bytes in memory
 };
@@ -26,13 +26,13 @@ using PartsOfTensors = std::vector<std::vector<WrittenPart>>;
 PartsOfTensors gather_parts(const std::vector<WrittenPart>& mine, std::size_t tensors,
                             Communicator& ranks);
 
-// The tensor's own hash, where one part is all of it: nothing has to be read back. Nullopt for a
-// tensor of several parts.
+// The tensor's own hash if a single part covers it, so that nothing has to be read back. Nullopt
+// for a tensor of several parts.
 std::optional<std::string> hash_of_one_writer(const StoredTensor& tensor,
                                               const std::vector<WrittenPart>& parts);
 
-// The tensor's hash from its bytes in the file. Throws Error(kData) naming `file` if a part is not
-// what its rank had in memory.
+// The tensor's hash from its bytes in the file. Throws Error(kData) with `file` if a part differs
+// from what its rank had in memory.
 std::string hash_read_back(const StoredTensor& tensor, const std::vector<WrittenPart>& parts,
                            const RegularFile& file);
 

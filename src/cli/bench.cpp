@@ -1,4 +1,4 @@
-// piton bench: how close this machine's kernels and steps come to what it can do.
+// piton bench: compares this machine's kernels and steps with its limits.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -50,7 +50,7 @@ struct BenchOptions {
     of_all.visit(v);
   }
 
-  // Throws Error(kUsage) naming the flag.
+  // Throws Error(kUsage) with the flag.
   void check() const {
     of_all.check();
     check_range("--context", context, 1, kLargestSize);
@@ -65,7 +65,7 @@ struct BenchOptions {
   static constexpr std::int64_t kMostElements = std::int64_t{1} << 48;  // their bytes are counted
 };
 
-// What a kind of bench is asked for, and where its numbers go.
+// Arguments of one kind of bench.
 struct Request {
   const BenchOptions& bench;
   PretrainOptions& options;
@@ -77,7 +77,7 @@ struct Request {
   }
 };
 
-// A number that is 0 where it could not be measured is left out.
+// Leaves out a number that is 0: it could not be measured.
 void put_if(Json& out, const char* key, double value) {
   if (value > 0) out[key] = value;
 }
@@ -176,7 +176,8 @@ Json profile_json(const Profile& profile) {
 
 constexpr const char* kProfiled[] = {"step_seconds", "token_seconds", "pass_seconds"};
 
-// `what`, of kProfiled, took `seconds`, calls and all; left out where nothing was profiled.
+// Adds the profile of `what` (of kProfiled), which took `seconds` in all. Nothing if `by_name` is
+// empty.
 void put_profile(Json& out, const char* what, double seconds, const Profile& by_name,
                  const Profile& by_call) {
   if (by_name.empty()) return;
@@ -261,7 +262,7 @@ constexpr Kind kKinds[] = {{"train", run_train},         {"gemm", run_gemm},
                            {"attention", run_attention}, {"optimizer", run_optimizer},
                            {"decode", run_decode},       {"prefill", run_prefill}};
 
-// Benches of text take other options than those of models.
+// Benches of text have other options than those of models.
 struct TextKind {
   std::string_view name;
   int (*run)(Invocation&);
@@ -281,7 +282,7 @@ const Kind& find_kind(const std::string& name) {
   throw Error(Fault::kUsage, "bench: got \"{}\", wanted one of {}", name, known);
 }
 
-// What a figure says, for those who do not read docs/benchmarks.md first.
+// Explains a figure to readers who do not know docs/benchmarks.md.
 std::string_view meaning(std::string_view figure) {
   struct Meaning {
     std::string_view figure;
@@ -306,7 +307,7 @@ std::string_view meaning(std::string_view figure) {
   return "";
 }
 
-// Numbers a line each with what they say, lists as tables.
+// Prints numbers one per line with their meaning, and lists as tables.
 void print_text(const Json& result) {
   std::string text;
   const auto line = [&](const std::string& key, const std::string& value) {
@@ -357,8 +358,8 @@ void print_text(const Json& result) {
   std::fputs(text.c_str(), stdout);
 }
 
-// A limit that the work beats was measured wrongly, or is none. What takes less than a millisecond
-// measures threads more than work.
+// Work above a limit means that the limit was measured wrongly. Work below a millisecond mostly
+// measures the threads.
 void expect_below_limits(const Json& result) {
   constexpr double kNoise = 1.1;  // two measurements of the same speed
   if (result.value("best_seconds", 0.0) < 1e-3) return;

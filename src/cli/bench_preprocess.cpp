@@ -1,4 +1,4 @@
-// piton bench preprocess: raw files to token files, beside the tokenizer alone.
+// piton bench preprocess: raw files to token files, compared with the tokenizer alone.
 #include <unistd.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where corpora go that nobody asked for; removed in the end.
+// Temporary folder for the corpora; removed at the end.
 class ScratchFolder {
  public:
   ScratchFolder()

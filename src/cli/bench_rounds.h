@@ -16,7 +16,7 @@ struct BenchRounds {
     v(Option{"json", "print one JSON object"}, json);
   }
 
-  // Throws Error(kUsage) naming the flag.
+  // Throws Error(kUsage) with the flag.
   void check() const { check_range("--rounds", rounds, 1); }
 };
 

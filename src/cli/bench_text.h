@@ -1,5 +1,5 @@
-// Parts that `piton bench tokenizer` and `piton bench preprocess` share. Both declare options of
-// their own: they read texts, not models.
+// Shared by `piton bench tokenizer` and `piton bench preprocess`. Both have options of their own,
+// because they read texts, not models.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ int run_bench_preprocess(Invocation& invocation);
 // {"mb_per_second", "mb_per_cpu_second", "best_seconds", "spread", "cpu_seconds", "seconds"}
 nlohmann::ordered_json figures(const TextSamples& samples, std::int64_t bytes);
 
-// One line of JSON, or a line for each number.
+// Prints one line of JSON, or one line per number.
 void print_figures(const nlohmann::ordered_json& result, bool json);
 
 }  // namespace piton::cli

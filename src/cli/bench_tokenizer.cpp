@@ -1,4 +1,4 @@
-// piton bench tokenizer: megabytes of text a second.
+// piton bench tokenizer: megabytes of text per second.
 #include "base/error.h"
 #include "cli/bench_rounds.h"
 #include "cli/bench_text.h"

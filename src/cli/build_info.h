@@ -1,4 +1,4 @@
-// What this binary is: the body is written by the build (cmake/build_info.cmake).
+// Facts about this binary. The build generates the function body (cmake/build_info.cmake).
 #pragma once
 
 #include <string_view>

@@ -30,7 +30,7 @@ std::vector<std::string> words_in(std::string_view text, char separator) {
   return words;
 }
 
-// Every command says in one line what it wants, shows it twice, and lists its flags by group.
+// The help of a command: its purpose in one line, two examples, and its flags by group.
 std::string help_of(const Command& command, const OptionSet& options, Help how) {
   std::string text =
       fmt::format("usage: piton {}{}{}\n\n{}\n\n", command.name,
@@ -44,7 +44,7 @@ std::string help_of(const Command& command, const OptionSet& options, Help how) 
                                                : words_in(command.usual, ' '));
 }
 
-// What people type who come from elsewhere.
+// Commands of other programs, and the answer to each.
 struct OtherName {
   std::string_view name;
   std::string_view answer;
@@ -69,8 +69,8 @@ constexpr OtherName kOtherNames[] = {
     {"pretrain_gpt.py", "that is piton pretrain, with the same flags"},
 };
 
-// `table` without the groups that an earlier command has in the same words; they are named at its
-// end.
+// Returns `table` without the groups that an earlier command has with the same text; they are named
+// at its end.
 std::string without_explained(const std::string& table, const Command& command,
                               ExplainedGroups& explained) {
   constexpr std::string_view kHeading = "#### ";
@@ -98,7 +98,7 @@ std::string without_explained(const std::string& table, const Command& command,
   return text;
 }
 
-// The same for docs/cli.md, without the general options, which are there once.
+// The same for docs/cli.md, without the general options, which are described once there.
 std::string page_of(const Invocation& invocation, const OptionSet& options) {
   const Command& command = invocation.command;
   ExplainedGroups none;
@@ -134,7 +134,7 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
   if (!config.empty()) files.push_back(config);
   for (const std::string& file : files) options.read_toml(file);
   if (!files.empty()) {
-    general.config = config;  // a file names no further file
+    general.config = config;  // a file cannot name another file
     options.parse(words);     // flags win
   }
   if (leads) {

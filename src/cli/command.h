@@ -49,7 +49,7 @@ struct Command;
 
 struct HelpShown {};
 
-// Groups of options that docs/cli.md has explained: the text of each, and the command it is under.
+// Groups of options that docs/cli.md already explains: the text of each, and its command.
 using ExplainedGroups = std::map<std::string, std::string>;
 
 struct Invocation {
@@ -58,8 +58,8 @@ struct Invocation {
   Terminal& terminal;
   Log& log = terminal;
   Progress& progress = terminal;
-  ExplainedGroups* explained = nullptr;  // where docs/cli.md is written
-  bool leads = true;  // the first of the ranks that were launched: says what all would say
+  ExplainedGroups* explained = nullptr;  // set while docs/cli.md is written
+  bool leads = true;                     // the first of the launched ranks: reports for all
 
   // Adds the general options to `options`, reads --config, parses the words, and returns the
   // positional arguments. Prints help and throws HelpShown if --help is among them.
@@ -68,7 +68,8 @@ struct Invocation {
   // --quiet takes effect at once.
   std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false);
 
-  // Runs what every rank does alike before ranks meet: of an Error only the first rank tells.
+  // Runs work that is the same on every rank, before ranks meet. Only the first rank reports an
+  // Error.
   template <typename Work>
   void together(Work&& work) const {
     try {
@@ -80,27 +81,27 @@ struct Invocation {
   }
 };
 
-// The only word of a command that is asked for its part of docs/cli.md; see help.cpp.
+// The word with which a command prints its part of docs/cli.md; see help.cpp.
 inline constexpr const char* kMarkdownHelp = "--help=markdown";
 
-// For commands that take at most `most` positional arguments: throws Error(kUsage) naming the first
-// one too many.
+// For commands that take at most `most` positional arguments: throws Error(kUsage) with the first
+// extra one.
 void refuse_more_arguments(const std::vector<std::string>& arguments, std::size_t most = 0);
 
 struct Command {
   std::string_view name;
   std::string_view arguments;  // "[RECIPE.toml] [OPTION ...]"
   std::string_view summary;    // one line for `piton --help`
-  std::string_view examples;   // command lines, one a line, without "piton NAME"
+  std::string_view examples;   // command lines, one per line, without "piton NAME"
   std::string_view usual;      // options of the short help, separated by spaces; "": all of them
   int (*run)(Invocation&);
 };
 
-// All of them, in the order of the help.
+// All commands, in the order of the help.
 std::span<const Command> commands();
 
-// The command called `name`; throws Error(kUsage) if there is none, with what people mean by that
-// name, or the nearest one.
+// The command called `name`. Throws Error(kUsage) if there is none, with the command that people
+// usually mean by it, or the nearest one.
 const Command& find_command(std::string_view name);
 
 // The text of `piton --help`.

@@ -1,4 +1,4 @@
-// piton convert: a model from one format to another, proved equal.
+// piton convert: converts a model to another format and verifies the result.
 #include "convert/convert.h"
 
 #include <nlohmann/json.hpp>

@@ -3,8 +3,9 @@
 
 namespace piton::cli {
 
-// Opens those of 0, 1 and 2 that are closed on /dev/null. Else the first file that is opened takes
-// the number, and log lines or results are written into it. To be called before anything is opened.
+// Opens /dev/null for those of 0, 1 and 2 that are closed. Otherwise the first file opened would
+// get the number, and log lines or results would be written into it. Call this before anything is
+// opened.
 void open_standard_descriptors();
 
 }  // namespace piton::cli

@@ -57,11 +57,11 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
 }
 
 struct Prompt {
-  std::string text;  // "" where ids were given
+  std::string text;  // "" if ids were given
   std::vector<std::int32_t> ids;
 };
 
-// The text of the prompt. Without a flag that names it, what a pipe brings.
+// The text of the prompt: from the flags, else from standard input.
 std::string prompt_text(const GenerateOptions& options, bool given) {
   if (given && options.prompt != "-") return options.prompt;
   if (!options.prompt_file.empty()) return read_text(options.prompt_file);
@@ -82,7 +82,7 @@ Prompt prompt_of(const GenerateOptions& options, bool text_given, const Model& m
   Prompt prompt{.text = prompt_text(options, text_given)};
   prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = true});
   if (prompt.ids.empty()) {
-    // Nothing to continue: where a document begins, which is behind the end of another.
+    // Empty prompt: begin where a document begins, which is after the end of another.
     const SpecialIds& special = tokenizer.special();
     const std::optional<std::int32_t> first = special.bos ? special.bos : special.eod;
     if (!first) {
@@ -95,7 +95,7 @@ Prompt prompt_of(const GenerateOptions& options, bool text_given, const Model& m
   return prompt;
 }
 
-// Why there are fewer tokens than asked for, unless the model ended the text itself.
+// Logs why there are fewer tokens than requested, unless the model ended the text.
 void say_why_it_ended(const Model& model, std::size_t prompt, std::size_t written,
                       const SamplingOptions& sampling, Log& log) {
   const std::int64_t length = model.config().max_positions;

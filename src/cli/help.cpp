@@ -36,7 +36,7 @@ void print_page(Terminal& terminal) {
     try {
       command.run(invocation);
     } catch (const HelpShown&) {
-      // Each command ends so when it has printed its part.
+      // Every command ends like this after printing its part.
     }
   }
 }

@@ -1,4 +1,4 @@
-// piton inspect: a checkpoint, corpus, tokenizer, recipe, layout or training samples, in words.
+// piton inspect: describes a checkpoint, corpus, tokenizer, recipe, layout or training samples.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -124,7 +124,7 @@ void print_recipe(const PretrainOptions& options, bool json) {
       options.loop.sequence > 0 ? options.loop.sequence : model.max_positions;
   const std::int64_t parameters = model.parameters();
   const std::int64_t weight_bytes = parameters * size_bytes(model.dtype);
-  // Main copies exist beside 16-bit weights only.
+  // Only 16-bit weights have main copies.
   const std::int64_t optimizer_bytes = parameters * (model.dtype == DType::kF32 ? 8 : 12);
   const double flops = 3 * model.forward_flops_per_token(sequence);
   if (json) {
@@ -176,7 +176,7 @@ bool is_checkpoint(const std::filesystem::path& path) {
          std::filesystem::exists(path / kTrackerName, ignored);
 }
 
-// What `path` is decides the files in it.
+// The files in `path` decide how it is described.
 void print_path(const std::string& path, const InspectOptions& inspect,
                 const PretrainOptions& options, Log& log) {
   if (inspect.loss) {
@@ -201,7 +201,7 @@ void print_path(const std::string& path, const InspectOptions& inspect,
         "*.safetensors), a corpus prefix ({}.idx), a tokenizer (tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,
-        std::filesystem::exists(path, ignored) ? "is nothing that can be shown"
+        std::filesystem::exists(path, ignored) ? "cannot be described"
                                                : "there is no such file or folder",
         kTrackerName, kManifestName, path);
   }
@@ -216,7 +216,7 @@ int run_inspect(Invocation& invocation) {
   OptionSet set;
   set.add("Inspect", inspect);
   options.add_to(set);
-  // A word before the recipe, which parse() takes out only from the first place.
+  // A word before the recipe; parse() takes a recipe only from the first place.
   std::string what;
   if (!invocation.words.empty() &&
       (invocation.words[0] == "samples" || invocation.words[0] == "layout")) {

@@ -72,7 +72,7 @@ bool is_tokenizer(const fs::path& path) {
            name == "vocab.json" || name == "encoder.json" || name == "vocab.txt";
   };
   if (fs::is_regular_file(path, ignored)) {
-    // A file that is named may be called as it likes ("bert-large-uncased-vocab.txt").
+    // A file that is named explicitly may have any name ("bert-large-uncased-vocab.txt").
     return named_so(path) || path.extension() == ".txt" || path.extension() == ".json";
   }
   if (!fs::is_directory(path, ignored)) return false;
@@ -143,7 +143,7 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
     if (role.id)
       text += fmt::format("  {:5} {:>7}  {}\n", role.name, *role.id, tokenizer->piece(*role.id));
   }
-  // Vocabularies with hundreds of reserved tokens would hide the rest.
+  // Some vocabularies have hundreds of reserved tokens, which would hide the rest.
   constexpr std::size_t kShown = 32;
   text += fmt::format("{} special tokens{}\n", specials.size(), specials.empty() ? "" : ":");
   for (std::size_t i = 0; i < std::min(specials.size(), kShown); ++i) {

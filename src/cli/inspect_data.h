@@ -1,4 +1,4 @@
-// What `piton inspect` says of corpora, samples and tokenizers. Each prints to standard output.
+// Descriptions of corpora, samples and tokenizers for `piton inspect`, printed to standard output.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,23 @@
 
 namespace piton::cli {
 
-// The prefix of the corpus that `path` names: itself, or itself without ".idx" or ".bin"; "" if
-// there is none.
+// The prefix of the corpus at `path`, which may end in ".idx" or ".bin"; "" if there is none.
 std::string corpus_prefix(const std::string& path);
 
-// True for a folder that holds a tokenizer's files, and for such a file itself.
+// True for a folder with a tokenizer's files, and for such a file.
 bool is_tokenizer(const std::filesystem::path& path);
 
-// `count` first sequences are shown, decoded where `options` names a tokenizer. `scan` reads every
-// id, and warns about ids that this tokenizer does not have.
+// Shows the first `count` sequences, decoded if `options` names a tokenizer. `scan` reads every id,
+// and warns about ids that this tokenizer does not have.
 void print_corpus(const std::string& prefix, const TokenizerOptions& options, int count, bool scan,
                   bool json, Log& log);
 
 // `options` names the tokenizer.
 void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parallel, bool json);
 
-// Samples [first, first + count) of a run with these options, as its model reads them. Without
-// --train-iters the run is taken to be just long enough. Throws Error(kUsage) where no training
-// data is named and what open_data_sets and BatchSource throw.
+// Prints samples [first, first + count) of a run with these options, as its model reads them.
+// Without --train-iters, the run is assumed to be just long enough. Throws Error(kUsage) if no
+// training data is named, and the errors of open_data_sets and BatchSource.
 void print_samples(const PretrainOptions& options, std::int64_t first, std::int64_t count,
                    bool json, Log& log);
 

@@ -17,7 +17,7 @@ std::string value_of(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Open MPI's mpirun numbers its jobs in decimal; other launchers have names, and no such files.
+// Open MPI's mpirun numbers its jobs in decimal; other launchers use names and have no such files.
 LaunchedJob launched_job() {
   const std::string name = value_of("PMIX_NAMESPACE");
   std::uint32_t number = 0;
@@ -38,7 +38,7 @@ EngineOptions engine_options(const GeneralOptions& general) {
   return options;
 }
 
-// Open MPI and PMIx launchers set one of these for every rank; a process on its own has none.
+// Open MPI and PMIx launchers set one of these for every rank; a single process has neither.
 bool is_launched() { return has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK"); }
 
 int launched_rank() {

@@ -1,5 +1,5 @@
-// What the launcher (mpirun, srun with PMIx) and the user's environment say about this process. The
-// only reader of the environment.
+// What the launcher (mpirun, srun with PMIx) and the environment tell this process. The only code
+// that reads the environment.
 #pragma once
 
 #include "api/engine.h"
@@ -10,10 +10,10 @@ namespace piton::cli {
 // Engine options from the general flags and the environment: the ranks to join, PITON_ISA.
 EngineOptions engine_options(const GeneralOptions& general);
 
-// A launcher started this process as one of several ranks.
+// True if a launcher started this process as one of several ranks.
 bool is_launched();
 
-// This process's rank as the launcher numbers it, before any rank has met another; 0 without one.
+// The rank that the launcher gave this process, known before ranks meet; 0 without a launcher.
 int launched_rank();
 
 }  // namespace piton::cli

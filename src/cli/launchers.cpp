@@ -11,7 +11,7 @@
 namespace piton::cli {
 namespace {
 
-// A number from the environment; nullopt where it is not set, or is none.
+// A number from the environment; nullopt if it is not set, or not a number.
 std::optional<long> number(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr) return std::nullopt;
@@ -25,12 +25,12 @@ std::optional<long> number(const char* name) {
 struct Launcher {
   const char* name;
   const char* size;  // variable that holds the number of processes
-  const char* rank;  // variable that every one of them has
-  long least_rank;   // from which on the rank shows that there are others
+  const char* rank;  // variable that each of them has
+  long least_rank;   // smallest rank that proves that there are others
 };
 
-// A batch script has SLURM_NTASKS and SLURM_PROCID 0 without being one of many; srun's own
-// processes have the sizes of their step.
+// A batch script has SLURM_NTASKS and SLURM_PROCID 0 although it is a single process; processes
+// started by srun have the size of their step.
 constexpr std::array<Launcher, 4> kLaunchers{{
     {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", 0},
     {"srun", "SLURM_NTASKS", "SLURM_PROCID", 1},
@@ -41,7 +41,7 @@ constexpr std::array<Launcher, 4> kLaunchers{{
 }  // namespace
 
 void refuse_unjoined_processes(int ranks) {
-  // Open MPI's mpirun says itself how many there are, and it may run inside of another launcher.
+  // Open MPI's mpirun gives the number itself, and it may run inside of another launcher.
   if (ranks > 1 || number("OMPI_COMM_WORLD_SIZE")) return;
   for (const Launcher& launcher : kLaunchers) {
     const std::optional<long> size = number(launcher.size);

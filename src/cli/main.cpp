@@ -1,4 +1,4 @@
-// The entry: finds the command, runs it, and reports what it throws. The only `catch`.
+// The entry point: finds the command, runs it, and reports what it throws. The only `catch`.
 
 #include <algorithm>
 #include <cerrno>
@@ -41,7 +41,7 @@ int dispatch(const std::string& name, std::vector<std::string> words, Terminal& 
   return command.run(invocation);
 }
 
-// Results that did not reach their reader (a full disk after >) are a failure.
+// Results that do not reach their destination (a full disk after >) are a failure.
 void flush_results() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     throw Error(Fault::kData, "standard output: cannot write: {}", system_message(errno));
@@ -51,8 +51,8 @@ void flush_results() {
 int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
   terminal.finish();
   std::fflush(stdout);
-  // The library names the work too ("preprocess: ..."), for programs that call it without a command
-  // line.
+  // Messages of the library name the command too ("preprocess: ..."), for programs without a
+  // command line.
   const bool names_it =
       !name.empty() && (message.starts_with(name + ":") || message.starts_with(name + " "));
   const std::string line = names_it       ? fmt::format("piton {}\n", message)
@@ -75,7 +75,7 @@ int run(int count, char** arguments) {
       flush_results();
       return 0;
     } catch (const SaidByAnotherRank& other) {
-      // Once this process ends, the launcher may end the one that has still to say it.
+      // When this process ends, the launcher may end the rank that still has to report.
       std::this_thread::sleep_for(kTimeToSayIt);
       return static_cast<int>(other.fault());
     }

@@ -42,7 +42,7 @@ std::vector<std::string> words_in(std::string_view text) {
   return words;
 }
 
-// Why a flag that says what is so anyway is not so of this model; "" where it is.
+// Why the flag of a fixed property contradicts this model; "" if it does not.
 std::string contradiction(const std::string& flag, const ModelConfig& model) {
   if (flag == "group-query-attention" && model.groups == model.heads) {
     return fmt::format("every head has keys of its own; give --num-query-groups, below {} heads",
@@ -139,7 +139,7 @@ void MegatronFlags::report(Log& log) const {
 
 void MegatronFlags::check(const ModelOptions& options) const {
   if (given_.empty()) return;
-  const ModelConfig model = options.resolve(1);  // whatever the vocabulary will be
+  const ModelConfig model = options.resolve(1);  // the vocabulary does not matter here
   std::vector<std::string> mistakes;
   for (const MegatronFlag* flag : given_) {
     const std::string why = contradiction(flag->name, model);

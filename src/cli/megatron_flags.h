@@ -1,5 +1,5 @@
-// Flags of Megatron-LM (and of MindSpeed beside it) that no option here is called, so that their
-// scripts need not be edited flag by flag. megatron_table.cpp says of each what becomes of it.
+// Flags of Megatron-LM (and of MindSpeed) that are not options here, so that scripts need not be
+// edited flag by flag. megatron_table.cpp lists how each is treated.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace piton::cli {
 
 enum class MegatronKind : std::uint8_t {
   kWorks,    // an option of `piton pretrain`
-  kMeans,    // stands for options here; the note is their words
-  kIgnored,  // has no meaning here: accepted, with one line at the start
-  kSame,     // says what is so anyway; other values, or another model, are refused
+  kMeans,    // stands for options here; the note has them
+  kIgnored,  // has no effect here: accepted, with one line at the start
+  kSame,     // fixed here: other values, or another model, are refused
   kNotYet,   // refused
 };
 
-// Flags that share their fate. `flags`: names without dashes and how many words follow each,
-// "name" for none, "name:1", "name:*" for any number; "name:1=a|b" takes these values alone.
+// Flags with the same treatment. `flags`: names without dashes, with the number of words after
+// each: "name" for none, "name:1", "name:*" for any number; "name:1=a|b" accepts only these values.
 struct MegatronGroup {
   MegatronKind kind;
   std::string_view flags;
@@ -43,16 +43,16 @@ class MegatronFlags final : public ForeignOptions {
  public:
   MegatronFlags();
 
-  // Every flag of the table but those that are options here.
+  // All flags of the table that are not options here.
   const std::vector<MegatronFlag>& flags() const { return flags_; }
 
   std::optional<int> words(std::string_view name) const override;
   std::vector<std::string> take(const std::string& name,
                                 const std::vector<std::string>& values) override;
 
-  // Says which of the flags that were given mean nothing here; one line for each reason.
+  // Logs which of the given flags have no effect; one line per reason.
   void report(Log& log) const;
-  // Throws Error(kUsage) about every flag given that says what is not so of this model.
+  // Throws Error(kUsage) with every given flag that is not true of this model.
   void check(const ModelOptions& options) const;
 
  private:
@@ -61,7 +61,7 @@ class MegatronFlags final : public ForeignOptions {
   std::vector<const MegatronFlag*> given_;
 };
 
-// docs/megatron_flags.md: what becomes of every flag.
+// The text of docs/megatron_flags.md: the treatment of every flag.
 std::string megatron_page();
 
 }  // namespace piton::cli

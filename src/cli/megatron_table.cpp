@@ -1,6 +1,6 @@
-// What becomes of each flag of Megatron-LM's arguments.py (core 0.16), of older ones that scripts
-// still have, and of MindSpeed's. Written down here alone: the parser, docs/megatron_flags.md and
-// tests read it.
+// The treatment of each flag of Megatron-LM's arguments.py (core 0.16), of older flags that scripts
+// still have, and of MindSpeed's. The only list: the parser, docs/megatron_flags.md and tests read
+// it.
 #include "cli/megatron_flags.h"
 
 namespace piton::cli {
@@ -35,7 +35,7 @@ constexpr MegatronGroup kTable[] = {
      "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
      "distributed-timeout-minutes:1 tensorboard-dir:1",
      ""},
-    // Older and other spellings.
+    // Older and alternative spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
     {kMeans, "checkpoint-activations", "--recompute-granularity full"},
     {kMeans, "openai-gelu", "--activation gelu"},
@@ -45,7 +45,7 @@ constexpr MegatronGroup kTable[] = {
     {kMeans, "batch-size:1", "--micro-batch-size"},
     {kMeans, "warmup:1", "--lr-warmup-fraction"},
 
-    // What belongs to GPUs, to PyTorch or to Python.
+    // For GPUs, PyTorch or Python only.
     {kIgnored,
      "transformer-impl:1 attention-backend:1 no-masked-softmax-fusion no-bias-swiglu-fusion "
      "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-gradient-accumulation-fusion "
@@ -127,7 +127,7 @@ constexpr MegatronGroup kTable[] = {
      "result-rejected-tracker-filename:1",
      "a rank that fails ends the run, and the same command goes on"},
 
-    // What is so anyway, or with these values alone.
+    // Fixed properties, or flags that accept only these values.
     {kSame, "exit-signal-handler", "SIGTERM always saves and ends"},
     {kSame, "log-throughput", "the log line always has it"},
     {kSame, "attention-softmax-in-fp32 accumulate-allreduce-grads-in-fp32",
@@ -163,7 +163,7 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
     {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
 
-    // To come, or of models that are not trained here.
+    // Planned, or for models that are not trained here.
     {kNotYet,
      "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
      "init-method-xavier-uniform data-parallel-random-init start-weight-decay:1 "

@@ -142,7 +142,7 @@ std::string ranges(const std::vector<std::size_t>& ranks) {
   return text;
 }
 
-// What is planned, in a sentence.
+// The plan in one sentence.
 std::string in_a_sentence(const RunPlan& plan, const PretrainOptions& options) {
   return fmt::format(
       "{} parameters in {}; a step is {} samples of {} tokens, {} at a time\n"

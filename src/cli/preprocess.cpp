@@ -64,7 +64,7 @@ void report(const PreprocessReport& done, bool json, Log& log) {
   }
 }
 
-// What made the corpora, beside each of them.
+// Writes the card of each corpus.
 void write_cards(const PreprocessOptions& options, const Tokenizer& tokenizer,
                  const PreprocessReport& done) {
   const std::string_view sample_by[] = {"line", "paragraph", "document"};
@@ -86,7 +86,7 @@ void write_cards(const PreprocessOptions& options, const Tokenizer& tokenizer,
   }
 }
 
-// A joined corpus has a card where all its parts have, and they must be of one tokenizer.
+// A merged corpus has a card if all its parts have one; these must be of one tokenizer.
 std::optional<CorpusCard> joined_card(const std::vector<std::string>& prefixes) {
   std::optional<CorpusCard> joined;
   std::string first;

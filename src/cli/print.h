@@ -1,4 +1,4 @@
-// What a command gives: text to standard output, as it is.
+// Prints the result of a command to standard output, unchanged.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// piton score: how likely a model finds a text.
+// piton score: how probable a text is to a model.
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -71,12 +71,13 @@ std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
   return sequences;
 }
 
-// Of a row of a text, which has one token more than the model takes, the last is only a label.
+// If a row has one token more than the model takes, the last token is only a label.
 std::span<const std::int32_t> inputs_of(const std::vector<std::int32_t>& ids, std::int64_t length) {
   return std::span(ids).first(std::min(ids.size(), static_cast<std::size_t>(length)));
 }
 
-// A long text goes in rows of the model's length; each row's first token is the one before it.
+// Splits a long text into rows of the model's length. The first token of a row is the last one of
+// the row before.
 std::vector<std::vector<std::int32_t>> rows_of(const std::vector<std::int32_t>& ids,
                                                std::int64_t length) {
   std::vector<std::vector<std::int32_t>> rows;
@@ -129,7 +130,7 @@ std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
   return sequences;
 }
 
-// Collective; `writes` on one rank.
+// Collective; the rank with `writes` writes the file.
 void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& sequences,
                   const std::string& path, bool writes) {
   const std::int64_t width = model.config().vocabulary;

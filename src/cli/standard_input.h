@@ -1,17 +1,17 @@
-// Text that a command reads: a file, or standard input where "-" is named or a pipe leads here.
+// Text input of a command: a file, or standard input if "-" is given or a pipe is connected.
 #pragma once
 
 #include <string>
 
 namespace piton::cli {
 
-// Both ends are a terminal: somebody types, and reads what comes.
+// True if input and output are terminals: a person types and reads.
 bool is_conversation();
 
-// A pipe or a file stands behind standard input, rather than a terminal or nothing (/dev/null).
+// True if standard input is a pipe or a file, not a terminal or /dev/null.
 bool has_standard_input();
 
-// The text of `path`; of standard input for "-". Throws Error(kData) if it cannot be read.
+// Reads `path`, or standard input for "-". Throws Error(kData) if it cannot be read.
 std::string read_text(const std::string& path);
 
 }  // namespace piton::cli

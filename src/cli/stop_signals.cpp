@@ -31,7 +31,7 @@ std::string_view name_of(int number) {
   return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGUSR1";
 }
 
-// Closed with its owner.
+// A file descriptor that is closed with its owner.
 class Descriptor {
  public:
   Descriptor(int number, std::string_view what) : number_(number) {
@@ -73,7 +73,7 @@ struct StopSignals::State {
     {
       const std::lock_guard lock(mutex);
       if (settled) return;
-      // Nothing is flushed: whatever holds up the run could hold that up too.
+      // Nothing is flushed: flushing may block on what blocks the run.
       if (answer.empty() || (ends && end_asked)) std::_Exit(128 + number);
       end_asked = end_asked || ends;
       if (first != 0) return;
@@ -83,7 +83,7 @@ struct StopSignals::State {
             fmt::format("{}: {}; a second SIGINT or SIGTERM ends at once", name_of(number), answer);
       }
     }
-    // On a thread of its own: a log that is held up must not keep the second signal from us.
+    // On a thread of its own: a log that blocks must not delay the second signal.
     if (!line.empty()) speaker = std::thread([this, line] { log.info(line); });
   }
 

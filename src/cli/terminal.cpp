@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Between two lines where nobody watches live: a run of a day leaves some 17000 lines.
+// Time between two lines if nobody watches live: some 17000 lines per day.
 constexpr std::chrono::seconds kLineInterval{5};
 constexpr std::chrono::milliseconds kRedrawInterval{100};
 
@@ -96,7 +96,7 @@ struct Terminal::State {
   }
   void draw(const ProgressState& state) {
     if (live) {
-      // One column less: a line that fills the last one would wrap.
+      // One column less: a full line would wrap.
       shown = progress_line(state, terminal_width() - 1);
       std::fprintf(stderr, "\r%s\x1b[K", shown.c_str());
       std::fflush(stderr);

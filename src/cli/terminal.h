@@ -1,9 +1,9 @@
 // Standard error: log lines, and one live line of progress below them.
 //
 // On a terminal the progress line is redrawn in place, and log lines scroll above it. Elsewhere (a
-// file, a batch system) progress is an ordinary line every few seconds. Where the log is the
-// result, as in training, it goes to standard output, and progress is shown on a terminal alone.
-// Safe from any thread.
+// file, a batch system) progress is an ordinary line every few seconds. If the log is the result,
+// as in training, it goes to standard output, and progress is shown only on a terminal.
+// Thread-safe.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ class Terminal final : public Log, public Progress {
   Terminal();
   ~Terminal() override;
 
-  // Warnings and errors only from now on, and no progress.
+  // From now on shows only warnings and errors, and no progress.
   void be_quiet();
 
-  // The log is what the command gives: on standard output from now on. `launched`: by mpirun, which
-  // makes a terminal of every rank's standard output, whoever reads it in the end. Returns whether
-  // the lines are read by eye.
+  // Sends the log to standard output from now on, because it is the result of the command.
+  // `launched`: by mpirun, which gives every rank a terminal as standard output, whoever reads it.
+  // Returns whether a person reads the lines.
   bool log_to_stdout(bool launched);
 
   void write(LogLevel level, std::string_view line) override;

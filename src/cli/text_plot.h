@@ -1,4 +1,4 @@
-// Numbers as a picture of characters, for a terminal.
+// Plots numbers with characters, for a terminal.
 #pragma once
 
 #include <string>
@@ -11,13 +11,12 @@ namespace piton::cli {
 struct PlotSeries {
   char mark = '*';
   std::string name;               // for the legend
-  std::vector<PlotPoint> points;  // not finite: left out
+  std::vector<PlotPoint> points;  // points that are not finite are skipped
 };
 
-// A picture of `width` x `height` characters for the points, with its scales at the left and below;
-// points that share a column are averaged, and a later series is drawn over an earlier one. Two
-// widths of a character make a height, so 64 x 16 is about as wide as two of its heights. "" where
-// no point is finite.
+// A plot of `width` x `height` characters, with scales on the left and below. Points in one column
+// are averaged, and later series are drawn over earlier ones. A character is about twice as high as
+// wide, so 64 x 16 looks twice as wide as high. "" if no point is finite.
 std::string text_plot(const std::vector<PlotSeries>& series, int width = 64, int height = 16);
 
 }  // namespace piton::cli

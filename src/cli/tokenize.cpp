@@ -56,7 +56,7 @@ struct TokenizeOptions {
   }
 };
 
-// Refuses ids that the tokenizer does not have: left out, they would make another text.
+// Refuses ids that the tokenizer does not have: without them the text would be another one.
 std::vector<std::int32_t> parse_ids(std::string_view text, const Tokenizer& tokenizer) {
   std::vector<std::int32_t> ids;
   const char* at = text.data();
@@ -80,7 +80,7 @@ std::vector<std::int32_t> parse_ids(std::string_view text, const Tokenizer& toke
   }
 }
 
-// Bytes that are no characters are shown as U+FFFD in JSON.
+// Bytes that are not characters become U+FFFD in JSON.
 std::string json_text(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

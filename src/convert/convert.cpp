@@ -37,7 +37,7 @@ std::optional<DType> dtype_of(const std::string& word) {
   return word == "fp32" ? DType::kF32 : word == "bf16" ? DType::kBF16 : DType::kF16;
 }
 
-// Whether any flag of a model but its vocabulary was given.
+// True if a flag of the model other than its vocabulary was given.
 bool is_named(ModelOptions options) {
   options.vocabulary.reset();
   ModelOptions none;
@@ -48,7 +48,7 @@ bool is_named(ModelOptions options) {
   return given.to_toml() != empty.to_toml();
 }
 
-// Counts bytes, and says so four times a second.
+// Counts bytes and reports them four times per second.
 class Counter {
  public:
   Counter(std::int64_t total, Progress& progress) : total_(total), progress_(progress) {}
@@ -82,7 +82,7 @@ std::int64_t bytes_of(const TensorSource& source, std::optional<DType> dtype) {
   return bytes;
 }
 
-// The tokenizer of the model, null where there is none or it cannot be read.
+// The tokenizer of the model; null if there is none or it cannot be read.
 std::unique_ptr<Tokenizer> tokenizer_of(const OpenedModel& model, std::vector<std::string>& notes) {
   if (model.tokenizer.empty()) return nullptr;
   try {
@@ -93,7 +93,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const OpenedModel& model, std::vector<st
   }
 }
 
-// Files of the tokenizer, its template, and how the model generates; byte by byte.
+// Copies the files of the tokenizer, its template and the generation settings byte by byte.
 void copy_companions(const fs::path& from, const fs::path& to) {
   if (from.empty()) return;
   create_folders(to);
@@ -149,10 +149,11 @@ void make_checkpoint(const fs::path& folder, const OpenedModel& from, const Conv
   stored.model = ModelOptions::of(model);
   stored.model.bf16 = model.dtype == DType::kBF16;
   if (stored.model.resolve(model.vocabulary) != model) {
-    throw Error(Fault::kData,
-                "{}: describes a model that no flags of pretrain do, so it cannot be a checkpoint "
-                "of Piton; it can be used as it is",
-                from.source->where());
+    throw Error(
+        Fault::kData,
+        "{}: describes a model that the flags of pretrain cannot describe, so it cannot be a "
+        "checkpoint of Piton; use it as it is",
+        from.source->where());
   }
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(from, notes);
   if (tokenizer) {
@@ -201,8 +202,8 @@ void make_megatron(const fs::path& folder, const OpenedModel& from, const Conver
                   .wrote = [&](std::int64_t bytes) { counter.add(bytes); }});
 }
 
-// What a checkpoint of Megatron has to be told, in the words of `options`; compared with none where
-// the source says it itself.
+// The facts about a Megatron checkpoint that `options` give. check_given() refuses them if the
+// source has its own.
 MegatronGiven given_by(const ConvertOptions& options) {
   MegatronGiven given{.vocabulary = options.model.vocabulary};
   if (is_named(options.model)) {
@@ -211,7 +212,7 @@ MegatronGiven given_by(const ConvertOptions& options) {
   return given;
 }
 
-// What the source says is not asked again.
+// Refuses options for facts that the source has itself.
 void check_given(const ConvertOptions& options, const OpenedModel& from) {
   if (from.says_its_model && is_named(options.model)) {
     throw Error(
@@ -226,21 +227,21 @@ void check_given(const ConvertOptions& options, const OpenedModel& from) {
   }
 }
 
-// A format may lack words for what the model does: then even equal weights mean something else.
+// A format may be unable to describe what the model does: equal weights then mean something else.
 void check_description(const OpenedModel& from, const OpenedModel& result, ModelFormat format) {
   const std::string lost = model_difference(from.model, result.model);
   if (lost.empty()) return;
-  throw Error(Fault::kData, "{}: {} cannot be said in the format {}; convert it to another",
+  throw Error(Fault::kData, "{}: {} cannot be expressed in the format {}; convert it to another",
               from.source->where(), lost, name(format));
 }
 
-// Throws, and so withdraws the draft, where the result is not the source.
+// Throws, and so removes the draft, if the result differs from the source.
 VerifyReport verified(const Machine& machine, const OpenedModel& from, const OpenedModel& result,
                       const fs::path& target) {
   VerifyReport report = verify(machine, {*from.source, from.model}, {*result.source, result.model});
   if (report.equal()) return report;
   throw Error(Fault::kData,
-              "{}: is not what {} holds, and was withdrawn: {}, logits differ by {}; please report "
+              "{}: differs from {} and was removed: {}, logits differ by {}; please report "
               "this",
               target.string(), from.source->where(),
               report.differing.empty() ? "all weights are equal" : report.differing.front(),

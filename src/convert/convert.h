@@ -1,5 +1,5 @@
-// One model on the disk into another format, layout of files or type; and the proof that both are
-// the same (convert/verify.h). Streamed: memory does not grow with the model.
+// Converts a model on disk to another format, file layout or type, and verifies that both are the
+// same (convert/verify.h). Streams: memory does not grow with the model.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct ConvertReport {
   std::optional<VerifyReport> verified;
 };
 
-// Throws Error(kUsage) for options that do not fit, and Error(kData) for a source that cannot be
-// read, a disk that is full, and a result that is not the source: then there is no target.
+// Throws Error(kUsage) for options that contradict each other, and Error(kData) for a source that
+// cannot be read, a full disk, or a result that differs from the source. There is no target then.
 ConvertReport convert(const Machine& machine, const ConvertOptions& options, Progress& progress);
 
 }  // namespace piton

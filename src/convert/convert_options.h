@@ -1,5 +1,5 @@
-// What `piton convert` can be told: Megatron's, MindSpeed's and AscendSpeed's converters have other
-// names for the same, which are aliases here.
+// Options of `piton convert`. Names of the same options in the converters of Megatron, MindSpeed
+// and AscendSpeed are aliases.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct ConvertOptions {
   std::string dtype;
   std::int64_t max_shard_bytes = 5'000'000'000;
   bool no_verify = false;
-  // Of --to mg.
+  // For --to mg.
   int tensor = 1;
   int pipeline = 1;
   std::int64_t layers_of_virtual_stage = 0;
   std::int64_t vocabulary_multiple = 128;
   bool core = false;
   std::string core_layers = "local";
-  // Of a --load of Megatron that does not say so itself.
+  // For a Megatron checkpoint that does not describe its model.
   ModelOptions model;
 
   template <typename Visitor>

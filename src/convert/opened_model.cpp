@@ -93,7 +93,7 @@ OpenedModel open_megatron(const fs::path& path, const MegatronGiven& given) {
   return opened;
 }
 
-// The type of most of the weights, as far as a model computes in it.
+// bf16 if most of the weights are, else fp32.
 DType most_common_dtype(const TensorSource& source) {
   std::int64_t all = 0;
   std::int64_t bf16 = 0;

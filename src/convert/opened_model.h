@@ -1,4 +1,4 @@
-// A model as it is on the disk, in whatever format: its description, its weights, its tokenizer.
+// A model on disk, in any format: its description, its weights, its tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ namespace piton {
 
 enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace, kMegatron };
 
-// "piton", "hf", "mg": as options spell it.
+// "piton", "hf", "mg": the spelling of options.
 std::string_view name(ModelFormat format);
 
-// What only a Hugging Face folder has; it stays where one is written from one.
+// Facts that only a Hugging Face folder has; kept if one is converted to another.
 struct HfOrigin {
   HfFamily family;
   nlohmann::ordered_json config;
@@ -32,18 +32,17 @@ struct OpenedModel {
   ModelFormat format = ModelFormat::kPiton;
   ModelConfig model;  // `dtype` is that of most of the weights
   std::unique_ptr<TensorSource> source;
-  TokenizerOptions tokenizer;              // empty(): there is none
-  std::filesystem::path tokenizer_folder;  // of its files; "": there is none
+  TokenizerOptions tokenizer;              // empty() if there is none
+  std::filesystem::path tokenizer_folder;  // of its files; "" if there is none
   std::optional<HfOrigin> origin;
-  bool says_its_model = true;      // false: it had to be given
-  std::int64_t iteration = 0;      // how far it was trained, where that is known
-  std::vector<std::string> notes;  // what a user should know, a line each
+  bool says_its_model = true;      // false: the user had to describe it
+  std::int64_t iteration = 0;      // iterations that it was trained, if known
+  std::vector<std::string> notes;  // notes for the user, one line each
 };
 
 // Opens the newest checkpoint of a run, one checkpoint, or another program's model. Throws
-// Error(kData) naming what is wrong with it, or that it is none. Bytes of a checkpoint of Piton are
-// compared with their hashes when they are first read.
-// `given` is for those of Megatron.
+// Error(kData) with what is wrong, or if it is not a model. Bytes of a checkpoint of Piton are
+// checked against their hashes when they are first read. `given` is for Megatron checkpoints.
 OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {});
 
 }  // namespace piton

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "runs/a/" and "runs/a" are one folder.
+// "runs/a/" and "runs/a" are the same folder.
 fs::path without_slash(const fs::path& path) {
   const fs::path normal = path.lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();

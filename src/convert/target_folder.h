@@ -1,4 +1,4 @@
-// The folder that a conversion makes: there whole, or not at all.
+// The folder made by a conversion: complete, or absent.
 #pragma once
 
 #include <filesystem>
@@ -10,18 +10,18 @@ namespace piton {
 
 class TargetFolder {
  public:
-  // Makes TARGET.unfinished beside the target, which must be absent or an empty folder. What a
-  // killed conversion left of it is removed. Throws Error(kUsage) where the target holds something,
-  // is a link, or another process converts to it.
+  // Creates TARGET.unfinished next to the target, which must be absent or an empty folder. Removes
+  // what a killed conversion left of it. Throws Error(kUsage) if the target has contents, is a
+  // link, or another process converts to it.
   explicit TargetFolder(const std::filesystem::path& target);
-  // Removes what was not published.
+  // Removes the draft unless it was published.
   ~TargetFolder();
   TargetFolder(const TargetFolder&) = delete;
   TargetFolder& operator=(const TargetFolder&) = delete;
 
   // Where to write.
   const std::filesystem::path& draft() const { return draft_; }
-  // The draft takes the target's name; all files in it have to be on the disk.
+  // Gives the draft the target's name; all its files must be on the disk.
   void publish();
 
  private:

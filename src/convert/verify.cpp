@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::int64_t kPrompt = 16;
 constexpr std::int64_t kBlock = std::int64_t{1} << 22;  // elements that are compared at a time
-// Of logits, relative to the largest: above what the order of sums could ever make, far below what
-// a wrong row does.
+// For logits, relative to the largest: above any effect of the order of sums, far below the effect
+// of a wrong row.
 constexpr double kTolerance = 1e-5;
 constexpr std::size_t kMostNamed = 20;
 
-// Values of a source in fp32, after rounding to the types that another source has.
+// Values of a source in fp32, after rounding to the types of another source.
 class RoundedSource final : public TensorSource {
  public:
   RoundedSource(TensorSource& source, const TensorSource& types) : source_(source) {
@@ -54,7 +54,7 @@ class RoundedSource final : public TensorSource {
   std::map<std::string, DType> types_;
 };
 
-// The result, compared with the source as it is read.
+// Compares the result with the source while it is read.
 class ComparedSource final : public TensorSource {
  public:
   ComparedSource(TensorSource& result, TensorSource& wanted, VerifyReport& report)
@@ -67,7 +67,7 @@ class ComparedSource final : public TensorSource {
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
     PITON_ASSERT(dtype == DType::kF32);
     result_.read(name, run, dtype, dst);
-    if (!seen_.insert(name).second) return;  // a table that is the head too
+    if (!seen_.insert(name).second) return;  // a table that is also the head
     wanted_values_.resize(static_cast<std::size_t>(std::min(kBlock, run.size())));
     for (TensorRun part = run; part.begin < run.end; part.begin = part.end) {
       part.end = std::min(run.end, part.begin + kBlock);
@@ -108,7 +108,7 @@ struct Prompt {
   std::vector<std::int32_t> positions;
 };
 
-// Ids all over the vocabulary, the first and the last among them.
+// Ids spread over the vocabulary, including the first and the last.
 Prompt make_prompt(const ModelConfig& model) {
   const std::int64_t length = std::min(kPrompt, model.max_positions);
   Prompt prompt;
@@ -122,7 +122,8 @@ Prompt make_prompt(const ModelConfig& model) {
   return prompt;
 }
 
-// Runs one chunk of a model after another; between them only the hidden states of the prompt stay.
+// Runs the chunks of a model one after another; only the hidden states of the prompt are kept
+// between chunks.
 class LayerWalk {
  public:
   LayerWalk(const Machine& machine, Mesh& mesh, const ModelConfig& model, const Prompt& prompt)
@@ -134,7 +135,7 @@ class LayerWalk {
 
   int chunks() const { return static_cast<int>(model_.layers); }
 
-  // Loads chunk number `index` from `source` and runs it on what the last one gave.
+  // Loads chunk number `index` from `source` and runs it on the output of the chunk before.
   void run(int index, TensorSource& source) {
     Arena arena(machine_.device);
     {

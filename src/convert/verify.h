@@ -1,9 +1,9 @@
-// Whether two models are the same: their weights to the bit, and what they compute of a prompt.
+// Checks that two models are the same: weights equal to the bit, and the same logits for a prompt.
 //
-// A fixed prompt goes through both, layer by layer, so that one layer (with the embedding, or the
-// head) is in memory at a time, in fp32. A weight of the result that has another type is compared
-// with the source's value rounded to that type, and both sides compute with the rounded values: so
-// whatever the types are, results that are right agree to the bit.
+// A fixed prompt goes through both in fp32, layer by layer, so that only one layer (with the
+// embedding, or the head) is in memory at a time. A weight of the result with another type is
+// compared with the source's value rounded to that type, and both sides compute with the rounded
+// values. So correct results agree to the bit whatever the types are.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct VerifyReport {
   bool equal() const;
 };
 
-// Throws Error(kData) where the tensors of the two have other names or shapes.
+// Throws Error(kData) if the tensors of the two have different names or shapes.
 VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result);
 
 }  // namespace piton

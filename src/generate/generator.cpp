@@ -17,7 +17,7 @@ double log_sum_exp(std::span<const float> logits) {
   return largest + std::log(sum);
 }
 
-// In [0, 1), 53 bits of Philox word pair `index`.
+// Uniform in [0, 1): 53 bits of Philox word pair `index`.
 double uniform(std::uint64_t seed, std::int64_t index) {
   const auto low = static_cast<std::uint32_t>(index);
   const auto high = static_cast<std::uint32_t>(static_cast<std::uint64_t>(index) >> 32);
@@ -26,7 +26,7 @@ double uniform(std::uint64_t seed, std::int64_t index) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-// Every rank draws nothing of its own: the last stage does, and all go on with its token.
+// Only the last stage draws a token; all ranks continue with it.
 GeneratedToken agreed(Inference& inference, const std::vector<float>& logits,
                       const SamplingOptions& options, std::int64_t index) {
   GeneratedToken token;
@@ -112,7 +112,7 @@ std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::
                   config.vocabulary - 1);
     }
   }
-  // Their sum need not be a number.
+  // length + max_new_tokens may overflow.
   const std::int64_t room =
       length + std::min(config.max_positions - length, options.max_new_tokens);
   KvCache cache = inference.make_cache(1, room);

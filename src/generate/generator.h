@@ -29,7 +29,7 @@ struct SamplingOptions {
     v(Option{"top-p", "sample among the fewest tokens whose probabilities reach p"}, top_p);
     v(Option{"seed", "of the sampled tokens"}, seed);
   }
-  // Throws Error(kUsage) naming the flag.
+  // Throws Error(kUsage) with the flag.
   void check(std::int64_t vocabulary) const;
 };
 
@@ -38,16 +38,16 @@ struct GeneratedToken {
   double log_probability = 0;  // of the model, before temperature and filters
 };
 
-// The token drawn from `logits` [vocabulary]: temperature, then top-k, then top-p (which keeps the
-// token that crosses p), then Philox number `index` of the seed. Throws nothing; asserts a
-// vocabulary.
+// Draws a token from `logits` [vocabulary]: temperature, then top-k, then top-p (which keeps the
+// token that crosses p), then Philox number `index` of the seed. Throws nothing; asserts that the
+// vocabulary is not empty.
 GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
                           std::int64_t index);
 
 // Continues `prompt` (at least one id) until max_new_tokens, `end` or the model's longest sequence.
-// Collective over the model's ranks: all get the same tokens. `each` sees a token as soon as it is
-// drawn; false from it ends (on every rank alike). Throws Error(kUsage) if the
-// prompt is empty, holds ids outside the vocabulary, or leaves no room.
+// Collective over the model's ranks: all get the same tokens. Calls `each` with every token as soon
+// as it is drawn; false ends the text (must be the same on every rank). Throws Error(kUsage) if the
+// prompt is empty, has ids outside the vocabulary, or leaves no room.
 std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::int32_t> prompt,
                                      const SamplingOptions& options,
                                      std::optional<std::int32_t> end,

@@ -1,10 +1,9 @@
-// A model that only reads: forward passes over all ranks of its mesh, without gradients.
+// Inference: forward passes over all ranks of a model's mesh, without gradients.
 //
-// It is the forward pass of training (parallel/pipeline.h), so every layout of a session serves:
-// tensor ranks, pipeline stages, ZeRO-3. All methods are collective: every rank calls them with the
-// same arguments, and data-parallel ranks read the same tokens. Logits stay where they are made, on
-// the last stage, each tensor rank with its part of the vocabulary, until somebody asks for them
-// whole.
+// Uses the forward pass of training (parallel/pipeline.h), so it works with every layout of a
+// session: tensor ranks, pipeline stages, ZeRO-3. All methods are collective: every rank calls them
+// with the same arguments, and data-parallel ranks read the same tokens. Logits stay on the last
+// stage, split over tensor ranks by vocabulary, until whole_vocabulary() gathers them.
 #pragma once
 
 #include <cstdint>
@@ -21,29 +20,29 @@ namespace piton {
 
 class Inference {
  public:
-  // Of a session; all of it outlives this. The model's rows must not be split over tensor ranks
-  // (sequence parallelism): a single token cannot be cut.
+  // The arguments belong to a session and must outlive this object. The model's rows must not be
+  // split over tensor ranks (sequence parallelism): a single token cannot be split.
   Inference(Context context, Pipeline& pipeline, Mesh& mesh, const ModelConfig& config);
 
   const ModelConfig& config() const { return config_; }
   KvCache make_cache(std::int64_t samples, std::int64_t capacity) const;
 
-  // One pass over `ids`, samples one after another. With a cache they are the tokens after those in
-  // it, and the cache has them afterwards. Logits of all rows, or of each sample's last one: fp32
-  // (fp64) [rows, padded vocabulary / t]; empty on stages that do not hold the last chunk.
+  // One pass over `ids`, samples in sequence. With a cache, `ids` are the tokens after those in the
+  // cache, and are added to it. Returns the logits of all rows, or of each sample's last row: fp32
+  // (fp64) [rows, padded vocabulary / t]; empty on stages without the last chunk.
   enum class Rows : std::uint8_t { kAll, kLastOfEachSample };
   Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples, Rows rows, KvCache* cache);
 
-  // The loss of labels[i] behind ids[0 .. i] of one sequence, on every rank.
+  // The loss of labels[i] after ids[0 .. i] of one sequence, on every rank.
   std::vector<double> token_losses(std::span<const std::int32_t> ids,
                                    std::span<const std::int32_t> labels);
 
-  // What logits() gave, on the host: [rows x vocabulary], without padding, in fp32. Empty where
-  // `split` is.
+  // The result of logits() on the host: [rows x vocabulary] in fp32, without padding. Empty where
+  // `split` is empty.
   std::vector<float> whole_vocabulary(const Tensor& split);
 
-  // One rank's bytes on every rank: those of the lowest rank that holds the last chunk. What it
-  // gives elsewhere does not count.
+  // Gives every rank the bytes of the lowest rank that has the last chunk; `bytes` of other ranks
+  // is ignored.
   std::string from_last_stage(const std::string& bytes);
 
  private:

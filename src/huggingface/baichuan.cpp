@@ -6,9 +6,9 @@
 #include "model/families.h"
 
 // Baichuan (2023) is LLaMA with query, key and value in one matrix. The larger model of each
-// generation has ALiBi in the place of rotary positions, and its config.json names no
+// generation has ALiBi instead of rotary positions, and its config.json has no
 // max_position_embeddings. Baichuan-2 (Yang et al. 2023, arXiv:2309.10305) has a head with rows of
-// length 1; what tells it apart is z_loss_weight, or its vocabulary.
+// length 1; it is recognized by z_loss_weight, or by its vocabulary.
 namespace piton {
 namespace {
 

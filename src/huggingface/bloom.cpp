@@ -5,8 +5,8 @@
 #include "huggingface/names.h"
 #include "model/families.h"
 
-// Bloom: query, key and value are one matrix, of each head in turn. Its configuration knows no
-// longest sequence; "seq_length" is that of training.
+// Bloom: query, key and value are one matrix, interleaved by head. Its configuration has no longest
+// sequence; "seq_length" is that of training.
 namespace piton {
 namespace {
 

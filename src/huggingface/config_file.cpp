@@ -44,7 +44,7 @@ void HfConfig::wrong(const std::string& key, const std::string& wanted) const {
   const Json* value = find(key);
   std::string got = "nothing";
   if (value != nullptr) {
-    // Bytes that are not UTF-8 cannot come through the parser.
+    // The parser accepts only UTF-8, so dump() cannot fail.
     got = value->dump();
     if (got.size() > kShown) got = got.substr(0, kShown) + "...";
   }

@@ -1,8 +1,8 @@
-// A model's config.json, as Transformers 4 and 5 write it, read key by key.
+// Reads a model's config.json, as written by Transformers 4 and 5, key by key.
 //
-// Nothing of it is trusted: text that is not JSON, nests deeper than base/nesting.h allows, or has
-// a value of another kind or range than a reader of its key wants is Error(kData) that names file
-// and key. Keys that nobody reads are kept (text()) and have no effect.
+// Nothing in it is trusted: Error(kData) with file and key for text that is not JSON, that nests
+// deeper than base/nesting.h allows, or that has a value of the wrong kind or range. Keys that
+// nobody reads are kept (text()) and have no effect.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,30 @@ class HfConfig {
  public:
   // `where` names the file in messages.
   HfConfig(const std::string& text, std::string where);
-  // folder/config.json.
+  // Reads folder/config.json.
   static HfConfig read(const std::filesystem::path& folder);
 
   const std::string& where() const { return where_; }
-  // The file as it is.
+  // The unchanged text of the file.
   const std::string& text() const { return text_; }
 
-  // There, and not null.
+  // The key exists and is not null.
   bool has(const std::string& key) const;
-  // There, perhaps null.
+  // The key exists, perhaps as null.
   bool lists(const std::string& key) const;
-  // Positive integers below 2^31; `otherwise` where has() is false. Without it the key must be
-  // there.
+  // Positive integers below 2^31; `otherwise` if has() is false. Without `otherwise` the key is
+  // required.
   std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = {}) const;
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
   bool flag(const std::string& key, bool otherwise) const;
   std::string word(const std::string& key, std::optional<std::string> otherwise = {}) const;
-  std::vector<std::string> words(const std::string& key) const;  // none: empty
-  std::vector<double> numbers(const std::string& key) const;     // none: empty
+  std::vector<std::string> words(const std::string& key) const;  // absent: empty
+  std::vector<double> numbers(const std::string& key) const;     // absent: empty
 
-  // The object under `key`; empty where it is not there. Its messages name "key.inner".
+  // The object under `key`; empty if absent. Its messages name "key.inner".
   HfConfig object(const std::string& key) const;
 
-  // Throws Error(kData): the key's value is not one that Piton has; `wanted` says which are.
+  // Throws Error(kData): Piton does not support the key's value; `wanted` lists the supported ones.
   [[noreturn]] void refuse(const std::string& key, const std::string& wanted) const;
 
  private:

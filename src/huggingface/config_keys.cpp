@@ -7,7 +7,7 @@
 namespace piton {
 namespace {
 
-// Of `model`, what weights and their meaning depend on.
+// The parts of `model` that affect weights and their meaning.
 ModelConfig without_training(ModelConfig model) {
   model.family.clear();
   model.hidden_dropout = model.attention_dropout = 0;
@@ -16,7 +16,7 @@ ModelConfig without_training(ModelConfig model) {
   return model;
 }
 
-// What of `model` is held otherwise.
+// The first property in which `held` differs from `model`.
 std::string difference(const ModelConfig& model, const ModelConfig& held) {
   const auto differs = [&](auto... fields) { return ((model.*fields != held.*fields) || ...); };
   using C = ModelConfig;
@@ -39,7 +39,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   return "its sizes";
 }
 
-// Keys of every family, then its own.
+// Keys common to all families, then those of `family`.
 nlohmann::ordered_json config_of(const HfFamily& family, const ModelConfig& model) {
   nlohmann::ordered_json config = {{"architectures", {family.architectures.front()}},
                                    {"model_type", family.model_types.front()},
@@ -59,7 +59,7 @@ std::string model_difference(const ModelConfig& model, const ModelConfig& other)
 
 HfDescription hf_config_of(const ModelConfig& model) {
   std::vector<HfFamily> families = hf_families();
-  // That of its name first.
+  // The family with the model's name comes first.
   std::ranges::stable_partition(families, [&](const HfFamily& family) {
     return std::ranges::find(family.model_types, model.family) != family.model_types.end();
   });

@@ -1,4 +1,4 @@
-// A model's config.json, for a model that was not read from one.
+// Makes the config.json of a model that was not read from one.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,19 +8,19 @@
 
 namespace piton {
 
-// A family that can hold a model, and the model's config.json.
+// A family that can represent a model, and the model's config.json.
 struct HfDescription {
   HfFamily family;
   nlohmann::ordered_json config;
 };
 
-// For a model that comes from elsewhere: the family of its name, else the first that holds it.
-// Weights are of `model.dtype`. Fields that only training reads need not be held. Throws
-// Error(kData) naming what no family has.
+// For a model from elsewhere: the family of its name, else the first that can represent it. Weights
+// have type `model.dtype`. Fields that only training reads may be lost. Throws Error(kData) with
+// the property that no family has.
 HfDescription hf_config_of(const ModelConfig& model);
 
-// What of `model` another one computes with otherwise ("its attention window"); "" where both are
-// the same but for what only training reads.
+// The first property in which `other` computes differently ("its attention window"); "" if the
+// models are the same except for what only training reads.
 std::string model_difference(const ModelConfig& model, const ModelConfig& other);
 
 }  // namespace piton

@@ -1,4 +1,4 @@
-// The families of this folder, one function a file.
+// The families of this folder, one function per file.
 #pragma once
 
 #include "huggingface/family.h"

@@ -10,8 +10,8 @@
 namespace piton {
 namespace {
 
-// What no family here has. Where a model lacks the key, or has it at the value that changes
-// nothing, it is as the family says.
+// Refuses features that no family here has. A model without the key, or with the value that changes
+// nothing, is accepted.
 void refuse_other_models(const HfConfig& config) {
   if (config.has("quantization_config"))
     config.refuse("quantization_config", "none: weights as floating numbers");
@@ -55,8 +55,8 @@ ModelConfig hf_model(const HfConfig& config) {
   try {
     model.check();
   } catch (const Error& error) {
-    // It names flags, which the reader of this file did not give.
-    throw Error(Fault::kData, "{}: describes a model that cannot be: {}", config.where(),
+    // The message names flags, which the reader of this file did not give.
+    throw Error(Fault::kData, "{}: describes an impossible model: {}", config.where(),
                 error.what());
   }
   return model;

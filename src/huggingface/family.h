@@ -1,5 +1,5 @@
-// The model families of Hugging Face folders: for each, what its config.json means and where its
-// tensors are. One small file of facts a family; the decoder is the same for all.
+// The model families of Hugging Face folders: how each reads its config.json, and where its tensors
+// are. One small file of facts per family; the decoder is the same for all.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace piton {
 
-// Where a canonical tensor is in a tensor of the files, which is [out, in] (Linear) or, transposed,
-// [in, out] (Conv1D). Row r of the canonical tensor is row
+// Where a canonical tensor is inside of a tensor of the files. The latter is [out, in] (Linear) or,
+// if transposed, [in, out] (Conv1D). Row r of the canonical tensor is row
 //
 //   first + r                                      chunk 0
-//   first + (r / chunk) * stride + r % chunk       else: heads of several matrices in turn
+//   first + (r / chunk) * stride + r % chunk       else: heads of several matrices interleaved
 //
-// of that tensor, or, where it is transposed, its column.
+// of that tensor, or its column if it is transposed.
 struct HfPlace {
   std::string canonical;
   std::string name;
@@ -32,28 +32,28 @@ struct HfFamily {
   std::vector<std::string> model_types;    // of config.json
   std::vector<std::string> architectures;  // that have this decoder and its head
   ModelConfig (*model)(const HfConfig& config);
-  // One for each of canonical_tensors(model), in any order; with the head's also where it is tied.
+  // One for each of canonical_tensors(model), in any order; the head's too, even if it is tied.
   std::vector<HfPlace> (*places)(const ModelConfig& model);
-  // The other way: keys of a config.json that model() reads as `model`, in the form of
-  // Transformers 5, but for those that every family has (hf_config_of). Null: Piton reads the
-  // family, and writes it only where it has read it. It need not look whether the family can hold
-  // the model: hf_config_of reads the keys back and compares.
+  // The inverse of model(): keys of a config.json, in the form of Transformers 5, without those
+  // that every family has (hf_config_of). Null: Piton reads the family, and writes it only if it
+  // has read it. Need not check whether the family can represent the model: hf_config_of reads the
+  // keys back and compares.
   nlohmann::ordered_json (*keys)(const ModelConfig& model) = nullptr;
-  // Of names, which files of older versions have or lack: "transformer.", or "".
+  // Prefix of names that only files of some versions have: "transformer.", or "".
   std::string optional_prefix;
-  // Ends of names of tensors that follow from the configuration: masks, angles.
+  // Suffixes of names of tensors that follow from the configuration: masks, angles.
   std::vector<std::string> ignored;
 };
 
-// All that are known.
+// All known families.
 std::vector<HfFamily> hf_families();
 
-// By model_type. Throws Error(kData) naming the key where it is none of them, or where the
-// architecture is another head than that of a language model.
+// The family of a model_type. Throws Error(kData) with the key if it is unknown, or if the
+// architecture has another head than that of a language model.
 HfFamily hf_family(const HfConfig& config);
 
-// The model that config.json describes, checked. Weights are in the file's own type as far as Piton
-// computes in it: bfloat16, else fp32. Throws Error(kData) naming file and key.
+// The model that config.json describes, checked. Weights have the file's type if Piton computes in
+// it (bfloat16), else fp32. Throws Error(kData) with file and key.
 ModelConfig hf_model(const HfConfig& config);
 
 }  // namespace piton

@@ -8,8 +8,8 @@
 #include "model/families.h"
 
 // Gemma, Gemma 2 (norms at the ends of branches, soft caps, a window in every second layer) and the
-// text models of Gemma 3 (norms of heads in the place of the caps, a window in five layers of six,
-// which have angles of their own).
+// text models of Gemma 3 (norms of heads instead of the caps, a window in five of six layers, with
+// separate rotary angles).
 namespace piton {
 namespace {
 
@@ -25,7 +25,7 @@ ModelConfig gemma_like(const HfConfig& config) {
   return model;
 }
 
-// "layer_types", or that every `pattern`-th layer sees all keys.
+// From "layer_types", else every `pattern`-th layer sees all keys.
 void set_windows(const HfConfig& config, ModelConfig& model, std::int64_t pattern) {
   set_window(config, model);
   if (!model.window_before) return;
@@ -99,7 +99,7 @@ nlohmann::ordered_json gemma2_keys(const ModelConfig& model) {
   const auto cap = [](double value) {
     return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
   };
-  // Transformers takes a whole number alone.
+  // Transformers accepts only an integer.
   const double scalar = model.query_scalar.value_or(static_cast<double>(model.head_size));
   keys["query_pre_attn_scalar"] = static_cast<std::int64_t>(scalar);
   keys["attn_logit_softcapping"] = cap(model.attention_soft_cap);

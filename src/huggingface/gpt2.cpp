@@ -4,7 +4,7 @@
 #include "huggingface/llama_like.h"
 #include "model/families.h"
 
-// GPT-2: weights are Conv1D's, [in, out], and query, key and value are thirds of one.
+// GPT-2: weights are those of Conv1D, [in, out]; query, key and value are thirds of one matrix.
 namespace piton {
 namespace {
 

@@ -23,14 +23,14 @@ namespace fs = std::filesystem;
 constexpr const char* kHead = "head.weight";
 constexpr const char* kTable = "embedding.token.weight";
 constexpr std::size_t kListedNames = 6;
-// Of a buffer in which a weight is turned.
+// Bytes of the buffer for transposing a weight.
 constexpr std::int64_t kTurnedBytes = std::int64_t{16} << 20;
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-// dst[i] = element run.begin + i of the region, where the stored tensor is [in, out].
+// dst[i] = element run.begin + i of the region; the stored tensor is [in, out].
 void read_turned(const FileTensor& stored, const HfPlace& place, const TensorRun& run, DType dtype,
                  std::byte* dst) {
   const std::int64_t columns = run.extent[1];
@@ -102,7 +102,7 @@ HfSource::HfSource(const fs::path& folder)
   decide_head();
 }
 
-// Names without a prefix that some versions of a family write get it.
+// Adds the prefix that some versions of a family leave out of names.
 std::map<std::string, HfTensor> HfSource::named_as_the_family() const {
   const std::string& prefix = family_.optional_prefix;
   std::map<std::string, HfTensor> named;
@@ -178,7 +178,7 @@ void HfSource::decide_head() {
   const Place& table = places_.at(kTable);
   model_.tied = false;
   if (table.tensor.dtype == head->second.tensor.dtype) {
-    // Where they differ, nearly always in the first rows; equal ones are read to the end.
+    // Tables that differ nearly always differ in the first rows; equal ones are read to the end.
     const Shape& shape = table.tensor.shape;
     const std::int64_t rows = std::min<std::int64_t>(shape[0], 16);
     const TensorRun begin{{0, 0}, {rows, shape[1]}, 0, rows * shape[1]};

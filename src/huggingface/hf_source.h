@@ -1,12 +1,12 @@
 // The weights of a Hugging Face folder as canonical tensors (checkpoint/tensor_source.h).
 //
-// Opening compares config.json with the files: every tensor of the model is there in its shape and
-// as floating numbers, and nothing else is. So a partial download, a file of another size, and a
-// tensor that the family does not know are found before any weight is read. Rows of the token table
-// beyond vocab_size are padding and are left out.
+// Opening compares config.json with the files: they must have every tensor of the model, in its
+// shape and with floating numbers, and no other tensor. So a partial download, a file of another
+// size, and a tensor unknown to the family are found before any weight is read. Rows of the token
+// table from vocab_size on are padding and are skipped.
 //
-// Whether the head is tied is decided from the data: it is where no head's table is stored, or
-// where it is the token table's copy to the bit.
+// Whether the head is tied is decided by the data: it is tied if no head is stored, or if the
+// stored head is a bit-for-bit copy of the token table.
 #pragma once
 
 #include <filesystem>
@@ -21,18 +21,19 @@
 
 namespace piton {
 
-// It has a config.json, and is no checkpoint of Piton.
+// True if it has a config.json and is not a checkpoint of Piton.
 bool is_huggingface_folder(const std::filesystem::path& folder);
 
 class HfSource final : public TensorSource {
  public:
-  // Throws Error(kData) that names file, key or tensor.
+  // Throws Error(kData) with the file, key or tensor.
   explicit HfSource(const std::filesystem::path& folder);
 
   const HfConfig& config() const { return config_; }
   const ModelConfig& model() const { return model_; }
   const HfTensorFiles& files() const { return files_; }
-  // What a user should know, a line each: a tied head that is not, tensors that were passed over.
+  // Notes for the user, one line each: a head that is not tied although config.json says so,
+  // skipped tensors.
   const std::vector<std::string>& notes() const { return notes_; }
 
   std::string where() const override { return files_.folder().string(); }

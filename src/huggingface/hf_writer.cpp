@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// A tensor of the files, and its type there.
+// A tensor of the files, with its type there.
 struct WrittenTensor {
   Assembly assembly;
   DType dtype = DType::kF32;
@@ -116,7 +116,7 @@ std::string torch_name(DType dtype) {
 void write_huggingface(const fs::path& folder, TensorSource& source, const ModelConfig& model,
                        const HfFamily& family, Json config, const HfWriteOptions& options) {
   std::vector<WrittenTensor> tensors = written_tensors(source, model, family, options.dtype);
-  // As Transformers 5 calls it; files of Transformers 4 keep their name of it.
+  // "dtype" as in Transformers 5; configurations of Transformers 4 keep "torch_dtype".
   config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] =
       torch_name(main_dtype(tensors));
   config["tie_word_embeddings"] = model.tied;

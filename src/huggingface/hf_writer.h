@@ -1,10 +1,10 @@
-// A Hugging Face folder's config.json and weights, written from canonical tensors.
+// Writes a Hugging Face folder's config.json and weights from canonical tensors.
 //
 //   config.json
 //   model.safetensors, or model-00001-of-00003.safetensors ... and model.safetensors.index.json
 //
-// Tensors have the names and shapes of the family, and their bytes where their type stays. A tied
-// head is not written, nor are rows of padding.
+// Tensors have the names and shapes of the family; their bytes are unchanged if their type is. A
+// tied head and padding rows are not written.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace piton {
 
 struct HfWriteOptions {
   std::optional<DType> dtype;  // of every tensor; else each stays as it is
-  // A shard is closed before it passes this; a larger tensor has one of its own.
+  // A shard is closed before it exceeds this; a larger tensor gets a shard of its own.
   std::int64_t max_shard_bytes = std::int64_t{5'000'000'000};
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 
-// Writes into `folder`, which is there. `config`: the keys of config.json; "dtype" and
-// "tie_word_embeddings" are set to what is written. Memory: one block, of a transposed tensor a
-// part of it. Throws Error(kData) as the source does, and where the disk is full.
+// Writes into `folder`, which must exist. `config`: the keys of config.json; "dtype" and
+// "tie_word_embeddings" are set to what is written. Needs memory for one block, or for a part of a
+// transposed tensor. Throws Error(kData) as the source does, and if the disk is full.
 void write_huggingface(const std::filesystem::path& folder, TensorSource& source,
                        const ModelConfig& model, const HfFamily& family,
                        nlohmann::ordered_json config, const HfWriteOptions& options = {});

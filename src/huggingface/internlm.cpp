@@ -5,9 +5,9 @@
 #include "huggingface/names.h"
 #include "model/families.h"
 
-// InternLM (2023) is LLaMA with biases of all four projections of attention. InternLM2 (Cai et al.
-// 2024, arXiv:2403.17297) has one matrix of query, key and value, each group in turn, and names of
-// its own.
+// InternLM (2023) is LLaMA with biases in all four projections of attention. InternLM2 (Cai et al.
+// 2024, arXiv:2403.17297) has query, key and value in one matrix, interleaved by group, and other
+// names.
 namespace piton {
 namespace {
 
@@ -17,7 +17,7 @@ ModelConfig internlm2_model(const HfConfig& config) {
   return model;
 }
 
-// "rotary" is an object of its own: {"base": 10000, "type": "dynamic"}, or "origin".
+// "rotary" is an object: {"base": 10000, "type": "dynamic"}, or "origin".
 ModelConfig internlm_model(const HfConfig& config) {
   ModelConfig model = internlm2_model(config);
   const HfConfig rotary = config.object("rotary");

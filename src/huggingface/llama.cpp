@@ -4,7 +4,7 @@
 #include "huggingface/llama_like.h"
 #include "model/families.h"
 
-// LLaMA 1 to 3 and the many that keep its names: Vicuna, TinyLlama, Yi, DeepSeek-LLM, Aquila.
+// LLaMA 1 to 3 and models with the same names: Vicuna, TinyLlama, Yi, DeepSeek-LLM, Aquila.
 namespace piton {
 namespace {
 
@@ -17,7 +17,7 @@ ModelConfig llama_model(const HfConfig& config) {
 
 nlohmann::ordered_json llama_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
-  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
   keys["attention_bias"] = model.output_bias;
   keys["mlp_bias"] = model.biases;
   return keys;

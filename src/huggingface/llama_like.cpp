@@ -28,7 +28,7 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
   const auto original = [&](const HfConfig& place, std::int64_t otherwise) {
     return place.size("original_max_position_embeddings", otherwise);
   };
-  const bool linear = scaling.kind == RotaryScaling::Kind::kLinear;  // which reads none
+  const bool linear = scaling.kind == RotaryScaling::Kind::kLinear;  // which ignores them
   scaling.original_positions = linear ? positions : original(rope, original(config, positions));
   const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
   scaling.factor = longrope

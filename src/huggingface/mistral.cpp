@@ -4,7 +4,7 @@
 #include "huggingface/llama_like.h"
 #include "model/families.h"
 
-// Mistral (Jiang et al. 2023, arXiv:2310.06825): LLaMA, up to 0.1 with a sliding window.
+// Mistral (Jiang et al. 2023, arXiv:2310.06825): LLaMA; versions up to 0.1 have a sliding window.
 namespace piton {
 namespace {
 
@@ -17,7 +17,7 @@ ModelConfig mistral_model(const HfConfig& config) {
 
 nlohmann::ordered_json mistral_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
-  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
   keys["sliding_window"] = window_key(model);
   return keys;
 }

@@ -1,4 +1,4 @@
-// The names of a family's tensors, as differences from LLaMA's.
+// The names of a family's tensors, given as differences from LLaMA's.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace piton {
 
-// Tensors of a layer whose canonical names begin, after "layers.N.", with `canonical`, and in the
-// files, after HfNames::layer and the number, with `name`. Rows as in HfPlace.
+// Tensors of a layer. Canonical names begin with "layers.N." and `canonical`; names in the files
+// with HfNames::layers, the number and `name`. Rows as in HfPlace.
 struct HfPart {
   std::string canonical;  // "attention.query."
   std::string name;       // "self_attn.q_proj."
@@ -20,22 +20,22 @@ struct HfPart {
 
 struct HfNames {
   std::string table = "model.embed_tokens.";
-  std::string table_norm;  // of a norm behind the embedding
+  std::string table_norm;  // of a norm after the embedding
   std::string layers = "model.layers.";
   std::string final_norm = "model.norm.";
   std::string head = "lm_head.";
   std::vector<HfPart> parts;
 };
 
-// LLaMA's, but for `other` parts, which take the place of LLaMA's of the same canonical name.
+// LLaMA's names, with the parts in `other` instead of LLaMA's parts of the same canonical name.
 HfNames llama_names(std::vector<HfPart> other = {});
 
 // Query, key and value as one matrix `name`: all queries, then all keys, then all values.
 std::vector<HfPart> packed_attention(const ModelConfig& model, const std::string& name);
-// The same, but each group in turn: its queries, its key, its value.
+// The same, interleaved by group: its queries, its key, its value.
 std::vector<HfPart> grouped_attention(const ModelConfig& model, const std::string& name);
 
-// A place of every canonical tensor of the model; of the head's also where it is tied.
+// A place for every canonical tensor of the model; the head's too, even if it is tied.
 std::vector<HfPlace> named_places(const ModelConfig& model, const HfNames& names);
 
 }  // namespace piton

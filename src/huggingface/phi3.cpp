@@ -26,7 +26,7 @@ nlohmann::ordered_json phi3_keys(const ModelConfig& model) {
   keys.erase("head_dim");
   keys["sliding_window"] = window_key(model);
   keys["resid_pdrop"] = keys["embd_pdrop"] = model.hidden_dropout;
-  // Beside the rotary parameters, since Transformers' own reader looks for it here.
+  // Outside of the rotary parameters, because Transformers' own reader looks for it here.
   const RotaryScaling& scaling = model.rotary_scaling;
   keys["original_max_position_embeddings"] =
       scaling.original_positions > 0 ? scaling.original_positions : model.max_positions;

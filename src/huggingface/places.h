@@ -1,5 +1,4 @@
-// HfPlace in both directions: canonical rows are read out of the tensors of files, and the tensors
-// of files are put together from canonical ones.
+// Maps between canonical tensors and tensors of the files, in both directions.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +13,10 @@
 
 namespace piton {
 
-// The row of the stored tensor (its column where it is transposed) that holds canonical row `row`.
+// The row (if transposed: the column) of the stored tensor that has canonical row `row`.
 std::int64_t stored_row(const HfPlace& place, std::int64_t row);
 
-// Calls each(first canonical row, its end) for stretches of rows that are stored one after another.
+// Calls each(first canonical row, its end) for stretches of rows that are consecutive in the file.
 template <typename F>
 void for_each_chunk(const HfPlace& place, std::int64_t begin, std::int64_t end, F&& each) {
   while (begin < end) {
@@ -28,14 +27,14 @@ void for_each_chunk(const HfPlace& place, std::int64_t begin, std::int64_t end, 
   }
 }
 
-// Shapes of canonical tensors, with that of the head also where it is tied.
+// Shapes of canonical tensors, including the head's even if it is tied.
 std::map<std::string, Shape> shapes_with_head(const ModelConfig& model);
 
-// The shape of each tensor of the files: as many rows as its parts need together.
+// The shape of each tensor in the files: as many rows as all its parts need.
 std::map<std::string, std::vector<std::int64_t>> hf_shapes(const std::vector<HfPlace>& places,
                                                            const ModelConfig& model);
 
-// The tensors of the files, in the order of the places, without the head where it is tied.
+// The tensors of the files, in the order of the places, without a tied head.
 std::vector<Assembly> hf_assemblies(const std::vector<HfPlace>& places, const ModelConfig& model);
 
 }  // namespace piton

@@ -5,8 +5,8 @@
 #include "model/families.h"
 
 // Qwen 1.5, 2 and 2.5 ("qwen2"): biases of query, key and value. Qwen 3: norms of heads instead.
-// Both name a sliding window that they use in layers from max_window_layers on, and that published
-// models switch off.
+// Both configurations have a sliding window for layers from max_window_layers on; published models
+// switch it off.
 namespace piton {
 namespace {
 
@@ -38,10 +38,10 @@ ModelConfig qwen3_model(const HfConfig& config) {
   return model;
 }
 
-// A window is in every layer, or in none.
+// A window is in all layers or in none.
 nlohmann::ordered_json qwen_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
-  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers turns all
+  keys["rope_parameters"].erase("partial_rotary_factor");  // Transformers rotates all channels
   keys["use_sliding_window"] = model.window_before.has_value();
   keys["sliding_window"] = window_key(model);
   keys["max_window_layers"] = model.window_before ? 0 : model.layers;

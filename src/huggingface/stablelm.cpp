@@ -4,7 +4,7 @@
 #include "huggingface/llama_like.h"
 #include "model/families.h"
 
-// StableLM (Bellagente et al. 2024, arXiv:2402.17834): LLaMA with layer norms, rotary positions of
+// StableLM (Bellagente et al. 2024, arXiv:2402.17834): LLaMA with layer norms, rotary positions in
 // a quarter of each head, and in some sizes biases of query, key and value. docs/add_a_model.md
 // explains this file.
 namespace piton {

@@ -37,12 +37,12 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
-// Where the file really is: a link may lead to what else belongs to the model, not elsewhere.
+// Checks where a link leads: to files that belong to the model, not elsewhere.
 void check_huggingface_link(const fs::path& file) {
   std::error_code error;
   if (!fs::is_symlink(fs::symlink_status(file, error))) return;
   const fs::path target = fs::canonical(file, error);
-  if (error) return;  // opening it will say so
+  if (error) return;  // opening it will report this
   const fs::path folder = fs::canonical(file.parent_path());
   const fs::path blobs = folder.parent_path().parent_path() / "blobs";
   if (is_inside(target, folder)) return;
@@ -138,7 +138,7 @@ void HfTensorFiles::add_pickled(const std::string& name) {
   const std::string where = (folder_ / name).string();
   if (file.root().kind != PickleValue::Kind::kDict)
     throw Error(Fault::kData, "{}: holds no dict, wanted one of tensors by name", where);
-  std::map<std::string, const PickleValue*> tensors;  // of a name that is there twice, the last
+  std::map<std::string, const PickleValue*> tensors;  // if a name occurs twice, the last one
   for (const auto& [key, value] : file.root().pairs) {
     if (key->kind != PickleValue::Kind::kText || value->kind != PickleValue::Kind::kTensor) {
       throw Error(
@@ -152,10 +152,11 @@ void HfTensorFiles::add_pickled(const std::string& name) {
   for (const auto& [key, value] : tensors) {
     TorchTensor tensor = file.tensor(*value, key);
     if (!tensor.contiguous()) {
-      throw Error(Fault::kData,
-                  "{}: {} is a view of other memory (strides [{}] of [{}]), wanted a tensor as it "
-                  "lies; save it again with .contiguous()",
-                  where, key, fmt::join(tensor.strides, ", "), fmt::join(tensor.shape, ", "));
+      throw Error(
+          Fault::kData,
+          "{}: {} is not contiguous: got strides [{}] of shape [{}], wanted a contiguous tensor; "
+          "save it again with .contiguous()",
+          where, key, fmt::join(tensor.strides, ", "), fmt::join(tensor.shape, ", "));
     }
     add({&file.file(), key, tensor.dtype, std::move(tensor.shape), tensor.offset});
   }
@@ -171,7 +172,7 @@ void HfTensorFiles::add(HfTensor tensor) {
   }
 }
 
-// Both ways: what the index does not know would be read all the same, or be of another download.
+// In both directions: a tensor that is not in the index may be from another download.
 void HfTensorFiles::compare(const std::map<std::string, std::string>& index,
                             const char* index_name) const {
   for (const auto& [tensor, shard] : index) {

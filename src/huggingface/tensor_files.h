@@ -1,10 +1,10 @@
-// The tensors of a Hugging Face folder: model.safetensors, or the shards that
-// model.safetensors.index.json names; or, where there are neither, pytorch_model.bin, or the shards
-// of pytorch_model.bin.index.json (pickle/torch_file.h), which must be as they lie in memory.
+// The tensors of a Hugging Face folder: model.safetensors, or the shards in
+// model.safetensors.index.json; if neither exists, pytorch_model.bin, or the shards in
+// pytorch_model.bin.index.json (pickle/torch_file.h), whose tensors must be contiguous.
 //
-// A download that stopped halfway is found here: a shard that is not there, one that is short, one
-// that lacks a tensor which the index says it has. File names lead nowhere but into the folder, or,
-// as in a cache of the hub (snapshots/HASH/FILE -> ../../blobs/HASH), to the blobs beside it.
+// Detects incomplete downloads: a shard that is missing, that is too short, or that lacks a tensor
+// which the index assigns to it. Files must be inside of the folder or, as in a cache of the hub
+// (snapshots/HASH/FILE -> ../../blobs/HASH), in the blobs next to it.
 #pragma once
 
 #include <filesystem>
@@ -23,14 +23,13 @@ inline constexpr const char* kHfSingleName = "model.safetensors";
 inline constexpr const char* kHfPickledIndexName = "pytorch_model.bin.index.json";
 inline constexpr const char* kHfPickledName = "pytorch_model.bin";
 
-// There are weights in it, or an index that names some.
+// True if the folder has weights, or an index of weights.
 bool has_huggingface_weights(const std::filesystem::path& folder);
 
-// Throws Error(kData) where `file` is a link that leads to what does not belong to its model's
-// folder.
+// Throws Error(kData) if `file` is a link to a file that does not belong to its model's folder.
 void check_huggingface_link(const std::filesystem::path& file);
 
-// Tensor to file name, of an index. Throws Error(kData) naming `where`.
+// Reads an index: from tensor to file name. Throws Error(kData) with `where`.
 std::map<std::string, std::string> parse_hf_index(const std::string& text,
                                                   const std::string& where);
 
@@ -45,8 +44,8 @@ struct HfTensor {
 
 class HfTensorFiles {
  public:
-  // Opens every file and reads its header. Throws Error(kData) that names all shards that are
-  // missing, or the first file or tensor that is wrong.
+  // Opens every file and reads its header. Throws Error(kData) with all missing shards, or with the
+  // first file or tensor that is wrong.
   explicit HfTensorFiles(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// Arguments by name; None is as if absent.
+// Arguments by name; None counts as absent.
 class Arguments {
  public:
   Arguments(const PickleValue& values, const std::string& where) : values_(values), where_(where) {}
@@ -67,7 +67,7 @@ class Arguments {
   const std::string& where_;
 };
 
-// A word, or the enumeration of AscendSpeed.
+// A string, or the enumeration of AscendSpeed.
 PositionKind positions_of(const Arguments& arguments) {
   const char* name = "position_embedding_type";
   const PickleValue* value = arguments.find(name);
@@ -116,7 +116,7 @@ void set_rotary(const Arguments& arguments, ModelConfig& model) {
   }
 }
 
-// The family whose names other formats know the model by.
+// The family by whose name other formats know the model.
 std::string family_of(const ModelConfig& model) {
   if (model.embedding_norm && model.positions == PositionKind::kAlibi) return "bloom";
   if (model.positions != PositionKind::kRotary || model.norm != NormKind::kRms || !model.gated)

@@ -1,4 +1,4 @@
-// The arguments of a Megatron run, as its checkpoints keep them, and the model that they describe.
+// The arguments of a Megatron run, as stored in its checkpoints, and the model that they describe.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace piton {
 
-// Under which a checkpoint keeps its arguments: a namespace in those of Megatron, a plain dict
-// under the second name in those of Piton, which torch.load(weights_only=True) reads.
+// Keys of the arguments in a checkpoint: a namespace in Megatron's checkpoints; in Piton's a plain
+// dict under the second name, which torch.load(weights_only=True) can read.
 inline constexpr const char* kMegatronArguments = "args";
 inline constexpr const char* kPitonArguments = "model_args";
 
 struct MegatronArguments {
-  ModelConfig model;                       // its vocabulary is without padding where that is known
+  ModelConfig model;                       // its vocabulary is without padding if that is known
   std::optional<std::int64_t> vocabulary;  // --vocab-size of the run
-  MegatronLayout layout;                   // padded_vocabulary 0 where it is not said
+  MegatronLayout layout;                   // padded_vocabulary is 0 if not given
 };
 
-// `arguments`: a namespace or a dict. Throws Error(kData) naming `where` and the argument: one that
-// is absent, of another kind, or that asks for what Piton does not have.
+// `arguments`: a namespace or a dict. Throws Error(kData) with `where` and the argument if one is
+// missing, has the wrong kind, or asks for a feature that Piton does not have.
 MegatronArguments read_megatron_arguments(const PickleValue& arguments, const std::string& where);
 
-// The other way: a dict.
+// The inverse; writes a dict.
 void write_megatron_arguments(const ModelConfig& model, const MegatronLayout& layout,
                               TorchWriter& out);
 

@@ -13,7 +13,7 @@ void must_divide(const char* what, std::int64_t size, const char* flag, std::int
   throw Error(Fault::kUsage, "{}: got {}, wanted a divisor of the {} {}", flag, parts, size, what);
 }
 
-// The tensors of one rank's chunk, added in the order of the model.
+// Collects the tensors of one rank's chunk, in the order of the model.
 class RankTensors {
  public:
   RankTensors(const ModelConfig& model, const MegatronLayout& layout, int t)
@@ -21,7 +21,7 @@ class RankTensors {
 
   std::vector<MegatronTensor> take() { return std::move(tensors_); }
 
-  // All of a canonical tensor.
+  // A whole canonical tensor.
   void whole(const std::string& key, const std::string& name, const Shape& shape) {
     add(key, Assembly::of(name, shape));
   }
@@ -31,7 +31,7 @@ class RankTensors {
     if (model_.norm == NormKind::kLayer) whole(key + ".bias", name + ".bias", {model_.hidden});
   }
 
-  // Rows of the table, the last of which are padding.
+  // Rows of the table; the last ones are padding.
   void table(const std::string& key, const std::string& name) {
     const std::int64_t rows = layout_.padded_vocabulary / layout_.tensor;
     const std::int64_t first = t_ * rows;
@@ -75,7 +75,7 @@ class RankTensors {
     add(key + end, std::move(packed));
   }
 
-  // Rows of one or more matrices, one after the other.
+  // Rows of one or more matrices, concatenated.
   void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
                bool bias) {
     const std::string end = bias ? ".bias" : ".weight";

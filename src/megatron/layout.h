@@ -1,8 +1,8 @@
-// How Megatron-LM divides a model into files, and what is in a tensor of each: one description for
-// reading and for writing.
+// How Megatron-LM divides a model into files, and which parts each tensor has. Used for reading and
+// for writing.
 //
-// Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks a
-// rank, chunk v of stage p holds layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
+// Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks
+// per rank, chunk v of stage p has layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
 //
 //   tensor     rows of rank t
 //   embedding  V/T rows of the table, padded with copies of its last row
@@ -29,25 +29,26 @@ struct MegatronLayout {
   int chunks = 1;  // of each pipeline rank: virtual stages
   double version = 3;
   std::int64_t padded_vocabulary = 0;  // rows of the whole table
-  bool fused_mlp = true;  // gate and up are one tensor (fc1); AscendSpeed has them apart too
-  bool head_copy = true;  // a tied head on another stage than the embedding is written again
+  bool fused_mlp = true;  // gate and up are one tensor (fc1); in AscendSpeed they may be separate
+  bool head_copy =
+      true;  // a tied head on another stage than the embedding is written a second time
 
-  // Throws Error(kUsage) naming what does not divide.
+  // Throws Error(kUsage) with the size that is not divisible.
   void check(const ModelConfig& model) const;
 };
 
-// One tensor of a rank's chunk, under a name of its own: "layers.0.qkv.weight", "word_embeddings",
-// ... (megatron/names.h).
+// One tensor of a rank's chunk. Its key is independent of versions: "layers.0.qkv.weight",
+// "word_embeddings", ... (megatron/names.h).
 struct MegatronTensor {
   std::string key;
   Assembly assembly;
 };
 
-// Of chunk `chunk` on rank (t, p). `assembly.name` is empty.
+// The tensors of chunk `chunk` on rank (t, p). `assembly.name` is empty.
 std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
                                              int t, int p, int chunk);
 
-// The next multiple of `multiple` * tensor.
+// `vocabulary` rounded up to a multiple of `multiple` * tensor.
 std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple, int tensor);
 
 }  // namespace piton

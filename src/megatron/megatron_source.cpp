@@ -49,7 +49,7 @@ fs::path rank_folder(const fs::path& folder) {
   return has_ranks(named) ? named : fs::path();
 }
 
-// Numbers of a rank's folder: mp_rank_TT or mp_rank_TT_PPP.
+// The numbers in a rank's folder name: mp_rank_TT or mp_rank_TT_PPP.
 struct RankName {
   int t = 0;
   int p = 0;
@@ -65,8 +65,8 @@ std::optional<RankName> rank_name(const std::string& name) {
   return rank;
 }
 
-// Calls each(name, tensor) for the tensors of a tree of dicts, names joined by points. Dicts may
-// hold one another in circles: each is gone through once.
+// Calls each(name, tensor) for the tensors of a tree of dicts; names are joined by dots. Dicts may
+// contain each other in cycles: each is visited once.
 template <typename F>
 void for_each_tensor(const PickleValue& tree, const std::string& prefix,
                      std::set<const PickleValue*>& seen, F&& each) {
@@ -167,7 +167,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     ++layout_.chunks;
   }
 
-  // Rows of the whole table, by what is stored.
+  // The rows of the whole table, from the stored tensors.
   const RankTensors first = rank_tensors(file, 0);
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end()) throw Error(Fault::kData, "{}: has no word_embeddings.weight", where);
@@ -194,7 +194,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
       throw Error(Fault::kData, "{}: argument {}: got {}, but the files are of {}", where, name,
                   said, is);
     };
-    // A folder "release" may have been divided anew without its arguments.
+    // A folder "release" may have been split again without updating its arguments.
     if (read.layout.padded_vocabulary > 0 && read.layout.tensor == layout_.tensor)
       same("padded_vocab_size", read.layout.padded_vocabulary, layout_.padded_vocabulary);
     same("tensor_model_parallel_size", read.layout.tensor, layout_.tensor);
@@ -217,7 +217,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     layout_.check(model_);
     model_.check();
   } catch (const Error& error) {
-    throw Error(Fault::kData, "{}: describes a model that cannot be: {}", where, error.what());
+    throw Error(Fault::kData, "{}: describes an impossible model: {}", where, error.what());
   }
   if (layout_.version < 2 && model_.groups != model_.heads)
     throw Error(Fault::kData, "{}: grouped queries in checkpoint_version {}, wanted 2 or more",
@@ -236,7 +236,7 @@ MegatronSource::Stored MegatronSource::stored(const TorchFile& file, const Pickl
   const std::size_t dims = tensor.shape.size();
   if (dims == 1 && tensor.strides[0] == 1)
     return {&file.file(), *dtype, tensor.offset, tensor.shape[0], 1, 1};
-  // Columns of a larger matrix are fine: so torch.chunk leaves them.
+  // Columns of a larger matrix are supported: torch.chunk produces them.
   if (dims == 2 && tensor.strides[1] == 1 && tensor.strides[0] >= tensor.shape[1]) {
     return {&file.file(),    *dtype,          tensor.offset,
             tensor.shape[0], tensor.shape[1], tensor.strides[0]};
@@ -280,7 +280,7 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
   std::vector<std::string> missing;
   for (const MegatronTensor& wanted : megatron_tensors(model_, layout_, t, p, chunk)) {
     auto found = tensors.find(wanted.key);
-    // In core a tied head has the head's name; and a version may not write it at all.
+    // Megatron-core stores a tied head under the head's name; some versions do not write it.
     if (found == tensors.end() && wanted.key == "head_copy.weight")
       found = tensors.find("output.weight");
     if (found == tensors.end()) {
@@ -296,7 +296,7 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
     if (wanted.key != "head_copy.weight") add_pieces(wanted.assembly, found->second, where);
     tensors.erase(found);
   }
-  // A tied head that is written beside the embedding is its copy.
+  // A tied head that is stored next to the embedding is a copy of it.
   if (model_.tied) {
     tensors.erase("output.weight");
     tensors.erase("head_copy.weight");
@@ -306,7 +306,7 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
                 missing.size(), name_list(missing, kListed));
   }
   if (!tensors.empty()) {
-    throw Error(Fault::kData, "{}: holds {}, which its arguments do not speak of", where,
+    throw Error(Fault::kData, "{}: has {}, which its arguments do not mention", where,
                 tensors.begin()->first);
   }
 }
@@ -322,7 +322,7 @@ void MegatronSource::add_pieces(const Assembly& assembly, const Stored& stored,
                 .columns = matrix ? part.extent[1] : 1,
                 .stored_row = part.row,
                 .stored = stored};
-    // Padding, and what every rank holds: once is enough.
+    // Skip padding, and repeated parts of what every rank has.
     const bool known = std::ranges::any_of(canonical.pieces, [&](const Piece& other) {
       return other.row <= piece.row && piece.row + piece.rows <= other.row + other.rows &&
              other.column <= piece.column &&
@@ -338,7 +338,7 @@ void MegatronSource::add_pieces(const Assembly& assembly, const Stored& stored,
   }
 }
 
-// Every element of every tensor, by the shapes of the layout.
+// Checks that the pieces cover every element of every tensor.
 void MegatronSource::check_cover() {
   for (const CanonicalShape& wanted : canonical_tensors(model_)) {
     Canonical& canonical = tensors_[wanted.name];
@@ -360,7 +360,7 @@ std::vector<CanonicalTensor> MegatronSource::tensors(TensorKind kind) const {
   return result;
 }
 
-// Of the run, what the piece has. Region: `columns` columns from `first_column` on.
+// Reads the part of the run that is in the piece. Region: `columns` columns from `first_column` on.
 void MegatronSource::read_piece(const Piece& piece, const TensorRun& run, std::int64_t columns,
                                 std::int64_t first_column, DType dtype, std::byte* dst) const {
   const std::int64_t width = size_bytes(dtype);

@@ -2,14 +2,13 @@
 //
 //   DIR/latest_checkpointed_iteration.txt    a number, or "release"
 //   DIR/iter_0000010/mp_rank_00/model_optim_rng.pt        T ranks, P = 1
-//   DIR/release/mp_rank_00_000/model_optim_rng.pt         P > 1; model_rng.pt where the optimizer
-//   is
+//   DIR/release/mp_rank_00_000/model_optim_rng.pt         P > 1; model_rng.pt if the optimizer is
 //                                                         elsewhere
 //
-// What the model is, and how it was divided, is read from the arguments that a checkpoint keeps;
-// from `given` where it keeps none. Both are compared with the files: every rank is there, every
-// tensor of every rank in its shape. Trees and names of all versions (megatron/names.h), orders of
-// qkv by checkpoint_version. Optimizer state is not read.
+// The model and its division are read from the arguments in the checkpoint, or from `given` if it
+// has none. Both are compared with the files: all ranks must exist, with every tensor in its shape.
+// Supports the trees and names of all versions (megatron/names.h) and the orders of qkv by
+// checkpoint_version. Optimizer state is not read.
 #pragma once
 
 #include <filesystem>
@@ -26,25 +25,26 @@
 
 namespace piton {
 
-// It has Megatron's tracker and ranks, or is a folder of ranks, and is no checkpoint of Piton.
+// True if it has Megatron's tracker and ranks, or is a folder of ranks, and is not a checkpoint of
+// Piton.
 bool is_megatron_folder(const std::filesystem::path& folder);
 
-// What a user may have to say of a checkpoint.
+// Facts that the user may have to give.
 struct MegatronGiven {
-  // The model of one that keeps no arguments, from its rows of the table (padded). Empty: refuse.
+  // Called for a checkpoint without arguments, with the rows of its table (padded). Empty: throws.
   std::function<ModelConfig(std::int64_t padded_vocabulary)> model;
   std::optional<std::int64_t> vocabulary;  // without padding
 };
 
 class MegatronSource final : public TensorSource {
  public:
-  // Throws Error(kData) that names file, argument or tensor.
+  // Throws Error(kData) with the file, argument or tensor.
   explicit MegatronSource(const std::filesystem::path& folder, const MegatronGiven& given = {});
 
   const ModelConfig& model() const { return model_; }
   const MegatronLayout& layout() const { return layout_; }
   std::int64_t iteration() const { return iteration_; }
-  // False where the checkpoint keeps no arguments, and `given` said it.
+  // False if the checkpoint has no arguments, and `given` supplied the model.
   bool says_its_model() const { return says_its_model_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -53,7 +53,7 @@ class MegatronSource final : public TensorSource {
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override;
 
  private:
-  // A tensor in a file, with its rows apart by `stride` elements.
+  // A tensor in a file; its rows are `stride` elements apart.
   struct Stored {
     const RegularFile* file = nullptr;
     DType dtype = DType::kF32;
@@ -62,7 +62,7 @@ class MegatronSource final : public TensorSource {
     std::int64_t columns = 0;  // of a tensor of one dim: 1
     std::int64_t stride = 0;
   };
-  // Rows and columns of a canonical tensor, and where they are.
+  // Rows and columns of a canonical tensor, and where they are stored.
   struct Piece {
     std::int64_t row = 0, rows = 0;
     std::int64_t column = 0, columns = 0;

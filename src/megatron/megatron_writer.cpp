@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Dicts nest as the names' first parts say; of a layer the rest of the name is one key, as in
-// state dicts.
+// The keys of nested dicts for a name: its first parts are dicts; in a layer the rest of the name
+// is one key, as in state dicts.
 std::vector<std::string> path_of(const std::string& name, MegatronTree tree) {
   if (tree != MegatronTree::kLegacy) return {name};
   std::vector<std::string> path;
@@ -34,7 +34,7 @@ std::vector<std::string> path_of(const std::string& name, MegatronTree tree) {
   return path;
 }
 
-// A tree of dicts whose leaves are numbers of tensors.
+// A tree of dicts whose leaves are tensor numbers.
 struct Node {
   std::vector<std::pair<std::string, Node>> children;
   std::optional<std::size_t> tensor;

@@ -1,12 +1,11 @@
-// A Megatron checkpoint, written from canonical tensors for any number of tensor and pipeline
-// ranks.
+// Writes a Megatron checkpoint from canonical tensors, for any number of tensor and pipeline ranks.
 //
 //   DIR/latest_checkpointed_iteration.txt     "release"
 //   DIR/release/mp_rank_TT[_PPP]/model_optim_rng.pt
 //     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
 //     model_args (megatron/arguments.h)
 //
-// The files are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors.
+// torch.load(weights_only=True) reads the files: they have only dicts, numbers, text and tensors.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +27,8 @@ struct MegatronWriteOptions {
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 
-// Writes into `folder`, which is there. Memory: one block. Throws Error(kData) as the source does,
-// and where the disk is full.
+// Writes into `folder`, which must exist. Needs memory for one block. Throws Error(kData) as the
+// source does, and if the disk is full.
 void write_megatron(const std::filesystem::path& folder, TensorSource& source,
                     const ModelConfig& model, const MegatronWriteOptions& options);
 

@@ -13,8 +13,7 @@ struct Name {
   std::string_view name;
 };
 
-// Of a layer, behind "layers.N."; the first of a key is the one that a legacy file is written with,
-// the last with "core" that of Megatron-core.
+// Names in a layer, after "layers.N.". Files are written with these or with those of kCoreLayer.
 constexpr Name kLegacyLayer[] = {
     {"input_norm.", "input_layernorm."},
     {"qkv.", "self_attention.query_key_value."},
@@ -37,12 +36,12 @@ constexpr Name kCoreLayer[] = {
     {"fc1.", "mlp.linear_fc1."},
     {"fc2.", "mlp.linear_fc2."},
 };
-// Instead of those of kCoreLayer.
+// In place of those of kCoreLayer.
 constexpr Name kTransformerLayer[] = {
     {"input_norm.", "self_attention.linear_qkv.layer_norm_"},
     {"post_norm.", "mlp.linear_fc1.layer_norm_"},
 };
-// Of other versions, read alone.
+// Other versions; only for reading.
 constexpr Name kOtherLayer[] = {
     {"input_norm.", "input_norm."},
     {"post_norm.", "post_attention_norm."},
@@ -70,7 +69,7 @@ constexpr Name kCoreEnds[] = {
     {"output.weight", "output_layer.weight"},
     {"head_copy.weight", "output_layer.weight"},
 };
-// By how a name ends, read alone.
+// By the end of a name; only for reading.
 constexpr Name kOtherEnds[] = {
     {"embedding_norm.weight", "word_embeddings.norm.weight"},
     {"embedding_norm.bias", "word_embeddings.norm.bias"},

@@ -44,7 +44,7 @@ constexpr std::pair<std::string_view, PickleGlobal> kGlobals[] = {
     {"copyreg._reconstructor", PickleGlobal::kReconstruct},
 };
 
-// Inert: classes of a run's arguments, of its random numbers, and values that stand for types.
+// Inert: classes of run arguments and random states, and values that stand for types.
 constexpr std::string_view kObjects[] = {
     "argparse.Namespace",
     "types.SimpleNamespace",
@@ -79,7 +79,7 @@ constexpr std::string_view kObjects[] = {
     "numpy._core.multiarray.scalar",
 };
 
-// Enumerations of Megatron-LM and of what was made of it, in whatever module a version has them.
+// Enumerations of Megatron-LM and its derivatives, in the modules of all versions.
 constexpr std::string_view kEnumerationModules[] = {
     "megatron.model.enums.",
     "megatron.legacy.model.enums.",

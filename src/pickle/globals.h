@@ -1,4 +1,4 @@
-// The names that a pickle may use, and what a call of each makes. Everything else is refused.
+// The names that a pickle may use, and what a call of each makes. All other names are refused.
 #pragma once
 
 #include <optional>
@@ -8,21 +8,21 @@
 namespace piton {
 
 enum class PickleGlobal {
-  kDict,         // OrderedDict, dict, defaultdict: of pairs, or empty
-  kList,         // list, tuple, set, torch.Size: of one list
+  kDict,         // OrderedDict, dict, defaultdict: from pairs, or empty
+  kList,         // list, tuple, set, torch.Size: from one list
   kTensor,       // torch._utils._rebuild_tensor_v2 and its kin
   kParameter,    // its first argument
   kStorage,      // a type of storage, for persistent ids
   kBytes,        // _codecs.encode(text, "latin1")
   kReconstruct,  // copyreg._reconstructor(class, object, None): an object of the class
-  kObject,       // inert: arguments and state are kept, and mean nothing
+  kObject,       // inert: arguments and state are kept but have no effect
 };
 
 // `name`: "torch._utils._rebuild_tensor_v2". Nullopt: not allowed.
 std::optional<PickleGlobal> pickle_global(std::string_view name);
 
-// The type of a storage, as safetensors spells it: "F32" of "torch.FloatStorage". "" for a name
-// that is no storage's.
+// The type of a storage in the spelling of safetensors: "F32" for "torch.FloatStorage". "" for a
+// name that is not a storage.
 std::string_view storage_dtype(std::string_view name);
 
 }  // namespace piton

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// Of all values: 10,000 tensors take 100 MB.
+// Limit for all values together: 10,000 tensors take 100 MB.
 constexpr std::size_t kMostMemory = std::size_t{1} << 30;
 
 constexpr std::size_t kMostDims = 64;
@@ -68,7 +68,7 @@ class Machine {
     return text;
   }
 
-  // Memory. What a call copies may be named again and again by few bytes.
+  // Memory. A few bytes of pickle may request a large copy again and again.
 
   void charge(std::size_t bytes) {
     used_ += bytes;
@@ -115,7 +115,7 @@ class Machine {
     stack_.push_back(&value);
     return value;
   }
-  // What stands above the last mark, which goes.
+  // Pops the items above the last mark, and the mark.
   std::vector<const PickleValue*> pop_to_mark() {
     std::size_t at = stack_.size();
     while (at > 0 && stack_[at - 1]->kind != Kind::kMark) --at;
@@ -168,8 +168,8 @@ class Machine {
     if (!pickle_global(full)) {
       throw Error(
           Fault::kData,
-          "{}: names {}, which is not of a checkpoint's tensors and containers: it may hold "
-          "code, and is not read; save the weights alone, as safetensors",
+          "{}: names {}, which is not a class of tensors or containers: the file may contain "
+          "code and is not read; save the weights alone, as safetensors",
           where_, full);
     }
     charge(full.size());
@@ -181,7 +181,7 @@ class Machine {
   void call(const PickleValue& callee, const PickleValue& arguments) {
     if (arguments.kind != Kind::kList) refuse("it calls with what is no tuple");
     if (callee.kind == Kind::kObject || callee.kind == Kind::kNone) {
-      push(make(Kind::kNone));  // a call of what an inert call gave
+      push(make(Kind::kNone));  // the call of a result of an inert call
       return;
     }
     if (callee.kind != Kind::kGlobal) refuse("it calls what is no name");
@@ -197,7 +197,7 @@ class Machine {
         return call_tensor(items);
       case PickleGlobal::kParameter:
         if (items.empty() || items[0]->kind != Kind::kTensor) refuse("a parameter of no tensor");
-        // Not shared with the tensor: nothing is changed after it was made.
+        // The parameter is its tensor: values do not change after they are made.
         stack_.push_back(const_cast<PickleValue*>(items[0]));
         return;
       case PickleGlobal::kBytes:
@@ -250,7 +250,7 @@ class Machine {
   void call_tensor(const std::vector<const PickleValue*>& items) {
     if (items.size() < 4 || items[0]->kind != Kind::kTensor || items[1]->kind != Kind::kInt ||
         items[1]->integer < 0) {
-      refuse("a tensor of no storage");
+      refuse("a tensor without a storage");
     }
     PickleValue& made = make(Kind::kTensor);
     made.tensor = items[0]->tensor;
@@ -269,7 +269,7 @@ class Machine {
         id.items[2]->kind != Kind::kText || id.items[4]->kind != Kind::kInt ||
         id.items[4]->integer < 0 || storage_dtype(id.items[1]->text).empty() ||
         (id.items.size() > 5 && id.items[5]->kind != Kind::kNone)) {
-      refuse("a persistent id that is no storage's");
+      refuse("a persistent id that is not of a storage");
     }
     PickleValue& made = make(Kind::kTensor);
     charge(id.items[2]->text.size());
@@ -283,7 +283,7 @@ class Machine {
     const PickleValue& state = pop();
     PickleValue& object = top();
     if (object.kind == Kind::kObject) object.state = &state;
-    // Attributes of a dict (OrderedDict's _metadata) and of a tensor mean nothing here.
+    // Attributes of a dict (OrderedDict's _metadata) and of a tensor are ignored.
   }
 
   // Numbers as text and as bytes.
@@ -295,11 +295,11 @@ class Machine {
     std::int64_t value = 0;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error == std::errc::result_out_of_range) return push_number(std::nan(""));
-    if (error != std::errc() || stop != text.data() + text.size()) refuse("a number that is none");
+    if (error != std::errc() || stop != text.data() + text.size()) refuse("an invalid number");
     push_int(value);
   }
-  // Little-endian, of two's complement; what does not fit 64 bits is a seed, and means nothing
-  // here.
+  // Little-endian two's complement. A number that does not fit 64 bits is a random seed, which is
+  // ignored.
   void push_long(std::string_view bytes) {
     if (bytes.size() > 8) return push_number(std::nan(""));
     std::uint64_t value = 0;
@@ -317,7 +317,7 @@ class Machine {
   void push_decimal_double(std::string_view text) {
     double value = 0;
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || stop != text.data() + text.size()) refuse("a number that is none");
+    if (error != std::errc() || stop != text.data() + text.size()) refuse("an invalid number");
     push_number(value);
   }
 

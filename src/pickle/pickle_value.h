@@ -1,4 +1,4 @@
-// What a pickle holds once it is read: plain data. Nothing of it was executed.
+// The contents of a pickle as plain data. Nothing of it was executed.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace piton {
 
-// A tensor of a pickle, or rather the view of a storage that it describes.
+// A tensor of a pickle: the view of a storage that it describes.
 struct PickleTensor {
   std::string storage;  // key: the member data/KEY of the archive
   std::string dtype;    // of the storage, as safetensors spells it: "F32", "BF16", ...
-  std::int64_t storage_elements = 0;  // that the storage has to have
+  std::int64_t storage_elements = 0;  // elements that the storage must have
   std::int64_t offset = 0;            // elements
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
@@ -30,7 +30,7 @@ struct PickleValue {
     kList,  // list, tuple, set
     kDict,  // dict, OrderedDict
     kTensor,
-    kObject,  // of an allowed class that means nothing here: its name, arguments and state
+    kObject,  // of an allowed class without effect: its name, arguments and state
     kGlobal,  // an allowed class or value itself: "torch.bfloat16"
     kMark,    // used while reading
   };
@@ -42,14 +42,15 @@ struct PickleValue {
   std::string text;                       // kText; the name of kObject and kGlobal
   std::vector<const PickleValue*> items;  // kList; arguments of kObject
   std::vector<std::pair<const PickleValue*, const PickleValue*>> pairs;  // kDict; in order
-  const PickleValue* state = nullptr;  // kObject: a dict as a rule
+  const PickleValue* state = nullptr;                                    // kObject: usually a dict
   PickleTensor tensor;
 
-  // Of a dict, or an object's state; null where there is no such key. The last one counts.
+  // Looks up a key of a dict, or of an object's state; null if absent. Of equal keys, the last
+  // counts.
   const PickleValue* find(std::string_view key) const;
 };
 
-// Owns the values, which may refer to one another in circles.
+// Owns the values, which may refer to each other in cycles.
 class PickleDocument {
  public:
   PickleValue& make(PickleValue::Kind kind) {
@@ -59,7 +60,7 @@ class PickleDocument {
   const PickleValue& root() const { return *root_; }
   void set_root(const PickleValue& root) { root_ = &root; }
 
-  // Every tensor and storage that was made, named or not.
+  // Every tensor and storage that was made, even if the root does not refer to it.
   template <typename F>
   void for_each_tensor(F&& each) const {
     for (const PickleValue& value : values_) {

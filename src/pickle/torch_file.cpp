@@ -10,13 +10,13 @@
 namespace piton {
 namespace {
 
-// Of data.pkl: a model of 10,000 tensors has 2 MB.
+// Limit for data.pkl: a model of 10,000 tensors has 2 MB.
 constexpr std::int64_t kMostPickle = std::int64_t{64} << 20;
-// What the first pickle of a file that is no archive holds: 0x1950a86a20f9469cfc6c, 10 bytes.
+// The first pickle of a file that is not an archive: 0x1950a86a20f9469cfc6c, 10 bytes.
 constexpr std::string_view kStreamMark("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.",
                                        15);
 
-// Index and stride of a shape never wrap around.
+// The last element of a view, computed without overflow.
 std::int64_t last_element(const PickleTensor& tensor, const std::string& where,
                           const std::string& name) {
   std::int64_t last = tensor.offset;
@@ -79,8 +79,9 @@ void TorchFile::open_archive() {
   }
 }
 
-// Pickles: mark, version, facts of the machine, the data, a list of keys; then for each key the
-// number of elements (int64) and the bytes. Widths are those of the tensors that name the keys.
+// A sequence of pickles: mark, version, facts of the machine, the data, a list of keys; then for
+// each key the number of elements (int64) and the bytes. The tensors that use a key tell its
+// element size.
 void TorchFile::open_stream() {
   const std::string where = file_.path().string();
   const auto refuse = [&](const std::string& what) {

@@ -1,5 +1,5 @@
-// A file that torch.save wrote: a zip archive (pickle/zip.h) of one pickle and the bytes of its
-// storages. Older ones, which are no archive (before PyTorch 1.6), hold both one after the other.
+// Reads a file written by torch.save: a zip archive (pickle/zip.h) of one pickle and the bytes of
+// its storages. Older files (before PyTorch 1.6) are not archives and have both in sequence.
 //
 //   NAME/data.pkl      the pickle; a tensor in it names a storage KEY
 //   NAME/data/KEY      the storage's bytes
@@ -17,7 +17,7 @@
 
 namespace piton {
 
-// A tensor in the file: elements are at `offset` + size of one * sum of index * stride.
+// A tensor in the file: an element is at `offset` + element size * sum of index * stride.
 struct TorchTensor {
   std::string dtype;        // as safetensors spells it: "F32", "BF16", "I64", "BOOL", ...
   std::int64_t offset = 0;  // bytes
@@ -28,20 +28,20 @@ struct TorchTensor {
   bool contiguous() const;
 };
 
-// Bytes of an element; 0 for a name that is no type.
+// Bytes of an element; 0 if the name is not a type.
 std::int64_t torch_width(std::string_view dtype);
 
 class TorchFile {
  public:
-  // Reads the pickle, not the storages. Throws Error(kData) naming the file, and what of it is
-  // wrong: also a name that is not allowed (pickle/globals.h), before anything else is looked at.
+  // Reads the pickle, not the storages. Throws Error(kData) with the file and the reason; names
+  // that are not allowed (pickle/globals.h) are reported before anything else.
   explicit TorchFile(const std::filesystem::path& path);
 
   const RegularFile& file() const { return file_; }
   const PickleValue& root() const { return document_.root(); }
 
-  // Where the tensor's elements are. `name` is for messages. Throws Error(kData) where the storage
-  // is absent, of another size than its tensor says, or smaller than the view.
+  // Where the tensor's elements are. `name` is for messages. Throws Error(kData) if the storage is
+  // missing, has another size than its tensor says, or is smaller than the view.
   TorchTensor tensor(const PickleValue& value, const std::string& name) const;
 
  private:

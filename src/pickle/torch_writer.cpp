@@ -87,7 +87,7 @@ void TorchWriter::end_tree() {
   next_storage();
 }
 
-// Begins the storage that is next, and ends those without bytes.
+// Begins the next storage; ends storages without bytes at once.
 void TorchWriter::next_storage() {
   for (; storage_ < storages_.size(); ++storage_) {
     zip_.begin(fmt::format("{}data/{}", kFolder, storage_));

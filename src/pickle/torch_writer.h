@@ -1,5 +1,5 @@
-// Files that torch.load(weights_only=True) reads, written: a tree of dicts, lists, numbers, text
-// and tensors, then the bytes of the tensors in the order in which the tree named them.
+// Writes files that torch.load(weights_only=True) reads: a tree of dicts, lists, numbers, text and
+// tensors, then the bytes of the tensors in the order of the tree.
 //
 //   TorchWriter out(path);
 //   out.begin_dict();
@@ -34,12 +34,12 @@ class TorchWriter {
   void end_dict() { pickle_ += 'u'; }
   void begin_list() { pickle_ += "]("; }
   void end_list() { pickle_ += 'e'; }
-  // Row-major, with a storage of its own. `dtype` as safetensors spells it.
+  // A row-major tensor with its own storage. `dtype` in the spelling of safetensors.
   void tensor(std::string_view dtype, std::span<const std::int64_t> shape);
 
-  // The tree ends with the first call.
+  // Bytes of tensors. The first call ends the tree.
   void append(std::span<const std::byte> bytes);
-  // Asserts that every byte was given.
+  // Asserts that all bytes were appended.
   void commit();
 
  private:

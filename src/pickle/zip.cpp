@@ -56,7 +56,7 @@ struct Directory {
   std::int64_t members = 0;
 };
 
-// A 64-bit number of a file, none of whose parts can be that large.
+// Checks a 64-bit length against the size of the file, which no part can exceed.
 std::int64_t length(const RegularFile& file, std::uint64_t value, const char* what) {
   if (value > static_cast<std::uint64_t>(file.size_bytes()))
     refuse(file, fmt::format("{} {}, and the file has {} bytes", what, value, file.size_bytes()));
@@ -78,7 +78,7 @@ Directory wide_directory(const RegularFile& file, std::int64_t locator_at) {
 Directory find_directory(const RegularFile& file) {
   const std::int64_t tail = std::min(file.size_bytes(), kEndBytes + kMostComment);
   const std::string end = read(file, file.size_bytes() - tail, tail, "end");
-  // The last one whose comment ends the file.
+  // Take the last record whose comment ends with the file.
   for (std::int64_t at = tail - kEndBytes; at >= 0; --at) {
     const auto from = static_cast<std::size_t>(at);
     if (number<std::uint32_t>(end, from) != kEndMark) continue;
@@ -93,7 +93,7 @@ Directory find_directory(const RegularFile& file) {
   refuse(file, "it has no end record");
 }
 
-// Sizes of 64 bits, in the order in which 32 do not suffice.
+// 64-bit sizes, in the order of the 32-bit fields that do not suffice.
 struct WideSizes {
   std::string_view bytes;
   std::uint64_t next(const RegularFile& file, std::uint64_t narrow) {
@@ -116,7 +116,7 @@ WideSizes wide_sizes(std::string_view extra) {
   return {};
 }
 
-// The member whose directory record begins `records`, which loses it.
+// Removes the first directory record from `records` and returns its member.
 ZipMember next_member(const RegularFile& file, std::string_view& records,
                       const Directory& directory) {
   if (records.size() < kDirectoryBytes || number<std::uint32_t>(records, 0) != kDirectoryMark)
@@ -159,7 +159,7 @@ ZipMember next_member(const RegularFile& file, std::string_view& records,
   return member;
 }
 
-// PyTorch archives overlap nothing; one that does would be read many times over.
+// PyTorch's archives have no overlaps; overlapping members would be read many times.
 void check_overlaps(const RegularFile& file, const std::map<std::string, ZipMember>& members) {
   std::vector<const ZipMember*> by_place;
   for (const auto& [name, member] : members) by_place.push_back(&member);
@@ -181,7 +181,7 @@ void put(std::string& text, T value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-// The part that local header and directory have in common: version to CRC.
+// The common part of local header and directory record: version to CRC.
 void put_common(std::string& text, std::uint32_t crc) {
   put<std::uint16_t>(text, 45);          // version: sizes of 64 bits
   put<std::uint16_t>(text, 1 << 11);     // names are UTF-8
@@ -229,7 +229,7 @@ std::string read_member(const RegularFile& file, const ZipMember& member,
   return bytes;
 }
 
-// Sizes stand in an extra field of 64 bits and are written at the end; another extra field pads.
+// Sizes are in an extra field of 64 bits, written at the end; another extra field pads.
 void ZipWriter::begin(const std::string& name) {
   const std::int64_t at = file_.size_bytes();
   members_.push_back({.member = {.name = name}, .header = at});

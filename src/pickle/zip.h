@@ -1,11 +1,11 @@
-// Zip archives as PyTorch writes them: members are stored, not compressed, so that their bytes can
-// be read in place. With the 64-bit sizes of APPNOTE 4.3.14.
+// Zip archives as PyTorch writes them: members are stored without compression, so that their bytes
+// can be read in place. With the 64-bit sizes of APPNOTE 4.3.14.
 //
-// Nothing of a file is trusted. Each is Error(kData) that names the file and the member: no end
-// record or one that lies about where the directory is; a member that is compressed or encrypted,
-// whose local header says another name or size than the directory, that reaches into the directory
-// or into another member, or that is there twice. So a reader takes no more memory than the
-// directory, and the sum of all members is at most the file.
+// Nothing in a file is trusted. Error(kData) with file and member for: no end record, or one with a
+// wrong place of the directory; a member that is compressed or encrypted, whose local header has
+// another name or size than the directory, that overlaps the directory or another member, or that
+// occurs twice. So a reader needs no more memory than the directory, and all members together are
+// at most as large as the file.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ZipMember {
   std::uint32_t crc = 0;  // CRC-32 of its bytes, as the directory has it
 };
 
-// Begins as an archive does.
+// True if the file begins like an archive.
 bool is_zip(const RegularFile& file);
 
 // The members, by name.
@@ -36,8 +36,8 @@ std::map<std::string, ZipMember> read_zip(const RegularFile& file);
 // The member's bytes, checked against its CRC. Throws Error(kData), also above `limit_bytes`.
 std::string read_member(const RegularFile& file, const ZipMember& member, std::int64_t limit_bytes);
 
-// Writes an archive member by member; it appears under its name at commit(). The bytes of each
-// begin at a multiple of 64.
+// Writes an archive member by member; the file appears under its name at commit(). The bytes of
+// each member begin at a multiple of 64.
 class ZipWriter {
  public:
   explicit ZipWriter(const std::filesystem::path& path) : file_(path) {}

@@ -6,7 +6,7 @@
 namespace piton {
 namespace {
 
-// Content does not matter on meta; sizes do.
+// On the meta device only sizes matter, not contents.
 MicroBatch empty_batch(std::int64_t samples, std::int64_t sequence) {
   const std::int64_t rows = samples * sequence;
   MicroBatch batch{.samples = samples, .sequence = sequence};
@@ -35,7 +35,7 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int
   session.publish_values();
   const std::vector<MicroBatch> batches(static_cast<std::size_t>(plan.micro_batches),
                                         empty_batch(micro_batch, plan.sequence));
-  // The second step shows what the first one only warms up: packed forms that are made again.
+  // The first step is a warm-up. The second one also makes packed forms again.
   session.train_step(batches, 0, 0);
   const TrafficCounts before = machine.world.traffic();
   session.train_step(batches, plan.global_batch, 0);

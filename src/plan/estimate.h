@@ -1,4 +1,4 @@
-// What a layout costs each rank, found by running the model's own code on a device without memory:
+// Finds what a layout costs each rank by running the model's own code on a device without memory:
 // the parameters, buffers and activations of two steps, the bytes sent, the multiply-adds.
 #pragma once
 

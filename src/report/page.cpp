@@ -12,7 +12,7 @@ namespace piton {
 namespace {
 
 constexpr int kColors = 8;
-// Text for a screen reader and for eyes that part no colors is in the tables.
+// The tables have the text for screen readers and for people who cannot distinguish colors.
 constexpr std::string_view kStyle = R"(
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--soft:#60646c;--line:#e3e5e8;--card:#f7f8f9;
 --c0:#2563c9;--c1:#c2571a;--c2:#2e7d4f;--c3:#8a3fb0;--c4:#b3273f;

@@ -1,5 +1,4 @@
-// `piton report`: runs on one page of HTML that needs nothing beside itself, on a screen or a
-// phone.
+// `piton report`: runs on a self-contained page of HTML, for a screen or a phone.
 #pragma once
 
 #include <optional>
@@ -11,12 +10,12 @@
 namespace piton {
 
 struct PageOptions {
-  std::string made;                  // when, for the foot of the page
-  std::optional<int> refresh_every;  // seconds, where the page is written anew while a run goes on
+  std::string made;                  // date, for the footer of the page
+  std::optional<int> refresh_every;  // seconds, if the page is rewritten while a run is active
 };
 
-// Loss, learning rate, norm of the gradient, throughput and memory as curves; for each run how far
-// it is, its checkpoints, how it failed; and the options, those that differ between runs first.
+// Curves of loss, learning rate, norm of the gradient, throughput and memory; for each run its
+// progress, its checkpoints and its failure; and the options, those that differ between runs first.
 // `runs` has at least one.
 std::string report_page(const std::vector<RunRecord>& runs, const PageOptions& options);
 

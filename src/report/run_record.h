@@ -1,4 +1,4 @@
-// What the folder of a run tells about it: read from its files, while it goes on or afterwards.
+// Facts about a run from the files in its folder, while it is active or afterwards.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct CheckpointRecord {
 struct RunRecord {
   std::string name;  // the folder's
   std::vector<StepMetrics> steps;
-  // Every option of config.toml that is set, with its value as it stands there.
+  // Every option that config.toml sets, with its value as written there.
   std::vector<std::pair<std::string, std::string>> options;
   std::vector<CheckpointRecord> checkpoints;  // by iteration
   std::string failure;                        // the message of failure.json; "" if there is none
@@ -29,11 +29,11 @@ struct RunRecord {
 
   // The value of an option; "" if it is not set.
   std::string option(const std::string& key) const;
-  // --train-iters, or 0 where nothing says.
+  // --train-iters, or 0 if unknown.
   std::int64_t planned_iterations() const;
 };
 
-// Throws Error(kData) where `folder` is not that of a run, or a file of it is damaged.
+// Throws Error(kData) if `folder` is not that of a run, or a file in it is damaged.
 RunRecord read_run(const std::filesystem::path& folder);
 
 }  // namespace piton

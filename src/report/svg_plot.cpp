@@ -17,7 +17,7 @@ constexpr double kLeft = 58;
 constexpr double kRight = 12;
 constexpr double kTop = 30;
 constexpr double kBottom = 26;
-constexpr int kColumns = 560;  // of means: about one a unit
+constexpr int kColumns = 560;  // of means: about one per unit
 
 // The points of one column of the picture.
 struct Column {

@@ -1,4 +1,4 @@
-// Curves as an SVG picture that a page holds: no script, no font and no picture from elsewhere.
+// Curves as an SVG picture inside of a page: without scripts, fonts or external pictures.
 #pragma once
 
 #include <string>
@@ -17,9 +17,8 @@ struct Curve {
   std::vector<PlotPoint> points;  // x ascends; points that are not finite part the curve
 };
 
-// `title` and axes are text of any kind: it is escaped. Where a curve has more points than columns,
-// the mean of each column is drawn, in a band from its lowest to its highest. "" where no point is
-// finite.
+// `title` and axes may be any text: it is escaped. If a curve has more points than columns, draws
+// the mean of each column in a band from its lowest to its highest value. "" if no point is finite.
 std::string svg_plot(std::string_view title, const std::vector<Curve>& curves);
 
 // For text between tags or in quoted attributes.

@@ -1,6 +1,6 @@
-// Memory for the length of a call, kept between calls. A thread gets what it had last, if that is
-// at rest: tables of words that were seen are in its core's cache, and fetching a table from
-// another core costs more than tokenizing a document.
+// Pool of working memory that is borrowed for one call. A thread gets what it used last, if that is
+// free: its table of seen words is in the cache of its core, and fetching a table from another core
+// costs more than tokenizing a document.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class ScratchPool {
     std::unique_ptr<Scratch> scratch;
   };
 
-  // Of other threads' the one that rests longest: its thread may have ended.
+  // Without one of its own, a thread gets the one unused longest: its thread may have ended.
   std::unique_ptr<Scratch> take() {
     const auto me = std::this_thread::get_id();
     const std::lock_guard lock(mutex_);
@@ -57,7 +57,7 @@ class ScratchPool {
   }
 
   std::mutex mutex_;
-  std::vector<Resting> resting_;  // the longest first
+  std::vector<Resting> resting_;  // unused longest first
 };
 
 }  // namespace piton

@@ -38,8 +38,8 @@ std::string StreamDecoder::push(std::int32_t id) {
   const std::size_t end = complete_utf8_prefix(text);
   if (end < text.size() || end <= shown_) return "";
   std::string part = text.substr(shown_);
-  // Keep some context, so that decoders that treat the start of a text apart (and may strip all of
-  // an id there) do not take what comes for it: the last ids that decode to anything.
+  // Keep the last ids that decode to some text as context: some decoders treat the start of a text
+  // differently, and may strip all of an id there.
   for (std::size_t kept = 1; kept <= window_.size(); ++kept) {
     const auto context = std::span(window_).last(kept);
     shown_ = tokenizer_->decode(context, options_).size();

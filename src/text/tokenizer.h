@@ -1,11 +1,12 @@
 // Text to token ids and back.
 //
-// A tokenizer maps bytes (UTF-8 by convention, any bytes by right) to ids 0 .. vocabulary_size()-1.
-// encode() never fails on text: bytes that are not UTF-8 are kept as they are where the vocabulary
-// knows bytes, and as U+FFFD (one for each maximal ill-formed part) where it knows only characters.
+// A tokenizer maps bytes (usually UTF-8, but any bytes are allowed) to ids 0 ..
+// vocabulary_size()-1. encode() never fails on text: bytes that are not UTF-8 are kept if the
+// vocabulary has bytes, and become U+FFFD (one for each maximal ill-formed part) if it has only
+// characters.
 //
-// Every method is const and may be called from many threads at once; results depend on nothing but
-// the arguments. Readers of files throw Error(kData) on malformed ones.
+// Every method is const and thread-safe; results depend only on the arguments. Readers of files
+// throw Error(kData) for malformed files.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,8 @@
 namespace piton {
 
 struct EncodeOptions {
-  // Adds what the tokenizer's files put around a text (<s>, [CLS] .. [SEP], ...).
+  // Adds the special tokens around a text that the tokenizer's files define (<s>, [CLS] .. [SEP],
+  // ...).
   bool add_special_tokens = false;
   // Special tokens in the text become their ids. By default they are plain text, so that
   // a document cannot forge them. Added tokens that are not special are matched in both cases.
@@ -59,7 +61,7 @@ class Tokenizer {
 
   // The entry of `id` as the vocabulary spells it ("Ġthe", "▁the", "<0x0A>"); "" if it has none.
   virtual std::string piece(std::int32_t id) const = 0;
-  // The id of an entry or added token, spelled as piece() does.
+  // The id of an entry or added token, in the spelling of piece().
   virtual std::optional<std::int32_t> id_of(std::string_view piece) const = 0;
 
   // One more than the largest id; holes in the vocabulary count.
@@ -67,14 +69,14 @@ class Tokenizer {
 
   virtual bool is_special(std::int32_t id) const = 0;
 
-  // True if the text of `id` may change with the ids that follow: a byte of a fallback run,
-  // which is U+FFFD unless the whole run is UTF-8. StreamDecoder waits for the end of such runs.
+  // True if the text of `id` may depend on the ids that follow: a byte of a fallback run is U+FFFD
+  // unless the whole run is UTF-8. StreamDecoder waits for the end of such runs.
   virtual bool open_ended(std::int32_t) const { return false; }
 
   const SpecialIds& special() const { return special_; }
 
-  // What manifests contain: the kind ("byte", "byte-level BPE", ...) and 32 hex digits over the
-  // contents of the files that decide ids. Two tokenizers with one hash give the same ids.
+  // For manifests: the kind ("byte", "byte-level BPE", ...) and 32 hex digits over the contents of
+  // the files that determine ids. Tokenizers with the same hash give the same ids.
   const std::string& name() const { return name_; }
   const std::string& content_hash() const { return content_hash_; }
 
@@ -84,28 +86,28 @@ class Tokenizer {
   std::string content_hash_;
 };
 
-// Decodes one id after another. The parts that push() and finish() return, one after the other, are
-// decode() of all ids; a part never ends inside a UTF-8 character.
+// Decodes one id after another. Joined, the results of push() and finish() equal decode() of all
+// ids; no result ends inside a UTF-8 character.
 class StreamDecoder {
  public:
   // `tokenizer` must outlive the decoder.
   explicit StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options = {})
       : tokenizer_(&tokenizer), options_(options) {}
 
-  // The text that became certain with `id`; often "".
+  // The text that is certain after `id`; often "".
   std::string push(std::int32_t id);
-  // What is still withheld: bytes of an unfinished character.
+  // The rest: bytes of an unfinished character.
   std::string finish();
 
  private:
   const Tokenizer* tokenizer_;
   DecodeOptions options_;
-  std::vector<std::int32_t> window_;  // ids from the last safe place on
-  std::size_t shown_ = 0;             // bytes of decode(window_) that were given out
+  std::vector<std::int32_t> window_;  // ids since the last safe place, after some context
+  std::size_t shown_ = 0;             // bytes of decode(window_) that were returned
 };
 
 // Length of the longest prefix of `text` that does not end inside a UTF-8 character. Bytes that can
-// never become a character are not waited for.
+// never become a character count as complete.
 std::size_t complete_utf8_prefix(std::string_view text);
 
 }  // namespace piton

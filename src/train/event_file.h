@@ -1,4 +1,4 @@
-// Records of TensorBoard's event files: numbers under tags, for each step.
+// Records of TensorBoard's event files: numbers with tags, for each step.
 //
 // A record is: length (u64), masked CRC-32C of the length (u32), bytes, masked CRC-32C of the bytes
 // (u32), all little-endian; mask(c) = (c >> 15 | c << 17) + 0xa282ead8. The bytes are an Event of
@@ -8,7 +8,7 @@
 //             7: SessionLog }
 //   Summary { repeated 1: Value { 1: string tag, 2: float simple_value } }
 //
-// So a reader needs nothing of Piton, and this file nothing of protocol buffers.
+// They are encoded here without a library for protocol buffers.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@ struct EventScalar {
   double value = 0;  // stored as float
 };
 
-// The record that a file begins with. `wall_time`: seconds since 1970.
+// The first record of a file. `wall_time`: seconds since 1970.
 std::string event_file_head(double wall_time);
 
 // All scalars of one step.
 std::string event_record(double wall_time, std::int64_t step,
                          const std::vector<EventScalar>& scalars);
 
-// A run that goes on: what earlier files have of `step` and later ones is void.
+// The record of a resumed run: records of earlier files for `step` and later steps become invalid.
 std::string event_restart(double wall_time, std::int64_t step);
 
 // CRC-32C (Castagnoli; RFC 3720, B.4).

@@ -79,11 +79,11 @@ void FailureReport::write(int rank, const Failure& failure) const noexcept {
       return;
     }
     if (!is_of_this_run()) ::unlink(file_.c_str());
-    // Fails where a cause has been written meanwhile, as it should.
+    // Fails if a cause has been written meanwhile, as intended.
     static_cast<void>(::link(draft.c_str(), file_.c_str()));
     ::unlink(draft.c_str());
   } catch (...) {
-    // The failure itself is the one to report.
+    // Ignored: the failure itself must be reported.
   }
 }
 

@@ -1,7 +1,7 @@
-// failure.json: why a run ended, for its operators (docs/formats.md).
+// failure.json: the reason why a run ended, for its operators (docs/formats.md).
 //
-// The first cause stays. Losing another rank is a consequence: it is written where nobody of this
-// run has written yet, and gives way to a cause.
+// The first cause stays. The loss of another rank is a consequence: it is written only if this run
+// has no report yet, and a cause replaces it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +14,8 @@
 
 namespace piton {
 
-inline constexpr std::string_view kInternalFault = "internal";  // of what is no Error
+inline constexpr std::string_view kInternalFault =
+    "internal";  // of an exception that is not an Error
 
 struct Failure {
   int exit_code = 1;
@@ -23,19 +24,19 @@ struct Failure {
   bool is_consequence() const;
 };
 
-// What an exception that ends a run amounts to.
+// Describes an exception that ends a run.
 Failure failure_of(const std::exception& error);
 
 class FailureReport {
  public:
-  // Takes note of the report that an earlier run left in `folder`: it counts for nothing. An empty
-  // `folder`, or one that is not there when something is to be written: nothing is.
+  // Remembers the report that an earlier run left in `folder`; that report is ignored. If `folder`
+  // is empty, or does not exist when something is to be written, nothing is written.
   explicit FailureReport(const std::filesystem::path& folder);
 
-  // Removes what the earlier run left. Called once the folder is this run's.
+  // Removes the earlier run's report. Called once the folder belongs to this run.
   void forget_earlier() const;
 
-  // Never throws: the failure itself is what is to be reported.
+  // Never throws, because the failure itself must be reported.
   void write(int rank, const Failure& failure) const noexcept;
 
  private:

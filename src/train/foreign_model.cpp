@@ -17,7 +17,8 @@ struct Fields {
   }
 };
 
-// Sets the fields that nobody gave to those of another value of the same type, visited alike.
+// Sets the fields that were not given to those of another value of the same type; both are visited
+// in the same order.
 struct FillOpenFields {
   std::vector<const void*> theirs;
   std::size_t next = 0;
@@ -44,7 +45,7 @@ void fill(ModelOptions& options, ModelOptions from) {
   options.visit(filler);
 }
 
-// What the shapes and the meaning of weights depend on.
+// Refuses flags that change the shapes or the meaning of the weights.
 void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
                            const std::string& folder) {
   const auto same = [&](const char* flag, const auto& ours, const auto& theirs) {
@@ -96,10 +97,11 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   }
   ModelOptions theirs = ModelOptions::of(model);
   if (theirs.resolve(model.vocabulary) != model) {
-    throw Error(Fault::kData,
-                "{}: describes a model that no flags of pretrain do (rotary scaling with bounds of "
-                "its own?); it can be scored and generated from",
-                source->config().where());
+    throw Error(
+        Fault::kData,
+        "{}: describes a model that the flags of pretrain cannot describe (rotary scaling with "
+        "bounds of its own?); it can be scored and generated from",
+        source->config().where());
   }
   const RotaryOptions& rotary = options.model.rotary;
   if (rotary.scaling_type || rotary.use_rope_scaling || rotary.interpolation_factor) {
@@ -110,7 +112,7 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   fill(options.model, theirs);
   refuse_contradictions(options.model.resolve({}), model, folder);
   if (options.tokenizer.is_null()) {
-    // Its vocabulary has an end of documents behind the ids that --vocab-size counts.
+    // Its vocabulary has an end of documents after the ids that --vocab-size counts.
     options.model.vocabulary = model.vocabulary - 1;
   } else if (options.tokenizer.empty()) {
     options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;

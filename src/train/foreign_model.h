@@ -1,5 +1,5 @@
-// A run that starts from the weights of a Hugging Face folder: --load names it, and the model is
-// what its config.json says.
+// Starts a run from the weights of a Hugging Face folder: --load names it, and its config.json
+// describes the model.
 #pragma once
 
 #include <memory>
@@ -9,15 +9,15 @@
 
 namespace piton {
 
-// Null where --load names no such folder. Else completes `options`: the model's flags from the
-// folder where the command line gives none, and its tokenizer where none is named. A run starts
-// from its weights as with --finetune, whether that is given or not. What weights do not depend on
-// may be given otherwise: dropout, the window, rotary positions, --bf16. Throws Error(kUsage)
-// naming a flag that contradicts the folder, and Error(kData) for a folder that cannot be read.
+// Null if --load does not name such a folder. Otherwise completes `options`: flags of the model
+// that the command line does not give, and the tokenizer if none is named. A run starts from the
+// weights as with --finetune, whether that is given or not. Settings that do not affect weights may
+// differ: dropout, the window, rotary positions, --bf16. Throws Error(kUsage) with a flag that
+// contradicts the folder, and Error(kData) for a folder that cannot be read.
 std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options);
 
-// The tokenizer's ids must have rows; a table with more of them than ids is common. Throws
-// Error(kData) that names the `folder` of the model.
+// Checks that every id of the tokenizer has a row; a table with more rows than ids is common.
+// Throws Error(kData) with the `folder` of the model.
 void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,
                     const std::string& folder);
 

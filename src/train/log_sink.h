@@ -1,5 +1,5 @@
-// A run's log: Megatron's line of an iteration, or a brief one for a terminal; validation, saves
-// and messages.
+// A run's log: one line per iteration, in Megatron's form or a brief form for a terminal;
+// validation, saves and messages.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@ namespace piton {
 // of this process's part of the run.
 std::int64_t seconds_left(const RunStart& start, std::int64_t iteration, double seconds);
 
-// "iteration        3/      12 | consumed samples: ... |", as Megatron-LM prints it, with its rates
-// and the time left behind.
+// "iteration        3/      12 | consumed samples: ... |", as printed by Megatron-LM, followed by
+// its rates and the time left.
 std::string megatron_line(const RunStart& start, const StepMetrics& metrics, double seconds);
 
 // "iteration 3/12 | loss 5.5412 | ...", which fits 120 columns.
@@ -25,7 +25,7 @@ struct LogSinkOptions {
   bool brief = false;
 };
 
-// Writes on the first rank alone.
+// Writes only on the first rank.
 class LogSink final : public RunSink {
  public:
   LogSink(Log& log, const LogSinkOptions& options) : log_(log), options_(options) {}

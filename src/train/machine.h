@@ -20,9 +20,10 @@ struct Machine {
   Stream& stream;
   ThreadPool& threads;
   Log& log;
-  // Of this rank's threads, by the widest multiply-add loop of a dtype; empty: cannot be measured.
+  // FLOP/s of this rank's threads, by the widest multiply-add loop of a dtype; empty: cannot be
+  // measured.
   std::function<double(DType)> measure_peak_flops = {};
-  // The same with operands loaded from cache; 0 where loads are no limit of their own.
+  // The same with operands loaded from cache; 0 if loads are not a separate limit.
   std::function<double(DType)> measure_loading_peak_flops = {};
 };
 

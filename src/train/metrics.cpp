@@ -50,7 +50,7 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t iteration
   return kept;
 }
 
-// Null, or a number that is missing, is what JSON has for NaN.
+// Null or missing numbers are NaN, which JSON does not have.
 double number_in(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>()

@@ -1,5 +1,5 @@
-// DIR/metrics.jsonl: one JSON object a step, written by one rank. A resume cuts it back to the step
-// it continues from, so that no step is there twice.
+// DIR/metrics.jsonl: one JSON object per step, written by one rank. A resume truncates it to the
+// step from which it continues, so that no step occurs twice.
 #pragma once
 
 #include <array>
@@ -36,8 +36,8 @@ struct StepMetrics {
 
 std::string to_json(const StepMetrics& metrics);
 
-// Those of every step that the file has, in its order; a number that was not finite is NaN. Of the
-// memory the highest total alone, of the traffic nothing. Throws Error(kData) as MetricsFile does.
+// The metrics of every step in the file, in order; numbers that were not finite are NaN. Memory has
+// only the highest total, traffic is empty. Throws Error(kData) as MetricsFile does.
 std::vector<StepMetrics> read_metrics(const std::filesystem::path& path);
 
 class MetricsFile {
@@ -46,9 +46,9 @@ class MetricsFile {
   // not a JSON object with an "iteration".
   MetricsFile(const std::filesystem::path& path, std::int64_t iteration);
 
-  // One line (base/appended_file.h). Returns why it has to wait, or "".
+  // Writes one line (base/appended_file.h). Returns why it has to wait, or "".
   std::string write(const StepMetrics& metrics);
-  // Of lines that wait. Throws Error(kData) if they cannot be written.
+  // Writes the waiting lines. Throws Error(kData) if they cannot be written.
   void finish() { lines_->finish(); }
 
  private:

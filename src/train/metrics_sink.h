@@ -1,4 +1,4 @@
-// A run's metrics.jsonl (train/metrics.h): a line a step.
+// A run's metrics.jsonl (train/metrics.h): one line per step.
 #pragma once
 
 #include "train/run_sink.h"
@@ -7,11 +7,11 @@ namespace piton {
 
 class MetricsSink final : public RunSink {
  public:
-  // `log` is warned once where lines have to wait for room on the disk.
+  // Warns `log` once if lines have to wait for space on the disk.
   MetricsSink(MetricsFile& file, Log& log) : file_(file), log_(log) {}
-  // A full disk is no reason to lose the steps: the lines wait for room, like a save.
+  // A full disk must not lose the steps: their lines wait for space, as saves do.
   void on_step(const StepMetrics& metrics) override;
-  // Throws Error(kData) where lines still wait.
+  // Throws Error(kData) if lines are still waiting.
   void on_finish() override { file_.finish(); }
 
  private:

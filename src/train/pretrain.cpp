@@ -14,7 +14,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   ProgressSink shown(progress);
   Trainer trainer(machine, options, {&log, &shown});
   PretrainResult result{.loss = trainer.state().lm_loss};
-  std::string why;  // it stopped before its end
+  std::string why;  // reason to stop before the end
   const bool was_done = trainer.done();
   while (!trainer.done()) {
     const StopRequest request = trainer.agreed_stop(stop());

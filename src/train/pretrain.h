@@ -15,15 +15,14 @@ struct PretrainResult {
   double loss = 0;                        // of the last step
   std::optional<double> validation_loss;  // the last one
   bool finished = false;                  // the last iteration is done
-  int stop_signal = 0;                    // what ended the run before its last step; 0: nothing
-  bool saved = false;                     // a checkpoint holds all that has been trained
+  int stop_signal = 0;                    // signal that ended the run before its last step; 0: none
+  bool saved = false;                     // a checkpoint has all steps of this run
 };
 
-// Collective over all ranks. `stop`: the number of a signal that asks to end, or 0; asked before
-// each step on every rank, and what any of them says saves and ends the run on all. Errors are
-// those of Trainer. `over` is called on each rank once the run has ended well and all that is kept
-// of it is on the disk, before anything is taken down: from then on being asked to end changes
-// nothing.
+// Collective over all ranks. `stop`: the number of a signal that asks to end, or 0. It is called
+// before each step on every rank; if any rank has a signal, all save and end the run. Errors are
+// those of Trainer. `over` is called on each rank once the run has ended well and everything is on
+// the disk, before anything is destroyed: from then on, requests to end have no effect.
 PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                         const std::function<int()>& stop, const std::function<void()>& over,
                         Progress& progress);

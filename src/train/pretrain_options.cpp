@@ -2,7 +2,7 @@
 
 namespace piton {
 
-// Here and not in the header: every option becomes code of its own, which takes seconds to compile.
+// Not in the header: the code for every option takes seconds to compile.
 void PretrainOptions::add_to(OptionSet& options) {
   options.add("Model", model);
   options.add("Training", loop);

@@ -1,5 +1,5 @@
-// Everything that `pretrain` can be told. Each struct is declared where it is used; this file only
-// puts them together and holds the options of the loop itself.
+// All options of `pretrain`. Each struct is declared where it is used; this file combines them and
+// has the options of the loop itself.
 #pragma once
 
 #include <cstdint>
@@ -105,8 +105,8 @@ struct PretrainOptions {
 
   void add_to(OptionSet& options);
 
-  // The model of the flags, checked, with the ids of the tokenizer if there is one. The vocabulary
-  // of NullTokenizer has an end of documents after the --vocab-size ids, as Megatron's.
+  // The model of the flags, checked, with the tokenizer's vocabulary if there is one. With
+  // NullTokenizer, an end of documents follows the --vocab-size ids, as in Megatron.
   ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
 };
 

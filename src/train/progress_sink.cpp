@@ -7,7 +7,7 @@
 namespace piton {
 namespace {
 
-constexpr std::chrono::milliseconds kShowInterval{50};  // of what happens within a step
+constexpr std::chrono::milliseconds kShowInterval{50};  // between updates within a step
 
 }  // namespace
 

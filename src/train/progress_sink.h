@@ -1,4 +1,4 @@
-// A run on a progress display: iterations done, and within a step its micro-batches.
+// A run on a progress display: finished iterations, and the micro-batches of the current step.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace piton {
 
-// Shows on the first rank alone.
+// Shows only on the first rank.
 class ProgressSink final : public RunSink {
  public:
   explicit ProgressSink(Progress& progress) : progress_(progress) {}
@@ -25,7 +25,7 @@ class ProgressSink final : public RunSink {
   RunStart start_;
   std::chrono::steady_clock::time_point started_;
   std::chrono::steady_clock::time_point shown_;  // last time within a step
-  std::string last_;                             // note of the last step, before what runs now
+  std::string last_;  // note of the last step, shown before the current part
 };
 
 }  // namespace piton

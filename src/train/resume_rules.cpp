@@ -9,9 +9,9 @@ namespace piton {
 
 namespace {
 
-// A constant rate, and WSD's before it falls, do not depend on where the run ends: longer or
-// shorter runs go on under them. True if that is all that differs: both runs have such a rate, and
-// every step of the checkpoint was taken at the rate that this run would have given it.
+// A constant rate, and WSD's before it decays, do not depend on where the run ends, so longer or
+// shorter runs may continue. True if nothing else differs: both runs have such a rate, and this run
+// would have given every step of the checkpoint the same rate.
 bool only_the_end_differs(const std::filesystem::path& checkpoint, const PretrainOptions& settled) {
   PretrainOptions before;
   OptionSet set;
@@ -32,7 +32,7 @@ bool only_the_end_differs(const std::filesystem::path& checkpoint, const Pretrai
   for (std::int64_t step = 0; step < state.optimizer_steps; ++step) {
     if (earlier.at(step) != now.at(step)) return false;
   }
-  // The next one too: a highest rate that was not reached yet is another experiment.
+  // The next step too: a highest rate that was not reached yet is another experiment.
   return before.learning_rate.lr == settled.learning_rate.lr &&
          earlier.warmup_steps() == now.warmup_steps();
 }
@@ -46,7 +46,7 @@ std::string configuration_of(PretrainOptions& settled) {
 }
 
 std::string compare_options(const std::filesystem::path& checkpoint, PretrainOptions& settled) {
-  read_config(checkpoint, read_manifest(checkpoint));  // its hash, before it is believed
+  read_config(checkpoint, read_manifest(checkpoint));  // checks its hash first
   OptionSet set;
   settled.add_to(set);
   const std::filesystem::path stored = checkpoint / kConfigName;

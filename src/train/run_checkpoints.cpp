@@ -7,9 +7,9 @@
 namespace piton {
 namespace {
 
-// Of TrainState: says in which order the samples came.
+// Fact of TrainState: the order of the samples.
 constexpr const char* kOrderFact = "train.order";
-// By which kernels it was computed (Kernels::name()): others give other last bits.
+// The kernels of the run (Kernels::name()): others give other last bits.
 constexpr const char* kKernelsFact = "train.kernels";
 
 void compare_facts(const TrainState& stored, const TrainState& fresh, const RunData& data,

@@ -1,4 +1,4 @@
-// What a run reads from --load and writes to --save.
+// Reads --load and writes --save for a run.
 #pragma once
 
 #include <filesystem>
@@ -13,26 +13,26 @@
 
 namespace piton {
 
-// The checkpoint or Hugging Face folder to start from, or empty for a run from random weights.
-// --load that names --save's own folder before anything was saved is the first start of a run that
-// is meant to be started again. Throws Error(kUsage) where --save holds a run that would be
-// overwritten, or --finetune has no weights.
+// The checkpoint or Hugging Face folder to start from, or empty for random weights. --load may name
+// --save's own folder before anything was saved there: the first start of a run that will be
+// started again. Throws Error(kUsage) if --save has a run that would be overwritten, or if
+// --finetune has no weights.
 std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
 
 class RunCheckpoints {
  public:
-  // All of them outlive it. `settled`: the resolved options.
+  // All arguments must outlive it. `settled`: the resolved options.
   RunCheckpoints(const Machine& machine, Mesh& mesh, Session& session, PretrainOptions& settled)
       : machine_(machine), mesh_(mesh), session_(session), settled_(settled) {}
 
-  // Collective, all of these. Each throws the same Error on every rank.
+  // All of these are collective. Each throws the same Error on every rank.
 
-  // Loads all of `checkpoint`, and returns its state. `fresh`: the state of a run that starts anew;
-  // its facts are compared with those of the checkpoint, whose other facts are kept.
+  // Loads all of `checkpoint` and returns its state. `fresh`: the state of a new run; its facts are
+  // compared with those of the checkpoint, whose other facts are kept.
   TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh, RunData& data,
                     Log& log);
 
-  // Loads the weights alone: of a new run.
+  // Loads only the weights, for a new run.
   void start_from_weights(const std::filesystem::path& checkpoint, Log& log);
   void start_from_foreign_weights(HfSource& source, Log& log);
 

@@ -8,7 +8,8 @@
 namespace piton {
 namespace {
 
-// Of corpora's contents. ("corpus." alone, of earlier checkpoints, also held times of change.)
+// For the contents of corpora. ("corpus." alone, in earlier checkpoints, also has modification
+// times.)
 constexpr const char* kCorpusFact = "corpus_content.";
 
 std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorpusFact, index); }
@@ -100,7 +101,7 @@ std::vector<MicroBatch> RunData::batch(BatchSource& source, const Mesh& mesh,
                          .rank = mesh.coordinate(Axis::kData),
                          .ranks = mesh.size(Axis::kData)});
   } catch (const Error&) {
-    check_unchanged();  // a sample that cannot be may come of a corpus that was written to
+    check_unchanged();  // an invalid sample may come from a corpus that was written to
     throw;
   }
 }

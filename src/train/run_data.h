@@ -1,4 +1,4 @@
-// The corpora of a run: opened and checked by its options, read in its order, watched for changes.
+// The corpora of a run: opens and checks them, reads them in the run's order, detects changes.
 #pragma once
 
 #include <map>
@@ -15,37 +15,36 @@
 
 namespace piton {
 
-// What --mock-data makes up: the ids of the tokenizer (null where there is none) and its end of
-// documents, else those of a model's vocabulary, whose last id then ends a document. Empty without
-// the flag.
+// The ids for --mock-data: those of the tokenizer with its end of document, or without a tokenizer
+// (null) those of the model's vocabulary, whose last id ends a document. Empty without the flag.
 MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
                  const Tokenizer* tokenizer);
 
 class RunData {
  public:
-  // Touches no other rank. `tokenizer`: null where the run has none. `notes`: what a user should
-  // know of splits and of corpora whose tokenizer is not known. Throws Error(kUsage, kData) for
-  // what cannot be trained on.
+  // Not collective. `tokenizer`: null if the run has none. `notes`: receives facts about splits,
+  // and about corpora whose tokenizer is unknown. Throws Error(kUsage, kData) for data that cannot
+  // be trained on.
   RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
           Log& notes);
 
-  // This rank's micro-batches of the global batch after `consumed` samples. Throws Error(kData); of
-  // a corpus that was written to, the error of check_unchanged().
+  // This rank's micro-batches of the global batch after `consumed` samples. Throws Error(kData); if
+  // a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> training_batch(const Mesh& mesh, std::int64_t consumed);
   std::vector<MicroBatch> validation_batch(const Mesh& mesh, std::int64_t consumed);
   bool has_validation() const { return valid_ != nullptr; }
 
-  // What a checkpoint stores of the corpora's contents, and a resume compares.
+  // Facts about the contents of the corpora, for a checkpoint; a resume compares them.
   std::map<std::string, std::string> facts() const;
-  // "corpus PREFIX" for the key of a fact that is of a corpus; else the key.
+  // "corpus PREFIX" for the key of a corpus; other keys unchanged.
   std::string name_of_fact(const std::string& key) const;
 
-  // A corpus that somebody wrote to while it was read must not reach a checkpoint unnoticed: throws
-  // Error(kData) naming it. A time of change alone is no change.
+  // Throws Error(kData) with a corpus that was written to while it was read, so that it does not
+  // reach a checkpoint unnoticed. A new modification time alone is not a change.
   void check_unchanged();
 
-  // A hash over the first sample of the run and the newest that is read at `consumed`: says in
-  // which order samples came.
+  // A hash over the first sample of the run and the newest one that is read at `consumed`:
+  // identifies the order of samples.
   std::string order_of_samples(std::int64_t consumed);
 
  private:
@@ -57,7 +56,7 @@ class RunData {
   std::unique_ptr<BatchSource> valid_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_;  // of each
-  std::vector<std::string> stamps_;        // of each, when its contents were last known
+  std::vector<std::string> stamps_;        // of each, when its contents were last checked
 };
 
 }  // namespace piton

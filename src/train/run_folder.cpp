@@ -25,7 +25,7 @@ fs::path created(fs::path dir) {
 bool same_folder(const fs::path& a, const fs::path& b) {
   std::error_code absent;
   if (fs::equivalent(a, b, absent)) return true;
-  // Neither may be there yet: "runs/a" and "runs/a/" are one.
+  // Neither may exist yet: "runs/a" and "runs/a/" are the same.
   std::error_code error;
   const fs::path one = fs::weakly_canonical(a / "", error);
   return !error && one == fs::weakly_canonical(b / "", error) && !error;

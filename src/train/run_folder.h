@@ -10,14 +10,14 @@
 
 namespace piton {
 
-// Held by the first rank for as long as the run lives.
+// Held by the first rank during the whole run.
 class RunFolder {
  public:
-  // Creates the folder, takes its lock, and removes the drafts of a run that was killed there.
-  // Throws Error(kUsage) that names the run which holds it.
+  // Creates the folder, takes its lock, and removes the temporary files of a run that was killed
+  // there. Throws Error(kUsage) with the run that holds the lock.
   explicit RunFolder(std::filesystem::path dir);
 
-  // Writes config.toml and opens the metrics, cut back to `iteration`.
+  // Writes config.toml and opens the metrics, truncated to `iteration`.
   void start(const std::string& config, std::int64_t iteration);
 
   MetricsFile& metrics() { return *metrics_; }
@@ -28,11 +28,11 @@ class RunFolder {
   std::unique_ptr<MetricsFile> metrics_;
 };
 
-// Whether a run that loads `load` and saves to `save` continues what is there: the same folder, or
-// a checkpoint in it.
+// Whether a run that loads `load` and saves to `save` continues the run in `save`: the same folder,
+// or a checkpoint in it.
 bool continues(const std::filesystem::path& load, const std::filesystem::path& save);
 
-// What a user should know who would lose hours of work: "" where saves are near enough.
+// A warning for runs that would lose hours of work in a crash; "" if saves are frequent enough.
 // `seconds_left`: to the end of the run. `save`, `save_interval`: as given.
 std::string warning_of_rare_saves(double seconds_left, const std::string& save,
                                   std::int64_t save_interval);

@@ -32,7 +32,7 @@ void check_ranges(const LoopOptions& loop) {
   }
 }
 
-// What a run counts, up to its end.
+// Checks the totals that a run counts up to its end.
 void check_totals(const LoopOptions& loop, const RunPlan& plan) {
   const std::int64_t tokens = checked_product("--micro-batch-size", "tokens of a micro-batch",
                                               loop.micro_batch_size, plan.sequence);

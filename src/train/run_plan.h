@@ -17,13 +17,13 @@ struct RunPlan {
   SessionSettings session;
 };
 
-// `tokenizer_vocabulary`: ids of the tokenizer, 0 if there is none. Throws Error(kUsage) that names
-// the flag.
+// `tokenizer_vocabulary`: ids of the tokenizer, 0 if there is none. Throws Error(kUsage) with the
+// flag.
 RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t tokenizer_vocabulary);
 
 // The options with every derived default replaced by its value. They are stored with a checkpoint
-// and compared on resume: the same flags with another number of ranks, or in another version, could
-// give other values.
+// and compared on resume, because the same flags could give other values with another number of
+// ranks or in another version.
 PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan);
 
 }  // namespace piton

@@ -1,12 +1,11 @@
-// What happens in a run, told to whoever listens: the log, metrics.jsonl, a progress display, a
-// program of its own.
+// Receivers of a run's events: the log, metrics.jsonl, a progress display, a calling program.
 //
-// A sink hears what happens on its rank, in order, on the thread that drives the trainer:
+// A sink receives the events of its rank, in order, on the thread that drives the trainer:
 //
 //   on_message*  on_start  ( on_part*  on_step  ( on_part*  on_validation )?  on_save? )* on_finish
 //
-// with messages at any time. Messages come on the first rank alone: all ranks would say the same.
-// An error ends a run without on_finish. What a sink throws ends the run.
+// with messages at any time. Messages come only on the first rank: all ranks would say the same. An
+// error ends a run without on_finish. An exception of a sink ends the run.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +19,11 @@
 
 namespace piton {
 
-// What is known once everything is open.
+// Known once everything is open.
 struct RunStart {
   int rank = 0;
   int ranks = 1;
-  std::int64_t iteration = 0;      // done before: 0 of a new run
+  std::int64_t iteration = 0;      // iterations done before; 0 for a new run
   std::int64_t train_iters = 0;    // of the whole run
   std::int64_t eval_iters = 0;     // batches of an evaluation
   std::int64_t global_batch = 0;   // samples of an update
@@ -57,21 +56,21 @@ class RunSink {
   virtual ~RunSink() = default;
   virtual void on_message(LogLevel, std::string_view) {}
   virtual void on_start(const RunStart&) {}
-  // May come a thousand times a second.
+  // May be called a thousand times per second.
   virtual void on_part(const RunPart&) {}
-  // Has the loss of the evaluation that is due after the step, which has been made by then.
+  // If an evaluation is due after the step, it was made before, and its loss is in the metrics.
   virtual void on_step(const StepMetrics&) {}
   virtual void on_validation(const RunValidation&) {}
   virtual void on_save(const RunSave&) {}
   virtual void on_finish() {}
 };
 
-// All sinks of a run, as one. As a Log it hands lines to on_message.
+// All sinks of a run as one. As a Log, it passes lines to on_message.
 class RunSinks final : public RunSink, public Log {
  public:
-  // They outlive the run. `leads`: this is the first rank, whose messages are told.
+  // The sinks must outlive the run. `leads`: this is the first rank, which passes on messages.
   RunSinks(std::vector<RunSink*> sinks, bool leads) : sinks_(std::move(sinks)), leads_(leads) {}
-  // Hears everything before the others.
+  // Adds a sink that receives everything before the others.
   void add_first(RunSink& sink) { sinks_.insert(sinks_.begin(), &sink); }
 
   void write(LogLevel level, std::string_view line) override { on_message(level, line); }

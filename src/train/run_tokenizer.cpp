@@ -36,7 +36,7 @@ bool belongs_to_tokenizer(const fs::path& file) {
 
 namespace {
 
-// By its name: folders may have points in theirs ("llama-2.7b").
+// Decided by name: folders may have dots in their names ("llama-2.7b").
 bool is_vocabulary(const fs::path& path) {
   const std::string extension = path.extension().string();
   return extension == ".json" || extension == ".model" || extension == ".txt" ||

@@ -18,11 +18,11 @@ void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options,
                                 const std::filesystem::path& checkpoint);
 
-// The tokenizer whose files are in `folder`, beside a model's; empty() where there are none.
+// The tokenizer whose files are in `folder`, next to a model's; empty() if there is none.
 TokenizerOptions tokenizer_of_folder(const std::filesystem::path& folder);
 
-// By its name: what a tokenizer's folder may hold that is read, and what says how a model
-// generates. Models have files of many gigabytes beside them.
+// Decided by name: true for tokenizer files and for generation settings. Other files of a model may
+// have many gigabytes.
 bool belongs_to_tokenizer(const std::filesystem::path& file);
 
 // `options` with absolute paths.

@@ -20,7 +20,7 @@ constexpr AxisSet kLossAxes =
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
     : machine_(machine), mesh_(&mesh), settings_(settings) {
   layout_ = {.mesh = mesh_, .options = settings.layout};
-  // Made now: making a group waits for its members, and must not come between messages of a step.
+  // Made now: creating a group waits for its members, and must not come between messages of a step.
   for (const AxisSet set :
        {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
     mesh.group(set);
@@ -73,12 +73,12 @@ void Session::initialize() {
     largest = std::max(largest, parameter->elements() * size_bytes(parameter->dtype));
   }
   const Tensor memory =
-      host_tensor(DType::kU8, {largest});  // one for all: new pages take the system's time
+      host_tensor(DType::kU8, {largest});  // one for all: allocating pages takes time
   for (Parameter* parameter : all_parameters_) {
     const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
     write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
     sharded_->set_value(*parameter, rows, machine_.stream);
-    machine_.stream.synchronize();  // before the next one takes its place
+    machine_.stream.synchronize();  // before the next value overwrites it
   }
   publish_values();
 }

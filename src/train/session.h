@@ -1,6 +1,6 @@
 // A model in training on this rank: its chunks, parameters, optimizer and schedule, and one step of
-// all of them. It knows nothing of files, data sets or options: pretrain, score, plan and tests
-// drive it.
+// all of them. It does not depend on files, data sets or options: pretrain, score, plan and tests
+// use it.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@
 
 namespace piton {
 
-// What is held beside the weights.
+// State that is held in addition to the weights.
 enum class SessionUse : std::uint8_t {
   kTraining,   // gradients, moments and main copies
-  kGradients,  // gradients alone
+  kGradients,  // only gradients
   kInference,  // nothing; and weights that are packed are not held as plain rows. Under ZeRO-3 each
                // rank holds its shard, and rows are gathered around each use
 };
@@ -33,7 +33,7 @@ struct SessionSettings {
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   std::optional<Schedule> own_schedule;  // instead of one of that kind
-  int micro_batches = 1;                 // a step
+  int micro_batches = 1;                 // per step
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
   SessionUse use = SessionUse::kTraining;
@@ -50,25 +50,26 @@ struct StepReport {
 
 class Session {
  public:
-  // Collective over all ranks. The mesh outlives the session. Memory is taken, nothing is set.
+  // Collective over all ranks. The mesh must outlive the session. Allocates memory, sets no values.
   Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings);
   ~Session();
 
-  // Weights drawn from the seed.
+  // Draws the weights from the seed.
   void initialize();
-  // After values were set from outside (a checkpoint): gathers them and makes the main copies.
+  // Call it after values were set from outside (a checkpoint): gathers them and makes the main
+  // copies.
   void publish_values();
 
   // One update from this data-parallel rank's micro-batches. `consumed_samples`: of the run, before
-  // this batch; mask draws count from it.
+  // this batch; random masks depend on it.
   StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples,
                         double lr);
 
-  // Not for kInference: forward and backward of one batch without an update: gradients stay in the
-  // parameters.
+  // Forward and backward of one batch without an update: gradients stay in the parameters. Not for
+  // kInference.
   StepReport gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples);
 
-  // Mean loss, forward only and without dropout; sum and tokens are over all ranks.
+  // Loss of forward passes without dropout; sum and tokens are over all ranks.
   struct Evaluation {
     double loss_sum = 0;
     double loss_tokens = 0;
@@ -83,7 +84,7 @@ class Session {
   Pipeline& pipeline() { return *pipeline_; }
   // For forward passes outside of a step.
   Context context(bool training);
-  // The micro-batch on the device. `scale`: gradient of its loss sum, or empty.
+  // Copies the micro-batch to the device. `scale`: gradient of its loss sum, or empty.
   ModelInput upload(const MicroBatch& batch, const Tensor& scale);
 
  private:

@@ -1,4 +1,4 @@
-// What a checkpoint says of the run that wrote it.
+// Reads the options of the run that wrote a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace piton {
 
-// The options a checkpoint was trained with; its tokenizer is the run's copy where there is one.
-// Throws Error(kData) where its config.toml is not what was saved.
+// The options that a checkpoint was trained with; its tokenizer is the run's copy if there is one.
+// Throws Error(kData) if its config.toml is not what was saved.
 PretrainOptions stored_options(const std::filesystem::path& checkpoint);
 
 }  // namespace piton

@@ -15,8 +15,8 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// TensorBoard looks for "tfevents" and reads the files of a folder in the order of their names: the
-// time leads, in seconds of ten digits, and a counter parts files of one second.
+// TensorBoard looks for "tfevents" and reads the files of a folder in the order of their names. A
+// name begins with the time, in seconds of ten digits; a counter distinguishes files of one second.
 std::filesystem::path unused_name(const std::filesystem::path& folder) {
   const auto seconds = static_cast<std::int64_t>(wall_time());
   for (int other = 0;; ++other) {
@@ -55,7 +55,7 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
 void TensorBoardSink::on_validation(const RunValidation& validation) {
   append(event_record(wall_time(), validation.iteration,
                       {{"lm loss validation", validation.loss},
-                       // Megatron-LM bounds it so.
+                       // Bounded as in Megatron-LM.
                        {"lm loss validation ppl", std::exp(std::min(20.0, validation.loss))}}));
 }
 

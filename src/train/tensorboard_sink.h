@@ -1,11 +1,12 @@
-// A run's figures for TensorBoard, under the tags that Megatron-LM gives them.
+// A run's figures for TensorBoard, with Megatron-LM's tags.
 //
 //   "lm loss", "learning-rate", "grad-norm", "loss-scale", "batch-size", "iteration-time"
 //   (seconds), "tokens-per-second", "mem-allocated-bytes" (the arena's highest), "lm loss
 //   validation", "lm loss validation ppl"
 //
-// Each start of a run makes a file of its own. That of a resume voids the steps that are done anew:
-// so no step is shown twice, and all tags count iterations (the rule has one count for all tags).
+// Each start of a run makes a new file. That of a resume invalidates the steps that are done again,
+// so no step is shown twice. All tags count iterations, because invalidation has one step for all
+// tags.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +20,15 @@ namespace piton {
 
 class TensorBoardSink final : public RunSink {
  public:
-  // A new file in `folder`, which is made where it is missing. `iteration`: done before. `log` is
-  // warned once where records have to wait for room on the disk. Throws Error(kData) if the file
+  // Makes a new file in `folder`, which is created if it is missing. `iteration`: done before.
+  // Warns `log` once if records have to wait for space on the disk. Throws Error(kData) if the file
   // cannot be made.
   TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration, Log& log);
 
   void on_start(const RunStart& start) override { global_batch_ = start.global_batch; }
   void on_step(const StepMetrics& metrics) override;
   void on_validation(const RunValidation& validation) override;
-  // Throws Error(kData) where records still wait.
+  // Throws Error(kData) if records are still waiting.
   void on_finish() override { file_->finish(); }
 
  private:

@@ -45,8 +45,8 @@ void Trainer::report(const std::exception& error) {
   const Failure failure = failure_of(error);
   const bool said = dynamic_cast<const SaidByAnotherRank*>(&error) != nullptr;
   const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
-  // What is refused at the start leaves alone the folder of the run that it was refused for, and
-  // nobody writes to a folder that another run holds.
+  // A run that is refused at the start must not write to the folder of the run that it was refused
+  // for, and nobody writes to a folder that another run holds.
   const bool locked = folder_ != nullptr || locked_;
   if (!said && (owns_folder_ || (locked && !refused))) {
     failure_report_.write(machine_.world.rank(), failure);
@@ -111,7 +111,7 @@ void Trainer::open_tokenizer_and_plan() {
   if (tokenizer_) state_.facts["tokenizer"] = tokenizer_->content_hash();
 }
 
-// Ranks on processors of other kinds compute with other instructions.
+// Ranks on different kinds of processors compute with different instructions.
 void Trainer::say_where_kernels_differ() {
   if (everyone_->size() == 1) return;
   const std::vector<std::string> names = everyone_->gather_bytes(machine_.kernels.name());
@@ -125,8 +125,8 @@ void Trainer::say_where_kernels_differ() {
   }
 }
 
-// The lock of --save, before anything in it is looked at. A folder is made only once the data is
-// there to train on.
+// Takes the lock of --save before reading anything in it. A folder is created only after the
+// training data was opened.
 void Trainer::take_folder(bool may_create) {
   const std::string& save = settled_.loop.save;
   if (save.empty()) return;
@@ -176,7 +176,7 @@ void Trainer::keep_or_say_that_nothing_is_kept() {
   });
 }
 
-// metrics.jsonl and TensorBoard's events, which the first rank writes.
+// Opens metrics.jsonl and TensorBoard's events, which the first rank writes.
 void Trainer::open_figures() {
   const LoopOptions& loop = settled_.loop;
   std::filesystem::path events = loop.tensorboard_dir;
@@ -265,7 +265,7 @@ void Trainer::count_skips(const StepReport& report) {
   }
 }
 
-// The first step warms up; the second one tells how long all will take.
+// The first step warms up; the second one shows how long the run will take.
 void Trainer::warn_of_rare_saves(double seconds_a_step) {
   const LoopOptions& loop = settled_.loop;
   if (loop.save.empty()) return;  // said at the start
@@ -344,7 +344,7 @@ void Trainer::save_if_possible() {
   });
 }
 
-// A changed corpus ends a run, whatever the save is for.
+// A changed corpus ends a run, whatever the reason for the save.
 void Trainer::check_corpora() {
   phase(*everyone_, 0, [&] { data_->check_unchanged(); });
 }

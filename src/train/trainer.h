@@ -1,4 +1,4 @@
-// A training run that a program drives: open, step, evaluate, save.
+// A training run that a program controls: open, step, evaluate, save.
 //
 //   LogSink log(machine.log, {});
 //   Trainer trainer(machine, options, {&log});
@@ -8,13 +8,13 @@
 //   }
 //   trainer.finish();
 //
-// It keeps the rules of a run (--load, --save, what a resume compares, when to evaluate and save);
-// when to stop is the program's. One object is one rank, and every call is collective over all
-// ranks of the machine's world, in the same order, but for those that only answer.
+// It follows the rules of a run (--load, --save, what a resume compares, when to evaluate and
+// save); the program decides when to stop. One object is one rank. Every call is collective over
+// all ranks of the machine's world, in the same order, except simple queries.
 //
 // An error in a call ends the run: this rank writes failure.json into the run's folder (if it has
 // one), tells the other ranks, and throws an Error that names the rank. Before the first step, and
-// in saving, an error is thrown once for all ranks: by the lowest rank that has it, as
+// during saves, an error is thrown once for all ranks: by the lowest rank that has it, as
 // SaidByAnotherRank on the others.
 #pragma once
 
@@ -38,7 +38,7 @@
 
 namespace piton {
 
-// Why a run should stop before its next step, as all ranks agree.
+// Reasons to stop before the next step, agreed by all ranks.
 struct StopRequest {
   int signal = 0;           // of the lowest rank that has one; 0: none
   bool time_is_up = false;  // --exit-duration-in-mins
@@ -46,33 +46,33 @@ struct StopRequest {
 
 class Trainer {
  public:
-  // Opens everything: checks what can be checked before memory is taken, then makes the session and
-  // loads or draws the weights. `sinks` outlive it.
+  // Opens everything: checks what can be checked before memory is allocated, then makes the session
+  // and loads or draws the weights. `sinks` must outlive it.
   Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // One iteration: an update, and the evaluation that is due after it. Throws Error(kDiverged)
+  // One iteration: an update, and the evaluation if one is due after it. Throws Error(kDiverged)
   // after --max-consecutive-skips updates in a row without finite gradients.
   StepMetrics step();
 
-  // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) where the run
+  // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) if the run
   // has none.
   double evaluate();
 
-  // A checkpoint of this state in --save. Throws Error(kUsage) where there is no --save.
+  // Saves a checkpoint of this state in --save. Throws Error(kUsage) without --save.
   void save();
-  // The same between other saves: where it fails, as on a full disk, the run goes on, warned.
+  // The same between other saves: if it fails, as on a full disk, the run continues with a warning.
   void save_if_possible();
 
   // Tells the sinks that the run ended well.
   void finish();
 
-  // What the ranks agree on. `signal`: this rank's, or 0.
+  // The stop request that the ranks agree on. `signal`: this rank's, or 0.
   StopRequest agreed_stop(int signal);
 
-  // These ask no other rank.
+  // These are not collective.
   bool done() const { return state_.iteration >= plan_.train_iters; }
   bool save_due() const;  // --save-interval and the end of the run
   bool exit_due() const;  // --exit-interval
@@ -115,7 +115,7 @@ class Trainer {
   std::chrono::steady_clock::time_point created_;
   Machine machine_;
   PretrainOptions options_;
-  PretrainOptions settled_;            // with every derived default as it came out
+  PretrainOptions settled_;            // with the value of every derived default
   std::unique_ptr<HfSource> foreign_;  // --load is a Hugging Face folder
   RunSinks sinks_;
   FailureReport failure_report_;
@@ -135,7 +135,7 @@ class Trainer {
   bool owns_folder_ = false;  // --save's folder is this run's
   double peak_flops_ = 0;     // of one rank
   std::int64_t started_at_ = 0;
-  std::int64_t evaluation_ = 0;  // batch of the evaluation under way, from 1; 0: none
+  std::int64_t evaluation_ = 0;  // batch of the current evaluation, from 1; 0: none
   std::int64_t consecutive_skips_ = 0;
   std::optional<std::int64_t> saved_iteration_;  // of the checkpoint in --save's folder
 };

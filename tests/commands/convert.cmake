@@ -60,8 +60,8 @@ expect(RUN convert --load ${WORK}/mg11 --save ${WORK}/mg-run CODE 0 OUT "mg-run:
 expect(RUN generate --load ${WORK}/mg-run --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
 expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --to mg --target-tensor-parallel-size 4 CODE 2
   ERR "--target-tensor-parallel-size: got 4, wanted a divisor of the 2 groups of heads")
-expect(RUN convert --load ${golden}/llama3 --save ${WORK}/x --to mg CODE 3 ERR "its rotary positions cannot be said in the format mg")
-expect(RUN convert --load ${golden}/mistral --save ${WORK}/x --to mg CODE 3 ERR "its attention window cannot be said in the format mg")
+expect(RUN convert --load ${golden}/llama3 --save ${WORK}/x --to mg CODE 3 ERR "its rotary positions cannot be expressed in the format mg")
+expect(RUN convert --load ${golden}/mistral --save ${WORK}/x --to mg CODE 3 ERR "its attention window cannot be expressed in the format mg")
 expect(RUN convert --load ${WORK}/mg11 --num-layers 3 --save ${WORK}/x CODE 2 ERR "says what its model is; leave them out")
 file(GLOB left ${WORK}/x*)
 if(left)

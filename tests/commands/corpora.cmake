@@ -31,7 +31,7 @@ endif()
 file(READ ${WORK}/corpus_text_document.json card)
 string(REPLACE "\"tokens\": 8501" "\"tokens\": 8500" other "${card}")
 file(WRITE ${WORK}/corpus_text_document.json "${other}")
-expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 3 ERR "says 8500 tokens, and .* has 8501; it is of another corpus")
+expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 3 ERR "says 8500 tokens, and .* has 8501; it belongs to another corpus")
 file(REMOVE ${WORK}/corpus_text_document.json)
 expect(RUN ${run} --tokenizer-type ByteTokenizer CODE 0 ERR "nothing says which tokenizer made it")
 

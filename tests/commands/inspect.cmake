@@ -85,8 +85,8 @@ expect(RUN inspect layout --tensor-model-parallel-size 2 --world-size 4 --json C
 # What cannot be shown.
 expect(RUN inspect CODE 2 ERR "^piton inspect: nothing is named; wanted a checkpoint, a corpus prefix")
 expect(RUN inspect ${WORK}/absent CODE 3 ERR "absent: there is no such file or folder; wanted a checkpoint")
-expect(RUN inspect ${WORK}/empty CODE 3 ERR "empty: is nothing that can be shown; wanted a checkpoint .*a corpus prefix")
-expect(RUN inspect ${WORK}/three.jsonl CODE 3 ERR "three.jsonl: is nothing that can be shown")
+expect(RUN inspect ${WORK}/empty CODE 3 ERR "empty: cannot be described; wanted a checkpoint .*a corpus prefix")
+expect(RUN inspect ${WORK}/three.jsonl CODE 3 ERR "three.jsonl: cannot be described")
 expect(RUN inspect ${WORK}/empty --hash CODE 3 ERR "empty: no checkpoint")
 expect(RUN inspect ${corpus} ${corpus} CODE 2 ERR "${corpus}")
 expect(RUN inspect samples --seq-length 4 CODE 2 ERR "--data-path: no training data is named")

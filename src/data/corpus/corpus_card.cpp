@@ -30,7 +30,7 @@ void write_card(const std::string& prefix, const CorpusCard& card) {
 std::optional<CorpusCard> read_card(const std::string& prefix) {
   const std::string path = path_of(prefix);
   if (!std::filesystem::is_regular_file(path)) return std::nullopt;
-  // Data sets may be beside their corpora under the same name: corpus.json of any size.
+  // PREFIX.json may also be a data set with the name of its corpus, of any size.
   if (std::filesystem::file_size(path) > static_cast<std::uintmax_t>(kLongestBytes)) {
     return std::nullopt;
   }
@@ -46,9 +46,10 @@ std::optional<CorpusCard> read_card(const std::string& prefix) {
                       .tokens = json.at("tokens"),
                       .made_by = json.at("piton")};
   } catch (const nlohmann::json::exception& error) {
-    throw Error(Fault::kData,
-                "{}: not what preprocess writes beside a corpus: {}; restore it, or remove it",
-                path, error.what());
+    throw Error(
+        Fault::kData,
+        "{}: not a card that preprocess wrote next to a corpus: {}; restore it, or remove it", path,
+        error.what());
   }
 }
 
@@ -62,10 +63,11 @@ std::string check_card(const std::string& prefix, std::int64_t tokens,
         prefix, path_of(prefix));
   }
   if (card->tokens != tokens) {
-    throw Error(Fault::kData,
-                "{}: says {} tokens, and {}.bin has {}; it is of another corpus: restore the three "
-                "files, or remove it",
-                path_of(prefix), card->tokens, prefix, tokens);
+    throw Error(
+        Fault::kData,
+        "{}: says {} tokens, and {}.bin has {}; it belongs to another corpus: restore the three "
+        "files, or remove it",
+        path_of(prefix), card->tokens, prefix, tokens);
   }
   if (!tokenizer_hash.empty() && card->tokenizer_hash != tokenizer_hash) {
     throw Error(Fault::kData,

@@ -163,7 +163,7 @@ void IndexedDataset::read_header(std::span<const std::byte> head) {
   pointers_ = lengths_ + 4 * sequences_;
   documents_ = pointers_ + 8 * sequences_;
 
-  // The last sequence's end is the size of the .bin, whatever the check.
+  // The end of the last sequence must be the size of the .bin, for both kinds of check.
   const std::int64_t ids_bytes = ids_.size_bytes();
   std::int64_t end = 0;
   if (sequences_ > 0) {
@@ -391,11 +391,11 @@ void IndexedDataset::check_documents() const {
 
 IndexedDataset::Place IndexedDataset::place(std::int64_t sequence) const {
   PITON_ASSERT(sequence >= 0 && sequence < sequences_, "sequence {} of {}", sequence, sequences_);
-  // Its end is where the next one starts: one read instead of two.
+  // A sequence ends where the next one starts: one read instead of two.
   const bool last = sequence + 1 == sequences_;
   std::array<std::int64_t, 2> ends{0, narrowed_.empty() ? ids_.size_bytes() : narrowed_end_};
   read_index(pointers_ + 8 * sequence, std::as_writable_bytes(std::span(ends).first(last ? 1 : 2)));
-  // With kHeader a pointer was not looked at; a damaged index must still not read outside.
+  // kHeader does not check pointers: a damaged index must not cause reads outside the file.
   if (ends[0] < 0 || ends[1] < ends[0] || ends[1] > ids_.size_bytes()) {
     throw Error(Fault::kData,
                 "{}: sequence {} is outside of the ids; the file changed after it was checked",
@@ -416,8 +416,8 @@ void IndexedDataset::read(const Place& place, std::int64_t first,
                 index_.path().string(), first, count, place.length, place.byte);
   }
   if (width == 8) return read_wide(start, out);
-  // Narrow ids come into the end of `out`, and are widened from its front: no id is overwritten
-  // before it was read.
+  // Narrow ids are read into the end of `out` and widened from its front: no id is overwritten
+  // before it is read.
   const std::span<std::byte> all = std::as_writable_bytes(out);
   const std::span<std::byte> narrow = all.last(static_cast<std::size_t>(count * width));
   ids_.read_at(start, narrow);
@@ -463,7 +463,7 @@ std::string IndexedDataset::fingerprint() const {
     file.read_at(at, piece);
     hash.add(piece);
   };
-  // All of a file of at most `whole` bytes; else `pages` of it, the first and the last among them.
+  // Hashes all of a file of at most `whole` bytes, else `pages` of it, with the first and the last.
   const auto add = [&](const RegularFile& file, std::int64_t whole, std::int64_t pages) {
     constexpr std::int64_t kPiece = 1 << 20;
     constexpr std::int64_t kPage = 4096;

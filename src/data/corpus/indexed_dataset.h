@@ -1,5 +1,5 @@
-// A corpus as token ids on disk, in Megatron-LM's format: NAME.bin holds the ids, NAME.idx says
-// where sequences and documents start.
+// A corpus of token ids on disk, in Megatron-LM's format: NAME.bin has the ids, NAME.idx the starts
+// of sequences and documents.
 //
 //   NAME.idx, little-endian
 //   bytes      field
@@ -19,9 +19,9 @@
 //   u64 number of sizes, u64 m, i64 [n+1] first size of each sequence, i64 [n+1] its first id,
 //   i64 [sizes] the sizes, i64 [m] document boundaries.
 //
-// Opening reads the head; ids are not touched until they are asked for. Files are read by calls,
-// not mapped: one that is cut short while a run uses it, or whose network drops, is an error that
-// names it. What that costs: docs/benchmarks.md, "Reading a corpus".
+// Opening reads only the header; ids are read on demand. Files are read by calls, not
+// memory-mapped: if a file is truncated while in use, or its network drive fails, the error names
+// it. For the cost see docs/benchmarks.md, "Reading a corpus".
 #pragma once
 
 #include <array>
@@ -61,14 +61,14 @@ class IndexedDataset final : public TokenSequences {
     kHeader,  // header and file sizes only: for an index whose fingerprint() was checked before
   };
 
-  // Throws Error(kData) naming the file and the offset if the header is not the above, if lengths,
-  // pointers and boundaries do not fit each other, or if the sizes disagree: a truncated copy must
-  // not train.
+  // Throws Error(kData) with the file and the offset if the header is not as above, if lengths,
+  // pointers and boundaries contradict each other, or if a file has the wrong size: a truncated
+  // copy must not be trained on.
   static IndexedDataset open(const std::string& prefix, Check check = Check::kWhole);
 
-  // The ids [first, end) of this corpus, counted over all sequences, as if they were all there is:
-  // sequences are cut at both ends, and each is a document. Copies the index, so it is for corpora
-  // of few sequences. Asserts 0 <= first <= end <= tokens().
+  // Restricts the corpus to the ids [first, end), counted over all sequences. Sequences are cut at
+  // both ends, and each becomes a document. Copies the index, so it is meant for corpora of few
+  // sequences. Asserts 0 <= first <= end <= tokens().
   void narrow(std::int64_t first, std::int64_t end);
 
   const std::string& prefix() const { return prefix_; }
@@ -80,22 +80,21 @@ class IndexedDataset final : public TokenSequences {
 
   std::vector<std::int32_t> lengths(std::int64_t first, std::int64_t count) const override;
   std::int32_t length(std::int64_t sequence) const { return lengths(sequence, 1)[0]; }
-  // First sequences of `count` documents from `first` on; that of number documents() is
-  // sequences().
+  // First sequences of `count` documents from `first` on. Entry documents() is sequences().
   std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
   std::int64_t document_start(std::int64_t document) const {
     return document_starts(document, 1)[0];
   }
 
-  // Where a sequence is, by one read.
+  // Location of a sequence, found by one read.
   struct Place {
     std::int64_t byte = 0;    // of its first id in NAME.bin
     std::int64_t length = 0;  // in ids
   };
   Place place(std::int64_t sequence) const;
 
-  // Copies ids [first, first + out.size()) of a sequence. Throws Error(kData) where they are not
-  // there, or an int64 id does not fit 32 bits.
+  // Copies ids [first, first + out.size()) of a sequence. Throws Error(kData) if it does not have
+  // them, or if an int64 id does not fit into 32 bits.
   void read(std::int64_t sequence, std::int64_t first, std::span<std::int32_t> out) const {
     read(place(sequence), first, out);
   }
@@ -104,18 +103,18 @@ class IndexedDataset final : public TokenSequences {
   std::int64_t read_some(std::int64_t sequence, std::int64_t first,
                          std::span<std::int32_t> out) const override;
 
-  // Bytes of NAME.bin as they are.
+  // Copies raw bytes of NAME.bin.
   void read_bytes(std::int64_t byte, std::span<std::byte> out) const { ids_.read_at(byte, out); }
 
-  // What Check::kWhole does beyond the header.
+  // The checks of Check::kWhole beyond the header.
   void check_arrays() const;
 
-  // What identifies the contents, whatever their names and times: sizes, and a hash of the index
-  // (of 1024 pages spread over it where it is longer than 64 MB) and of 256 pages spread over the
-  // ids. Equal strings mean, short of malice, equal corpora.
+  // Identifies the contents, whatever the names and times of the files: sizes, a hash of the index
+  // (of 1024 pages spread over it if it is longer than 64 MB), and of 256 pages spread over the
+  // ids. Equal strings mean equal corpora, unless someone forged them.
   std::string fingerprint() const override;
 
-  // Changes when somebody writes to the files, also where the contents stay the same.
+  // Changes when the files are written, even if the contents stay the same.
   std::string stamp() const { return index_.stamp() + " " + ids_.stamp(); }
 
  private:
@@ -126,7 +125,7 @@ class IndexedDataset final : public TokenSequences {
   void check_sequences() const;
   void check_documents() const;
   void read_wide(std::int64_t start, std::span<std::int32_t> out) const;  // int64 ids
-  // From the index file, or from converted_ where there is one.
+  // Reads the index file, or converted_ if there is one.
   void read_index(std::int64_t offset, std::span<std::byte> out) const;
   template <typename T>
   std::vector<T> read_array(std::int64_t array, std::int64_t first, std::int64_t count) const;
@@ -140,11 +139,11 @@ class IndexedDataset final : public TokenSequences {
   }
 
   std::string prefix_;
-  std::string narrowed_;           // "" or what narrow() left, part of the fingerprint
+  std::string narrowed_;           // "" or the range of narrow(), part of the fingerprint
   std::int64_t narrowed_end_ = 0;  // where its last id ends in NAME.bin
   RegularFile index_;
   RegularFile ids_;
-  std::vector<std::byte> converted_;  // TNTIDX, narrow(): the arrays in today's form
+  std::vector<std::byte> converted_;  // TNTIDX, narrow(): the arrays in the form of MMIDIDX
   IdType type_ = IdType::kInt32;
   std::int64_t sequences_ = 0;
   std::int64_t boundaries_ = 0;
@@ -154,11 +153,10 @@ class IndexedDataset final : public TokenSequences {
   std::int64_t documents_ = 0;
 };
 
-// Writes NAME.bin and NAME.idx as they come, in constant memory: ids go to NAME.bin.partial,
-// lengths and boundaries to NAME.lengths.partial and NAME.documents.partial, from which finish()
-// makes the index. The partial files are removed when the writer is dropped unfinished, unless
-// keep_partial() was called: then a later writer may go on from a Position that was given after
-// flush().
+// Writes NAME.bin and NAME.idx in constant memory: ids go to NAME.bin.partial, lengths and
+// boundaries to NAME.lengths.partial and NAME.documents.partial, from which finish() makes the
+// index. A writer destroyed before finish() removes its partial files, unless keep_partial() was
+// called: then a later writer may continue from a Position taken after flush().
 class IndexedWriter {
  public:
   struct Position {
@@ -167,9 +165,9 @@ class IndexedWriter {
     std::int64_t documents = 0;
   };
 
-  // Creates missing folders. Throws Error(kUsage) if a partial file is there already: it is
-  // somebody else's. With `resume`, cuts the partial files back to that position; throws
-  // Error(kData) if they are shorter.
+  // Creates missing folders. Throws Error(kUsage) if a partial file exists: it belongs to another
+  // run. With `resume`, truncates the partial files to that position; throws Error(kData) if they
+  // are shorter.
   IndexedWriter(std::string prefix, IdType type, std::optional<Position> resume = {});
   ~IndexedWriter();
   IndexedWriter(IndexedWriter&&) noexcept;
@@ -178,19 +176,19 @@ class IndexedWriter {
   // Appends one sequence to the open document. Asserts that every id fits the type.
   void add_sequence(std::span<const std::int32_t> ids);
   void end_document();
-  // Appends documents that already have the form of the file: `ids` of append_ids(), the length
-  // of each sequence, and how many sequences each document has. Asserts that they fit each other.
+  // Appends documents that are already in the form of the file: `ids` from append_ids(), the length
+  // of each sequence, and the number of sequences of each document. Asserts that they agree.
   void add_documents(std::span<const std::byte> ids, std::span<const std::int32_t> lengths,
                      std::span<const std::int32_t> sequences);
-  // Appends a whole corpus of the same type (Error(kUsage) otherwise): merging.
+  // For merging: appends a whole corpus of the same type (Error(kUsage) otherwise).
   void add_corpus(const IndexedDataset& corpus);
 
   const Position& position() const;
-  // After it everything added so far survives a crash.
+  // After flush(), everything added so far survives a crash.
   void flush();
   void keep_partial();
-  // Renames both files into place: a reader sees a whole corpus or none. An unfinished document is
-  // not closed by it.
+  // Renames both files into place: a reader sees a whole corpus or none. Does not close an open
+  // document.
   void finish();
 
  private:
@@ -201,11 +199,11 @@ class IndexedWriter {
 // The partial files of a corpus.
 std::array<std::string, 3> partial_names(const std::string& prefix);
 
-// True if the partial files reach `position`, so that a writer can go on from it.
+// True if the partial files reach `position`, so that a writer can continue from it.
 bool partial_files_reach(const std::string& prefix, const IndexedWriter::Position& position);
 
-// For a writer that was killed in finish() between its two renames: NAME.bin has its partial name
-// again. Does nothing where that was not so.
+// For a writer that was killed in finish() between its two renames: gives NAME.bin its partial name
+// again. Otherwise does nothing.
 void restore_partial_files(const std::string& prefix, const IndexedWriter::Position& position);
 
 // True if the corpus is in place and ends at `position`.

@@ -18,11 +18,11 @@
 namespace piton {
 namespace {
 
-// A file that grows at its end and can be cut back, with a buffer; what it holds after sync()
-// survives a crash.
+// A buffered file that grows at its end and can be truncated. After sync(), its contents survive a
+// crash.
 class GrowingFile {
  public:
-  // `keep_bytes`: of a file that is there; none: of a new one.
+  // `keep`: bytes to keep of an existing file; absent: creates a new file.
   GrowingFile(std::string path, std::optional<std::int64_t> keep)
       : path_(std::move(path)), size_(keep.value_or(0)) {
     const std::int64_t keep_bytes = size_;
@@ -80,7 +80,7 @@ class GrowingFile {
       fail("cannot be flushed to the disk");
   }
 
-  // Calls `use` on the bytes from the start, piece by piece; pieces hold whole items of 8 bytes.
+  // Calls `use` on all bytes from the start, in pieces of whole 8-byte items.
   template <typename F>
   void read_all(const F& use) {
     drain();
@@ -105,7 +105,7 @@ class GrowingFile {
 
  private:
   static constexpr std::size_t kBufferBytes = 1 << 16;
-  // From here on a call of the system costs less than a copy into the buffer.
+  // From this size on, a system call costs less than a copy into the buffer.
   static constexpr std::size_t kDirectBytes = 1 << 14;
 
   void drain() {
@@ -113,7 +113,7 @@ class GrowingFile {
     buffer_.clear();
   }
 
-  // Nothing has changed where it throws: what was written of the bytes is written again.
+  // If it throws, nothing has changed: bytes that were written are written again.
   void put(std::span<const std::byte> bytes) {
     std::int64_t at = written_;
     while (!bytes.empty()) {
@@ -133,7 +133,7 @@ class GrowingFile {
   std::string path_;
   int file_ = -1;
   std::int64_t size_ = 0;
-  std::int64_t written_ = size_;  // without the buffer
+  std::int64_t written_ = size_;  // bytes in the file, without the buffer
   std::vector<std::byte> buffer_;
 };
 
@@ -160,7 +160,7 @@ void append_ids(std::span<const std::int32_t> ids, IdType type, std::vector<std:
   const std::size_t before = out.size();
   out.resize(before + ids.size() * 2);
   std::byte* const to = out.data() + before;
-  std::uint32_t all = 0;  // one check after the loop, so that it becomes vector instructions
+  std::uint32_t all = 0;  // one check after the loop, so that the loop is vectorized
   for (std::size_t i = 0; i < ids.size(); ++i) {
     all |= static_cast<std::uint32_t>(ids[i]);
     const auto id = static_cast<std::uint16_t>(ids[i]);
@@ -255,7 +255,7 @@ void IndexedWriter::add_corpus(const IndexedDataset& corpus) {
                 corpus.prefix(), static_cast<int>(corpus.type()), s.prefix,
                 static_cast<int>(s.type));
   }
-  // Sequences follow each other without a gap, so bytes and lengths are copied as they are.
+  // Sequences have no gaps, so bytes and lengths are copied as they are.
   constexpr std::int64_t kBytes = 1 << 20;
   const std::int64_t first_sequence = s.position.sequences;
   const std::int64_t ids_bytes = corpus.tokens() * bytes_of(s.type);
@@ -273,7 +273,7 @@ void IndexedWriter::add_corpus(const IndexedDataset& corpus) {
     s.lengths.write(std::as_bytes(std::span(lengths)));
   }
   s.position.sequences += corpus.sequences();
-  // A document's entry is its end: the start of the next one.
+  // The entry of a document is its end, the start of the next one.
   for (std::int64_t at = 1; at <= corpus.documents(); at += kBlock) {
     for (const std::int64_t start :
          corpus.document_starts(at, std::min(kBlock, corpus.documents() + 1 - at))) {
@@ -322,7 +322,7 @@ void IndexedWriter::finish() {
                s.position.ids_bytes, pointer);
 
   s.ids.sync();
-  // An index of an earlier corpus of this name must not remain beside the new ids.
+  // An index of an earlier corpus of this name must not remain next to the new ids.
   std::error_code ignored;
   std::filesystem::remove(s.prefix + ".idx", ignored);
   std::error_code failure;

@@ -1,4 +1,4 @@
-// 128 bits that stand for a text, or for a list of texts.
+// 128-bit hash of a text, or of a list of texts.
 #pragma once
 
 #include <compare>
@@ -10,7 +10,7 @@ namespace piton {
 struct ContentHash {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
-  // Chains: the hash of a list of texts, not of their concatenation.
+  // Adds one text of a list. The hash of a list differs from that of the joined texts.
   void add(std::string_view text);
   auto operator<=>(const ContentHash&) const = default;
 };

@@ -54,7 +54,7 @@ CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, Prepro
   journal_.corpora = corpus_suffixes(options);
   journal_.has_table = options.remove_duplicates;
   if (!resumed) {
-    // Before the first file of this run is there, the journal says that it is this run's.
+    // Store the journal before the first file of this run exists: it tells whose files these are.
     journal_.positions.assign(prefixes_.size(), {});
     journal_.file_start = journal_;
     enter_file(journal_.place.file);
@@ -143,10 +143,10 @@ bool CorpusWriter::suspend() {
     try {
       checkpoint();
     } catch (const Error&) {
-      // A full disk, which may be why the run stops: the journal of before is as good as it was.
+      // A full disk may be why the run stops. The stored journal stays valid.
     }
   }
-  // What stopped in the middle of a block goes on from the journal of before, too.
+  // A run that stopped in the middle of a block resumes from the stored journal, too.
   if (stored_documents_ == 0) {
     filter_.reset();
     writers_.clear();

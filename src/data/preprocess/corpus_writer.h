@@ -1,5 +1,5 @@
-// What preprocess makes, written in the order of the input: a corpus for each key, without the
-// documents that were there before, and its progress, so that a killed run can resume.
+// Writes the output of preprocess in the order of the input: one corpus per key, without repeated
+// documents, and the progress, so that a killed run can resume.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace piton {
 
-// How often progress is made safe; tests make it rare or constant.
+// How often progress is stored; tests store it rarely or always.
 struct CheckpointRule {
   double seconds = 10;
 };
@@ -27,24 +27,25 @@ std::vector<std::string> corpus_prefixes(const PreprocessOptions& options);
 // The same without the prefix, for the journal.
 std::vector<std::string> corpus_suffixes(const PreprocessOptions& options);
 
-// True if what `progress` speaks of is still there. Where `complete`, a corpus may be in place
-// already: a run was killed while it put them there.
+// True if the files that `progress` describes still exist. If `complete`, a corpus may be in place
+// already: the run was killed while it renamed its files.
 bool can_resume(const PreprocessOptions& options, const PreprocessProgress& progress,
                 bool complete);
 
 class CorpusWriter {
  public:
-  // `input`: marks of the files, for the journal; none where the input cannot be read again. Goes
-  // on where `journal` is if the run is `resumed`. Keeps a reference to the options.
+  // `input`: marks of the files, for the journal; empty if the input cannot be read again.
+  // Continues from `journal` if the run is `resumed`. Keeps a reference to the options.
   CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal,
                bool resumed, InputMarks input, CheckpointRule rule);
 
-  // Throws Error(kData): a bad record under OnError::kFail, a file that cannot be written.
+  // Throws Error(kData) for a bad record under OnError::kFail, and if a file cannot be written.
   void add(EncodedBlock& block);
-  // Puts the corpora in place. Throws Error(kData) if there is no document.
+  // Renames the corpora into place. Throws Error(kData) if there is no document.
   void finish();
-  // The run failed. What was written stays with its journal, for a run that goes on; true if it
-  // does. Nothing stays of input that cannot be read again, or that gave no document.
+  // To be called after a failure. Keeps the output and its journal, so that a later run can resume,
+  // and returns true. Removes them and returns false if the input cannot be read again or gave no
+  // document.
   bool suspend();
 
   IdType id_type() const { return type_; }
@@ -54,7 +55,7 @@ class CorpusWriter {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // The wanted documents, as many at once as follow one another.
+  // Adds the wanted documents, each run of consecutive ones at once.
   void add_column(const EncodedBlock::Column& column, IndexedWriter& writer);
   void enter_file(std::size_t file);
   void checkpoint();
@@ -66,12 +67,13 @@ class CorpusWriter {
   IdType type_;
   Clock::time_point stored_ = Clock::now();
   std::vector<std::string> prefixes_;
-  // A corpus that is in place already has none.
+  // Empty for a corpus that is already in place.
   std::vector<std::optional<IndexedWriter>> writers_;
   std::optional<DuplicateFilter> filter_;
   std::vector<bool> wanted_;           // of the documents of one block
-  std::int64_t stored_documents_ = 0;  // that the journal on the disk speaks of
-  bool adding_ = false;                // what is in memory is then between two documents
+  std::int64_t stored_documents_ = 0;  // documents in the stored journal
+  bool adding_ =
+      false;  // add() is in the middle of a block: the journal in memory is not consistent
 };
 
 }  // namespace piton

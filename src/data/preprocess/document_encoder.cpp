@@ -62,7 +62,7 @@ void DocumentEncoder::add_document(const ParsedRecord& record, EncodedBlock& out
     for (const std::string_view text : record.texts[key]) {
       out.text_bytes += static_cast<std::int64_t>(text.size());
       if (rules_.hash_documents) hash.add(text);
-      // A list in the file is already cut into sentences.
+      // A list of strings in the file is already split into sentences.
       if (rules_.splitter != nullptr && record.texts[key].size() == 1) {
         rules_.splitter->split(text, sentences_);
       } else {

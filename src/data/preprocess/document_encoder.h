@@ -1,4 +1,4 @@
-// A block of records as token ids: the part of preprocessing that many threads do.
+// Encodes a block of records as token ids: the parallel part of preprocessing.
 #pragma once
 
 #include <cstdint>
@@ -38,25 +38,24 @@ struct EncodedBlock {
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;  // of the texts that were encoded
 
-  // What is needed to resume after the block.
+  // Where to resume after the block.
   std::size_t file = 0;
   std::int64_t end_byte = 0;
   std::int64_t consumed_bytes = 0;
 
-  // Keeps the memory of the lists.
+  // Empties the lists but keeps their memory.
   void clear();
 };
 
-// One for each thread. An empty text is a document without sequences, as in Megatron; with
-// append_eod the last sequence of a document that has one ends with the end-of-document id.
+// One per thread. An empty text gives a document without sequences, as in Megatron. With
+// append_eod, the last sequence of every document that has one ends with the end-of-document id.
 class DocumentEncoder {
  public:
-  // `tokenizer` and what `rules` names must outlive the encoder. Asserts that there is an eod id if
-  // one is to be appended.
+  // `tokenizer` and the splitter of `rules` must outlive the encoder. Asserts that there is an eod
+  // id if append_eod is set.
   DocumentEncoder(const Tokenizer& tokenizer, EncodeRules rules);
 
-  // Fills `out`, whose contents are dropped and whose memory is used again. The block's unusable
-  // records move into it.
+  // Overwrites `out`, reusing its memory. Moves the block's unusable records into it.
   void encode(RecordBlock& block, EncodedBlock& out);
 
  private:
@@ -64,7 +63,7 @@ class DocumentEncoder {
 
   const Tokenizer* tokenizer_;
   EncodeRules rules_;
-  std::shared_ptr<const FileFacts> file_;  // that parser_ was made for
+  std::shared_ptr<const FileFacts> file_;  // the file of parser_
   std::unique_ptr<RecordParser> parser_;
   ParsedRecord record_;
   std::vector<std::string_view> sentences_;

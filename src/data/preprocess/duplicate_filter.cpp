@@ -27,7 +27,7 @@ struct HashOfHash {
   std::size_t operator()(const ContentHash& hash) const { return hash.low; }
 };
 
-// Runs are joined when there are so many: a look-up costs one search in each.
+// This many runs are merged into one, because a lookup costs one search in each.
 constexpr int kMostRuns = 8;
 
 std::string run_name(const std::string& name, int number) {
@@ -64,7 +64,7 @@ struct DuplicateFilter::State {
 
   template <typename Next>
   void write_run(const Next& next) {
-    // The first name that is free: with the joined one there are never more than kMostRuns + 1.
+    // The first free name: with the merged run there are never more than kMostRuns + 1.
     int number = 0;
     while (std::any_of(runs.begin(), runs.end(), [&](const SortedRun& run) {
       return run.path() == run_name(name, number);

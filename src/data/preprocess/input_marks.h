@@ -1,4 +1,4 @@
-// Which inputs a run of preprocessing has read, so that a later one may go on behind them.
+// Marks of the inputs that a run of preprocessing has read, so that a later run can resume.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 namespace piton {
 
 struct InputMarks {
-  std::vector<std::string> at;      // of each file: path, size, time of change
-  std::vector<std::string> before;  // of all files before each one; one more for all of them
+  std::vector<std::string> at;  // [files] hash of path, size and time of change
+  std::vector<std::string>
+      before;  // [files + 1] hash of the marks before each file; the last is of all files
 };
 
-// Empty where standard input is among the files: it cannot be read again.
+// Empty if standard input is among the files: it cannot be read again.
 InputMarks input_marks(const std::vector<InputFile>& files);
 
 }  // namespace piton

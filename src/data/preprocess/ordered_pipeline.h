@@ -1,11 +1,11 @@
 // Threads that make pieces, work on them, and take the results in the order in which the pieces
-// were made. Making and taking are done by one thread at a time, work by all.
+// were made. One thread at a time makes, one at a time takes, and all of them work.
 //
-// No thread is reserved for making or taking. Each thread makes a piece, works on it while the
-// piece is in its core's cache, and takes the results that are ready in order. So `workers` threads
-// run in all, none sleeps while there is work, and nothing is made far ahead of the work. A thread
-// that makes pieces continues while the others are idle: where making is the slowest part, it never
-// waits for a thread to wake up.
+// No thread is reserved for making or taking. Each thread makes a piece, works on it while it is in
+// the cache of its core, and takes the results that are next in order. So `workers` threads run in
+// all, none sleeps while there is work, and pieces are not made far ahead. A thread that makes
+// pieces continues while others are idle: if making is the bottleneck, it never waits for a thread
+// to wake up.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +23,8 @@
 
 namespace piton {
 
-// Piece and Result are movable. At most `limit` of weight (bytes, say) is in flight between making
-// and taking, but always at least one piece, so that one that is too heavy still passes.
+// Piece and Result are movable. The pieces between making and taking weigh at most `limit` together
+// (in bytes, say), or there is only one, so that a piece above the limit still passes.
 template <typename Piece, typename Result>
 class OrderedPipeline {
  public:
@@ -33,10 +33,9 @@ class OrderedPipeline {
     std::int64_t weight = 0;
   };
 
-  // `make` is called until it returns nothing, `take` once for each piece; neither by two threads
-  // at once. The calling thread is the first of the `workers`. An exception of `make`, `work` or
-  // `take` ends all threads and leaves when its place in the order is reached: everything before it
-  // was taken.
+  // Calls `make` until it returns nothing, and `take` once per piece; never from two threads at
+  // once. The calling thread is one of the `workers`. An exception of `make`, `work` or `take` ends
+  // all threads and is rethrown after everything before it was taken.
   void run(int workers, std::int64_t limit, const std::function<std::optional<Made>()>& make,
            const std::function<Result(int, Piece)>& work, const std::function<void(Result)>& take) {
     const auto run_one = [&](int worker) {
@@ -73,7 +72,7 @@ class OrderedPipeline {
     std::int64_t weight = 0;
   };
 
-  // What to work on next; nothing at the end.
+  // The next piece to work on; nothing at the end.
   std::optional<Item> next(std::int64_t limit, const std::function<std::optional<Made>()>& make) {
     std::unique_lock lock(mutex_);
     ++idle_;
@@ -90,7 +89,7 @@ class OrderedPipeline {
     while (!mine && !all_made_) {
       Item item = make_one(lock, make);
       if (all_made_ && !item.fault) break;
-      // What is in flight is in the hands of other threads, which do not wait for this one.
+      // Pieces in flight are with other threads, which do not wait for this one.
       room_.wait(lock, [&] {
         return stopped_ || in_flight_ == 0 || in_flight_ + item.made.weight <= limit;
       });
@@ -108,7 +107,7 @@ class OrderedPipeline {
     return mine;
   }
 
-  // Lets go of the lock meanwhile.
+  // Releases the lock while `make` runs.
   Item make_one(std::unique_lock<std::mutex>& lock,
                 const std::function<std::optional<Made>()>& make) {
     Item item{.number = made_++};
@@ -127,7 +126,7 @@ class OrderedPipeline {
     return item;
   }
 
-  // Takes this result and the following ones, or leaves it to the thread that is taking.
+  // Takes this result and those that follow it, unless another thread is taking: then it does.
   void hand_in(std::int64_t number, Finished finished, const std::function<void(Result)>& take) {
     std::unique_lock lock(mutex_);
     finished_.emplace(number, std::move(finished));
@@ -157,9 +156,9 @@ class OrderedPipeline {
     taking_ = false;
   }
 
-  std::mutex mutex_;                 // guards what follows
+  std::mutex mutex_;                 // guards all members below
   std::condition_variable changed_;  // for threads without work
-  std::condition_variable room_;     // for the one that makes
+  std::condition_variable room_;     // for the thread that makes
   std::deque<Item> waiting_;         // at most one for each idle thread
   std::size_t idle_ = 0;
   std::int64_t made_ = 0;

@@ -12,13 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In a folder that is there.
+// Creates the folder of `prefix`.
 std::string prepared(std::string prefix) {
   create_folders(fs::path(prefix).parent_path());
   return prefix;
 }
 
-// A link that leads nowhere is there, too.
+// A dangling link exists, too.
 bool is_there(const std::string& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));

@@ -1,5 +1,5 @@
-// The files that a run of preprocessing writes beside its output prefix: one run at a time, and no
-// file but its own is touched.
+// Guards the files that preprocessing writes next to its output prefix: one run at a time, and only
+// files of its own are touched.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@ namespace piton {
 
 class OutputPrefix {
  public:
-  // Makes the folder, takes the lock PREFIX.preprocess.lock, removes the drafts of a run that was
-  // killed here, and reads the journal it left. Throws Error(kUsage) that names the process which
-  // holds the lock.
+  // Creates the folder, takes the lock PREFIX.preprocess.lock, removes the temporary files of a run
+  // that was killed here, and reads its journal. Throws Error(kUsage) with the process that holds
+  // the lock.
   OutputPrefix(std::string prefix, const std::vector<std::string>& corpora);
 
   const std::optional<PreprocessJournal>& journal() const { return journal_; }
 
-  // Throws Error(kUsage) if one of the corpora is there and may not be replaced.
+  // Throws Error(kUsage) if one of the corpora exists and must not be replaced.
   void refuse_existing(const std::vector<std::string>& corpora, bool overwrite) const;
 
-  // For a run that starts afresh: removes what the old journal lists, and the journal. Throws
-  // Error(kUsage) if a file that the new run would make is there all the same.
+  // For a run that starts from the beginning: removes the files in the old journal, and the
+  // journal. Throws Error(kUsage) if a file that the new run would create still exists.
   void start_afresh(const std::vector<std::string>& new_files);
 
  private:

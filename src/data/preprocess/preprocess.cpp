@@ -28,8 +28,8 @@
 namespace piton {
 namespace {
 
-// Between the reader and the writer: 32 MB of raw text becomes at most 128 MB of int32 ids (a byte
-// each at worst), so that the whole stays far below 512 MB whatever the number of workers.
+// Limit between reader and writer. 32 MB of raw text become at most 128 MB of int32 ids (one id per
+// byte at worst), so that the total stays far below 512 MB for any number of workers.
 constexpr std::int64_t kInFlightBytes = 32 << 20;
 
 using Clock = std::chrono::steady_clock;
@@ -91,7 +91,7 @@ void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
   }
 }
 
-// The keys' names in the files.
+// The names of the keys in the files.
 std::vector<std::string> names_in_files(const PreprocessOptions& options) {
   std::vector<std::string> names = options.json_keys;
   if (options.map_keys.empty()) return names;
@@ -120,7 +120,7 @@ std::vector<InputFile> files_of(const PreprocessOptions& options) {
   std::vector<std::string> inputs = options.input;
   if (!options.hf_datasets_params.empty()) {
     const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
-    // Scripts name the data set twice.
+    // Scripts name the data set in both options.
     if (!inputs.empty() && inputs != std::vector<std::string>{named.path}) {
       throw Error(Fault::kUsage,
                   "preprocess: --input and --hf-datasets-params name different data: got \"{}\", "
@@ -150,8 +150,8 @@ std::vector<InputFile> files_of(const PreprocessOptions& options) {
           files.begin() + edge(*options.partition_index + 1)};
 }
 
-// What decides the output beside the inputs, as a hash. Workers and what happens to bad records do
-// not: a run may go on with more workers, or with --on-error skip.
+// Hash of everything that determines the output, except the inputs. Workers and the treatment of
+// bad records do not: a run may resume with more workers, or with --on-error skip.
 std::string work_of(const PreprocessOptions& options, const Tokenizer& tokenizer,
                     const std::string& splitter) {
   std::string text = fmt::format(
@@ -165,8 +165,8 @@ std::string work_of(const PreprocessOptions& options, const Tokenizer& tokenizer
   return hash.hex();
 }
 
-// Where a run with this journal may go on, if it may: in the middle of a file, at the start of a
-// file that has changed since, or where every file was read.
+// The journal to resume from, if any: in the middle of a file, at the start of a file that has
+// changed since, or after all files were read.
 std::optional<PreprocessJournal> going_on(const PreprocessOptions& options,
                                           const std::optional<PreprocessJournal>& stored,
                                           const std::string& work, const InputMarks& input) {
@@ -196,13 +196,13 @@ BlockReader::Rules reader_rules(const PreprocessOptions& options,
   const BlockReader::Rules usual;
   return {.sample_by = options.sample_by,
           .columns = names,
-          // So small that each worker has one in flight, and the next one waits.
+          // Small enough that each worker has one in flight and the next one waits.
           .block_bytes = std::clamp<std::int64_t>(kInFlightBytes / (2 * options.workers), 1 << 18,
                                                   usual.block_bytes),
           .max_record_bytes = options.max_record_bytes};
 }
 
-// Punkt's parameters from the given folder, or learned from the beginning of the input.
+// Punkt's parameters from the given folder, or learned from the start of the input.
 PunktParameters punkt_parameters(const PreprocessOptions& options,
                                  const std::vector<InputFile>& files,
                                  const std::vector<std::string>& names, Log& log) {
@@ -244,7 +244,7 @@ PunktParameters punkt_parameters(const PreprocessOptions& options,
   return parameters;
 }
 
-// Whether a merge ends or fails: nothing that the journal lists is left, so it goes too.
+// Removes the journal of a merge when it ends or fails: the files in it no longer exist.
 struct JournalRemoval {
   std::string path;
   ~JournalRemoval() {
@@ -253,8 +253,8 @@ struct JournalRemoval {
   }
 };
 
-// The journal that this run begins with: where an earlier one of the same work stopped, or an empty
-// one, for which the output is cleared.
+// The journal that this run begins with: that of an earlier run of the same work, or an empty one
+// after the output was cleared.
 PreprocessJournal first_journal(const PreprocessOptions& options, OutputPrefix& output,
                                 const std::optional<PreprocessJournal>& going,
                                 const std::vector<InputFile>& files, Log& log) {
@@ -281,12 +281,12 @@ PreprocessJournal first_journal(const PreprocessOptions& options, OutputPrefix& 
   return journal;
 }
 
-// Says how far the run is, in the log and on the display.
+// Reports progress in the log and on the display.
 struct RunReports {
   std::int64_t log_interval = 0;  // documents between two lines; 0: none
   std::int64_t total_bytes = 0;   // of the input; 0: unknown
   std::int64_t bytes_before = 0;  // of text, when the run began
-  std::int64_t logged = 0;        // documents, when they were last looked at
+  std::int64_t logged = 0;        // documents at the last look
   Clock::time_point start;
   Clock::time_point shown = start;
   Log& log;
@@ -446,7 +446,7 @@ PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
   PITON_ASSERT(!corpora.empty(), "nothing to merge");
   OutputPrefix output(output_prefix, {output_prefix});
   output.refuse_existing({output_prefix}, overwrite);
-  // A merge does not go on where it was killed; the journal tells the next one what to remove.
+  // A merge cannot resume; the journal tells the next run which files to remove.
   PreprocessJournal journal;
   journal.work = "merge";
   journal.corpora = {""};

@@ -1,13 +1,13 @@
-// From raw files to token files.
+// Preprocessing: from raw files to token files.
 //
-//   one worker at a time    cuts the files, unpacked, into blocks of whole records
+//   one worker at a time    cuts the unpacked files into blocks of whole records
 //   all workers             parse records, split sentences, tokenize
 //   one worker at a time    drops duplicates and writes, in the order of the input
 //
-// A worker cuts a block and then tokenizes it, so that its bytes are still near the core.
-// The output depends on input and options alone: not on the number of workers, and not on how often
-// the run was killed and started again. Blocks in flight are bounded in bytes, so memory does not
-// grow with the input (a table of duplicates and one long record apart).
+// A worker cuts a block and then tokenizes it, while its bytes are in the cache. The output depends
+// only on input and options, not on the number of workers or on interruptions. Blocks in flight are
+// bounded in bytes, so memory does not grow with the input (except for the table of duplicates and
+// for single long records).
 #pragma once
 
 #include <cstdint>
@@ -35,17 +35,17 @@ struct PreprocessReport {
   bool resumed = false;
 };
 
-// Runs to the end. A run that was killed, or that threw after hours, left partial files and a
-// journal beside the output; the same command goes on from there, also where the inputs that were
-// not read to their end have been replaced or left out. Another one starts afresh. Removed is only
-// what the journal lists. Throws Error(kUsage) for options that do not fit, for corpora that are
-// there already without --overwrite, and while another process writes to the prefix; Error(kData)
+// Runs to the end. A run that was killed or that threw leaves partial files and a journal next to
+// the output, and the same command resumes from there, even if inputs that were not read to their
+// end have changed or are gone. Another command starts from the beginning. Only files in the
+// journal are removed. Throws Error(kUsage) for options that contradict each other, for corpora
+// that exist (without --overwrite), and while another process writes to the prefix; Error(kData)
 // for inputs that cannot be used: under OnError::kFail the first bad record, with file, line and
 // byte.
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, Log& log,
                             Progress& progress, CheckpointRule checkpoint = {});
 
-// --merge: the corpora one after another; documents keep their order.
+// --merge: concatenates the corpora; documents keep their order.
 PreprocessReport merge_corpora(const std::vector<std::string>& prefixes,
                                const std::string& output_prefix, bool overwrite = false);
 

@@ -50,7 +50,7 @@ void read_progress(const Json& json, PreprocessProgress& progress) {
   }
 }
 
-// Names of files are made of these: none may lead into another folder.
+// Suffixes become part of file names: they must not lead into another folder.
 bool is_plain(const std::string& suffix) {
   return suffix.find('/') == std::string::npos && suffix.find('\0') == std::string::npos;
 }
@@ -67,7 +67,7 @@ void PreprocessJournal::store(const std::string& output_prefix) const {
   json["file_start"] = json_of(file_start);
   json["corpora"] = corpora;
   json["has_table"] = has_table;
-  // File names and what records hold need not be UTF-8; the journal stays JSON all the same.
+  // File names and records need not be UTF-8; the journal must be valid JSON.
   write_text_file(path(output_prefix),
                   json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -77,14 +77,14 @@ std::optional<PreprocessJournal> PreprocessJournal::load(const std::string& outp
   const std::string file = path(output_prefix);
   if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return {};
   const std::string text = read_regular_file(file, kMostBytes);
-  if (text.empty()) return {};  // a power cut before the first one was written
+  if (text.empty()) return {};  // power failed before the first one was written
   check_json_depth(text, file);
   PreprocessJournal journal;
   try {
     const Json json = Json::parse(text);
     journal.work = json.at("work");
     read_progress(json, journal);
-    if (!json.contains("file_start")) return journal;  // of an earlier version: starts afresh
+    if (!json.contains("file_start")) return journal;  // of an earlier version: start over
     journal.before = json.at("before");
     journal.at = json.at("at");
     journal.all = json.at("all");

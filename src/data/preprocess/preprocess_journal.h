@@ -1,6 +1,6 @@
-// How far an unfinished run of preprocessing came, and which files are its own:
-// PREFIX.preprocess.json. Written before the first of those files is made, and replaced whole at
-// each checkpoint, after what it speaks of was flushed.
+// PREFIX.preprocess.json: the progress of an unfinished run of preprocessing, and which files
+// belong to it. Written before the first of those files is created, and replaced atomically at each
+// checkpoint, after the files it describes were flushed.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace piton {
 
-// What was written when the reader was at one place of the input.
+// State of the output when the reader was at one place of the input.
 struct PreprocessProgress {
   BlockReader::Place place;
   std::vector<IndexedWriter::Position> positions;  // of each corpus
@@ -26,19 +26,18 @@ struct PreprocessProgress {
 };
 
 struct PreprocessJournal : PreprocessProgress {
-  // Hash of all that decides the output but the inputs: tokenizer and options.
+  // Hash of everything that determines the output, except the inputs: tokenizer and options.
   std::string work;
-  // The inputs before `place.file`, as input_marks() has them, and that one itself: a run goes on
-  // if they are the same. Those behind may change.
+  // Marks (input_marks()) of the inputs before `place.file`, and of that file: a run resumes if
+  // they are the same. Later inputs may change.
   std::string before;
   std::string at;
-  // Of the list as a whole: whether the end that was reached is still the end.
+  // Mark of all inputs: shows whether the end of the input is still the end.
   std::string all;
   bool complete = false;  // every input was read; the corpora are being put in place
-  // At the start of the input at `place.file`: from there a run goes on where that file has
-  // changed.
+  // Progress at the start of input `place.file`: a run resumes from there if that file has changed.
   PreprocessProgress file_start;
-  std::vector<std::string> corpora;  // their names behind the output prefix: "_text_document"
+  std::vector<std::string> corpora;  // their names after the output prefix: "_text_document"
   bool has_table = false;            // of duplicates
 
   static std::string path(const std::string& output_prefix) {
@@ -46,11 +45,10 @@ struct PreprocessJournal : PreprocessProgress {
   }
 
   void store(const std::string& output_prefix) const;
-  // Nothing if there is none. Throws Error(kData) if there is a file of that name and it is no
-  // journal.
+  // Nothing if there is no journal. Throws Error(kData) if the file of that name is not a journal.
   static std::optional<PreprocessJournal> load(const std::string& output_prefix);
 
-  // Every file that a run with this journal makes before its corpora are in place.
+  // All files that a run with this journal creates before its corpora are in place.
   std::vector<std::string> files(const std::string& output_prefix) const;
 };
 

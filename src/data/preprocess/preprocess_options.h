@@ -1,4 +1,4 @@
-// What `piton preprocess` reads, how it cuts and writes.
+// Options of `piton preprocess`: input, splitting, output.
 #pragma once
 
 #include <cstdint>

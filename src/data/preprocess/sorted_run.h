@@ -1,5 +1,5 @@
-// Hashes in a file, in ascending order: searched, and read from front to back. The file is read by
-// calls, never mapped: one that is cut short while it is in use is an error that names it.
+// A file of hashes in ascending order, for search and for reading from the start. Read by calls,
+// not memory-mapped: if it is truncated while in use, the error names it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class SortedRun {
   const std::filesystem::path& path() const { return file_.path(); }
   bool contains(const ContentHash& hash) const;  // one read
 
-  // From the front. The run outlives the cursor.
+  // Reads from the start. The run must outlive the cursor.
   class Cursor {
    public:
     explicit Cursor(const SortedRun& run) : run_(&run) {}
@@ -34,7 +34,7 @@ class SortedRun {
   };
 
  private:
-  // Of a page: what a search reads at once.
+  // Entries of a page, which one read of a search covers.
   static constexpr std::int64_t kBlock = 4096 / sizeof(ContentHash);
   // Entries [first, first + kBlock), fewer at the end.
   void read_block(std::int64_t first, std::vector<ContentHash>& block) const;

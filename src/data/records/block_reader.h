@@ -1,6 +1,5 @@
-// Input files cut into blocks of whole records, in order. A block is what one worker takes at a
-// time; where blocks end depends on the bytes alone, so a run that resumes after a kill cuts the
-// same ones.
+// Cuts input files into blocks of whole records, in order. One worker processes a block. The ends
+// of blocks depend only on the bytes, so a resumed run cuts the same blocks.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@
 
 namespace piton {
 
-// What every block of a file shares.
+// Shared by all blocks of a file.
 struct FileFacts {
   std::size_t index = 0;  // in the list of input files
   std::string path;
@@ -27,8 +26,8 @@ struct FileFacts {
   std::vector<std::string> columns;  // csv, tsv, parquet: their names
 };
 
-// A record that could not be used, and where it begins (bytes of the unpacked file; lines from 1;
-// for parquet, `line` is the row, from 0, and `byte` is -1).
+// A record that could not be used, and where it begins: byte of the unpacked file, and line from 1.
+// For parquet, `line` is the row, from 0, and `byte` is -1.
 struct BadRecord {
   std::string file;
   std::int64_t line = 0;
@@ -42,13 +41,12 @@ struct RecordBlock {
   std::shared_ptr<const FileFacts> file;
   std::int64_t first_byte = 0;
   std::int64_t first_line = 1;
-  std::string bytes;              // followed by 64 spare bytes, as simdjson wants
-  std::vector<std::size_t> ends;  // of each record, in `bytes`
-  bool open_end = false;          // the file ends without an end of its last record
-  std::vector<BadRecord>
-      unusable;  // after the records: one above the limit, an end that is missing
-  // parquet: records are rows; `ends` has one entry for each key of each row. Rows of no use stand
-  // in `bad_rows`, in order, with the reason; what `ends` says of them does not count.
+  std::string bytes;                // followed by 64 spare bytes, for simdjson
+  std::vector<std::size_t> ends;    // of each record, in `bytes`
+  bool open_end = false;            // the last record of the file has no end mark
+  std::vector<BadRecord> unusable;  // not in `bytes`: a record above the limit, or a missing end
+  // parquet: records are rows; `ends` has one entry per key and row. Unusable rows are in
+  // `bad_rows`, in order, with the reason; their entries in `ends` mean nothing.
   std::vector<std::pair<std::size_t, std::string>> bad_rows;
 
   // The bytes of record `index`.
@@ -63,20 +61,20 @@ struct RecordBlock {
   std::int64_t consumed_bytes = 0;  // packed bytes of all files read when the block was cut
 };
 
-// Rows of one parquet file as blocks; null where this build has no reader.
+// Reads the rows of one parquet file in blocks.
 class ColumnReader {
  public:
   virtual ~ColumnReader() = default;
   virtual std::vector<std::string> columns() const = 0;
-  // The next rows of `keys`, whose columns exist; false at the end. Fills bytes, ends, bad_rows
-  // (null values, rows whose texts together exceed `max_record_bytes`), first_line (row),
-  // first_byte and end_byte (row number), ends_file. Which rows make a block follows from the file
-  // alone.
+  // Reads the next rows of `keys`, whose columns exist; returns false at the end. Fills bytes,
+  // ends, bad_rows (null values, rows whose texts together exceed `max_record_bytes`), first_line
+  // (row), first_byte and end_byte (row number), ends_file. Which rows form a block depends only on
+  // the file.
   virtual bool next(const std::vector<std::string>& keys, std::int64_t max_record_bytes,
                     RecordBlock& block) = 0;
 };
 
-// Throws Error(kUsage) with the command that mends it where this build cannot read Parquet.
+// Throws Error(kUsage) with the command to run if this build cannot read Parquet.
 std::unique_ptr<ColumnReader> open_parquet(const std::string& path);
 bool can_read_parquet();
 
@@ -84,9 +82,9 @@ class BlockReader {
  public:
   struct Rules {
     SampleBy sample_by = SampleBy::kLine;
-    std::vector<std::string> columns;  // that are read; csv and parquet files must have them
-    // Smaller ones would stay in a core's cache, but unpacking pushes the tokenizer's tables out of
-    // it once a block, and that costs more.
+    std::vector<std::string> columns;  // columns to read; csv and parquet files must have them
+    // Smaller blocks would stay in a core's cache, but unpacking evicts the tokenizer's tables from
+    // it once per block, which costs more.
     std::int64_t block_bytes = 1 << 21;
     std::int64_t max_record_bytes = 64 << 20;
   };
@@ -98,18 +96,18 @@ class BlockReader {
 
   BlockReader(std::vector<InputFile> files, Rules rules, Place from);
 
-  // The next block, or nothing at the end. Throws Error(kData) for files that cannot be read or
-  // lack a column, naming those that exist.
+  // The next block, or nothing at the end. Throws Error(kData) for files that cannot be read, or
+  // that lack a column, with the columns that exist.
   std::optional<RecordBlock> next();
 
-  // Takes the memory of a block that is done with. May be called from any thread.
+  // Takes the memory of a finished block. Thread-safe.
   void recycle(RecordBlock block) { spares_.give(std::move(block.bytes)); }
 
  private:
   bool open_next_file();
   struct Cut;  // the block that is being cut from the stream
   std::optional<RecordBlock> next_of_stream();
-  void end_record(Cut& cut);  // its end was found
+  void end_record(Cut& cut);  // after its end was found
   void look_for_too_long(Cut& cut);
   void end_too_long(Cut& cut);
   void drop(Cut& cut, std::size_t to);  // what follows the complete records
@@ -136,7 +134,7 @@ class BlockReader {
   std::int64_t buffer_byte_ = 0;  // place of buffer_[0] in the unpacked file
   std::int64_t buffer_line_ = 1;
   bool stream_ended_ = false;
-  bool file_ended_ = false;  // and the block that says so was given out
+  bool file_ended_ = false;  // and the block that says so was returned
 };
 
 }  // namespace piton

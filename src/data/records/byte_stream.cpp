@@ -22,8 +22,8 @@ namespace piton {
 namespace {
 
 constexpr std::size_t kInputBytes = 1 << 18;
-// What unpacking one file may take, zstd's own limit on windows: the whole of preprocessing
-// promises 512 MB. xz -9 wants 65 MiB.
+// Memory limit for unpacking one file, equal to zstd's own limit on windows: all of preprocessing
+// must stay below 512 MB. xz -9 needs 65 MiB.
 constexpr std::uint64_t kUnpackMemoryBytes = 128 << 20;
 
 // Packed bytes of the file, with a window that decoders take from.
@@ -118,8 +118,8 @@ class PlainStream final : public Stream {
   }
 };
 
-// A packed file is members one after another; zero bytes after the last one are padding (tapes).
-// Decoders implement step(): unpack some of `in` into `out`, say how far they came.
+// A packed file is a sequence of members; zero bytes after the last one are padding (tapes).
+// Decoders implement step(): unpack part of `in` into `out` and return how far they came.
 class PackedStream : public Stream {
  public:
   PackedStream(std::unique_ptr<RawFile> file, std::string_view packer)
@@ -200,7 +200,7 @@ class ZstdStream final : public PackedStream {
   explicit ZstdStream(std::unique_ptr<RawFile> file)
       : PackedStream(std::move(file), "zstd"), state_(::ZSTD_createDStream()) {
     PITON_ASSERT(state_ != nullptr, "ZSTD_createDStream");
-    // The library's own limit on windows stands.
+    // The library has its own limit on windows.
   }
   ~ZstdStream() override { ::ZSTD_freeDStream(state_); }
 

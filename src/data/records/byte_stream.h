@@ -1,5 +1,5 @@
-// The bytes of a file from the first to the last, unpacked on the way: gzip, zstd, bzip2 and xz are
-// known by their first bytes, whatever the name; several members one after another are one stream.
+// Reads a file from start to end and unpacks it. gzip, zstd, bzip2 and xz are recognized by their
+// first bytes, not by name; several members in a row are one stream.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class ByteStream {
 // `path` "-" is standard input.
 std::unique_ptr<ByteStream> open_byte_stream(const std::string& path);
 
-// The name without .gz, .zst, .bz2, .xz: what tells the format.
+// The name without .gz, .zst, .bz2, .xz; its extension tells the format.
 std::string unpacked_name(const std::string& path);
 
 }  // namespace piton

@@ -1,4 +1,4 @@
-// One record of a csv file (RFC 4180) as its fields.
+// Splits a record of a csv file (RFC 4180) into its fields.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace piton {
 
-// Overwrites `fields`; the line end at the end of `record` is not part of them. Returns what is
-// wrong, if something is: an open quote, or text after a closing one.
+// Overwrites `fields`; the line end of `record` is not part of them. Returns the error, if any: an
+// open quote, or text after a closing one.
 std::optional<std::string> split_csv_fields(std::string_view record, char separator,
                                             std::vector<std::string>& fields);
 

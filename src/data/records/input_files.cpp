@@ -69,8 +69,8 @@ void add_folder(const fs::path& folder, std::vector<std::string>& found) {
     if (!it->is_regular_file()) continue;
     const std::string ending = ending_of(it->path().string());
     const std::string_view kind = format_by_ending(ending);
-    // Names without an ending are WikiExtractor's; others (README.md, dataset_info.yaml) are not
-    // data.
+    // Names without an extension are WikiExtractor's; files with an unknown one (README.md,
+    // dataset_info.yaml) are not data.
     if (kind.empty() && !ending.empty()) continue;
     if (kind.empty() &&
         (file_name == "LICENSE" || file_name == "README" || file_name == "_SUCCESS"))

@@ -1,4 +1,4 @@
-// Which files a corpus is made of, and what is in them.
+// Finds the input files of a corpus and their formats.
 //
 //   format           by name                 by content
 //   text             .txt
@@ -9,8 +9,8 @@
 //   wiki-xml         .xml                    "<mediawiki"
 //   parquet          .parquet                "PAR1"
 //
-// each also packed (byte_stream.h). Content wins over .txt, .json and .xml, and decides for names
-// without a known ending (wiki_00).
+// Each may be packed (byte_stream.h). The content overrides .txt, .json and .xml, and decides for
+// names without a known extension (wiki_00).
 #pragma once
 
 #include <cstdint>
@@ -33,24 +33,25 @@ struct InputFile {
   std::optional<InputFormat> format = {};  // given by the user; absent: detect_format() at opening
 };
 
-// Expands files, globs and folders (all their files with a known ending, and those without any, in
-// the order of their names). Throws Error(kUsage) for what does not exist or matches nothing, and
-// for a folder that holds several formats, with their counts.
+// Expands files, globs and folders (all their files with a known extension or none, sorted by
+// name). Throws Error(kUsage) for names that do not exist or match nothing, and for a folder with
+// several formats, with their counts.
 std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
                                         std::optional<InputFormat> format);
 
-// From the name and the first bytes (unpacked; up to 1 MB). Throws Error(kData) if neither tells.
+// Detects the format by the name and the first bytes (unpacked; up to 1 MB). Throws Error(kData) if
+// neither tells.
 InputFormat detect_format(const std::string& path, std::string_view head);
 
-// What a description of a data set names.
+// The inputs in a description of a data set.
 struct HfInputs {
   std::string path;                // as written there
   std::vector<std::string> files;  // files and folders
 };
-// One file (or folder, or URL-less data set description) that `datasets.load_dataset` would take:
-// {"path": "json", "data_files": [...]}, {"path": FOLDER}; "name" is a subfolder, "split" must be
-// "train" or absent, "streaming" is always so here. Throws Error(kUsage) with line and column for
-// text that is not JSON, and for keys that local files cannot honor.
+// Reads a JSON file with arguments of `datasets.load_dataset` that name local data: {"path":
+// "json", "data_files": [...]}, {"path": FOLDER}. "name" is a subfolder, "split" must be "train" or
+// absent, "streaming" is always on. Throws Error(kUsage) with line and column for text that is not
+// JSON, and for keys that do not apply to local files.
 HfInputs inputs_of_hf_params(const std::string& file);
 
 }  // namespace piton

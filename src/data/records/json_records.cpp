@@ -27,7 +27,7 @@ class JsonParser final : public RecordParser {
     while (first < end) {
       const char c = block.bytes[first];
       if (kBlank.find(c) == std::string_view::npos && !(array && c == ',')) {
-        // The bracket of the outermost array comes before the file's first record.
+        // The bracket of the outermost array is before the file's first record.
         if (!(array && c == '[' && !opened && index == 0 && block.first_byte <= 3 && begin == 0))
           break;
         opened = true;

@@ -1,4 +1,4 @@
-// Objects of jsonl and json files as texts.
+// Parses the objects of jsonl and json files.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@
 
 namespace piton {
 
-// Whole objects are validated: invalid UTF-8, lone surrogates, requested keys that occur twice or
-// not at all, and values that are not text are bad records.
+// Validates whole objects. Invalid UTF-8, lone surrogates, requested keys that occur twice or not
+// at all, and values that are not text make a record bad.
 std::unique_ptr<RecordParser> make_json_parser(std::vector<std::string> keys);
 
 }  // namespace piton

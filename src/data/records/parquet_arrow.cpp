@@ -1,4 +1,4 @@
-// Parquet through Apache Arrow; the only file that includes it.
+// Reads Parquet with Apache Arrow; the only file that includes it.
 #include <arrow/api.h>
 #include <arrow/io/api.h>
 #include <parquet/arrow/reader.h>
@@ -15,7 +15,7 @@
 namespace piton {
 namespace {
 
-// A block has at most so many rows, and fewer where rows are large on average.
+// Largest number of rows in a block; fewer if the average row is large.
 constexpr std::int64_t kRows = 256;
 constexpr std::int64_t kBlockBytes = std::int64_t{8} << 20;
 
@@ -38,7 +38,7 @@ class ArrowColumnReader final : public ColumnReader {
   void open_file() {
     auto file = check(arrow::io::ReadableFile::Open(path_));
     parquet::ReaderProperties properties;
-    // Pages are read as they are needed, not whole column chunks: these may be gigabytes.
+    // Read pages on demand, not whole column chunks, which may be gigabytes.
     properties.enable_buffered_stream();
     parquet::ArrowReaderProperties arrow_properties;
     arrow_properties.set_pre_buffer(false);
@@ -98,7 +98,7 @@ class ArrowColumnReader final : public ColumnReader {
                     "{}: column \"{}\" holds {}, wanted text; choose another with --json-keys",
                     path_, key, type->ToString());
       }
-      // Leaves count the parts of nested columns too.
+      // Leaves include the parts of nested columns.
       const auto* columns = reader_->parquet_reader()->metadata()->schema();
       for (int i = 0; i < columns->num_columns(); ++i) {
         if (columns->Column(i)->path()->ToDotString() == key) leaves.push_back(i);
@@ -136,8 +136,7 @@ class ArrowColumnReader final : public ColumnReader {
     if (!status.ok()) refuse(status.ToString());
   }
 
-  // Code under Arrow's own interface, above all for metadata, throws where Arrow returns a
-  // status.
+  // Code below Arrow's own interface, especially for metadata, throws where Arrow returns a status.
   template <typename Work>
   void guard(const Work& work) const {
     try {

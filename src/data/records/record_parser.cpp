@@ -161,12 +161,12 @@ BadRecord place_of(const RecordBlock& block, std::size_t index, std::size_t keys
   }
   (void)keys;
   std::size_t begin = index == 0 ? 0 : block.ends[index - 1];
-  // Separators and blank space before a record count with it; the place named is its first byte.
+  // Separators and blanks before a record belong to it; report the byte after them.
   const auto first = block.bytes.find_first_not_of(" \t\r\n,", begin);
   if (first != std::string::npos && first < block.ends[index] &&
       block.file->format != InputFormat::kText)
     begin = first;
-  // Oversized records were taken out before or after, their bytes are not in `bytes`.
+  // Oversized records were removed; their bytes are not in `bytes`.
   std::int64_t line =
       block.first_line + std::count(block.bytes.begin(),
                                     block.bytes.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
@@ -175,7 +175,7 @@ BadRecord place_of(const RecordBlock& block, std::size_t index, std::size_t keys
 
 std::size_t first_bad_utf8(std::string_view text) {
   if (simdjson::validate_utf8(text.data(), text.size())) return std::string_view::npos;
-  // The slow way, only to say where.
+  // Slow, only to find the place.
   std::size_t i = 0;
   while (i < text.size()) {
     const auto byte = [&](std::size_t at) {

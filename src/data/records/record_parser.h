@@ -1,4 +1,4 @@
-// Records of a block as texts. Made once for each worker and format; it keeps its buffers.
+// Parses the records of a block. One parser per worker and format; it keeps its buffers.
 //
 //   format          keys that a record has
 //   text            text
@@ -18,7 +18,8 @@
 
 namespace piton {
 
-// One record: for each key asked for, its text or its sentences. Views hold until the next call.
+// One record: for each requested key, its text or its sentences. Views are valid until the next
+// call.
 struct ParsedRecord {
   std::vector<std::vector<std::string_view>> texts;
 };
@@ -32,7 +33,7 @@ enum class Parsed {
 class RecordParser {
  public:
   virtual ~RecordParser() = default;
-  // Record `index` of `block` (for parquet: row). The bytes of the block may be changed.
+  // Parses record `index` of `block` (for parquet: row). May change the bytes of the block.
   virtual Parsed parse(RecordBlock& block, std::size_t index, ParsedRecord& record,
                        std::string& reason) = 0;
 };

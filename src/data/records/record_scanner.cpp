@@ -15,7 +15,7 @@ class LineScanner final : public RecordScanner {
   }
 };
 
-// Ends before the first line that follows a blank one.
+// A record ends before the first line that follows a blank one.
 class ParagraphScanner final : public RecordScanner {
  public:
   std::size_t scan(std::string_view bytes) override {
@@ -40,7 +40,7 @@ class ParagraphScanner final : public RecordScanner {
 
  private:
   bool line_empty_ = true;
-  bool seen_ = false;   // something but line ends
+  bool seen_ = false;   // a byte that is not a line end
   bool blank_ = false;  // a blank line after it
 };
 
@@ -49,7 +49,7 @@ class WholeScanner final : public RecordScanner {
   std::size_t scan(std::string_view) override { return kNone; }
 };
 
-// A quote opens a field only as its first byte, and two quotes inside one are a quote (RFC 4180).
+// A quote opens a field only as its first byte. Two quotes inside a field are one quote (RFC 4180).
 class CsvScanner final : public RecordScanner {
  public:
   explicit CsvScanner(char separator) : separator_(separator) {}
@@ -115,7 +115,7 @@ class JsonScanner final : public RecordScanner {
           break;
         case ',':
         case '\n':
-          // A bare number or word, which is no record; it ends here and is reported.
+          // A bare number or word is not a record; it ends here and is reported.
           if (depth_ == 0 && begun_) return end(i);
           break;
         case ' ':
@@ -149,7 +149,7 @@ class JsonScanner final : public RecordScanner {
   int depth_ = 0;
 };
 
-// `literal` begins with '<' and has no other, so a failed match can only begin anew there.
+// `literal` begins with its only '<', so after a failed match the next one can only begin there.
 class TagScanner final : public RecordScanner {
  public:
   explicit TagScanner(std::string_view literal) : literal_(literal) {}

@@ -1,5 +1,5 @@
-// Where records end, found serially at memory speed while bytes stream by; what is in them is
-// parsed later, by many threads (record_parser.h).
+// Finds where records end, serially and at memory speed. Many threads parse the records later
+// (record_parser.h).
 //
 //   format          a record is
 //   text            a line; under kParagraph up to a blank line; under kDocument the whole file
@@ -26,11 +26,11 @@ class RecordScanner {
   static constexpr std::size_t kNone = std::string_view::npos;
 
   virtual ~RecordScanner() = default;
-  // Looks at the next bytes of the file. Returns how many of them belong to the current record,
-  // which then ends, or kNone if it continues after them. After an end, scanning continues with the
+  // Scans the next bytes of the file. Returns how many of them belong to the current record, which
+  // ends there, or kNone if it continues after them. After an end, scanning continues with the
   // bytes after it.
   virtual std::size_t scan(std::string_view bytes) = 0;
-  // At the end of the file: what shows that it was cut off, or "".
+  // At the end of the file: the sign that the file was cut off, or "".
   virtual std::string_view unfinished() const { return {}; }
 };
 

@@ -1,5 +1,5 @@
-// Used-up buffers that other threads fill again: their memory is in the process already, and asking
-// the system for a megabyte and giving it back costs more than writing it.
+// Pool of reusable buffers. Their memory is already mapped; allocating and freeing a megabyte costs
+// more than writing it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace piton {
 template <typename T>
 class Spares {
  public:
-  // One that was given, or a new one. Its contents are what they were.
+  // Returns a pooled buffer with its old contents, or a new one.
   T take() {
     const std::lock_guard lock(mutex_);
     if (kept_.empty()) return T();
@@ -27,7 +27,7 @@ class Spares {
   }
 
  private:
-  // What one reader, some workers and a writer have in their hands; more would only hold memory.
+  // As many as a reader, some workers and a writer use; more would only occupy memory.
   static constexpr std::size_t kMost = 8;
   std::mutex mutex_;
   std::vector<T> kept_;

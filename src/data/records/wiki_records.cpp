@@ -22,7 +22,7 @@ std::optional<std::string_view> between(std::string_view text, std::string_view 
   return text.substr(from, end - from);
 }
 
-// Hands out the fields by name and checks what both readers check.
+// Returns fields by name, with the checks that both formats need.
 class WikiParser : public RecordParser {
  public:
   explicit WikiParser(std::vector<std::string> keys) : keys_(std::move(keys)) {}
@@ -78,7 +78,7 @@ class WikiExtractorParser final : public WikiParser {
     const auto attribute = [&](std::string_view name) {
       return without_entities(between(tag, fmt::format("{}=\"", name), "\"").value_or(""));
     };
-    // The title runs to the tag's last quote: it may hold quotes of its own.
+    // The title ends at the last quote of the tag, because it may contain quotes.
     std::string title;
     if (const auto at = tag.find("title=\""); at != std::string_view::npos) {
       const std::string_view rest = tag.substr(at + 7);
@@ -155,8 +155,8 @@ void append_utf8(std::string& out, std::uint32_t code) {
   }
 }
 
-// Removes [open ... close] pairs, nested ones with them. An opening without an end takes its own
-// two characters only.
+// Removes [open ... close] pairs, including nested ones. Of an opening without an end, only its two
+// characters are removed.
 std::string without_nested(std::string_view text, std::string_view open, std::string_view close) {
   // Where each opening ends, found in one pass with a stack.
   std::vector<std::pair<std::size_t, std::size_t>> cuts;  // outermost [begin, end)
@@ -185,7 +185,7 @@ std::string without_nested(std::string_view text, std::string_view open, std::st
   return out;
 }
 
-// Removes from `open` to `close`, which do not nest; to the end if `close` is missing.
+// Removes text from `open` to `close`, which do not nest; to the end if `close` is missing.
 std::string without_flat(std::string_view text, std::string_view open, std::string_view close) {
   std::string out;
   std::size_t at = 0;
@@ -210,14 +210,14 @@ bool starts_with_folded(std::string_view text, std::string_view lower) {
   return true;
 }
 
-// Removes tags; the content of those that hold no running text goes with them.
+// Removes tags, and the content of tags that have no running text.
 std::string without_tags(std::string_view text) {
   constexpr std::array<std::string_view, 12> kDropped = {
       "ref",    "gallery", "math",  "timeline", "imagemap", "score", "syntaxhighlight",
       "source", "code",    "style", "script",   "chem"};
   std::string out;
-  bool tags_left = true;                            // each search that fails is not made again:
-  std::array<bool, kDropped.size()> closings_left;  // text of openings alone stays linear
+  bool tags_left = true;                            // a search that fails is not repeated:
+  std::array<bool, kDropped.size()> closings_left;  // text with only openings takes linear time
   closings_left.fill(true);
   for (std::size_t i = 0; i < text.size();) {
     if (text[i] != '<') {
@@ -283,9 +283,9 @@ bool names_media(std::string_view inside) {
          starts_with_folded(space, "category") || starts_with_folded(space, "media");
 }
 
-// [[target|label]] -> label, [[target]] -> target; files, images and categories vanish with what
-// they hold. [http://... label] -> label. Links nest in captions only; below eight they are left as
-// they are.
+// [[target|label]] -> label, [[target]] -> target; files, images and categories are removed with
+// their contents. [http://... label] -> label. Links nest only in captions; below eight levels they
+// stay as they are.
 std::string without_links(std::string_view text, int depth = 0) {
   if (depth == 8) return std::string(text);
   const auto links = links_of(text);
@@ -303,7 +303,7 @@ std::string without_links(std::string_view text, int depth = 0) {
       }
       const std::string_view inside = text.substr(i + 2, end - i - 4);
       if (!names_media(inside)) {
-        // The label is what follows the last bar outside inner links.
+        // The label is the text after the last bar outside of inner links.
         std::size_t label = 0;
         int inner = 0;
         for (std::size_t k = 0; k < inside.size(); ++k) {

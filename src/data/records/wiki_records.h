@@ -1,4 +1,4 @@
-// Articles of WikiExtractor's output and of MediaWiki's XML dumps.
+// Parses articles from WikiExtractor's output and from MediaWiki's XML dumps.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ namespace piton {
 std::unique_ptr<RecordParser> make_wiki_extractor_parser(std::vector<std::string> keys);
 
 // <page><title>..</title><ns>0</ns><id>..</id><revision>..<text
-// ..>wikitext</text></revision></page>; other namespaces and redirects are left out, the text is
-// that of plain_text_of_wikitext().
+// ..>wikitext</text></revision></page>; skips other namespaces and redirects. The text is that of
+// plain_text_of_wikitext().
 std::unique_ptr<RecordParser> make_wiki_xml_parser(std::vector<std::string> keys);
 
-// What a reader would see as running text: templates, tables, references, comments, files and
-// categories are left out, links show their label, headings and list items are on lines of their
-// own. Text that nests wrongly loses its markup, never more than to the end of the article.
+// The running text that a reader would see: templates, tables, references, comments, files and
+// categories are left out, links show their label, headings and list items are on separate lines.
+// Markup that nests wrongly is removed, never more than to the end of the article.
 std::string plain_text_of_wikitext(std::string_view wikitext);
 
 // &lt; &gt; &amp; &quot; &apos; &nbsp; and numbered entities; others stay.

@@ -73,11 +73,10 @@ std::int64_t BatchSource::sample_at(std::int64_t place) {
   const std::int64_t size = samples_->size();
   if (rules_.order == DataloaderType::kSingle || size == 0) {
     if (place >= size) {
-      throw Error(
-          Fault::kData,
-          "data: sample {} is asked for and there are {}; use --dataloader-type cyclic, more "
-          "data, or fewer steps",
-          place, size);
+      throw Error(Fault::kData,
+                  "data: got a request for sample {}, but there are only {}; use --dataloader-type "
+                  "cyclic, more data, or fewer steps",
+                  place, size);
     }
     return place;
   }

@@ -1,11 +1,11 @@
-// Micro-batches from samples, the same whatever the number of ranks.
+// Makes micro-batches from samples. A global batch does not depend on the number of ranks.
 //
 // A global batch is the samples [consumed, consumed + B) in the order of the run. With
 // micro-batches of b samples on D data-parallel ranks, micro-batch m of rank d takes these samples
 // of the global batch (Megatron's order):
 //   [m b D + d b, m b D + (d + 1) b)
-// The number `consumed` alone says where a run is in its data, so it may resume with another D or
-// b.
+// The number `consumed` alone is the position of a run in its data, so a run may resume with
+// another D or b.
 //
 // A sample t[0..s] gives tokens t[0..s), labels t[1..s], and
 //   loss mask     1; 0 where the input token is an end of document under eod_mask_loss, and where
@@ -32,9 +32,9 @@ struct BatchRules {
   bool reset_attention_mask = false;
   bool eod_mask_loss = false;
   std::optional<std::int32_t> eod = {};  // needed by the three above
-  // Only where it is an id of its own: a pad id that is also the end of text would silence that.
+  // Unset if it is also the end of document: labels that end a text would be ignored.
   std::optional<std::int32_t> pad = {};
-  std::int64_t vocabulary = 0;  // ids are checked to be below; 0: not checked
+  std::int64_t vocabulary = 0;  // ids must be below it; 0: not checked
 
   static BatchRules from(const DataOptions& options, std::optional<std::int32_t> eod,
                          std::optional<std::int32_t> pad, std::int64_t vocabulary);
@@ -53,12 +53,11 @@ class BatchSource {
   // Throws Error(kUsage) if a rule needs an end-of-document id and there is none.
   BatchSource(std::shared_ptr<const SampleSource> samples, BatchRules rules);
 
-  // All B / (D b) micro-batches of this rank. Throws Error(kData) where the samples are used up
-  // (not under kCyclic) or an id is not below the vocabulary. Not from two threads at once under
-  // kCyclic.
+  // All B / (D b) micro-batches of this rank. Throws Error(kData) if the samples are used up (not
+  // under kCyclic) or an id is not below the vocabulary. Not thread-safe under kCyclic.
   std::vector<MicroBatch> batch(const BatchPlace& place);
 
-  // One micro-batch of the samples at `places` [b] of the run's order.
+  // One micro-batch of the samples at positions `places` [b] in the order of the run.
   MicroBatch micro_batch(std::span<const std::int64_t> places);
 
   const SampleSource& samples() const { return *samples_; }
@@ -70,7 +69,7 @@ class BatchSource {
   std::shared_ptr<const SampleSource> samples_;
   BatchRules rules_;
   std::vector<std::int32_t> ids_;          // [s + 1]
-  std::int64_t epoch_ = -1;                // whose permutation is held
+  std::int64_t epoch_ = -1;                // epoch of permutation_
   std::vector<std::int64_t> permutation_;  // kCyclic: [samples]
 };
 

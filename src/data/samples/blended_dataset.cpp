@@ -11,7 +11,7 @@ namespace piton {
 namespace {
 
 double numpy_sum(std::span<const double> x) {
-  // NumPy's pairwise sum: short runs in order, up to 128 in eight running sums, longer ones halved.
+  // NumPy's pairwise sum: fewer than 8 in order, up to 128 in eight partial sums, more are halved.
   if (x.size() < 8) {
     double sum = 0;
     for (const double value : x) sum += value;

@@ -1,8 +1,8 @@
-// Several corpora as one, by weights, in Megatron-core 0.16.1's order to the bit.
+// Blends several corpora by weights, in Megatron-core 0.16.1's order to the bit.
 //
-// At place i the part with the largest  w * max(i, 1) - (samples taken from it so far)  gives its
-// next sample; the first of equals wins. So every prefix of the blend is within one sample of its
-// share. Weights are normalized as numpy.sum would add them.
+// Sample i is the next sample of the part with the largest w * max(i, 1) - (samples taken from it
+// so far); the first of equals wins. So every prefix of the blend is within one sample of its
+// share. Weights are normalized by the sum of numpy.sum.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace piton {
 
-// Weights over their sum; the sum in the order of numpy.sum (pairwise in blocks of eight).
+// Weights divided by their sum, added in the order of numpy.sum (pairwise in blocks of eight).
 std::vector<double> normalized(std::span<const double> weights);
 
-// How many samples a blend takes from each part: ceil(N w). What is built for each is
-// ceil(ceil(N w) * 1.005), so that the greedy order cannot run out.
+// Samples that a blend takes from each part: ceil(N w). Each part is built with ceil(ceil(N w) *
+// 1.005), so that the greedy order cannot run out.
 std::int64_t blend_share(std::int64_t samples, double weight);
 std::int64_t blend_share_built(std::int64_t samples, double weight);
 
@@ -31,14 +31,15 @@ class BlendedDataset final : public SampleSource {
     double weight = 0;  // > 0
   };
 
-  // `size` samples. Throws Error(kData) if a part would be asked for more than it has.
+  // A blend of `size` samples. Throws Error(kData) if a part has fewer samples than the blend
+  // takes.
   BlendedDataset(std::vector<Part> parts, std::int64_t size);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(part_of_.size()); }
   std::int64_t sequence() const override { return parts_.front().source->sequence(); }
   void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
 
-  // Which part gives sample `index`, and which of its samples that is.
+  // The part that gives sample `index`, and the index within that part.
   int part(std::int64_t index) const { return part_of_[static_cast<std::size_t>(index)]; }
   std::int64_t index_in_part(std::int64_t index) const {
     return index_in_part_[static_cast<std::size_t>(index)];

@@ -1,4 +1,4 @@
-// Which corpora a run reads, how they are divided and blended, and how rows become batches.
+// Options for the corpora of a run: how they are divided, blended and made into batches.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace piton {
 
 enum class DataloaderType {
   kSingle,  // the corpus's own shuffled order, once
-  kCyclic,  // a new permutation of all samples each epoch, for ever
+  kCyclic,  // a new permutation of all samples each epoch, without end
 };
 
 struct DataOptions {

@@ -24,21 +24,21 @@ namespace {
 using Shares = std::array<std::pair<double, double>, 3>;  // [start, end) of a corpus for each set
 constexpr std::array<std::string_view, 3> kSetNames = {"train", "valid", "test"};
 
-// Corpora of more sequences are never cut within one, and are divided as Megatron-core does.
+// Corpora of more sequences are never cut within one; they are divided as in Megatron-core.
 constexpr std::int64_t kFewSequences = 32;
 
-// What one set reads: prefixes with their shares, and weights or none.
+// What one set reads: prefixes with their shares, with or without weights.
 struct BlendPart {
   std::string prefix;
   double weight = 0;
   double start = 0;
   double end = 1;
-  bool may_cut = false;  // within sequences, where there are few
+  bool may_cut = false;  // within a sequence, if there are few
 };
 struct BlendPlan {
   std::vector<BlendPart> parts;
   bool weighted = false;
-  bool blend_single = false;  // one weighted prefix goes through the blend
+  bool blend_single = false;  // a single weighted prefix is read as a blend
 };
 
 std::optional<double> number(std::string_view text) {
@@ -93,7 +93,7 @@ std::pair<std::int64_t, std::int64_t> bounds_of(double start, double end, std::i
   return {std::min(at(start), sequences), std::min(at(end), sequences)};
 }
 
-// A corpus named by one of its two files.
+// The prefix of a corpus that may be named by one of its two files.
 std::string prefix_of(std::string_view text) {
   std::string prefix(trimmed(text));
   const bool is_file = prefix.ends_with(".bin") || prefix.ends_with(".idx");
@@ -121,7 +121,7 @@ BlendPlan plan_of(const std::vector<std::string>& words, std::string_view flag) 
     return plan;
   }
   for (const std::string& word : words) {
-    // A number where no such corpus exists is a weight that lost its partner.
+    // A number that is not a corpus is a weight without a prefix.
     if (number(word) && !std::filesystem::exists(word + ".idx")) {
       throw Error(Fault::kUsage,
                   "--{}: got {} words with the number {} among them, wanted prefixes alone, or "
@@ -172,7 +172,7 @@ std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::st
   }
 }
 
-// A split that came out empty. Asking it for a sample is the user's mistake.
+// An empty split. Reading a sample from it is the user's mistake.
 class EmptySource final : public SampleSource {
  public:
   EmptySource(std::string name, std::int64_t sequence)
@@ -221,7 +221,7 @@ class Opener {
     return std::make_shared<BlendedDataset>(std::move(parts), size);
   }
 
-  // The three sets of a corpus that is made up.
+  // The three sets of the mock corpus.
   DataSets mock_sets(const MockIds& ids, const std::array<std::int64_t, 3>& samples) {
     const auto corpus = std::make_shared<const MockCorpus>(ids.vocabulary, ids.end_of_document);
     DataSets sets;
@@ -299,7 +299,7 @@ class Opener {
       const auto lengths = corpus->lengths(i, std::min(TokenSequences::kBlock, end - i));
       tokens = std::accumulate(lengths.begin(), lengths.end(), tokens);
     }
-    // Validation of a small corpus may be empty or too short for a sample, if nobody asks for one.
+    // Validation of a small corpus may be empty or shorter than a sample, if no sample is wanted.
     const bool trains = name == kSetNames[0];
     if (tokens == 0 || (!trains && samples == 0 && tokens <= sequence_)) {
       const std::string what =
@@ -318,7 +318,7 @@ class Opener {
     return std::make_shared<GptDataset>(std::move(corpus), request, cache_);
   }
 
-  // Whether --split would leave training or validation, which have a share, without a sequence.
+  // Whether --split gives training or validation a share but no sequence.
   bool too_few(const IndexedDataset& corpus) const {
     if (corpus.sequences() > kFewSequences) return false;
     const Shares shares = share_bounds(options_.split);

@@ -1,13 +1,13 @@
 // The training, validation and test sets of a run: corpora divided, weighted and blended by
 // Megatron-core 0.16.1's rules.
 //
-//   split bounds   each cumulative share x sequences, rounded half to even; but where a corpus has
-//                  at most 32 sequences and a share of training or validation rounds to nothing,
-//                  each cumulative share x tokens: a book is cut, not given to one set whole
-//   one prefix     with no weight: asks for N samples; with a weight: a blend of one
+//   split bounds   each cumulative share x sequences, rounded half to even. If a corpus has at most
+//                  32 sequences and a share of training or validation rounds to nothing, each
+//                  cumulative share x tokens: a book is cut, not given to one set whole
+//   one prefix     without a weight: asks for N samples; with a weight: a blend of one
 //   weights        part i is built for ceil(ceil(N w) 1.005) samples, the blend has sum ceil(N w)
 //   no weights     several prefixes: one epoch of each, blended by length, at most N samples
-//   --mock-data    MockCorpus, divided 1,1,1 where --split is the default
+//   --mock-data    MockCorpus, divided 1,1,1 if --split is the default
 #pragma once
 
 #include <cstdint>
@@ -36,30 +36,29 @@ SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
 
 struct NamedSource {
   std::string name;
-  std::shared_ptr<const SampleSource> source;  // size 0 where the split came out empty
+  std::shared_ptr<const SampleSource> source;  // size 0 if the split is empty
 };
 
 struct DataSets {
-  std::shared_ptr<const SampleSource> train;  // null where no training data is named
+  std::shared_ptr<const SampleSource> train;  // null without training data
   std::vector<NamedSource> valid;             // one, or one for each --valid-weighted-split-paths
   std::vector<NamedSource> test;
-  std::vector<std::string> prefixes;  // of every corpus, in the order named
-  std::vector<std::int64_t> tokens;   // of each of them
-  std::vector<std::string>
-      fingerprints;  // the same; for the checkpoint. Of mock data, the only one
+  std::vector<std::string> prefixes;      // of every corpus, in the order named
+  std::vector<std::int64_t> tokens;       // of each of them
+  std::vector<std::string> fingerprints;  // of each corpus, for the checkpoint; one for mock data
   std::vector<std::shared_ptr<const IndexedDataset>> corpora;  // the same
 };
 
-// Of --mock-data: its ids are 0 .. vocabulary - 1.
+// For --mock-data: its ids are 0 .. vocabulary - 1.
 struct MockIds {
   std::int64_t vocabulary = 0;
   std::int32_t end_of_document = 0;
 };
 
-// Opens every corpus named. Warns through `log` about a split that has a share and rounds to
-// nothing. Throws Error(kUsage) for options that contradict each other or cannot be read (shares
-// all zero, weights not above zero, names missing), Error(kData) for corpora that cannot be used
-// and where training is asked for samples that do not exist.
+// Opens all corpora. Warns through `log` about a split that has a share but rounds to nothing.
+// Throws Error(kUsage) for options that contradict each other or are malformed (all shares zero,
+// weights not above zero, missing names), Error(kData) for corpora that cannot be used and if
+// training needs samples that do not exist.
 DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
                         const SampleCounts& counts, Log& log, const MockIds& mock = {});
 

@@ -31,7 +31,7 @@ std::string type_name(IdType type) {
   return "";
 }
 
-// Decoded bytes need not be UTF-8 where ids are parts of characters; JSON must be.
+// JSON must be UTF-8; decoded bytes need not be, as an id may be a part of a character.
 std::string json_text(const ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -189,7 +189,7 @@ std::string samples_to_text(const MicroBatch& batch, std::int64_t first_index,
         std::count_if(mask.begin(), mask.end(), [](float one) { return one != 0; });
     text += fmt::format("--- sample {}: {} tokens, {} in the loss\n", first_index + row,
                         batch.sequence, counted);
-    // Runs of equal mask are decoded as one, so that characters of several tokens stay whole.
+    // Runs of equal mask are decoded together, so that characters of several tokens stay whole.
     for (std::size_t i = 0; i < ids.size();) {
       std::size_t end = i + 1;
       while (end < ids.size() && mask[end] == mask[i] && ids[end - 1] != eod) ++end;

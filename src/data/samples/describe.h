@@ -1,4 +1,4 @@
-// Corpora and samples in words, for people and as JSON: what `piton inspect` shows.
+// Descriptions of corpora and samples for `piton inspect`, as text and as JSON.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct CorpusDescription {
   std::int64_t shortest = 0;  // sequences, in ids
   std::int64_t longest = 0;
   double mean = 0;
-  // Sequences of 0, 1, 2..3, 4..7, ... ids: entry k counts lengths below 2^k and not below 2^(k-1).
+  // Sequences of 0, 1, 2..3, 4..7, ... ids: entry k counts lengths from 2^(k-1) to 2^k - 1.
   std::vector<std::int64_t> histogram;
-  std::vector<std::string> first_texts;              // decoded, where a tokenizer was given
+  std::vector<std::string> first_texts;              // decoded, if a tokenizer was given
   std::vector<std::vector<std::int32_t>> first_ids;  // of the same sequences, at most 64
 };
 
@@ -40,11 +40,10 @@ std::string to_json(const CorpusDescription& corpus);  // one line
 // True if `path` is a corpus prefix: PATH.idx exists.
 bool is_corpus(const std::string& path);
 
-// Rows of `batch` as training sees them. JSON: one object a line, {"index", "ids", "labels",
-// "loss_mask", "positions", "segments" (if any), "text" (with a tokenizer)}. Text: tokens one after
-// another; those that the loss does not count are in [- -]; an end of a document begins a new line.
-// `colors` marks them by dimming instead, for terminals. Without a tokenizer ids are shown for the
-// tokens.
+// Rows of `batch` as training sees them. JSON: one object per line, {"index", "ids", "labels",
+// "loss_mask", "positions", "segments" (if any), "text" (with a tokenizer)}. Text: consecutive
+// tokens; those outside the loss are in [- -]; a new line follows each end of a document. `colors`
+// dims them instead, for terminals. Without a tokenizer, ids take the place of tokens.
 std::string samples_to_json(const MicroBatch& batch, std::int64_t first_index,
                             const Tokenizer* tokenizer);
 std::string samples_to_text(const MicroBatch& batch, std::int64_t first_index,

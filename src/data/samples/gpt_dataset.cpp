@@ -12,8 +12,8 @@
 namespace piton {
 namespace {
 
-// Lists above this many entries (8 TB of places) are a mistake in the request, such as a thousand
-// samples of 4096 tokens from a corpus of ten words repeated for each.
+// An `order` above this many entries (256 GiB) is a mistake in the request, such as a thousand
+// samples of 4096 tokens each from a corpus of ten words.
 constexpr std::int64_t kMostEntries = std::int64_t{1} << 36;
 
 struct Lists {
@@ -86,7 +86,7 @@ GptIndex build_gpt_index(const TokenSequences& corpus, const GptRequest& request
   }
   const std::int64_t s = request.sequence;
   std::int64_t tokens = 0;
-  // In memory while the lists are made: 4 bytes a sequence, as the order of one epoch.
+  // In memory while the lists are built: 4 bytes per sequence, as the order of one epoch.
   const std::vector<std::int32_t> lengths =
       corpus.lengths(request.first, request.end - request.first);
   for (const std::int32_t length : lengths) tokens += length;
@@ -176,14 +176,14 @@ void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
   auto at = static_cast<std::size_t>(index_.row_at[row]);
   std::int64_t from = index_.row_from[row];
   std::size_t filled = 0;
-  std::array<std::int32_t, 32> drawn;  // of `order` from `at` on, so many at a read
+  std::array<std::int32_t, 32> drawn;  // entries of `order` from `at` on, read together
   std::span<std::int32_t> next;
   while (filled < ids.size()) {
     if (next.empty() && at < index_.order.size()) {
       next = std::span(drawn).first(std::min(drawn.size(), index_.order.size() - at));
       index_.order.read(at, next);
     }
-    // Lists from a cache file are trusted no further than memory safety allows.
+    // A damaged list from a cache file must not cause reads outside of memory.
     const bool known = !next.empty() && next[0] >= 0 && next[0] < corpus_->sequences();
     const std::int64_t count = known ? corpus_->read_some(next[0], from, ids.subspan(filled)) : -1;
     if (count < 0) {

@@ -26,14 +26,14 @@
 
 namespace piton {
 
-// What decides the order; equal requests on equal corpora give equal samples.
+// Determines the order: equal requests on equal corpora give equal samples.
 struct GptRequest {
   std::int64_t first = 0;  // the split: sequences [first, end) of the corpus
   std::int64_t end = 0;
   std::int64_t sequence = 0;                 // s
   std::optional<std::int64_t> samples = {};  // N; absent: as many as one epoch gives
   std::optional<std::int64_t> epochs =
-      {};  // exactly so many, shuffled as one; `samples` is then ignored
+      {};  // exactly this many, shuffled as one list; `samples` is then ignored
   std::uint32_t seed = 1234;
 };
 
@@ -48,14 +48,14 @@ struct GptIndex {
   std::shared_ptr<const void> storage;  // of lists in memory
 };
 
-// Throws Error(kData) if the split has no tokens or fewer than one sample's worth over all epochs,
-// and if the lists would not fit into memory's address range.
+// Throws Error(kData) if the split has no tokens, or fewer than one sample needs over all epochs,
+// and if the lists would exceed the address range.
 GptIndex build_gpt_index(const TokenSequences& corpus, const GptRequest& request);
 
 class GptDataset final : public SampleSource {
  public:
-  // `cache` names a folder that keeps the lists under the hash of the corpus's fingerprint and the
-  // request; absent: built in memory. A cached file that does not check out is built again.
+  // `cache`: folder that keeps the lists under the hash of the corpus's fingerprint and the
+  // request; absent: built in memory. An invalid cached file is built again.
   GptDataset(std::shared_ptr<const TokenSequences> corpus, const GptRequest& request,
              const std::optional<std::filesystem::path>& cache = {});
 

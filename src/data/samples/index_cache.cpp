@@ -36,7 +36,7 @@ std::string description(const GptRequest& r) {
                      r.epochs.value_or(-1), r.seed);
 }
 
-// Empty where the file is not there, or not the one of this corpus and request.
+// Empty if the file does not exist, or belongs to another corpus or request.
 std::optional<GptIndex> stored_index(const std::filesystem::path& path, const std::string& corpus,
                                      const std::string& request) {
   std::error_code ignored;
@@ -118,7 +118,7 @@ GptIndex cached_gpt_index(const TokenSequences& corpus, const GptRequest& reques
     store_index(index, path, corpus_hash, request_hash);
     if (auto stored = stored_index(path, corpus_hash, request_hash)) return *std::move(stored);
   } catch (const Error&) {
-    // As above.
+    // With a read-only cache, the lists are built again next time.
   }
   return index;
 }

@@ -1,5 +1,5 @@
-// Sample orders and verdicts kept between runs, under names made of content: a changed corpus or
-// request has another name, so nothing stale is ever read.
+// Keeps sample orders and checks between runs. File names are hashes of the contents: a changed
+// corpus or request has another name, so a stale file is never read.
 //
 //   CACHE/<hash>.samples   the lists of one GptIndex
 //   CACHE/<hash>.checked   empty: the index with this fingerprint was checked whole
@@ -8,7 +8,7 @@
 //   i64 epochs, i64 last apart, i64 order entries n, i64 samples m, then i64 [m+1] places,
 //   i64 [m] shuffle, i32 [m+1] first tokens, i32 [n] order.
 //
-// Writers replace whole files, so any number of ranks may build the same cache at once.
+// Files are replaced atomically, so any number of ranks may build the same cache at once.
 #pragma once
 
 #include <filesystem>
@@ -21,13 +21,13 @@
 
 namespace piton {
 
-// Opens a corpus. With `cache`, one that was checked whole before is not checked again.
+// Opens a corpus. With `cache`, a corpus that was checked whole before is not checked again.
 std::shared_ptr<const IndexedDataset> open_corpus(
     const std::string& prefix, const std::optional<std::filesystem::path>& cache);
 
-// The lists as they are in `cache`, or built and stored there. A cache that cannot be written is no
-// error: the lists then stay in memory. One that is cut short later, while its samples are read, is
-// an Error(kData) that names it.
+// Reads the lists from `cache`, or builds and stores them. If the cache cannot be written, the
+// lists stay in memory. If its file is truncated later, while samples are read, the Error(kData)
+// names it.
 GptIndex cached_gpt_index(const TokenSequences& corpus, const GptRequest& request,
                           const std::filesystem::path& cache);
 

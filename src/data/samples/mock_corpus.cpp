@@ -13,8 +13,8 @@ constexpr std::size_t kSequences = 100'000;
 constexpr std::uint32_t kLongest = 4095;
 
 // NumPy's Generator(PCG64(0)): the 128-bit PCG XSL RR (M. O'Neill, "PCG: a family of simple fast
-// space-efficient statistically good algorithms for random number generation", 2014), seeded
-// through SeedSequence, of which the pool of four words is mixed from the single word 0.
+// space-efficient statistically good algorithms for random number generation", 2014), seeded by
+// SeedSequence, whose pool of four words is mixed from the single word 0.
 class Pcg64 {
  public:
   Pcg64() {
@@ -50,7 +50,7 @@ class Pcg64 {
   }
 
   // Uniform in 0..n - 1 by D. Lemire's multiplication ("Fast random integer generation in an
-  // interval", 2019), from 32 bits a draw.
+  // interval", 2019), 32 bits per draw.
   std::uint32_t below(std::uint32_t n) {
     const std::uint32_t unfair = (0U - n) % n;
     while (true) {

@@ -1,10 +1,10 @@
-// The sequences of --mock-data: what Megatron-core's MockGPTLowLevelDataset makes up where there is
-// no corpus. 100,000 sequences of 1 to 4095 ids; one of n ids is
+// The synthetic sequences of --mock-data, equal to Megatron-core's MockGPTLowLevelDataset: 100,000
+// sequences of 1 to 4095 ids. A sequence of n ids is
 //
 //   1 mod V, 2 mod V, ..., (n - 1) mod V, the end of a document
 //
 // for a vocabulary of V ids. The lengths are numpy.random.default_rng(0).integers(1, 4096, 100000)
-// for every run; the order in which a run reads them follows from its --seed, as with any corpus.
+// in every run; the order in which a run reads them depends on its --seed, as for any corpus.
 #pragma once
 
 #include "data/corpus/token_sequences.h"

@@ -50,7 +50,7 @@ std::uint64_t NumpyRandom::interval(std::uint64_t max) {
 void NumpyRandom::torch_permutation(std::span<std::int64_t> values) {
   std::iota(values.begin(), values.end(), 0);
   const std::uint64_t n = values.size();
-  // Above this length 32 bits would favor small remainders too much; torch then draws 64.
+  // Above this length 32 bits would favor small remainders, so torch draws 64 bits.
   const bool wide = n >= 0xFFFFFFFFU / 20;
   for (std::uint64_t i = 0; i + 1 < n; ++i) {
     std::uint64_t draw = next32();

@@ -20,19 +20,19 @@ class NumpyRandom {
   // The next 32 bits of the twister.
   std::uint32_t next32();
 
-  // Uniform in 0..max inclusive: draws masked to the bits of `max` until one is not above it, 32
-  // bits a draw up to 2^32 - 1 and 64 bits (high word first) beyond.
+  // Uniform in 0..max inclusive: masks draws to the bits of `max` and repeats until one is not
+  // above it. 32 bits per draw up to 2^32 - 1, 64 bits (high word first) beyond.
   std::uint64_t interval(std::uint64_t max);
 
-  // Fisher-Yates from the end, as RandomState.shuffle does on a one-dimensional array; what is
-  // drawn depends on the length alone.
+  // Fisher-Yates from the end, as RandomState.shuffle for a one-dimensional array. The draws depend
+  // only on the length.
   template <typename T>
   void shuffle(std::span<T> values) {
     for (std::size_t i = values.size(); i-- > 1;) std::swap(values[i], values[interval(i)]);
   }
 
   // torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for this generator's seed:
-  // Fisher-Yates from the front by remainder. Throws nothing; `values` is overwritten.
+  // Fisher-Yates from the front by remainder. Overwrites `values`.
   void torch_permutation(std::span<std::int64_t> values);
 
  private:

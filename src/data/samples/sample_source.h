@@ -1,5 +1,5 @@
-// Samples by number: rows of s + 1 token ids, of which the first s are read and the last s are
-// predicted. What a split of a corpus, or a blend of several, looks like to the batches.
+// Samples by number: rows of s + 1 token ids, of which the first s are inputs and the last s are
+// labels. Interface between batches and a split of a corpus, or a blend of several.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class SampleSource {
   virtual ~SampleSource() = default;
   virtual std::int64_t size() const = 0;      // samples
   virtual std::int64_t sequence() const = 0;  // s
-  // Fills `ids` ([s + 1]) with sample `index`, 0 <= index < size(). May be called from any thread.
+  // Fills `ids` ([s + 1]) with sample `index`, 0 <= index < size(). Thread-safe.
   virtual void sample(std::int64_t index, std::span<std::int32_t> ids) const = 0;
 };
 

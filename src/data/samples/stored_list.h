@@ -1,5 +1,5 @@
-// A list of numbers in memory, or in a part of a file that is read by calls, never mapped: a file
-// that is cut short while a run uses it is an error that names it.
+// A list of numbers in memory, or in a part of a file. The file is read by calls, not
+// memory-mapped: if it is truncated while in use, the error names it.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ template <typename T>
 class StoredList {
  public:
   StoredList() = default;
-  // `memory` outlives the list.
+  // `memory` must outlive the list.
   explicit StoredList(std::span<const T> memory) : memory_(memory), size_(memory.size()) {}
   // `size` entries from byte `offset` on.
   StoredList(std::shared_ptr<const RegularFile> file, std::int64_t offset, std::size_t size)
@@ -30,8 +30,8 @@ class StoredList {
     return memory_;
   }
 
-  // Copies entries [first, first + out.size()), which must exist. Throws Error(kData) where the
-  // file no longer has them.
+  // Copies entries [first, first + out.size()), which must exist. Throws Error(kData) if the file
+  // no longer has them.
   void read(std::size_t first, std::span<T> out) const {
     PITON_ASSERT(first <= size_ && out.size() <= size_ - first, "entries {}+{} of {}", first,
                  out.size(), size_);

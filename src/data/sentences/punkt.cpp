@@ -18,7 +18,7 @@ constexpr std::size_t kPieceCharacters = 1000000;  // Megatron's
 
 enum class Starts { kYes, kNo, kUnknown };
 
-// Does the shape of `token` say that it begins a sentence?
+// Whether the shape of `token` tells that it begins a sentence.
 Starts orthographic(const punkt::Token& token, const PunktParameters& parameters) {
   if (token.text.size() == 1 && std::u32string_view(U";:,.!?").find(token.text[0]) != kNone)
     return Starts::kNo;
@@ -159,7 +159,7 @@ std::vector<PunktSplitter::Candidate> PunktSplitter::candidates(std::u32string_v
     }
     return found;
   }
-  // The word, its last sentence end that is followed by something, and the white space after that.
+  // A candidate: a word, its last sentence end that is followed by text, and the white space after.
   for (std::size_t begin = skip(0, true); begin < text.size();) {
     const std::size_t end = skip(begin, false);
     std::optional<Candidate> match;
@@ -233,7 +233,7 @@ std::vector<PunktSplitter::Span> PunktSplitter::spans(std::u32string_view text) 
     found.push_back({last, candidate.end});
     last = candidate.next != kNone ? candidate.next : candidate.end;
   };
-  // Candidates in one run of punctuation ("acting!!!") share a word; the last of them counts.
+  // Candidates in one run of punctuation ("acting!!!") share a word; the last one counts.
   Span word{0, 0};
   std::optional<Candidate> before;
   for (const Candidate& candidate : candidates(text)) {
@@ -241,7 +241,7 @@ std::vector<PunktSplitter::Span> PunktSplitter::spans(std::u32string_view text) 
     if (candidate.begin > word.end) {
       const auto piece = text.substr(word.end, candidate.begin - word.end);
       const auto space = piece.find_last_of(U" \t\n\r\x0b\x0c");
-      // A space at the very start is not told from none: as the original has it.
+      // A space at the very start counts as none, as in NLTK.
       begin = space == kNone || space == 0 ? word.begin : word.end + space + 1;
     } else {
       begin = word.begin;
@@ -268,7 +268,7 @@ void PunktSplitter::split(std::string_view text, std::vector<std::string_view>& 
       sentences.push_back(
           text.substr(offsets[piece + begin], offsets[piece + end] - offsets[piece + begin]));
     };
-    // Quotes and brackets that close a sentence move to it.
+    // Quotes and brackets that close a sentence are moved to it.
     const std::vector<Span> raw = spans(part);
     std::size_t moved = 0;
     for (std::size_t i = 0; i < raw.size(); ++i) {

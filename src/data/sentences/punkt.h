@@ -1,9 +1,9 @@
 // Sentence boundaries by Punkt (Kiss & Strunk 2006), equal to NLTK 3.10's PunktSentenceTokenizer
-// with the same parameters; texts are cut into pieces of a million characters first, as Megatron
-// does.
+// with the same parameters. As in Megatron, texts are first cut into pieces of a million
+// characters.
 //
-// keep_newlines is Megatron's variant: a sentence keeps the white space after it, and white space
-// inside words' neighborhood counts as part of the boundary.
+// keep_newlines is Megatron's variant: a boundary covers the word and the white space after it, and
+// a sentence keeps that white space.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@
 
 namespace piton {
 
-// What is known of a language. Types are lower case; collocations are "first\tsecond".
+// Parameters of a language. Types are lower case; collocations are "first\tsecond".
 struct PunktParameters {
-  // In which places a type was seen with which case of its first letter.
+  // The positions in which a type was seen, with the case of its first letter.
   enum Case : int {
     kBeginUpper = 1 << 1,
     kMiddleUpper = 1 << 2,
@@ -40,7 +40,7 @@ struct PunktParameters {
   int cases_of(std::string_view type) const;
 
   // NLTK's punkt_tab folder: abbrev_types.txt, collocations.tab, sent_starters.txt,
-  // ortho_context.tab. read() throws Error(kData) naming file and line.
+  // ortho_context.tab. read() throws Error(kData) with file and line.
   static PunktParameters read(const std::filesystem::path& folder);
   void write(const std::filesystem::path& folder) const;
   std::string content_hash() const;  // independent of order
@@ -48,7 +48,7 @@ struct PunktParameters {
 
 namespace punkt {
 
-// What the type of each word alone says: breaks, ellipses, known abbreviations.
+// Annotates what the type of a word alone tells: breaks, ellipses, known abbreviations.
 void annotate_by_type(std::vector<Token>& tokens, const PunktParameters& parameters);
 
 }  // namespace punkt
@@ -65,8 +65,8 @@ class PunktSplitter final : public SentenceSplitter {
     std::size_t begin;
     std::size_t end;
   };
-  // A place that may end a sentence: [begin, end) matched, `next` is where the following word
-  // starts (npos if punctuation follows), `after` where the context after it ends.
+  // A place that may end a sentence: [begin, end) is the match, `next` the start of the following
+  // word (npos if punctuation follows), `after` the end of the context after it.
   struct Candidate {
     std::size_t begin;
     std::size_t end;

@@ -10,7 +10,7 @@
 namespace piton::punkt {
 namespace {
 
-// Python's \w without \d: letters, "_", and numerics that are no decimal digits.
+// Python's \w without \d: letters, "_", and numeric characters that are not decimal digits.
 bool is_word_not_digit(char32_t c) {
   if (c < 0x80) return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   const auto point = static_cast<UChar32>(c);
@@ -42,7 +42,7 @@ std::size_t multi_punctuation(std::u32string_view text, std::size_t at) {
     end += 2;
   }
   if (end < text.size() && text[end] == '.') return pairs >= 2 ? end + 1 - at : 0;
-  // The last pair gives its period back.
+  // The match ends with a period: that of the last pair.
   return pairs >= 3 ? end - 1 - at : 0;
 }
 

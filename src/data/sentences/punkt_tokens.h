@@ -1,6 +1,6 @@
 // The words of Punkt (Kiss & Strunk 2006, "Unsupervised Multilingual Sentence Boundary Detection",
-// Computational Linguistics 32): how NLTK 3.10 cuts and classifies them. Shared by the splitter and
-// the trainer. Texts are code points here; types are lower-case UTF-8.
+// Computational Linguistics 32), cut and classified as in NLTK 3.10. Shared by the splitter and the
+// trainer. Texts are code points here; types are lower-case UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ void tokenize(std::u32string_view text, std::vector<Token>& tokens);
 std::string lower_utf8(std::u32string_view text);
 std::string to_utf8(std::u32string_view text);
 
-// Code points of valid UTF-8; `offsets` (if not null) gets the byte where each begins, and the
-// size.
+// Decodes valid UTF-8 into code points. `offsets` (may be null) gets the byte where each begins,
+// and the size.
 void decode_utf8(std::string_view text, std::u32string& points,
                  std::vector<std::uint32_t>* offsets);
 

@@ -21,7 +21,7 @@ double abbreviation_likelihood(double a, double b, double ab, double n) {
   return -2.0 * (null - alternative);
 }
 
-// Dunning's log likelihood ratio; a summand whose logarithm does not exist is zero.
+// Dunning's log likelihood ratio; a term whose logarithm does not exist is zero.
 double collocation_likelihood(std::int64_t a, std::int64_t b, std::int64_t ab, std::int64_t n) {
   const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   const double p = real(b) / real(n), p1 = real(ab) / real(a);

@@ -1,6 +1,6 @@
-// Learns Punkt's parameters from plain text without any marks (Kiss & Strunk 2006, sections 3 and
-// 4), with NLTK 3.10's statistics and cut-offs: after train(a), train(b), finish() they equal those
-// of PunktTrainer after train(a, finalize=False), train(b, finalize=False), finalize_training().
+// Learns Punkt's parameters from plain text without annotations (Kiss & Strunk 2006, sections 3 and
+// 4), with NLTK 3.10's statistics and cut-offs: train(a), train(b), finish() give the parameters of
+// PunktTrainer after train(a, finalize=False), train(b, finalize=False), finalize_training().
 #pragma once
 
 #include <cstdint>

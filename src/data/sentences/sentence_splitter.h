@@ -1,4 +1,4 @@
-// Texts cut into sentences.
+// Splits texts into sentences.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace piton {
 class SentenceSplitter {
  public:
   virtual ~SentenceSplitter() = default;
-  // Appends the sentences of `text` (UTF-8), views into it. May be called from many threads.
+  // Appends the sentences of `text` (UTF-8) as views into it. Thread-safe.
   virtual void split(std::string_view text, std::vector<std::string_view>& sentences) const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Activations: rows are divided among threads; a row longer than a part is not cut.
+// Activations: rows are divided among threads and never cut.
 #include "kernels/activation.h"
 
 #include "kernels/cpu/context.h"

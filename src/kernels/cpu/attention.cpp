@@ -1,4 +1,4 @@
-// Attention: which way each call goes.
+// Attention: chooses the implementation of each call.
 #include "kernels/attention.h"
 
 #include "kernels/cpu/attention_tiles.h"
@@ -6,14 +6,14 @@
 namespace piton::cpu {
 namespace {
 
-// bf16 products read pairs of channels, and their softmax takes one tile and caps nothing.
+// bf16 products read pairs of channels. Their softmax has neither a triangle form nor a soft cap.
 template <typename Call>
 bool uses_dot(const Context& context, const Call& call) {
   return context.dot != nullptr && call.q.dtype() == DType::kBF16 && call.q.dim(3) % 2 == 0 &&
          call.block_rows == 0 && call.soft_cap == 0;
 }
 
-// What is said of key positions in kernels/attention.h and cannot be seen without the memory.
+// Checks those rules of kernels/attention.h for key positions that depend on their values.
 template <typename Call>
 void expect_key_positions(const Call& call) {
   if (!call.mask.key_positions.defined()) return;
@@ -34,7 +34,7 @@ void expect_key_positions(const Call& call) {
   }
 }
 
-// Fewer queries than a tile has rows leave most of it empty.
+// With fewer queries than a tile has rows, most of it would be empty.
 template <typename Call>
 bool uses_tiles(const Context& context, const Call& call) {
   return context.tiles != nullptr && uses_dot(context, call) && call.q.dim(1) >= kTileEdge;

@@ -1,8 +1,8 @@
-// Attention in bf16 through tile products. The softmax and what is rounded are those of
-// attention_dot.cpp; the five products read rows where they are, and nothing is
-// transposed but keys and values: the gradients of keys and values are summed as their transposes,
+// Attention in bf16 by tile products. Softmax and rounding are those of attention_dot.cpp. The five
+// products read rows in place, and only keys and values are transposed: the gradients of keys and
+// values are summed as their transposes,
 //   dv^T = dout^T P,   dk^T = q^T dS,
-// whose right sides are the pairs of rows that the softmax's gradient writes.
+// whose right sides are the pairs of rows that the gradient of the softmax writes.
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace {
 // Queries of one tile: two groups.
 constexpr std::int64_t kQueries = 2 * kTilePair;
 constexpr std::int64_t kTile = kQueries * kKeyBlock;
-constexpr std::int64_t kPairs = 16;  // in a step
+constexpr std::int64_t kPairs = 16;  // per step
 
 // Rows of bf16, `stride` elements apart, as a left side along their columns.
 LeftTiles left_rows(const std::uint16_t* rows, std::int64_t stride) {
@@ -47,7 +47,7 @@ Matrix rows_of(const Head& head, std::int64_t row) {
   return {head.row(row), Type::kBF16, head.stride};
 }
 
-// Of forward (attention_forward_bf16.h).
+// Products of the forward pass (attention_forward_bf16.h).
 class TileProducts {
  public:
   static constexpr std::int64_t kQueries = cpu::kQueries;
@@ -169,7 +169,7 @@ class Backward {
     float* block_dk;  // [wide, kKeyBlock] of one block of keys
     float* block_dv;
     float* turned;  // [kKeyBlock, wide]
-    float* scores;  // [kQueries, kKeyBlock] of one tile, as what follows
+    float* scores;  // [kQueries, kKeyBlock] of one tile, as the next ones
     float* dp;
     float* kept;
     Pair* weights;  // pairs of rows
@@ -222,7 +222,7 @@ class Backward {
     store(Head(call_.dq, batch, head), t.dq, sq_);
   }
 
-  // Gradients of one block of keys to those of all.
+  // Adds the gradients of one block of keys to those of all keys.
   void add_block(const Sight& sight, std::int64_t key, const Tiles& t) const {
     const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
     for (const auto& [block, sums] : {std::pair{t.block_dk, t.dk}, std::pair{t.block_dv, t.dv}}) {

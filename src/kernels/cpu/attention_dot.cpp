@@ -1,5 +1,5 @@
-// Attention by tiles with a running softmax, products by the bf16 dot product: weights P and score
-// gradients dS are rounded to bf16 on the way, sums stay in fp32.
+// Attention by tiles with a running softmax and bf16 dot products. Weights P and score gradients dS
+// are rounded to bf16, sums are in fp32.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -18,7 +18,7 @@ constexpr std::int64_t kTile = kQueries * kKeyBlock;
 
 std::int64_t panels_of(std::int64_t d) { return panel_words(d, kKeyBlock); }
 
-// Of forward (attention_forward_bf16.h).
+// Products of the forward pass (attention_forward_bf16.h).
 class DotProducts {
  public:
   static constexpr std::int64_t kQueries = cpu::kQueries;
@@ -58,8 +58,8 @@ class DotProducts {
   std::int64_t d_;
 };
 
-// Asks for keys or values that are soon to be packed: a head's rows fill a few pages only, too few
-// for the processor's own prefetching.
+// Prefetches keys or values that are packed soon: a head's rows fill only a few pages, too few for
+// the hardware prefetcher.
 void bring(const Head& head, std::int64_t begin, std::int64_t end, std::int64_t d) {
   constexpr std::int64_t kLine = 64;
   for (std::int64_t row = begin; row < end; ++row) {
@@ -68,8 +68,8 @@ void bring(const Head& head, std::int64_t begin, std::int64_t end, std::int64_t 
   }
 }
 
-// One query a sample (decoding): the query heads of a key head are the rows of a tile, so its keys
-// are read and packed once.
+// One query per sample (decoding): the query heads of a key head are the rows of a tile, so that
+// its keys are read and packed once.
 class Decode {
  public:
   Decode(Context& context, const AttentionForward& call)
@@ -228,7 +228,7 @@ class Backward {
     Pair* k_columns;  // of one block of keys, as right sides
     Pair* v_columns;
     Pair* k_rows;
-    float* scores;  // [queries, keys] of one tile, as what follows
+    float* scores;  // [queries, keys] of one tile, as the next ones
     float* dp;
     float* kept;
     Pair* weights;

@@ -1,9 +1,9 @@
 // Forward attention in bf16 with a running softmax, for any `Products`: dot products
-// (attention_dot.cpp) or tiles (attention_amx.cpp). Weights P are rounded to bf16 on the way, sums
-// stay in fp32.
+// (attention_dot.cpp) or tiles (attention_amx.cpp). Weights P are rounded to bf16, sums are in
+// fp32.
 //
-// A part has some queries of one head. It packs the keys and values of a stretch once, and each of
-// its blocks of queries passes over the stretch with its sums in the first-level cache.
+// A part has some queries of one head. It packs the keys and values of a stretch once; each of its
+// blocks of queries passes over the stretch with its sums in the first-level cache.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace piton::cpu {
 
 // Products(context, d) has, for heads of d channels:
 //   kQueries               rows of a block
-//   kRowUnit, kColumnUnit  what rows and columns of a block are rounded to
+//   kRowUnit, kColumnUnit  rows and columns of a block are rounded up to these
 //   wide(d)                channels of a row of q and of sums
 //   key_bytes, value_bytes of one packed block of keys, of values
 //   pack(k, v, keys, values, valid)             the first `valid` rows of a block
@@ -40,8 +40,8 @@ class Bf16Forward {
     return call_.q.dim(0) * call_.q.dim(2) * ((call_.q.dim(1) + part_queries_ - 1) / part_queries_);
   }
 
-  // Heads are the inner direction: parts that follow one another cost the same, so threads that
-  // take them in turn end together.
+  // Heads are the inner direction: consecutive parts cost the same, so threads that take them in
+  // turn finish together.
   void operator()(std::int64_t part) const {
     const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
     const std::int64_t begin = part / heads * part_queries_;
@@ -51,18 +51,18 @@ class Bf16Forward {
 
  private:
   static constexpr std::int64_t kTile = Products::kQueries * kKeyBlock;
-  // Queries of a part: many, so that keys are packed seldom, unless threads would lack parts. How
-  // they are cut does not touch bits: rows of a block do not depend on one another.
+  // Queries of a part: many, so that keys are rarely packed, unless threads would lack parts. The
+  // cut does not affect bits: rows of a block are independent.
   static constexpr std::int64_t kMostQueries = 16 * Products::kQueries;
   static constexpr std::int64_t kFewestQueries = 4 * Products::kQueries;
   static constexpr std::int64_t kPartsOfThread = 4;
-  // Keys whose packed blocks, 256 KiB for heads of 64, stay in the second-level cache.
+  // Keys whose packed blocks (256 KiB for heads of 64) stay in the second-level cache.
   static constexpr std::int64_t kStretch = 1024;
 
   struct Tiles {
     std::uint16_t* q;  // [rows, wide]
     float* out;        // [rows, wide]
-    float* bases;      // [rows], of the softmax, as its sums
+    float* bases;      // [rows], of the softmax
     float* sums;       // [rows, kSoftmaxLanes]
     std::byte* k;      // blocks of a stretch
     std::byte* v;
@@ -121,7 +121,7 @@ class Bf16Forward {
     finish(context_, call_, batch, head, begin, rows, d_, wide_, t.out, t.bases, t.sums);
   }
 
-  // Queries from `row` of the part on.
+  // `row`: of the first query, in the part.
   void tile(const Products& products, const Sight& sight, std::int64_t batch, std::int64_t head,
             std::int64_t query, std::int64_t queries, std::int64_t key, std::int64_t row,
             const Tiles& t, const std::byte* k, const std::byte* v, std::int64_t valid) const {

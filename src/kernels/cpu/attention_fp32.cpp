@@ -1,13 +1,13 @@
 // Attention by tiles of fp32 with a running softmax (Milakov & Gimelshein 2018, arXiv:1805.02867;
-// Dao et al. 2022, arXiv:2205.14135): no matrix of scores exists, and tiles that see nothing are
-// skipped.
+// Dao et al. 2022, arXiv:2205.14135): the matrix of scores is never stored, and tiles without a
+// visible pair are skipped.
 //
-// The triangle form is the same with other blocks: parts of block_rows queries, and tiles that are
-// as wide as all keys of the part, so that the running softmax has one step.
+// The triangle form differs only in its blocks: parts of block_rows queries, and tiles as wide as
+// all keys of the part, so that the running softmax has one step.
 //
-// Forward divides (sample, head, part of the queries) among threads. Backward divides (sample, key
-// head): the query heads of a key head follow one another in one thread, so their sums into dk and
-// dv have a fixed order.
+// Forward divides (sample, head, part of the queries) among threads, backward (sample, key head):
+// one thread takes the query heads of a key head in order, so the order of sums into dk and dv is
+// fixed.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,8 +20,8 @@
 namespace piton::cpu {
 namespace {
 
-// Scores of one tile, q . k, become scaled and capped ones where there is a soft cap; returns what
-// they have still to be multiplied by.
+// With a soft cap, scales and caps the scores q . k of one tile. Returns the factor that the scores
+// still have to be multiplied by.
 template <typename Call>
 float cap_scores(const Context& context, const Call& call, float* scores, std::int64_t count) {
   const auto scale = static_cast<float>(call.scale);

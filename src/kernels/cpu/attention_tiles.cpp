@@ -1,4 +1,4 @@
-// Visibility by rows and tiles, and the loads of tiles.
+// Visibility of rows and tiles, and loading of tiles.
 #include "kernels/cpu/attention_tiles.h"
 
 #include <algorithm>
@@ -10,10 +10,10 @@ namespace piton::cpu {
 
 namespace {
 
-// The numbers of a sample's keys by their positions.
+// Finds keys of a sample by their positions.
 class KeyNumbers {
  public:
-  // Of `keys` keys the first `valid` ones exist.
+  // Of `keys` keys, the first `valid` ones exist.
   KeyNumbers(const AttentionMask& mask, std::int64_t batch, std::int64_t keys, std::int64_t valid)
       : keys_(keys) {
     if (!mask.key_positions.defined() || keys == 0) return;
@@ -65,7 +65,8 @@ Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t ba
     std::int64_t low = 0;
     std::int64_t high = keys_;
     if (mask.causal) high = std::min(high, numbers.from(position + 1));
-    // Bounds may be as wide as the type: each is cut to what reaches every key before it is added.
+    // Bounds may be as large as their type: each is clamped to what reaches every key before it is
+    // added.
     if (mask.window_before)
       low = std::max(low, numbers.from(position - std::min(*mask.window_before, position)));
     if (mask.window_after) {
@@ -123,7 +124,7 @@ bool Sight::computed(std::int64_t query, std::int64_t queries, std::int64_t key,
   const std::int64_t last = std::min(key + columns, keys_);
   if (seen.first >= last || seen.last <= key) return false;
   if (query_segments_ == nullptr || block_rows_ > 0) return true;
-  // Segments whose ranges of numbers do not meet share none.
+  // Segments in disjoint ranges of numbers have none in common.
   const auto [low_q, high_q] =
       std::minmax_element(query_segments_ + query, query_segments_ + query + queries);
   const auto [low_k, high_k] = std::minmax_element(key_segments_ + key, key_segments_ + last);

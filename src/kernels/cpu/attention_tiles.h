@@ -1,4 +1,4 @@
-// What forward and backward attention share: views of heads, and which keys each query sees.
+// Shared by forward and backward attention: views of heads, and which keys each query sees.
 #pragma once
 
 #include <algorithm>
@@ -32,17 +32,17 @@ struct Head {
   std::byte* row(std::int64_t r) const { return data + r * stride * width; }
 };
 
-// The keys of each query of one sample: numbers low .. high - 1, of its own segment; and which
+// Which keys each query of one sample sees: numbers low .. high - 1, of its own segment; and which
 // tiles are computed.
 class Sight {
  public:
-  // Arrays of `queries` and `keys` entries live in `memory`, bytes() long.
+  // Arrays of `queries` and `keys` entries are in `memory`, which has bytes() bytes.
   static std::int64_t bytes(std::int64_t queries, std::int64_t keys);
   Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t batch,
         std::int64_t queries, std::int64_t keys, std::byte* memory);
 
-  // Keys of the tiles of rows [begin, end), first == last: none. In tiles with a running softmax
-  // those that any of them may see, in the triangle form all up to the end of the last row's block.
+  // Keys of the tiles of rows [begin, end); first == last: none. With a running softmax, the keys
+  // that any of the rows may see; in the triangle form, all up to the end of the last row's block.
   struct Range {
     std::int64_t first;
     std::int64_t last;
@@ -51,11 +51,11 @@ class Sight {
   // Whether the tile of `queries` rows and `columns` keys is computed.
   bool computed(std::int64_t query, std::int64_t queries, std::int64_t key,
                 std::int64_t columns) const;
-  // True where the tile has an invisible pair (columns past the last key count).
+  // True if the tile has an invisible pair (columns after the last key count as invisible).
   bool masked(std::int64_t query, std::int64_t queries, std::int64_t key,
               std::int64_t columns) const;
-  // The computed tiles of rows [begin, end), of `rows` x `columns`: visit(query, queries, key). In
-  // each stretch of keys, a multiple of `columns`, the queries follow one another.
+  // Calls visit(query, queries, key) for the computed tiles of rows [begin, end), of `rows` x
+  // `columns`. In each stretch of keys (a multiple of `columns`), queries are visited in order.
   template <typename Visit>
   void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
                  Visit visit, std::int64_t stretch) const {
@@ -71,26 +71,26 @@ class Sight {
       }
     }
   }
-  // For each block of keys the queries follow one another.
+  // The same with stretches of one block of keys.
   template <typename Visit>
   void for_tiles(std::int64_t begin, std::int64_t end, std::int64_t rows, std::int64_t columns,
                  Visit visit) const {
     for_tiles(begin, end, rows, columns, visit, columns);
   }
 
-  std::int64_t keys() const { return keys_; }  // without those past the sample's length
+  std::int64_t keys() const { return keys_; }  // without keys after the sample's length
   const std::int64_t* low() const { return low_; }
   const std::int64_t* high() const { return high_; }
-  // Of queries, counted from the first key's: what slopes see.
+  // Positions of queries relative to the first key, for slopes.
   const std::int64_t* positions() const { return positions_; }
-  // What dropout sees: a query's position, and that of key 0.
+  // For dropout: the position of a query, and that of key 0.
   std::int64_t position(std::int64_t query) const { return positions_[query] + first_position_; }
   std::int64_t first_position() const { return first_position_; }
   const std::int32_t* query_segments() const { return query_segments_; }
   const std::int32_t* key_segments() const { return key_segments_; }  // padded to whole blocks
 
  private:
-  // Of kSpanRows queries, so that tiles are judged without a look at each of their rows.
+  // Bounds of kSpanRows queries, so that a tile is judged without reading each of its rows.
   static constexpr std::int64_t kSpanRows = 64;
   struct Span {
     std::int64_t first;  // the lowest low and the highest high of those that see a key
@@ -98,7 +98,7 @@ class Sight {
     std::int64_t low;  // the highest low and the lowest high of all
     std::int64_t high;
   };
-  // Of rows [begin, end), from their spans where they are whole and `by_spans`.
+  // The span of rows [begin, end), from stored spans for whole ones if `by_spans`.
   Span span(std::int64_t begin, std::int64_t end, bool by_spans) const;
 
   std::int64_t keys_;
@@ -113,7 +113,7 @@ class Sight {
   std::int32_t* key_segments_ = nullptr;
 };
 
-// What one tile of scores is made from.
+// Arguments of one tile of scores.
 inline ScoreArguments scores_of(const Sight& sight, std::int64_t query, std::int64_t queries,
                                 std::int64_t key, float* scores, float scale, float slope,
                                 std::int64_t columns = kKeyBlock) {
@@ -133,10 +133,10 @@ inline ScoreArguments scores_of(const Sight& sight, std::int64_t query, std::int
           .positions = sight.positions() + query};
 }
 
-// Queries of one part of forward: tiles of k and v are converted once for all of them.
+// Queries of one part of forward. Tiles of k and v are converted once for all of them.
 inline constexpr std::int64_t kQueryPart = 256;
 
-// Cuts pieces off a thread's scratch.
+// Divides a thread's scratch memory into aligned pieces.
 class Pieces {
  public:
   explicit Pieces(std::byte* memory) : next_(memory) {}

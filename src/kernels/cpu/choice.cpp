@@ -19,14 +19,14 @@ struct Known {
   bool dot;
 };
 
-// AMD: Zen 4 does 470 GFLOP/s on two cores through vdpbf16ps and 236 in fp32 (Zen 5: the same
+// AMD: Zen 4 reaches 470 GFLOP/s on two cores with vdpbf16ps and 236 in fp32 (Zen 5: the same
 // ratio). Intel: 130 and 250 on a Xeon with AMX.
 constexpr std::array<Known, 2> kKnown{{
     {"AuthenticAMD", 0x19, 0x1A, true},
     {"GenuineIntel", 6, 6, false},
 }};
 
-// What one way has to be ahead by to count as faster: well beyond the noise of a measurement.
+// Ratio from which one way counts as faster: well above the noise of a measurement.
 constexpr double kClearly = 1.25;
 
 std::optional<bool> known_choice(const Processor& processor) {
@@ -66,7 +66,7 @@ Processor this_processor() {
   return processor;
 }
 
-// The best of many turns, so that a thread that was put off does not count.
+// The best of many turns, so that a preempted thread does not count.
 ProductSpeeds measured_speeds(Isa isa) {
   constexpr int kTurns = 60;
   ProductSpeeds speeds;

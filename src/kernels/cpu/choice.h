@@ -1,9 +1,9 @@
-// Which instructions multiply bf16, where an instruction set has two ways: the bf16 dot product, or
-// fp32 multiply-adds of operands that were widened. On some processors the dot product is twice as
-// fast, on others half.
+// Chooses how to multiply bf16 if an instruction set has two ways: the bf16 dot product, or fp32
+// multiply-adds of widened operands. On some processors the dot product is twice as fast, on others
+// half as fast.
 //
-// The choice decides bits. It follows from the processor's family where that is known, so that the
-// same processor always chooses the same, and is only checked by a measurement; elsewhere the
+// The choice affects bits. For known processor families it depends only on the family, so that the
+// same processor always chooses the same, and a measurement is only a check. For other families the
 // measurement decides.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace piton::cpu {
 
-// Floating-point operations a second of one core, on registers alone.
+// Floating-point operations per second of one core, on registers only.
 struct ProductSpeeds {
   double fma = 0;
   double dot = 0;
@@ -22,10 +22,10 @@ struct ProductSpeeds {
 
 struct ProductChoice {
   bool dot = false;
-  std::string why;  // for the log; empty where there is nothing to choose
+  std::string why;  // for the log; empty if there is no choice
 };
 
-// As cpuid has it: "AuthenticAMD", 25.
+// From cpuid: "AuthenticAMD", 25.
 struct Processor {
   std::string vendor;
   int family = 0;
@@ -35,10 +35,10 @@ Processor this_processor();
 // Takes about a millisecond.
 ProductSpeeds measured_speeds(Isa isa);
 
-// For a set that has both. Of an unknown family, the dot product where it is clearly faster.
+// For a set with both ways. For an unknown family, the dot product if it is clearly faster.
 ProductChoice choose_products(const Processor& processor, const ProductSpeeds& speeds);
 
-// For this machine. A forced set is what its name says.
+// For this machine. A forced set uses the instructions in its name.
 ProductChoice choose_products(Isa isa, bool forced);
 
 }  // namespace piton::cpu

@@ -19,7 +19,7 @@ std::byte* Scratch::grown(Buffer& buffer, std::int64_t bytes) {
   if (bytes > buffer.bytes) {
     buffer.data.reset();
     buffer.bytes = 0;
-    // Whole pages of 2 MiB for packed operands: fewer misses of the address translation.
+    // Whole pages of 2 MiB for packed operands: fewer TLB misses.
     const std::int64_t alignment = bytes >= kHugePage / 2 ? kHugePage : 64;
     const std::int64_t size = (bytes + alignment - 1) / alignment * alignment;
     void* data =

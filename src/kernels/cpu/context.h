@@ -1,4 +1,4 @@
-// What every call of the cpu back end works with, and the calls themselves.
+// The context of all calls of the cpu back end, and the calls.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace piton::cpu {
 
-// Memory for intermediate values: one buffer a thread and one that all share. Each grows to the
-// largest use and stays; contents last until the next request for the same buffer.
+// Memory for intermediate values: one buffer per thread, and one that all threads share. A buffer
+// grows to its largest use and stays; its contents are valid until the next request for it.
 class Scratch {
  public:
   explicit Scratch(int threads) : own_(static_cast<std::size_t>(threads)) {}
 
-  // 64-byte aligned, uninitialized; of the calling thread.
+  // The buffer of the calling thread: 64-byte aligned, uninitialized.
   std::byte* own(std::int64_t bytes) {
     return grown(own_[static_cast<std::size_t>(ThreadPool::thread_index())], bytes);
   }
-  // Asked for by the caller of run() only, before the parts.
+  // Only for the caller of run(), before the parts start.
   std::byte* shared(std::int64_t bytes) { return grown(shared_, bytes); }
 
  private:
@@ -48,7 +48,7 @@ struct Context {
   const TileTable* tiles;  // null: no tiles
   Scratch scratch;
 
-  // bf16 products without conversion to fp32.
+  // Whether bf16 products need no conversion to fp32.
   bool has_bf16_products() const { return dot != nullptr; }
 
   // Calls body(begin, end) for the ranges of `grain` items that cover [0, n).
@@ -62,7 +62,7 @@ struct Context {
   }
 };
 
-// Items of `bytes` each that make a part large enough to be worth handing to a thread.
+// Number of items of `bytes` each that make a part worth handing to a thread.
 inline std::int64_t grain_of(std::int64_t bytes, std::int64_t part_bytes = 16 << 10) {
   return bytes >= part_bytes ? 1 : part_bytes / (bytes > 0 ? bytes : 1);
 }
@@ -71,7 +71,7 @@ Type type_of(DType dtype);               // asserts a floating-point type of at 
 Matrix matrix_of(const Tensor& tensor);  // [rows, columns] or not given
 Activation kind_of(ActivationKind kind);
 
-// The row of masks for row `row` of a matrix at a hidden site, or for a query of a head.
+// Mask rows: for row `row` of a matrix at a hidden site, or for a query of a head.
 class Masks {
  public:
   explicit Masks(const Dropout& dropout);

@@ -8,7 +8,7 @@
 namespace piton::cpu {
 namespace {
 
-// Rows that share one partial sum of the bias's gradient.
+// Rows that share one partial sum of the bias gradient.
 constexpr std::int64_t kRowBlock = 64;
 
 std::byte* row_of(const Tensor& tensor, std::int64_t row) {

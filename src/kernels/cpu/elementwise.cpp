@@ -1,4 +1,4 @@
-// Copies and sums. A copy walks the rows of its last dim; where both sides are contiguous, it is
+// Copies and sums. A copy goes over the rows of its last dim; if both sides are contiguous, all is
 // one row.
 #include "kernels/elementwise.h"
 
@@ -43,7 +43,7 @@ void write(std::byte* at, DType dtype, double value) {
   }
 }
 
-// `n` elements, each side at its own step (1: neighbors).
+// Copies `n` elements; each side has its own step (1: contiguous).
 void copy_span(const Context& context, std::byte* dst, DType dst_type, std::int64_t dst_step,
                const std::byte* src, DType src_type, std::int64_t src_step, std::int64_t n) {
   const std::int64_t dst_width = size_bytes(dst_type);
@@ -69,7 +69,7 @@ void copy_span(const Context& context, std::byte* dst, DType dst_type, std::int6
   }
 }
 
-// Elements before the tensor's row `row`, rows counted over all dims but the last.
+// Offset of row `row` in elements; rows are counted over all dims but the last.
 std::int64_t row_offset(const Tensor& tensor, std::int64_t row) {
   std::int64_t offset = 0;
   for (int dim = tensor.ndim() - 2; dim >= 0; --dim) {

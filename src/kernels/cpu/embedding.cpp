@@ -1,5 +1,5 @@
-// Rows of tables by id: forward divides tokens among threads; backward divides channels, so that
-// rows of one id are added in order whatever the number of threads.
+// Rows of tables by id. Forward divides tokens among threads. Backward divides channels, so that
+// rows of one id are added in the same order for any number of threads.
 #include "kernels/embedding.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Detection of the instruction set, by the compiler's own cpuid table (which asks the system too).
+// Detects the instruction set with the compiler's cpuid builtins, which also ask the system.
 #include "kernels/cpu/isa.h"
 
 #include <cpuid.h>
@@ -45,7 +45,7 @@ bool has_v4() {
 
 bool has_v4_bf16() { return has_v4() && __builtin_cpu_supports("avx512bf16"); }
 
-// Leaf 7 of cpuid, edx: bit 22 bf16 products, bit 24 tiles. The state is the system's to give.
+// Leaf 7 of cpuid, edx: bit 22 bf16 products, bit 24 tiles. The system must also grant the state.
 bool has_amx() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;

@@ -10,7 +10,7 @@
 
 namespace piton::cpu {
 
-// Level of the x86-64 psABI; then with bf16 dot products (AVX512_BF16); then with bf16 tile
+// Levels of the x86-64 psABI; then v4 with bf16 dot products (AVX512_BF16); then with bf16 tile
 // products too (AMX).
 enum class Isa { kV2, kV3, kV4, kV4Bf16, kAmx };
 
@@ -20,17 +20,17 @@ std::string_view description(Isa isa);  // "x86-64-v4 with bf16", as logs say it
 // The best that this machine (processor and system) can run. Throws Error(kUsage) below v2.
 Isa best_isa();
 
-// By its name, "x86-64-v3" or "v3"; "" is best_isa(). Throws Error(kUsage) if unknown or not on
-// this machine.
+// Finds a set by its name, "x86-64-v3" or "v3"; "" is best_isa(). Throws Error(kUsage) if the name
+// is unknown or the machine lacks the set.
 Isa find_isa(std::string_view name);
 
 const VectorTable& vector_table(Isa isa);
 const PanelTable& panel_table(Isa isa);
 
-// Null where the set has no bf16 dot product.
+// Null if the set has no bf16 dot product.
 const DotTable* dot_table(Isa isa);
 
-// Null where the set has no tiles.
+// Null if the set has no tiles.
 const TileTable* tile_table(Isa isa);
 
 }  // namespace piton::cpu

@@ -1,4 +1,4 @@
-// The back end: a call is put on its stream and runs on the pool's threads.
+// The back end: runs each call on the threads of the pool.
 #include "kernels/cpu/kernels.h"
 
 #include <utility>
@@ -36,7 +36,7 @@ class CpuKernels final : public Kernels {
   std::int64_t row_tile() const override { return cpu::row_tile(); }
 
  private:
-  // A host stream is always done with what was put on it, so the call may run here.
+  // A host stream has no pending work, so the call may run here.
   void submit(const KernelCall& call, Stream&) override {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
       PITON_ASSERT(tensor.place().kind == DeviceKind::kHost,

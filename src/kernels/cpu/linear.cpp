@@ -1,4 +1,4 @@
-// Linear maps: which way each goes.
+// Linear maps: chooses the implementation of each call.
 #include "kernels/linear.h"
 
 #include "kernels/cpu/linear_tiles.h"

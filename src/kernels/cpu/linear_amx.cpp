@@ -1,9 +1,9 @@
 // Linear maps by tile products. Every element is one chain over k in order (amx/table.h), so
-// neither threads nor row counts nor the way in which work is cut here touch its bits.
+// neither threads nor row counts nor the division of work affect its bits.
 //
-// A part packs some rows of the left side so that they stay in the second-level cache. The right
-// side passes by them in strips of 64 columns, square by square: the next strip is brought to the
-// second level while one is multiplied.
+// A part packs some rows of the left side, which then stay in the second-level cache. The right
+// side is read in strips of 64 columns, square by square: while one strip is multiplied, the next
+// is prefetched to the second level.
 #include <algorithm>
 #include <limits>
 
@@ -15,30 +15,30 @@ namespace {
 
 constexpr std::int64_t kStrip = kTileSquare;  // columns
 constexpr std::int64_t kSquareBytes = kTileSquare * kTileSquare * 4;
-// The most k of one packing of the left side; beyond it the sums of a part wait in fp32.
+// Largest k of one packing of the left side. For a larger k, the sums of a part are kept in fp32.
 constexpr std::int64_t kMostDepth = 1536;
-// A packed left side takes half of the 2 MiB of the second-level cache. The right side comes
-// through once a part, which costs as much as some rows more: with 256 rows a sixth of the speed,
-// measured where it comes from the third level.
+// A packed left side takes half of the 2 MiB of the second-level cache. The right side is read once
+// per part, which costs as much as some more rows (kRowsOfPassing): with parts of 256 rows a sixth
+// of the speed, measured with the right side in the third level.
 constexpr std::int64_t kLeftBytes = 1 << 20;
 constexpr std::int64_t kMostRows = 512;
 constexpr std::int64_t kFewestRows = 128;
 constexpr std::int64_t kRowsOfPassing = 96;
-// The columns of the smallest part: for many rows so that packing them pays, for few so that a part
-// is worth handing over.
+// Columns of the smallest part: with many rows, enough that packing them pays; with few, enough
+// weight bytes that a part is worth handing to a thread.
 constexpr std::int64_t kPartColumns = 256;
 constexpr std::int64_t kPartWeightBytes = 128 << 10;
-// A result larger than the second-level cache has left it before it is read: it goes past the
-// caches, which saves reading the lines that are written.
+// A result larger than the second-level cache is evicted before it is read. Non-temporal stores
+// save reading the lines that are written.
 constexpr std::int64_t kStreamedBytes = 2 << 20;
 
-// k of one packing: equal parts of all of it.
+// k of one packing: all of k in equal parts.
 std::int64_t depth_of(std::int64_t k) {
   return std::max(up(tiles(k, tiles(k, kMostDepth)), kTileDepth), kTileDepth);
 }
 
-// Rows of a part, a multiple of a square, so that threads end together. How work is cut does not
-// touch its bits, so the number of threads may have a say.
+// Rows of a part, a multiple of a square, so that threads finish together. The division of work
+// does not affect bits, so it may depend on the number of threads.
 std::int64_t rows_of_part(const Context& context, std::int64_t rows, std::int64_t depth) {
   const std::int64_t most = std::min(kMostRows, kLeftBytes / (2 * depth));
   std::int64_t best = 0;
@@ -55,7 +55,7 @@ std::int64_t rows_of_part(const Context& context, std::int64_t rows, std::int64_
   return best;
 }
 
-// Columns of a part, a multiple of a strip: all of them, where rows alone make enough parts.
+// Columns of a part, a multiple of a strip: all columns if rows alone make enough parts.
 std::int64_t columns_of_part(const Context& context, std::int64_t row_parts, std::int64_t rows,
                              std::int64_t n, std::int64_t k) {
   const std::int64_t least =
@@ -64,7 +64,7 @@ std::int64_t columns_of_part(const Context& context, std::int64_t row_parts, std
   return up(tiles(n, std::min(wanted, tiles(n, least))), kStrip);
 }
 
-// Which of equal shares of the lines.
+// One of `of` equal shares of the lines.
 struct Share {
   std::int64_t index;
   std::int64_t of;
@@ -177,14 +177,14 @@ class AmxProduct : LinearProduct {
            first / kTileDepth * kStepBytes;
   }
 
-  // The strip from `column` on, at the same k.
+  // Prefetches the strip from `column` on, at the same k.
   TileAhead right_ahead(std::int64_t column, std::int64_t first, std::int64_t k,
                         Share share) const {
     if (!packed_ || few_ || column >= n_) return {};
     const std::int64_t panels = tiles(std::min(kStrip, n_ - column), kTilePair);
     return ahead(packed_at(column, first), tile_pair_bytes(k_), tile_pair_bytes(k), panels, share);
   }
-  // The square behind this one.
+  // Prefetches the sums of the next square.
   static TileAhead sums_ahead(const float* sums) {
     return ahead(sums + kSquareBytes / 4, 0, kSquareBytes, 1, {0, 1});
   }
@@ -193,7 +193,7 @@ class AmxProduct : LinearProduct {
     const std::int64_t width = size_bytes(y_.dtype());
     return ahead(at(y_, row, column), y_.stride(0) * width, n * width, m, {0, 1});
   }
-  // Sums of a square to y.
+  // Writes the sums of a square to y.
   void finish(float* sums, std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n,
               const float* bias) const {
     TileStore store{.y = {at(y_, row, column), type_of(y_.dtype()), y_.stride(0)},
@@ -224,10 +224,9 @@ class AmxProduct : LinearProduct {
   bool streams_;
 };
 
-// Rows of x and dy that the gradient of a weight takes at a time: dW is read and written once for
-// each.
+// Rows of x and dy per pass of the weight gradient: dW is read and written once per pass.
 constexpr std::int64_t kGradientDepth = 1024;
-// Columns of x that a part packs: rows are pages apart, so some lines of each.
+// Columns of x that a part packs: rows are pages apart, so it reads several lines of each.
 constexpr std::int64_t kPackColumns = 4 * kTilePair;
 
 Matrix columns_of(const Tensor& tensor, std::int64_t row, std::int64_t column) {

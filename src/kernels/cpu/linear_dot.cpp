@@ -1,6 +1,6 @@
 // Linear maps by the bf16 dot product. Each element of y is one sum over k in stretches of
-// kDepthTile, so neither threads nor row counts nor the partition touch its bits. An fp32 left side
-// (the gradient of logits) is rounded to bf16 tile by tile.
+// kDepthTile, so neither threads nor row counts nor the partition affect its bits. An fp32 left
+// side (the gradient of logits) is rounded to bf16 tile by tile.
 #include <algorithm>
 
 #include "kernels/cpu/linear_tiles.h"
@@ -8,11 +8,11 @@
 namespace piton::cpu {
 namespace {
 
-// A panel of the right side, 1024 deep, is 128 KiB: it stays in the second-level cache beside the
-// rows while they pass by.
+// A panel of the right side, 1024 deep, is 128 KiB: it stays in the second-level cache while all
+// rows of a tile are multiplied by it.
 constexpr std::int64_t kDepthTile = 1024;
 constexpr std::int64_t kColumnTile = 4 * kPanel;
-// Rows that have to be converted are converted once for as many columns.
+// Rows that need conversion are converted once for this many columns.
 constexpr std::int64_t kConvertedColumnTile = 16 * kPanel;
 
 class DotProduct : LinearProduct {
@@ -30,8 +30,8 @@ class DotProduct : LinearProduct {
     return tiles(right_.n(), column_tile_) * tiles(a_.dim(0), kRowTile);
   }
 
-  // Rows are the inner direction: a tile of the weight is read from memory once and then met in the
-  // second-level cache by the next rows.
+  // Rows are the inner direction: a tile of the weight is read from memory once, and the next rows
+  // find it in the second-level cache.
   void operator()(std::int64_t part) const {
     const std::int64_t row_tiles = tiles(a_.dim(0), kRowTile);
     run(part % row_tiles * kRowTile, part / row_tiles * column_tile_);

@@ -1,5 +1,5 @@
-// The gradient of a weight: which way it goes, tiles of dW by the dot product, and the bias. Each
-// tile is the whole sum over rows by one thread, rows in fixed stretches.
+// The gradient of a weight: choice of the implementation, tiles of dW by the dot product, and the
+// bias. One thread sums a tile over all rows, in fixed stretches of rows.
 #include <algorithm>
 
 #include "kernels/cpu/linear_tiles.h"
@@ -8,9 +8,9 @@
 namespace piton::cpu {
 namespace {
 
-// By the dot product: dW[out, in] = dy^T x with dy^T as the left side and x as the right. x is
-// packed once a stretch for all; each part packs the columns of dy that only it reads. 192 rows of
-// dW, 1024 deep, are 384 KiB of dy^T beside a panel of x of 128 KiB.
+// dW[out, in] = dy^T x by the dot product, with dy^T as the left side and x as the right. x is
+// packed once per stretch for all parts; each part packs the columns of dy that only it reads. 192
+// rows of dW, 1024 deep, are 384 KiB of dy^T, next to a panel of x of 128 KiB.
 constexpr std::int64_t kDotOutTile = 32 * kLeftPanel;
 constexpr std::int64_t kDotStretch = 1024;
 

@@ -1,9 +1,9 @@
-// Linear maps with fp32 sums of fp32 products. A part multiplies some rows, which stay in the
-// second-level cache in fp32, by the panels of a weight as they pass by; 16-bit panels are widened
-// on the way, one stretch of one panel at a time.
+// Linear maps with fp32 sums of fp32 products. A part keeps some rows in fp32 in the second-level
+// cache and multiplies them by the panels of a weight, one after another. 16-bit panels are widened
+// one stretch of one panel at a time.
 //
-// Every element is the sum of stretches over k, cut by k alone, in order (vector/panels.h): neither
-// threads nor row counts nor the way in which work is cut here touch its bits.
+// Every element is the sum of stretches over k in order, cut by k alone (vector/panels.h), so
+// neither threads nor row counts nor the division of work affect its bits.
 #include <algorithm>
 
 #include "kernels/cpu/linear_tiles.h"
@@ -12,22 +12,21 @@
 namespace piton::cpu {
 namespace {
 
-// Sums of a part that wait for the next stretch stay in the second-level cache.
+// Columns of a part with several stretches: its sums stay in the second-level cache.
 constexpr std::int64_t kWaitingColumns = 1024;
-// Parts of a thread, so that threads end together.
+// Parts per thread, so that threads finish together.
 constexpr std::int64_t kPartsOfThread = 4;
 constexpr std::int64_t kFewestPanels = 4;
 
-// Rows of x and dy that the gradient of a weight takes at a time: dW is read and written once for
-// each.
+// Rows of x and dy per pass of the weight gradient: dW is read and written once per pass.
 constexpr std::int64_t kGradientDepth = 1024;
 
-// k of one stretch: equal parts of all of it.
+// k of one stretch: all of k in equal parts.
 std::int64_t stretch_of(std::int64_t most, std::int64_t k) {
   return k == 0 ? 1 : up(tiles(k, tiles(k, most)), 8);
 }
 
-// What products of many and of few rows share: the weight's panels and where sums go.
+// Shared by products of many and of few rows: the weight's panels and the destination of sums.
 class PanelProduct : protected LinearProduct {
  protected:
   PanelProduct(Context& context, const LinearCall& call)
@@ -48,14 +47,15 @@ class PanelProduct : protected LinearProduct {
            (column * k_ + first * padded_width(column)) * width_of(type_);
   }
 
-  // Bytes of fp32 and of what is widened to it, of a stretch of one panel that has another form.
+  // For a stretch of one panel: bytes in fp32 unless it is packed so, and bytes before it is
+  // widened.
   std::int64_t tile_bytes() const {
     return packed_ && type_ == Type::kF32 ? 0 : table_.panel * stretch_ * 4;
   }
   std::int64_t narrow_bytes() const {
     return packed_ || type_ == Type::kF32 ? 0 : aligned(table_.panel * stretch_ * 2);
   }
-  // A stretch of one panel in fp32.
+  // Returns a stretch of one panel in fp32.
   const void* right(std::int64_t column, std::int64_t first, std::int64_t k,
                     std::byte* memory) const {
     const void* panel = packed_ ? packed_at(column, first) : nullptr;
@@ -77,7 +77,7 @@ class PanelProduct : protected LinearProduct {
     return memory;
   }
 
-  // Sums of one panel, bias included, to y.
+  // Writes the sums of one panel, bias included, to y.
   void finish(const float* sums, std::int64_t row, std::int64_t column, std::int64_t m) const {
     const std::int64_t n = std::min(table_.panel, n_ - column);
     if (epilogue_.given()) {
@@ -94,7 +94,7 @@ class PanelProduct : protected LinearProduct {
   std::int64_t n_;
   std::int64_t k_;
   std::int64_t stretch_;
-  bool direct_;  // sums are y
+  bool direct_;  // sums are written to y at once
 };
 
 class ManyRows : PanelProduct {
@@ -114,14 +114,14 @@ class ManyRows : PanelProduct {
  private:
   bool waits() const { return k_ > stretch_ && !direct_; }
 
-  // About as many in each, and as many parts for each thread.
+  // Rows of a part: about equal for all parts, with the same number of parts for each thread.
   std::int64_t rows_of_part() const {
     const std::int64_t fewest = tiles(a_.dim(0), table_.part_rows);
     const std::int64_t threads = context_.threads.threads();
     return tiles(a_.dim(0), fewest < threads ? fewest : up(fewest, threads));
   }
 
-  // A multiple of a panel: all of them where rows alone make enough parts.
+  // Columns of a part, a multiple of a panel: all columns if rows alone make enough parts.
   std::int64_t columns_of_part() const {
     const std::int64_t wanted = tiles(kPartsOfThread * context_.threads.threads(), row_parts_);
     const std::int64_t most = tiles(n_, kFewestPanels * table_.panel);
@@ -236,11 +236,11 @@ class FewRows : PanelProduct {
   PanelRuns runs_;
 };
 
-// Panels packed by one part: enough for whole pieces of rows to be read.
+// Panels packed by one part: enough that long pieces of rows are read.
 constexpr std::int64_t kPackedPanels = 4;
 
 // dW[out, in] += dy^T x, with dy^T as the left side and x as the right. The smaller of the two is
-// packed once for all parts; each part packs what it needs of the other, which so stays in its
+// packed once for all parts. Each part packs what it needs of the other, which then stays in its
 // second-level cache.
 class WeightGradient {
  public:
@@ -312,13 +312,13 @@ class WeightGradient {
                     });
   }
 
-  // Of a part, a multiple of `unit`, so that threads end together.
+  // Size of a part, a multiple of `unit`, so that threads finish together.
   std::int64_t grain(std::int64_t n, std::int64_t unit, std::int64_t most) const {
     const std::int64_t even = tiles(n, kPartsOfThread * context_.threads.threads());
     return std::clamp(up(even, unit), unit, up(most, unit));
   }
 
-  // Columns [begin, end) of `k` rows.
+  // Packs columns [begin, end) of `k` rows.
   void pack_x(float* to, std::int64_t row, std::int64_t k, std::int64_t begin,
               std::int64_t end) const {
     const Matrix x{at(call_.x, row, begin), type_of(call_.x.dtype()), call_.x.stride(0)};
@@ -352,7 +352,7 @@ class WeightGradient {
   std::int64_t out_;
   std::int64_t in_;
   std::int64_t stretch_;
-  std::int64_t rows_;  // of dW that stay in the second-level cache as dy^T
+  std::int64_t rows_;  // of dW whose dy^T stays in the second-level cache
 };
 
 }  // namespace

@@ -1,15 +1,15 @@
-// Few rows by a packed weight, as decoding has them: the weight comes from memory once, and that is
-// the time it takes. Every sum runs over k in order, as in linear_dot.cpp.
+// Few rows by a packed weight, as in decoding: the time is that of reading the weight from memory
+// once. Every sum runs over k in order, as in linear_dot.cpp.
 #include "kernels/cpu/linear_tiles.h"
 #include "kernels/cpu/panel_runs.h"
 
 namespace piton::cpu {
 namespace {
 
-// Rows that one pass over a panel multiplies: their sums fill the registers.
+// Rows per pass over a panel: their sums fill the registers.
 constexpr std::int64_t kPassRows = 6;
-// More rows need several passes. From the second on a tile is met in the second-level cache, and
-// all of them bring the next tile there: up to 128 KiB each.
+// More rows need several passes. From the second pass on, a tile is in the second-level cache, and
+// all passes together prefetch the next tile: up to 128 KiB each.
 constexpr std::int64_t kPassPairs = 512;
 constexpr std::int64_t kAheadWords = 8192 / 4;
 
@@ -29,13 +29,13 @@ class SkinnyProduct : LinearProduct {
   }
 
  private:
-  // `last`: nothing that follows in memory is read by this thread.
+  // `last`: this thread reads nothing that follows in memory.
   void multiply(std::int64_t column, bool last) const {
     const std::int64_t n = std::min<std::int64_t>(kPanel, right_.n() - column);
     auto* sums = reinterpret_cast<float*>(context_.scratch.own((m_ + 1) * kPanel * 4));
     const float* bias = bias_of(sums + m_ * kPanel, column, n);
     const std::int64_t width = (n + 15) / 16 * 16;
-    // Equal tiles: each pass brings as much as the next tile has.
+    // Equal tiles: the passes prefetch as much as the next tile has.
     const std::int64_t deep =
         m_ <= kPassRows ? pairs_
                         : (pairs_ + tiles(pairs_, kPassPairs) - 1) / tiles(pairs_, kPassPairs);

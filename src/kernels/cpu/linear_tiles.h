@@ -1,4 +1,4 @@
-// The ways to compute y = a b + bias and what follows it, tile by tile: in fp32, by the bf16 dot
+// Implementations of y = a b + bias with its epilogue, tile by tile: in fp32, by the bf16 dot
 // product, and by bf16 tile products.
 #pragma once
 
@@ -21,7 +21,7 @@ inline std::byte* at(const Tensor& tensor, std::int64_t row, std::int64_t column
   return tensor.raw() + (row * tensor.stride(0) + column) * size_bytes(tensor.dtype());
 }
 
-// b of y = a b: W^T forward, W backward.
+// The factor b of y = a b: W^T forward, W backward.
 struct Right {
   const WeightView& weight;
   bool backward;
@@ -29,8 +29,8 @@ struct Right {
   std::int64_t k() const { return backward ? weight.out : weight.in; }
 };
 
-// What follows the sums of a forward product (kernels/linear.h), tile by tile while they are in
-// cache.
+// Operations after the sums of a forward product (kernels/linear.h), done tile by tile while they
+// are in cache.
 struct Epilogue {
   Tensor residual;  // [n, out] or not given
   std::optional<ActivationKind> activation;
@@ -60,7 +60,7 @@ struct Epilogue {
   }
 };
 
-// y = a b + bias, and what follows it.
+// y = a b + bias, with its epilogue.
 struct LinearCall {
   Tensor y;     // [n, out]
   Tensor a;     // [n, k]
@@ -69,7 +69,7 @@ struct LinearCall {
   Epilogue epilogue;
 };
 
-// What every way to compute it has. The call outlives it.
+// Shared by all implementations. The call must outlive it.
 class LinearProduct {
  protected:
   LinearProduct(Context& context, const LinearCall& call)
@@ -81,7 +81,7 @@ class LinearProduct {
         epilogue_(call.epilogue),
         packed_(call.right.weight.form != WeightForm::kRows) {}
 
-  // The bias of columns [column, column + n) as fp32, in `to`; null where there is none.
+  // The bias of columns [column, column + n) as fp32, in `to`; null if there is none.
   const float* bias_of(float* to, std::int64_t column, std::int64_t n) const {
     if (!bias_.defined()) return nullptr;
     context_.vector.convert(to, Type::kF32, bias_.raw() + column * size_bytes(bias_.dtype()),
@@ -98,7 +98,7 @@ class LinearProduct {
   bool packed_;
 };
 
-// `rows` x `columns` of `from` into `to`, rows `stride` elements apart.
+// Converts `rows` x `columns` of `from` into `to`, rows `stride` elements apart.
 inline void convert_rows(const Context& context, void* to, Type type, std::int64_t stride,
                          const Tensor& from, std::int64_t row, std::int64_t column,
                          std::int64_t rows, std::int64_t columns) {
@@ -108,11 +108,11 @@ inline void convert_rows(const Context& context, void* to, Type type, std::int64
   }
 }
 
-// True where products of weights of this dtype go through tiles.
+// True if products of weights of this dtype use tiles.
 inline bool uses_tiles(const Context& context, DType dtype) {
   return dtype == DType::kBF16 && context.tiles != nullptr;
 }
-// True where they go through the bf16 dot product, if not through tiles.
+// True if they use the bf16 dot product, unless they use tiles.
 inline bool uses_dot(const Context& context, DType dtype) {
   return dtype == DType::kBF16 && context.dot != nullptr;
 }

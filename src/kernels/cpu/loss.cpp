@@ -1,4 +1,4 @@
-// Cross entropy: rows of logits are divided among threads; the sum over rows is one thread's.
+// Cross entropy: rows of logits are divided among threads; one thread sums over rows.
 #include "kernels/loss.h"
 
 #include <cmath>

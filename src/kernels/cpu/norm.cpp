@@ -1,5 +1,5 @@
-// Norms: rows are divided among threads; gradients of gain and bias go through sums of fixed row
-// blocks, added in order.
+// Norms: rows are divided among threads. Gradients of gain and bias are sums of fixed row blocks,
+// added in order.
 #include "kernels/norm.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@ namespace piton::cpu {
 namespace {
 
 // Rows that share one partial sum. 64 rows of 768 bf16 channels are 96 KiB of x and as much of dy:
-// they stay in the second-level cache beside the sum.
+// they stay in the second-level cache together with the sum.
 constexpr std::int64_t kRowBlock = 64;
 
 float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }

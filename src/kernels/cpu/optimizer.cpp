@@ -63,7 +63,7 @@ void execute(Context& context, const SquareSums& call) {
   });
 }
 
-// In doubles on one thread: a few thousand numbers, whose order of addition is fixed.
+// In double on one thread: a few thousand numbers, added in a fixed order.
 void execute(Context&, const BeginUpdate& call) {
   const auto* sums = call.sums.data<double>();
   auto* scalars = call.scalars.data<float>();

@@ -1,6 +1,6 @@
-// Panels of a packed weight that come from memory, shared out: each thread reads one contiguous run
-// of them, which the processor's own prefetching follows from panel to panel; a thread that is done
-// takes panels of one that was held up.
+// Shares the panels of a packed weight in memory among threads: each thread reads one contiguous
+// run of panels, which the hardware prefetcher follows from panel to panel. A thread that is done
+// takes panels of a thread that is late.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,14 @@
 
 namespace piton::cpu {
 
-// Rows that are few, as decoding has them: the weight comes from memory once, and that is the time
-// it takes.
+// Few rows, as in decoding: the time is that of reading the weight from memory once.
 inline constexpr std::int64_t kSkinnyRows = 24;
-// From so many rows on, products take long enough to hold the processor's prefetching back.
+// From this many rows on, products are slow enough to hold back the hardware prefetcher.
 inline constexpr std::int64_t kSlowRows = 4;
 
 class PanelRuns {
  public:
-  // In `memory`, bytes() long and aligned to 64.
+  // `memory` has bytes() bytes and is aligned to 64.
   static std::int64_t bytes(const Context& context) {
     return context.threads.threads() * static_cast<std::int64_t>(sizeof(Run));
   }
@@ -33,8 +32,8 @@ class PanelRuns {
 
   std::int64_t parts() const { return runs_; }
 
-  // The work of one part: visit(panel, last). `last`: nothing that follows in memory is read by
-  // this thread.
+  // Does the work of one part: visit(panel, last). `last`: this thread reads nothing that follows
+  // in memory.
   template <typename Visit>
   void take(std::int64_t part, Visit visit) const {
     for (std::int64_t turn = 0; turn < runs_; ++turn) {
@@ -46,7 +45,7 @@ class PanelRuns {
   }
 
  private:
-  // Each on a cache line of its own.
+  // Each in its own cache line.
   struct alignas(64) Run {
     std::atomic<std::int64_t> next;
     std::int64_t end;

@@ -1,4 +1,4 @@
-// The peak of a machine, measured.
+// Measures the peak of a machine.
 #include "kernels/cpu/peak.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 using Loop = double (*)(std::int64_t rounds);
 
-// Every thread keeps its own best while all of them work, so that a thread that was put off for a
-// moment does not lower the sum.
+// Each thread keeps its own best while all of them work, so that a short preemption does not lower
+// the sum.
 double measured(ThreadPool& threads, Loop loop, double seconds) {
   constexpr std::int64_t kRounds = 20'000;  // 0.1 to 0.4 ms
   using Clock = std::chrono::steady_clock;
@@ -36,7 +36,7 @@ double measured(ThreadPool& threads, Loop loop, double seconds) {
 
 }  // namespace
 
-// A dot product is not always the widest: some processors do more by fp32 multiply-adds.
+// A dot product is not always the fastest: some processors do more with fp32 multiply-adds.
 double peak_flops(ThreadPool& threads, DType dtype, const std::string& isa, double seconds) {
   const cpu::Isa set = cpu::find_isa(isa);
   const Loop fma = cpu::vector_table(set).fma_loop;

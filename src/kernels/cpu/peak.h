@@ -1,4 +1,4 @@
-// What this machine can do at most: loops that touch registers alone.
+// The highest speed of this machine: loops that only use registers.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace piton {
 
-// Floating-point operations a second of all threads of `threads` together, by the widest
-// multiply-add that the processor has for `dtype` (kF32, or kBF16 with fp32 sums), whatever kernels
-// were chosen. `isa`: an instruction set that was forced (kernels/cpu/kernels.h): then the widest
-// that it has; "" where none was. Takes about `seconds`.
+// Floating-point operations per second of all threads of `threads` together, with the widest
+// multiply-add of the processor for `dtype` (kF32, or kBF16 with fp32 sums), whatever kernels were
+// chosen. `isa`: a forced instruction set (kernels/cpu/kernels.h), whose widest multiply-add is
+// used; "" if none is forced. Takes about `seconds`.
 double peak_flops(ThreadPool& threads, DType dtype, const std::string& isa = "",
                   double seconds = 0.2);
 
-// The same with operands from the first-level cache and bits as data has them, as a product has to:
-// below peak_flops() where loads are what limits the processor, or where it slows down for them. 0
-// where registers alone are measured.
+// The same with operands from the first-level cache and with bits like those of data, as in a
+// product: below peak_flops() if loads limit the processor, or if it slows down for such bits. 0 if
+// only the loop on registers exists.
 double loading_peak_flops(ThreadPool& threads, DType dtype, const std::string& isa = "",
                           double seconds = 0.2);
 

@@ -1,4 +1,4 @@
-// Small integers with scales into plain rows.
+// Expands small integers with scales into plain rows.
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {

@@ -7,7 +7,7 @@
 
 namespace piton {
 
-// The bytes; none if `text` holds anything else or ends inside a byte.
+// Returns the bytes; std::nullopt if `text` has other characters or ends inside a byte.
 std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace piton

@@ -1,5 +1,5 @@
-// Bytes as tokens: ids 0 .. 255 are the bytes, 256 ends a document. Needs no files; any text, any
-// language, nothing to train. 257 ids.
+// Tokenizer over bytes: ids 0 .. 255 are the bytes, 256 ends a document; 257 ids in all. Works for
+// any text, without files or training.
 #pragma once
 
 #include "text/tokenizer.h"
@@ -14,7 +14,7 @@ class ByteTokenizer final : public Tokenizer {
   ByteTokenizer();
 
   using Tokenizer::encode;
-  // With add_special_tokens nothing is added; "<|endoftext|>" is parsed with parse_special_tokens.
+  // add_special_tokens has no effect. With parse_special_tokens, "<|endoftext|>" becomes id 256.
   void encode(std::string_view text, EncodeOptions options,
               std::vector<std::int32_t>& out) const override;
   std::string decode(std::span<const std::int32_t> ids, DecodeOptions options = {}) const override;

@@ -54,7 +54,7 @@ std::int64_t integer_field(const Json& object, const char* key, const std::strin
                            std::int64_t fallback) {
   const Json& value = field(object, key, where);
   if (value.is_null()) return fallback;
-  // Numbers above 2^63 are none that anyone means.
+  // No configuration needs numbers above 2^62; above 2^63 they do not fit std::int64_t.
   if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{1} << 62) {
     wrong_type(key, where, value, "a smaller number");
   }

@@ -22,7 +22,7 @@ std::vector<std::string> TokenizerOptions::types() {
 
 namespace {
 
-// The file or folder that a type needs.
+// Returns `value`, else `other`. Throws if both are empty: the type needs this file or folder.
 const std::string& need(const std::string& value, const std::string& other, const char* flag,
                         const std::string& type) {
   if (!value.empty()) return value;
@@ -96,7 +96,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
     return std::make_unique<PipelineTokenizer>(
         read_word_piece(read_text_file(file, kVocabularyFileLimit), family, file));
   }
-  // The rest are one file; its name tells its kind.
+  // The other types read one file; its extension tells the format.
   return open_tokenizer_folder(need(options.name_or_path, options.vocab_file,
                                     "--vocab-file FILE or --tokenizer-name-or-path PATH", type),
                                type != "TikTokenizer");

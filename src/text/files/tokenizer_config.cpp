@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Configurations are small; a larger file is something else.
+// Configurations are small: a larger file is not one.
 constexpr std::int64_t kConfigLimit = 64 << 20;
 
 std::optional<Json> read_json(const fs::path& file) {

@@ -21,7 +21,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-// The first of `names` that is in `folder`; "" if none.
+// Returns the first of `names` that is a file in `folder`; "" if none is.
 fs::path first_file(const fs::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     if (is_file(folder / name)) return folder / name;
@@ -52,7 +52,7 @@ std::string hash_with(const std::string& vocabulary_hash, const TokenizerConfig&
   return said.empty() ? vocabulary_hash : hash_text(vocabulary_hash + said);
 }
 
-// Adds what the configurations say to what the vocabulary's file said.
+// Adds the settings of the configuration files to those of the vocabulary file.
 void apply_config(const TokenizerConfig& config, TokenizerParts& parts) {
   parts.content_hash = hash_with(parts.content_hash, config);
   for (const AddedToken& token : config.added) {
@@ -89,7 +89,7 @@ void apply_config(const TokenizerConfig& config, TokenizerParts& parts) {
     special.eod = special.eos ? special.eos : id_of(std::string(name));
   }
   if (!special.pad) special.pad = special.eos;
-  // The classes of the LLaMA family rebuild their frame from these two switches.
+  // Tokenizer classes of the LLaMA family set prefix and suffix from add_bos and add_eos.
   const bool rebuilds = config.tokenizer_class == "LlamaTokenizer" ||
                         config.tokenizer_class == "CodeLlamaTokenizer" ||
                         config.tokenizer_class == "GemmaTokenizer";
@@ -151,7 +151,7 @@ std::unique_ptr<Tokenizer> open_word_piece(const fs::path& file, const Tokenizer
 }
 
 std::unique_ptr<Tokenizer> open_tiktoken(const fs::path& file, const TokenizerConfig& config) {
-  // Qwen's first files carry this name; each digit is a token of its own.
+  // The first Qwen models have these names; they split numbers into single digits.
   const bool qwen = config.tokenizer_class == "QWenTokenizer" || file.filename() == "qwen.tiktoken";
   TokenizerParts parts = read_tiktoken(read_text_file(file, kVocabularyFileLimit),
                                        {Scanner::Kind::kCl100k, qwen ? 1 : 3}, file.string());
@@ -167,7 +167,7 @@ std::unique_ptr<Tokenizer> open_file(const fs::path& file, const TokenizerConfig
   if (extension == ".txt") return open_word_piece(file, config);
   if (extension == ".json") return open_json(file, config);
   throw Error(Fault::kData,
-              "{}: not a tokenizer that is known: got the extension \"{}\", wanted .json, .model, "
+              "{}: unknown kind of tokenizer: got the extension \"{}\", wanted .json, .model, "
               ".txt or .tiktoken; give the folder",
               file.string(), extension);
 }

@@ -1,6 +1,6 @@
-// A tokenizer's folder, as models are published: the vocabulary's files and beside them
-// tokenizer_config.json, special_tokens_map.json and added_tokens.json, which name the special
-// tokens and what is put around a text.
+// Tokenizer folders as published with models: vocabulary files plus tokenizer_config.json,
+// special_tokens_map.json and added_tokens.json, which name the special tokens and tell which of
+// them are added around a text.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace piton {
 
-// Of a file of a vocabulary: 16 M pieces fit; a larger one is something else.
+// Largest size of a vocabulary file, in bytes. Enough for 16 M pieces.
 inline constexpr std::int64_t kVocabularyFileLimit = std::int64_t{1} << 30;
 
-// What the configurations beside a vocabulary say.
+// Settings from the configuration files next to a vocabulary.
 struct TokenizerConfig {
-  std::string tokenizer_class;  // without "Fast"; "" if nothing says
+  std::string tokenizer_class;  // without "Fast"; "" if not given
   std::optional<std::string> bos, eos, pad, unk, cls, sep, mask;
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
@@ -31,16 +31,17 @@ struct TokenizerConfig {
   std::vector<AddedToken> added;  // those with an id
   std::string where;              // the folder, for messages
 
-  // What of the above may change ids, as text; "" if the files say nothing. It is part of a
+  // The settings that may change ids, as JSON; "" if all have their defaults. Part of the
   // tokenizer's content_hash().
   std::string fingerprint() const;
 };
 
-// Reads what is there of the three files; none is needed. Throws Error(kData) on malformed ones.
+// Reads the configuration files of `folder`, all of which are optional. Throws Error(kData) if one
+// is malformed.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
 
 // Opens a folder, or one file of it. `prefer_sentencepiece` looks for tokenizer.model before
-// tokenizer.json. Throws Error(kData) if nothing there is a tokenizer, listing what was looked for.
+// tokenizer.json. Throws Error(kData) with the list of supported files if it finds none.
 std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::filesystem::path& path,
                                                  bool prefer_sentencepiece);
 

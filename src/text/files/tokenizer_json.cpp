@@ -99,7 +99,7 @@ UnigramFacts read_unigram(const Json& model, const std::string& where) {
   return facts;
 }
 
-// Files before "type" was written are told apart by their fields.
+// Older files have no "type": the fields present tell the kind of model.
 std::string model_type(const Json& model, const std::string& where) {
   std::string type = text_field(model, "type", where);
   if (!type.empty()) return type;
@@ -110,16 +110,16 @@ std::string model_type(const Json& model, const std::string& where) {
   return model.contains("continuing_subword_prefix") ? "WordPiece" : "WordLevel";
 }
 
-// The raw-byte reading of a byte-level vocabulary needs every byte.
+// Whether a byte-level vocabulary has all bytes, so that it can be read as raw bytes.
 bool knows_all_bytes(const Json& model) {
   const Json& vocabulary = model.contains("vocab") ? model["vocab"] : Json();
   if (!vocabulary.is_object()) return false;
-  // The spellings of byte 0 (U+0100), space (U+0120), "!" and 0xFF represent the 256.
+  // Tests four bytes in place of all 256: 0 (spelled U+0100), space (U+0120), "!" and 0xFF.
   return vocabulary.contains("\xC4\x80") && vocabulary.contains("\xC4\xA0") &&
          vocabulary.contains("!") && vocabulary.contains("\xC3\xBF");
 }
 
-// `pieces`: the model's.
+// `pieces`: size of the model's vocabulary.
 std::vector<AddedToken> read_added(const Json& json, std::int64_t pieces,
                                    const std::string& where) {
   std::vector<AddedToken> added;
@@ -140,7 +140,7 @@ std::vector<AddedToken> read_added(const Json& json, std::int64_t pieces,
   return added;
 }
 
-// What a post-processor puts around a text, innermost step first.
+// Ids that a post-processor adds before and after a text. Inner steps are wrapped first.
 struct Frame {
   std::vector<std::int32_t> prefix;
   std::vector<std::int32_t> suffix;

@@ -1,9 +1,10 @@
-// tokenizer.json of the `tokenizers` library.
+// Reader of tokenizer.json of the `tokenizers` library.
 //
 //   added_tokens, normalizer, pre_tokenizer, model (BPE, Unigram, WordPiece, WordLevel),
-//   post_processor, decoder; truncation and padding are not a tokenizer's business and are not read
+//   post_processor, decoder
 //
-// What a file asks for and this reader does not know is an error, never ignored.
+// Truncation and padding are ignored: they do not change tokenization. A step or model of an
+// unknown type is an error.
 #pragma once
 
 #include <memory>
@@ -15,19 +16,19 @@
 
 namespace piton {
 
-// Throws Error(kData), beginning with `where`.
+// Throws Error(kData); its message begins with `where`.
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& where);
 
-// The steps of it, each from its own object (null gives null).
+// Readers of the single steps, each from its JSON object; null gives null.
 std::unique_ptr<Normalizer> read_normalizer(const Json& json, const std::string& where,
                                             int depth = 0);
 
 struct PreTokenizerFacts {
   std::unique_ptr<PreTokenizer> step;
-  std::optional<Scanner> scanner;  // if the step is one known scanner and nothing else
-  bool byte_level = false;         // words are to be spelled in bytes after the step
+  std::optional<Scanner> scanner;  // set if the step is exactly one known scanner
+  bool byte_level = false;         // words must be spelled as bytes after the step
 };
-// `raw_bytes`: leave a final ByteLevel's spelling to the model.
+// `raw_bytes`: the model reads raw bytes, so a final ByteLevel adds no spelling step.
 PreTokenizerFacts read_pre_tokenizer(const Json& json, const std::string& where, bool raw_bytes);
 
 struct DecoderFacts {

@@ -7,7 +7,7 @@
 namespace piton {
 namespace {
 
-// Sequences inside sequences deeper than this are not a tokenizer.
+// Deepest nesting of sequences that is accepted.
 constexpr int kMaxDepth = 16;
 
 void check_depth(int depth, const std::string& where) {
@@ -37,7 +37,8 @@ PatternFacts read_pattern(const Json& step, const std::string& where) {
   return {false, need_text(pattern, "String", where)};
 }
 
-// How many times as long the steps can make a text, in steps that are lists of `inner`.
+// Upper bound of how many times longer the steps in `json` can make a text. `inner`: the field that
+// holds the steps of a sequence.
 double growth_of(const Json& json, const char* inner, const std::string& where, int depth) {
   check_depth(depth, where);
   const std::string type = need_text(json, "type", where);
@@ -52,12 +53,12 @@ double growth_of(const Json& json, const char* inner, const std::string& where, 
   if (type != "Replace") return 1;
   const PatternFacts pattern = read_pattern(json, where);
   const auto to = static_cast<double>(need_text(json, "content", where).size());
-  // An expression may match nothing at all, at every byte.
+  // A regular expression may match the empty string at every byte.
   if (pattern.is_regex) return to + 1;
   return std::max(1.0, to / static_cast<double>(std::max<std::size_t>(pattern.text.size(), 1)));
 }
 
-// Steps that double a text forty times would fill any memory.
+// Rejects steps that could make a text too long for memory, as forty steps that double it.
 void check_growth(const Json& json, const char* inner, const std::string& where) {
   constexpr double kMostGrowth = 4096;
   const double growth = growth_of(json, inner, where, 0);
@@ -85,7 +86,7 @@ PrependScheme read_scheme(const Json& json, const std::string& where) {
   if (name == "never") return PrependScheme::kNever;
   if (name == "always") return PrependScheme::kAlways;
   if (!name.empty()) unknown_type(name, where + " prepend_scheme", "first, never, always");
-  // The older spelling.
+  // The older field for this setting.
   return bool_field(json, "add_prefix_space", where, true) ? PrependScheme::kAlways
                                                            : PrependScheme::kNever;
 }
@@ -103,7 +104,7 @@ BertRules read_bert_rules(const Json& json, const std::string& where) {
 struct PreTokenizerReader {
   const std::string& where;
   std::vector<std::unique_ptr<PreTokenizer>> steps;
-  std::optional<Scanner> only_scanner;  // the steps are one scanner
+  std::optional<Scanner> only_scanner;  // set if the steps are exactly one scanner
   bool byte_level = false;
   std::shared_ptr<const CharacterTable> table;
 
@@ -112,7 +113,7 @@ struct PreTokenizerReader {
     add(make_scan(scanner, table), scanner);
   }
   void add(std::unique_ptr<PreTokenizer> step, std::optional<Scanner> scanner = std::nullopt) {
-    if (byte_level) add_spelling();  // something follows the spelling: it must be done here
+    if (byte_level) add_spelling();  // a step follows, so spelling cannot be left to the model
     only_scanner = steps.empty() ? scanner : std::nullopt;
     steps.push_back(std::move(step));
   }
@@ -167,7 +168,7 @@ struct PreTokenizerReader {
       return;
     }
     const std::optional<Scanner> scanner = Scanner::for_pattern(pattern.text);
-    // A scanner gives every word: matches and the text between them.
+    // A scanner returns the matches and the text between them.
     const bool covers = scanner && scanner->kind != Scanner::Kind::kBloom;
     const bool fits = (behavior == SplitBehavior::kIsolated && !invert) ||
                       (covers && behavior == SplitBehavior::kRemoved && invert) ||

@@ -1,4 +1,4 @@
-// Which tokenizer, from which files; and how many rows its vocabulary gets in a model.
+// Options that choose a tokenizer and its files, and the padded vocabulary size of a model.
 //
 //   --tokenizer-type         reads
 //   PretrainedFromHF         --tokenizer-name-or-path, a folder or a file: tokenizer.json, else
@@ -14,8 +14,8 @@
 //   ByteTokenizer            nothing: 0 .. 255 are bytes, 256 ends a document
 //   HuggingFaceTokenizer,    Megatron's and MindSpeed's names of PretrainedFromHF
 //   Llama3Tokenizer
-//   NullTokenizer            nothing: a run that only needs --vocab-size N has no tokenizer. Ids
-//                            are 0 .. N, and N ends a document
+//   NullTokenizer            nothing: for runs that need only --vocab-size N. Ids are 0 .. N, and
+//                            N ends a document
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 namespace piton {
 
 struct TokenizerOptions {
-  std::string type;  // "" is chosen by what else is given
+  std::string type;  // "": chosen from the other options
   std::string name_or_path;
   bool not_use_fast = false;
   std::string vocab_file;
@@ -69,7 +69,7 @@ struct TokenizerOptions {
   // The values of --tokenizer-type.
   static std::vector<std::string> types();
 
-  // Nothing names a tokenizer: no type (or the one that says so), no path, no file.
+  // Whether no tokenizer is chosen: NullTokenizer, or neither type, path nor file.
   bool empty() const {
     return is_null() || (type.empty() && name_or_path.empty() && vocab_file.empty());
   }

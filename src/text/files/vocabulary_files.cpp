@@ -16,7 +16,7 @@
 namespace piton {
 namespace {
 
-// Takes the next line off `text`, without its end.
+// Removes the first line from `text` and returns it without the newline.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);
@@ -204,10 +204,10 @@ TokenizerParts read_tiktoken(std::string_view ranks, const Scanner& scanner,
     }
     tokens.emplace_back(*bytes, static_cast<std::int32_t>(rank));
   }
-  // As for the vocabulary, the first of two equal tokens is kept.
+  // Of two equal tokens the first is kept, as in the vocabulary.
   for (const auto& [bytes, rank] : tokens) rank_of.emplace(bytes, rank);
 
-  // Any two tokens that join to a token are merged, at that token's rank.
+  // Two tokens whose bytes form another token are merged, with that token's rank.
   const ByteAlphabet alphabet;
   BpeFacts facts;
   for (const auto& [bytes, rank] : tokens) {

@@ -133,7 +133,8 @@ void BpeMerger::start_level(Level& level, std::uint32_t order) {
   }
 }
 
-// Of the level's own order, to be taken by their places among the rest.
+// Adds pairs of the level's order that appeared after it was started. They are merged in order of
+// position.
 void BpeMerger::take_newcomers(Level& level) {
   std::size_t known = level.late.size();
   take_bucket(level.order, level.late);
@@ -172,8 +173,8 @@ void BpeMerger::merge_pair(const Item& item, std::int32_t* symbols) {
 std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
   PITON_ASSERT(count < kEnd);
   start_long(symbols, static_cast<std::uint32_t>(count));
-  // A merge may enable one of a lower order, which goes before the rest of its own bucket: buckets
-  // in progress form a stack, the lowest order on top.
+  // A merge may enable another of lower order, which must run before the rest of this bucket:
+  // buckets in progress form a stack, with the lowest order on top.
   std::size_t depth = 0;
   while (true) {
     const std::uint32_t lowest = lowest_order();

@@ -1,11 +1,11 @@
-// Byte-pair encoding's inner loop (Sennrich et al. 2016, arXiv:1508.07909): of all neighboring
-// pairs that a rule merges, the one with the lowest order goes first, the leftmost among equals,
-// until no rule applies.
+// Inner loop of byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909): of all neighboring
+// pairs that have a merge rule, the pair with the lowest order is merged, the leftmost among
+// equals, until no rule applies.
 //
-// Hardly any word is merged like this: its encoding is found without (bpe_tokens.h). What is left
-// are words with symbols at which a rule could fire that breaks the order, as LLaMA-2's for runs of
-// spaces do. Short ones are scanned, longer ones go through a linked list and a bucket for each
-// order: O(n) but for sorting positions inside a bucket.
+// Most words do not need this: bpe_tokens.h finds their encoding without merging. The rest are
+// words with symbols at which a rule could fire that breaks the order, as in LLaMA-2's runs of
+// spaces. Up to kWord symbols are scanned; longer words use a linked list and one bucket per order:
+// O(n) apart from sorting the positions in a bucket.
 #pragma once
 
 #include <cstddef>
@@ -18,24 +18,25 @@
 
 namespace piton {
 
-// The rules in both forms that merging goes by.
+// The merge rules in the two forms that BpeMerger uses.
 struct BpeRules {
   explicit BpeRules(std::span<const MergeRule> rules) : table(rules), tokens(table) {}
   MergeTable table;
   BpeTokens tokens;
 };
 
-// The working memory of merging. Not for two threads at once.
+// Merges words. Holds working memory, so each thread needs its own.
 class BpeMerger {
  public:
-  // Keeps a reference.
+  // Keeps a reference to `rules`.
   explicit BpeMerger(const BpeRules& rules) : table_(&rules.table), tokens_(&rules.tokens) {}
 
   // Merges symbols[0..count) in place and returns how many are left.
   std::size_t merge(std::int32_t* symbols, std::size_t count);
 
  private:
-  static constexpr std::size_t kWord = 12;  // up to it, closing gaps is cheaper than links
+  static constexpr std::size_t kWord =
+      12;  // up to this length, moving symbols is cheaper than a linked list
   struct Item {
     std::uint32_t at;
     std::uint32_t next;  // in the bucket, kEnd for the last
@@ -44,21 +45,21 @@ class BpeMerger {
     std::int32_t result;
   };
 
-  // A bucket whose merges are being done.
+  // A bucket in progress.
   struct Level {
     std::uint32_t order = 0;
     std::size_t next = 0;     // in the batch
     std::vector<Item> batch;  // from left to right
-    std::vector<Item> late;   // came while the batch was worked on: a heap, leftmost on top
+    std::vector<Item> late;   // added after the batch was started; a heap, leftmost on top
   };
   static bool is_left_of(const Item& a, const Item& b) { return a.at < b.at; }
   static bool is_right_of(const Item& a, const Item& b) { return a.at > b.at; }
 
-  // As merge(), count at most kWord.
+  // merge() for count <= kWord.
   std::size_t merge_word(std::int32_t* symbols, std::size_t count);
-  // As merge(), of any count.
+  // merge() for any count.
   std::size_t merge_long(std::int32_t* symbols, std::size_t count);
-  // Links of the symbols, and their pairs in the buckets.
+  // Builds the linked list of symbols and puts their pairs into the buckets.
   void start_long(const std::int32_t* symbols, std::uint32_t count);
   void start_level(Level& level, std::uint32_t order);
   void take_newcomers(Level& level);

@@ -106,7 +106,7 @@ void BpeModel::learn_characters(const BpeFacts& facts) {
   const bool no_unknown_runs = !unknown_ || !fuse_unknown_ || (byte_fallback_ && all_bytes);
   splits_ = continuing_prefix_.empty() && end_suffix_.empty() && !ignore_merges_ && no_unknown_runs;
   if (!splits_) return;
-  // Only pieces that a rule makes matter; taking all of them costs a few cuts, never exactness.
+  // Only pieces that rules produce are needed. Adding all pieces is exact too; it loses a few cuts.
   for (std::int64_t id = 0; id < vocabulary_.size(); ++id) {
     neighbours_.add(vocabulary_.piece(static_cast<std::int32_t>(id)));
   }
@@ -158,7 +158,7 @@ void BpeModel::encode_characters(std::string_view word, std::vector<std::int32_t
       continue;
     }
     if (!unknown_) continue;
-    // An unknown waits for what follows: a run of them is one token if they are fused.
+    // The unknown token is held back: with fuse_unknown, a run of unknowns is one token.
     if (unknown_waits && !fuse_unknown_) symbols.push_back(*unknown_);
     unknown_waits = true;
   }

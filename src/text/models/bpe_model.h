@@ -17,11 +17,11 @@
 
 namespace piton {
 
-// What a file says, before it is checked.
+// Contents of a tokenizer file, not yet checked.
 struct BpeFacts {
   std::vector<std::pair<std::string, std::int32_t>> vocabulary;
-  std::vector<std::pair<std::string, std::string>> merges;  // by rank
-  std::vector<MergeRule> rules;  // instead of merges, where the file gives them by id
+  std::vector<std::pair<std::string, std::string>> merges;  // in order of rank
+  std::vector<MergeRule> rules;  // rules by id, for files that do not name pieces
   std::optional<std::string> unknown;
   std::string continuing_prefix;  // before every symbol of a word but the first
   std::string end_suffix;         // after the last symbol of a word
@@ -47,7 +47,7 @@ class BpeModel final : public WordModel {
 
  private:
   class BpeScratch;
-  // `facts.rules`, and those that are spelt as pairs of pieces.
+  // Returns `facts.rules` and the rules of `facts.merges`.
   std::vector<MergeRule> rules_of(const BpeFacts& facts, const std::string& where) const;
   void learn_raw_bytes(const BpeFacts& facts);   // where words are raw bytes
   void learn_characters(const BpeFacts& facts);  // where they are characters
@@ -63,7 +63,8 @@ class BpeModel final : public WordModel {
   std::string continuing_prefix_;
   std::string end_suffix_;
   std::optional<std::int32_t> unknown_;
-  std::array<std::int32_t, 256> byte_ids_{};   // of bytes: byte level, or <0xNN>
+  std::array<std::int32_t, 256>
+      byte_ids_{};  // ids of bytes (byte level) or of <0xNN>; -1 where none
   std::array<std::int32_t, 128> ascii_ids_{};  // of ASCII characters, -1 where none
   std::unordered_map<char32_t, std::int32_t> character_ids_;
   std::unordered_map<std::string, std::int32_t> raw_words_;  // byte level and ignore_merges

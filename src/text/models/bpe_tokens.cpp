@@ -16,7 +16,8 @@ constexpr std::uint8_t kBeginsRight = 2;
 // 2^64 / golden ratio.
 std::uint64_t hash_of(std::uint64_t key) { return (key ^ key >> 21) * 0x9E3779B97F4A7C15U; }
 
-// A trie that grows: an open hash table of (node, symbol) -> node. Nodes come after their parents.
+// A growing trie: hash table of (node, symbol) -> node with open addressing. A node has a larger
+// number than its parent.
 class GrowingTrie {
  public:
   struct Node {
@@ -56,23 +57,24 @@ class GrowingTrie {
   }
 
   std::vector<Node> nodes_;
-  std::vector<std::uint32_t> slots_;  // 0 is free: no child is the root
+  std::vector<std::uint32_t> slots_;  // 0: free (the root is no child)
 };
 
-// Finds places of a double array for the children of one node after another.
+// Finds free places in a double array for the children of a node.
 class FreePlaces {
  public:
-  // None below `first`.
+  // Places below `first` are taken.
   explicit FreePlaces(std::size_t first) : taken_(first, true), single_(first), several_(first) {}
 
-  // Where the first of children with these symbols, in rising order, may be.
+  // Returns the place of the child with the first symbol; the others are at the distances of their
+  // symbols. `symbols` must rise.
   std::size_t find(std::span<const std::uint32_t> symbols) {
     while (is_taken(single_)) ++single_;
     if (symbols.size() == 1) return single_;
     several_ = std::max(several_, single_);
     std::size_t place = several_;
     for (int tries = 0; !fits(place, symbols); ++place) {
-      // Crowded places cost more than they are worth.
+      // Too crowded: later searches start here.
       if (++tries == kTries) several_ = place;
     }
     return place;
@@ -92,8 +94,8 @@ class FreePlaces {
   }
 
   std::vector<bool> taken_;
-  std::size_t single_;   // all before it are taken
-  std::size_t several_;  // all before it are given up for more than one child
+  std::size_t single_;   // all places before it are taken
+  std::size_t several_;  // places before it are skipped if there are several children
 };
 
 }  // namespace
@@ -130,10 +132,10 @@ void BpeTokens::find_live_rules(std::span<const MergeRule> rules) {
   pair_shift_ = 64 - std::countr_zero(slots);
   pair_filter_.assign(slots * 4 / 64, 0);
   if (symbols_ <= kSquare) square_.assign(symbols_ * symbols_, kNever);
-  std::vector<std::uint32_t> made(index_of_);  // of ids, with the tokens found so far
+  std::vector<std::uint32_t> made(index_of_);  // [ids] their tokens, as far as they are known
   std::uint32_t time = 0;
   std::uint32_t order = 0;
-  // What could keep a rule from firing is of a lower order, so it is known when its turn comes.
+  // Only rules of lower order can keep a rule from firing; they are known when it is its turn.
   for (const MergeRule& rule : rules) {
     if (time == 0 || rule.order != order) ++time;
     order = rule.order;
@@ -185,11 +187,11 @@ inline std::uint32_t BpeTokens::time_of(std::uint32_t left, std::uint32_t right)
 }
 
 inline bool BpeTokens::parts_merge(std::uint32_t left, std::uint32_t right) const {
-  // Back through time: of the two tokens at the border, the one that was made later falls apart.
-  std::uint32_t until_left = kNever;  // when the one on the left is merged with what is left of it
+  // Goes back in time: of the two tokens at the border, the one made later is split into its parts.
+  std::uint32_t until_left = kNever;  // when the left one merges with its left neighbor
   std::uint32_t until_right = kNever;
   while (left >= symbols_ || right >= symbols_) {
-    // Of equal orders the leftmost goes first.
+    // Among equal orders the leftmost pair merges first.
     const std::uint32_t time = time_of(left, right);
     if (time < until_left && time <= until_right) return true;
     const Token& a = tokens_[left];
@@ -216,7 +218,7 @@ void BpeTokens::find_unsafe_pairs(std::span<const MergeRule> rules) {
     made[static_cast<std::size_t>(ids_[token])] = static_cast<std::uint32_t>(token);
   }
   unsafe_.assign(symbols_, 0);
-  // A rule that is not live fires in no word if it does not in the symbols of its own pair.
+  // A rule that is not live fires in some word only if it fires in the symbols of its own pair.
   for (const MergeRule& rule : rules) {
     std::uint32_t left = made[static_cast<std::size_t>(rule.left)];
     std::uint32_t right = made[static_cast<std::size_t>(rule.right)];
@@ -230,7 +232,7 @@ void BpeTokens::find_unsafe_pairs(std::span<const MergeRule> rules) {
 }
 
 void BpeTokens::build_trie() {
-  // Spellings, one after another; that of a token begins with that of its left part.
+  // Spellings, concatenated. The spelling of a token begins with that of its left part.
   GrowingTrie trie;
   std::vector<std::uint32_t> spelling;
   std::vector<std::size_t> begins(tokens_.size());
@@ -256,7 +258,7 @@ void BpeTokens::build_trie() {
     trie.set_token(ends[i], i);
   }
 
-  // Children by node, by symbol.
+  // Children grouped by node.
   const std::vector<GrowingTrie::Node>& from = trie.nodes();
   std::vector<std::uint32_t> longest(from.size(), kNone);
   std::vector<std::uint32_t> first(from.size() + 1, 0);
@@ -272,8 +274,8 @@ void BpeTokens::build_trie() {
   std::vector<std::uint32_t> filled(first.begin(), first.end() - 1);
   for (std::uint32_t i = 1; i < from.size(); ++i) children[filled[from[i].parent]++] = i;
 
-  // Nodes near the root are close together. Places up to the number of symbols stay free: that is
-  // where a node without children looks for them.
+  // Breadth first, so that nodes near the root are close in memory. Places 0 .. symbols_ stay
+  // unused: a node without children has base 0 and looks for them there.
   FreePlaces places(symbols_ + 1);
   std::vector<std::uint32_t> place_of(from.size(), 0);
   std::vector<std::uint32_t> queue = {0};
@@ -318,7 +320,7 @@ std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t coun
   std::uint32_t next = longest(symbols, end);
   std::size_t at = 0;
   std::size_t left = 0;
-  std::size_t dead_end = 0;  // no dead place follows it
+  std::size_t dead_end = 0;  // the last dead place so far
   const auto is_dead = [&](std::size_t place) {
     return place <= dead_end && (dead[place / 64] >> (place % 64) & 1) != 0;
   };
@@ -341,7 +343,7 @@ std::size_t BpeTokens::encode_run(const std::uint32_t* symbols, std::size_t coun
       if (at < count) next = longest(symbols + at, end);
       continue;
     }
-    // No token fits here: the one before was too long.
+    // No token fits here: replace the token before by a shorter one.
     PITON_ASSERT(left > 0);
     if (dead_end == 0) dead.assign(count / 64 + 1, 0);
     dead_end = std::max(dead_end, at);

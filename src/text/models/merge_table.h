@@ -1,4 +1,4 @@
-// The rules of byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909), by pair.
+// The merge rules of byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909), found by pair.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ struct MergeRule {
   std::uint32_t order = 0;  // lower merges first; equal ones from left to right
 };
 
-// Rules by pair, an open hash table of 16-byte slots.
+// Hash table of rules by pair: open addressing, 16-byte slots.
 class MergeTable {
  public:
   static constexpr std::uint32_t kNone = 0xFFFFFFFFU;
-  // More than any vocabulary has; BpeMerger keeps a bucket for each.
+  // More than any vocabulary has. BpeMerger keeps one bucket per order.
   static constexpr std::uint32_t kMaxOrders = 1U << 25;
 
   struct Found {
@@ -26,8 +26,8 @@ class MergeTable {
     std::int32_t result = 0;
   };
 
-  // Where two rules merge one pair, the later is kept. Ids are not negative, orders below
-  // kMaxOrders.
+  // If two rules merge the same pair, the later is kept. Ids must not be negative, orders must be
+  // below kMaxOrders.
   explicit MergeTable(std::span<const MergeRule> rules);
 
   Found find(std::int32_t left, std::int32_t right) const {
@@ -35,8 +35,8 @@ class MergeTable {
     return find_at(key, hash_of(key));
   }
 
-  // The same, faster where most pairs have no rule: nine of ten of these are known by a filter,
-  // which stays in the cache.
+  // find(), faster if most pairs have no rule: a filter that stays in the cache rejects nine of ten
+  // of these.
   Found find_rare(std::int32_t left, std::int32_t right) const {
     const std::uint64_t key = key_of(left, right);
     const std::uint64_t hash = hash_of(key);
@@ -48,7 +48,7 @@ class MergeTable {
   // One more than the largest order.
   std::uint32_t orders() const { return orders_; }
 
-  // The rules that are kept, the lowest order first.
+  // The rules in the table, in rising order.
   std::vector<MergeRule> rules() const;
 
  private:
@@ -76,7 +76,7 @@ class MergeTable {
   }
 
   std::vector<Slot> slots_;
-  std::vector<std::uint64_t> filter_;  // a bit a hash, 8 to 16 bits a rule
+  std::vector<std::uint64_t> filter_;  // one bit per hash, 8 to 16 bits per rule
   std::uint64_t mask_ = 0;
   int shift_ = 63;
   int filter_shift_ = 63;

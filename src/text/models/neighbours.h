@@ -1,6 +1,6 @@
-// Where a text may be cut without changing its byte-pair encoding: between two characters that
-// are adjacent in no piece, since no merge can ever cross there. So a LLaMA text, one
-// word for its rules, is cut before each "▁", and Chinese nearly everywhere.
+// Finds where a text may be cut without changing its byte-pair encoding: between two characters
+// that are adjacent in no piece, since no merge crosses there. A LLaMA text, which is a single word
+// for its rules, is cut before each "▁", Chinese text nearly everywhere.
 #pragma once
 
 #include <bitset>
@@ -13,11 +13,11 @@ namespace piton {
 
 class Neighbours {
  public:
-  // Learns the neighbors inside `piece`, which may be any bytes: where a piece holds a part of a
-  // character, the two bytes at the border represent all characters that they end and begin.
+  // Adds the pairs of neighbors in `piece`, which may be any bytes. If a piece has only a part of a
+  // character, the two bytes at the border stand for all characters that end and begin with them.
   void add(std::string_view piece);
-  // Bytes of the part of `text` (not empty) before the first cut. Only beside a character above
-  // ASCII is a cut looked for, and never beside bytes that are no character.
+  // Returns the bytes of `text` (not empty) before the first cut. Cuts only next to a non-ASCII
+  // character, and never next to bytes that are not a character.
   std::size_t first_part(std::string_view text) const;
 
  private:
@@ -27,7 +27,7 @@ class Neighbours {
 
   std::vector<std::uint64_t> slots_ = std::vector<std::uint64_t>(64);  // 0 is free
   std::size_t used_ = 0;
-  std::bitset<65536> borders_;  // last byte * 256 + first byte, where a part of a character is
+  std::bitset<65536> borders_;  // [last byte * 256 + first byte], for parts of characters
 };
 
 }  // namespace piton

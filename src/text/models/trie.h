@@ -1,5 +1,5 @@
-// Byte strings with values, for finding all entries that begin a text: an open hash table of
-// (node, byte) -> node.
+// Map from byte strings to values that finds all keys with which a text begins: a hash table of
+// (node, byte) -> node with open addressing.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class Trie {
   // Values are not negative; the first of two equal keys keeps its value.
   void add(std::string_view key, std::int32_t value);
 
-  // step(kRoot, byte), quicker.
+  // step(kRoot, byte), but faster.
   std::int32_t first(char byte) const { return first_[static_cast<unsigned char>(byte)]; }
   // The node after `byte`, or kNone.
   std::int32_t step(std::int32_t node, char byte) const {
@@ -36,7 +36,7 @@ class Trie {
     }
     return node;
   }
-  // The value of the entry that ends at `node`, or kNone.
+  // The value of the key that ends at `node`, or kNone.
   std::int32_t value(std::int32_t node) const { return values_[static_cast<std::size_t>(node)]; }
 
  private:

@@ -10,7 +10,7 @@
 namespace piton {
 namespace {
 
-// What an unknown character costs below the worst piece (as SentencePiece).
+// An unknown character scores this much below the worst piece, as in SentencePiece.
 constexpr double kUnknownPenalty = 10.0;
 constexpr std::int32_t kUnknownPiece = -1;
 
@@ -25,7 +25,7 @@ struct Node {
 class UnigramModel::UnigramScratch final : public Scratch {
  public:
   std::vector<Node> nodes;
-  std::vector<std::pair<std::size_t, std::int32_t>> path;  // begin, piece; from the end
+  std::vector<std::pair<std::size_t, std::int32_t>> path;  // (begin, piece), the last piece first
 };
 
 UnigramModel::UnigramModel(const UnigramFacts& facts, const std::string& where)
@@ -49,7 +49,7 @@ UnigramModel::UnigramModel(const UnigramFacts& facts, const std::string& where)
     vocabulary_.add(piece, id);
     lowest = std::min(lowest, score);
   }
-  // Of two equal pieces the one added last is found.
+  // Of equal pieces, the one with the largest id is found.
   for (std::size_t id = scores_.size(); id-- > 0;) {
     if (!facts.pieces[id].first.empty()) {
       trie_.add(facts.pieces[id].first, static_cast<std::int32_t>(id));
@@ -74,7 +74,7 @@ std::unique_ptr<WordModel::Scratch> UnigramModel::make_scratch() const {
 }
 
 void UnigramModel::append_unknown(std::string_view text, std::vector<std::int32_t>& out) const {
-  // The walk ends early where the hash of a long text would not.
+  // A trie walk ends at the first mismatch; a hash would read all of a long text.
   if (const std::int32_t node = trie_.walk(Trie::kRoot, text);
       node != Trie::kNone && trie_.value(node) != Trie::kNone) {
     out.push_back(vocabulary_.id_of(text).value());

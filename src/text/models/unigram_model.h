@@ -1,10 +1,10 @@
-// The unigram language model (Kudo 2018, arXiv:1804.10959): of all ways to cut a word into pieces,
-// the one with the largest sum of scores (log-probabilities); Viterbi from left to right over
-// characters. A character that no piece of one character covers may be unknown, at ten below the
-// worst score.
+// The unigram language model (Kudo 2018, arXiv:1804.10959): of all ways to split a word into
+// pieces, takes the one with the largest sum of scores (log-probabilities), by Viterbi search over
+// characters from left to right. A character that is not itself a piece may be unknown, with a
+// score ten below the worst.
 //
-// Sums run in double, as in `tokenizers`: ties are decided by rounding. SentencePiece sums in float
-// (sentencepiece_unigram.h).
+// Sums are in double, as in `tokenizers`, because rounding decides ties. SentencePiece sums in
+// float (sentencepiece_unigram.h).
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ class UnigramModel final : public WordModel {
 
   Trie trie_;
   std::vector<double> scores_;
-  std::vector<std::int32_t> byte_ids_;  // of <0xNN>; empty unless all are there and wanted
+  std::vector<std::int32_t>
+      byte_ids_;  // ids of <0xNN>, -1 where missing; empty without byte fallback
   std::optional<std::int32_t> unknown_;
   double unknown_score_ = 0;
   bool fuse_unknown_ = true;

@@ -1,4 +1,4 @@
-// Pieces and their ids, both ways. Ids may have holes.
+// Maps pieces to ids and back. Ids may have holes.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace piton {
 
 class PieceVocabulary {
  public:
-  // The largest id that any file may name: a vocabulary of 16 M pieces is a broken file.
+  // The largest id that any file may name: a vocabulary above 16 M pieces is a broken file.
   static constexpr std::int64_t kMaxId = (1 << 24) - 1;
-  // Bytes of a piece. Real ones end at 256 (runs of spaces); longer ones would make the search for
-  // the parts of each piece, which is quadratic, a matter of hours.
+  // Largest piece in bytes. Real pieces have up to 256 (runs of spaces). The search for the parts
+  // of a piece takes quadratic time, which would be hours for much longer pieces.
   static constexpr std::size_t kMaxPieceBytes = 1024;
 
-  // The largest id that a file of `pieces` pieces may name. Holes cost memory: a file of one line
-  // must not ask for a gigabyte of them.
+  // The largest id that a file of `pieces` pieces may name. Holes take memory: a file of one line
+  // must not allocate a gigabyte.
   static std::int64_t largest_id(std::size_t pieces) {
     return std::min(kMaxId, std::max<std::int64_t>(1 << 20, 4 * static_cast<std::int64_t>(pieces)));
   }
@@ -29,7 +29,8 @@ class PieceVocabulary {
   // Gives `piece` the id; the first of two equal pieces keeps its name. Asserts 0 <= id <= kMaxId.
   void add(std::string_view piece, std::int32_t id);
 
-  // Adds what a file says; throws Error(kData), beginning with `where`, for an id out of range.
+  // Adds the entries of a file. Throws Error(kData), beginning with `where`, if an id is out of
+  // range.
   void add_all(const std::vector<std::pair<std::string, std::int32_t>>& entries,
                const std::string& where);
 
@@ -44,7 +45,7 @@ class PieceVocabulary {
 
   // One more than the largest id.
   std::int64_t size() const { return static_cast<std::int64_t>(pieces_.size()); }
-  // Pieces, holes apart.
+  // Number of pieces, without holes.
   std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }
 
  private:

@@ -1,11 +1,11 @@
-// Remembers the ids of short words: natural text repeats itself, and a look-up is an order of
-// magnitude cheaper than merging.
+// Cache of the ids of short words. Words repeat in natural text, and a lookup is ten times cheaper
+// than merging.
 //
-// Two tables. Words of at most 15 bytes and 3 ids are in 32-byte slots, two to a line: of the words
-// that belong to a line, the one met last is first, and a newcomer replaces the second. Words
-// of at most 31 bytes and 7 ids have lines of their own, where a newcomer replaces what stood
-// there. The short table is 4 MiB: of web text with its names, one of 2 MiB forgets so many words
-// that preprocess is a fifth slower. Not for two threads at once.
+// Two tables. Words of at most 15 bytes and 3 ids are in 32-byte slots, two per cache line: the
+// word used last is in the first slot, and a new word replaces the second. Words of at most 31
+// bytes and 7 ids have one line each, and a new word replaces the old one. The short table has 4
+// MiB: with 2 MiB, web text with its names evicts so many words that preprocess is a fifth slower.
+// Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class WordCache {
     std::uint64_t high = 0;
   };
 
-  // `readable`: bytes that may be read at word.data(), at least word.size(), which is 1 .. 15.
+  // `readable`: bytes that may be read from word.data() on, at least word.size(), which is 1 .. 15.
   static Key short_key(std::string_view word, std::size_t readable) {
     Key key;
     if (readable >= 16) {
@@ -73,7 +73,7 @@ class WordCache {
     hash ^= hash >> 32;
     return short_[(hash * 0xD6E8FEB86659FD93U) >> (64 - kShortBits)];
   }
-  // The ids of a word, or null.
+  // The slot of a word, or null.
   static const ShortSlot* find(ShortLine& line, Key key) {
     const auto holds = [key](const ShortSlot& slot) {
       return slot.low == key.low && slot.high == key.high;
@@ -84,7 +84,7 @@ class WordCache {
     }
     return line.slots;
   }
-  // Remembers a word, if its ids are few enough.
+  // Stores a word, unless it has too many ids.
   static void keep(ShortLine& line, Key key, std::span<const std::int32_t> ids) {
     if (ids.size() > kShortIds) return;
     ShortSlot& slot = line.slots[line.slots[0].high == 0 ? 0 : 1];

@@ -1,7 +1,7 @@
-// Words to ids by a WordModel, with the cache of words between.
+// Encodes words with a WordModel and a WordCache.
 //
-// Words wait in a short queue while their places in the cache come to the core: half of what a word
-// costs is that a word not met lately is far away in memory.
+// Words wait in a short queue while their cache lines are prefetched: for a word not seen lately,
+// the cache miss is half of the cost.
 #pragma once
 
 #include <array>
@@ -15,19 +15,18 @@
 
 namespace piton {
 
-// Not for two threads at once.
+// Not thread-safe.
 class WordEncoder {
  public:
-  // Keeps a reference.
+  // Keeps a reference to `model`.
   explicit WordEncoder(const WordModel& model) : model_(&model), scratch_(model.make_scratch()) {}
 
-  // Forgets words that wait; the ids of those to come are APPENDED to `out`, up to finish().
+  // Drops waiting words. Ids of the words added until finish() are APPENDED to `out`.
   void begin(std::vector<std::int32_t>& out) {
     out_ = &out;
     waiting_ = 0;
   }
-  // `word` and the bytes after it that may be read, `readable` with its own, stay there until
-  // finish().
+  // `readable` bytes from word.data() on may be read; they must stay valid until finish().
   void add(std::string_view word, std::size_t readable) {
     if (word.size() <= WordCache::kShortBytes) return add_short(word, readable);
     if (!model_->has_parts()) return add_long(word);
@@ -42,7 +41,7 @@ class WordEncoder {
       readable -= length;
     }
   }
-  // Appends the ids of all that waits.
+  // Appends the ids of all waiting words.
   void finish() {
     for (std::size_t i = 0; i < waiting_; ++i) encode_short(queue_[i]);
     waiting_ = 0;
@@ -71,7 +70,7 @@ class WordEncoder {
     }
   }
   void add_long(std::string_view word);
-  // Appends what the model gives, and returns it.
+  // Encodes `word` with the model, appends the ids and returns them.
   const std::vector<std::int32_t>& encode(std::string_view word);
 
   const WordModel* model_;

@@ -1,4 +1,4 @@
-// The step from a word (what a pre-tokenizer cuts out) to ids. Implementations: bpe_model.h,
+// Models that map a word, as cut out by a pre-tokenizer, to ids. Implementations: bpe_model.h,
 // wordpiece_model.h, unigram_model.h.
 #pragma once
 
@@ -15,18 +15,19 @@ class WordModel {
  public:
   virtual ~WordModel() = default;
 
-  // Memory that encode() works in; one for each call that runs at the same time.
+  // Working memory of encode(); one per concurrent call.
   class Scratch {
    public:
     virtual ~Scratch() = default;
   };
   virtual std::unique_ptr<Scratch> make_scratch() const { return std::make_unique<Scratch>(); }
 
-  // APPENDS the ids of `word`, which is not empty. Depends on `word` alone.
+  // APPENDS the ids of `word`, which is not empty. The ids depend only on `word`.
   virtual void encode(std::string_view word, Scratch& scratch,
                       std::vector<std::int32_t>& out) const = 0;
 
-  // Bytes of the first part of `word` that may be encoded apart from the rest, with the same ids.
+  // Bytes of the first part of `word`. Encoding this part and the rest separately gives the same
+  // ids.
   virtual std::size_t first_part(std::string_view word) const { return word.size(); }
   // False if first_part() never cuts.
   virtual bool has_parts() const { return false; }

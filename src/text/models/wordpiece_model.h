@@ -1,6 +1,6 @@
-// WordPiece (Schuster & Nakajima 2012; Devlin et al. 2018, arXiv:1810.04805): the longest piece
-// that begins the word, then the longest that continues it ("##..."), and so on; a word that cannot
-// be finished, or has too many characters, is one unknown token.
+// WordPiece (Schuster & Nakajima 2012; Devlin et al. 2018, arXiv:1810.04805): takes the longest
+// piece that begins the word, then the longest that continues it ("##..."), and so on. A word that
+// cannot be completed, or has too many characters, is one unknown token.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ class WordPieceModel final : public WordModel {
   std::int64_t max_characters_ = 100;
 };
 
-// A word is a token or unknown.
+// WordLevel: a word is one token or unknown.
 class WordLevelModel final : public WordModel {
  public:
-  // Throws as WordPieceModel. Words are dropped if `unknown` is not in the vocabulary.
+  // Throws as WordPieceModel. Unknown words are dropped if `unknown` is not in the vocabulary.
   WordLevelModel(const std::vector<std::pair<std::string, std::int32_t>>& vocabulary,
                  const std::string& unknown, const std::string& where);
   void encode(std::string_view word, Scratch& scratch,

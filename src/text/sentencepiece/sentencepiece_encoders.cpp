@@ -8,7 +8,7 @@
 namespace piton {
 namespace {
 
-// What an unknown character costs below the worst piece.
+// An unknown character scores this much below the worst piece.
 constexpr float kUnknownPenalty = 10.0F;
 constexpr std::int32_t kUnknownPiece = -1;
 
@@ -20,7 +20,7 @@ void SentencePieceTokenizer::build_bpe() {
     const Type type = type_of(id);
     return type == Type::kNormal || type == Type::kUserDefined || type == Type::kUnused;
   };
-  // Characters are symbols: pieces of one character, and characters that occur only inside pieces.
+  // Symbols are characters: pieces of one character, and characters that only occur inside pieces.
   std::fill(std::begin(ascii_), std::end(ascii_), -1);
   const auto helper_base = static_cast<std::int32_t>(facts_.pieces.size());
   std::unordered_map<std::string_view, std::int32_t> symbol_of;
@@ -48,7 +48,7 @@ void SentencePieceTokenizer::build_bpe() {
   }
   helper_characters_.assign(helpers.begin(), helpers.end());
 
-  // Equal scores merge from left to right: the order is the rank of the score.
+  // The order is the rank of the score, so that equal scores merge from left to right.
   std::vector<float> scores;
   for (const auto& piece : facts_.pieces) scores.push_back(piece.score);
   std::sort(scores.begin(), scores.end(), std::greater<>());
@@ -151,7 +151,7 @@ void SentencePieceTokenizer::append_split(std::int32_t symbol,
     append_unknown(helper_characters_[static_cast<std::size_t>(symbol - pieces)], out);
     return;
   }
-  // An unused piece falls apart again; its parts are shorter, so this ends.
+  // An unused piece is split into its parts, which are shorter, so the recursion ends.
   const auto parts = parts_of_unused_.find(symbol);
   if (parts == parts_of_unused_.end()) {
     out.push_back(symbol);
@@ -171,7 +171,7 @@ void SentencePieceTokenizer::encode_unigram(std::string_view text, Scratch& scra
     const float so_far = nodes[at].score;
     const std::size_t length = decode_utf8(text, at).length;
     bool covered = false;
-    // Sums run in float, as in the library (0.2): in long texts ties are decided by rounding.
+    // Sums are in float, as in the library (0.2), because rounding decides ties in long texts.
     const auto offer = [&](std::size_t end, float score, std::int32_t piece) {
       Node& node = nodes[end];
       if (node.from < 0 || score > node.score) {

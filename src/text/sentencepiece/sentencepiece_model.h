@@ -1,9 +1,9 @@
-// tokenizer.model: a SentencePiece model file (protocol buffer ModelProto), read by hand.
+// Reader of tokenizer.model, a SentencePiece model file (protocol buffer ModelProto).
 //
 //   field      what
 //   1          a piece: 1 text, 2 score (float), 3 type
-//   2          training facts: 3 model type, 24 white space as suffix, 35 byte fallback,
-//              44 what an unknown piece is decoded as, 45 .. 48 names of <unk> <s> </s> <pad>
+//   2          trainer settings: 3 model type, 24 white space as suffix, 35 byte fallback,
+//              44 text of a decoded unknown piece, 45 .. 48 names of <unk> <s> </s> <pad>
 //   3          normalizer: 2 map of characters, 3 dummy prefix, 4 remove extra white space,
 //              5 escape white space
 //   5          the same for decoding: 2 map of characters
@@ -49,9 +49,9 @@ struct SentencePieceFacts {
   bool escape_whitespaces = true;
 };
 
-// Throws Error(kData), beginning with `where`, if `bytes` is not such a file: not the wire format,
-// no pieces, not exactly one unknown piece, empty or repeated pieces, types out of range, a byte
-// piece that is not <0xNN>, byte fallback without all 256 of them, a score that is not finite.
+// Throws Error(kData), beginning with `where`, if `bytes` is malformed: invalid wire format, no
+// pieces, not exactly one unknown piece, empty or repeated pieces, types out of range, a byte piece
+// that is not <0xNN>, byte fallback without all 256 of them, a score that is not finite.
 SentencePieceFacts read_sentencepiece_model(std::string_view bytes, const std::string& where);
 
 }  // namespace piton

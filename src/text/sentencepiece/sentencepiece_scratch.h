@@ -1,4 +1,4 @@
-// What sentencepiece_tokenizer.cpp and its encoders work in. Private to them.
+// Working memory of sentencepiece_tokenizer.cpp and its encoders. Private to them.
 #pragma once
 
 #include "text/sentencepiece/sentencepiece_tokenizer.h"

@@ -106,7 +106,7 @@ std::size_t SentencePieceTokenizer::user_defined_at(std::string_view text, std::
 
 std::string SentencePieceTokenizer::normalized(std::string_view text) const {
   const std::string_view space = facts_.escape_whitespaces ? kSpace : " ";
-  // The replacement for the characters at the start, and how many bytes of the text it replaces.
+  // take(at) sets `replacement` for the characters at `at` and returns how many bytes it replaces.
   std::string_view replacement;
   const auto take = [&](std::size_t at) -> std::size_t {
     const auto byte = static_cast<unsigned char>(text[at]);
@@ -247,8 +247,8 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int32_t> ids,
     if (space_eaten || !text.empty()) at_start = false;
     space_eaten = false;
     if (is_special(id)) {
-      // As in SentencePiece, controls decode to nothing. Tokens that were added to those of the
-      // file decode to their names.
+      // As in SentencePiece, controls decode to nothing. Tokens that are not from the file decode
+      // to their names.
       const bool control = type_of(id) == Type::kControl;
       if (!options.skip_special_tokens && !control && id != unknown_) text += this->piece(id);
       if (!options.skip_special_tokens && id == unknown_) text += facts_.unknown_surface;

@@ -1,10 +1,10 @@
-// The tokenizer of a tokenizer.model, equal to the SentencePiece library (Kudo & Richardson 2018,
-// arXiv:1808.06226).
+// Tokenizer for tokenizer.model files, with the results of the SentencePiece library (Kudo &
+// Richardson 2018, arXiv:1808.06226).
 //
-// A text is normalized (map of characters, white space), a dummy space put before it, spaces
-// written "▁", and the whole is encoded: BPE by scores, or the best unigram path. Bytes that are
-// not UTF-8 become U+FFFD, one each. Control pieces (<s>) are never found in a text unless
-// parse_special_tokens; each stretch between them is then encoded as a text of its own.
+// A text is normalized (map of characters, white space), a dummy space is put before it, spaces are
+// written as "▁", and the result is encoded: BPE by scores, or the best unigram path. Bytes that
+// are not UTF-8 become U+FFFD, one each. Control pieces (<s>) are recognized only with
+// parse_special_tokens; each stretch between them is then encoded separately.
 #pragma once
 
 #include <limits>
@@ -28,11 +28,11 @@ namespace piton {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  // What surrounds the file: which special tokens add_special_tokens puts, extra tokens.
+  // Settings that are not in the file: special tokens of add_special_tokens, and extra tokens.
   struct Settings {
     bool add_bos = true;
     bool add_eos = false;
-    std::vector<AddedToken> added;  // with ids of their own or of pieces
+    std::vector<AddedToken> added;  // with new ids or those of pieces
   };
 
   SentencePieceTokenizer(SentencePieceFacts facts, Settings settings, std::string content_hash,
@@ -49,7 +49,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool is_special(std::int32_t id) const override;
   bool open_ended(std::int32_t id) const override;
 
-  // The text as the model sees it.
+  // The text after normalization, as the model encodes it.
   std::string normalized(std::string_view text) const;
 
  private:
@@ -92,8 +92,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   // Unigram.
   Trie trie_;
   float lowest_score_ = 0;
-  // From the smallest positive float on, as in the library: scores are logarithms, so user-defined
-  // pieces, which count with it, win over all others.
+  // Starts at the smallest positive float, as in the library. User-defined pieces count with this
+  // score: scores are logarithms, so these pieces win over all others.
   float highest_score_ = std::numeric_limits<float>::min();
 
   mutable ScratchPool<Scratch> pool_;

@@ -1,8 +1,8 @@
-// Tokens that are outside the model's vocabulary and are cut out of a text before anything else:
-// special ones (<s>, <|im_end|>) and others that someone added.
+// Tokens outside the model's vocabulary, which are cut out of a text before any other step: special
+// tokens (<s>, <|im_end|>) and tokens added later.
 //
-// Matching is leftmost, longest. A token that is `normalized` is looked for in the normalized text,
-// in its own normalized spelling; the others in the raw text.
+// The leftmost, longest match counts. A `normalized` token is searched for in the normalized text,
+// in its normalized spelling; other tokens in the raw text.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace piton {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool single_word = false;  // not beside a word character
-  bool lstrip = false;       // takes the white space before it
+  bool single_word = false;  // no word character may be next to it
+  bool lstrip = false;       // includes the white space before it
   bool rstrip = false;       // and after it
   bool normalized = false;
   bool special = false;
@@ -30,19 +30,19 @@ void check_added_token(const AddedToken& token, std::int64_t pieces, const std::
 // Finds one set of tokens in texts.
 class AddedTokenMatcher {
  public:
-  // A stretch of text: a token, or (id -1) the text between tokens.
+  // A part of a text: a token, or (id -1) the text between tokens.
   struct Part {
     std::int32_t id = -1;
     std::size_t begin = 0;
     std::size_t end = 0;
   };
 
-  // `pattern` is what is looked for: the content, or its normalized spelling. Empty ones are left
-  // out.
+  // `pattern`: the text to search for, the content or its normalized spelling. An empty pattern is
+  // ignored.
   void add(const AddedToken& token, std::string_view pattern);
 
-  // APPENDS the parts of `text`, in order, without gaps. Special tokens are skipped (they remain
-  // text) unless `parse_special`.
+  // APPENDS the parts of `text`, in order, without gaps. Special tokens remain text unless
+  // `parse_special`.
   void split(std::string_view text, bool parse_special, std::vector<Part>& parts) const;
 
   // True if split() can find anything.

@@ -1,8 +1,8 @@
-// BERT's normalizer at the price of one look-up a character: what the rules, one after another,
-// make of a character is remembered.
+// BERT's normalizer with one lookup per character: the result of all rules for a character is
+// remembered.
 //
-// This is exact where the rules work on each character alone. Only the order in which marks follow
-// a letter (NFD) depends on more; stretches with marks that stay go through the rules as they are.
+// This is exact where the rules treat each character alone. Only the order of marks after a letter
+// (NFD) depends on neighbors; stretches with marks that remain go through the rules themselves.
 #include <unicode/uchar.h>
 
 #include <array>
@@ -45,7 +45,7 @@ class BertNormalizer final : public Normalizer {
         const char* const stop = end_of_mixed(from, end);
         std::string stretch(from, stop);
         rules_->apply(stretch);
-        // As much room is left after it as the rest needs.
+        // Leave enough room after it for the rest of the text.
         const auto done = static_cast<std::size_t>(to - out.data());
         const std::size_t needed =
             done + stretch.size() + static_cast<std::size_t>(end - stop) * 2 + kRoom;
@@ -69,15 +69,15 @@ class BertNormalizer final : public Normalizer {
   }
 
  private:
-  // Characters whose results are remembered: those of the first two planes.
+  // Results are remembered for the characters of the first two planes.
   static constexpr std::size_t kCharacters = 0x20000;
-  // Results: one character, kApart with spaces around it.
+  // A result is one character, with kApart if spaces go around it, or another of these values.
   static constexpr std::uint32_t kUnknown = 0;
   static constexpr std::uint32_t kApart = 1U << 24;
   static constexpr std::uint32_t kDropped = 1U << 25;
   // Depends on its neighbors, or is more than one character.
   static constexpr std::uint32_t kMixed = 1U << 26;
-  // A character becomes six bytes at most, of two or more; or one of one.
+  // A character of one byte stays one byte; a longer one becomes at most six.
   static constexpr std::size_t kRoom = 16;
 
   std::uint32_t result_of(char32_t c) const {
@@ -105,7 +105,7 @@ class BertNormalizer final : public Normalizer {
     return result;
   }
 
-  // Up to the next character that is neither mixed nor dropped.
+  // The next character that is neither mixed nor dropped, or `end`.
   const char* end_of_mixed(const char* from, const char* end) const {
     while (from < end) {
       const Utf8Char c = decode_utf8(from, end);

@@ -146,7 +146,7 @@ std::unique_ptr<PieceDecoder> make_strip_decoder(std::string content, std::size_
 
 std::unique_ptr<PieceDecoder> make_word_piece_decoder(std::string prefix, bool cleanup) {
   return step([prefix = std::move(prefix), cleanup](std::vector<std::string>& pieces) {
-    // In this order, as English is put together again.
+    // Applied in this order, to restore English punctuation and contractions.
     constexpr std::pair<std::string_view, std::string_view> kCleanups[] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},

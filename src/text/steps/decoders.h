@@ -1,5 +1,5 @@
-// The last step of decoding: turns the pieces of the ids into text, as the "decoder" of a
-// tokenizer.json says.
+// The last step of decoding: turns the pieces of ids into text, as "decoder" in a tokenizer.json
+// defines it.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@
 namespace piton {
 namespace {
 
-// Of Python 3.11.
+// Unicode 14.0, as in Python 3.11.
 std::uint32_t category_mask(char32_t c) { return categories_in_unicode(c, 14); }
 
 bool is_control(char32_t c) {
@@ -18,7 +18,7 @@ bool is_control(char32_t c) {
   return (category_mask(c) & (U_GC_CC_MASK | U_GC_CF_MASK)) != 0;
 }
 
-// str.split() splits at what str.isspace() says: white space and the four separators 0x1C .. 0x1F.
+// str.split() splits at str.isspace(): white space and the four separators 0x1C .. 0x1F.
 bool is_python_space(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 bool is_bert_space(char32_t c) {
@@ -123,7 +123,7 @@ class BasicTokenizer final : public PreTokenizer {
       }
       word = lowered;
     }
-    // Punctuation is a word by itself; the text between is words.
+    // Each punctuation character is a word, and so is each text between them.
     std::size_t begin = out.text.size();
     const auto close = [&] {
       if (out.text.size() > begin) out.ranges.emplace_back(begin, out.text.size());

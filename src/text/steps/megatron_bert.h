@@ -1,5 +1,5 @@
-// The BasicTokenizer of Google's BERT in Python, which Megatron's BertWordPiece types use: it
-// differs from the `tokenizers` library on control characters, lower case and later Unicode.
+// The BasicTokenizer of Google's BERT in Python, which Megatron's BertWordPiece types use. It
+// differs from the `tokenizers` library in control characters, lower case and the Unicode version.
 #pragma once
 
 #include <memory>

@@ -40,10 +40,10 @@ bool in_unicode_9(char32_t c) {
 class NormalFormStep final : public Normalizer {
  public:
   explicit NormalFormStep(NormalForm form) : form_(&form_of(form)), inert_(kBadByte + 1, true) {
-    // Characters that the form touches, alone or with a neighbor. Those younger than Unicode 9.0
-    // are all left alone.
+    // Characters that the form changes, alone or with a neighbor. Characters newer than Unicode 9.0
+    // stay unchanged.
     for (UChar32 c = 0x80; c < 0x110000; ++c) {
-      if (c == 0x3400) c = 0xA000;                   // ideographs that nothing touches
+      if (c == 0x3400) c = 0xA000;                   // ideographs: no form changes them
       if (c >= 0x323B0 && c < 0xE0000) c = 0xE0000;  // unassigned planes
       if (c >= 0xF0000) break;                       // private use
       if (!form_->isInert(c) && in_unicode_9(static_cast<char32_t>(c))) {
@@ -56,11 +56,11 @@ class NormalFormStep final : public Normalizer {
 
   void apply(std::string& text) const override {
     std::size_t at = 0;
-    std::size_t done = 0;  // text before it is in `out`
+    std::size_t done = 0;  // the text before it is in `out`
     std::string out;
     while ((at = next_active(text, at)) < text.size()) {
-      // A stretch of active characters, and the ASCII one before it, which may compose with them:
-      // nothing crosses its borders.
+      // A stretch of active characters and the ASCII character before it, which may compose with
+      // them. Normalization does not cross the borders of the stretch.
       const bool ascii_before = at > done && static_cast<unsigned char>(text[at - 1]) < 0x80;
       const std::size_t begin = ascii_before ? at - 1 : at;
       std::size_t end = at;
@@ -98,7 +98,7 @@ class NormalFormStep final : public Normalizer {
   }
 
   const icu::Normalizer2* form_;
-  std::vector<bool> inert_;  // by character; so are bytes that are none
+  std::vector<bool> inert_;  // by character; true for kBadByte
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ bool is_nmt_removed(char32_t c) {
          c == 0x8F || c == 0x9F;
 }
 
-// What it takes for white space.
+// What nmt text normalization replaces by a space.
 bool is_nmt_space(char32_t c) {
   switch (c) {
     case 0x09:
@@ -128,7 +128,7 @@ std::unique_ptr<Normalizer> make_replace(std::string from, std::string to) {
   return text_step([from = std::move(from), to = std::move(to)](std::string& text) {
     if (from.empty()) return;
     if (from != " ") return replace_all(text, from, to);
-    // Of every text of the LLaMA family: a space is a byte, so one pass without searching does.
+    // Runs on every text of the LLaMA family: a space is one byte, so no search is needed.
     std::string out;
     out.resize(text.size() * std::max<std::size_t>(to.size(), 1));
     char* end = out.data();

@@ -1,8 +1,8 @@
-// The first step of a tokenizer.json: text to text.
+// Normalizers, the first step of a tokenizer.json: from text to text.
 //
-// Follows the semantics of the `tokenizers` library, its Unicode versions included: normal forms as
-// of Unicode 9.0 (later characters are left alone), control and punctuation as of 8.0. Texts are
-// well-formed UTF-8, but where takes_any_bytes() says more.
+// Results equal those of the `tokenizers` library, including its Unicode versions: normal forms of
+// Unicode 9.0 (later characters stay unchanged), control and punctuation of 8.0. Texts must be
+// well-formed UTF-8 unless takes_any_bytes().
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Rewrites `text` in place.
   virtual void apply(std::string& text) const = 0;
-  // True if apply() takes texts that are not well-formed too: it leaves the bytes that are no
-  // character, and does what it does to each stretch between them.
+  // True if apply() also takes texts that are not well-formed: it keeps the bytes that are not a
+  // character and rewrites each stretch between them.
   virtual bool takes_any_bytes() const { return false; }
 };
 
@@ -45,27 +45,27 @@ std::unique_ptr<Normalizer> make_lowercase();
 std::unique_ptr<Normalizer> make_strip(bool left, bool right);
 // Removes marks (M*).
 std::unique_ptr<Normalizer> make_strip_accents();
-// Puts `prefix` before a text that is not empty.
+// Adds `prefix` before a text that is not empty.
 std::unique_ptr<Normalizer> make_prepend(std::string prefix);
 std::unique_ptr<Normalizer> make_replace(std::string from, std::string to);
 std::unique_ptr<Normalizer> make_replace(Pattern from, std::string to);
-// Control characters go, white space becomes " ".
+// Removes control characters and replaces white space by " ".
 std::unique_ptr<Normalizer> make_nmt();
-// One bytes-as-characters spelling of the text (byte_level.h).
+// Spells the bytes of the text in the byte-level alphabet (byte_level.h).
 std::unique_ptr<Normalizer> make_byte_level_spelling();
 
-// The map is tried on whole grapheme clusters below six bytes, then on characters; of several
-// entries that begin a cluster the shortest is taken.
+// Applies the map to whole grapheme clusters below six bytes, else to characters. Of several
+// entries that begin a cluster, uses the shortest.
 std::unique_ptr<Normalizer> make_precompiled(Charsmap map);
 
 struct BertRules {
-  bool clean_text = true;            // no control characters, white space is " "
+  bool clean_text = true;            // removes control characters, white space becomes " "
   bool handle_chinese_chars = true;  // spaces around ideographs
-  bool strip_accents = true;         // NFD, then no nonspacing marks
+  bool strip_accents = true;         // NFD, then removes nonspacing marks
   bool lowercase = true;
 };
 std::unique_ptr<Normalizer> make_bert_normalizer(BertRules rules);
-// The same, slowly: the rules one after another.
+// The same, slower: applies the rules one after another.
 std::unique_ptr<Normalizer> make_bert_steps(BertRules rules);
 
 }  // namespace piton

@@ -54,7 +54,7 @@ std::string PipelineTokenizer::normalized(std::string_view text) const {
     parts_.normalizer->apply(out);
     return out;
   }
-  // Byte-level vocabularies alone take what is not UTF-8: it stays as it is.
+  // Only byte-level vocabularies take bytes that are not UTF-8; these bytes stay unchanged.
   out.clear();
   std::string run;
   while (!text.empty()) {

@@ -4,8 +4,8 @@
 //   text -> added tokens cut out -> normalizer -> pre-tokenizer -> model, word by word
 //        -> special tokens around it
 //
-// Equal to the `tokenizers` library on every text, and fast: words go through a cache, known
-// pre-tokenizers are scanned without lists, byte-level vocabularies are read as raw bytes.
+// Results equal those of the `tokenizers` library for every text. Faster, because words are cached,
+// known pre-tokenizers are hand-written scanners, and byte-level vocabularies use raw bytes.
 #pragma once
 
 #include <memory>
@@ -27,14 +27,14 @@ namespace piton {
 struct TokenizerParts {
   std::unique_ptr<Normalizer> normalizer;       // may be null
   std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be null: the text is one word
-  std::optional<Scanner> scanner;               // the whole pre-tokenizer, if it is a known one
+  std::optional<Scanner> scanner;               // set if the pre-tokenizer is exactly a known one
   std::unique_ptr<WordModel> model;
   bool byte_level = false;                // the model takes raw bytes
   std::unique_ptr<PieceDecoder> decoder;  // null: pieces are joined by spaces
-  bool byte_level_decoder = false;        // the decoder is the byte-level one and nothing else
+  bool byte_level_decoder = false;        // the decoder is exactly the byte-level one
   bool byte_fallback_decoder = false;     // it joins runs of <0xNN>
   std::vector<AddedToken> added;
-  std::vector<std::int32_t> prefix;  // around a text with add_special_tokens
+  std::vector<std::int32_t> prefix;  // ids around a text with add_special_tokens
   std::vector<std::int32_t> suffix;
   SpecialIds special;
   std::string name;
@@ -68,7 +68,7 @@ class PipelineTokenizer final : public Tokenizer {
   CharacterTable table_;
   AddedTokenMatcher raw_tokens_;
   AddedTokenMatcher normalized_tokens_;
-  std::vector<const AddedToken*> added_by_id_;  // null where the id is the model's
+  std::vector<const AddedToken*> added_by_id_;  // null for ids of the model
   std::vector<std::string> bytes_of_id_;        // byte-level decoder only
   std::int64_t size_ = 0;
   mutable ScratchPool<Scratch> pool_;

@@ -16,7 +16,7 @@ struct Stretch {
   bool match;
 };
 
-// Appends the pieces that `behavior` makes of `stretches`, moved by `base`.
+// Appends the pieces that `behavior` makes of `stretches`, shifted by `base`.
 void append_pieces(const std::vector<Stretch>& stretches, SplitBehavior behavior, std::size_t base,
                    Ranges& out) {
   const auto add = [&](std::size_t begin, std::size_t end) {
@@ -83,7 +83,7 @@ std::vector<Stretch> stretches_of(const Ranges& matches, std::size_t size, bool 
   return stretches;
 }
 
-// A step that cuts each word by a function: matches(word) gives the delimiters.
+// A step that splits each word: matches(word) returns the delimiters.
 template <typename Matches>
 class SplitStep final : public PreTokenizer {
  public:
@@ -149,7 +149,7 @@ std::unique_ptr<PreTokenizer> rewrite_step(Rewrite rewrite) {
   return std::make_unique<RewriteStep<Rewrite>>(std::move(rewrite));
 }
 
-// The text between white space; without the lists of the general step.
+// Splits at white space; faster than SplitStep because it builds no lists.
 class WhitespaceSplit final : public PreTokenizer {
  public:
   void apply(Words& words, bool) const override {
@@ -162,7 +162,7 @@ class WhitespaceSplit final : public PreTokenizer {
         if (end > begin) out.emplace_back(base + begin, base + end);
       };
       for (std::size_t at = 0; at < word.size();) {
-        // Most bytes need no decoding: those of words, and the tails of longer characters.
+        // Skip bytes that cannot begin white space, without decoding them.
         const auto byte = static_cast<unsigned char>(word[at]);
         if (byte > ' ' && (byte < 0xC2 || byte > 0xE3)) {
           ++at;
@@ -289,7 +289,7 @@ std::unique_ptr<PreTokenizer> make_whitespace_split() {
 std::unique_ptr<PreTokenizer> make_whitespace() {
   return split_step(
       [](std::string_view word) {
-        // Runs of word characters and runs of other signs are what is kept.
+        // Matches: runs of word characters, and runs of others that are not white space.
         Ranges matches;
         int before = 0;
         for (std::size_t at = 0; at < word.size();) {

@@ -1,4 +1,4 @@
-// The second step of a tokenizer.json: a text into words.
+// Pre-tokenizers, the second step of a tokenizer.json: from a text to words.
 //
 // Words are ranges of one buffer; a step may rewrite the buffer (prefixes, replaced spaces).
 // Follows the semantics of the `tokenizers` library.
@@ -29,24 +29,24 @@ struct Words {
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
-  // `first`: the words are the beginning of the whole text (what prepend schemes ask).
+  // `first`: the words are at the start of the whole text (for prepend schemes).
   virtual void apply(Words& words, bool first) const = 0;
 };
 
-// What becomes of the delimiter that a split finds.
+// What a split does with the delimiters.
 enum class SplitBehavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 enum class PrependScheme { kFirst, kNever, kAlways };
 
 std::unique_ptr<PreTokenizer> make_sequence(std::vector<std::unique_ptr<PreTokenizer>> steps);
-// `invert`: what does not match is the delimiter.
+// `invert`: the text that does not match is the delimiter.
 std::unique_ptr<PreTokenizer> make_split(Pattern pattern, SplitBehavior behavior, bool invert);
 std::unique_ptr<PreTokenizer> make_split(std::string literal, SplitBehavior behavior, bool invert);
 std::unique_ptr<PreTokenizer> make_scan(Scanner scanner,
                                         std::shared_ptr<const CharacterTable> table);
-// A space before every word that does not begin with one (ByteLevel's add_prefix_space).
+// Adds a space before every word that does not begin with one (ByteLevel's add_prefix_space).
 std::unique_ptr<PreTokenizer> make_prefix_space();
-// Words spelled in the byte-level alphabet.
+// Spells words in the byte-level alphabet.
 std::unique_ptr<PreTokenizer> make_byte_spelling();
 std::unique_ptr<PreTokenizer> make_whitespace_split();
 // \w+|[^\w\s]+

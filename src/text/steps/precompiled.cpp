@@ -21,8 +21,8 @@ struct CloseText {
   void operator()(UText* text) const { utext_close(text); }
 };
 
-// Exact for every text, and quick where characters are clusters by themselves, as nearly all are:
-// what becomes of such a character is remembered, and ICU cuts the stretches around the others.
+// Exact for every text. Fast because nearly all characters are clusters by themselves: whether the
+// map changes such a character is remembered, and ICU cuts only the stretches around the others.
 class PrecompiledStep final : public Normalizer {
  public:
   explicit PrecompiledStep(Charsmap map) : map_(std::move(map)), kinds_(kCharacters) {
@@ -34,7 +34,7 @@ class PrecompiledStep final : public Normalizer {
   void apply(std::string& text) const override {
     std::string out;
     std::size_t done = 0;      // `out` has the text before it
-    std::size_t previous = 0;  // the character before `at`, if it is not done
+    std::size_t previous = 0;  // the character before `at`, if not in `out` yet
     ClusterCutter cutter(*clusters_);
     for (std::size_t at = 0; at < text.size();) {
       const Seen seen = look(text, at);
@@ -49,7 +49,7 @@ class PrecompiledStep final : public Normalizer {
         map_cluster(std::string_view(text).substr(at, seen.length), out);
         at = next;
       } else {
-        // What joins may join the character before it.
+        // A joining character may join the one before it.
         const std::size_t begin = seen.kind == kJoining && at > done ? previous : at;
         out.append(text, done, begin - done);
         at = end_of_joining(text, next);
@@ -64,14 +64,14 @@ class PrecompiledStep final : public Normalizer {
   }
 
  private:
-  // Between two characters that are not kJoining there is always a boundary of clusters.
+  // Between two characters that are not kJoining there is always a cluster boundary.
   enum Kind : std::uint8_t { kUnknown, kSame, kMapped, kJoining };
   struct Seen {
     Kind kind;
     std::size_t length;
   };
 
-  // Cuts by ICU; its iterator is copied when it is first wanted.
+  // Cuts with ICU. Clones the iterator on first use.
   class ClusterCutter {
    public:
     explicit ClusterCutter(const UBreakIterator& rules) : rules_(rules) {}
@@ -95,9 +95,9 @@ class PrecompiledStep final : public Normalizer {
     std::unique_ptr<UBreakIterator, CloseIterator> clusters_;
   };
 
-  // Characters whose kinds are remembered: those of the first two planes.
+  // Kinds are remembered for the characters of the first two planes.
   static constexpr std::size_t kCharacters = 0x20000;
-  // So many characters that do not join are worth another start of ICU.
+  // After this many characters that do not join, the stretch for ICU ends.
   static constexpr int kApartAtOnce = 8;
 
   Seen look(const std::string& text, std::size_t at) const {
@@ -125,9 +125,9 @@ class PrecompiledStep final : public Normalizer {
     return kind;
   }
 
-  // From `at`, after a character that joins or is followed by one: a place with a boundary, before
-  // which everything that joins is complete. A character that does not join may still be joined to
-  // what stands before it; the next one begins a cluster.
+  // `at` is after a character that joins or is followed by one that does. Returns a cluster
+  // boundary after everything that joins. The first character that does not join may still be
+  // joined to the one before it; the second begins a cluster.
   std::size_t end_of_joining(const std::string& text, std::size_t at) const {
     int apart = 0;
     std::size_t end = at;

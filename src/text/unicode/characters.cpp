@@ -22,13 +22,13 @@ std::uint8_t category_flags(int category) {
   return flags;
 }
 
-// Of which age the tables of the other implementations' BERT are.
+// Unicode version of the tables that other implementations of BERT use.
 constexpr int kBertVersion = 8;
 
 }  // namespace
 
 CharacterTable::CharacterTable() : flags_(0x110001, 0) {
-  // ICU hands over ranges of one category; there are a few thousand.
+  // ICU reports ranges of one category, a few thousand in all.
   const auto fill = [](const void* context, UChar32 start, UChar32 limit,
                        UCharCategory category) -> UBool {
     auto* flags = static_cast<std::uint8_t*>(const_cast<void*>(context));
@@ -76,7 +76,7 @@ bool is_numeric(char32_t c) {
 
 std::uint32_t categories_in_unicode(char32_t c, int version) {
   if (c >= 0x110000) return U_GC_CN_MASK;
-  switch (c) {  // those that have moved, by the version that moved them
+  switch (c) {  // characters that changed category, by the version of the change
     case 0x1885:
     case 0x1886:
       if (version < 9) return U_GC_LO_MASK;

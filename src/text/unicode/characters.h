@@ -1,8 +1,8 @@
-// What a character is: letter, number, white space, ... as the regular expressions of tokenizers
-// ask.
+// Classes of characters (letter, number, white space, ...) for the regular expressions of
+// tokenizers.
 //
-// Unicode 16.0: the properties of ICU (15.0) and the additions in unicode_additions.h, flat, one
-// byte a code point, so that a scanner pays one load a character.
+// Unicode 16.0: the properties of ICU (15.0) and the additions in unicode_additions.h, in a flat
+// table of one byte per code point, so that a scanner needs one load per character.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class CharacterTable {
 
   CharacterTable();
 
-  // `c` is a scalar value or kBadByte, which is nothing.
+  // `c`: a scalar value, or kBadByte, which has no flags.
   std::uint8_t flags(char32_t c) const { return flags_[c]; }
   bool has(char32_t c, std::uint8_t any) const { return (flags_[c] & any) != 0; }
 
@@ -40,19 +40,19 @@ class CharacterTable {
 bool is_white_space(char32_t c);
 // \w of Unicode regular expressions: Alphabetic, M, Nd, Pc, Join_Control.
 bool is_word_character(char32_t c);
-// N*: what the pre-tokenizer Digits takes for a digit.
+// N*: the digits of the pre-tokenizer Digits.
 bool is_numeric(char32_t c);
 
-// The general category as of a version of Unicode from 8 on, a mask of ICU's (U_GC_P_MASK, ...):
-// other implementations' tables are of different ages. Characters that came later are unassigned
-// (Cn). Of those that have moved to another category since, the ones that the peers' answers depend
-// on.
+// The general category in a given Unicode version, 8 or later, as an ICU mask (U_GC_P_MASK, ...):
+// the tables of other implementations have different versions. Characters added later are
+// unassigned (Cn). Of the characters that changed category since, only those that matter for the
+// results of the other implementations are handled.
 std::uint32_t categories_in_unicode(char32_t c, int version);
-// P* as of Unicode 8.0, and the ASCII symbols ($ + < = > ^ ` | ~): what the pre-tokenizers
-// Punctuation and BertPreTokenizer split at.
+// P* of Unicode 8.0 and the ASCII symbols ($ + < = > ^ ` | ~): where the pre-tokenizers Punctuation
+// and BertPreTokenizer split.
 bool is_bert_punctuation(char32_t c);
-// Control, format and private-use characters as of Unicode 8.0, but tab, newline and carriage
-// return: what BertNormalizer removes.
+// Control, format and private-use characters of Unicode 8.0 except tab, newline and carriage
+// return: the characters that BertNormalizer removes.
 bool is_bert_control(char32_t c);
 // The blocks of ideographs that BERT puts spaces around.
 bool is_bert_ideograph(char32_t c);

@@ -30,7 +30,7 @@ class Charsmap {
   };
   // The longest prefix of `text` that the map replaces.
   Match longest(std::string_view text) const { return find(text, true); }
-  // The shortest.
+  // The shortest such prefix.
   Match shortest(std::string_view text) const { return find(text, false); }
 
  private:

@@ -13,7 +13,7 @@
 namespace piton {
 namespace {
 
-// Backtracking steps a match may take: a linear expression needs a few a byte.
+// Limit of backtracking steps per match. A linear expression needs a few per byte.
 constexpr std::uint32_t kMatchLimit = 50'000'000;
 
 struct FreeMatch {
@@ -55,14 +55,14 @@ bool has_nested_class(std::string_view expression) {
   return false;
 }
 
-// In the files' dialect (Oniguruma's) a word has letters in the wide sense, marks, decimal digits
-// and joiners like "_", and space is what Unicode calls so; in PCRE2 a word also has numbers like
-// one half but no marks, and space has U+180E. Classes are spelled out; \W inside a class has no
-// such spelling.
+// The files use Oniguruma's dialect: \w has alphabetic characters, marks, decimal digits and
+// connectors like "_", and \s is Unicode white space. In PCRE2, \w also has numbers like one half
+// but no marks, and \s has U+180E. So the classes are spelled out. \W inside a class has no such
+// spelling.
 std::string in_classes_of_pcre2(std::string_view expression) {
   constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-  // Outside a class Latin-1 has a table of its own there, in which superscripts and fractions are
-  // words.
+  // Outside a class, Oniguruma has its own table for Latin-1, in which superscripts and fractions
+  // are word characters.
   constexpr std::string_view kLatin = R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
   const std::string word = fmt::format("[{}{}]", kWord, kLatin);
   const std::string other = fmt::format("[^{}{}]", kWord, kLatin);
@@ -93,7 +93,7 @@ std::string in_classes_of_pcre2(std::string_view expression) {
       }
     } else if (!inside && c == '[') {
       inside = true;
-      // "]" as the first of a class is a character.
+      // "]" as the first character of a class is literal.
       std::size_t head = rest.starts_with("[^") ? 2 : 1;
       if (rest.substr(head).starts_with("]")) ++head;
       out += rest.substr(0, head);
@@ -103,7 +103,7 @@ std::string in_classes_of_pcre2(std::string_view expression) {
           std::find_if(std::begin(kNamed), std::end(kNamed),
                        [&](const auto& entry) { return rest.starts_with(entry.first); });
       const std::size_t close = rest.find(":]");
-      // has_nested_class() refused all but names.
+      // has_nested_class() rejected all but names.
       const std::size_t length = close == std::string_view::npos ? 1 : close + 2;
       out += named == std::end(kNamed) ? rest.substr(0, length) : named->second;
       i += length - 1;
@@ -136,7 +136,7 @@ Pattern::Pattern(std::string_view expression, const std::string& where)
   }
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // In the files' dialect ^ and $ hold at every line.
+  // In Oniguruma, ^ and $ match at every line.
   constexpr std::uint32_t kOptions =
       PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE;
   const std::string translated = in_classes_of_pcre2(expression);
@@ -176,8 +176,8 @@ std::vector<std::pair<std::size_t, std::size_t>> Pattern::matches(std::string_vi
     if (code == PCRE2_ERROR_NOMATCH) break;
     if (code < 0) {
       throw Error(Fault::kData,
-                  "{}: the expression \"{}\" gives up on a text of {} bytes: {}; split the text or "
-                  "simplify the expression",
+                  "{}: the expression \"{}\" cannot be matched on a text of {} bytes: {}; split "
+                  "the text or simplify the expression",
                   state_->where, state_->expression, text.size(), message_of(code));
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());

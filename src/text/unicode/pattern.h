@@ -1,6 +1,6 @@
-// A regular expression of a tokenizer file, where no hand-written scanner knows it: PCRE2 in UTF-8
-// and Unicode mode. The files are written for Oniguruma; what the two read differently (a class
-// inside a class, set intersection) is refused rather than guessed.
+// Regular expressions of tokenizer files for which there is no hand-written scanner: PCRE2 in UTF-8
+// and Unicode mode. The files are written for Oniguruma; syntax that the two read differently (a
+// class inside a class, set intersection) is an error.
 #pragma once
 
 #include <cstddef>

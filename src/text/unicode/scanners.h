@@ -1,5 +1,5 @@
-// The pre-tokenizers of the byte-level families, written out: each cuts a text into the matches of
-// a known regular expression, from left to right, at one load a character.
+// Hand-written pre-tokenizers of the byte-level families: each splits a text into the matches of a
+// known regular expression, from left to right, with one load per character.
 //
 //   kGpt2   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //   kCl100k (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,k}
@@ -27,7 +27,7 @@ struct Scanner {
   Kind kind = Kind::kGpt2;
   int digits = 3;  // kCl100k: the longest run of numbers in one word
 
-  // The scanner that does what `pattern` says; none if it is not a known one.
+  // The scanner for the expression `pattern`; std::nullopt if there is none.
   static std::optional<Scanner> for_pattern(std::string_view pattern);
 };
 
@@ -68,14 +68,14 @@ inline std::size_t contraction(const char* p, const char* end, bool any_case) {
   const int fold = any_case ? 0x20 : 0;
   const int a = p[1] | fold;
   if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
-  // U+017F, the long s, is an s whatever the case.
+  // U+017F, the long s, counts as an s.
   if (any_case && end - p >= 3 && p[1] == '\xC5' && p[2] == '\xBF') return 3;
   if (end - p < 3) return 0;
   const int b = p[2] | fold;
   return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// The end of the word of white space at `p`:  \s+(?!\S)|\s+  leaves the last space to what follows.
+// The end of the white space at `p`: \s+(?!\S)|\s+ leaves the last space to the next word.
 inline const char* spaces(const Cursor& cursor, const char* p) {
   const char* start = p;
   const char* last = p;
@@ -163,7 +163,7 @@ void cl100k(const CharacterTable& table, int digits, std::string_view text, Word
       } else if (c.value == ' ' && has_next && Cursor::is_other(next_flags)) {
         p = newlines(cursor.others(after + next.length));
       } else {
-        // White space: up to the last line end in it, else all but the last before a word.
+        // White space: up to its last line end, else all but its last character before a word.
         const char* line_end = nullptr;
         const char* last = p;
         const char* q = p;
@@ -191,7 +191,7 @@ template <typename Word>
 void bloom(const CharacterTable&, std::string_view text, Word&& word) {
   const char* const end = text.data() + text.size();
   const char* p = text.data();
-  const char* gap = p;  // the start of what no match took yet
+  const char* gap = p;  // start of the text that is in no word yet
   while (p < end) {
     const char* start = p;
     if (*p == ' ') ++p;
@@ -220,8 +220,8 @@ void bert(const CharacterTable& table, std::string_view text, Word&& word) {
   while (p < cursor.end) {
     const Utf8Char c = cursor.at(p);
     const std::uint8_t flags = table.flags(c.value);
-    // What is_bert_punctuation() may hold for: characters have moved between these since its
-    // tables.
+    // Classes of the characters of is_bert_punctuation(): some changed class since its Unicode
+    // version.
     constexpr std::uint8_t kSigns =
         CharacterTable::kPunctuation | CharacterTable::kSymbol | CharacterTable::kMark;
     const bool space = (flags & CharacterTable::kSpace) != 0;
@@ -239,8 +239,8 @@ void bert(const CharacterTable& table, std::string_view text, Word&& word) {
 
 }  // namespace scan
 
-// Calls word(std::string_view) for each piece of `text`, in order; together they are the text, but
-// for the white space that kBert leaves out.
+// Calls word(std::string_view) for each piece of `text`, in order. Together the pieces are the
+// text, except for the white space that kBert leaves out.
 template <typename Word>
 void scan_words(const Scanner& scanner, const CharacterTable& table, std::string_view text,
                 Word&& word) {

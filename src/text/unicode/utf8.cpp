@@ -5,7 +5,7 @@
 namespace piton {
 namespace {
 
-// Bytes of the maximal ill-formed part at `text`: the lead, and as many following ones as could
+// Bytes of the maximal ill-formed part at `text`: the lead byte and the following bytes that could
 // still have become a character.
 std::size_t bad_part(const char* text, const char* end) {
   const auto lead = static_cast<unsigned char>(text[0]);

@@ -8,7 +8,7 @@
 
 namespace piton {
 
-// A byte that is part of no well-formed character is represented by this "character".
+// Stands for a byte that is not part of a well-formed character.
 inline constexpr char32_t kBadByte = 0x110000;
 
 struct Utf8Char {
@@ -16,8 +16,8 @@ struct Utf8Char {
   std::size_t length;  // bytes; 1 for kBadByte
 };
 
-// The character at `text`, which is not `end`. Overlong forms, surrogates and values above U+10FFFF
-// are bad bytes.
+// The character at `text`, which must not be `end`. Overlong forms, surrogates and values above
+// U+10FFFF are bad bytes.
 inline Utf8Char decode_utf8(const char* text, const char* end) {
   const auto* p = reinterpret_cast<const unsigned char*>(text);
   const std::ptrdiff_t left = end - text;

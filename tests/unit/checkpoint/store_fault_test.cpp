@@ -271,7 +271,7 @@ TEST(Save, IsHeldToWhatWasInMemory) {
   EXPECT_THAT(
       message_of(Fault::kData,
                  [&] { save(dir.path(), 1, 10, {.verify = true, .hook = spoil("forget")}); }),
-      HasSubstr("the disk gives back other bytes than were written"));
+      HasSubstr("the disk returned other bytes than were written"));
   EXPECT_EQ(latest_iteration(dir.path()), std::nullopt) << "nothing is published";
   save(dir.path(), 2, 20, {.verify = true, .hook = {}});
   EXPECT_EQ(loaded_salt(dir.path(), {20}), 20);

@@ -111,7 +111,7 @@ TEST(BatchSource, SaysWhichSampleHoldsAnIdThatIsTooLarge) {
       error_of(
           [&] { BatchSource(std::make_shared<Counting>(9), {}).batch({.consumed_samples = 9}); },
           Fault::kData),
-      HasSubstr("sample 9 is asked for and there are 9"));
+      HasSubstr("a request for sample 9, but there are only 9"));
   EXPECT_THAT(error_of([] { BatchSource(std::make_shared<Counting>(9), {.eod_mask_loss = true}); },
                        Fault::kUsage),
               HasSubstr("need an end-of-document id"));

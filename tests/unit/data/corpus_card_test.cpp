@@ -44,7 +44,7 @@ TEST(CorpusCard, IsNotWhatElseBearsItsName) {
   }
   write_text_file(folder / "x.json", "{\"piton\": \"0.1.0\", \"tokens\": 3}");
   EXPECT_THAT(message_of(Fault::kData, [&] { read_card(folder / "x"); }),
-              HasSubstr("not what preprocess writes"));
+              HasSubstr("not a card that preprocess wrote"));
 }
 
 TEST(CorpusCard, IsCheckedAgainstTheRun) {

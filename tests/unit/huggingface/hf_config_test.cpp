@@ -188,7 +188,7 @@ TEST(HfModel, WithSizesThatCannotBeIsRefusedByName) {
     }
   }
   EXPECT_THAT(refusal("llama", [](Json& config) { config["num_key_value_heads"] = 3; }),
-              HasSubstr("config.json: describes a model that cannot be: --num-query-groups"));
+              HasSubstr("config.json: describes an impossible model: --num-query-groups"));
   EXPECT_THAT(refusal("llama",
                       [](Json& config) {
                         config["num_hidden_layers"] = 2'000'000'000;

@@ -36,8 +36,8 @@ TEST(Pickle, HoldsPlainData) {
 
 TEST(Pickle, ThatNamesWhatIsNotOnTheListIsRefusedByName) {
   EXPECT_THAT(refusal("cos\nsystem\n(S'rm'\ntR."),
-              HasSubstr("x.pt: names os.system, which is not of a checkpoint's tensors and "
-                        "containers: it may hold code, and is not read"));
+              HasSubstr("x.pt: names os.system, which is not a class of tensors or containers: "
+                        "the file may contain code and is not read"));
   EXPECT_THAT(refusal("c__builtin__\neval\n(S'1'\ntR."), HasSubstr("names __builtin__.eval,"));
   EXPECT_THAT(refusal("ctorch\nload\n(S'1'\ntR."), HasSubstr("names torch.load,"));
   EXPECT_THAT(refusal("\x80\x04\x8c\x05posix\x8c\x06system\x93)R."), HasSubstr("posix.system"));

@@ -1,22 +1,23 @@
 // The loop over tiles, for any `Tiles`: those of the processor (hardware.h) or their model
 // (model.h).
 //
-// A block is 32 x 32 sums in four accumulators: a step of k loads four tiles for four products. Its
-// last products take as long as three more (52 cycles), and more than two tile stores that wait for
-// them stop the processor. So there are five accumulators of which each block uses four: three
-// stores of a block are behind the first products of the next one, which begins in the fifth.
+// A block is 32 x 32 sums in four accumulators: a step of k loads four tiles for four products. The
+// last products of a block complete only after the time of three more (52 cycles), and the
+// processor stalls if more than two tile stores wait for them. So there are five accumulators, of
+// which each block uses four: three stores of a block come after the first products of the next
+// block, which begins in the fifth.
 #pragma once
 
 #include "kernels/cpu/amx/table.h"
 
 namespace piton::cpu {
 
-// Steps of k after which a block of a square pauses. A square of 2 x 2 blocks has its sums (16 KiB)
-// and both sides of that many steps (24 KiB) in the first-level cache (48 KiB), so that each tile
-// comes from the second level once for two blocks.
+// Steps of k after which a block of a square pauses. The sums of a square of 2 x 2 blocks (16 KiB)
+// and both operands of that many steps (24 KiB) fit into the first-level cache (48 KiB), so that
+// each tile is loaded from the second level once for two blocks.
 inline constexpr std::int64_t kTileChunk = 3;
 
-// What is still to be brought nearer, a few lines a block.
+// Cache lines still to be prefetched, a few per block.
 class AheadLines {
  public:
   AheadLines(const TileAhead& ahead, std::int64_t blocks)
@@ -26,7 +27,7 @@ class AheadLines {
     next_ = row_ + ahead.first % lines_ * 64;
     each_ = (left_ + blocks - 1) / blocks;
   }
-  // bring(address) for the lines of one block.
+  // Calls bring(address) for the lines of one block.
   template <typename Bring>
   inline __attribute__((always_inline)) void block(Bring bring) {
     if (left_ <= 0) return;
@@ -53,7 +54,7 @@ class AheadLines {
   const std::byte* next_ = nullptr;
 };
 
-// Blocks of one product, one after the other. Two that follow each other have different sums.
+// Computes the blocks of one product in order. Consecutive blocks must have different sums.
 template <typename Tiles>
 class TileBlocks {
  public:
@@ -106,7 +107,7 @@ class TileBlocks {
     tiles_.template store<1>(sums + 64, sums_row_);
   }
 
-  // Stores the sums that wait.
+  // Stores the sums that are still in accumulators.
   void finish() {
     switch (turn_) {
       case 0:
@@ -133,8 +134,8 @@ class TileBlocks {
   static constexpr int kRightLow = 6;
   static constexpr int kRightHigh = 7;
 
-  // Accumulator of sums i of the block of a turn. Those of its predecessor are one further: sums 0,
-  // stored at its end, make room for sums 1, 1 for 2 and 2 for 3.
+  // Accumulator of sums i of the block of a turn. Sums i of the block before it are where sums i +
+  // 1 go: its sums 0 are stored at its end, 1 before sums 2 begin, and 2 before sums 3.
   template <int turn, int i>
   static constexpr int kOf = (i + kAccumulators - turn) % kAccumulators;
 
@@ -149,7 +150,7 @@ class TileBlocks {
 
   std::int64_t low_rows() const { return kTileEdge * sums_row_; }
 
-  // Sums i of the predecessor of the block of `turn`.
+  // Stores sums i of the block before the block of `turn`.
   template <int turn, int i>
   inline __attribute__((always_inline)) void store_waiting() {
     if (waiting_ == nullptr) return;
@@ -170,7 +171,7 @@ class TileBlocks {
     constexpr int s1 = kOf<turn, 1>;
     constexpr int s2 = kOf<turn, 2>;
     constexpr int s3 = kOf<turn, 3>;
-    // In registers: tile loads take nearly all that the first-level cache gives.
+    // In registers: tile loads take nearly all of the bandwidth of the first-level cache.
     const std::int64_t a_row = left_row_;
     const std::int64_t a_step = left_step_;
     const std::int64_t a_high = kTileEdge * a_row;
@@ -220,12 +221,12 @@ class TileBlocks {
   std::byte* waiting_ = nullptr;  // the block whose sums 1, 2 and 3 are in accumulators
 };
 
-// Square by square: at most two groups and two panels, whose blocks take turns.
+// Computes a product square by square: at most two groups and two panels, whose blocks alternate.
 template <typename Tiles>
 inline void tile_product(Tiles& tiles, const TileMultiply& p) {
   const std::int64_t groups = (p.rows + kTilePair - 1) / kTilePair;
   const std::int64_t panels = (p.columns + kTilePair - 1) / kTilePair;
-  // One group alone gains nothing from pauses.
+  // A single group gains nothing from pauses.
   const std::int64_t chunk = groups == 1 ? p.steps : kTileChunk;
   const bool brings = p.ahead[0].end > p.ahead[0].first || p.ahead[1].end > p.ahead[1].first;
   const std::int64_t blocks = brings ? groups * panels * ((p.steps + chunk - 1) / chunk) : 1;

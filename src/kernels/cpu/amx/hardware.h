@@ -7,7 +7,7 @@
 
 namespace piton::cpu::amx {
 
-// The instructions as such: intrinsics take no template parameter as a tile.
+// Inline assembly: intrinsics take no template parameter as a tile.
 struct HardwareTiles {
   template <int tile>
   static inline __attribute__((always_inline)) void zero() {
@@ -26,13 +26,13 @@ struct HardwareTiles {
   static inline __attribute__((always_inline)) void dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(left), "i"(right));
   }
-  // To the second-level cache. A call of the compiler's own prefetch, which has no result, is left
-  // out by some versions.
+  // Prefetches to the second-level cache. Some compilers drop their own prefetch, because it has no
+  // result.
   static inline __attribute__((always_inline)) void bring(const void* at) {
     asm volatile("prefetcht1 (%0)" : : "r"(at));
   }
-  // Between tile instructions and other uses of the same memory: the compiler does not know what
-  // they read and write.
+  // To be called between tile instructions and other uses of the same memory: the compiler does not
+  // know what tile instructions read and write.
   static inline __attribute__((always_inline)) void fence() { asm volatile("" : : : "memory"); }
 };
 

@@ -1,5 +1,5 @@
-// The tile instructions in plain C++, for any machine: what tests hold the kernels' loop and the
-// processor's own instructions against. Bit for bit, except for which NaN a NaN is.
+// The tile instructions in plain C++, for any machine. Tests compare the kernels' loop and the
+// processor's own instructions with it: bit for bit, except for the payload of NaNs.
 #pragma once
 
 #include <cmath>

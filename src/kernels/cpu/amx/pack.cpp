@@ -1,7 +1,7 @@
-// Rows and columns into tiles. A tile of the left side holds 16 rows of 16 words, a word being two
-// neighbors in k; one of the right side is its transpose. So what runs along k is copied into
-// left tiles and transposed into right ones; what runs across k is made into words first, which
-// is a right tile, and transposed into left ones.
+// Packs rows and columns into tiles. A tile of the left side has 16 rows of 16 words; a word is two
+// neighbors in k. A tile of the right side is the transpose of that. Data along k is copied into
+// left tiles and transposed into right tiles. Data across k is first paired into words, which gives
+// a right tile, and transposed into left tiles.
 #include "kernels/cpu/amx/functions.h"
 #include "kernels/cpu/dot/words.h"
 
@@ -36,8 +36,8 @@ PITON_INLINE void along(Tile& tile, const Matrix& rows, std::int64_t row, std::i
   }
 }
 
-// Words of columns [column, column + 32) of k [first, first + 32) as two tiles: row i holds k 2 i
-// and 2 i + 1.
+// Words of columns [column, column + 32) of k [first, first + 32) as two tiles: row i has k 2 i and
+// 2 i + 1.
 PITON_INLINE void across(Tile& low, Tile& high, const Matrix& columns, std::int64_t column,
                          std::int64_t n, std::int64_t first, std::int64_t k) {
   const std::int64_t left = n - column;
@@ -75,8 +75,8 @@ PITON_INLINE void pack_along(std::byte* to, const Matrix& rows, std::int64_t n, 
   }
 }
 
-// All columns of a step together: their lines are adjacent, those of the next step are pages apart.
-// block(to, from) for those of 32 x 32 that are whole and in bf16, the general way for others.
+// Packs all columns of a step together: their lines are adjacent, those of the next step are pages
+// apart. block(to, from) packs a whole 32 x 32 in bf16; others take the general path.
 template <bool transposes, typename Block>
 PITON_INLINE void pack_across(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k,
                               Block block) {
@@ -98,8 +98,8 @@ PITON_INLINE void pack_across(std::byte* to, const Matrix& columns, std::int64_t
   }
 }
 
-// The same columns of the next step, to the second level: too far apart for the processor to
-// foresee, and in the first one those whose rows are a multiple of 2 KiB apart displace each other.
+// Prefetches the same columns of the next step to the second level: they are too far apart for the
+// hardware prefetcher, and in the first level, rows a multiple of 2 KiB apart evict each other.
 PITON_INLINE void bring_next(const std::uint16_t* row, std::int64_t stride) {
   _mm_prefetch(row + kTileDepth * stride, _MM_HINT_T1);
 }
@@ -117,8 +117,8 @@ PITON_INLINE void words_of_block(std::byte* to, const std::uint16_t* from, std::
   }
 }
 
-// Four columns of 16 rows of words, `stride` bytes apart: lane l of a vector has those of row
-// 4 l + j, so that what is left is the transpose of 4 x 4 inside of lanes.
+// Four columns of 16 rows of words, `stride` bytes apart: lane l of vector j has row 4 l + j, so
+// that only transposes of 4 x 4 inside of lanes remain.
 PITON_INLINE void turn_four(std::byte* to, const std::byte* words, std::int64_t stride) {
   __m512i x[4];
   for (int j = 0; j < 4; ++j) {
@@ -138,7 +138,7 @@ PITON_INLINE void turn_four(std::byte* to, const std::byte* words, std::int64_t 
   _mm512_store_si512(to + 192, _mm512_unpackhi_epi64(high[0], high[1]));
 }
 
-// 32 columns of 32 rows as rows, by way of words in the first-level cache.
+// 32 columns of 32 rows as rows, through words in the first-level cache.
 PITON_INLINE void turn_block(std::byte* to, const std::uint16_t* from, std::int64_t stride) {
   alignas(64) std::byte words[kStepBytes];
   for (int pair = 0; pair < 16; ++pair, from += 2 * stride) {
@@ -155,7 +155,7 @@ PITON_INLINE void turn_block(std::byte* to, const std::uint16_t* from, std::int6
   }
 }
 
-// Whole groups of 32 rows in bf16: lines are copied, some of a row at a time.
+// Copies lines of 32 whole rows in bf16, a few lines of a row at a time.
 PITON_INLINE void copy_group(std::byte* to, const std::uint16_t* from, std::int64_t stride,
                              std::int64_t steps) {
   constexpr std::int64_t kSteps = 4;
@@ -170,7 +170,7 @@ PITON_INLINE void copy_group(std::byte* to, const std::uint16_t* from, std::int6
   }
 }
 
-// The same, turned: words of 16 rows side by side.
+// The same, transposed: words of 16 rows side by side.
 PITON_INLINE void turn_group(std::byte* to, const std::uint16_t* from, std::int64_t stride,
                              std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step, to += kStepBytes) {
@@ -184,8 +184,7 @@ PITON_INLINE void turn_group(std::byte* to, const std::uint16_t* from, std::int6
   }
 }
 
-// group(to, from, stride, steps) for 32 rows that are whole and in bf16, the general way for
-// others.
+// group(to, from, stride, steps) packs 32 whole rows in bf16; others take the general path.
 template <bool transposes, typename Group>
 PITON_INLINE void pack_groups(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k,
                               Group group) {

@@ -34,7 +34,7 @@ void start() {
     shapes.row_bytes[tile] = 64;
     shapes.rows[tile] = 16;
   }
-  // The compiler's own intrinsic tells it that eight bytes are read, and the rest is optimized
+  // The intrinsic tells the compiler that eight bytes are read, so the others would be optimized
   // away.
   asm volatile("ldtilecfg %0" : : "m"(shapes));
 }
@@ -53,8 +53,8 @@ namespace {
 
 __m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
-// Whole squares, row by row with all columns of a row at once: rows of y are pages apart. Plain
-// loads, since masked ones wait until the tile stores before them have reached the cache.
+// Whole squares, row by row with all columns of a row at once, because rows of y are pages apart.
+// Plain loads: masked loads wait until earlier tile stores have reached the cache.
 template <bool streams, bool biased>
 void store_square(const TileStore& s) {
   __m512 bias[4] = {};
@@ -139,7 +139,7 @@ double loop(std::int64_t rounds) {
 
 namespace {
 
-// Bits as data has them: signs and mantissas at random, magnitudes from 1/2 to 2. Some processors
+// Bits like those of data: random signs and mantissas, magnitudes from 1/2 to 2. Some processors
 // slow down for them: with zeros this loop was 21 % faster on one.
 struct Operands {
   static constexpr int kSteps = 4;
@@ -159,7 +159,7 @@ struct Operands {
 
 }  // namespace
 
-// The loop of a product, whose operands (16 KiB) are in the first-level cache.
+// The loop of a product, with operands (16 KiB) from the first-level cache.
 double loading_loop(std::int64_t rounds) {
   static constexpr Operands kOperands;
   const auto* left = reinterpret_cast<const std::byte*>(kOperands.left);

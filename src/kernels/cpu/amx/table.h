@@ -1,9 +1,9 @@
 // Products by tiles (AMX, tdpbf16ps): C[16, 16] += A[16, 32] B[32, 16], bf16 by bf16 into fp32.
 //
-// The instruction adds the even members of k into one sum and the odd ones into another, both from
-// zero, each step one fused multiply-add rounded to nearest even; then c += even + odd. Subnormal
-// inputs and results count as 0. So an element of a product is one chain over k in steps of 32, and
-// neither the size of blocks nor where a chain pauses touches its bits.
+// The instruction sums the products of even k and those of odd k separately, both from zero, each
+// step one fused multiply-add rounded to nearest even; then c += even + odd. Subnormal inputs and
+// results count as 0. So an element of a product is one chain over k in steps of 32. Neither the
+// size of blocks nor the places where a chain pauses affect its bits.
 //
 // Operands are packed; k is padded to 32 with zeros, rows and columns to 32.
 //   left    a[m, k]: groups of 32 rows; in a group, for each step of 32 of k, a tile of rows
@@ -26,15 +26,15 @@ inline constexpr std::int64_t kTileSquare = 64;  // rows and columns of two grou
 inline constexpr std::int64_t kStepBytes = 2048;
 
 inline std::int64_t tile_steps(std::int64_t k) { return (k + kTileDepth - 1) / kTileDepth; }
-// Of one group or panel.
+// Bytes of one group or panel.
 inline std::int64_t tile_pair_bytes(std::int64_t k) { return tile_steps(k) * kStepBytes; }
-// Of a packed side with `n` rows or columns.
+// Bytes of a packed side with `n` rows or columns.
 inline std::int64_t tile_bytes(std::int64_t n, std::int64_t k) {
   return (n + kTilePair - 1) / kTilePair * tile_pair_bytes(k);
 }
 
-// Memory that is brought to the second-level cache while something is multiplied: lines [first,
-// end) of rows of `lines` cache lines each, `stride` bytes apart.
+// Memory to prefetch into the second-level cache during a product: lines [first, end) of rows of
+// `lines` cache lines each, `stride` bytes apart.
 struct TileAhead {
   const std::byte* data = nullptr;
   std::int64_t stride = 0;
@@ -43,7 +43,7 @@ struct TileAhead {
   std::int64_t end = 0;
 };
 
-// Where the tiles of a side are, in bytes; as packed, unless said otherwise.
+// Where the tiles of a side are, in bytes; the defaults are those of a packed side.
 struct LeftTiles {
   const std::byte* data = nullptr;
   std::int64_t group = 0;  // to the next 32 rows
@@ -58,20 +58,20 @@ struct RightTiles {
   std::int64_t step = kStepBytes;
 };
 
-// sums[rows, columns] = left right, or added to.
+// sums[rows, columns] = left right, or += if `adds`.
 struct TileMultiply {
-  std::int64_t rows = 0;     // any; sums of whole tiles of 16 rows are written
-  std::int64_t columns = 0;  // any; sums of whole panels are written
+  std::int64_t rows = 0;     // any; written in whole tiles of 16 rows
+  std::int64_t columns = 0;  // any; written in whole panels
   std::int64_t steps = 0;    // of k
   LeftTiles left;
   RightTiles right;
   float* sums = nullptr;  // [rows padded to 16, columns padded to 32]
   std::int64_t sums_stride = 0;
   bool adds = false;   // sums += instead of sums =
-  TileAhead ahead[2];  // what will be read or written soon
+  TileAhead ahead[2];  // memory that will be read or written soon
 };
 
-// y[rows, columns] = sums + bias [columns] or none.
+// y[rows, columns] = sums + bias [columns], if there is one.
 struct TileStore {
   Matrix y;
   const float* sums = nullptr;
@@ -79,13 +79,13 @@ struct TileStore {
   const float* bias = nullptr;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  bool streams = false;  // past the caches, seen by other threads after stop(); whole lines only
+  bool streams = false;  // non-temporal, visible to other threads after stop(); whole lines only
 };
 
 struct TileTable {
-  // On the calling thread, between start and stop.
+  // Only between start and stop, on the same thread.
   void (*multiply)(const TileMultiply& product);
-  // Tiles of the calling thread get their shape; are given back to the system. Not nested.
+  // Configures and releases the tiles of the calling thread. Not nested.
   void (*start)();
   void (*stop)();
 
@@ -94,19 +94,19 @@ struct TileTable {
   void (*add)(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
               std::int64_t rows, std::int64_t columns);
 
-  // Packed sides from rows [n, k], or columns [k, n], of bf16 or fp32.
+  // Packs a side from rows [n, k], or columns [k, n], of bf16 or fp32.
   void (*pack_left)(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k);
   void (*pack_left_columns)(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k);
   void (*pack_right)(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k);
   void (*pack_right_rows)(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k);
 
-  // Tile products on registers alone, and with every operand loaded from the first-level cache;
-  // both return floating-point operations.
+  // Tile products on registers only, and with every operand loaded from the first-level cache. Both
+  // return the number of floating-point operations.
   double (*loop)(std::int64_t rounds);
   double (*loading_loop)(std::int64_t rounds);
 };
 
-// The tiles of the calling thread while it lives.
+// Keeps the tiles of the calling thread configured while it exists.
 class TileScope {
  public:
   explicit TileScope(const TileTable& table) : table_(table) { table.start(); }
@@ -120,8 +120,8 @@ class TileScope {
 
 namespace amx {
 const TileTable& tile_table();
-// Asks the system for the tiles' state, once for all threads of the process. False where the
-// processor or the system does not give it.
+// Asks the system for the tile state, once for all threads of the process. False if the processor
+// or the system does not grant it.
 bool permitted();
 }  // namespace amx
 

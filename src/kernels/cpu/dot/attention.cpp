@@ -1,5 +1,5 @@
-// The steps of attention between its bf16 products. Scores arrive as fp32 tiles; weights and score
-// gradients leave as bf16, in the layouts that the next products read.
+// The steps of attention between its bf16 products. Scores are read as fp32 tiles; weights and
+// score gradients are written as bf16, in the layouts that the next products read.
 #include <immintrin.h>
 
 #include "kernels/cpu/dot/functions.h"
@@ -12,8 +12,9 @@ namespace {
 
 constexpr float kLog2E = 1.44269504F;
 
-// 2^x to 3e-6, far below the rounding to bf16 that follows: 2^n 2^f, n the integer below x; 2^f by
-// the polynomial of the smallest relative error on [0, 1]. -infinity gives 0, NaN stays.
+// 2^x with a relative error of 3e-6, far below the rounding to bf16 that follows: 2^n 2^f with n =
+// floor(x); 2^f by the polynomial of the smallest relative error on [0, 1]. -infinity gives 0, NaN
+// stays.
 PITON_INLINE __m512 exp2(__m512 x) {
   const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   __m512 p = _mm512_set1_ps(0.013534168F);
@@ -21,10 +22,10 @@ PITON_INLINE __m512 exp2(__m512 x) {
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.24144275F));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.69300383F));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0000026F));
-  return _mm512_scalef_ps(p, x);  // by its integer below
+  return _mm512_scalef_ps(p, x);  // times 2^floor(x)
 }
 
-// Bits of the columns that row `r` sees.
+// Bit mask of the columns that row `r` sees.
 template <int kVectors>
 PITON_INLINE std::uint64_t visible_columns(const ScoreArguments& a, int r) {
   if (!a.masked) return ~std::uint64_t{0};
@@ -43,7 +44,7 @@ PITON_INLINE std::uint64_t visible_columns(const ScoreArguments& a, int r) {
   return bits & same;
 }
 
-// Scores of 16 columns of a row in powers of two, less `base`.
+// Scores of 16 columns of a row as powers of two, minus `base`.
 PITON_INLINE __m512 above(const ScoreArguments& a, int r, int v, __m512 base) {
   if (a.slope != 0) {
     const auto distance = static_cast<float>(a.first_key + 16 * v - a.positions[r]);
@@ -59,8 +60,8 @@ PITON_INLINE __mmask16 part(std::uint64_t bits, int v) {
   return static_cast<__mmask16>(bits >> (16 * v));
 }
 
-// The base of a row's powers is raised only where a score is this far above it: rows of `out` are
-// seldom rescaled, and no maximum is taken across lanes but then.
+// A row's base is raised only if a score is this far above it. So rows of `out` are rarely
+// rescaled, and a maximum across lanes is rarely needed.
 constexpr float kHeadroom = 8;
 
 template <int kVectors>
@@ -112,14 +113,14 @@ class Softmax {
     for (int v = 0; v < kVectors; ++v) x[v] = _mm512_mask_mov_ps(lowest, part(visible, v), x[v]);
   }
 
-  // Of a NaN and a number the number: the sum keeps the NaN.
+  // Of a NaN and a number, takes the number; the sum keeps the NaN.
   PITON_INLINE __m512 highest(const __m512 (&x)[kVectors]) {
     __m512 top = _mm512_set1_ps(-__builtin_inff());
     for (int v = 0; v < kVectors; ++v) top = _mm512_max_ps(x[v], top);
     return top;
   }
 
-  // The base of row r becomes the highest score so far, and x is taken above it.
+  // Raises the base of row r to the highest score so far, and computes x relative to it.
   __attribute__((noinline)) void raise(__m512 (&x)[kVectors], int r, std::uint64_t visible) const {
     scores(x, r, visible, _mm512_setzero_ps());
     const float before = bases_[r];
@@ -150,7 +151,7 @@ template <int kVectors>
 void score_gradients_of(const ScoreArguments& a, const float* kept, const float* lse,
                         const float* dp, const float* delta, Pair* weights, Pair* gradients,
                         std::uint16_t* gradient_rows) {
-  // Words 0..15 of rows r and r + 1, one after the other, into pairs.
+  // Interleaves words 0..15 of rows r and r + 1, which are stored in sequence, into pairs.
   alignas(64) static constexpr std::uint16_t kOrder[32] = {
       0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
       8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -162,7 +163,7 @@ void score_gradients_of(const ScoreArguments& a, const float* kept, const float*
     __m512 mean[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     const int rows = a.rows - r < 2 ? 1 : 2;
     for (int i = 0; i < rows; ++i) {
-      if (lse[r + i] == -__builtin_inff()) continue;  // saw nothing
+      if (lse[r + i] == -__builtin_inff()) continue;  // sees no key
       visible[i] = visible_columns<kVectors>(a, r + i);
       base[i] = _mm512_set1_ps(lse[r + i] * kLog2E);
       mean[i] = _mm512_set1_ps(delta[r + i]);

@@ -1,4 +1,4 @@
-// Operands into pairs and panels.
+// Packs operands into pairs and panels.
 #include "kernels/cpu/dot/functions.h"
 #include "kernels/cpu/dot/table.h"
 #include "kernels/cpu/dot/words.h"

@@ -1,7 +1,8 @@
 // Products of pairs: tiles of 6 rows by 64 columns in registers.
 //
-// 6 x 4 vectors of sums and 4 of the right side are 28 of 32 registers; the left side is broadcast
-// from memory. A step of one pair is 24 dot products for 10 loads: two loads a cycle leave room.
+// 6 x 4 vectors of sums and 4 of the right side use 28 of 32 registers; the left side is broadcast
+// from memory. A step of one pair has 24 dot products and 10 loads; at two loads per cycle, the
+// loads are not the bottleneck.
 #include <immintrin.h>
 
 #include "kernels/cpu/dot/functions.h"
@@ -22,7 +23,7 @@ PITON_INLINE int word(const std::uint16_t* at) {
   return value;
 }
 
-// Sums leave with a bias, as bf16, or with columns missing at the right edge.
+// Writes sums with a bias, as bf16, or with missing columns at the right edge.
 template <int rows, int wide>
 PITON_INLINE void finish(__m512 (&sum)[rows][wide], const DotOutput& c, std::int64_t row,
                          std::int64_t column, __mmask16 last) {
@@ -42,9 +43,9 @@ PITON_INLINE void finish(__m512 (&sum)[rows][wide], const DotOutput& c, std::int
   }
 }
 
-// Short products (attention's are 32 pairs deep) spend a tenth of their time outside the loop: sums
-// start at the addend, and whole fp32 tiles leave without a question asked. With each pair, `ahead`
-// cache lines from `next` on are brought nearer.
+// Short products (those of attention have 32 pairs) spend a tenth of their time outside of the
+// loop. So sums start at the addend, and whole fp32 tiles are stored without further tests. Each
+// pair prefetches `ahead` cache lines from `next` on.
 template <int rows, int wide, int ahead = 0>
 void tile(std::int64_t pairs, const std::uint16_t* a, std::int64_t a_row, std::int64_t a_pair,
           const Pair* b, std::int64_t b_step, const DotOutput& c, std::int64_t row,
@@ -230,7 +231,7 @@ double loop(std::int64_t rounds) {
                    "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));
   }
   const float total = _mm512_cvtss_f32(s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9 + s10 + s11);
-  // The sums are used in a way that never changes the answer.
+  // Uses the sums in a way that never changes the result.
   return 2.0 * 32 * 12 * static_cast<double>(rounds) + (total != total ? 1.0 : 0.0);
 }
 

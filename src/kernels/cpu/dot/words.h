@@ -1,4 +1,4 @@
-// Words of two bf16 that are neighbors in k, 16 at a time: loads and transposes of what is packed.
+// Words of two bf16 that are neighbors in k, 16 at a time: loads and transposes for packing.
 // Included by files of dot and amx only: they are compiled for AVX512_BF16.
 #pragma once
 
@@ -46,7 +46,7 @@ PITON_INLINE void interleave(__m512i& low, __m512i& high, const std::uint16_t* r
   high = _mm512_permutex2var_epi16(a, _mm512_add_epi16(order, _mm512_set1_epi16(16)), b);
 }
 
-// 16 x 16 words, in place.
+// Transposes 16 x 16 words in place.
 PITON_INLINE void transpose(__m512i (&r)[16]) {
   __m512i t[16];
   for (int i = 0; i < 16; i += 2) {

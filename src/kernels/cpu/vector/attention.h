@@ -1,4 +1,4 @@
-// Loops of attention.cpp and product.cpp; contracts are in table.h.
+// Loops of softmax.cpp and product.cpp; contracts are in table.h.
 #pragma once
 
 #include "kernels/cpu/vector/table.h"

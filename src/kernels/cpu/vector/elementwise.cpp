@@ -189,8 +189,9 @@ void sgd(const SgdArguments& a, std::int64_t begin, std::int64_t end) {
   });
 }
 
-// A block has 32 sums in fp64, element e in sum e mod 32, added in order at the end: the same order
-// on every instruction set. Four vectors of 8 cover the latency of their additions.
+// A block has 32 sums in fp64; element e goes to sum e mod 32, and the sums are added in order at
+// the end: the same order on every instruction set. Four vectors of 8 hide the latency of
+// additions.
 void square_sums(double* sums, const float* x, std::int64_t n, std::int64_t block,
                  std::int64_t begin, std::int64_t end) {
   typedef float Floats __attribute__((vector_size(32)));

@@ -1,4 +1,5 @@
-// Exponential and what follows from it, on vectors. Errors are in units in the last place of fp32.
+// Exponential and functions derived from it, on vectors. Errors are in units in the last place of
+// fp32.
 #pragma once
 
 #include "kernels/cpu/vector/simd.h"

@@ -1,4 +1,4 @@
-// Operands into panels and groups.
+// Packs operands into panels and groups.
 #include "kernels/cpu/vector/pack.h"
 
 #include "kernels/cpu/vector/transpose.h"
@@ -6,7 +6,7 @@
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-// Words of 32 bits, of which the low half holds an element of 16.
+// 32-bit words; an element of 16 bits is in the low half.
 PITON_INLINE U load_words(const float* p) { return load_bits<U>(p); }
 PITON_INLINE U load_words(const Bf16* p) { return __builtin_convertvector(load_bits<H>(p), U); }
 PITON_INLINE U load_words(const Half* p) { return __builtin_convertvector(load_bits<H>(p), U); }
@@ -26,7 +26,7 @@ PITON_INLINE U load_words(const T* p, std::int64_t count) {
   return load_words(lanes);
 }
 
-// Rows may be pages apart, where the processor does not look ahead by itself.
+// Rows may be pages apart, which the hardware prefetcher does not follow.
 constexpr int kRowsAhead = 12;
 PITON_INLINE void bring(const void* row, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += 64) {
@@ -47,7 +47,7 @@ PITON_INLINE void copy_panel(float* to, const T* row) {
 
 template <typename To, typename T>
 void copy_rows(To* to, const T* from, std::int64_t stride, std::int64_t k, std::int64_t n) {
-  constexpr std::int64_t kTogether = 4;  // panels, so that more than a few lines of a row are read
+  constexpr std::int64_t kTogether = 4;  // panels, to read more than a few lines of a row
   std::int64_t first = 0;
   while (n - first >= kPanelColumns) {
     const std::int64_t whole = (n - first) / kPanelColumns;

@@ -8,11 +8,11 @@ namespace piton::cpu::PITON_ISA {
 constexpr int kPanelVectors = kLanes == 16 ? 3 : 2;
 constexpr int kPanelColumns = kPanelVectors * kLanes;
 constexpr int kGroup = kLanes == 16 ? 8 : 6;
-// The left side of a part (512 KiB with AVX-512, 192 otherwise) and a panel stay in the
-// second-level cache; processors without AVX-512 may have 256 KiB of it.
+// The left side of a part (512 KiB with AVX-512, 192 KiB otherwise) and a panel stay in the
+// second-level cache, which may be 256 KiB on processors without AVX-512.
 constexpr int kDepth = kLanes == 16 ? 1024 : 512;
 constexpr int kPartRows = kLanes == 16 ? 128 : 96;
-// Rows begin at different sets of the first-level cache.
+// Padded, so that rows begin in different sets of the first-level cache.
 constexpr int kLeftStride = kDepth + 16;
 
 void pack_right(void* panels, const Matrix& rows, std::int64_t k, std::int64_t n);

@@ -1,9 +1,9 @@
 // Products on packed panels: the sums of a few rows and one panel stay in registers over k.
 //
-// Registers: 8 rows x 3 vectors of sums, 3 of the right side and one of the left are 28 of 32 with
-// AVX-512; 6 x 2, 2 and one are 15 of 16 otherwise. A step over k is 24 multiply-adds for 11 loads
-// (12 for 8): two loads a cycle leave room. Other work of a step takes ports from multiply-adds, so
-// steps are unrolled.
+// Registers: 8 rows x 3 vectors of sums, 3 of the right side and 1 of the left are 28 of 32 with
+// AVX-512; otherwise 6 x 2, 2 and 1 are 15 of 16. A step over k has 24 multiply-adds for 11 loads
+// (otherwise 12 for 8); at two loads per cycle, the loads are not the bottleneck. Other work of a
+// step takes ports from multiply-adds, so steps are unrolled.
 #include "kernels/cpu/vector/panels.h"
 
 #include "kernels/cpu/vector/pack.h"
@@ -12,8 +12,8 @@
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-// How elements of the left side follow one another, and which rows go together: about as many
-// each, since a last group of one row would take as long as a whole one, or as they were packed.
+// Layout of the left side, and which rows form a group. Plain rows: groups of about equal size,
+// since a last group of one row would take as long as a whole one. Packed rows: the packed groups.
 struct Rows {
   static constexpr std::int64_t kRow = kLeftStride;
   static constexpr std::int64_t kStep = 1;
@@ -39,8 +39,7 @@ struct Groups {
 
 constexpr int kUnrolled = kLanes == 16 ? 2 : 4;
 
-// With each `kUnrolled` steps, the line at `ahead` is brought nearer, which moves on by `pace`
-// bytes.
+// Every `kUnrolled` steps, prefetches the line at `ahead`, which advances by `pace` bytes.
 template <int rows, int wide, typename Left, typename T>
 PITON_INLINE void sum_up(F (&sum)[rows][wide], std::int64_t depth, const float* a, const T* b,
                          const std::byte* ahead, std::int64_t pace) {
@@ -69,7 +68,7 @@ PITON_INLINE void sum_up(F (&sum)[rows][wide], std::int64_t depth, const float* 
   }
 }
 
-// `count`: of the lanes of the last vector of a row.
+// `count`: lanes of the last vector of a row.
 template <int rows, int wide, typename Count>
 PITON_INLINE void put(const F (&sum)[rows][wide], const PanelMultiply& p, std::int64_t row,
                       Count count) {
@@ -105,7 +104,7 @@ void tile(const PanelMultiply& p, const float* a, std::int64_t row, const std::b
   }
 }
 
-// tile() for a number of rows that only the call knows.
+// tile() for a number of rows that is known only at run time.
 template <int wide, typename Left, typename T, int rows = kGroup>
 PITON_INLINE void tile_of(std::int64_t count, const PanelMultiply& p, const float* a,
                           std::int64_t row, const std::byte* ahead, std::int64_t pace) {
@@ -113,7 +112,7 @@ PITON_INLINE void tile_of(std::int64_t count, const PanelMultiply& p, const floa
   if constexpr (rows > 1) tile_of<wide, Left, T, rows - 1>(count, p, a, row, ahead, pace);
 }
 
-// Each group brings its share of what is ahead.
+// Each group prefetches its share of the memory ahead.
 struct Ahead {
   Ahead(const PanelMultiply& p, std::int64_t groups)
       : first(p.ahead != nullptr ? p.ahead : static_cast<const std::byte*>(p.right)),

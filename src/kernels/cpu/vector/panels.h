@@ -1,16 +1,15 @@
 // Products with fp32 sums on packed operands, for every instruction set.
 //
-//   right  b[k, n]: panels of `panel` columns one after another. In a panel, row p of b follows row
-//          p - 1: as many elements as the panel has columns, which are `panel`, or for the last
-//          panel what is left of n, padded to `lanes` with zeros. Elements are fp32, or bf16 or
-//          fp16 as they were.
-//   left   a[m, k], at most `depth` of k, in fp32: rows `left_stride` apart, or from columns [k,
-//   m]:
-//          groups of `group` rows one after another, in which column p follows column p - 1.
+//   right  b[k, n]: panels of `panel` columns, in sequence. In a panel, the rows of b are in
+//          sequence, each with as many elements as the panel has columns: `panel`, or for the
+//          last panel the rest of n, padded to `lanes` with zeros. Elements are fp32, or bf16 or
+//          fp16 as in the weight.
+//   left   a[m, k], at most `depth` of k, in fp32: rows `left_stride` apart; or, from columns
+//          [k, m], groups of `group` rows in sequence, in which the columns are in sequence.
 //
 // An element of the product of one call is one chain over k in order, s = a b + s from zero (fused
-// where the set has that), which is then added to what was there. So neither the number of rows
-// and columns nor the way in which operands are packed touches its bits.
+// if the set has that), which is then added to the old value. So neither the number of rows and
+// columns nor the packing of operands affects its bits.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,7 @@ namespace piton::cpu {
 // sums[rows, columns] = left right (+ sums) (+ bias), for the columns of one panel.
 struct PanelMultiply {
   std::int64_t rows = 0;
-  std::int64_t columns = 0;  // those beyond it are not written
+  std::int64_t columns = 0;  // columns after these are not written
   std::int64_t depth = 0;
   const float* left = nullptr;
   const void* right = nullptr;
@@ -30,7 +29,7 @@ struct PanelMultiply {
   std::int64_t stride = 0;
   bool adds = false;
   const float* bias = nullptr;       // [columns padded to lanes], or none
-  const std::byte* ahead = nullptr;  // brought to the second-level cache meanwhile, or none
+  const std::byte* ahead = nullptr;  // prefetched to the second-level cache, or none
   std::int64_t ahead_bytes = 0;
 };
 
@@ -40,7 +39,7 @@ struct PanelTable {
   std::int64_t group = 0;
   std::int64_t depth = 0;
   std::int64_t left_stride = 0;
-  std::int64_t part_rows = 0;  // of the left side, that stay in the second-level cache
+  std::int64_t part_rows = 0;  // rows of the left side that stay in the second-level cache
 
   // The left side in rows, or in groups; the right side in fp32.
   void (*multiply_rows)(const PanelMultiply& product);
@@ -48,15 +47,15 @@ struct PanelTable {
   // The left side in at most `group` rows, the right side a whole panel of bf16.
   void (*multiply_bf16)(const PanelMultiply& product);
 
-  // Panels in the type of the matrix, from b as it is, [k, n], or from its transpose, [n, k].
+  // Packs panels in the type of the matrix, from b itself, [k, n], or from its transpose, [n, k].
   void (*pack_right)(void* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
   void (*pack_right_columns)(void* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
-  // The first in fp32, from any type.
+  // pack_right() to fp32, from any type.
   void (*pack_right_wide)(float* panels, const Matrix& rows, std::int64_t k, std::int64_t n);
-  // Groups from columns [k, m] of any type. Rows that do not exist are not written.
+  // Packs groups from columns [k, m] of any type. Rows that do not exist are not written.
   void (*pack_left)(float* groups, const Matrix& columns, std::int64_t k, std::int64_t m);
 
-  // Elements of n columns of a packed side.
+  // Elements of a packed side with n columns.
   std::int64_t elements(std::int64_t n, std::int64_t k) const {
     return (n + lanes - 1) / lanes * lanes * k;
   }

@@ -1,12 +1,12 @@
-// Multiply-adds on registers alone.
+// Multiply-adds on registers only.
 #include "kernels/cpu/vector/peak.h"
 
 #include "kernels/cpu/vector/simd.h"
 
 namespace piton::cpu::PITON_ISA {
 
-// Twelve independent sums hide a latency of four cycles at two (narrow) or one (wide) a cycle;
-// named, they stay in registers.
+// Twelve independent sums hide a latency of four cycles at two (narrow) or one (wide) multiply-adds
+// per cycle. As named variables they stay in registers.
 double fma_loop(std::int64_t rounds) {
   F a = splat(0.999F);
   F b = splat(0.001F);
@@ -31,13 +31,13 @@ double fma_loop(std::int64_t rounds) {
                    "+v"(s8), "+v"(s9), "+v"(s10), "+v"(s11));
   }
   const float total = (s0 + s1 + s2 + s3 + s4 + s5 + s6 + s7 + s8 + s9 + s10 + s11)[0];
-  // The sums are used in a way that never changes the answer.
+  // Uses the sums in a way that never changes the result.
   return 2.0 * kLanes * 12 * static_cast<double>(rounds) + (total != total ? 1.0 : 0.0);
 }
 
 namespace {
 
-// 16 KiB with bits as data has them: values from -1 to 1.
+// 16 KiB with bits like those of data: values from -1 to 1.
 struct Operands {
   static constexpr int kFloats = 4096;
   alignas(64) float values[kFloats] = {};
@@ -52,7 +52,7 @@ struct Operands {
 
 }  // namespace
 
-// One load for two multiply-adds, which is what products of six or eight rows need.
+// One load for two multiply-adds, as in products of six or eight rows.
 double loading_fma_loop(std::int64_t rounds) {
   static constexpr Operands kOperands;
   constexpr int kSums = 12;

@@ -15,7 +15,7 @@ struct Wide {
   U low;
 };
 
-// The 64-bit products of `factor` and each lane, even and odd lanes apart.
+// The 64-bit products of `factor` and each lane, for even and odd lanes separately.
 PITON_INLINE Wide multiply(U x, std::uint32_t factor) {
   const U64 word = U64{} + 0xFFFFFFFFU;
   const U64 m = U64{} + factor;

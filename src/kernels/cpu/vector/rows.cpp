@@ -20,7 +20,7 @@ void rotate_halves(T* x, const float* cosine, const float* sine, std::int64_t ha
       });
 }
 
-// Pairs are taken apart through a small buffer, kLanes pairs at a time.
+// Splits pairs through a small buffer, kLanes pairs at a time.
 template <typename T>
 void rotate_pairs(T* x, const float* cosine, const float* sine, std::int64_t half, float sign) {
   for_vectors(
@@ -63,8 +63,8 @@ void rotary(void* x, Type type, const float* cosine, const float* sine, std::int
   });
 }
 
-// The maximum runs ahead over a stretch that stays in the first-level cache; sums of earlier
-// stretches are rescaled when it grows, so the row is read from memory once.
+// Finds the maximum of a stretch that stays in the first-level cache, then adds it up; sums of
+// earlier stretches are rescaled when the maximum grows. So the row is read from memory once.
 void loss_statistics(const float* logits, std::int64_t valid, float* maximum, float* sum) {
   constexpr std::int64_t kStretch = 2048;
   const float lowest = -__builtin_inff();

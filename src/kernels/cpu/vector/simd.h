@@ -1,8 +1,9 @@
-// Vectors of fp32 as wide as the instruction set has, and loads and stores of every storage type.
+// Vectors of fp32 as wide as the instruction set allows, with loads and stores of all storage
+// types.
 //
-// Everything here is in the namespace of one instruction set and inlined: no symbol compiled for a
-// wide set can be picked by the linker for a narrow one. For that reason files in this folder
-// include no header that defines inline functions outside that namespace.
+// Everything here is in the namespace of one instruction set and inlined, so that the linker cannot
+// pick a symbol compiled for a wide set for use in a narrow one. For the same reason, files in this
+// folder include no header that defines inline functions outside of that namespace.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,7 @@ struct Half {
   std::uint16_t bits;
 };
 
-// x - 0 is x, -0 included: one broadcast and no addition.
+// x - 0 is x, also for -0: one broadcast and no addition.
 PITON_INLINE F splat(float x) { return x - F{}; }
 PITON_INLINE U splat_u(std::uint32_t x) { return U{} + x; }
 PITON_INLINE I splat_i(std::int32_t x) { return I{} + x; }
@@ -46,7 +47,7 @@ PITON_INLINE V load_bits(const void* p) {
 
 PITON_INLINE F widen_bf16(H h) { return (F)(__builtin_convertvector(h, U) << 16); }
 
-// Nearest even; NaN stays NaN.
+// Rounds to nearest even; NaN stays NaN.
 PITON_INLINE H narrow_bf16(F x) {
   const U bits = (U)x;
   const U rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
@@ -55,7 +56,7 @@ PITON_INLINE H narrow_bf16(F x) {
   return __builtin_convertvector(result, H);
 }
 
-// Exact: the exponent is moved into fp32's range by one multiplication by 2^112.
+// Exact: one multiplication by 2^112 moves the exponent into fp32's range.
 PITON_INLINE F widen_half(H h) {
   const U bits = __builtin_convertvector(h, U);
   const U magnitude = (bits & 0x7FFFU) << 13;
@@ -64,7 +65,8 @@ PITON_INLINE F widen_half(H h) {
   return (F)(special | ((bits & 0x8000U) << 16));
 }
 
-// Nearest even; beyond 65504 + half a step to infinity; subnormals kept; NaN stays NaN.
+// Rounds to nearest even, beyond 65504 + half a step to infinity; subnormals are kept; NaN stays
+// NaN.
 PITON_INLINE H narrow_half(F x) {
   const U bits = (U)x;
   const U sign = (bits >> 16) & 0x8000U;
@@ -107,7 +109,7 @@ PITON_INLINE void store(T* p, F x, int count) {
   __builtin_memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-// Counts of lanes: all of them, known to the compiler, or a part at the end of a row.
+// Counts of lanes: all lanes, known at compile time, or some of them at the end of a row.
 struct Full {};
 template <typename T>
 PITON_INLINE F load(const T* p, Full) {
@@ -143,7 +145,7 @@ PITON_INLINE void for_vectors(std::int64_t n, Body body) {
   if (i < n) body(i, static_cast<int>(n - i));
 }
 
-// Sums and maxima of lanes, by halves: the order is fixed.
+// Sums and maxima over lanes, by halves: the order is fixed.
 PITON_INLINE float sum_lanes(F x) {
   float lanes[kLanes];
   store(lanes, x);

@@ -1,5 +1,5 @@
-// What the loops of one instruction set offer: plain functions over pointers and sizes. The files
-// above this folder divide the work and call them; one table is chosen when the back end is made.
+// The loops of one instruction set: plain functions over pointers and sizes. The files above this
+// folder divide the work and call them; one table is chosen when the back end is made.
 //
 // Strides and sizes are in elements. A range "begin, end" is of rows. Matrices are [rows, columns]
 // with contiguous columns. Nothing here allocates.
@@ -17,7 +17,7 @@ struct Matrix {
   std::int64_t stride = 0;  // from row to row
 };
 
-// Mask draws of one row: key, the first three words of the counter, what to keep and how to scale.
+// Mask draws of one row: key, first three words of the counter, threshold and scale.
 struct MaskRow {
   std::uint32_t key_low = 0;
   std::uint32_t key_high = 0;
@@ -54,7 +54,7 @@ struct ActivationArguments {
   Activation kind = Activation::kGeluTanh;
 };
 
-// What ends a tile of products: y = sums + residual or y = act(sums), from sums in fp32.
+// The end of a tile of products: y = sums + residual or y = act(sums), from sums in fp32.
 struct FinishArguments {
   const float* sums = nullptr;  // [rows, columns]
   std::int64_t sums_stride = 0;
@@ -130,7 +130,7 @@ struct VectorTable {
   // dx = dy (1 - (y / cap)^2), dx and dy of one type.
   void (*soft_cap_gradient)(void* dx, const void* dy, Type type, const float* y, std::int64_t n,
                             float cap);
-  // y += x, fp32; y += x of another type.
+  // y += x, with y in fp32 and x of any type.
   void (*accumulate)(float* y, const void* x, Type type, std::int64_t n);
   // sums[c] += sum over rows of x[r, c], rows in order.
   void (*column_sums)(float* sums, const Matrix& x, std::int64_t rows, std::int64_t columns);
@@ -169,11 +169,11 @@ struct VectorTable {
   // y[n, m] fp32 = transpose of x[m, n].
   void (*transpose)(float* y, std::int64_t y_stride, const Matrix& x, int m, int n);
 
-  // Scores become weights exp(s - new maximum), 0 where invisible; running maxima and sums of rows
-  // move on, and row i of `out` [rows, d] is scaled by factor exp(old maximum - new).
+  // Replaces scores by weights exp(s - new maximum), 0 where invisible; updates the running maxima
+  // and sums of rows, and scales row i of `out` [rows, d] by exp(old maximum - new).
   void (*softmax_step)(const ScoreArguments& a, float* maxima, float* sums, float* out,
                        std::int64_t out_stride, int d);
-  // Scores become exp(s - lse), 0 where invisible.
+  // Replaces scores by exp(s - lse), 0 where invisible.
   void (*softmax_again)(const ScoreArguments& a, const float* lse);
   // x[i] *= scale where kept, 0 where not, for columns first .. first + columns - 1; first is a
   // multiple of 4.
@@ -184,8 +184,8 @@ struct VectorTable {
   // sum over d of a * b.
   float (*dot)(const void* a, Type a_type, const void* b, Type b_type, std::int64_t d);
 
-  // Multiply-adds on registers alone, and with every second operand loaded from the first-level
-  // cache; both return floating-point operations.
+  // Multiply-adds on registers only, and with every second operand loaded from the first-level
+  // cache. Both return the number of floating-point operations.
   double (*fma_loop)(std::int64_t rounds);
   double (*loading_fma_loop)(std::int64_t rounds);
 };

@@ -1,11 +1,11 @@
-// Squares of words in registers, transposed.
+// Transposes squares of words in registers.
 #pragma once
 
 #include "kernels/cpu/vector/simd.h"
 
 namespace piton::cpu::PITON_ISA {
 
-// Elements of a and b in turns, of the first and of the second halves.
+// Interleaves a and b: `low` from their first halves, `high` from their second.
 template <typename V>
 PITON_INLINE void interleave(V a, V b, V& low, V& high) {
   if constexpr (kLanes == 16) {
@@ -21,7 +21,7 @@ PITON_INLINE void interleave(V a, V b, V& low, V& high) {
   }
 }
 
-// A square, in place: log2(lanes) perfect shuffles of its rows.
+// Transposes a square in place: log2(lanes) perfect shuffles of its rows.
 PITON_INLINE void transpose(U (&rows)[kLanes]) {
   for (int round = 1; round < kLanes; round *= 2) {
     U next[kLanes];
