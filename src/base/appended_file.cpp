@@ -46,7 +46,7 @@ std::string AppendedFile::write_pending() {
     });
     if (wrote < 0) {
       const int code = errno;
-      // No half record stays behind the whole ones.
+      // Removes the part of a record that was written: the file holds whole records only.
       (void)until_uninterrupted([&] { return ::ftruncate(descriptor_, size_); });
       return fmt::format("{}: cannot write: {}", path_.string(), system_message(code));
     }

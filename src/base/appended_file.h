@@ -1,4 +1,4 @@
-// A file that a run appends records to, and that must not end a run where the disk is full.
+// A file to which a run appends records. A full disk does not end the run.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@ namespace piton {
 
 class AppendedFile {
  public:
-  // Opens the file that is there, to go on behind its bytes. Throws Error(kData) if it cannot.
+  // Opens an existing file; records go after its bytes. Throws Error(kData) if it cannot be opened.
   explicit AppendedFile(const std::filesystem::path& path);
   ~AppendedFile();
   AppendedFile(const AppendedFile&) = delete;
   AppendedFile& operator=(const AppendedFile&) = delete;
 
-  // One record, handed to the system at once. Where the disk is full the file keeps its whole
-  // records, and the new ones are tried again with the next. Returns why, or "".
+  // Writes one record without buffering. If the disk is full, the file keeps its whole records, and
+  // the next call tries the new ones again. Returns the reason of a failure, or "".
   std::string append(std::string_view record);
-  // Of records that are still to be written. Throws Error(kData) if they cannot be.
+  // Writes the records that append() could not write. Throws Error(kData) if this fails.
   void finish();
 
  private:
@@ -27,7 +27,7 @@ class AppendedFile {
 
   std::filesystem::path path_;
   int descriptor_ = -1;
-  std::int64_t size_ = 0;  // of whole records in the file
+  std::int64_t size_ = 0;  // size of the whole records in the file
   std::string pending_;
 };
 

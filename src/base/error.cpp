@@ -53,11 +53,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view given, std::span<const std::string> known) {
-  // A slip of the fingers: one letter in a short word, one in three of a longer one.
+  // Typing errors: one letter in a short word, one in three of a longer one.
   const std::size_t limit = given.size() < 2 ? 0 : std::max<std::size_t>(1, given.size() / 3);
   std::size_t best = limit + 1;
   std::string nearest;
-  // Names longer than this are no slip of the fingers, and the distance is quadratic.
+  // A longer name is not a typing error, and the time of the distance is quadratic.
   constexpr std::size_t kLongest = 200;
   if (given.size() > kLongest) return nearest;
   for (const std::string& name : known) {

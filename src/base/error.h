@@ -22,7 +22,7 @@ namespace piton {
 enum class Fault {
   kUsage = 2,     // a flag, value or combination
   kData = 3,      // a file, corpus, tokenizer or checkpoint is invalid
-  kMemory = 4,    // memory does not suffice, as predicted or as found
+  kMemory = 4,    // not enough memory, as predicted or as found
   kDiverged = 5,  // the training run diverged
   kPeer = 6,      // another rank was lost or timed out
   kSaved = 75,    // saved a checkpoint after a signal; start the command again to resume

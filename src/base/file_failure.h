@@ -1,4 +1,4 @@
-// The one wording of a system call on a file that failed.
+// The message for a failed system call on a file, in one place.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,7 @@
 
 namespace piton {
 
-// Throws Error(kData): "PATH: cannot DOING: what the system says of errno `code`", and what to do
-// where the disk is full.
+// Throws Error(kData): "PATH: cannot DOING: text of errno `code`"; for a full disk also what to do.
 [[noreturn]] void throw_file_failure(const std::filesystem::path& path, std::string_view doing,
                                      int code);
 

@@ -1,8 +1,9 @@
 // Files: whole or absent.
 //
-// What is written appears under its name only when complete: bytes go to NAME.tmp-PID beside it,
-// are flushed to the disk, and are renamed. Files are created 0640 and folders 0750 whatever the
-// umask. Every failure is Error(kData) with the path and the system's reason; a full disk says so.
+// A file appears under its name only when it is complete: its bytes are written to NAME.tmp-PID in
+// the same folder and flushed to the disk, then the file is renamed. Files are created 0640 and
+// folders 0750 whatever the umask. Every failure is Error(kData) with the path and the system's
+// reason; a full disk says so.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ void create_folders(const std::filesystem::path& folder);
 std::string read_text_file(const std::filesystem::path& path,
                            std::int64_t limit_bytes = std::int64_t{1} << 32);
 
-// A file that is being written. Dropping it without commit() leaves no trace.
+// A file that is being written. The destructor removes it if there was no commit().
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);  // creates missing parents

@@ -6,8 +6,8 @@
 
 namespace piton {
 
-// The bytes that one call reads or writes at most. Linux moves at most 2^31 - 4096 a call; a
-// smaller piece keeps a signal's latency short.
+// The most bytes that one call reads or writes. Linux moves at most 2^31 - 4096 bytes per call;
+// with a smaller piece a signal is handled sooner.
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
 
 // Repeats `call` while it fails with EINTR. Returns its last result; errno is that of the last

@@ -1,4 +1,4 @@
-// Times of day for people.
+// Local times in a readable form.
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 
 namespace piton {
 
-// "2026-11-22 14:05:59" in the zone of this machine; `seconds` since 1970.
+// "2026-11-22 14:05:59" in the time zone of this machine; `seconds` since 1970.
 inline std::string local_time(std::time_t seconds) {
   std::tm parts{};
   ::localtime_r(&seconds, &parts);

@@ -24,7 +24,7 @@ namespace piton {
 namespace {
 
 constexpr mode_t kMode = 0640;
-// Taking a lock that is being released, or left by the dead, takes a second look or two.
+// How often to try: a lock may be released, or removed as abandoned, between two system calls.
 constexpr int kLooks = 100;
 
 LockOwner this_process() {
@@ -40,7 +40,7 @@ std::string text_of(const LockOwner& owner) {
   return fmt::format("{}\n{}\n{}\n", owner.host, owner.process, owner.since);
 }
 
-// Nullopt for a file that nobody wrote to, or that is none of ours.
+// The owner in the text of the file. Nullopt if the file is empty or not a lock of Piton.
 std::optional<LockOwner> owner_in(int descriptor) {
   std::array<char, 1024> text{};
   const ssize_t got =
@@ -60,7 +60,7 @@ std::optional<LockOwner> owner_in(int descriptor) {
 }
 
 int open_lock(const std::filesystem::path& path, int more_flags) {
-  // A link that somebody planted must not lead the owner's name into another file.
+  // O_NOFOLLOW: the owner's name must not be written through a symbolic link into another file.
   return until_uninterrupted([&] {
     return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | more_flags, kMode);
   });
@@ -117,7 +117,7 @@ struct LockFile::State {
   AfterKill after_kill;
   int descriptor = -1;
   std::optional<LockOwner> predecessor;
-  // Where the file itself is the lock.
+  // Used if the file itself is the lock.
   std::mutex mutex;
   std::condition_variable ends;
   bool released = false;
@@ -133,14 +133,17 @@ struct LockFile::State {
       toucher.join();
     }
     if (descriptor < 0) return;
-    // Before the lock goes: who takes it next looks whether the name is still this file's.
+    // Unlink before the lock is released: the next process checks that the name still refers to the
+    // file it locked.
     if (still_named(path, descriptor)) ::unlink(path.c_str());
     ::close(descriptor);
   }
 
-  // Asked of a file of this process's own: to try it on the lock would leave one without an owner.
+  // Tests flock() on a temporary file: a test on the lock file itself would leave it without an
+  // owner.
   bool kernel_locks() const {
-    // Without a name where the file system can: a process that is killed here leaves nothing.
+    // An unnamed file if the file system has them: a process that is killed here leaves nothing
+    // behind.
     const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
     int one = until_uninterrupted(
         [&] { return ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
@@ -149,7 +152,7 @@ struct LockFile::State {
       one = open_lock(probe, O_CREAT | O_EXCL);
       if (one >= 0) ::unlink(probe.c_str());
     }
-    if (one < 0) return true;  // what is wrong here will be said of the lock itself
+    if (one < 0) return true;  // opening the lock itself will report this failure
     const bool works = until_uninterrupted([&] { return ::flock(one, LOCK_EX | LOCK_NB); }) == 0;
     ::close(one);
     return works;
@@ -178,7 +181,7 @@ struct LockFile::State {
     refuse(what, path, std::nullopt);
   }
 
-  // A file of this name that says something else is somebody's: it stays as it is.
+  // Refuses a file of this name with other content, and leaves it unchanged.
   void refuse_foreign() {
     struct stat about;
     if (::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0) return;
@@ -187,7 +190,7 @@ struct LockFile::State {
                 path.string());
   }
 
-  // The clock is the file system's: hosts may differ.
+  // Compares two times of the file system, because the clocks of hosts may differ.
   bool is_abandoned(int held, const std::optional<LockOwner>& owner) const {
     if (owner && owner->host == host_name() && ::kill(static_cast<pid_t>(owner->process), 0) != 0 &&
         errno == ESRCH) {
@@ -224,8 +227,8 @@ struct LockFile::State {
     refuse(what, path, std::nullopt);
   }
 
-  // Moved aside first, and looked at there: another process may have been faster and put its own
-  // lock in this place.
+  // Renames the file first and then checks it: another process may have replaced it with its own
+  // lock.
   bool remove_abandoned(int held) const {
     const std::filesystem::path aside = draft_path(path, ::getpid());
     if (::rename(path.c_str(), aside.c_str()) != 0) return errno == ENOENT;

@@ -1,12 +1,13 @@
-// One writer at a time, among processes.
+// A lock between processes: one writer at a time.
 //
-// The lock is the kernel's (flock) on a small file that names its owner; it goes with the process,
-// however that ends. The file is removed at release; one that was left by a killed process is in
-// nobody's way, and tells whose drafts may be removed.
+// The lock is a kernel lock (flock) on a small file that names its owner; the kernel releases it
+// when the process ends, however it ends. The file is removed at release. A file left by a killed
+// process does not block others; it tells whose draft files may be removed.
 //
-// Some network file systems have no such locks. There the file itself is the lock: created only if
-// absent, touched by a thread of its owner, and taken over when it was not touched for a while or
-// its owner, a process of this host, is gone.
+// Some network file systems have no such locks. There the file itself is the lock: it is created
+// only if absent, and a thread of its owner touches it regularly. Another process takes it over if
+// it was not touched for LockRules::stale_after, or if its owner is a process of this host that has
+// ended.
 #pragma once
 
 #include <chrono>
@@ -27,8 +28,8 @@ struct LockOwner {
   bool operator==(const LockOwner&) const = default;
 };
 
-// Who has written its name into the lock file at `path`, if anybody, and is not known to be dead: a
-// process of another host counts as alive. Takes nothing, so it is in nobody's way.
+// The owner named in the lock file at `path`, unless it is known to have ended: a process of
+// another host counts as alive. Does not take the lock, so it blocks nobody.
 std::optional<LockOwner> living_owner(const std::filesystem::path& path);
 
 struct LockRules {
@@ -39,19 +40,19 @@ struct LockRules {
 
 class LockFile {
  public:
-  // What is done about a process that was killed while it held the lock, before this one is named
-  // in its place: so a second kill loses nothing of the first.
+  // Called with the owner that was killed while it held the lock, before this process is written in
+  // its place. If this process is killed too, the next one still finds the first owner.
   using AfterKill = std::function<void(const LockOwner&)>;
 
-  // Takes the lock at once, or throws Error(kUsage) that says who holds it; `what` names the thing
-  // that is locked ("--save: runs/a"). Throws Error(kData) where the file cannot be created.
+  // Takes the lock at once, or throws Error(kUsage) with its holder; `what` names the thing that is
+  // locked ("--save: runs/a"). Throws Error(kData) if the file cannot be created.
   LockFile(std::filesystem::path path, const std::string& what, const LockRules& rules = {},
            const AfterKill& after_kill = {});
   ~LockFile();
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
 
-  // Who held it last and did not release it: that process was killed.
+  // The last owner, if it did not release the lock because it was killed.
   const std::optional<LockOwner>& predecessor() const;
 
  private:

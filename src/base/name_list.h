@@ -1,4 +1,4 @@
-// Names in messages.
+// Lists of names for messages.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace piton {
 
-// "a, b, c and 4 more": the first `most` names, and how many are left.
+// "a, b, c and 4 more": the first `most` names, and the count of the others.
 std::string name_list(const std::vector<std::string>& names, std::size_t most);
 
 }  // namespace piton

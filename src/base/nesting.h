@@ -1,8 +1,8 @@
-// How deeply a text nests, counted before a parser sees it.
+// Checks the nesting depth of a text before it is parsed.
 //
-// Parsers build trees, and what walks, copies, prints or frees a tree calls itself once a level: a
-// file of 100 000 brackets would end the process by its stack. No file that Piton reads needs more
-// than a few levels.
+// Parsers build trees, and code that walks, copies, prints or frees a tree recurses once per level:
+// a file of 100,000 brackets would overflow the stack. No file that Piton reads needs more than a
+// few levels.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace piton {
 
 inline constexpr int kMostLevels = 64;
 
-// JSON: objects and lists in one another. Text that is not JSON is left to the parser. Throws
-// Error(kData) naming `where` and the line.
+// JSON: nested objects and lists. Text that is not JSON is left to the parser. Throws Error(kData)
+// naming `where` and the line.
 void check_json_depth(std::string_view text, const std::string& where);
 
 // TOML: lists, inline tables, and the parts of dotted keys and headers (a.b.c = 1 makes two

@@ -1,7 +1,7 @@
-// The mathematics of normal draws (Box-Muller), for one number: products, sums, quotients and roots
-// alone, each correctly rounded by IEEE 754, in a fixed order and without contraction (the build
-// sets -ffp-contract=off). A libm may round its log and cos differently from machine to machine;
-// these may not. Selections instead of branches, so that loops over them vectorize.
+// The mathematics of normal draws (Box-Muller), for one number. Only products, sums, quotients and
+// square roots, each correctly rounded by IEEE 754, in a fixed order and without contraction (the
+// build sets -ffp-contract=off): the results are the same on every machine, unlike those of log and
+// cos in libm. Selections instead of branches, so that loops over them vectorize.
 #pragma once
 
 #include <bit>

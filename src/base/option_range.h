@@ -1,4 +1,4 @@
-// Ranges of integer options: checked beside the struct that has them, with the same words.
+// Checks of integer options, with one wording for all.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace piton {
 
-// The most that a size of one dimension can be, or a count of something that is held in memory:
-// products of two of them still fit into 64 bits.
+// The largest size of one dimension, or count of things in memory: a product of two still fits into
+// 64 bits.
 inline constexpr std::int64_t kLargestSize = std::numeric_limits<std::int32_t>::max();
 
 // Throws Error(kUsage), "FLAG: got 0, wanted 1 or more", unless least <= value <= most.

@@ -33,7 +33,7 @@ constexpr std::string_view kTypeName<std::uint64_t> = "non-negative integer";
 template <>
 constexpr std::string_view kTypeName<double> = "number";
 
-// TOML files are UTF-8, so text that could not be stored is refused at once.
+// TOML files are UTF-8, so other text, which could not be stored, is refused at once.
 bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
@@ -56,7 +56,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Without the "_" between two digits: 1_000 is 1000.
+// Removes "_" between two digits: 1_000 is 1000.
 std::string plain_digits(const std::string& word) {
   const auto digit = [&](std::size_t i) {
     return i < word.size() && word[i] >= '0' && word[i] <= '9';
@@ -69,7 +69,7 @@ std::string plain_digits(const std::string& word) {
   return digits;
 }
 
-// The power that a letter behind a number stands for; "" for 1, nullopt for no such letter.
+// The factor of the letters after a number; 1 for "", nullopt for unknown letters.
 std::optional<double> scale_of(std::string_view letters) {
   if (letters.empty()) return 1.0;
   constexpr std::string_view kLetters = "kMGT";
@@ -80,7 +80,7 @@ std::optional<double> scale_of(std::string_view letters) {
   return std::pow(binary ? 1024.0 : 1000.0, static_cast<double>(power + 1));
 }
 
-// "1e3", "4k", "1.5M", "4Ki". False for what is none of these, or not whole where T is an integer.
+// "1e3", "4k", "1.5M", "4Ki". False for any other text, or for a fraction if T is an integer.
 template <typename T>
 bool read_scaled(const std::string& digits, T& value, bool& out_of_range) {
   double number = 0;
@@ -95,7 +95,7 @@ bool read_scaled(const std::string& digits, T& value, bool& out_of_range) {
   if constexpr (std::is_integral_v<T>) {
     if (number != std::floor(number)) return false;
     if (std::is_unsigned_v<T> && number < 0) return false;
-    // A double holds every whole number up to here.
+    // A double represents every whole number up to 2^53.
     constexpr double kExact = 9007199254740992.0;
     out_of_range = std::abs(number) > kExact ||
                    number < static_cast<double>(std::numeric_limits<T>::min()) ||
@@ -175,7 +175,8 @@ std::string toml_of(const std::string& text) {
 std::string toml_of(std::int64_t value) { return fmt::format("{}", value); }
 std::string toml_of(int value) { return fmt::format("{}", value); }
 std::string toml_of(std::uint64_t value) {
-  // A TOML integer has 63 bits; larger ones travel as text, which read_toml takes for this type.
+  // A TOML integer has 63 bits; larger ones are written as text, which read_toml accepts for this
+  // type.
   const bool fits = value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   return fmt::format(fmt::runtime(fits ? "{}" : "\"{}\""), value);
 }
@@ -186,7 +187,7 @@ std::string toml_of(double value) {
   return literal;
 }
 
-// What help calls a value of type T.
+// The name of type T in the help.
 template <typename T>
 std::string type_of(const Option& option) {
   if (!option.rules.choices.empty()) return "one of " + join(option.rules.choices, "|");
@@ -284,7 +285,7 @@ BoundOption bind_option(Option option, std::string& value) {
       !choices.empty() && std::find(choices.begin(), choices.end(), "") == choices.end();
   BoundOption bound = bind_scalar(std::move(option), value);
   if (empty_is_unset) {
-    // No choice was made: a stored configuration says nothing, since reading it would refuse "".
+    // Unset: the stored configuration omits it, because reading would refuse "".
     bound.toml = [toml = std::move(bound.toml), &value] {
       return value.empty() ? std::string() : toml();
     };

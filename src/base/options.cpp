@@ -10,13 +10,13 @@
 namespace piton {
 namespace {
 
-// Names are compared with "_" as "-": keys of TOML files often have the one, flags the other.
+// "_" equals "-" in names: keys of TOML files often have "_", flags "-".
 bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](char x, char y) { return (x == '_' ? '-' : x) == (y == '_' ? '-' : y); });
 }
 
-// The default name of the option that clears a flag; the flag's rules may name another one.
+// The default name of the option that clears a flag; OptionRules may set another one.
 std::string opposite(std::string_view flag) {
   return flag.starts_with("no-") ? std::string(flag.substr(3)) : fmt::format("no-{}", flag);
 }
@@ -160,7 +160,7 @@ struct OptionSet::Words {
   std::size_t at = 0;
   std::map<const BoundOption*, std::vector<std::string>> seen;
 
-  // The words after a flag, as many as it takes (kAnyWords: all up to the next flag).
+  // The next `most` words, up to the next flag at most (kAnyWords: all up to the next flag).
   std::vector<std::string> values(int most) {
     std::vector<std::string> values;
     while (at + 1 < all.size() && !looks_like_flag(all[at + 1]) &&
@@ -205,7 +205,7 @@ void OptionSet::parse_flag(Words& words) {
   const std::string name = flag.substr(flag[1] == '-' ? 2 : 1);
   bool negated = false;
   BoundOption* bound = find(name, &negated);
-  // One dash goes with a single letter, two dashes with a word.
+  // One dash for a single letter, two dashes for a word.
   const bool spelt = dashed(name) == flag;
   if (bound == nullptr && spelt && foreign_ != nullptr) {
     if (const std::optional<int> count = foreign_->words(name)) {
@@ -281,7 +281,7 @@ std::string OptionSet::to_toml() const {
 }
 
 std::string OptionSet::help(const std::vector<std::string>& only) const {
-  constexpr std::size_t kColumn = 34;  // of the explanations
+  constexpr std::size_t kColumn = 34;  // column where the explanations start
   std::string text;
   int hidden = 0;
   for (const Group& group : groups_) {

@@ -1,4 +1,4 @@
-// Options: each is named once, in the struct that uses it.
+// Options: each is declared once, in the struct that uses it.
 //
 //   struct OptimizerOptions {
 //     double beta1 = 0.9;
@@ -10,9 +10,9 @@
 //   };
 //
 // The same visit declares flags, reads TOML, prints --help and docs/cli.md, writes the resolved
-// configuration beside the checkpoint, and is compared on resume. A TOML key is the flag without
-// its dashes, and may have "_" for "-"; tables in a file only group ("[optimizer]\nlr = 1e-3"
-// equals "lr = 1e-3"). "--no-NAME" clears the flag NAME, and "--NAME" the flag "no-NAME".
+// configuration beside the checkpoint, and compares it on resume. A TOML key is the flag without
+// its leading dashes, and may have "_" for "-"; tables in a file only group keys ("[optimizer] lr =
+// 1e-3" equals "lr = 1e-3"). "--no-NAME" clears the flag NAME, and "--NAME" the flag "no-NAME".
 //
 // Numbers may be written 1_000, 1e3, 4k, 2M, 1.5G (powers of 1000) or 4Ki, 1Mi (of 1024).
 //
@@ -34,11 +34,11 @@
 
 namespace piton {
 
-// What a resume does when the stored value and today's differ.
+// What a resume does if the stored value differs from the current one.
 enum class Resume {
   kFree,       // may differ: paths, intervals, threads
   kMustMatch,  // changes the experiment: an error that names the flag and both values
-  kSchedule,   // changes the learning rate from here on: only where the user says that it may
+  kSchedule,   // changes the learning rate from here on: only if the user allows it
 };
 
 struct OptionRules {
@@ -77,24 +77,24 @@ struct BoundOption {
   bool is_list = false;  // takes one or more values
   std::function<void(const std::vector<std::string>& words)>
       set;                            // throws Error(kUsage) with got/wanted
-  std::function<std::string()> toml;  // today's value as a TOML literal; "" for an unset optional
+  std::function<std::string()> toml;  // current value as a TOML literal; "" for an unset optional
   std::function<std::string()> type;  // "integer", "number", "text", "one of a|b|c", ...
   bool given = false;                 // set by a flag or a file (not a default)
 };
 
-// Throws one Error(kUsage) about all of `mistakes`, a line each; returns where there are none.
+// Throws one Error(kUsage) with all of `mistakes`, one per line. Returns if there are none.
 void throw_all(const std::vector<std::string>& mistakes);
 
-// Options of another program, for those who bring its scripts: what is done with a flag that no
-// option is called.
+// Options of another program, so that its scripts work here. Decides about flags that no option of
+// this program has.
 class ForeignOptions {
  public:
   virtual ~ForeignOptions() = default;
-  // How many words follow: 0, 1, or kAnyWords for as many as stand before the next flag; nullopt
-  // for a name that the other program does not have either.
+  // The number of values of flag `name`: 0, 1, or kAnyWords for all words up to the next flag;
+  // nullopt if the other program does not have the flag either.
   virtual std::optional<int> words(std::string_view name) const = 0;
-  // Takes one that was given. Returns the flags that stand for it here, as words to parse, or none.
-  // Throws Error(kUsage) to refuse it.
+  // Handles a flag that was given. Returns the equivalent flags of this program as words to parse,
+  // or none. Throws Error(kUsage) to refuse it.
   virtual std::vector<std::string> take(const std::string& name,
                                         const std::vector<std::string>& values) = 0;
 };
@@ -102,28 +102,28 @@ inline constexpr int kAnyWords = -1;
 
 class OptionSet {
  public:
-  // Declares every option of `options`, which must outlive the set. `group` heads them in --help.
-  // Asserts that no name or alias is declared twice.
+  // Declares every option of `options`, which must outlive the set. `group` is their heading in
+  // --help. Asserts that no name or alias is declared twice.
   template <typename Struct>
   void add(std::string group, Struct& options);
 
   void add(std::string group, BoundOption option);
 
-  // Asked about flags and keys that are not declared; must outlive the set. Null: such are unknown.
+  // Called for flags and keys that are not declared; must outlive the set. Null: those are errors.
   void set_foreign(ForeignOptions* foreign) { foreign_ = foreign; }
 
   // Parses flags ("--name value", "--name=value", "-h"). Words that are not flags are returned, in
-  // order (positional arguments). Throws one Error(kUsage) about all that is wrong: unknown flags
-  // ("did you mean"), missing and unreadable values. Of a flag that is given twice the last counts.
+  // order (positional arguments). Throws one Error(kUsage) with all mistakes: unknown flags ("did
+  // you mean"), missing and unreadable values. If a flag is given twice, the last one counts.
   std::vector<std::string> parse(const std::vector<std::string>& words);
 
-  // What the last parse() has to say to the user: flags that were given twice.
+  // Notes of the last parse() for the user: flags that were given twice.
   const std::vector<std::string>& notes() const { return notes_; }
 
   // Reads a TOML file: unknown keys, wrong types and duplicates are Error(kUsage) naming
   // file:line. Flags win over files: call before parse().
   void read_toml(const std::filesystem::path& file);
-  // The same of text that is at hand; `name` names the file in messages.
+  // The same for text in memory; `name` is the file name in messages.
   void read_toml_text(std::string_view text, const std::string& name);
 
   // The resolved configuration: every option with its value, grouped, as TOML.
@@ -133,9 +133,10 @@ class OptionSet {
   std::vector<std::string> differences(const std::filesystem::path& stored,
                                        Resume rule = Resume::kMustMatch) const;
 
-  // Help text: one block a group. With `only`, those options alone, and a last line about the rest.
+  // Help text: one block per group. With `only`: only those options, and a last line with the
+  // number of the others.
   std::string help(const std::vector<std::string>& only = {}) const;
-  // The same as a Markdown table a group, for docs/cli.md.
+  // The same with one Markdown table per group, for docs/cli.md.
   std::string markdown() const;
 
   bool given(std::string_view name) const;
@@ -145,7 +146,7 @@ class OptionSet {
     std::string title;
     std::vector<BoundOption> options;
   };
-  struct Words;  // the words of a command line that were read so far
+  struct Words;  // the words of a command line and the position in them
   BoundOption* find(std::string_view name, bool* negated);
   void parse_flag(Words& words);
   void take_foreign(const std::string& name, const std::vector<std::string>& values);
@@ -170,7 +171,7 @@ BoundOption bind_option(Option option, std::vector<double>& value);
 BoundOption bind_option(Option option, std::optional<std::int64_t>& value);
 BoundOption bind_option(Option option, std::optional<double>& value);
 BoundOption bind_option(Option option, std::optional<std::string>& value);
-// An enum through its names: get returns the index of today's value, set takes one.
+// An enum through its names: `get` returns the index of the current value, `set` takes an index.
 BoundOption bind_choice(Option option, std::vector<std::string> names, std::function<int()> get,
                         std::function<void(int)> set);
 

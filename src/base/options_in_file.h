@@ -1,4 +1,4 @@
-// The options of a run as its folder has them, for display.
+// The options stored in the folder of a run, for display.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace piton {
 
-// Names and values of a file that OptionSet::to_toml() wrote, in its order; text is without quotes.
-// A file that is not TOML is Error(kUsage) with file:line. Defined in options_toml.cpp.
+// Names and values in a file written by OptionSet::to_toml(), in its order; text values without
+// quotes. A file that is not TOML is Error(kUsage) with file:line. Defined in options_toml.cpp.
 std::vector<std::pair<std::string, std::string>> options_in_file(const std::filesystem::path& file);
 
 }  // namespace piton

@@ -14,7 +14,7 @@
 namespace piton {
 namespace {
 
-// A configuration is written by hand; a longer file is another kind of file.
+// Configurations are written by hand; a longer file is not one.
 constexpr std::int64_t kLongestBytes = 16 << 20;
 
 toml::table parse_text(std::string_view text, const std::string& name) {
@@ -43,7 +43,7 @@ void collect_from(const toml::table& table, std::vector<Entry>& entries) {
   }
 }
 
-// In the order of the file, so that the first mistake is reported first.
+// Entries in the order of the file, so that the first mistake is reported first.
 std::vector<Entry> entries_of(const toml::table& table) {
   std::vector<Entry> entries;
   collect_from(table, entries);
@@ -73,7 +73,7 @@ std::string kind_of(const toml::node& node) {
   }
 }
 
-// The word that would be written on the command line; nullopt for a kind `type` does not take.
+// The value as a word of the command line; nullopt if `type` does not accept this kind of value.
 std::optional<std::string> word_of(const toml::node& node, bool is_flag, std::string_view type) {
   const bool integer = type.find("integer") != std::string_view::npos;
   const bool number = type.ends_with("number");
@@ -82,10 +82,10 @@ std::optional<std::string> word_of(const toml::node& node, bool is_flag, std::st
   } else if (const auto* value = node.as_integer()) {
     if (integer || number) return fmt::format("{}", value->get());
   } else if (const auto* value = node.as_floating_point()) {
-    // 1e3 is a float to TOML; whether it is whole is seen when it is read.
+    // TOML reads 1e3 as a float; reading the word checks that it is whole.
     if (integer || number) return fmt::format("{}", value->get());
   } else if (const auto* value = node.as_string()) {
-    // "4k"; integers of 64 bits without a sign are stored as text where TOML's own are too short.
+    // "4k"; unsigned 64-bit integers above TOML's limit are stored as text.
     if (!is_flag) return value->get();
   }
   return std::nullopt;
@@ -111,7 +111,8 @@ std::vector<std::string> words_of(const toml::node& node, const BoundOption& bou
   return words;
 }
 
-// Of an option of another program, whose type is not known here; nullopt for a flag that is off.
+// The values of an option of another program, whose type is not known here; nullopt for a flag that
+// is off.
 std::optional<std::vector<std::string>> foreign_words(const toml::node& node) {
   if (const auto* value = node.as_boolean()) {
     if (!value->get()) return std::nullopt;
@@ -149,7 +150,7 @@ bool same(const toml::node& a, const toml::node& b) {
   return true;
 }
 
-// For a message: the value as the file has it, doubles in their shortest form.
+// The value for a message, as in the file; doubles in their shortest form.
 std::string literal_of(const toml::node& node) {
   if (const auto* value = node.as_boolean()) return value->get() ? "true" : "false";
   if (const auto* value = node.as_integer()) return fmt::format("{}", value->get());
@@ -231,7 +232,7 @@ std::vector<std::string> OptionSet::differences(const std::filesystem::path& sto
       if (option.rules.resume != rule) continue;
       const toml::node* then = stored_value(option);
       const std::string now = bound.toml();
-      // An option that is younger than the file counts as different only if somebody asks for it.
+      // An option that the file does not have yet differs only if the user gave it.
       if (then == nullptr && (now.empty() || !bound.given)) continue;
       if (then != nullptr && !now.empty()) {
         const toml::table today = toml::parse("x = " + now);

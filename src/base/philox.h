@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011). A number is a pure function of (key, counter): nothing is stored, nothing is
-// seeded by rank, and every layout draws the same numbers for the same global coordinates.
+// 1, 2, 3", SC 2011). A number is a pure function of (key, counter): there is no state and no seed
+// per rank, so every layout draws the same numbers for the same global coordinates.
 //
 //   key      hash64(canonical site, seed)            e.g. site "layers.3.attention.dropout"
 //   weights  counter = {index / 4 low, index / 4 high, 0, 1}, index into the canonical tensor
@@ -48,7 +48,7 @@ inline PhiloxBlock mask_counter(std::uint64_t sample, std::uint32_t head, std::u
           column / 4};
 }
 
-// A mask word keeps its element when word >= threshold: P(drop) = threshold / 2^32.
+// A mask word keeps its element if word >= threshold: P(drop) = threshold / 2^32.
 inline std::uint32_t drop_threshold(double probability) {
   return static_cast<std::uint32_t>(probability * 4294967296.0);
 }
@@ -62,8 +62,8 @@ double philox_normal(PhiloxKey key, std::uint64_t index);
 // Four at once: indices 4*block .. 4*block+3.
 std::array<double, 4> philox_normal4(PhiloxKey key, std::uint64_t block);
 
-// Indices 4*first_block .. 4*first_block + out.size() - 1, the same bits, an order of magnitude
-// sooner. The size is a multiple of 4.
+// The same bits for indices 4*first_block .. 4*first_block + out.size() - 1, about ten times as
+// fast. out.size() is a multiple of 4.
 void philox_normals(PhiloxKey key, std::uint64_t first_block, std::span<double> out);
 
 }  // namespace piton

@@ -1,5 +1,5 @@
-// philox_normals: the same draws as philox.cpp, in loops that the compiler vectorizes, a pair of
-// normals an iteration. Every operation is correctly rounded and none is contracted
+// philox_normals: the same draws as philox.cpp, in loops that the compiler vectorizes; one
+// iteration makes a pair of normals. Every operation is correctly rounded and none is contracted
 // (base/normal_math.h), so the bits are the same.
 #include <algorithm>
 
@@ -11,8 +11,9 @@
 namespace piton {
 namespace {
 
-constexpr int kBlocks = 64;          // Philox blocks of four words that are computed together
-constexpr int kPairs = 2 * kBlocks;  // first all pairs of words 0 and 1, then of words 2 and 3
+constexpr int kBlocks = 64;  // Philox blocks of four words that are computed together
+constexpr int kPairs =
+    2 * kBlocks;  // first all pairs from words 0 and 1, then those from words 2 and 3
 
 struct Words {
   std::uint32_t lane[4][kBlocks];

@@ -1,4 +1,4 @@
-// The only header with preprocessor conditions: what the compiler and the processor offer.
+// Features of compiler and processor. The only header with preprocessor conditions.
 #pragma once
 
 #if !defined(__x86_64__)
@@ -6,8 +6,8 @@
     "Piton is built for x86-64 (GNU or Clang, little-endian); other processors are not supported yet"
 #endif
 
-// Before a function of plain loops: compiled for wider instruction sets too, chosen when it is
-// first called. Sanitizers instrument the choice itself, which runs before they are ready.
+// For a function of plain loops: compiles it for several instruction sets; the loader picks one.
+// Not with sanitizers: they instrument the resolver, which runs before their runtime is ready.
 #if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PITON_VECTOR_CLONES
 #else

@@ -1,8 +1,8 @@
-// Files that must be regular, read by calls and not by a mapping.
+// Reading of regular files by read calls, not by a mapping.
 //
-// Opening a named pipe or a device would wait or never end, so both are refused at once. A mapping
-// of a file that another program cuts short, or whose network drops, ends the process by SIGBUS at
-// whatever instruction touches it; a read reports it.
+// Opening a named pipe or a device would wait or never end, so both are refused at once. If another
+// program truncates a mapped file, or its network file system fails, the next access ends the
+// process with SIGBUS; a read call reports an error.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@
 
 namespace piton {
 
-// The whole file. Throws Error(kData) if it is absent, unreadable, no regular file, or longer than
-// `limit_bytes`.
+// The whole file. Throws Error(kData) if it is absent, unreadable, not a regular file, or longer
+// than `limit_bytes`.
 std::string read_regular_file(const std::filesystem::path& path, std::int64_t limit_bytes);
 
-// A file open for reading at any place, by several threads at once. Movable.
+// A file open for reading at any offset, by several threads at once. Movable.
 class RegularFile {
  public:
-  // Throws Error(kData) as said above.
+  // Throws Error(kData) if it is absent, unreadable or not a regular file.
   explicit RegularFile(const std::filesystem::path& path);
   ~RegularFile();
   RegularFile(RegularFile&& other) noexcept;
@@ -29,11 +29,11 @@ class RegularFile {
   const std::filesystem::path& path() const { return path_; }
   std::int64_t size_bytes() const { return size_; }  // when it was opened
 
-  // Fills `out` with the bytes from `offset` on. Throws Error(kData) where the file has become
-  // shorter, or the system cannot read it.
+  // Fills `out` with the bytes from `offset` on. Throws Error(kData) if the file has become shorter
+  // or the system cannot read it.
   void read_at(std::int64_t offset, std::span<std::byte> out) const;
 
-  // Size and time of change as they are now, for noticing that somebody wrote to the file.
+  // Current size and time of modification, to detect that the file has changed.
   std::string stamp() const;
 
  private:

@@ -1,12 +1,12 @@
-// An error of several ranks, which one of them tells the user.
+// An error of several ranks, reported by one of them.
 #pragma once
 
 #include "base/error.h"
 
 namespace piton {
 
-// A fault that another rank of this run tells its user about, with the same exit code: this one
-// ends in silence.
+// A failure that another rank of this run reports. This rank exits with the same code and prints
+// nothing.
 class SaidByAnotherRank final : public Error {
  public:
   using Error::Error;

@@ -1,4 +1,4 @@
-// Time that has passed, for logs and limits.
+// Elapsed time, for logs and limits.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Threads that no signal reaches.
+// Threads that receive no signals.
 #pragma once
 
 #include <pthread.h>
@@ -6,9 +6,9 @@
 
 namespace piton {
 
-// While it lives, threads that this thread starts begin with every signal blocked but those of
-// faults (SIGSEGV, ...): signals are for the program's own threads. A handler on a thread that
-// computes would write its frame where generated code keeps data (cli/stop_signals.h).
+// During its lifetime, threads started by this thread have all signals blocked except those of
+// faults (SIGSEGV, ...). On a compute thread, a handler's stack frame would overwrite data that
+// generated code keeps below the stack pointer (cli/stop_signals.h).
 class SignalsBlocked {
  public:
   SignalsBlocked();

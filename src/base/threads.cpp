@@ -19,20 +19,20 @@
 namespace piton {
 namespace {
 
-// Which place in a pool this thread has, and whether it is inside a part. A thread belongs to one
+// The index of this thread in its pool, and whether it is inside a part. A thread belongs to one
 // pool at most, so this is a property of the thread, not shared state.
 thread_local int t_index = 0;         // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local bool t_in_part = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-// How long a thread looks for a change before it sleeps. A wake-up costs a few microseconds on bare
-// metal and tens on a virtual machine, and a decoder's calls follow one another closer than that; a
-// thread with a processor of its own takes nothing from others meanwhile.
+// How long a thread spins before it sleeps. A wake-up costs a few microseconds on bare metal and
+// tens on a virtual machine, more than the time between two calls of a decoder. A pinned thread has
+// its processor to itself, so it spins longer.
 constexpr std::chrono::nanoseconds kSpinAlone{50'000};
 constexpr std::chrono::nanoseconds kSpinShared{2'000};
 
 // Returns once `value` differs from `old`.
 void wait_for_change(const std::atomic<int>& value, int old, std::chrono::nanoseconds spin) {
-  constexpr int kLooksAtValue = 16;  // for each at the clock
+  constexpr int kLooksAtValue = 16;  // looks at the value per look at the clock
   const auto end = std::chrono::steady_clock::now() + spin;
   do {
     for (int look = 0; look < kLooksAtValue; ++look) {
@@ -43,7 +43,7 @@ void wait_for_change(const std::atomic<int>& value, int old, std::chrono::nanose
   value.wait(old, std::memory_order_acquire);
 }
 
-// The processors of a thread, as the system keeps them: sized for what the machine may have.
+// An affinity mask for as many processors as a machine may have.
 class CoreMask {
  public:
   CoreMask() : cores_(kCores), mask_(CPU_ALLOC(kCores)) {
@@ -61,7 +61,7 @@ class CoreMask {
   int cores() const { return cores_; }
 
  private:
-  static constexpr int kCores = 8192;  // the most that Linux is built for on x86-64
+  static constexpr int kCores = 8192;  // largest number of CPUs that Linux supports on x86-64
   int cores_;
   cpu_set_t* mask_;
 };
@@ -82,12 +82,12 @@ void pin(pthread_t thread, int core) {
 }  // namespace
 
 struct ThreadPool::State {
-  // One a worker, each on its own cache line: a waiting worker reads nobody else's.
+  // One per worker, each on its own cache line, so that a waiting worker reads only its own.
   struct alignas(64) Worker {
-    std::atomic<int> ticket{0};  // changes when a job is there
+    std::atomic<int> ticket{0};  // changes when there is a new job
     std::thread thread;
   };
-  // The next part of one thread that nobody has taken; parts are its number, then every threads-th.
+  // The next untaken part of one thread. Its parts are its index plus multiples of `threads`.
   struct alignas(64) Share {
     std::atomic<std::int64_t> next{0};
   };
@@ -117,7 +117,7 @@ struct ThreadPool::State {
     }
   }
 
-  // Of a closed job.
+  // Call it after the job is closed.
   void wait_until_empty() {
     for (int now = inside.load(std::memory_order_acquire); now != kClosed;
          now = inside.load(std::memory_order_acquire)) {
@@ -134,7 +134,8 @@ struct ThreadPool::State {
     }
   }
 
-  // A thread takes its own parts first, in order, and then what others have not come to.
+  // A thread takes its own parts first, in order, and then parts that other threads have not
+  // started.
   void work(int thread) {
     t_in_part = true;
     for (int turn = 0; turn < threads; ++turn) {
@@ -155,7 +156,7 @@ struct ThreadPool::State {
       wait_for_change(self.ticket, seen, spin);
       seen = self.ticket.load(std::memory_order_acquire);
       if (stopping) return;
-      // A worker that comes late finds the job closed: nobody waited for it.
+      // A late worker finds the job closed and does nothing.
       if ((inside.fetch_add(1, std::memory_order_acq_rel) & kClosed) == 0) work(thread);
       if (inside.fetch_sub(1, std::memory_order_acq_rel) == kClosed + 1) inside.notify_one();
     }
@@ -166,19 +167,20 @@ struct ThreadPool::State {
   std::vector<Worker> workers;    // thread i is workers[i - 1]
   std::vector<Share> shares;      // by thread
   std::vector<Failure> failures;  // by thread
-  std::mutex one_job;             // two outside threads may share a pool: one after the other
+  std::mutex one_job;             // two outside threads that share a pool take turns
 
-  // The job: written before it is opened, read after.
+  // The job: written while it is closed, read while it is open.
   std::optional<PartFunction> job;
   std::int64_t parts = 0;
   std::atomic<bool> stopping{false};
-  // Workers that are at the job or look for it, and whether it is closed. The job above is changed
-  // only while it is closed and nobody is inside.
+  // Number of workers inside the job, plus kClosed if the job is closed. The job above changes only
+  // while it is closed and no worker is inside.
   static constexpr int kClosed = 1 << 30;
   alignas(64) std::atomic<int> inside{kClosed};
 
   pthread_t caller{};
-  std::unique_ptr<CoreMask> caller_mask;  // what to give back to the caller, where it was pinned
+  std::unique_ptr<CoreMask>
+      caller_mask;  // the caller's affinity before it was pinned; restored at the end
 };
 
 ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()> on_start) {
@@ -199,7 +201,7 @@ ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()
     }
   }
   if (!cores.empty()) {
-    // The caller last: threads started by it from now on would inherit its one processor.
+    // Pin the caller last: threads that it starts afterwards inherit its one processor.
     for (int thread = 1; thread < threads; ++thread) {
       pin(state->workers[thread - 1].thread.native_handle(), cores[thread]);
     }
@@ -210,7 +212,7 @@ ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()
     if (code == 0) state->caller_mask = std::move(before);
   }
   if (!on_start) return;
-  // Nobody ends a part before all threads have one, so each thread runs one.
+  // A part waits until all threads have one, so each thread runs exactly one.
   std::atomic<int> arrived{0};
   run(threads, [&](std::int64_t) {
     ++arrived;

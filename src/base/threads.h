@@ -1,11 +1,11 @@
 // The compute threads: our own pool, pinned, with a fixed partition of the work into parts.
 //
-// The caller of run() is thread 0; workers 1..n-1 are pinned to one core each and sleep on a futex
-// between jobs, after looking for the next one for some microseconds. Part i is for thread i mod n,
-// so that a thread finds in its caches what it left there. A thread that has done its parts takes
-// those that another, put off by the system, has not come to; nobody waits for a thread that has no
-// part in hand. With a fixed number of PARTS the result depends neither on the number of THREADS
-// nor on who did what, as long as parts write disjoint memory.
+// The caller of run() is thread 0; workers 1..n-1 are pinned to one core each. Between jobs they
+// spin for some microseconds, then sleep on a futex. Part i is assigned to thread i mod n, so that
+// a thread finds its data of the last job in its caches. A thread that has done its parts takes
+// unstarted parts of threads that the system has delayed; run() does not wait for a thread that has
+// no part. With a fixed number of PARTS the result does not depend on the number of THREADS or on
+// which thread did which part, as long as parts write disjoint memory.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class PartFunction {
 
 class ThreadPool {
  public:
-  // `cores`: the processors to pin to, one a thread (cores[0] is for the caller); empty = not
+  // `cores`: the processors to pin to, one per thread (cores[0] is for the caller); empty = not
   // pinned. `on_start` runs once on every thread, the caller's included (libraries with
   // thread-local settings).
   explicit ThreadPool(int threads, std::vector<int> cores = {},
@@ -48,7 +48,7 @@ class ThreadPool {
   // part that calls run() executes its parts by itself, in order.
   void run(std::int64_t parts, PartFunction part);
 
-  // Index of the calling thread in the pool, 0 .. threads()-1; 0 for threads that are not of it.
+  // Index of the calling thread in the pool, 0 .. threads()-1; 0 for threads outside the pool.
   static int thread_index();
 
  private:

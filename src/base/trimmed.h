@@ -1,11 +1,11 @@
-// Text without the white space around it.
+// Removal of white space around a text.
 #pragma once
 
 #include <string_view>
 
 namespace piton {
 
-// A part of `text`, without blanks, tabs and ends of lines at either end.
+// `text` without blanks, tabs and line ends at both ends; a view of the same memory.
 inline std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const auto first = text.find_first_not_of(kSpace);
