@@ -8,7 +8,8 @@ namespace piton {
 
 namespace {
 
-// The flags that set the sizes, for messages; data is what is left over and has none.
+// The flag that sets the size of an axis, for messages. Data has none: its size follows from the
+// number of processes and the other axes.
 std::string_view flag(Axis axis) {
   switch (axis) {
     case Axis::kTensor:
@@ -71,7 +72,7 @@ std::array<int, kAxes> coordinates_of(int rank, const MeshSizes& sizes) {
 Mesh::Mesh(World& world, MeshSizes sizes) : world_(&world), sizes_(sizes) {
   std::vector<std::string> shape;
   std::vector<std::string_view> flags;
-  int model_ranks = 1;  // of one replica: every axis but data
+  int model_ranks = 1;  // ranks of one replica: product of all axes except data
   for (int a = 0; a < kAxes; ++a) {
     const auto axis = static_cast<Axis>(a);
     if (sizes[axis] < 1) {

@@ -1,8 +1,8 @@
 // The place of one process in the grid of all processes.
 //
 // An AXIS is a direction of this grid; a DIM is a dimension of a tensor. The two words are never
-// exchanged. Tensor is the fastest axis, so that its ranks, which talk most, share a host; then
-// context, expert, data, pipeline:
+// exchanged. Tensor is the fastest axis, so that its ranks, which communicate most, share a host;
+// then context, expert, data, pipeline:
 //
 //   rank = tensor + T * (context + C * (expert + E * (data + D * pipeline)))
 //
@@ -69,8 +69,8 @@ class Mesh {
   // A separate group of the same ranks: its collectives do not wait for those of other purposes.
   Communicator& group(AxisSet set, const std::string& purpose);
 
-  // The ranks of this rank's pipeline group at `stages` (in ascending order, this stage among
-  // them). For tied embeddings, which two stages hold. Collective over these ranks.
+  // The ranks of this rank's pipeline group at `stages`, in ascending order and including this
+  // stage. For tied embeddings, which two stages hold. Collective over these ranks.
   Communicator& stages(const std::vector<int>& stages);
 
   // World ranks of the group along `set`, ascending.

@@ -10,13 +10,13 @@ namespace piton {
 
 struct AxisPlacement {
   enum class Kind : std::uint8_t {
-    kReplicated,  // every rank of the axis holds the same
+    kReplicated,  // every rank of the axis holds the same values
     kSplit,       // each rank holds its part of `dim`
   };
   Kind kind = Kind::kReplicated;
   int dim = 0;
-  // The gradient that backward leaves on this rank is only this rank's contribution: the true one
-  // is the sum over the axis. (Data: different samples. Tensor: norms fed by split tokens.
+  // The gradient that backward computes on this rank is only this rank's contribution; the full
+  // gradient is the sum over the axis. (Data: different samples. Tensor: norms of split tokens.
   // Pipeline: tied weights used on several stages.)
   bool gradient_is_partial = false;
 };

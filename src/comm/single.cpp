@@ -16,8 +16,8 @@ namespace piton {
 
 namespace {
 
-// Messages of a rank to itself. A message that comes before its receive is kept in a buffer; a
-// receive that comes first is kept until its message comes.
+// Messages of a rank to itself. A message without a receive is kept in a buffer; a receive without
+// a message is kept until the message is sent.
 class SelfMail {
  public:
   void put(int tag, const std::byte* data, std::int64_t bytes) {

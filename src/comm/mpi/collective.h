@@ -1,4 +1,4 @@
-// A collective as data, and how one is carried out.
+// The description of a collective, and the interface that executes it.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ struct Collective {
   DType dtype = DType::kU8;
   Reduction reduction = Reduction::kSum;
   int root = 0;
-  std::int64_t elements = 0;         // of the whole
+  std::int64_t elements = 0;         // of the whole tensor
   std::vector<std::int64_t> begins;  // gather, scatter: part m is [begins[m], begins[m + 1])
   //            source             target
   // all-reduce the whole          the same
@@ -30,7 +30,7 @@ struct Collective {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
 
-  std::int64_t number = 0;  // of the collectives of its group, from 0
+  std::int64_t number = 0;  // counts the collectives of its group, from 0
   std::shared_ptr<Job> job;
 
   std::int64_t part_elements(int member) const { return begins[member + 1] - begins[member]; }
@@ -38,20 +38,20 @@ struct Collective {
   std::string text() const;  // "all-reduce number 12 of fp32 [1000]"
 };
 
-// Carries out one collective after the other for one member of a group.
+// Executes collectives one after the other for one member of a group.
 class CollectiveRunner {
  public:
   virtual ~CollectiveRunner() = default;
-  virtual void start(const Collective& collective) = 0;  // the one before has finished
-  virtual bool step() = 0;                               // true if anything moved; never blocks
+  virtual void start(const Collective& collective) = 0;  // only after the previous one has finished
+  virtual bool step() = 0;                               // true if it made progress; never blocks
   virtual bool finished() const = 0;
   virtual bool polls() const = 0;
   // Members that the running collective waits for.
   virtual std::vector<Wait::Missing> missing() const = 0;
 };
 
-// Cuts `elements` into one slice a member; slices begin at multiples of 16 elements, so that no two
-// members write one cache line.
+// The first element of the slice of `member` if `elements` are cut into one slice per member.
+// Slices begin at multiples of 16 elements, so that no two members write the same cache line.
 std::int64_t slice_begin(std::int64_t elements, int members, int member);
 
 }  // namespace piton

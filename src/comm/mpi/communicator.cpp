@@ -37,7 +37,8 @@ MpiCommunicator::MpiCommunicator(MpiEngine& engine, Device& device, std::vector<
   made_ = *made;
 }
 
-// On the communication thread, which may come here when the communicator is no more.
+// Runs on the communication thread, perhaps after the communicator has been destroyed: uses only
+// its arguments.
 void MpiCommunicator::make(Made& made, MpiEngine& engine, const std::vector<int>& world_ranks,
                            const std::string& name, const std::vector<int>& host_ranks) {
   MPI_Group world = MPI_GROUP_NULL;
@@ -68,14 +69,14 @@ void MpiCommunicator::make(Made& made, MpiEngine& engine, const std::vector<int>
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  // The windows stay until the world ends, since giving them back is collective. Work that is still
-  // open is carried on; only an idle group is forgotten.
+  // The windows stay until the world ends, because freeing them is collective. Pending work goes
+  // on; only an idle group is removed from the engine.
   try {
     engine_->call("leaving group " + name_, [engine = engine_, made = made_] {
       if (!made.queue->pending()) engine->remove(made.queue.get());
       if (made.mail && !made.mail->pending()) engine->remove(made.mail.get());
     });
-  } catch (const Error&) {  // the run has failed; nothing is left to take down in order
+  } catch (const Error&) {  // the run has failed: no orderly removal is needed
   }
 }
 
@@ -101,7 +102,7 @@ void MpiCommunicator::make_ready(const std::shared_ptr<Job>& job, const After* a
     engine_->wake();
     return;
   }
-  // Whatever is reached last, the stream or an event, makes it ready.
+  // The job becomes ready when the stream and all events have been reached.
   auto left = std::make_shared<std::atomic<std::size_t>>(after->events.size() + 1);
   const auto reached = [job, left, engine = engine_] {
     if (left->fetch_sub(1, std::memory_order_acq_rel) > 1) return;
@@ -145,7 +146,8 @@ Event MpiCommunicator::all_reduce(const Tensor& data, Reduction reduction, const
   PITON_ASSERT(data.dtype() != DType::kI32 && data.dtype() != DType::kU8, "all-reduce of {}",
                to_string(data));
   std::byte* address = address_of(data);
-  // Its slices to their owners, then its own sum to the others: together 2 (n-1)/n of all bytes.
+  // This rank sends the other members' slices to their owners, then its own sum to all others: 2
+  // (n-1)/n of the bytes in total.
   const std::int64_t own =
       data.elements() * (rank_ + 1) / size() - data.elements() * rank_ / size();
   const std::int64_t moved =
@@ -283,8 +285,8 @@ std::unique_ptr<SymmetricMemory> MpiCommunicator::allocate_symmetric(std::int64_
                   *made = std::move(window);
                 });
   const std::shared_ptr<SharedWindow> window = *made;
-  // The pages go back at once, the window when the world ends. By then the group may be gone, so
-  // the queue keeps its runner alive.
+  // The pages are returned at once, the window when the world ends. The group may be destroyed
+  // before that, so `queue` keeps its runner alive.
   auto on_drop = [engine = engine_, queue = made_.queue, shared = made_.shared, window,
                   rank = rank_] {
     try {

@@ -12,7 +12,7 @@
 
 namespace piton {
 
-// What all groups of a rank have sent; outlives them.
+// Traffic of all groups of a rank; outlives them.
 struct TrafficTotal {
   std::mutex mutex;
   TrafficCounts counts;
@@ -20,7 +20,8 @@ struct TrafficTotal {
 
 class MpiCommunicator final : public Communicator {
  public:
-  // Collective over `world_ranks`. `number`: the same on all of them, of no other group of theirs.
+  // Collective over `world_ranks`. `number`: the same on all of these ranks, and different from
+  // that of every other group they share.
   MpiCommunicator(MpiEngine& engine, Device& device, std::vector<int> world_ranks, std::string name,
                   std::uint64_t number, std::shared_ptr<TrafficTotal> total);
   ~MpiCommunicator() override;
@@ -42,21 +43,21 @@ class MpiCommunicator final : public Communicator {
   TrafficCounts traffic() const override;
 
  private:
-  // What making a group gives.
+  // Results of make().
   struct Made {
     MPI_Comm comm = MPI_COMM_NULL;
-    MPI_Comm mail_comm = MPI_COMM_NULL;  // of several hosts
-    SharedRunner* shared = nullptr;      // of one host; owned by `queue`
+    MPI_Comm mail_comm = MPI_COMM_NULL;  // if the group spans several hosts
+    SharedRunner* shared = nullptr;      // if all members are on one host; owned by `queue`
     std::shared_ptr<GroupQueue> queue;
-    std::shared_ptr<MessageMail> mail;  // of several hosts
+    std::shared_ptr<MessageMail> mail;  // if the group spans several hosts
     int largest_tag = std::numeric_limits<int>::max();
   };
-  // `host_ranks`: of the members, if all are on this host; else empty.
+  // `host_ranks`: ranks of the members on this host if all are on it; else empty.
   static void make(Made& made, MpiEngine& engine, const std::vector<int>& world_ranks,
                    const std::string& name, const std::vector<int>& host_ranks);
   std::byte* address_of(const Tensor& tensor) const;
   std::vector<std::int64_t> even_parts(std::int64_t elements) const;
-  // `after` null: at once.
+  // Enqueues a collective. `after` null: it starts at once.
   Event ask(Collective collective, const After* after);
   Event post(bool send, const Tensor& data, int member, int tag, Stream& after);
   void make_ready(const std::shared_ptr<Job>& job, const After* after);
@@ -71,7 +72,7 @@ class MpiCommunicator final : public Communicator {
   std::uint64_t number_;
   int rank_ = 0;
   bool one_host_ = false;
-  std::vector<int> host_ranks_;  // of the members, if one_host_
+  std::vector<int> host_ranks_;  // ranks of the members on this host, if one_host_
   Made made_;
   std::shared_ptr<TrafficTotal> total_;
   mutable std::mutex mutex_;  // guards traffic_

@@ -18,15 +18,18 @@ namespace {
 
 using std::chrono::duration;
 
-// How often a waiting rank looks whether the others live and whether time is up.
+// Interval at which a waiting rank checks that the others are alive and that the timeout has not
+// passed.
 constexpr double kWatchSeconds = 0.1;
-// MPI cannot wake us: the pause between two looks at it. Messages of other hosts take some 20 us.
+// Interval of polling MPI, which cannot wake this thread. A message between hosts takes about 20
+// us.
 constexpr double kPollSeconds = 20e-6;
-// How long a rank that ends the run lets the others say what they know.
+// How long a rank that ends the run waits for the messages of the others.
 constexpr double kGraceSeconds = 0.5;
-// A wait of this length is told to the others, as a reason why they may wait for this rank.
+// After this time a wait is announced to the others: it may be the reason why they wait for this
+// rank.
 constexpr double kSayWaitSeconds = 0.5;
-// After this a communication thread that does not answer is taken to hang in MPI.
+// After this time a communication thread that does not answer is assumed to hang in MPI.
 constexpr double kAnswerSeconds = 2;
 
 bool ends_within(const Job& job, double seconds) {
@@ -49,7 +52,7 @@ void MpiEngine::start() {
     thread_ = std::thread([this] { run(); });
   }
   pthread_setname_np(thread_.native_handle(), "piton-comm");
-  // Nothing inside MPI tells that a rank does not come.
+  // MPI does not report a rank that does not start.
   if (!ends_within(started_, options_.timeout_seconds)) {
     hangs_ = true;
     thread_.detach();
@@ -118,8 +121,8 @@ void MpiEngine::initialise() {
   board_ = std::make_unique<HostBoard>(host, std::move(world_ranks));
   host_mail_ = std::make_shared<HostMail>(*board_);
   activities_.push_back(host_mail_);
-  // Where every rank has a core to spare, an answer often comes within a few microseconds; where
-  // ranks share cores, a spinning rank delays the answer it waits for.
+  // If every rank has a spare core, an answer often comes within a few microseconds. If ranks share
+  // cores, a spinning rank delays the answer it waits for.
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   spin_us_ = cores >= 2L * machine_size_ ? 20 : 0;
 }
@@ -128,8 +131,8 @@ void MpiEngine::loop() {
   for (;;) {
     const std::uint32_t seen = board_->bell(board_->rank()).seen();
     bool moved = run_calls();
-    // Failed by another thread, while this one was in MPI or asleep: the memory that waits here for
-    // its turn may be gone.
+    // Another thread has failed the run while this one was in MPI or asleep: the memory of pending
+    // operations may already be freed.
     if (const auto why = failure(); why && !dropped_) fail_all(*why);
     bool pending = false;
     bool polls = false;
@@ -179,7 +182,7 @@ bool MpiEngine::watch(bool pending) {
 std::string MpiEngine::text_of(const Wait& wait) const {
   std::vector<std::string> ranks;
   for (const Wait::Missing& missing : wait.missing) {
-    // Whom to look at is the last of those who wait for each other.
+    // The cause is the last rank in the chain of ranks that wait for each other.
     std::vector<std::string> notes;
     if (!missing.progress.empty()) notes.push_back(missing.progress);
     const char* who = "it waits";
@@ -213,7 +216,7 @@ bool MpiEngine::run_calls() {
   }
   for (const auto& call : calls) {
     try {
-      // Whoever asked has gone, or has nothing more to hope for.
+      // After a failure the caller no longer waits for this work: do not run it.
       if (const auto why = failure()) throw Error(Fault::kPeer, *why);
       call->work();
     } catch (...) {
@@ -234,7 +237,7 @@ void MpiEngine::call(const std::string& what, std::function<void()> work) {
     calls_.push_back(call);
   }
   wake();
-  // Inside MPI nothing tells the thread that a rank is gone: this one looks.
+  // A thread inside MPI does not notice that a rank has died, so this thread checks.
   const auto start = Clock::now();
   while (!ends_within(*call->job, kWatchSeconds)) {
     std::string why;
@@ -252,7 +255,8 @@ void MpiEngine::call(const std::string& what, std::function<void()> work) {
   if (call->error) std::rethrow_exception(call->error);
 }
 
-// The communication thread is in MPI, perhaps for ever, and cannot fail what waits for it.
+// Fails all jobs from the calling thread: the communication thread is in MPI, perhaps forever, and
+// cannot.
 void MpiEngine::leave_hanging(const std::string& why) {
   stuck_ = true;
   std::vector<std::weak_ptr<Job>> jobs;
@@ -298,7 +302,7 @@ void MpiEngine::fail(int code, const std::string& why) {
     if (!failure_) failure_ = why;
   }
   wake();
-  // Once it has dropped what was asked for, it touches no tensor any more.
+  // After the communication thread has dropped all operations, it touches no tensor.
   const auto end = Clock::now() + duration<double>(stuck_ ? 0 : kAnswerSeconds);
   while (!dropped_ && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!dropped_) leave_hanging(why);
@@ -310,14 +314,14 @@ void MpiEngine::stop(bool orderly) {
     stop_ = orderly ? Stop::kOrderly : Stop::kNow;
   }
   wake();
-  // In order, all ranks come here; one that does not (it was stopped, or lost at the last moment)
-  // holds up MPI, which has no limit of its own.
+  // In an orderly end all ranks come here. If one does not (stopped, or lost at the last moment),
+  // MPI would wait for it without limit.
   const double limit = orderly  ? options_.timeout_seconds + kAnswerSeconds
                        : stuck_ ? 0
                                 : kAnswerSeconds;
   const bool ended = ends_within(ended_, limit);
   if (!orderly) {
-    // Once this process ends, mpirun ends the others, and their last words may be lost.
+    // When this process ends, mpirun ends the others; give them time to print their messages.
     std::this_thread::sleep_for(duration<double>(kGraceSeconds));
   }
   if (ended) {
@@ -330,7 +334,8 @@ void MpiEngine::stop(bool orderly) {
 }
 
 void MpiEngine::finalise() {
-  // No rank takes down what another still uses; and none waits for ever for one that is gone.
+  // A barrier with a timeout: no rank frees what another still uses, and none waits forever for a
+  // lost rank.
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
   const auto start = Clock::now();
@@ -358,8 +363,8 @@ void MpiEngine::abort(int code) {
     abort_code_ = code;
   }
   wake();
-  // MPI_Abort ends this process. If the thread hangs in MPI, a process that leaves without
-  // MPI_Finalize makes mpirun end the others just as well.
+  // MPI_Abort on the communication thread ends this process. If that thread hangs in MPI, exit
+  // here: mpirun also ends the others when a process leaves without MPI_Finalize.
   std::this_thread::sleep_for(duration<double>(kAnswerSeconds));
   std::_Exit(code);
 }

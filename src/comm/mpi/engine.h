@@ -1,9 +1,9 @@
 // The communication thread: the only one that calls MPI.
 //
-// It moves every activity forward in turn (collectives of each group, messages) and, when none can
-// move, sleeps on this rank's doorbell, which other ranks of the host and this rank's own threads
-// ring. Only while something waits for MPI itself, which cannot ring, does it look again after a
-// short sleep.
+// It calls progress() of every activity in turn (collectives of each group, messages). If none made
+// progress, it sleeps on this rank's doorbell, which other ranks of the host and this rank's own
+// threads ring. MPI cannot ring it, so while an operation waits for MPI, the thread polls after
+// short sleeps.
 #pragma once
 
 #include <mpi.h>
@@ -30,42 +30,44 @@ class SharedRunner;
 class MpiEngine {
  public:
   explicit MpiEngine(const MpiOptions& options);
-  // Initializes MPI on a new thread; collective over all ranks. Where it throws while hangs(), the
-  // thread still uses this object, which must then not be destroyed.
+  // Initializes MPI on a new thread; collective over all ranks. If it throws and hangs() is true,
+  // the thread still uses this object: do not destroy it then.
   void start();
-  // Ends the thread. `orderly`: after all ranks have come here, and with MPI_Finalize; else the
-  // thread is left alone if it does not end by itself.
+  // Ends the thread. `orderly`: waits for all ranks and calls MPI_Finalize. Otherwise a thread that
+  // does not end by itself is left running.
   void stop(bool orderly);
-  bool hangs() const { return hangs_; }  // in MPI: taken not to come back
+  bool hangs() const { return hangs_; }  // the thread is in MPI and is assumed not to return
 
   int world_rank() const { return world_rank_; }
   int world_size() const { return world_size_; }
-  int machine_rank() const { return machine_rank_; }  // among the ranks of this machine, whatever
-  int machine_size() const { return machine_size_; }  // force_messages says
+  int machine_rank() const { return machine_rank_; }  // among the ranks of this machine, also
+  int machine_size() const { return machine_size_; }  // if force_messages is set
   HostBoard& board() { return *board_; }
   HostMail& host_mail() { return *host_mail_; }
   double timeout_seconds() const { return options_.timeout_seconds; }
 
-  // Runs `work` on the communication thread between two rounds of progress; returns when it has
-  // run, and throws what it threw. `what` names it in a timeout. Where this throws Error(kPeer),
-  // `work` may still be running: it holds nothing but what it shares in the ownership of.
+  // Runs `work` on the communication thread between two rounds of progress. Returns after it has
+  // run, and rethrows its exception. `what` describes it in the message of a timeout. If this
+  // throws Error(kPeer), `work` may still be running, so it may use only objects that it owns or
+  // shares ownership of.
   void call(const std::string& what, std::function<void()> work);
 
   // On the communication thread.
   void add(std::shared_ptr<Activity> activity) { activities_.push_back(std::move(activity)); }
   void remove(const Activity* activity);
-  // Run in this order before MPI_Finalize: collective releases (windows, groups).
+  // Adds a collective release (windows, groups). They run in the order of addition before
+  // MPI_Finalize.
   void at_end(std::function<void()> release) { releases_.push_back(std::move(release)); }
 
-  // The fence of an operation that is about to be asked for.
+  // Makes the fence of a new operation.
   std::shared_ptr<Job> new_job();
-  // Something was added: look.
+  // Wakes the communication thread to look for new work.
   void wake();
 
-  // Why this rank cannot go on, if so. Any thread.
+  // The reason why this rank cannot go on, if there is one. Any thread.
   std::optional<std::string> failure() const;
 
-  // Ends all waits of this rank, and tells the others.
+  // Ends all waits of this rank, and informs the other ranks of the host.
   void fail(int code, const std::string& why);
   [[noreturn]] void abort(int code);
 
@@ -98,15 +100,15 @@ class MpiEngine {
   std::vector<std::function<void()>> releases_;
 
   mutable std::mutex mutex_;              // guards the next five
-  std::vector<std::weak_ptr<Job>> jobs_;  // open ones, and some that are not
+  std::vector<std::weak_ptr<Job>> jobs_;  // open jobs, and finished ones not yet removed
   std::deque<std::shared_ptr<Call>> calls_;
   std::optional<std::string> failure_;
   enum class Stop { kNo, kOrderly, kNow } stop_ = Stop::kNo;
   std::optional<int> abort_code_;
 
   std::size_t jobs_to_sweep_ = 64;
-  std::atomic<bool> dropped_{false};  // all that was asked for has been failed
-  std::atomic<bool> stuck_{false};    // in MPI, when somebody gave up waiting for it
+  std::atomic<bool> dropped_{false};  // all pending operations have been failed
+  std::atomic<bool> stuck_{false};    // was in MPI when a caller stopped waiting for it
   std::atomic<bool> hangs_{false};
   Clock::time_point watched_{};
   Job started_;

@@ -17,7 +17,8 @@ void sleep_on(const SharedWord& word, std::uint32_t expected, double seconds) {
     limit.tv_sec = static_cast<time_t>(seconds);
     limit.tv_nsec = static_cast<long>((seconds - std::floor(seconds)) * 1e9);
   }
-  // EAGAIN, EINTR and ETIMEDOUT all mean the same to the caller: look again.
+  // The caller checks the word again in any case, so EAGAIN, EINTR and ETIMEDOUT need no
+  // distinction.
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, seconds >= 0 ? &limit : nullptr, nullptr, 0);
 }
 

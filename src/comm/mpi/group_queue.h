@@ -1,4 +1,4 @@
-// The collectives of one group, one after the other in the order in which they were asked for.
+// The collectives of one group, executed one after the other in the order of the calls.
 #pragma once
 
 #include <deque>
@@ -14,7 +14,7 @@ class GroupQueue final : public Activity {
  public:
   GroupQueue(std::string group, std::unique_ptr<CollectiveRunner> runner);
 
-  // Any thread. The collective starts when its job is ready and those before it have finished.
+  // Any thread. The collective starts when its job is ready and all earlier ones have finished.
   void add(Collective collective);
 
   bool progress() override;

@@ -16,9 +16,10 @@ namespace piton {
 
 namespace {
 
-constexpr std::int64_t kPage = 4096;  // the line of a rank, and the two positions of a ring
+constexpr std::int64_t kPage =
+    4096;  // bytes for the line of a rank, and for the two positions of a ring
 
-// Makes `life` and takes it for good.
+// Initializes the mutex `life` and locks it for the rest of the thread's life.
 void hold(pthread_mutex_t& life) {
   pthread_mutexattr_t kind;
   pthread_mutexattr_init(&kind);
@@ -68,7 +69,8 @@ void ByteRing::take(std::byte* to, std::int64_t bytes) {
 HostBoard::HostBoard(MPI_Comm host, std::vector<int> world_ranks)
     : world_ranks_(std::move(world_ranks)), ring_bytes_(ring_capacity(size())) {
   check_mpi(MPI_Comm_rank(host, &rank_), "MPI_Comm_rank");
-  // A rank's segment: its line, then the rings that come to it, so that it touches them first.
+  // A rank's segment: its line, then its incoming rings. The rank touches them first, so their
+  // pages are near it.
   window_ = std::make_unique<SharedWindow>(host, kPage + size() * (kPage + ring_bytes_));
   static_assert(sizeof(Line) <= kPage);
   Line* mine = new (window_->segment(rank_)) Line;
@@ -126,7 +128,8 @@ bool HostBoard::is_dead(int host_rank) const {
   pthread_mutex_t& life = line(host_rank).life;
   const int code = pthread_mutex_trylock(&life);
   if (code == EBUSY) return false;
-  // Left as it is, an unlocked mutex of a dead owner stays marked (ENOTRECOVERABLE).
+  // Unlocking without pthread_mutex_consistent() leaves the mutex of a dead owner marked
+  // (ENOTRECOVERABLE).
   if (code == 0 || code == EOWNERDEAD) pthread_mutex_unlock(&life);
   return code == EOWNERDEAD || code == ENOTRECOVERABLE;
 }
@@ -136,7 +139,7 @@ std::vector<int> HostBoard::waits_from(int world_rank) const {
   for (;;) {
     const int host = host_rank(chain.back());
     const int next = host < 0 ? -1 : line(host).waits_for.load();
-    // Who waits for one of those before it gives no further reason.
+    // Stop at a cycle: a rank that waits for an earlier one of the chain gives no further reason.
     if (next < 0 || next == world_ranks_[rank_] ||
         std::find(chain.begin(), chain.end(), next) != chain.end()) {
       break;
@@ -157,7 +160,7 @@ std::optional<std::string> HostBoard::lost() const {
     if (state == kAborted) {
       const int code = its.code.load();
       const std::string_view why(its.why, its.why_bytes);
-      // One that lost a rank itself says no more than can be seen from here.
+      // kPeer is only a consequence of another rank's end: look for that rank first.
       const std::string text = fmt::format(
           "rank {} ended the run with code {}{}{}", world_rank(other), code,
           code == kPeer || why.empty() ? "; its message says why" : ": ", code == kPeer ? "" : why);

@@ -1,5 +1,5 @@
-// What the ranks of one host share for the whole run: a doorbell and a sign of life for each rank,
-// and one ring of bytes for each ordered pair of them.
+// Shared memory of the ranks of one host for the whole run: a doorbell and a liveness mark for each
+// rank, and one ring of bytes for each ordered pair of ranks.
 #pragma once
 
 #include <mpi.h>
@@ -17,56 +17,57 @@
 
 namespace piton {
 
-// Bytes from one rank to another, first in, first out. One writer, one reader.
+// A FIFO of bytes from one rank to another. One writer, one reader.
 struct ByteRing {
-  std::atomic<std::uint64_t>* written;  // by the writer
-  std::atomic<std::uint64_t>* read;     // by the reader
-  SharedWord* wants_room;               // set by a writer that waits, cleared by the reader
+  std::atomic<std::uint64_t>* written;  // bytes so far; changed by the writer
+  std::atomic<std::uint64_t>* read;     // bytes so far; changed by the reader
+  SharedWord* wants_room;               // set by a waiting writer, cleared by the reader
   std::byte* data;
   std::int64_t capacity;  // a power of two
 
   std::int64_t readable() const;
   std::int64_t writable() const;
-  // Exactly `bytes`, which must fit.
+  // Both move exactly `bytes`: at most writable(), or readable().
   void write(const std::byte* from, std::int64_t bytes);
   void take(std::byte* to, std::int64_t bytes);
 };
 
-// Bytes of a ring between two of `ranks`: all rings of a host together take at most 64 MiB (above
-// 64 ranks 16 KiB each), and one at most 512 KiB: a message moves in pieces of half a ring, and
-// half a ring is to fit the second-level cache of either side.
+// Bytes of the ring between two of `ranks` ranks. All rings of a host take at most 64 MiB (above 64
+// ranks 16 KiB each), and one at most 512 KiB: a message moves in pieces of half a ring, which
+// should fit into the second-level cache of both sides.
 std::int64_t ring_capacity(int ranks);
 
 class HostBoard {
  public:
-  // Collective over `host`, the ranks that share this machine; on the communication thread.
-  // `world_ranks` are their ranks in the world.
+  // Collective over `host`, the ranks of this machine; on the communication thread. `world_ranks`
+  // are their ranks in the world.
   HostBoard(MPI_Comm host, std::vector<int> world_ranks);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int host_rank) const { return world_ranks_[host_rank]; }
-  // Rank on this host of a rank of the world; -1: it is on another host.
+  // The rank on this host of a rank of the world; -1 if it is on another host.
   int host_rank(int world_rank) const;
 
   Doorbell& bell(int host_rank) const { return line(host_rank).bell; }
   ByteRing ring(int from, int to) const;
 
-  // Says to the others that this rank ends the run (the first time counts), and why (may be empty);
-  // or that it has finished; and wakes them. The latter on the communication thread.
+  // Announces to the others that this rank ends the run, with exit code and reason (may be empty),
+  // or that it has finished; and wakes them. Only the first announce_abort() counts. Call
+  // announce_end() on the communication thread.
   void announce_abort(int code, std::string_view why);
   void announce_end();
 
-  // Says to the others for which rank of the world this one waits; -1: for none. Communication
-  // thread.
+  // Announces to the others for which world rank this one waits; -1: none. Communication thread.
   void say_wait(int world_rank) { line(rank_).waits_for.store(world_rank); }
-  // For whom a rank waits, for whom that one does, and so on, as far as they are of this host.
+  // The rank that `world_rank` waits for, the rank that this one waits for, and so on, as long as
+  // they are on this host.
   std::vector<int> waits_from(int world_rank) const;
 
-  // A rank that ended before its time, in words ("rank 3 (process 4711) is gone"). Any thread.
+  // Describes a rank that ended too early ("rank 3 (process 4711) is gone"). Any thread.
   std::optional<std::string> lost() const;
 
-  // After announce_end().
+  // Call it after announce_end().
   void free() { window_->free(); }
 
  private:
@@ -79,9 +80,9 @@ class HostBoard {
     std::atomic<std::int32_t> waits_for{-1};  // world rank
     std::atomic<std::uint32_t> why_bytes{0};  // written after `why`
     char why[1024];
-    // Held by the rank's communication thread for as long as it lives. The kernel marks it when the
-    // thread dies, however it does: a sign of death that neither a process number that is used
-    // again nor a namespace of process numbers can counterfeit.
+    // A robust mutex, held by the rank's communication thread as long as it lives. The kernel marks
+    // it when the thread dies for any reason. Unlike a check of the process number, this is safe
+    // against reused numbers and PID namespaces.
     pthread_mutex_t life;
   };
   Line& line(int host_rank) const { return *reinterpret_cast<Line*>(window_->segment(host_rank)); }

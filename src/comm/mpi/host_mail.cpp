@@ -7,7 +7,7 @@ namespace piton {
 
 namespace {
 
-// If not, the reader will ring when it has made some.
+// True if `bytes` fit. If not, the reader rings as soon as there is room.
 bool has_room(ByteRing& ring, std::int64_t bytes) {
   if (ring.writable() >= bytes) return true;
   ring.wants_room->store(1, std::memory_order_seq_cst);
@@ -40,7 +40,7 @@ void HostMail::drop() {
   for (auto& queue : sending_) queue.clear();
   for (Arriving& arriving : arriving_) {
     if (arriving.mail)
-      arriving.buffer.resize(arriving.header.bytes);  // what still comes goes there
+      arriving.buffer.resize(arriving.header.bytes);  // the rest of the message goes there
     arriving.mail.reset();
   }
 }
@@ -55,7 +55,8 @@ bool HostMail::progress() {
   return moved;
 }
 
-// Sends join the queue of their ring; receives take a message that has come before them.
+// Puts ready sends into the queue of their ring. Completes ready receives whose message has already
+// arrived.
 bool HostMail::start_ready() {
   bool moved = false;
   for (auto entry = asked_.begin(); entry != asked_.end();) {
@@ -100,7 +101,7 @@ bool HostMail::write(int peer) {
     }
     const std::int64_t left = mail.bytes - sending.written;
     if (left > 0) {
-      // Half a ring at least, so that the reader is not woken for crumbs.
+      // Write at least half a ring (or the rest), so that the reader is not woken for a few bytes.
       const std::int64_t now = std::min(left, ring.capacity / 2);
       if (!has_room(ring, now)) break;
       ring.write(mail.data + sending.written, now);
@@ -130,8 +131,8 @@ bool HostMail::read(int peer) {
       arriving.taken = 0;
       const Key key{false, peer, arriving.header.group, static_cast<int>(arriving.header.tag)};
       const auto asked = asked_.find(key);
-      // A receive that waits for this tag is the first of it, since earlier messages went to
-      // earlier receives; unless one of them is kept because its receive was not ready.
+      // The first pending receive of this tag matches this message, because earlier messages went
+      // to earlier receives; unless an earlier message is kept because its receive was not ready.
       if (asked != asked_.end() && asked->second.front().job->ready() && !kept_.contains(key)) {
         arriving.mail = std::move(asked->second.front());
         asked->second.pop_front();

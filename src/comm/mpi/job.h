@@ -1,4 +1,4 @@
-// One operation that was asked of the communication thread, as the fence that its asker waits for.
+// One operation of the communication thread, as the fence that its caller waits for.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Job final : public Fence {
   // A failed job is complete too.
   bool complete() const override { return state_.load(std::memory_order_acquire) != kOpen; }
 
-  // Throws the Error(kPeer) it failed with, every time it is waited for.
+  // If the job failed, every wait throws its Error(kPeer).
   void wait() override {
     state_.wait(kOpen, std::memory_order_acquire);
     if (state_.load(std::memory_order_acquire) == kFailed) throw Error(Fault::kPeer, failure_);
@@ -36,11 +36,11 @@ class Job final : public Fence {
     work();
   }
 
-  // Ready: the work before it on its stream is done, so its memory may be touched.
+  // Ready: the earlier work on its stream is done, so its memory may be touched.
   bool ready() const { return ready_.load(std::memory_order_acquire); }
   void make_ready() { ready_.store(true, std::memory_order_release); }
 
-  // What comes first counts. Any thread.
+  // The first of finish() and fail() counts. Any thread.
   void finish() { end(kDone); }
   void fail(const std::string& why) {
     const std::lock_guard lock(mutex_);
@@ -65,13 +65,13 @@ class Job final : public Fence {
 
   std::atomic<std::uint32_t> state_{kOpen};
   std::atomic<bool> ready_{false};
-  std::mutex mutex_;     // of those who fail it
+  std::mutex mutex_;     // serializes fail()
   std::string failure_;  // written before kFailed
   std::mutex then_mutex_;
-  std::vector<std::function<void()>> then_;  // not run yet; guarded
+  std::vector<std::function<void()>> then_;  // not run yet; guarded by then_mutex_
 };
 
-// Something that was asked for and is held up by other ranks.
+// An operation that waits for other ranks.
 struct Wait {
   double seconds = 0;  // so far
   std::string what;    // "group everyone: all-reduce number 1 of fp32 [1000]"
@@ -82,16 +82,16 @@ struct Wait {
   std::vector<Missing> missing;
 };
 
-// Something that the communication thread moves forward, bit by bit, beside others. All functions
-// are called on that thread.
+// Work that the communication thread advances in small steps, together with other activities. All
+// functions are called on that thread.
 class Activity {
  public:
   virtual ~Activity() = default;
-  virtual bool progress() = 0;       // true if anything moved; never blocks
-  virtual bool pending() const = 0;  // something was asked for and is not complete
-  virtual bool polls() const = 0;    // pending in MPI, which cannot ring the doorbell
+  virtual bool progress() = 0;       // true if it made progress; never blocks
+  virtual bool pending() const = 0;  // an operation is not complete
+  virtual bool polls() const = 0;  // an operation is pending in MPI, which cannot ring the doorbell
   virtual std::optional<Wait> longest_wait(Clock::time_point now) = 0;
-  virtual void fail(const std::string& why) = 0;  // fails all that is pending, and all that comes
+  virtual void fail(const std::string& why) = 0;  // fails all pending and all later operations
 };
 
 }  // namespace piton

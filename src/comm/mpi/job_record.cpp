@@ -27,7 +27,8 @@ bool is_number(std::string_view text, std::string_view digits) {
 constexpr std::string_view kDecimal = "0123456789";
 constexpr std::string_view kHexadecimal = "0123456789abcdef";
 
-// The words between points, from the end: "osc_sm.my.host.1940001.0.3" has "3", "0", "1940001".
+// The parts of the name between dots, from the end: "osc_sm.my.host.1940001.0.3" gives "3", "0",
+// "1940001", ...
 std::vector<std::string_view> words_from_end(std::string_view name) {
   std::vector<std::string_view> words;
   while (true) {
@@ -38,7 +39,7 @@ std::vector<std::string_view> words_from_end(std::string_view name) {
   }
 }
 
-// Whether Open MPI gives this name to a file in shared memory of that job of this user.
+// Whether this is the name of a shared-memory file that Open MPI makes for `job` of this user.
 bool is_of_job(const std::string& name, const std::string& job) {
   const auto words = words_from_end(name);
   if (name.starts_with("vader_segment.")) {
@@ -49,15 +50,15 @@ bool is_of_job(const std::string& name, const std::string& job) {
          is_number(words[1], kDecimal) && words[2] == job;
 }
 
-// A regular file (or, if asked, a folder) of this user, and no link to one.
+// Whether `path` is a regular file or folder (`kind`) of this user, and not a link.
 bool is_own(const fs::path& path, mode_t kind) {
   struct stat about {};
   return ::lstat(path.c_str(), &about) == 0 && (about.st_mode & S_IFMT) == kind &&
          about.st_uid == ::geteuid();
 }
 
-// By any other process whose maps this user may read: those of other users cannot map a file of
-// mode 0600.
+// Whether any other process of this user maps the file. Processes of other users cannot map a file
+// of mode 0600.
 bool is_mapped(const fs::path& path) {
   const std::string own = std::to_string(::getpid());
   std::error_code error;
@@ -72,12 +73,12 @@ bool is_mapped(const fs::path& path) {
   return false;
 }
 
-// When a process started, in ticks since the machine did; empty if there is none.
+// The start time of a process, in clock ticks since boot; empty if there is no such process.
 std::string start_of(std::string_view process) {
   std::ifstream stream(fmt::format("/proc/{}/stat", process));
   std::ostringstream text;
   text << stream.rdbuf();
-  // The name in parentheses may hold anything; the start is the 20th word after it.
+  // The name in parentheses may contain any character; the start time is the 20th word after it.
   const std::string all = text.str();
   const std::size_t name = all.rfind(')');
   if (name == std::string::npos) return "";
@@ -120,7 +121,7 @@ void remove_session(const std::string& record) {
   fs::remove_all(session, ignored);
 }
 
-// No rank of the job lives, or this one only. True: nothing is left.
+// Removes the files of a job of which at most this rank is alive. True if none is left.
 bool remove_files(const fs::path& memory, const std::string& job) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -151,8 +152,9 @@ bool is_the_file(int descriptor, const fs::path& path) {
          open.st_uid == ::geteuid();
 }
 
-// With the record locked alone: everything of its job goes, and with it the name. Where a process
-// that is about to end still maps a file, both wait for the next run.
+// Removes everything of the job, and then the record. The caller holds the record's lock
+// exclusively. If a process that is about to end still maps a file, files and record stay for the
+// next run.
 void clear(const fs::path& memory, const fs::path& path, int descriptor) {
   std::string record(4096, '\0');
   const ssize_t got = ::pread(descriptor, record.data(), record.size(), 0);
@@ -187,7 +189,7 @@ void sweep_dead_jobs(const fs::path& memory) noexcept {
   try {
     sweep_all(memory);
   } catch (...) {
-    // What stays is swept another time.
+    // The next run removes what is left.
   }
 }
 
@@ -195,11 +197,11 @@ JobRecord::JobRecord(const LaunchedJob& job, fs::path memory) noexcept
     : memory_(std::move(memory)) {
   try {
     if (!is_number(job.number, kHexadecimal)) return;
-    // A job of the same number that is dead: mpirun's process number came again.
+    // Removes also an old job of the same number: process numbers of mpirun repeat.
     sweep_all(memory_);
     path_ = memory_ / (prefix() + job.number);
     const std::string text = text_of(job);
-    // Between the opening and the lock another rank of the job may remove the name: then again.
+    // Another rank of the job may remove the file between open and lock: then try again.
     while (descriptor_ < 0) {
       const int descriptor =
           ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -215,11 +217,11 @@ JobRecord::JobRecord(const LaunchedJob& job, fs::path memory) noexcept
         if (fs::exists(path_) && !is_own(path_, S_IFREG)) return;
       }
     }
-    // All ranks write the same. One that cannot leaves an empty record, which does as well.
+    // All ranks write the same text. An empty record, left by a failed write, is valid too.
     static_cast<void>(
         until_uninterrupted([&] { return ::pwrite(descriptor_, text.data(), text.size(), 0); }));
   } catch (...) {
-    // Memory alone can fail here, and it will say so where it matters.
+    // Only an allocation can fail here; a later one will report it.
   }
 }
 
@@ -230,7 +232,7 @@ JobRecord::~JobRecord() {
       clear(memory_, path_, descriptor_);
     }
   } catch (...) {
-    // The next run sweeps.
+    // The next run removes the files.
   }
   ::close(descriptor_);
 }

@@ -1,10 +1,9 @@
 // Messages between two ranks, matched by (rank, group, tag), in order within a tag.
 //
-// Within a host a message is written into the ring of its pair of ranks as soon as there is room,
-// and the reader empties its rings at once, whether the receive has been asked for or not: a
-// message without a receive waits in a buffer. So neither side ever holds up the other's
-// collectives, nor messages of other tags. A sender runs ahead of its receiver only as far as its
-// schedule lets it. Between hosts MPI does the same.
+// Within a host, the sender writes a message into the ring of its pair of ranks as soon as there is
+// room, and the reader empties its rings at once: a message without a receive waits in a buffer. So
+// a message never delays collectives or messages of other tags. The size of these buffers is
+// limited only by how far the sender's schedule runs ahead. Between hosts MPI does the same.
 #pragma once
 
 #include <mpi.h>
@@ -36,7 +35,7 @@ struct Mail {
   std::shared_ptr<Job> job;
 };
 
-// Where both kinds take their work from.
+// The queue of requests of both kinds of mail.
 class Mailbox : public Activity {
  public:
   void add(Mail mail);  // any thread
@@ -47,12 +46,12 @@ class Mailbox : public Activity {
  protected:
   using Key = std::tuple<bool, int, std::uint64_t, int>;  // send, peer, group, tag
   static Key key(const Mail& mail) { return {mail.send, mail.peer, mail.group, mail.tag}; }
-  void take_new();  // moves what was added to `asked_`
-  // Drops what is under way; its jobs have been failed.
+  void take_new();  // moves new requests to `asked_`
+  // Drops the messages in transfer; their jobs have been failed.
   virtual void drop() = 0;
   virtual std::vector<Mail*> under_way() = 0;
 
-  std::map<Key, std::deque<Mail>> asked_;  // not begun; in order within a key
+  std::map<Key, std::deque<Mail>> asked_;  // not started; in order within a key
 
  private:
   mutable std::mutex mutex_;  // guards the next two
@@ -75,14 +74,14 @@ class HostMail final : public Mailbox {
   };
   struct Sending {
     Mail mail;
-    std::int64_t written = -1;  // bytes of the message; -1: not even its header
+    std::int64_t written = -1;  // bytes of the message; -1: the header is not written yet
   };
   struct Arriving {
     Header header{};
     bool active = false;
     std::int64_t taken = 0;
-    std::optional<Mail> mail;       // straight into its memory, or
-    std::vector<std::byte> buffer;  // kept until a receive comes
+    std::optional<Mail> mail;       // its receive: bytes go straight into its memory; or
+    std::vector<std::byte> buffer;  // bytes are kept here until there is a receive
   };
   void drop() override;
   std::vector<Mail*> under_way() override;
@@ -98,7 +97,7 @@ class HostMail final : public Mailbox {
 
 class MessageMail final : public Mailbox {
  public:
-  // `comm` is used by this mailbox alone.
+  // Only this mailbox may use `comm`.
   explicit MessageMail(MPI_Comm comm) : comm_(comm) {}
   bool progress() override;
   bool pending() const override;

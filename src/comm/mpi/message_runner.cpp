@@ -10,7 +10,8 @@ namespace piton {
 
 namespace {
 
-// A chunk costs two rounds of messages; at 4 MiB and 1 GB/s that latency (2 x 20 us) is 1% of it.
+// A chunk costs two rounds of messages. With 4 MiB at 1 GB/s, their latency (2 x 20 us) is 1% of
+// the time.
 constexpr std::int64_t kChunkBytes = 4 << 20;
 constexpr int kTag = 1;
 

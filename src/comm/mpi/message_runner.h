@@ -1,5 +1,5 @@
-// Collectives between ranks of several hosts, by MPI messages. MPI moves the bytes and nothing
-// else; the sums are the same as in shared memory, bit for bit.
+// Collectives between ranks of several hosts, by MPI messages. MPI only moves bytes; the sums are
+// bit-identical to those in shared memory.
 //
 //   all-reduce   in chunks: every member collects its slice of the chunk from all members, sums
 //                it, and sends the sum to all
@@ -7,7 +7,7 @@
 //   gather       every member sends its part to all
 //   broadcast    the root sends to all
 //
-// A rank sends as many bytes as on a ring.
+// A rank sends as many bytes as in a ring algorithm.
 #pragma once
 
 #include <mpi.h>
@@ -20,7 +20,7 @@ namespace piton {
 
 class MessageRunner final : public CollectiveRunner {
  public:
-  // `comm` is used by this runner alone; `world_ranks` are its members, for messages.
+  // Only this runner may use `comm`; `world_ranks` are its members, for messages.
   MessageRunner(MPI_Comm comm, std::vector<int> world_ranks);
 
   void start(const Collective& collective) override;
@@ -38,7 +38,7 @@ class MessageRunner final : public CollectiveRunner {
   void broadcast();
   void send(const std::byte* data, std::int64_t elements, int member);
   void receive(std::byte* data, std::int64_t elements, int member);
-  // Where member `owner`'s piece of `round` is in the whole: [begin, end).
+  // The elements [begin, end) of the whole tensor that are `owner`'s piece of `round`.
   struct Piece {
     std::int64_t begin;
     std::int64_t end;
@@ -53,13 +53,14 @@ class MessageRunner final : public CollectiveRunner {
   Collective now_;
   bool finished_ = true;
   std::int64_t rounds_ = 0;
-  std::int64_t per_round_ = 0;  // elements: of the whole (all-reduce) or of each part (scatter)
+  std::int64_t per_round_ =
+      0;  // elements per round: of the whole (all-reduce) or of each part (scatter)
   std::int64_t round_ = 0;
   enum class Phase { kStart, kPieces, kSums, kLast } phase_ = Phase::kStart;
   std::vector<MPI_Request> requests_;
   std::vector<int> waits_for_;       // the member of each request
   std::vector<std::byte> staging_;   // the other members' pieces
-  std::int64_t staging_stride_ = 0;  // bytes of one member's
+  std::int64_t staging_stride_ = 0;  // bytes of one member's piece
 };
 
 }  // namespace piton

@@ -19,7 +19,7 @@ int largest_mpi_tag(MPI_Comm comm) {
   int found = 0;
   check_mpi(MPI_Comm_get_attr(comm, MPI_TAG_UB, static_cast<void*>(&value), &found),
             "MPI_Comm_get_attr");
-  constexpr int kPromised = 32767;  // by the standard
+  constexpr int kPromised = 32767;  // guaranteed by the MPI standard
   return found != 0 ? *value : kPromised;
 }
 

@@ -1,4 +1,4 @@
-// What every MPI call of this folder goes through.
+// Helpers for the MPI calls of this folder.
 #pragma once
 
 #include <mpi.h>
@@ -8,10 +8,10 @@
 
 namespace piton {
 
-// The bytes of one message at most: MPI counts in int. Larger ones go in several.
+// The largest message in bytes: MPI counts in int. Larger ones are split.
 inline constexpr std::int64_t kMessageBytes = 256 << 20;
 
-// Throws Error(kPeer) with MPI's own words if `code` is a failure of `what`.
+// Throws Error(kPeer) with MPI's text if `code`, the result of call `what`, is an error.
 void check_mpi(int code, std::string_view what);
 
 // The largest tag of messages within `comm` (MPI_TAG_UB; at least 32767).

@@ -12,16 +12,16 @@ namespace piton {
 
 namespace {
 
-// A round of n ranks touches n slots; with two ranks both slots of both stay in a second-level
-// cache of 2 MiB. Measured choice: docs/benchmarks.md.
+// A round of n ranks touches n slots. With two ranks, both slots of both ranks fit into a
+// second-level cache of 2 MiB. Chosen by measurement: docs/benchmarks.md.
 constexpr std::int64_t kSlotBytes = 512 << 10;
 constexpr std::int64_t kLineBytes = 4096;
 
-// Up to here every member sums everything: n times the additions, but one meeting instead of two.
-// A meeting costs about 10 us, in which one core sums some 32 KiB.
+// Up to this size every member sums everything: n times the additions, but one synchronization
+// instead of two. A synchronization takes about 10 us; one core sums about 32 KiB in that time.
 constexpr std::int64_t kSmallBytes = 16 << 10;
 
-// Work in place between two looks at the other activities.
+// Bytes summed in place per step, before the other activities get their turn.
 constexpr std::int64_t kPieceOfSum = 1 << 20;
 
 }  // namespace
@@ -62,8 +62,9 @@ void SharedRunner::ring_others() {
   }
 }
 
-// All wait for all, so only the one that completes the condition needs to wake the others. Two that
-// write at the same time both see it complete, or one of them does: the order is sequential.
+// Everyone waits for all members, so only the member that completes the condition needs to wake the
+// others. If two write at the same time, at least one of them sees it complete, because the order
+// is sequentially consistent.
 void SharedRunner::publish(Counter counter, std::uint64_t value) {
   (line(rank_).*counter).store(value, std::memory_order_seq_cst);
   if (least(counter) >= value) ring_others();
@@ -123,7 +124,7 @@ void SharedRunner::start(const Collective& collective) {
     phase_ = Phase::kUndecided;
     publish(&Line::posted, static_cast<std::uint64_t>(now_.number) + 1);
   } else {
-    phase_ = Phase::kSlots;  // posted together with the first round
+    phase_ = Phase::kSlots;  // `posted` is published together with the first round
   }
 }
 
@@ -179,7 +180,7 @@ bool SharedRunner::step_slots() {
       }
       ++filled_;
       line(rank_).filled.store(round + 1, std::memory_order_seq_cst);
-      // Members that may work in place wait for `posted` alone.
+      // Members that may work in place wait only for `posted`.
       if (least(&Line::filled) >= round + 1 ||
           (filled_ == 1 && least(&Line::posted) > static_cast<std::uint64_t>(now_.number))) {
         ring_others();
@@ -285,7 +286,7 @@ void SharedRunner::take(std::int64_t round) {
     case CollectiveKind::kGather:
       for (int m = 0; m < size(); ++m) {
         std::byte* to = now_.target + (now_.begins[m] + begin) * size_of;
-        if (m == rank_ && to == now_.source + begin * size_of) continue;  // already in its place
+        if (m == rank_ && to == now_.source + begin * size_of) continue;  // already at its target
         copy(to, slot(m, round), std::min(per_round_, now_.part_elements(m) - begin));
       }
       break;
@@ -316,7 +317,7 @@ std::byte* SharedRunner::in_place(int member) const {
 bool SharedRunner::step_in_place() {
   const std::int64_t size_of = now_.element_bytes();
   const std::int64_t piece = kPieceOfSum / size_of;
-  std::int64_t begin = 0;  // what this member has to produce, in elements
+  std::int64_t begin = 0;  // the elements that this member computes
   std::int64_t end = 0;
   switch (now_.kind) {
     case CollectiveKind::kAllReduce:
@@ -376,7 +377,7 @@ bool SharedRunner::step_in_place() {
     publish(&Line::summed, base_ + 1);
     return true;
   }
-  // The others still read (or write) this member's memory until they have summed too.
+  // The others read (or write) this member's memory until they have summed too.
   if (least(&Line::summed) < base_ + 1) return false;
   line(rank_).filled.store(base_ + 1, std::memory_order_seq_cst);
   publish(&Line::taken, base_ + 1);
@@ -395,7 +396,8 @@ std::vector<Wait::Missing> SharedRunner::missing() const {
                                              : fmt::format("last came to number {}", posted - 1)});
   }
   if (!found.empty()) return found;
-  for (int member = 0; member < size(); ++member) {  // all came; which is late?
+  for (int member = 0; member < size();
+       ++member) {  // all have posted: find those that are late in a later round
     const std::uint64_t taken = line(member).taken.load(std::memory_order_acquire);
     if (member != rank_ && taken <= line(rank_).taken.load(std::memory_order_acquire)) {
       found.push_back({.world_rank = board_->world_rank(members_[member]),

@@ -1,4 +1,4 @@
-// Collectives between ranks of one host, through memory that they share.
+// Collectives between ranks of one host, through shared memory.
 //
 // Every member owns two slots of kSlotBytes in the group's window. A collective goes through them
 // in rounds; round k uses slot k mod 2, so that one round is filled while the other is summed:
@@ -7,9 +7,9 @@
 //   sum     all-reduce: own slice over all slots, into own slot    once all filled round k
 //   take    copy the result out (scatter: sum it out)              once all filled (summed) round k
 //
-// Each member counts its rounds in a line that only it writes; the one that completes a condition
-// for all rings their doorbells. All-reduces of little, or between two, skip the second step:
-// everyone sums everything.
+// Each member counts its rounds in a line that only it writes. The member that completes a
+// condition rings the others' doorbells. Small all-reduces, and those between two members, skip the
+// sum step: every member sums everything while it takes.
 //
 // Memory of the group's SymmetricMemory needs no slots: members read (and all-reduce writes) each
 // other's memory in place, if the collective's source is symmetric on every member.
@@ -43,7 +43,7 @@ class SharedRunner final : public CollectiveRunner {
   void free() { window_->free(); }
 
  private:
-  // What the members have to agree on.
+  // Parameters that must be equal on all members.
   struct Asked {
     CollectiveKind kind;
     DType dtype;
@@ -53,7 +53,7 @@ class SharedRunner final : public CollectiveRunner {
     std::uint64_t parts;  // hash of begins
     bool operator==(const Asked&) const = default;
   };
-  // Two in a member's line; number n is in header n mod 2 until n + 2 starts.
+  // Each line has two headers: collective n is in header n mod 2 until n + 2 starts.
   struct Header {
     Asked asked;
     std::int64_t symmetric;         // number of the symmetric memory that holds the source; 0: none

@@ -16,7 +16,7 @@ SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
   if (bytes_ == 0) bytes_ = page;
   MPI_Info info = MPI_INFO_NULL;
   check_mpi(MPI_Info_create(&info), "MPI_Info_create");
-  // Each member's segment by itself, so that its pages are near the member that touches them first.
+  // Separate segments, so that the pages of each are near the member that touches them first.
   MPI_Info_set(info, "alloc_shared_noncontig", "true");
   std::byte* mine = nullptr;
   const int code =
@@ -39,8 +39,8 @@ SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
     std::byte* base = nullptr;
     check_mpi(MPI_Win_shared_query(window_, member, &bytes, &unit, static_cast<void*>(&base)),
               "MPI_Win_shared_query");
-    // MPI may put words of its own before a segment. Mappings start at a page in every process, so
-    // rounding up finds the same bytes in each.
+    // MPI may put data of its own before a segment. Mappings start at a page boundary in every
+    // process, so rounding up gives the same bytes in each.
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     const auto aligned = (address + page - 1) / page * page;
     PITON_ASSERT(static_cast<std::int64_t>(aligned - address) + bytes_ <= bytes,
@@ -55,7 +55,7 @@ void SharedWindow::free() {
 }
 
 void SharedWindow::drop_pages(int member) {
-  // Fails on file systems that cannot punch holes; then the memory stays until the end.
+  // Fails on file systems that cannot punch holes; then the memory stays until the process ends.
   madvise(segments_[member], static_cast<std::size_t>(bytes_), MADV_REMOVE);
 }
 

@@ -1,4 +1,4 @@
-// Memory that the ranks of one host share: one segment a member, mapped by all of them.
+// Memory shared by the ranks of one host: one segment per member, mapped by all of them.
 #pragma once
 
 #include <mpi.h>
@@ -9,12 +9,12 @@
 
 namespace piton {
 
-// Made, freed and destroyed on the communication thread.
+// Construct, free and destroy it on the communication thread.
 class SharedWindow {
  public:
-  // Collective over `comm`, whose ranks are of one host; every member asks for the same size.
-  // Segments start at page boundaries and are zero. Throws Error(kMemory) if the host's shared
-  // memory does not suffice.
+  // Collective over `comm`, whose ranks are on one host; every member passes the same size.
+  // Segments start at page boundaries and are zero. Throws Error(kMemory) if the host has too
+  // little shared memory.
   SharedWindow(MPI_Comm comm, std::int64_t segment_bytes);
   SharedWindow(const SharedWindow&) = delete;
   SharedWindow& operator=(const SharedWindow&) = delete;
@@ -25,7 +25,7 @@ class SharedWindow {
   // Collective. Without it the mapping lasts until the process ends.
   void free();
 
-  // Gives the pages of `member`'s segment back to the system; they read as zero afterwards.
+  // Returns the pages of `member`'s segment to the system; they read as zero afterwards.
   void drop_pages(int member);
 
  private:

@@ -6,7 +6,7 @@ namespace piton {
 
 namespace {
 
-// Runs `on_drop` when the last tensor goes; the bytes themselves are the window's.
+// Keeps `keep` alive until the last tensor is destroyed; the window owns the bytes.
 class WindowStorage final : public Storage {
  public:
   WindowStorage(std::byte* data, std::int64_t bytes, Place place, std::shared_ptr<void> keep)

@@ -1,4 +1,4 @@
-// SymmetricMemory over a shared window; between hosts, memory of one's own.
+// SymmetricMemory in a shared window; for groups of several hosts, in private memory.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ inline constexpr int kSymmetricCounters = 64;
 class WindowSymmetricMemory final : public SymmetricMemory {
  public:
   // A segment of `window` is `bytes` of data, then the counters. `members` are host ranks;
-  // `on_drop` runs when this object and all its tensors are gone.
+  // `on_drop` runs when this object and all its tensors are destroyed.
   WindowSymmetricMemory(MpiEngine& engine, std::shared_ptr<SharedWindow> window,
                         std::vector<int> members, int rank, std::int64_t bytes, Place place,
                         std::string group, std::function<void()> on_drop);
@@ -45,8 +45,8 @@ class WindowSymmetricMemory final : public SymmetricMemory {
   std::vector<Tensor> peers_;
 };
 
-// For a group of several hosts: peer() is empty but for the own part, and only the own counters can
-// be signaled.
+// For a group of several hosts: peer() is empty for every member but this one, and only this
+// member's counters can be signaled.
 class PrivateSymmetricMemory final : public SymmetricMemory {
  public:
   PrivateSymmetricMemory(Device& device, int rank, std::int64_t bytes);
@@ -56,7 +56,7 @@ class PrivateSymmetricMemory final : public SymmetricMemory {
   void wait(int slot, std::uint64_t value) override { memory_->wait(slot, value); }
 
  private:
-  std::unique_ptr<Communicator> self_;  // a group of one has just this
+  std::unique_ptr<Communicator> self_;  // its symmetric memory does all this
   std::unique_ptr<SymmetricMemory> memory_;
   int rank_;
 };

@@ -52,8 +52,8 @@ class VirtualCommunicator final : public Communicator {
   TrafficCounts traffic() const override { return own_; }
 
  private:
-  // Complete when what it follows is. Always with a fence, as a real collective's: so the arena
-  // takes the same decisions.
+  // Complete when all work in `after` is. The event always has a fence, like that of a real
+  // collective, so that the arena makes the same decisions.
   static Event reached(const After& after) {
     for (const Event& event : after.events) after.stream.wait(event);
     Event event = after.stream.record();

@@ -1,6 +1,6 @@
-// Ranks that do not exist: one process acts as rank `rank` of `size`, every collective completes
-// with the work that it follows and moves nothing, and what it would have sent is counted. With
-// kernels/meta it runs real model code for any layout (`plan`).
+// Ranks that do not exist: one process acts as rank `rank` of `size`. A collective moves nothing,
+// completes when the work before it does, and counts the bytes that it would have sent. With
+// kernels/meta this runs real model code for any layout (`plan`).
 #pragma once
 
 #include <memory>

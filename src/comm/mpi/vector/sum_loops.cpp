@@ -18,7 +18,8 @@ namespace piton::PITON_JOIN(sum_, PITON_ISA) {
   inline std::uint64_t load(std::int64_t x) { return static_cast<std::uint64_t>(x); }
   inline float load(BFloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
   inline float load(Float16 x) {
-    // Exponent and fraction moved to their places are 2^112 times too small, subnormals included.
+    // Shifting exponent and fraction into fp32 position gives a value 2^112 times too small,
+    // subnormals included.
     const std::uint32_t size = x.bits & 0x7FFFU;
     const float scaled = std::bit_cast<float>(size << 13) * 0x1p112F;
     const std::uint32_t top = size >= 0x7C00U ? 0x7F800000U : 0U;  // infinity, NaN
@@ -30,7 +31,7 @@ namespace piton::PITON_JOIN(sum_, PITON_ISA) {
   inline void store(double sum, double& x) { x = sum; }
   inline void store(std::uint64_t sum, std::int64_t& x) { x = static_cast<std::int64_t>(sum); }
   inline void store(float sum, BFloat16& x) {
-    // To nearest even, as to_bfloat16(), in a form without branches.
+    // Rounds to nearest even like to_bfloat16(), without branches.
     const auto bits = std::bit_cast<std::uint32_t>(sum);
     const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
     const std::uint32_t quiet = (bits >> 16) | 0x40U;
@@ -38,7 +39,7 @@ namespace piton::PITON_JOIN(sum_, PITON_ISA) {
     x.bits = static_cast<std::uint16_t>(is_nan ? quiet : rounded);
   }
   inline void store(float sum, Float16& x) {
-    // To nearest even, as to_float16(): three cases, all computed, one taken.
+    // Rounds to nearest even like to_float16(): computes all three cases and selects one.
     const auto bits = std::bit_cast<std::uint32_t>(sum);
     const std::uint32_t size = bits & 0x7FFFFFFFU;
     const std::uint32_t normal = (size - 0x37FFF001U + ((size >> 13) & 1U)) >> 13;

@@ -7,7 +7,7 @@
 
 namespace piton {
 
-// As reduce() of sum.h, with plain arrays.
+// Arguments of reduce() in sum.h, as plain arrays.
 struct SumCall {
   DType dtype;
   Reduction reduction;
