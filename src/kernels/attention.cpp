@@ -74,8 +74,8 @@ void expect_blocks(std::string_view call, const AttentionMask& mask, std::int64_
       call);
 }
 
-// Query-key pairs that the mask leaves, as far as host values tell: segments, lengths and positions
-// on the device are not looked at.
+// Query-key pairs that the mask allows, computed from host values only: segments, lengths and
+// positions on the device are ignored.
 double visible_pairs(const AttentionMask& mask, std::int64_t sq, std::int64_t sk) {
   const auto all = static_cast<double>(sq) * static_cast<double>(sk);
   if (mask.query_positions.defined() || mask.key_positions.defined())

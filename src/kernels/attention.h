@@ -1,23 +1,23 @@
-// Scaled dot-product attention, one call for every use: training, cache, packed documents, windows,
-// bias slopes, dropout.
+// Scaled dot-product attention. One call covers training, cache, packed documents, windows, ALiBi
+// slopes and dropout.
 //
-//   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i)), i and j by positions
+//   P[i, j] = softmax over visible j of (scale * q_i . k_j + slope * (j - i)); i, j: positions
 //   out_i   = sum over j of dropout(P)[i, j] * v_j
 //
-// With a soft cap c, c tanh(scale * q_i . k_j / c) takes the place of scale * q_i . k_j.
+// With a soft cap c, c tanh(scale * q_i . k_j / c) replaces scale * q_i . k_j.
 //
 // Head A of q reads head A / (a / g) of k and v (grouped queries). Sums and softmax run in fp32
-// (fp64 for fp64). A row that sees nothing gives 0 and lse = -infinity.
-// Query i is at position query_begin + i (or query_positions), key j at position j (or
-// key_positions). Key positions ascend in each sample. With slopes or dropout they follow one
-// another, p, p + 1, p + 2, ..., with dropout from a multiple of 4 on.
+// (fp64 for fp64). A query that sees no key gives 0 and lse = -infinity. Query i is at position
+// query_begin + i (or query_positions), key j at position j (or key_positions). Key positions
+// ascend in each sample. With slopes or dropout they must be consecutive: p, p + 1, p + 2, ...;
+// with dropout p must be a multiple of 4.
 //
-// How the square is cut is the back end's, except for what `block_rows` asks:
-//   0  tiles with a running softmax; those in which nobody sees anybody are not computed
+// The back end chooses the tiling of the score matrix, except for `block_rows`:
+//   0  tiles with a running softmax; tiles without a visible pair are skipped
 //   B  the triangle form: rows in blocks of B, and block i against the whole rectangle of keys
 //      0 .. (i + 1) B - 1 with one ordinary softmax: n (n + 1) / 2 of n^2 blocks of B x B for n B
-//      rows. Rows that are left over see all keys. It needs a causal mask and queries from position
-//      0 on. A back end without it may compute the other: both are the same function.
+//      rows. The remaining rows use all keys. It needs a causal mask and queries from position 0
+//      on. A back end without it may use tiles: both compute the same function.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,8 @@ struct AttentionMask {
   std::int64_t query_begin = 0;               // position of query 0: > 0 with a cache
   Tensor query_positions;                     // int32 [b, sq] or empty: instead of query_begin + i
   Tensor key_positions;                       // int32 [b, sk] or empty: instead of j
-  Tensor key_lengths;     // int32 [b] or empty: keys from number key_lengths[b] on are invisible
+  Tensor key_lengths;     // int32 [b] or empty: keys key_lengths[b], key_lengths[b] + 1, ... are
+                          // invisible
   Tensor query_segments;  // int32 [b, sq] and [b, sk], or both empty: only keys of the
   Tensor key_segments;    //   query's own segment are visible (packed documents)
   Tensor slopes;          // fp32 [a] or empty: ALiBi
@@ -51,7 +52,7 @@ struct AttentionForward {
   double scale = 0;  // usually 1 / sqrt(d)
   Dropout dropout;   // rows.first_row 0; the position is the query's, the column the key's
   std::int64_t head_begin =
-      0;  // global number of head 0: mask draws count heads of the unsplit model
+      0;  // global index of head 0: dropout draws use the head index of the unsplit model
   std::int64_t block_rows = 0;
   double soft_cap = 0;  // 0: none
 
@@ -71,11 +72,11 @@ struct AttentionForward {
     v("consumed_samples", self.dropout.rows.consumed_samples, Access::kRead);
   }
   void check() const;
-  double flops() const;  // visible pairs of a causal square count half
+  double flops() const;  // a causal square counts half of its pairs
 };
 
-// Recomputes P from q, k and lse. `lse` and `out` may come from outside (context parallelism: those
-// of the whole row, while k and v are a part of the keys).
+// Recomputes P from q, k and lse. `lse` and `out` may belong to more keys than k and v (context
+// parallelism: they are of the whole row, while k and v are a part of it).
 struct AttentionBackward {
   static constexpr std::string_view kName = "attention backward";
   Tensor dq;    // [b, sq, a, d]  written
@@ -117,8 +118,8 @@ struct AttentionBackward {
   double flops() const;  // four products; recomputing P is not counted
 };
 
-// Appends rows to a cache, each sample's after its own: cache[b, begins[b] .. begins[b]+s-1] =
-// rows[b]. They must have room.
+// Appends rows to a cache, for each sample after its existing rows: cache[b, begins[b] ..
+// begins[b]+s-1] = rows[b]. Needs begins[b] + s <= capacity.
 struct CacheAppend {
   static constexpr std::string_view kName = "cache append";
   Tensor cache;   // [b, capacity, g, d]  updated

@@ -1,6 +1,6 @@
-// Layouts of queries, keys and values in memory, as views for the calls of attention.h,
-// which take [b, s, heads, d] with any strides but the last: nothing is copied, and the results
-// have the same bits in every layout.
+// Memory layouts of queries, keys and values, as views for the calls of attention.h. Those take [b,
+// s, heads, d] with any strides except for the last dim, so nothing is copied, and results have the
+// same bits in every layout.
 //
 //   SBH   [s, b, heads * d]       Megatron-LM's activations
 //   BSH   [b, s, heads * d]       Piton's (nn/attention.h)
@@ -18,18 +18,18 @@ namespace piton {
 
 enum class AttentionLayout : std::uint8_t { kSbh, kBsh, kBsnd, kBnsd, kTnd };
 
-// The tensor of that layout for [b, s, heads, d]; TND has t = b * s.
+// The shape of [b, s, heads, d] in `layout`; TND has t = b * s.
 Shape attention_shape(AttentionLayout layout, std::int64_t b, std::int64_t s, std::int64_t heads,
                       std::int64_t d);
 
-// `tensor`, in `layout`, as [b, s, heads, d]; TND as one sample [1, t, heads, d], whose parts
-// packed_segments() keeps apart.
+// A view of `tensor`, which has `layout`, as [b, s, heads, d]. TND becomes one sample [1, t, heads,
+// d]; packed_segments() gives the mask that separates its documents.
 Tensor attention_view(const Tensor& tensor, AttentionLayout layout, std::int64_t heads);
 
 // The segment of each of the t rows of TND: query_segments and key_segments [1, t] of
 // AttentionMask. `cumulative`: 0, then the end of each sample, the last one t; samples may be
-// empty. Causal masks, windows and slopes go by distance, so they hold within a sample
-// unchanged.
+// empty. Causal masks, windows and slopes depend only on distances, so they stay correct within a
+// sample.
 std::vector<std::int32_t> packed_segments(std::span<const std::int64_t> cumulative);
 
 }  // namespace piton

@@ -1,4 +1,4 @@
-// What all kernel calls share.
+// Common parts of all kernel calls.
 //
 // A call is a plain struct of tensors and settings. Besides its fields it declares
 //   kName                      for messages, logs and counters
@@ -10,8 +10,8 @@
 // decorators (one scales an output by 1.01, one runs calls late in another address space) and for
 // the names in error messages.
 //
-// Access says for each tensor whether it is read, overwritten whole (kWrite), or added to or
-// changed (kUpdate).
+// Access tells for each tensor whether it is read, overwritten completely (kWrite), or added to or
+// changed in part (kUpdate).
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class Access { kRead, kWrite, kUpdate };
 struct MaskRows {
   Tensor consumed_samples;        // int64 [1], on the device: changes from step to step
   std::int64_t sample_index = 0;  // of the micro-batch's first sample in the global batch
-  std::int64_t sequence = 1;      // rows a sample
+  std::int64_t sequence = 1;      // rows per sample
   std::int64_t first_row = 0;     // > 0 under sequence parallelism
 };
 
@@ -51,7 +51,7 @@ enum class WeightForm : std::uint8_t {
 };
 
 enum class CodeKind : std::uint8_t {
-  kInt8,  // one byte an element, two's complement: -128 .. 127
+  kInt8,  // one byte per element, two's complement: -128 .. 127
   kInt4,  // half a byte, 0 .. 15; column 2 j is in the low four bits of byte j
 };
 

@@ -1,6 +1,6 @@
-// y = residual + dropout(x + bias), the end of every residual branch; each part but x is optional.
-// The mask is drawn from the global coordinates of each element (base/philox.h), head 0, column =
-// channel, so it never depends on the layout and backward draws it again.
+// y = residual + dropout(x + bias), the last step of every residual branch. All parts except x are
+// optional. The mask is drawn from the global coordinates of each element (base/philox.h), head 0,
+// column = channel, so it does not depend on the layout, and backward recomputes it.
 #pragma once
 
 #include "kernels/call.h"
@@ -27,8 +27,8 @@ struct DropoutAddForward {
   double flops() const { return 0; }
 };
 
-// dx = mask * dy / (1 - p);  dbias += sum over rows of dx before it is rounded. The residual's
-// gradient is dy itself.
+// dx = mask * dy / (1 - p); dbias += sum over rows of the unrounded dx. The residual's gradient is
+// dy.
 struct DropoutAddBackward {
   static constexpr std::string_view kName = "dropout add backward";
   Tensor dx;     // [n, h]  written; may be the same memory as dy

@@ -1,11 +1,11 @@
-// Copies with conversion, sums, multiples and soft caps, over whole tensors.
+// Elementwise operations: copies with conversion, sums, multiples and soft caps.
 #pragma once
 
 #include "kernels/call.h"
 
 namespace piton {
 
-// dst = src, converted; same shape, any strides. To 16 bits: nearest even.
+// dst = src, converted; same shape, any strides. Rounds to nearest even.
 struct Copy {
   static constexpr std::string_view kName = "copy";
   Tensor dst;

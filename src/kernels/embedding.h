@@ -1,5 +1,5 @@
-// Rows of tables by id. A table split over the vocabulary holds ids vocabulary_begin ..
-// vocabulary_begin + rows - 1; other ids give (and take) nothing.
+// Lookup of table rows by id. A table that is split over the vocabulary holds ids vocabulary_begin
+// .. vocabulary_begin + rows - 1; other ids give zeros and no gradient.
 #pragma once
 
 #include "kernels/call.h"
@@ -8,11 +8,11 @@ namespace piton {
 
 struct EmbeddingForward {
   static constexpr std::string_view kName = "embedding forward";
-  Tensor y;      // [n, h]  written; zero rows for ids outside
+  Tensor y;      // [n, h]  written; zero rows for ids outside of the table
   Tensor table;  // [rows, h]
   Tensor ids;    // int32 [n]
   std::int64_t vocabulary_begin = 0;
-  bool add = false;  // y += instead of y = (the second table: positions)
+  bool add = false;  // y += instead of y = (for the position table)
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -24,7 +24,7 @@ struct EmbeddingForward {
   double flops() const { return 0; }
 };
 
-// dtable[id] += dy, rows in order: the sum does not depend on threads.
+// dtable[id] += dy, in row order: the sum does not depend on the number of threads.
 struct EmbeddingBackward {
   static constexpr std::string_view kName = "embedding backward";
   Tensor dtable;  // [rows, h]  fp32 (fp64), ADDED TO

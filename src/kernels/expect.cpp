@@ -1,4 +1,4 @@
-// The assertions behind every check().
+// Assertions used by check() of every call.
 #include "kernels/expect.h"
 
 namespace piton {

@@ -1,6 +1,6 @@
-// What check() of every call asserts, in words that name the call and the tensor.
+// Assertions used by check() of every call. Their messages name the call and the tensor.
 //
-// All of these are PITON_ASSERTs: a wrong shape at the seam is a mistake of this program.
+// All are PITON_ASSERTs: a wrong shape in a call is a bug of this program.
 #pragma once
 
 #include "kernels/call.h"
@@ -14,7 +14,7 @@ struct Operand {
   const Tensor& tensor;
 
   const Operand& given() const;
-  const Operand& shape(const Shape& wanted) const;  // and given
+  const Operand& shape(const Shape& wanted) const;  // also asserts given()
   const Operand& dtype(DType wanted) const;
   const Operand& floating() const;  // fp64, fp32, bf16 or fp16
   const Operand& contiguous() const;
@@ -24,11 +24,10 @@ struct Operand {
 // The type in which sums, statistics and gradients of `dtype` are kept: fp64 for fp64, else fp32.
 DType sum_dtype(DType dtype);
 
-// Asserts what a mask draw reads: a probability in [0, 1), and the sample counter where it is not
-// 0.
+// Asserts that the probability is in [0, 1), and that a nonzero one comes with the sample counter.
 void expect_dropout(std::string_view call, const Dropout& dropout);
 
-// Asserts that all tensors of a call are at one place.
+// Asserts that all tensors of a call are on the same device.
 template <typename Call>
 void expect_one_place(const Call& call) {
   const Tensor* first = nullptr;

@@ -1,11 +1,11 @@
-// Another back end, seen through: the base of what counts, times, records or delays its calls.
+// Base class of decorators that count, time, record or delay the calls of another back end.
 #pragma once
 
 #include "kernels/kernels.h"
 
 namespace piton {
 
-// Answers as the inner back end does; what becomes of a call is the derived class's.
+// Forwards all queries to the inner back end. A derived class implements submit().
 class ForwardingKernels : public Kernels {
  public:
   // `inner` must outlive it.

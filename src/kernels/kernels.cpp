@@ -1,4 +1,4 @@
-// What follows for every call from its tensors().
+// Functions that are derived from tensors() of a call.
 #include "kernels/kernels.h"
 
 namespace piton {

@@ -64,9 +64,9 @@ class Kernels {
     submit(call, stream);
   }
 
-  // The same for every run that computes the same bits: "cpu: x86-64-v4 with bf16".
+  // Equal names mean equal bits: "cpu: x86-64-v4 with bf16".
   virtual std::string name() const = 0;
-  // What was chosen by the processor and why, for a log; empty where there was no choice.
+  // The code path chosen for this processor and why, for a log; empty if there was no choice.
   virtual std::string choice() const { return {}; }
 
   // Size in bytes of a weight [out, in] in a packed form; 0 if this back end reads its plain rows.
@@ -76,8 +76,8 @@ class Kernels {
   // Whether linears accept a weight as kCodes. If not, ExpandWeight computes its plain rows first.
   virtual bool reads_codes() const { return false; }
 
-  // Linears compute tiles of this many rows of x. Cut x only at multiples of it: the parts then
-  // have the bits of the whole.
+  // Linears compute tiles of this many rows of x. If x is cut only at multiples of it, the parts
+  // have the same bits as the whole.
   virtual std::int64_t row_tile() const = 0;
 
  private:

@@ -12,19 +12,20 @@
 
 namespace piton {
 
-// y = x W^T + bias + residual, or y = activation(x W^T + bias); every part but x and W may be
-// missing. The sum stays wide until all of it is there: y is rounded once, and an activation reads
-// the sum itself, not the rounded `preactivation`.
+// y = x W^T + bias + residual, or y = activation(x W^T + bias); all parts except x and W are
+// optional. The sum stays in fp32 (fp64) until it is complete: y is rounded once, and the
+// activation reads the unrounded sum, not the rounded `preactivation`.
 struct LinearForward {
   static constexpr std::string_view kName = "linear forward";
   Tensor y;           // [n, out]  written; dtype of x, or fp32
   Tensor x;           // [n, in]   rows may be strided, columns are contiguous
   WeightView weight;  // kRows, kCodes or kForward; dtype of x
   Tensor bias;        // [out] or empty; dtype of x
-  Tensor residual;  // [n, out] or empty; dtype of y; rows may be strided; not beside an activation
+  Tensor residual;    // [n, out] or empty; dtype of y; rows may be strided; not together with an
+                      // activation
   std::optional<ActivationKind> activation;
-  Tensor preactivation;  // [n, out] or empty  written; dtype of y: what the activation's backward
-                         // reads
+  Tensor
+      preactivation;  // [n, out] or empty  written; dtype of y: input of the activation's backward
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -43,9 +44,9 @@ struct LinearForward {
 // dx = dy W
 struct LinearBackwardInput {
   static constexpr std::string_view kName = "linear backward input";
-  Tensor dx;          // [n, in]   written; dtype of dy, or of x where dy is fp32
-  Tensor dy;          // [n, out]  rows may be strided; may be fp32 beside a bf16 weight (logits):
-                      //   it may be rounded to bf16 before it is multiplied
+  Tensor dx;  // [n, in]   written; dtype of dy, or of x if dy is fp32
+  Tensor dy;  // [n, out]  rows may be strided; may be fp32 with a bf16 weight (logits): it may be
+              // rounded to bf16 before the product
   WeightView weight;  // kRows, kCodes or kBackward
 
   template <typename Self, typename Visitor>
@@ -59,13 +60,13 @@ struct LinearBackwardInput {
   double flops() const;
 };
 
-// dW += dy^T x,  dbias += sum of dy over rows. The sum over rows runs in an order fixed by n alone.
+// dW += dy^T x, dbias += sum of dy over rows. The order of the sum over rows depends only on n.
 struct LinearBackwardWeight {
   static constexpr std::string_view kName = "linear backward weight";
   Tensor dweight;  // [out, in]  fp32 (fp64 for fp64), ADDED TO
   Tensor dbias;    // [out] or empty, as dweight, ADDED TO
-  Tensor dy;       // [n, out]   rows may be strided; may be fp32 beside a bf16 x, and rounded first
-  Tensor x;        // [n, in]    rows may be strided
+  Tensor dy;  // [n, out]   rows may be strided; may be fp32 with a bf16 x: then it is rounded first
+  Tensor x;   // [n, in]    rows may be strided
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -78,7 +79,7 @@ struct LinearBackwardWeight {
   double flops() const;
 };
 
-// Plain rows into the back end's own layout. Run only where Kernels::packed_bytes() is not 0.
+// Packs plain rows into the back end's own layout. Only if Kernels::packed_bytes() is not 0.
 struct PackWeight {
   static constexpr std::string_view kName = "pack weight";
   Tensor packed;  // u8 [packed_bytes]  written
@@ -94,8 +95,8 @@ struct PackWeight {
   double flops() const { return 0; }
 };
 
-// Codes into plain rows, for back ends that do not read codes. Each value is computed in fp32
-// (fp64 for fp64 rows) and rounded once.
+// Converts codes into plain rows, for back ends that do not read codes. Each value is computed in
+// fp32 (fp64 for fp64 rows) and rounded once.
 struct ExpandWeight {
   static constexpr std::string_view kName = "expand weight";
   Tensor rows;  // [out, in]  written; floating

@@ -1,9 +1,10 @@
-// Cross entropy over a vocabulary that may be split over ranks, in three calls around one gather.
+// Cross entropy over a vocabulary that may be split over ranks: three calls, with one gather
+// between the first two.
 //
 //   statistics  each rank, its columns:  m = max, z = sum exp(x - m), t = the label's logit or 0
 //   combine     from all ranks' [t, n, 3]:  lse = M + log sum z exp(m - M);  loss = lse - sum of t
-//   backward    dlogits = (exp(x - lse) - onehot) * mask * scale; 0 where the label is below 0
-// Columns from `valid` on are padding: invisible, and their gradient is 0.
+//   backward    dlogits = (exp(x - lse) - onehot) * mask * scale; 0 if the label is negative
+// Columns from `valid` on are padding: they are ignored, and their gradient is 0.
 #pragma once
 
 #include "kernels/call.h"
@@ -14,9 +15,9 @@ struct LossStatistics {
   static constexpr std::string_view kName = "loss statistics";
   Tensor statistics;  // [n, 3]  written, fp32 (fp64): m, z, t
   Tensor logits;      // [n, columns]  fp32 (fp64)
-  Tensor labels;      // int32 [n]; below 0: none
+  Tensor labels;      // int32 [n]; negative: no label
   std::int64_t vocabulary_begin = 0;
-  std::int64_t valid = 0;  // columns that are real here; may be 0
+  std::int64_t valid = 0;  // columns of this rank that are not padding; may be 0
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
@@ -30,9 +31,10 @@ struct LossStatistics {
 
 struct LossCombine {
   static constexpr std::string_view kName = "loss combine";
-  Tensor loss;        // [n]     written, fp32 (fp64): before the mask; 0 where the label is below 0
-  Tensor lse;         // [n]     written, fp32 (fp64)
-  Tensor sum;         // fp64 [1]  ADDED TO: mask * loss, row after row, so that rows may be cut
+  Tensor loss;  // [n]     written, fp32 (fp64): before the mask; 0 if the label is negative
+  Tensor lse;   // [n]     written, fp32 (fp64)
+  Tensor sum;   // fp64 [1]  ADDED TO: mask * loss in row order, so that the rows may be split over
+                // several calls
   Tensor statistics;  // [ranks, n, 3]
   Tensor labels;      // int32 [n]
   Tensor mask;        // fp32 [n]

@@ -3,8 +3,8 @@
 //
 //   layer  y = (x - mean) * r * gain + bias,   r = 1 / sqrt(variance + eps), biased variance
 //   RMS    y = x * r * gain,                   r = 1 / sqrt(mean(x^2) + eps)
-// With a gain offset, gain + offset takes the place of gain: 1 for gains stored as their difference
-// from 1. A call with `mean` is a layer norm, one without is an RMS norm. Sums run in fp32 (fp64
+// With a gain offset, gain + offset replaces gain: offset 1 for gains stored as their difference
+// from 1. A call with `mean` is a layer norm, a call without it an RMS norm. Sums run in fp32 (fp64
 // for fp64); y is rounded once.
 #pragma once
 
@@ -38,11 +38,13 @@ struct NormForward {
 
 struct NormBackward {
   static constexpr std::string_view kName = "norm backward";
-  Tensor dx;         // [n, h]  written; dtype of x
-  Tensor dgain;      // [h] or empty, fp32 (fp64), ADDED TO; sum over rows in an order fixed by n
+  Tensor dx;  // [n, h]  written; dtype of x
+  Tensor
+      dgain;  // [h] or empty, fp32 (fp64), ADDED TO; order of the sum over rows depends only on n
   Tensor dbias;      // [h] or empty, fp32 (fp64), ADDED TO
   Tensor dy;         // [n, h]
-  Tensor dresidual;  // [n, h] or empty: added to dx (the gradient that flows past the norm)
+  Tensor dresidual;  // [n, h] or empty: added to dx (the gradient of the residual path around the
+                     // norm)
   Tensor x;          // [n, h]
   Tensor gain;       // [h]
   Tensor mean;       // [n] or empty

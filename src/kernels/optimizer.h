@@ -1,4 +1,4 @@
-// Updates and norms over flat spans.
+// Parameter updates and norms over flat spans.
 //
 // AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101), Megatron's order of operations:
 //   g = gradient * gradient_scale
@@ -7,25 +7,25 @@
 //   main = main - lr * (m / correction1) / (sqrt(v / correction2) + eps)
 // with correctionK = 1 - betaK^t.
 //
-// SGD with momentum (Sutskever et al. 2013), as torch.optim.SGD and Megatron have it: no dampening,
-// and decay is part of the gradient (L2), so it passes through the momentum.
+// SGD with momentum (Sutskever et al. 2013), as in torch.optim.SGD and Megatron: no dampening, and
+// weight decay is added to the gradient (L2), so the momentum includes it.
 //   g = gradient * gradient_scale + decay * main
 //   buffer = momentum * buffer + g
 //   main = main - lr * buffer
-// All in fp32.
+// All arithmetic is in fp32.
 #pragma once
 
 #include "kernels/call.h"
 
 namespace piton {
 
-// Indices into the fp32 [kStepScalars] tensor that carries what changes from step to step.
+// Indices into the fp32 [kStepScalars] tensor of the values that change from step to step.
 enum StepScalar : int {
-  kLearningRate,   // today's, before a group's multiplier
+  kLearningRate,   // of this step, before a group's multiplier
   kCorrection1,    // 1 - beta1^t
   kCorrection2,    // 1 - beta2^t
   kGradientScale,  // clip factor / loss scale
-  kApply,          // 0: leave everything as it is (non-finite gradients)
+  kApply,          // 0: change nothing (non-finite gradients)
   kStepScalars
 };
 
@@ -81,8 +81,8 @@ struct SgdUpdate {
   double flops() const { return 0; }
 };
 
-// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order fixed by the size
-// of the block.
+// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order that depends only
+// on the size of the block.
 struct SquareSums {
   static constexpr std::string_view kName = "square sums";
   Tensor sums;  // fp64 [ceil(n / block)]  written
@@ -100,20 +100,20 @@ struct SquareSums {
 
 // Indices into the fp64 [kUpdateCounts] tensor that stays on the device from step to step.
 enum UpdateCount : int {
-  kUpdates,       // successful ones: the t of the corrections
-  kSkipped,       // updates left out because the norm was not finite
+  kUpdates,       // successful updates: t in the corrections
+  kSkipped,       // updates skipped because the norm was not finite
   kGradientNorm,  // of the latest gradient, before clipping
   kUpdateCounts
 };
 
-// What the updates of one step need to know, from the sums of squares of the gradient: on the
-// device, so that no step waits for the host.
+// Computes the scalars of one step's updates from the sums of squares of the gradient. It runs on
+// the device, so that no step waits for the host.
 //   norm = sqrt(sum of sums, in order)      finite: updates += 1, apply = 1; else skipped += 1
 //   correctionK = 1 - betaK^max(updates, 1)
 //   gradient_scale = clip > 0 and finite: min(1, clip / (norm + 1e-6)); else 1
 struct BeginUpdate {
   static constexpr std::string_view kName = "begin update";
-  Tensor scalars;  // fp32 [kStepScalars]  updated: the learning rate stays
+  Tensor scalars;  // fp32 [kStepScalars]  updated, except for the learning rate
   Tensor counts;   // fp64 [kUpdateCounts]  updated
   Tensor sums;     // fp64 [n]
   double beta1 = 0.9;

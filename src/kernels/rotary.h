@@ -1,8 +1,9 @@
-// Rotary position embedding (Su et al. 2021, arXiv:2104.09864), in place.
+// Rotary position embedding (Su et al. 2021, arXiv:2104.09864), in place. Rotates pairs of
+// channels:
 //
 //   halves (Hugging Face)   pair (i, i + d/2):  x_i' = x_i c - x_j s,  x_j' = x_j c + x_i s
 //   pairs  (GPT-J)          pair (2i, 2i + 1), the same
-// with c, s = cosine, sine[position][i]. Backward is the rotation by the opposite angle.
+// with c, s = cosine, sine[position][i]. Backward rotates by the opposite angle (`inverse`).
 #pragma once
 
 #include "kernels/call.h"

@@ -1,7 +1,7 @@
-// Another back end, timed: where the wall time of a step goes, call by call.
+// Measures the wall time of each kernel call of another back end.
 //
-// Every call is waited for, so what a device would overlap is added up. On the host, where a call
-// is done when it returns, the timer adds well under a microsecond to each.
+// Waits for every call, so times that a device would overlap are added up. On the host, where a
+// call is complete when it returns, the timer adds well under a microsecond per call.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct CallTime {
   std::int64_t bytes_moved = 0;  // as bytes_moved(call) says, summed
 };
 
-// "linear forward  y bf16 [1024, 768], x bf16 [1024, 3072], ...": equal for calls that do equal
-// work.
+// "linear forward y bf16 [1024, 768], x bf16 [1024, 3072], ...": the same text for calls with the
+// same work.
 std::string describe(const KernelCall& call);
 
 // Not thread-safe: one for each host thread that submits calls.

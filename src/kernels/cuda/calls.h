@@ -1,5 +1,5 @@
-// The calls that this back end has: each starts work on `stream` of the selected device and
-// returns. A call gains the GPU by one more function here; kernels.cpp refuses those without one.
+// The calls that this back end implements. Each enqueues work on `stream` of the selected device
+// and returns. To add a call, add a function here; kernels.cpp refuses calls without one.
 #pragma once
 
 #include <cuda_runtime_api.h>

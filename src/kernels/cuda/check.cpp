@@ -1,4 +1,4 @@
-// Sorts CUDA's errors by who can fix them.
+// Maps CUDA errors to Error or assertion, by who can fix them.
 #include "kernels/cuda/check.h"
 
 #include "base/error.h"
@@ -44,7 +44,7 @@ Cause cause_of(cudaError_t result) {
 void check(cudaError_t result, std::string_view doing, std::int64_t bytes, const char* file,
            int line) {
   if (result == cudaSuccess) return;
-  cudaGetLastError();  // or the next launch would be blamed for it
+  cudaGetLastError();  // clears it; otherwise the next launch would report it
   const char* text = cudaGetErrorString(result);
   switch (cause_of(result)) {
     case Cause::kMemory: {

@@ -14,7 +14,7 @@ namespace {
 // Kernels are compiled for this compute capability and newer ones (cmake/cuda.cmake).
 constexpr int kOldestMajor = 8;
 
-// Page-locked: the GPU copies from and to it by itself.
+// Page-locked memory: the GPU copies from and to it by DMA.
 class PinnedMemory final : public Memory {
  public:
   explicit PinnedMemory(int device) : device_(device) {}
@@ -47,7 +47,7 @@ class CudaDevice final : public Device {
     return static_cast<std::byte*>(data);
   }
 
-  // Called by destructors too, which an error must not leave.
+  // Ignores errors: destructors call it.
   void release(std::byte* data, std::int64_t) override {
     if (cudaFree(data) != cudaSuccess) cudaGetLastError();
   }

@@ -1,5 +1,5 @@
-// Element types in device code: the type of each dtype, widening, rounding, and how many
-// blocks a loop over elements is started with. Internal to this folder.
+// Element types in device code: the type of each dtype, widening and rounding; also the number of
+// blocks of a loop over elements. Internal to this folder.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,9 +14,10 @@
 
 namespace piton::cuda {
 
-inline constexpr int kThreads = 256;  // of a block
+inline constexpr int kThreads = 256;  // per block
 
-// Blocks for a grid-stride loop over `items`: enough to fill any GPU, never more than a grid takes.
+// Blocks for a grid-stride loop over `items`: enough to fill any GPU, and below the maximum size of
+// a grid.
 inline unsigned blocks_for(std::int64_t items, std::int64_t items_a_block) {
   return static_cast<unsigned>(
       std::min<std::int64_t>((items + items_a_block - 1) / items_a_block, std::int64_t{1} << 20));
@@ -39,7 +40,7 @@ void with_floating(DType dtype, Use use) {
   }
 }
 
-// The type in which an element is computed with.
+// The type of arithmetic for elements of type T.
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -48,7 +49,7 @@ __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float widen(__half x) { return __half2float(x); }
 
-// To nearest even; to 16 bits by way of fp32, as on the host.
+// Rounds to nearest even; to 16 bits through fp32, as on the host.
 template <typename To, typename From>
 __device__ To narrow(From x) {
   if constexpr (std::is_same_v<To, __nv_bfloat16>) {

@@ -1,4 +1,4 @@
-// Copies over any strides, and sums.
+// Copies with any strides, and sums.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/element.cuh"
@@ -6,7 +6,8 @@
 namespace piton::cuda {
 namespace {
 
-// The dims of a copy after those that both sides step through evenly are joined, outermost first.
+// The dims of a copy, outermost first, after joining neighboring dims that both tensors traverse
+// with one stride.
 struct Strided {
   int ndim = 0;
   std::int64_t size[Shape::kMaxDims] = {};
@@ -54,7 +55,7 @@ __global__ void copy_elements(To* dst, const From* src, Strided dims, std::int64
       from += index * dims.src_stride[dim];
     }
     if constexpr (std::is_same_v<To, From>) {
-      dst[to] = src[from];  // bit by bit, NaN too
+      dst[to] = src[from];  // exact bits, also of a NaN
     } else {
       dst[to] = narrow<To>(widen(src[from]));
     }
@@ -70,7 +71,7 @@ void launch_copy(const Copy& call, const Strided& dims, cudaStream_t stream) {
   check(cudaGetLastError(), "launch of copy");
 }
 
-// Elements of one type are moved as integers of their size.
+// Without conversion, elements are moved as integers of the same size.
 void launch_move(const Copy& call, const Strided& dims, cudaStream_t stream) {
   switch (size_bytes(call.src.dtype())) {
     case 1:
@@ -84,8 +85,8 @@ void launch_move(const Copy& call, const Strided& dims, cudaStream_t stream) {
   }
 }
 
-// Two 16-bit numbers added in fp32 and rounded again are rounded as if once: fp32 has more than
-// twice their digits and two (Figueroa 1995).
+// Adding two 16-bit numbers in fp32 and rounding again gives the correctly rounded sum, because
+// fp32 has at least 2 p + 2 bits of significand for their p bits (Figueroa 1995).
 template <typename T>
 __global__ void add_elements(T* y, const T* a, const T* b, std::int64_t elements) {
   const std::int64_t step = std::int64_t{blockDim.x} * gridDim.x;

@@ -1,4 +1,4 @@
-// The back end: a call is put on its stream, or refused if there is no kernel for it.
+// The CUDA back end: enqueues a call on its stream, or refuses it if there is no kernel for it.
 #include "kernels/cuda/kernels.h"
 
 #include <type_traits>
@@ -27,7 +27,7 @@ class CudaKernels final : public Kernels {
     return 0;
   }
 
-  // There is no linear yet that would be computed in tiles.
+  // There is no linear kernel yet, so there are no tiles.
   std::int64_t row_tile() const override { return 1; }
 
  private:

@@ -1,8 +1,7 @@
-// The mathematics on an NVIDIA GPU.
+// The kernels of an NVIDIA GPU.
 //
-// Promises: the same call gives the same bits on the same GPU; products and sums are contracted
-// only where the source says so. Every call that this back end does not have is refused with
-// Error(kUsage) when it is run.
+// The same call gives the same bits on the same GPU. Products and sums are fused only where the
+// source does it explicitly. Running a call that this back end does not have throws Error(kUsage).
 #pragma once
 
 #include <memory>
@@ -11,7 +10,7 @@
 
 namespace piton::cuda {
 
-// Kernels for tensors of `device`, which make_device made; it is not kept.
+// Kernels for tensors on `device`, which make_device() made. Keeps no reference to it.
 std::unique_ptr<Kernels> make_kernels(const Device& device);
 
 }  // namespace piton::cuda

@@ -1,4 +1,4 @@
-// Layer norm and RMS norm: one block a row, sums in an order that the row's length alone decides.
+// Layer norm and RMS norm: one block per row. The order of the sums depends only on the row length.
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/element.cuh"
@@ -9,13 +9,14 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 
-// The sum over all threads of the block, in every one of them. `parts` has kWarps elements.
+// The sum of `mine` over all threads of the block; every thread gets it. `parts` has kWarps
+// elements.
 template <typename S>
 __device__ S block_sum(S mine, S* parts) {
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     mine += __shfl_xor_sync(0xFFFFFFFFU, mine, distance);
   }
-  __syncthreads();  // `parts` may still be read from the sum before
+  __syncthreads();  // `parts` may still be in use by the previous sum
   if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = mine;
   __syncthreads();
   S sum = 0;
@@ -37,8 +38,8 @@ struct NormRows {
   std::int64_t h;
 };
 
-// The row is read once for each of mean, variance and result: the squares of differences from the
-// mean do not cancel as sum(x^2) - sum(x)^2 does, and a row stays in the caches.
+// Three passes over the row, for mean, variance and result. Summing squared differences from the
+// mean avoids the cancellation of sum(x^2) - sum(x)^2, and the row stays in the caches.
 template <typename T>
 __global__ void norm_rows(NormRows<T> rows) {
   using S = Wide<T>;

@@ -1,4 +1,4 @@
-// Pieces in turn; a piece waits for the transfer that had its buffer before.
+// Copies pieces through the buffers in turn; a piece waits for the previous transfer of its buffer.
 #include "kernels/cuda/staging.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void PinnedStaging::download(const std::byte* device, void* host, std::int64_t b
                              cudaStream_t stream) {
   const std::scoped_lock lock(mutex_);
   auto* to = static_cast<std::byte*>(host);
-  Buffer* before = nullptr;  // whose piece goes to `to` next
+  Buffer* before = nullptr;  // the buffer whose piece goes to `to` next
   std::size_t before_size = 0;
   const auto take_out = [&] {
     if (before == nullptr) return;

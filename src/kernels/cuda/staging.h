@@ -1,4 +1,5 @@
-// Pinned memory between the host's pageable memory and a device. Internal to this folder.
+// Staging buffers in pinned memory for copies between pageable host memory and a device. Internal
+// to this folder.
 #pragma once
 
 #include <array>
@@ -10,8 +11,8 @@
 
 namespace piton::cuda {
 
-// Copies in pieces through a few pinned buffers, which are taken from the system at first use.
-// Thread-safe; one copy at a time. The device must be selected.
+// Copies in pieces through a few pinned buffers, which are allocated at first use. Thread-safe; one
+// copy at a time. The device must be selected.
 class PinnedStaging {
  public:
   PinnedStaging() = default;
@@ -25,17 +26,17 @@ class PinnedStaging {
   void download(const std::byte* device, void* host, std::int64_t bytes, cudaStream_t stream);
 
  private:
-  // At 4 MiB a transfer takes some 80 us at 50 GB/s, far above the 10 us of starting one; four
-  // buffers let the host copy while two transfers are under way.
+  // A transfer of 4 MiB takes about 80 us at 50 GB/s, far above the 10 us to start one. Four
+  // buffers let the host copy while two transfers run.
   static constexpr std::int64_t kBufferBytes = std::int64_t{4} << 20;
   static constexpr int kBuffers = 4;
 
   struct Buffer {
     std::byte* data = nullptr;
-    RecordedEvent free;  // complete when no transfer uses `data`
+    RecordedEvent free;  // complete if no transfer uses `data`
   };
 
-  // The next buffer in turn, no longer in use.
+  // Returns the next buffer in turn, after waiting until it is free.
   Buffer& next_buffer();
 
   std::mutex mutex_;

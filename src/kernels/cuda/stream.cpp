@@ -1,4 +1,4 @@
-// One cudaStream a Stream, one cudaEvent an Event.
+// A Stream is a cudaStream, an Event a cudaEvent.
 #include "kernels/cuda/stream.h"
 
 #include <exception>
@@ -10,7 +10,7 @@
 namespace piton::cuda {
 namespace {
 
-// The first exception of a stream's host work, for the next caller that looks at the stream.
+// Keeps the first exception of a stream's host work for the next call on the stream.
 class HostFailure {
  public:
   void keep(std::exception_ptr failure) {
@@ -46,7 +46,7 @@ class CudaFence final : public Fence {
   std::shared_ptr<const HostFailure> failure_;
 };
 
-// What travels through cudaLaunchHostFunc.
+// The argument of cudaLaunchHostFunc.
 struct HostWork {
   std::function<void()> work;
   std::shared_ptr<HostFailure> failure;
@@ -56,7 +56,7 @@ void run_host_work(void* data) {
   const std::unique_ptr<HostWork> host(static_cast<HostWork*>(data));
   try {
     host->work();
-  } catch (...) {  // may not pass through CUDA
+  } catch (...) {  // exceptions must not pass through CUDA
     host->failure->keep(std::current_exception());
   }
 }
@@ -68,7 +68,8 @@ class CudaStream final : public Stream {
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making of a stream");
   }
 
-  // Work on the stream may use what its maker destroys next. Errors have nowhere to go here.
+  // Waits, because work on the stream may use objects that the caller destroys next. Errors are
+  // ignored here.
   ~CudaStream() override {
     cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
@@ -85,7 +86,7 @@ class CudaStream final : public Stream {
     select(device_);
     auto host = std::make_unique<HostWork>(HostWork{std::move(work), failure_});
     check(cudaLaunchHostFunc(stream_, run_host_work, host.get()), "launch of host work");
-    static_cast<void>(host.release());  // run_host_work's from here on
+    static_cast<void>(host.release());  // run_host_work() owns it from here on
   }
 
   cudaStream_t handle() const { return stream_; }
@@ -120,7 +121,8 @@ void RecordedEvent::record(cudaStream_t stream) {
 
 bool RecordedEvent::complete() const {
   const cudaError_t result = cudaEventQuery(event_);
-  if (result == cudaErrorNotReady) return false;  // not kept as the last error
+  if (result == cudaErrorNotReady)
+    return false;  // cudaErrorNotReady is not stored as the last error
   check(result, "look at an event");
   return true;
 }

@@ -1,4 +1,4 @@
-// Streams and events of CUDA behind device/device.h. Internal to this folder.
+// CUDA streams and events as the Stream and Event of device/device.h. Internal to this folder.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,8 +9,7 @@
 
 namespace piton::cuda {
 
-// A cudaEvent without timing, on the device that is selected when it is made. Never recorded:
-// complete.
+// A cudaEvent without timing on the current device. Before the first record() it is complete.
 class RecordedEvent {
  public:
   RecordedEvent();
@@ -29,7 +28,7 @@ class RecordedEvent {
 
 std::unique_ptr<Stream> make_stream(int device);
 
-// Asserts that `stream` is one of make_stream.
+// The handle of a stream made by make_stream(); asserts that it is one.
 cudaStream_t handle_of(Stream& stream);
 
 }  // namespace piton::cuda

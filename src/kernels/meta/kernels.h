@@ -1,5 +1,5 @@
-// Kernels that compute nothing and count: with MetaDevice they run real model code to find
-// parameters, bytes and FLOPs without memory or time (`plan`, `inspect`).
+// Kernels that only count and compute nothing. With MetaDevice they run real model code to count
+// parameters, bytes and FLOPs without memory or compute time (`plan`, `inspect`).
 #pragma once
 
 #include "kernels/call_counts.h"
@@ -8,8 +8,8 @@ namespace piton {
 
 class MetaKernels final : public Kernels {
  public:
-  // Answers packed_bytes() and row_tile() as `like` does, so that the memory counted is that of a
-  // run on it; `like` must outlive this. Without it: plain rows, tiles of one row.
+  // packed_bytes() and row_tile() return the values of `like`, so that the counted memory is that
+  // of a run on it; `like` must outlive this object. Without `like`: plain rows, tiles of one row.
   explicit MetaKernels(const Kernels* like = nullptr) : like_(like) {}
 
   std::string name() const override;

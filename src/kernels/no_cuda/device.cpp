@@ -1,4 +1,4 @@
-// In the place of kernels/cuda where it is not built: there is no device, and asking for one says
+// Replaces kernels/cuda in builds without CUDA: there are no devices, and make_device() reports
 // why.
 #include "kernels/cuda/device.h"
 

@@ -1,4 +1,4 @@
-// In the place of kernels/cuda where it is not built.
+// Replaces kernels/cuda in builds without CUDA.
 #include "kernels/cuda/kernels.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// The activation functions in fp64, for every call that applies one.
+// The activation functions in fp64.
 #pragma once
 
 #include "kernels/activation.h"

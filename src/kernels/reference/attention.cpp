@@ -1,4 +1,4 @@
-// Attention with its whole probability matrix, one query at a time.
+// Attention with explicit rows of the probability matrix, one query at a time.
 #include "kernels/attention.h"
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace piton::reference {
 namespace {
 
-// Which keys a query sees, and with which bias.
+// The keys that a query sees, and their bias.
 class Visibility {
  public:
   explicit Visibility(const AttentionMask& mask)
@@ -58,7 +58,7 @@ class Visibility {
   Values slopes_;
 };
 
-// Soft-capped, and how much of a gradient a score passes on.
+// A soft-capped score, and its derivative with respect to the uncapped score.
 struct Score {
   double value = 0;
   double slope = 1;
@@ -129,7 +129,7 @@ void execute(const AttentionForward& call) {
 }
 
 // With P from q, k and lse, mask factors M, and D_i = dout_i . out_i:
-//   dv_j = sum_i M P dout_i     dS = P (M (dout_i . v_j) - D_i), times the slope of a soft cap
+//   dv_j = sum_i M P dout_i     dS = P (M (dout_i . v_j) - D_i), times the derivative of a soft cap
 //   dq_i = scale sum_j dS k_j   dk_j = scale sum_i dS q_i
 void execute(const AttentionBackward& call) {
   const Values dout = Values::read(call.dout);
@@ -149,7 +149,7 @@ void execute(const AttentionBackward& call) {
     for (std::int64_t head = 0; head < heads; ++head) {
       const std::int64_t group = head / queries_a_key;
       for (std::int64_t query = 0; query < call.q.dim(1); ++query) {
-        if (lse(batch, head, query) == -kInfinity) continue;  // saw nothing
+        if (lse(batch, head, query) == -kInfinity) continue;  // sees no key
         const double dout_out = dot(dout, out, batch, query, head, query, head);
         for (std::int64_t key = 0; key < call.k.dim(1); ++key) {
           if (!sight.visible(batch, query, key)) continue;

@@ -1,4 +1,4 @@
-// One function a call; each runs at once, on host tensors that check() has accepted.
+// One function per call. Each runs at once, on host tensors that check() has accepted.
 #pragma once
 
 #include "kernels/kernels.h"

@@ -10,7 +10,7 @@
 namespace piton::reference {
 
 void execute(const Copy& call) {
-  // Bytes as they are where nothing is converted: NaN payloads and 64-bit integers stay exact.
+  // Copies bytes if nothing is converted, so that NaN payloads and 64-bit integers stay exact.
   if (call.src.dtype() == call.dst.dtype() && call.src.contiguous() && call.dst.contiguous()) {
     std::memmove(call.dst.raw(), call.src.raw(), static_cast<std::size_t>(call.src.bytes()));
     return;

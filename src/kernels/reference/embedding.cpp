@@ -1,4 +1,4 @@
-// Rows of tables by id.
+// Lookup of table rows by id.
 #include "kernels/embedding.h"
 
 #include "kernels/reference/calls.h"

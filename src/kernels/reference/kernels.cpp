@@ -1,4 +1,4 @@
-// The back end: every call runs at once.
+// The reference back end: every call runs at once.
 #include "kernels/reference/kernels.h"
 
 #include "kernels/reference/calls.h"
@@ -16,7 +16,7 @@ class ReferenceKernels final : public Kernels {
   std::int64_t row_tile() const override { return 1; }
 
  private:
-  // A host stream is always done with what was put on it, so the call may run here.
+  // A host stream has always finished its earlier work, so the call may run here.
   void submit(const KernelCall& call, Stream&) override {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
       PITON_ASSERT(tensor.place().kind == DeviceKind::kHost,

@@ -1,9 +1,9 @@
-// The specification of every kernel call as plain loops, and the oracle of all other back ends.
+// Every kernel call as plain loops: the specification, with which tests compare all other back
+// ends.
 //
-// Inputs of any floating type are widened to double, the formula of the call's header is computed
-// in double in the order it is written in, and each result is rounded once. So an fp64 call is
-// accurate to a few ulps of double, and an fp32 or bf16 call to one rounding. Runs on the calling
-// thread.
+// Inputs of any floating type are widened to double, the formula in the call's header is computed
+// in double in the written order, and each result is rounded once. So an fp64 call is accurate to a
+// few ulps of double, and an fp32 or bf16 call to one rounding. Runs on the calling thread.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// One Philox block a draw; three of its four words are thrown away.
+// One Philox block per draw; only one of its four words is used.
 #include "kernels/reference/mask.h"
 
 namespace piton::reference {

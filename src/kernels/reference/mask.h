@@ -10,8 +10,8 @@ class MaskDraws {
  public:
   explicit MaskDraws(const Dropout& dropout);
 
-  // What an element is multiplied by: 0, or 1 / (1 - probability).
-  // `sample` counts from the micro-batch's first; `position` is that of the unsplit row.
+  // The factor of an element: 0, or 1 / (1 - probability). `sample` counts from the micro-batch's
+  // first sample; `position` is the position in the unsplit row.
   double factor(std::int64_t sample, std::int64_t head, std::int64_t position,
                 std::int64_t column) const;
 

@@ -28,7 +28,7 @@ void execute(const AdamwUpdate& call) {
   main.write(call.main);
   m.write(call.first);
   v.write(call.second);
-  // The copy is the rounded fp32 value, not the double before it.
+  // The copy is rounded from the fp32 value, not from the double.
   if (call.copy.defined()) Values::read(call.main).write(call.copy);
 }
 

@@ -1,4 +1,4 @@
-// The contents of a tensor as doubles: how reference kernels read and write every dtype.
+// The contents of a tensor as doubles. Reference kernels read and write every dtype this way.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Row-major copy of a tensor, indexed by up to four coordinates.
 class Values {
  public:
-  // All of `value`.
+  // All elements are `value`.
   explicit Values(const Shape& shape, double value = 0);
 
   double& operator()(std::int64_t i) { return data_[index(i)]; }
@@ -34,7 +34,7 @@ class Values {
     return data_[index(i, j, k, l)];
   }
 
-  // False for the values of a tensor that was not given.
+  // False for the values of an empty tensor.
   bool given() const { return given_; }
   const Shape& shape() const { return shape_; }
 
