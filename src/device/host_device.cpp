@@ -1,4 +1,4 @@
-// Memory from the system's allocator; work runs where it is enqueued.
+// Memory from the system's allocator; enqueued work runs at once on the calling thread.
 #include "device/host_device.h"
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 namespace piton {
 namespace {
 
-// What is put on it is done before the call returns, so every event is complete.
+// Enqueued work is done when the call returns, so every event is complete.
 class InlineStream final : public Stream {
  public:
   Event record() override { return {}; }
@@ -24,7 +24,7 @@ class InlineStream final : public Stream {
 };
 
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-// What one thread clears at a time: whole pages, where tensors begin with one.
+// Bytes that one part of the thread pool clears: whole huge pages if the tensor begins at one.
 constexpr std::int64_t kClearPart = kHugePage;
 
 std::int64_t machine_memory_bytes() {
@@ -38,7 +38,7 @@ HostDevice::HostDevice(std::string description, std::int64_t limit_bytes)
       limit_bytes_(limit_bytes > 0 ? limit_bytes : machine_memory_bytes()) {}
 
 std::byte* HostDevice::allocate(std::int64_t bytes) {
-  // Whole pages of 2 MiB where it is worth it: fewer misses of the address translation.
+  // Align large blocks to pages of 2 MiB: fewer TLB misses.
   const std::int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
   const std::int64_t size =
       std::max<std::int64_t>(bytes + alignment - 1, 1) / alignment * alignment;
@@ -95,8 +95,8 @@ void HostDevice::zero(const Tensor& dst, Stream& stream) {
 void HostDevice::zero_new(const Tensor& dst, Stream& stream) {
   PITON_ASSERT(dst.contiguous(), "zero of {}", to_string(dst));
   stream.enqueue([&] {
-    // Whole pages go back to the system, which gives zeros for them when they are next touched: by
-    // then by the threads that work with them, and pages that were never touched cost nothing here.
+    // Return whole pages to the system, which supplies zeros at the next access. Then the threads
+    // that use the pages touch them first, and pages that were never touched cost nothing here.
     std::byte* const end = dst.raw() + dst.bytes();
     std::byte* const first =
         dst.raw() + (-reinterpret_cast<std::uintptr_t>(dst.raw()) & (kHugePage - 1));

@@ -13,7 +13,8 @@ class HostDevice final : public Device {
   // Refuses allocations beyond `limit_bytes` with Error(kMemory); 0: the machine's own limit.
   explicit HostDevice(std::string description = "host", std::int64_t limit_bytes = 0);
 
-  // From now on large tensors are zeroed by all threads of the pool, which must outlive that.
+  // From now on all threads of the pool zero large tensors. The pool must outlive the last such
+  // call.
   void share_work(ThreadPool& threads) { threads_ = &threads; }
 
   std::byte* allocate(std::int64_t bytes) override;

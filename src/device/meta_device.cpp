@@ -1,4 +1,4 @@
-// Addresses count upwards and are never given out twice.
+// Addresses count upwards and are never reused.
 #include "device/meta_device.h"
 
 #include <cstring>

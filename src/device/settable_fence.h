@@ -1,4 +1,4 @@
-// A fence that completes when it is told to.
+// A fence that completes when finish() is called.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// Best fit over free blocks. A block that comes back with fences is not joined to its neighbors
-// until a request needs them as one: the request would wait for all of their fences.
+// Best fit over free blocks. A block that is freed with fences is joined to its neighbors only when
+// a request needs more than one of them, because that request then waits for all of their fences.
 #include "tensor/arena.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ struct Arena::State {
     Fences fences;
   };
   using FreeBlocks = std::map<std::pair<int, std::int64_t>, FreeBlock>;  // by segment and offset
-  // Neighboring free blocks, seen as one.
+  // Adjacent free blocks, treated as one.
   struct Run {
     FreeBlocks::iterator begin;
     std::int64_t bytes = 0;
@@ -107,7 +107,7 @@ struct Arena::State {
     return best;
   }
 
-  // By the same rule as best_run, where no free block has fences: then no two are neighbors.
+  // Same result as best_run() if no free block has fences: then no two free blocks are adjacent.
   Run best_block(std::int64_t bytes) {
     const auto found = by_size.lower_bound({bytes, 0, 0});
     if (found == by_size.end()) return {.begin = free.end()};
@@ -115,7 +115,7 @@ struct Arena::State {
     return {.begin = free.find({segment, offset}), .bytes = size};
   }
 
-  // All changes of `free` go through these two.
+  // Only these two functions change `free`.
   FreeBlocks::iterator insert(std::pair<int, std::int64_t> place, FreeBlock block) {
     if (block.fences.empty()) {
       by_size.insert({block.bytes, place.first, place.second});
@@ -137,8 +137,8 @@ struct Arena::State {
     return block;
   }
 
-  // Takes the front of a run of free blocks, and the fences of what it takes; false if none is
-  // large enough.
+  // Takes the front of a run of free blocks, and the fences of the blocks it takes; false if no run
+  // is large enough.
   bool take(std::int64_t bytes, const StreamIdentity& user, Block* block, Fences* fences) {
     Run run = fenced == 0 ? best_block(bytes) : best_run(bytes, [&](const FreeBlock& one) {
       return std::ranges::all_of(one.fences,
@@ -164,7 +164,7 @@ struct Arena::State {
     return true;
   }
 
-  // Blocks without fences are joined at once.
+  // Frees a block. Blocks without fences are joined with their neighbors at once.
   void put(const Block& block, Fences fences) {
     std::pair<int, std::int64_t> place{block.segment, block.offset};
     FreeBlock put{block.bytes, std::move(fences)};
@@ -218,7 +218,7 @@ struct Arena::State {
 
 namespace {
 
-// Gives its slot back when the last tensor goes.
+// Frees its slot when the last tensor is destroyed.
 template <typename State>
 class ArenaStorage final : public Storage {
  public:
@@ -244,8 +244,8 @@ class ArenaStorage final : public Storage {
     if (std::ranges::find(fences_, fence) == fences_.end()) fences_.push_back(std::move(fence));
   }
 
-  // Makes `user` (null: the host) wait for what is still done with the slot. What failed is
-  // complete too: it is reported once, and the slot goes back with what has not been waited for.
+  // Makes `user` (null: the host) wait for the fences of the slot. A wait that throws counts as
+  // done: its error is reported once, and the slot is freed with the remaining fences.
   void wait_for(Fences fences, MemoryUser* user) {
     fences_ = std::move(fences);
     while (!fences_.empty()) {
@@ -283,7 +283,7 @@ Arena::~Arena() {
     for (const auto& fence : block.fences) {
       try {
         fence->wait();
-      } catch (...) {  // a lost rank has been reported where its work was waited for
+      } catch (...) {  // the wait for the lost rank's work has already reported it
       }
     }
   }
@@ -340,7 +340,7 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryU
   }
   auto storage = std::make_shared<ArenaStorage<State>>(data, bytes, block, kind, identity, state_);
   if (!fences.empty())
-    storage->wait_for(std::move(fences), user);  // not under the lock: a wait may be long
+    storage->wait_for(std::move(fences), user);  // without the lock: a wait may be long
   return Tensor(std::move(storage), 0, dtype, shape);
 }
 

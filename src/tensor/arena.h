@@ -1,11 +1,10 @@
-// The memory of a run: slots cut from a few large segments, counted by kind.
+// The memory of a run: slots in a few large segments, counted by kind.
 //
-// A slot is free again as soon as its last tensor is destroyed. Fences that were held on it stay
-// with it (sends, gathers and reductions hold theirs), and the next user waits for them first: the
-// stream that will use the slot, or the host. Which slot a request gets depends only on the
-// requests, holds and waits of the program, never on what has completed. So the same program gets
-// the same addresses, and after the first steps of a run the arena allocates nothing from the
-// system.
+// A slot is free as soon as its last tensor is destroyed. Fences passed to hold() stay with the
+// slot (sends, gathers and reductions do this), and its next user, a stream or the host, waits for
+// them first. Which slot a request gets depends only on the requests, holds and waits of the
+// program, never on what has completed. So the same program gets the same addresses, and after the
+// first steps of a run the arena allocates nothing from the system.
 #pragma once
 
 #include <array>
@@ -38,8 +37,8 @@ class Fence {
  public:
   virtual ~Fence() = default;
   virtual void wait() = 0;  // blocks the calling host thread
-  // For back ends and tests. A program must not decide by it what to do: ranks would do different
-  // things, and so would two runs.
+  // For back ends and tests. Programs must not make decisions that depend on it: ranks, and two
+  // runs, would differ.
   virtual bool complete() const = 0;
   // Runs `work` when the fence is complete, also after a failure. If it is complete already, `work`
   // runs on this thread at once, else on the thread that completes the fence. `work` must be short
@@ -97,14 +96,14 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // Uninitialized memory, aligned to 64 bytes, for work on `user`, which waits for the fences of
-  // the slot. Takes the best fit among the free slots that `user` need not wait for (they have no
-  // fences, or it has waited for them already), the lowest address on ties; else the best fit among
-  // all free slots; else a new segment.
+  // the slot. Takes the best fit among the free slots for which `user` need not wait (no fences, or
+  // it already waits for them), and the lowest address on ties; otherwise the best fit among all
+  // free slots; otherwise a new segment.
   //
-  // A slot is used in the order of one stream. If another stream works on it too, the caller holds
-  // it with an event of that stream. If a stream gets memory that another stream has used, the
-  // caller has ordered it after the other one. Thread-safe. Throws Error(kMemory) that names the
-  // kind, the size and the kinds that hold the most.
+  // A slot is used in the order of one stream. If another stream also works on it, the caller must
+  // hold() an event of that stream. If streams share an arena, the caller must order a stream that
+  // gets memory after the stream that used it before. Thread-safe. Throws Error(kMemory) that names
+  // the kind, the size and the kinds that hold the most.
   Tensor allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryUser& user);
   // The same for use by the host: this thread waits for the fences.
   Tensor allocate(DType dtype, const Shape& shape, MemoryKind kind);

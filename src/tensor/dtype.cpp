@@ -63,11 +63,11 @@ Float16 to_float16(float x) {
   if (magnitude > 0x7F800000U) {
     return {static_cast<std::uint16_t>(sign | 0x7E00U | ((magnitude >> 13) & 0x3FFU))};
   }
-  // 65520 = 65504 + half a step: from here on nearest even is infinity.
+  // 65520 = 65504 + half a step: from here on, rounding to nearest even gives infinity.
   if (magnitude >= 0x477FF000U) return {static_cast<std::uint16_t>(sign | 0x7C00U)};
   if (magnitude < 0x38800000U) {
-    // Below 2^-14: a multiple of 2^-24. Adding 0.5 puts the last kept bit at fp32's last place, and
-    // the addition itself rounds to nearest even.
+    // Below 2^-14 the result is a multiple of 2^-24. Adding 0.5 moves this bit to the last place of
+    // fp32, and the addition rounds to nearest even.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     const std::uint32_t steps = std::bit_cast<std::uint32_t>(shifted) - 0x3F000000U;
     return {static_cast<std::uint16_t>(sign | steps)};

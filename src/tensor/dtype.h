@@ -1,4 +1,4 @@
-// Element types, and the rounding between them.
+// Element types and conversions between them.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@ namespace piton {
 enum class DType : std::uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU8 };
 
 std::int64_t size_bytes(DType dtype);
-std::string_view name(DType dtype);  // "fp32", "bf16", "int32", ... as flags and messages spell it
+std::string_view name(DType dtype);  // "fp32", "bf16", "int32", ... as in flags and messages
 
 // bfloat16: the upper half of an fp32. Conversion rounds to nearest even and keeps NaN a NaN.
 struct BFloat16 {
@@ -27,7 +27,7 @@ inline BFloat16 to_bfloat16(float x) {
   return {static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16)};
 }
 
-// IEEE half precision; to nearest even, overflow to infinity.
+// IEEE half precision. Conversion rounds to nearest even and overflows to infinity.
 struct Float16 {
   std::uint16_t bits = 0;
 };

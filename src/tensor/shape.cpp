@@ -1,4 +1,4 @@
-// Sizes of a tensor's dims.
+// Checks and comparison of shapes.
 #include "tensor/shape.h"
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 namespace piton {
 namespace {
 
-// So that elements x bytes of the widest type, and sums of a few such products, fit 63 bits.
+// With this limit, elements x bytes of the widest type, and sums of a few such products, fit into
+// 63 bits.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
 
 }  // namespace
@@ -25,7 +26,7 @@ std::int64_t Shape::elements() const {
   bool empty = false;
   for (const std::int64_t size : sizes()) {
     empty = empty || size == 0;
-    // A dim of none takes nothing from what the others may be: strides are their products.
+    // A dim of size 0 counts as 1, because strides are products of the other dims and must fit too.
     if (size < 0 || __builtin_mul_overflow(product, std::max<std::int64_t>(size, 1), &product) ||
         product > kMostElements) {
       throw Error(Fault::kUsage,

@@ -1,4 +1,4 @@
-// Sizes of a tensor's dims, at most six, without a heap.
+// Sizes of a tensor's dims: at most six, without heap memory.
 #pragma once
 
 #include <array>

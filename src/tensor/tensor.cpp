@@ -1,4 +1,4 @@
-// Views are arithmetic on shape, strides and offset.
+// Views compute new shapes, strides and offsets.
 #include "tensor/tensor.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ int positive(int dim, int ndim) {
   return result;
 }
 
-// Strides that show `from` (with `strides`) as `to`; an empty shape where that takes a copy. Dims
-// of both are walked in groups of equal product; inside a group of `from` each stride must be the
-// next one times the next size.
+// Computes strides that view `from` (with `strides`) as `to`; false if that needs a copy. Walks the
+// dims of both in groups of equal product; inside a group of `from`, each stride must be the next
+// stride times the next size.
 bool strides_as(const Shape& from, const Shape& strides, const Shape& to, Shape* result) {
   *result = row_major(to);
   if (from.elements() == 0) return true;
@@ -46,7 +46,7 @@ bool strides_as(const Shape& from, const Shape& strides, const Shape& to, Shape*
         out *= to[o++];
       }
     }
-    // Dims of one element carry no stride.
+    // Strides of dims of size 1 do not matter.
     std::int64_t step = 1;
     bool first = true;
     std::int64_t covered = 1;

@@ -1,8 +1,8 @@
-// A tensor: dtype, shape, strides, and a share in some storage on a device.
+// A tensor: dtype, shape, strides, and shared ownership of storage on a device.
 //
 // Copying a Tensor copies the handle, never the data. A view (slice, reshape, select) shares the
-// storage; the storage goes back to where it came from when its last tensor goes. A tensor that was
-// default-constructed is empty: defined() is false, and argument structs use it for "not given".
+// storage; the storage is freed when its last tensor is destroyed. A default-constructed tensor is
+// empty: defined() is false; argument structs use it for "not given".
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace piton {
 
-// Where memory lives. Index counts devices of a kind.
+// The device of some memory. `index` counts devices of a kind.
 enum class DeviceKind : std::uint8_t { kHost, kCuda, kMeta, kDelayed };
 
 struct Place {
@@ -24,7 +24,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// A block of memory; derived classes know how to give it back.
+// A block of memory; derived classes free it.
 class Storage {
  public:
   Storage(std::byte* data, std::int64_t bytes, Place place)
@@ -33,7 +33,7 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  // An address of that place: on a host tensor a pointer to dereference, elsewhere a handle.
+  // An address on that device: host code may dereference it only if the place is the host.
   std::byte* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
   Place place() const { return place_; }
@@ -47,7 +47,7 @@ class Storage {
 class Tensor {
  public:
   Tensor() = default;
-  // Row-major over `storage` from `offset_bytes`.
+  // Row-major, in `storage` from `offset_bytes` on.
   Tensor(std::shared_ptr<Storage> storage, std::int64_t offset_bytes, DType dtype, Shape shape);
 
   bool defined() const { return storage_ != nullptr; }
@@ -77,7 +77,7 @@ class Tensor {
   Tensor split_dim(
       int dim, std::int64_t inner) const;  // [.., n, ..] -> [.., n/inner, inner, ..], any strides
   Tensor flatten() const;                  // [elements], contiguous only
-  // The same bytes under another address (a device's memory seen from elsewhere) or type.
+  // The same shape, strides and offset in another storage (a second mapping of the memory).
   Tensor with_storage(std::shared_ptr<Storage> storage) const;
   bool overlaps(
       const Tensor& other) const;  // shares at least one byte of the same storage (by extent)
@@ -92,7 +92,7 @@ class Tensor {
 
 std::string to_string(const Tensor& tensor);  // "bf16 [4, 1024]"
 
-// A plain host tensor outside of any arena: tests, files, small host work. Zeroed.
+// A zeroed host tensor outside of any arena, for tests, files and small work on the host.
 Tensor host_tensor(DType dtype, Shape shape);
 
 template <typename T>
