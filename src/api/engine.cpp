@@ -57,7 +57,7 @@ struct Engine::State {
 Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique<State>()) {
   State& state = *state_;
   if (options.kernels != kCuda &&
-      !has_kernels(options.kernels)) {  // if CUDA cannot run, make_cuda_device() says why
+      !has_kernels(options.kernels)) {  // if CUDA cannot run, make_cuda_device() reports why
     throw Error(Fault::kUsage, "--kernels: got {}, wanted reference, cpu or cuda", options.kernels);
   }
   HostDevice* host = nullptr;
@@ -75,7 +75,7 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
   } else {
     state.world = make_single_world(device);
   }
-  // Each rank of a host gets other cores. The calling thread is thread 0.
+  // The ranks of a host get different cores. The calling thread is thread 0.
   const std::vector<int> cores =
       cores_of_rank(available_cores(), state.world->host_rank(), state.world->host_size());
   const int threads = options.threads > 0 ? options.threads : static_cast<int>(cores.size());
@@ -111,8 +111,8 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
 }
 
 Engine::~Engine() {
-  // Destroyed because of an exception: ends pending collectives now and informs the other ranks,
-  // unless that was done before, with the reason.
+  // Destroyed because of an exception: ends pending collectives and informs the other ranks, unless
+  // fail() was called before, with the reason.
   if (std::uncaught_exceptions() > state_->exceptions) {
     state_->world->fail(static_cast<int>(Fault::kPeer), "");
   }

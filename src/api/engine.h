@@ -1,4 +1,5 @@
-// The only place that chooses back ends: device, kernels, ranks and threads of this process.
+// Chooses the back ends: device, kernels, ranks and threads of this process. The only place that
+// does.
 #pragma once
 
 #include <memory>
@@ -12,10 +13,10 @@ namespace piton {
 
 struct EngineOptions {
   std::string kernels = "cpu";  // reference, cpu or cuda
-  std::string isa;              // instruction set to force ("x86-64-v3"); empty: the best there is
-  int threads = 0;              // 0: every core of this process, shared with the ranks of the host
-  bool launched = false;        // started by mpirun: join the other ranks
-  LaunchedJob job;              // of the launcher, where it is known
+  std::string isa;        // instruction set to use ("x86-64-v3"); empty: the best of this processor
+  int threads = 0;        // 0: all cores of this process, divided among the ranks of the host
+  bool launched = false;  // started by mpirun: join the other ranks
+  LaunchedJob job;        // the launcher's job, if known
   double timeout_seconds = 600;
 };
 
@@ -36,7 +37,7 @@ class Engine {
   std::unique_ptr<State> state_;
 };
 
-// True where this build can run `kernels` on this machine.
+// True if this build can run `kernels` on this machine.
 bool has_kernels(const std::string& kernels);
 
 }  // namespace piton

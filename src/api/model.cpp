@@ -23,7 +23,7 @@ MicroBatch sequence_batch(std::span<const std::int32_t> ids) {
   return batch;
 }
 
-// The canonical tensors of a parameter, by name: its pieces, cut from its local `rows`.
+// Adds the canonical tensors of a parameter, by name: its pieces, cut from its local `rows`.
 void add_pieces(const Parameter& parameter, const Tensor& rows,
                 std::map<std::string, Tensor>& out) {
   for (const Piece& piece : parameter.pieces) {
@@ -43,7 +43,7 @@ struct Model::State {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
-  // Where the values are read from: a checkpoint's folder, or another program's.
+  // Source of the values: a checkpoint's folder, or a Hugging Face folder.
   std::filesystem::path folder;
   std::unique_ptr<HfSource> source;
 
@@ -183,7 +183,7 @@ std::map<std::string, Tensor> Model::gradients(
   SessionSettings settings = state_->session->settings();
   settings.micro_batches = static_cast<int>(batches.size());
   settings.use = SessionUse::kGradients;
-  // Without dropout, so that these are the gradients of the loss that `score` prints.
+  // No dropout, so that these are the gradients of the loss that `score` prints.
   settings.model.hidden_dropout = 0;
   settings.model.attention_dropout = 0;
   Session session(state_->machine, *state_->mesh, settings);

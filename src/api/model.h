@@ -43,7 +43,8 @@ class Model {
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
-  // The score of one sequence: of each token but the first, given the tokens before it.
+  // The score of one sequence: the log-likelihood of each token except the first, given the tokens
+  // before it.
   struct Score {
     std::vector<double> log_likelihood;  // [tokens - 1], natural logarithm
     double sum() const;

@@ -1,4 +1,4 @@
-// `plan` for programs: what every rank of a layout would hold and send.
+// `plan` as a function: memory and traffic of every rank of a layout.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace piton {
 
-// One estimate a rank, as if the run used `machine`'s kernels.
+// One estimate per rank, for a run with `machine`'s kernels.
 std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micro_batch,
                                           const Machine& machine);
 

@@ -9,7 +9,7 @@
 namespace piton {
 namespace {
 
-constexpr std::int64_t kLane = 16;  // words or elements of one turn of a loop: whole cache lines
+constexpr std::int64_t kLane = 16;  // words or elements per loop iteration: whole cache lines
 
 struct Part {
   std::int64_t begin = 0;
@@ -17,7 +17,8 @@ struct Part {
 };
 
 Part part_of(std::int64_t elements, std::int64_t part, std::int64_t parts) {
-  const std::int64_t lanes = elements / kLane;  // what is left over does not count in gigabytes
+  const std::int64_t lanes =
+      elements / kLane;  // the remainder is ignored: it is negligible in gigabytes
   return {lanes * part / parts * kLane, lanes * (part + 1) / parts * kLane};
 }
 
@@ -29,9 +30,9 @@ struct AdamwPointers {
   std::uint16_t* copy;  // bf16, or null
 };
 
-// One turn of the loop reads everything before it writes anything: arrays that begin at the same
-// place of a page look to some processors as if a read waited for the write just before it, and the
-// loop would be slower than the work.
+// An iteration reads everything before it writes: if arrays begin at the same offset in a page,
+// some processors assume that a read depends on the write just before it (4K aliasing), which slows
+// the loop down.
 PITON_VECTOR_CLONES
 void update_part(const AdamwPointers& p, Part part) {
   for (std::int64_t i = part.begin; i + kLane <= part.end; i += kLane) {

@@ -1,4 +1,4 @@
-// What memory gives at most: loops that do nothing but read, or read and write.
+// The maximum memory bandwidth: loops that only read, or read and write.
 #pragma once
 
 #include "base/threads.h"
@@ -6,11 +6,11 @@
 
 namespace piton {
 
-// Reads every byte of a contiguous host tensor once, all threads together, a contiguous part each.
-// The sum that comes back only keeps the reads from being left out.
+// Reads every byte of a contiguous host tensor once; each thread reads a contiguous part. Returns a
+// sum so that the compiler does not remove the reads.
 std::uint64_t read_once(ThreadPool& threads, const Tensor& tensor);
 
-// Reads and writes exactly what the call does, with a multiplication where AdamW has its formula.
+// Reads and writes the same memory as `call`, with one multiplication instead of AdamW's formula.
 void update_once(ThreadPool& threads, const AdamwUpdate& call);
 
 }  // namespace piton

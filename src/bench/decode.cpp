@@ -11,7 +11,7 @@
 namespace piton {
 namespace {
 
-constexpr std::int64_t kReadLoopBytes = std::int64_t{256} << 20;  // far above every cache
+constexpr std::int64_t kReadLoopBytes = std::int64_t{256} << 20;  // far larger than every cache
 
 class Reader {
  public:
@@ -27,7 +27,7 @@ class Reader {
     cache_.emplace(inference_->make_cache(options.samples, capacity));
   }
 
-  // The next `count` tokens of every sample.
+  // Runs the next `count` tokens of every sample.
   void read(std::int64_t count) {
     const std::int64_t rows = options_.samples * count;
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows));
@@ -40,7 +40,7 @@ class Reader {
   }
   void forget(std::int64_t length) { cache_->truncate(length); }
 
-  // `work` with every call timed, the fastest of the rounds, so that what is shown is one whole.
+  // Profiles `work` call by call. Keeps the fastest round, so that all numbers are of one run.
   ReadProfile profile(const std::function<void()>& work) {
     ReadProfile best;
     for (int round = 0; options_.profile && round < options_.rounds; ++round) {
@@ -86,7 +86,7 @@ void check(const Machine& machine, const DecodeBenchOptions& options, std::int64
   }
 }
 
-// Weights that multiply a token: all but the rows of tables that are only looked up.
+// Weights that take part in the products of a token: all but tables used only for look-ups.
 double multiplying_weights(const ModelConfig& model) {
   double weights = static_cast<double>(model.parameters());
   if (!model.tied) weights -= static_cast<double>(model.vocabulary * model.hidden);
@@ -137,7 +137,7 @@ PrefillBench bench_prefill(const Machine& machine, const DecodeBenchOptions& opt
   reader.read(options.context);
   bench.memory = machine.arena.counts();
   bench.tokens = static_cast<double>(options.samples * options.context);
-  // The head sees each sample's last row alone.
+  // The head computes only the last row of each sample.
   const double head = 2 * static_cast<double>(options.model.vocabulary * options.model.hidden);
   bench.flops = (options.model.forward_flops_per_token(options.context) - head) * bench.tokens +
                 head * static_cast<double>(options.samples);

@@ -1,5 +1,4 @@
-// `bench decode` and `bench prefill`: a model of random weights that reads a prompt or continues
-// one.
+// `bench decode` and `bench prefill`: a model with random weights continues or reads a prompt.
 #pragma once
 
 #include <map>
@@ -14,23 +13,23 @@ namespace piton {
 struct DecodeBenchOptions {
   ModelConfig model;
   std::int64_t samples = 1;    // rows decoded together
-  std::int64_t context = 128;  // tokens in the cache before the first one
-  std::int64_t tokens = 8;     // decoded a round, one after the other
+  std::int64_t context = 128;  // tokens in the cache before the first decoded one
+  std::int64_t tokens = 8;     // tokens per round, decoded one after the other
   int rounds = 7;
-  bool profile = false;  // one more round, call by call
+  bool profile = false;  // profile call by call in additional rounds
 };
 
-// Where the time of one token or of one pass goes.
+// Profile of one token or one pass.
 struct ReadProfile {
   double seconds = 0;  // 0: not profiled
   std::map<std::string, CallTime, std::less<>> by_name;
-  std::map<std::string, CallTime, std::less<>> by_call;  // by sizes as well
+  std::map<std::string, CallTime, std::less<>> by_call;  // by name and sizes
 };
 
 struct DecodeBench {
-  Samples token;              // of one step of all samples: the mean of a round
+  Samples token;              // one step of all samples: the mean over a round
   double bytes = 0;           // weights and cache that one step must read
-  double read_bandwidth = 0;  // bytes a second of a loop that only reads; 0 away from the host
+  double read_bandwidth = 0;  // bytes per second of a loop that only reads; 0 if not on the host
   MemoryCounts memory;
   ReadProfile profile;
 };
@@ -39,10 +38,10 @@ struct DecodeBench {
 DecodeBench bench_decode(const Machine& machine, const DecodeBenchOptions& options);
 
 struct PrefillBench {
-  Samples pass;  // of one prompt of `context` tokens a sample; logits of the last row only
+  Samples pass;  // one prompt of `context` tokens per sample; logits of the last row only
   double tokens = 0;
   double flops = 0;
-  double peak = 0;  // flops a second; 0: not measured
+  double peak = 0;  // FLOPs per second; 0: not measured
   MemoryCounts memory;
   ReadProfile profile;
 };

@@ -156,8 +156,8 @@ CallsBench bench_attention(const Machine& machine, const ModelConfig& model,
   if (model.attention_block > 0) what += fmt::format(", triangle of {}", model.attention_block);
   CallsBench bench = measure(
       machine, {{what + " forward", forward}, {what + " backward", backward}}, dtype, rounds);
-  // Segments are on the device, so the calls count the pairs of one long row: more by the number of
-  // samples.
+  // flops() ignores segments, which are on the device, and counts the pairs of one long row: too
+  // many by the factor `samples`.
   for (CallFigure& call : bench.calls) call.flops /= samples;
   return bench;
 }
@@ -179,7 +179,7 @@ OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DT
       .weight_decay = 0.1};
   OptimizerBench bench;
   bench.bytes =
-      elements * (dtype == DType::kBF16 ? 7 * 4 + 2 : 7 * 4);  // the copy is written, not read
+      elements * (dtype == DType::kBF16 ? 7 * 4 + 2 : 7 * 4);  // the bf16 copy is only written
   const bool host = call.main.place().kind == DeviceKind::kHost;
   run_alone(machine, call);
   for (int round = 0; round < rounds; ++round) {

@@ -1,4 +1,4 @@
-// `bench gemm`, `bench attention`, `bench optimizer`: single calls beside what limits them.
+// `bench gemm`, `bench attention`, `bench optimizer`: times of single calls and their limits.
 #pragma once
 
 #include <string>
@@ -12,11 +12,12 @@ namespace piton {
 
 struct CallsBench {
   std::vector<CallFigure> calls;
-  double peak = 0;          // flops a second of the calls' dtype; 0: not measured
-  double loading_peak = 0;  // with operands loaded from cache; 0: no limit of its own
+  double peak = 0;  // FLOPs per second for the calls' dtype; 0: not measured
+  double loading_peak =
+      0;  // FLOPs per second with operands loaded from cache; 0: no separate limit
 
   double seconds() const;        // sum over calls of the best time
-  double share_of_peak() const;  // of all of them together; 0 where the peak is unknown
+  double share_of_peak() const;  // of all calls together; 0 if the peak is unknown
 };
 
 struct GemmSize {
@@ -25,10 +26,12 @@ struct GemmSize {
   std::int64_t out = 0;
 };
 
-// The distinct linear maps of a block of `model` on `rows` tokens, in order, without the head.
+// Sizes of the distinct linear maps of a block of `model` on `rows` tokens, in order, without the
+// head.
 std::vector<GemmSize> gemm_sizes(const ModelConfig& model, std::int64_t rows);
 
-// Forward, input gradient and weight gradient of each size. Each round measures the peak, then all.
+// Forward, input gradient and weight gradient of each size. Each round measures the peak, then
+// every call.
 CallsBench bench_gemm(const Machine& machine, const std::vector<GemmSize>& sizes, DType dtype,
                       int rounds);
 
@@ -39,17 +42,18 @@ struct AttentionSize {
       AttentionLayout::kBsnd;  // of every tensor; TND packs the samples into one row
 };
 
-// Causal, forward and backward, with the heads, window, slopes and form of `model`.
+// Causal attention, forward and backward, with the heads, window, slopes and triangle blocks of
+// `model`.
 CallsBench bench_attention(const Machine& machine, const ModelConfig& model,
                            const AttentionSize& size, int rounds);
 
 struct OptimizerBench {
   Samples update;
-  Samples loop;  // the same reads and writes without the formula; empty away from the host
+  Samples loop;  // the same reads and writes without the formula; empty if not on the host
   std::int64_t bytes = 0;  // read and written by one update
 };
 
-// AdamW over `elements` fp32 weights with a bf16 copy where `dtype` is bf16.
+// AdamW on `elements` fp32 weights, with a bf16 copy if `dtype` is bf16.
 OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DType dtype,
                                int rounds);
 

@@ -15,8 +15,8 @@ bool on_host(const KernelCall& call) {
   return host;
 }
 
-// The call with copies of its tensors. A contiguous tensor is copied alone (a weight is in one
-// buffer with all others); a strided one with its whole slot, so that views of one slot stay so.
+// A copy of the call and its tensors. A contiguous tensor is copied alone (the buffer of a weight
+// holds all weights); a strided one with its whole slot, so that views of one slot still share one.
 KernelCall copy_of(KernelCall call) {
   std::map<const Storage*, std::shared_ptr<Storage>> slots;
   for_each_tensor(call, [&](std::string_view, Tensor& tensor, Access) {

@@ -1,5 +1,5 @@
-// The products of a step - linear maps and attention - caught while the step runs, to be run again
-// alone: their sum is the floor that a step cannot go below with these kernels.
+// Records the products of a step (linear maps and attention) while it runs, to time each of them
+// alone. The sum of these times is a lower bound of the step time with these kernels.
 #pragma once
 
 #include <map>
@@ -11,18 +11,18 @@
 
 namespace piton {
 
-// A back end that passes every call on and keeps one call of each kind of product, with tensors of
-// its own that hold what the call's tensors held. Host tensors only: others are passed on unkept.
+// A back end that forwards every call and keeps one call of each kind of product, with copies of
+// its tensors. Calls with tensors that are not on the host are forwarded but not kept.
 class RecordedProducts final : public ForwardingKernels {
  public:
   // `inner` must outlive it.
   explicit RecordedProducts(Kernels& inner) : ForwardingKernels(inner) {}
 
-  // Runs one call of each kind alone, and adds a sample to its figure.
+  // Runs each kept call alone, and adds a sample to its figure.
   void sample(const Machine& machine);
   // In the order of their descriptions.
   std::vector<CallFigure> figures() const;
-  // Sum over kinds of calls x best time; 0 where nothing was kept.
+  // Sum over kinds of (number of calls x best time); 0 if nothing was kept.
   double seconds() const;
 
  private:

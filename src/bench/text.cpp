@@ -15,8 +15,8 @@
 namespace piton {
 namespace {
 
-// Of all threads, to the nanosecond. getrusage() splits it into user and system time by sampling,
-// which is off by half for rounds of a tenth of a second.
+// CPU time of all threads, with a resolution of nanoseconds. getrusage() splits user and system
+// time by sampling, with an error of up to a half for rounds of a tenth of a second.
 double cpu_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
@@ -65,7 +65,8 @@ void add_texts(const PreprocessOptions& options, std::vector<std::string>& texts
   }
 }
 
-// First document of each worker's share, and the end: shares of about equal bytes.
+// The first document of each worker's share, then the number of documents. Shares have about the
+// same number of bytes.
 std::vector<std::size_t> shares(const std::vector<std::string>& documents, int workers) {
   const std::int64_t all = bytes_of(documents);
   std::vector<std::size_t> bounds{0};
@@ -209,7 +210,7 @@ PreprocessBench bench_preprocess(const Tokenizer& tokenizer, const PreprocessOpt
   for (int round = 0; round < rounds; ++round) {
     sample(bench.whole,
            [&] { bench.bytes = preprocess(again, tokenizer, log, progress).text_bytes; });
-    again.overwrite = true;  // what the round before wrote, and only that
+    again.overwrite = true;  // later rounds overwrite the files of the first one
     sample(bench.unpack, [&] { unpack(files); });
     sample(bench.tokenizer.encode, [&] { encode_all(tokenizer, texts, encode, bounds); });
   }

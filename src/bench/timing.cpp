@@ -66,7 +66,7 @@ void run_alone(const Machine& machine, const KernelCall& call) {
   machine.stream.synchronize();
 }
 
-// getrusage() would also count the process that this one was started from.
+// Not getrusage(): its maximum includes the process that started this one.
 std::int64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   const std::string key = "VmHWM:";

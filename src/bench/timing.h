@@ -1,5 +1,5 @@
-// How bench measures: samples of several things taken in turns, so that a machine that others slow
-// down for seconds at a time slows all of them, and the best of each.
+// Timing for bench. Several things are sampled in turn, so that a slowdown of seconds by other jobs
+// affects all of them. The best sample of each counts.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace piton {
 
-// Times of one piece of work, a round each.
+// Times of one piece of work, one per round.
 struct Samples {
   std::vector<double> seconds;
 
@@ -21,17 +21,18 @@ struct Samples {
 };
 
 double seconds_of(const std::function<void()>& work);
-// Runs `work` once, or three times where once takes below 5 ms, and keeps the best.
+// Adds one sample: runs `work` once, or three times if one run takes less than 5 ms, and keeps the
+// best.
 void sample(Samples& samples, const std::function<void()>& work);
 
-// The best of the machine's peaks for `dtype`, one measured a round; 0 where it cannot be measured.
+// The best peak of the machine for `dtype`, measured once per round; 0 if it cannot be measured.
 // `machine` must outlive it.
 class PeakSamples {
  public:
   PeakSamples(const Machine& machine, DType dtype) : machine_(machine), dtype_(dtype) {}
   void sample();
   double flops_per_second() const { return best_; }
-  double loading_flops_per_second() const { return best_loading_; }  // 0: no limit of its own
+  double loading_flops_per_second() const { return best_loading_; }  // 0: no separate limit
 
  private:
   const Machine& machine_;
@@ -43,20 +44,20 @@ class PeakSamples {
 // One kernel call measured against the peak.
 struct CallFigure {
   std::string what;
-  std::int64_t calls = 1;  // of this kind, in the work that it represents
+  std::int64_t calls = 1;  // number of calls of this kind in the measured work
   double flops = 0;        // of one call
   Samples samples;
 };
 
-// On the machine's device: pseudo-random contents in (-1, 1), the same in every run; zeros.
+// Tensors on the machine's device: pseudo-random values in (-1, 1), the same in every run; or
+// zeros.
 Tensor random_tensor(const Machine& machine, DType dtype, const Shape& shape);
 Tensor zero_tensor(const Machine& machine, DType dtype, const Shape& shape);
 
-// Returns when the call is done.
+// Runs the call and waits for it.
 void run_alone(const Machine& machine, const KernelCall& call);
 
-// Largest resident size of this process so far, as the system counts it (VmHWM); 0 where it does
-// not.
+// Peak resident memory of this process (VmHWM); 0 if the system does not report it.
 std::int64_t peak_resident_bytes();
 
 }  // namespace piton

@@ -55,7 +55,7 @@ class TrainRun {
     const double tokens = static_cast<double>(options_.micro_batch * options_.plan.micro_batches *
                                               options_.plan.sequence);
     bench.tokens = tokens * options_.plan.mesh[Axis::kData];
-    // Ranks of one replica share the work of its tokens.
+    // The ranks of one replica share the work on its tokens.
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
     bench.flops = 3 * options_.plan.session.model.forward_flops_per_token(options_.plan.sequence) *
                   tokens / share;
@@ -99,7 +99,7 @@ class TrainRun {
     consumed_ += options_.plan.global_batch;
   }
 
-  // The fastest of the rounds, so that what is shown is one whole step.
+  // Keeps the fastest round, so that all numbers are of one step.
   void profile(TrainBench& bench) {
     for (int round = 0; round < options_.rounds; ++round) {
       TimedKernels timed(plain_.kernels);
