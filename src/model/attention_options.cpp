@@ -6,7 +6,7 @@
 namespace piton {
 namespace {
 
-constexpr std::int64_t kTriangleBlock = 512;  // Megatron's and MindSpeed's
+constexpr std::int64_t kTriangleBlock = 512;  // the value of Megatron and MindSpeed
 
 PositionKind position_kind(const std::string& name) {
   if (name == "rope" || name == "rotary") return PositionKind::kRotary;

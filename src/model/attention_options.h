@@ -1,5 +1,5 @@
-// How a decoder attends: its window, its positions and the form of the computation, under
-// Megatron's and MindSpeed's flags.
+// Options of a decoder's attention: window, positions and form of the computation, with the flags
+// of Megatron and MindSpeed.
 //
 // Training is causal self-attention: query i sees keys j <= i of its own document within the window
 //
@@ -7,19 +7,19 @@
 //
 // A flag that is not given sets no bound.
 //
-// MindSpeed's sparse modes say which mask is used besides the window:
+// MindSpeed's sparse modes select the mask that is used in addition to the window:
 //   0     the causal mask and the window: keys that are in both. (MindSpeed ignores a window
-//         without a mask; here there always is the causal mask.)
+//         without a mask; here the causal mask always applies.)
 //   1     the causal mask alone; the window is ignored
 //   2, 3  causal, aligned at the first or at the last query and key. Queries and keys are the same
 //         tokens here, so both are causal attention; the window is ignored
 //   4     the window alone; both of its ends must be given. It is causal only if next <= 0, so
 //         other values are refused
-// If MindSpeed ignores the window in a mode, giving one is an error here. Modes 5 to 8 need
-// prefixes and lengths as extra inputs; for packed documents use --reset-attention-mask.
+// In modes that ignore the window, giving one is an error. Modes 5 to 8 need prefixes and lengths
+// as extra inputs; for packed documents use --reset-attention-mask.
 //
-// The triangle form (--triangle-attn) computes the same attention in another way, in training and
-// evaluation: each block of rows against all keys up to its end, with one softmax
+// The triangle form (--triangle-attn) computes the same attention with another algorithm, in
+// training and evaluation: each block of rows against all keys up to its end, with one softmax
 // (kernels/attention.h). It computes more pairs than the tiled form, and multiplies bf16 in fp32.
 // Decoding with a cache always uses the tiled form.
 //
@@ -90,9 +90,9 @@ struct AttentionOptions {
       triangle_block_size);
   }
 
-  // Throws Error(kUsage) naming the flag.
+  // Throws Error(kUsage) that names the flag.
   void apply(ModelConfig& config) const;
-  // Flags that apply() to `config` as it is.
+  // The options whose apply() gives the values of `config`.
   static AttentionOptions of(const ModelConfig& config);
 };
 

@@ -13,7 +13,7 @@ Initialization input_weights(const ModelConfig& config) {
   return {Initialization::Kind::kNormal, config.init_deviation};
 }
 
-// Weights of the projections that end a branch. Their deviation is divided by the square root of
+// Initialization of the last projection of a branch: the deviation is divided by the square root of
 // the number of branches, 2 L (GPT-2).
 Initialization residual_weights(const ModelConfig& config) {
   return {Initialization::Kind::kNormal,

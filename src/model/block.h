@@ -10,12 +10,12 @@
 
 namespace piton {
 
-// Of the norms of the residual stream.
+// The shape of the norms of the residual stream.
 NormShape norm_shape(const ModelConfig& config);
 
 class Block {
  public:
-  // `index`: of this layer, among the layers of the whole model.
+  // `index`: number of this layer in the whole model, from 0.
   Block(ParameterList& parameters, const Shard& shard, const ModelConfig& config,
         std::int64_t index);
   // x [b*s, h], under sequence parallelism this rank's [b*s/t, h] -> the same shape.

@@ -1,7 +1,7 @@
 #include "model/families.h"
 
-// Bloom (BigScience 2022, arXiv:2211.05100): GPT-2 with ALiBi in the place of a table of positions
-// and a norm behind the embedding; no dropout.
+// Bloom (BigScience 2022, arXiv:2211.05100): GPT-2 with ALiBi instead of a position table and with
+// a norm after the embedding; no dropout.
 namespace piton {
 
 ModelConfig bloom_facts() {

@@ -1,5 +1,5 @@
-// The canonical tensors of a decoder (docs/formats.md): what a checkpoint of a model holds,
-// whatever the layout.
+// The canonical tensors of a decoder (docs/formats.md): the contents of a checkpoint, independent
+// of the layout.
 #pragma once
 
 #include <string>

@@ -10,7 +10,8 @@ namespace piton {
 
 namespace {
 
-// Parameters are counted, and their bytes with all that training holds for them.
+// Checks that the number of parameters, and of the bytes that training holds for them, can be
+// counted in 64 bits.
 void check_size(const ModelConfig& c) {
   const auto of = [](std::int64_t value) { return static_cast<double>(value); };
   const double block = of(c.hidden) * of(c.head_size) * 2 * (of(c.heads) + of(c.groups)) +
@@ -130,7 +131,7 @@ double ModelConfig::forward_flops_per_token(std::int64_t sequence) const {
 
 namespace {
 
-// Before others are derived from them.
+// Checks given sizes before other sizes are derived from them.
 void check_given(const ModelOptions& options) {
   const auto check = [](const char* flag, const std::optional<std::int64_t>& given) {
     if (given) check_range(flag, *given, 1, kLargestSize);
@@ -155,7 +156,7 @@ ModelConfig named_model(const ModelOptions& options) {
           "--num-attention-heads, of --model-family gpt2 or llama",
           fmt::join(preset_names(), ", "));
     }
-    // Megatron-LM's decoder, from which flags lead to others, is GPT-2's.
+    // Megatron-LM's default decoder is GPT-2's; flags change it to others.
     return family_facts(options.family.value_or("gpt2"));
   }
   const ModelConfig config = preset(options.model);
@@ -172,7 +173,7 @@ void set(Field& field, const Given& given) {
   if (given) field = *given;
 }
 
-// Width, heads and what is derived from them, unless it is given.
+// Sets width and heads, and derives the sizes that depend on them and are not given.
 void set_sizes(const ModelOptions& options, ModelConfig& config) {
   set(config.hidden, options.hidden);
   const std::int64_t old_heads = config.heads;
@@ -224,7 +225,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   check_given(*this);
   set(config.layers, layers);
   mlp.apply(config);
-  // Sizes that follow from others are derived again where one of those was given.
+  // Derives dependent sizes again if a size that they depend on was given.
   if (hidden || heads || model.empty()) set_sizes(*this, config);
   set_ffn(*this, config);
   set(config.groups, groups);

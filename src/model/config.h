@@ -1,4 +1,4 @@
-// The description of a model: what its family and its sizes say, independent of the layout.
+// The description of a model by its family and its sizes, independent of the layout.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   PositionKind positions = PositionKind::kLearned;
   double rotary_base = 10000;
-  std::optional<double> local_rotary_base;  // of layers with the window, unscaled; none: as others
+  std::optional<double> local_rotary_base;  // base for layers with the window, without scaling;
+                                            // none: same as other layers
   double rotary_share = 1;    // share of each head's channels that is rotated; the first ones
   bool rotary_pairs = false;  // kernels/rotary.h, Convention
   RotaryScaling rotary_scaling;
@@ -39,24 +40,24 @@ struct ModelConfig {
   std::optional<std::int64_t> window_after;   // and j <= i + window_after, and j <= i
   std::int64_t full_attention_every = 0;      // N: layers N, 2 N, ... have no window
   std::optional<double> query_scalar;         // scores are divided by its root; none: head_size
-  double attention_soft_cap = 0;              // c: scores are c tanh(score / c); 0: as they are
-  double logit_soft_cap = 0;                  // the same of logits
+  double attention_soft_cap = 0;              // c: scores become c tanh(score / c); 0: no cap
+  double logit_soft_cap = 0;                  // the same for logits
   std::int64_t attention_block = 0;           // rows of a block in the triangle form; 0: tiles
   ActivationKind activation = ActivationKind::kGeluTanh;
   bool gated = false;       // gate and up projections
   bool biases = true;       // of the MLP's linears
-  bool output_bias = true;  // of the projection that ends attention
+  bool output_bias = true;  // of attention's output projection
   bool qkv_biases = true;
   bool head_norms = false;        // RMS norms of each head of query and key
-  bool gains_from_one = false;    // weights of norms are their gains' differences from 1
-  bool end_norms = false;         // a norm at the end of each branch, too
-  bool scaled_embedding = false;  // the tokens' rows times sqrt(h)
-  bool embedding_norm = false;    // a norm behind the embedding, of the kind `norm`
-  bool normalized_head = false;   // each row of the head divided by its length
+  bool gains_from_one = false;    // norm weights are stored as gain - 1
+  bool end_norms = false;         // also a norm at the end of each branch
+  bool scaled_embedding = false;  // token embeddings are multiplied by sqrt(h)
+  bool embedding_norm = false;    // a norm of kind `norm` after the embedding
+  bool normalized_head = false;   // each row of the head is divided by its length
   bool tied = true;               // head = token embedding
   double hidden_dropout = 0;
   double attention_dropout = 0;
-  double init_deviation = 0.02;  // projections that end a branch: divided by sqrt(2 L)
+  double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
   DType dtype = DType::kF32;     // of weights and activations
 
   bool operator==(const ModelConfig&) const = default;
@@ -66,12 +67,12 @@ struct ModelConfig {
   std::int64_t rotary_channels() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_share);
   }
-  // Keys before a token that it sees in layer `layer`, of those of its document; none: all.
+  // Number of keys before a token that it sees in layer `layer`, within its document; none: all.
   std::optional<std::int64_t> window_of(std::int64_t layer) const {
     const bool full = full_attention_every > 0 && (layer + 1) % full_attention_every == 0;
     return full ? std::nullopt : window_before;
   }
-  std::int64_t parameters() const;  // unpadded, tied weights once
+  std::int64_t parameters() const;  // without padding; tied weights count once
   // FLOPs of the forward pass, per token: 2 x elements of all weights in matrix products, plus
   // attention. Causal attention counts half of all pairs; with a window, only the visible ones.
   double forward_flops_per_token(std::int64_t sequence) const;
@@ -181,7 +182,8 @@ struct ModelOptions {
   // Sets every option that has a derived default to its value in `config`, the result of
   // resolve(). A stored configuration needs this: resolving it again gives the same model.
   void settle(const ModelConfig& config);
-  // Flags that resolve() to `config`, but for its dtype, where there are flags for all of it.
+  // The options whose resolve() gives `config`, except for its dtype. Properties without a flag are
+  // lost.
   static ModelOptions of(const ModelConfig& config);
 };
 

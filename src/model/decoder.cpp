@@ -27,7 +27,7 @@ struct Angles {
   RotaryScaling scaling;
 };
 
-// Rounded once from double.
+// Computes the tables in double and rounds once.
 RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles,
                                 std::int64_t sequence, Device& device, Arena& arena,
                                 Stream& stream) {
@@ -60,7 +60,7 @@ RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles,
   return tables;
 }
 
-// Of this rank's heads.
+// ALiBi slopes of this rank's heads.
 Tensor make_slopes(const ModelConfig& config, const Shard& shard, Device& device, Arena& arena,
                    Stream& stream) {
   const std::vector<float> all = alibi_slopes(config.heads);
@@ -217,7 +217,7 @@ class DecoderChunk final : public Chunk {
   std::optional<Norm> final_norm_;
   std::optional<Head> head_;
   RotaryTables rotary_;
-  RotaryTables local_rotary_;  // of layers with a window, where they have angles of their own
+  RotaryTables local_rotary_;  // for layers with a window, if they have their own base
   Tensor slopes_;
 };
 

@@ -21,7 +21,7 @@ BFloat16 rounded(double value) {
   return to_bfloat16(static_cast<float>(value));
 }
 
-// `count` canonical indices from `first` on.
+// Fills `count` elements with the values of canonical indices first, first + 1, ...
 template <typename T>
 void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization,
           PhiloxKey key) {

@@ -1,5 +1,5 @@
-// Initial weights. Each element depends only on the seed, the name of the canonical tensor and the
-// index in it, so every layout starts from the same bits.
+// Initial weights. Each element depends only on the seed, the name of the canonical tensor and its
+// index in that tensor, so every layout starts from the same bits.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 namespace piton {
 namespace {
 
-// The one name that the flags agree on; "" where there is none.
+// The activation that the flags name; "" if none does. Throws Error(kUsage) if they disagree.
 std::string named(const MlpOptions& options) {
   std::string name = options.activation.value_or("");
   const auto agree = [&](bool given, const char* flag, const char* means) {

@@ -1,6 +1,6 @@
-// The activation of a decoder's MLP, under Megatron's flags.
+// The activation of a decoder's MLP, with Megatron's flags.
 //
-//   --activation   y                          width inside
+//   --activation   y                          inner width
 //   gelu           gelu(x), tanh form         f
 //   gelu-erf       gelu(x), exact             f              Megatron: --no-bias-gelu-fusion
 //   gelu-fast      x sigmoid(1.702 x)         f
@@ -8,7 +8,7 @@
 //   geglu          gelu(gate) up              f each
 //
 // f is --ffn-hidden-size. --is-x-model is GeGLU with a first matrix of f rows, as in a plain MLP:
-// half of them are the gate, so the width inside is f / 2. --activation chooses its gelu.
+// half of them are the gate, so the inner width is f / 2. --activation chooses its gelu.
 #pragma once
 
 #include <optional>
@@ -44,7 +44,7 @@ struct MlpOptions {
   // Sets the activation and whether it is gated; does not change f. Throws Error(kUsage) if flags
   // contradict each other.
   void apply(ModelConfig& config) const;
-  // Flags that apply() to `config` as it is.
+  // The options whose apply() gives the values of `config`.
   static MlpOptions of(const ModelConfig& config);
 };
 

@@ -1,8 +1,8 @@
 #include "model/families.h"
 
 // Qwen (Bai et al. 2023, arXiv:2309.16609; Yang et al. 2024, 2025, arXiv:2407.10671, 2505.09388) is
-// LLaMA with a larger base of its angles and, up to 2.5, biases of query, key and value; 3 has
-// norms of each head of query and key instead.
+// LLaMA with a larger rotary base. Versions up to 2.5 have biases of query, key and value; version
+// 3 has norms of each head of query and key instead.
 namespace piton {
 
 ModelConfig qwen2_facts() {
@@ -34,7 +34,7 @@ struct QwenSizes {
   std::int64_t max_positions;
 };
 
-// Small ones share the table with the head.
+// A small model: the head shares the token table.
 Preset sized(std::string name, ModelConfig config, const QwenSizes& sizes) {
   config.tied = true;
   config.layers = sizes.layers;

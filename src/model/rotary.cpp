@@ -15,14 +15,14 @@ constexpr double kTurn = 2 * std::numbers::pi;
 
 double llama3(const RotaryScaling& s, double frequency) {
   const double turns =
-      static_cast<double>(s.original_positions) * frequency / kTurn;  // in N positions
+      static_cast<double>(s.original_positions) * frequency / kTurn;  // turns in N positions
   if (turns < s.low) return frequency / s.factor;
   if (turns > s.high) return frequency;
   const double share = (turns - s.low) / (s.high - s.low);
   return (1 - share) * frequency / s.factor + share * frequency;
 }
 
-// The pair, as a real number, that makes `turns` turns in N positions.
+// The index of the pair, as a real number, that makes `turns` turns in N positions.
 double pair_of(const RotaryScaling& s, double turns, double base, double channels) {
   return channels * std::log(static_cast<double>(s.original_positions) / (turns * kTurn)) /
          (2 * std::log(base));
@@ -152,7 +152,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
   stray("--original-max-position-embeddings",
         original_positions &&
             (type == "none" || (type == "linear" && (scaling_factor || interpolation_factor))));
-  if (!scaling_type && type == "none") return;  // the family's
+  if (!scaling_type && type == "none") return;  // keep the family's scaling
   RotaryScaling& scaling = config.rotary_scaling;
   scaling = {.kind = kind_of(type), .short_factors = short_factors, .long_factors = long_factors};
   if (type == "none") return;

@@ -1,8 +1,8 @@
-// Angles of rotary positions (kernels/rotary.h): plain, or scaled for sequences longer than those
-// that a model was first trained on.
+// Angles of rotary positions (kernels/rotary.h), optionally scaled for sequences longer than those
+// of the first training.
 //
 // Of c rotated channels, pair i < c/2 is rotated by position * f_i with f_i = base^(-2i/c). With a
-// factor F, N original positions and a sequence of S tokens, a scaling uses in place of f_i:
+// factor F, N original positions and a sequence of S tokens, a scaling replaces f_i by:
 //
 //   linear    f_i / F
 //             (Chen et al. 2023, arXiv:2306.15595)
@@ -16,7 +16,7 @@
 //   longrope  f_i / long_i if S > N, else f_i / short_i; tables times sqrt(1 + ln F / ln N)
 //             (Ding et al. 2024, arXiv:2402.13753)
 //
-// The numbers are those of Transformers' ROPE_INIT_FUNCTIONS (tests/golden/rotary.jsonl).
+// Values equal those of ROPE_INIT_FUNCTIONS in Transformers (tests/golden/rotary.jsonl).
 #pragma once
 
 #include <cstdint>
@@ -44,14 +44,15 @@ struct RotaryScaling {
   double numerator =
       0;  // yarn: with both, tables times (0.1 numerator ln F + 1) / (0.1 denominator ln F + 1)
   double denominator = 0;
-  std::optional<double> magnitude;    // yarn, longrope: factor of the tables, not the formula's
+  std::optional<double>
+      magnitude;  // yarn, longrope: factor of the tables, instead of the formula's
   std::vector<double> short_factors;  // longrope: [c/2]
   std::vector<double> long_factors;   // the same
 
   bool operator==(const RotaryScaling&) const = default;
 };
 
-// The length that the angles depend on: sequences for which it is equal have the same angles.
+// A number for the dependence on the length: sequences with equal numbers have the same angles.
 std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence);
 
 // The scaled f_i, [channels / 2], of `channels` rotated channels for sequences of `sequence`
@@ -62,7 +63,7 @@ std::vector<double> rotary_frequencies(double base, std::int64_t channels,
 // The factor of the tables of cosine and sine.
 double rotary_magnitude(const RotaryScaling& scaling);
 
-// Rotary positions under the flags of Megatron and the names of Hugging Face's rope_scaling.
+// Options of rotary positions, with Megatron's flags and the names in Hugging Face's rope_scaling.
 struct RotaryOptions {
   std::optional<double> base, local_base, percent, scaling_factor, interpolation_factor;
   std::optional<std::int64_t> original_positions;
@@ -109,10 +110,10 @@ struct RotaryOptions {
       long_factors);
   }
 
-  // To be called after positions, heads and the longest sequence are set. Throws Error(kUsage) that
+  // Call it after positions, heads and the longest sequence are set. Throws Error(kUsage) that
   // names the flag.
   void apply(ModelConfig& config) const;
-  // Flags that apply() to `config` as it is.
+  // The options whose apply() gives the values of `config`.
   static RotaryOptions of(const ModelConfig& config);
 };
 

@@ -1,5 +1,5 @@
 // Multi-head attention with grouped queries (Ainslie et al. 2023, arXiv:2305.13245): a fused
-// query-key-value projection, attention, the output projection, and the end of the residual branch.
+// query-key-value projection, attention, the output projection, then bias, dropout and residual.
 // Each tensor rank has a/t of the heads.
 #pragma once
 
@@ -34,8 +34,8 @@ struct AttentionShape {
 
 // ALiBi slopes of all heads [heads]: what a head adds to a score for each token of distance (Press
 // et al. 2022, arXiv:2108.12409). If heads is a power of two: 2^(-8 k / heads), k = 1 .. heads.
-// Else, with c the next lower power of two: the slopes for c heads, then numbers 1, 3, 5, ... of
-// the slopes for 2 c heads.
+// Otherwise, with c the next lower power of two: the slopes for c heads, then the 1st, 3rd, 5th,
+// ... of the slopes for 2 c heads.
 std::vector<float> alibi_slopes(std::int64_t heads);
 
 // The inputs of attention besides x. They describe whole samples, also under sequence parallelism.

@@ -18,7 +18,8 @@ namespace piton {
 
 class KvCache;
 
-// The results that a forward pass returns beside its boundary. The last chunk computes all of them.
+// The results that a forward pass returns in addition to its boundary. The last chunk computes all
+// of them.
 struct Wanted {
   bool loss = true;           // the sum named "loss"; needs ModelInput::loss
   bool token_losses = false;  // the loss of each token; only together with `loss`
@@ -72,9 +73,10 @@ struct NamedSum {
 inline constexpr std::string_view kLossSum = "loss";  // sum of mask * loss over the tokens
 
 struct ChunkOutput {
-  std::vector<Value> boundary;  // for the next chunk, as boundary() says; empty from the last one
-  std::vector<NamedSum> sums;   // the loss (last chunk) and auxiliary losses (any chunk)
-  // What ModelInput::wanted asks for. Only the last chunk sets these.
+  std::vector<Value>
+      boundary;  // for the next chunk, with the shapes of boundary(); empty for the last chunk
+  std::vector<NamedSum> sums;  // the loss (last chunk) and auxiliary losses (any chunk)
+  // The results selected by ModelInput::wanted. Only the last chunk sets these.
   Tensor token_losses;  // fp32 (fp64) [b*s], before the mask
   Tensor logits;        // fp32 (fp64) [k, padded V / t]: split over the tensor ranks
   Tensor hidden;        // [k, h], whole on every tensor rank
@@ -84,12 +86,12 @@ class Chunk {
  public:
   virtual ~Chunk() = default;
   // Dtypes and shapes of the tensors that chunk number `chunk` of the model passes to the next one
-  // for this input, whichever stage it is on. They depend only on the configuration and on the
-  // sizes in `input`. Empty for the last chunk. The decoder passes one tensor [b*s, h], under
-  // sequence parallelism [b*s/t, h].
+  // for this input. Any chunk can answer for any other one. They depend only on the configuration
+  // and on the sizes in `input`. Empty for the last chunk. The decoder passes one tensor [b*s, h],
+  // under sequence parallelism [b*s/t, h].
   virtual std::vector<BoundaryTensor> boundary(int chunk, const ModelInput& input) const = 0;
   // Runs the layers of this chunk. `inputs`: the boundary tensors of the previous chunk, as leaves
-  // of context.tape if there is a tape; empty for the first chunk. Shapes as boundary() says.
+  // of context.tape if there is a tape; empty for the first chunk. boundary() gives their shapes.
   virtual ChunkOutput forward(Context& context, const ModelInput& input,
                               const std::vector<Value>& inputs) = 0;
   // Adds the layers of this chunk to the key-value cache of the stage.

@@ -26,9 +26,9 @@ struct Vocabulary {
 
 struct EmbeddingShape {
   std::int64_t hidden = 0;         // h
-  std::int64_t max_positions = 0;  // rows of the table of learned positions; 0: there is none
-  double scale = 1;                // of the tokens' rows
-  std::optional<NormShape> norm;   // of the tokens' rows, before positions are added
+  std::int64_t max_positions = 0;  // rows of the table of learned positions; 0: no table
+  double scale = 1;                // factor of the token embeddings
+  std::optional<NormShape> norm;   // norm of the token embeddings, before positions are added
   double hidden_dropout = 0;
 };
 
@@ -59,11 +59,12 @@ struct HeadShape {
 class Head {
  public:
   Head(const Shard& shard, Parameter& table, const Vocabulary& vocabulary, const HeadShape& shape);
-  // Rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor rank: those
-  // with the numbers `rows`, int32 [k] -> [k, h]; all of them -> [n, h] if `rows` is empty.
+  // Gathers rows of x [n, h] (under sequence parallelism this rank's [n/t, h]) on every tensor
+  // rank: the rows with the numbers `rows`, int32 [k] -> [k, h], or all rows -> [n, h] if `rows` is
+  // empty.
   Tensor whole_rows(Context& context, const Tensor& x, const Tensor& rows) const;
   // x [n, h], the same on every tensor rank -> fp32 (fp64) [n, padded / t]: the logits of this
-  // rank's part of the vocabulary. To compute a loss use loss(), which needs less memory.
+  // rank's part of the vocabulary. For a loss use loss(), which needs less memory.
   Tensor logits(Context& context, const Tensor& x) const;
   // The loss of x [n, h], under sequence parallelism this rank's [n/t, h]. Labels and mask are [n].
   LossOutput loss(Context& context, const Value& x, const LossInputs& inputs) const;

@@ -1,6 +1,6 @@
-// The MLP of a block: the up projection (with a gate: one fused projection), the activation, the
-// down projection, and the end of the residual branch. Tensor ranks split the rows of up and gate
-// and the columns of down.
+// The MLP of a block: the up projection (fused with the gate, if there is one), the activation, the
+// down projection, then bias, dropout and residual. Tensor ranks split the rows of up and gate and
+// the columns of down.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace piton {
 
 struct MlpShape {
   std::int64_t hidden = 0;      // h
-  std::int64_t ffn_hidden = 0;  // f, the width of up; gate has the same
+  std::int64_t ffn_hidden = 0;  // f, the width of up and of gate
   bool gated = false;
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;

@@ -15,7 +15,7 @@ struct NormShape {
   double eps = 1e-5;
   // The parameter is the gain's difference from 1.
   bool gain_from_one = false;
-  // The rows of x are heads, and each tensor rank has other heads, so the gradients of gain and
+  // The rows of x are heads. Each tensor rank has different heads, so the gradients of gain and
   // bias are summed over the tensor ranks.
   bool of_heads = false;
 };

@@ -1,5 +1,5 @@
 // The part of the layout that layers depend on: the tensor-parallel group and how linears use it.
-// Also functions that make parameters that are split or replicated over this group.
+// Also functions that describe parameters split or replicated over this group.
 #pragma once
 
 #include <string>

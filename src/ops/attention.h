@@ -41,7 +41,7 @@ Value attend(Context& context, const Value& q, const Value& k, const Value& v,
 // the device, so that samples may have different lengths and a captured pass can be replayed.
 struct CacheRows {
   Tensor begins;             // int32 [b]: rows that each sample had before this pass
-  Tensor lengths;            // int32 [b]: rows with those of this pass
+  Tensor lengths;            // int32 [b]: rows including those of this pass
   Tensor positions;          // int32 [b, s]: positions of this pass's tokens
   std::int64_t longest = 0;  // at least the largest of `lengths`: rows beyond it are not read
 };

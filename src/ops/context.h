@@ -1,4 +1,4 @@
-// What an op needs to run. It is passed to every forward call, so there are no globals.
+// The objects that an op needs to run. It is passed to every forward call, so there are no globals.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ struct Context {
   Device& device;
   Arena& arena;
   WeightProvider& weights;
-  Tape* tape = nullptr;   // null: nothing is kept (generation, evaluation, recomputed segments)
+  Tape* tape =
+      nullptr;  // null: nothing is kept for backward (generation, evaluation, recomputed segments)
   bool training = false;  // true: dropout is applied
   std::uint64_t seed = 1234;
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks

@@ -1,4 +1,4 @@
-// The end of a residual branch: y = residual + dropout(x + bias) (kernels/dropout.h).
+// The last step of a residual branch: y = residual + dropout(x + bias) (kernels/dropout.h).
 #pragma once
 
 #include "ops/tape.h"

@@ -40,10 +40,10 @@ Tensor gather_statistics(Context& context, const Tensor& mine, Communicator& gro
   return all.reshape({group.size(), rows, 3});
 }
 
-// Where the gradients of one micro-batch are written. Either may be empty: not wanted.
+// Buffers for the gradients of one micro-batch. Each may be empty: that gradient is not wanted.
 struct HeadGradients {
   Tensor dx;       // [n, h]
-  Tensor dweight;  // [V/t, h], added to; of the normalized rows if there are such
+  Tensor dweight;  // [V/t, h], added to; the gradient of the normalized rows, if they are used
   bool wanted() const { return dx.defined() || dweight.defined(); }
 };
 
@@ -71,8 +71,8 @@ class HeadSlices {
     lse_ = context_.workspace(sums, {largest});
     statistics_ = context_.workspace(sums, {largest, 3});
     logits_ = context_.workspace(sums, {largest, work.table.shape[0]});
-    // dlogits in 16 bits halve the bytes that the two products read.
-    // The gradient of a soft cap reads the logits once more.
+    // dlogits in 16 bits halve the bytes that the two products read. A soft cap also needs a
+    // separate buffer, because its gradient reads the logits again.
     dlogits_ = logits_;
     if (work.gradients.wanted() && (dtype != sums || work.inputs.soft_cap > 0)) {
       dlogits_ = context_.workspace(dtype, logits_.shape());
@@ -87,7 +87,7 @@ class HeadSlices {
     }
   }
 
-  // Logits, loss and, where they are wanted, gradients of one slice.
+  // Computes logits, loss and, if wanted, gradients of one slice.
   void run(const RowRange& slice) const {
     const auto part = [&](const Tensor& all) { return all.slice(0, slice.begin, slice.size); };
     const auto first = [&](const Tensor& buffer) { return buffer.slice(0, 0, slice.size); };

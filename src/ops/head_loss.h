@@ -5,15 +5,15 @@
 //     with a tape    dlogits -> dx (the rows of the slice), dW +=
 //
 // With a tape, the gradients of a slice are computed in the forward pass, while its logits are in
-// memory. This is possible because the loss is the end of the model: `scale` is the only factor
-// that comes from outside. For backward only dx is kept, not x and not the logits. Backward sums dx
-// over the group. Consequences:
+// memory. This is possible because the loss is the last op of the model: `scale` is the only factor
+// from outside. For backward only dx is kept, neither x nor the logits. Backward sums dx over the
+// group. Consequences:
 //   - Backward must run exactly once. The value of its seed is ignored: a seed only says that the
 //     gradient is wanted.
 //   - The table's weight gradient is complete after forward. Schedules that postpone weight
 //     gradients (zero bubble) lose nothing: the head is on the last stage, where backward follows
-//     forward at once, and to postpone the product would mean to keep dlogits, which are as large
-//     as the logits.
+//     forward at once. Postponing the product would require keeping dlogits, which are as large as
+//     the logits.
 //   - In a recomputed segment (ops/recompute.h) only the replay has a tape, so only the replay
 //     computes gradients.
 // Without a tape (evaluation) the same slices give the same loss.
@@ -25,13 +25,13 @@
 namespace piton {
 
 struct LossInputs {
-  Tensor labels;  // int32 [n]; a label below 0 has no loss
+  Tensor labels;  // int32 [n]; a negative label has no loss
   Tensor mask;    // fp32 [n]: weight of each row in the sum
   Tensor scale;   // fp32 (fp64) [1]: gradient of the loss sum, that is, loss scale / tokens of the
                   // global batch. Read in forward. May be empty without a tape
   std::int64_t vocabulary_begin = 0;  // first id of this rank's part of the vocabulary
   std::int64_t valid = 0;             // ids in this rank's part, padding not counted
-  bool normalized = false;            // each row of the table divided by its length
+  bool normalized = false;            // each row of the table is divided by its length
   double soft_cap = 0;                // c: logits are c tanh(x W^T / c); 0: x W^T
 };
 
@@ -40,8 +40,8 @@ struct LossOutput {
   Tensor per_token;  // fp32 (fp64) [n], before the mask
 };
 
-// Rows of a slice: enough for products to run at full speed, and for the time of adding to the
-// whole dW, which happens once a slice, to be small beside them.
+// Rows of a slice: enough for products to run at full speed. Each slice adds to the whole dW once;
+// the time for this is then small compared with the products.
 inline constexpr std::int64_t kHeadSliceRows = 1024;
 
 // x [n, h], under sequence parallelism this rank's [n/t, h]; `table` [V/t, h]: the vocabulary is

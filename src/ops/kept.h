@@ -7,7 +7,7 @@
 //     ... x.get() ...
 //
 // The tape's Keeper decides where the tensor is stored in the meantime. The default leaves it in
-// place. Another Keeper can move it to another device or a disk, compress it, or compute it again,
+// place. Another Keeper can move it to another device or a disk, compress it, or recompute it,
 // without a change in any op.
 #pragma once
 
@@ -21,8 +21,8 @@ namespace piton {
 class KeptTensor {
  public:
   virtual ~KeptTensor() = default;
-  // The tensor as it was kept, for work enqueued on the compute stream from now on. May be called
-  // several times. The first call may come long after the node has run, from a weight job.
+  // The tensor with its kept values, for work enqueued on the compute stream from now on. May be
+  // called several times. The first call may come long after the node has run, from a weight job.
   virtual Tensor get() = 0;
 };
 

@@ -47,7 +47,8 @@ void weight_gradient(Context& context, Parameter& weight, Parameter* bias, const
 }
 
 // The product with gathered x: x [n/t, h] on each rank, y [n, f/t]. Each slice is gathered while
-// the one before it is multiplied. Slice i of rank r is rows r * n/t + begin_i and following of y.
+// the one before it is multiplied. Slice i of rank r is written to the rows of y from r * n/t +
+// begin_i on.
 void gathered_forward(Context& context, LinearForward whole, const Tensor& x, Communicator& group,
                       int slices) {
   const std::int64_t rows = x.dim(0);
@@ -97,7 +98,7 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
     if (gathers) {
       gathered_forward(context, std::move(call), x.tensor, group, strategy.slices);
     } else {
-      context.kernels.run(call, context.stream);  // nothing is sent, so nothing is cut
+      context.kernels.run(call, context.stream);  // without a collective there are no slices
     }
   }
   if (context.tape == nullptr) return {y};
@@ -249,7 +250,7 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
     std::vector<Event> reduced;
     for (const RowRange& range : cut_rows(rows, strategy.slices, context.kernels.row_tile())) {
       if (scatters) {
-        // Slice i holds every rank's i-th part, so that what is reduced is contiguous.
+        // Slice i holds every rank's i-th part, so that the reduced tensor is contiguous.
         Tensor partial = context.activation(y.dtype(), {ranks * range.size, width});
         for (std::int64_t r = 0; r < ranks; ++r) {
           context.kernels.run(

@@ -1,5 +1,5 @@
-// A linear layer and its collective, as one op (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
-// They are one op because a slice is multiplied while another one is sent.
+// A linear layer and its collective as one op (Shoeybi et al. 2019, arXiv:1909.08053, section 3),
+// so that one slice can be multiplied while another one is sent.
 //
 //                 W on one rank  x            y            forward sends   backward sends
 //   column        [f/t, h]       [n, h]       [n, f/t]     nothing         all-reduce dx
@@ -36,7 +36,7 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
                     Communicator& group, const LinearStrategy& strategy, DType output,
                     std::optional<ActivationKind> activation = {});
 
-// The end of a residual branch (kernels/dropout.h); each part is optional.
+// The last step of a residual branch (kernels/dropout.h); each part is optional.
 struct BranchEnd {
   Parameter* bias = nullptr;        // [f]
   const Value* residual = nullptr;  // the shape of y

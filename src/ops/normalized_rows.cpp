@@ -6,10 +6,10 @@
 namespace piton {
 namespace {
 
-// Where a row's length is below it, PyTorch's normalize() divides by this instead.
+// Minimum divisor: PyTorch's normalize() divides shorter rows by this.
 constexpr double kShortest = 1e-12;
 
-// 1 / sqrt(h) in every channel: with it a root-mean-square norm divides a row by its length.
+// A gain of 1 / sqrt(h) in every channel: with it an RMS norm divides a row by its length.
 Tensor length_gain(const Context& context, DType dtype, std::int64_t channels) {
   const Tensor host = host_tensor(dtype, {channels});
   const double gain = 1 / std::sqrt(static_cast<double>(channels));

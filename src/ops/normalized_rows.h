@@ -18,14 +18,14 @@ class NormalizedRows {
   void add_gradient(Context& context, const Tensor& drows, const Tensor& dtable) const;
 
  private:
-  Tensor table_;  // [V/t, h], fp32 (fp64): the division runs in it, whatever the table's dtype
+  Tensor table_;  // [V/t, h], a copy in fp32 (fp64), in which the division runs
   Tensor gain_;   // [h]
   Tensor rstd_;   // [V/t]
   Tensor rows_;   // [V/t, h], dtype of the table
 };
 
-// The rows of the newest values of a table, for forward passes without gradients: computed again
-// when the table's version has changed.
+// A cache of the normalized rows for forward passes without gradients. Recomputes them when the
+// table's version has changed.
 class NormalizedRowsCache {
  public:
   WeightView view(Context& context, Parameter& table);

@@ -59,7 +59,7 @@ class Parameter {
   // empty under ZeRO-3.
   Tensor value;               // local rows, dtype
   Tensor gradient;            // fp32 (fp64 for fp64), local shape; empty if frozen
-  std::uint64_t version = 1;  // raised with every change of value; tells when to pack again
+  std::uint64_t version = 1;  // increases with every change of value; tells when to pack again
   // A frozen matrix may be held as small integers instead of `value`. Uses then get the codes, or
   // rows expanded from them (ops/weight.h). parallel/ does not shard codes.
   WeightCodes codes;

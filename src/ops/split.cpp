@@ -18,8 +18,8 @@ struct SharedGradient {
   }
 };
 
-// Makes sure that the gradient of a part is at its place: copies it if the op wrote elsewhere, and
-// writes zeros if the op gave none.
+// Makes sure that `place` holds the gradient of a part: copies it if the op wrote it elsewhere, and
+// writes zeros if there is none.
 void settle(Context& context, const Tensor& place, Tensor gradient) {
   if (!gradient.defined()) {
     gradient = context.workspace(place.dtype(), place.shape());

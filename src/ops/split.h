@@ -1,4 +1,4 @@
-// Splits a tensor into parts that are values of their own.
+// Splits a tensor into parts that are separate values.
 //
 // The gradients of the parts are written side by side into one buffer, which becomes the gradient
 // of the whole: Backward::place() gives the op that uses a part the part's columns of the buffer.

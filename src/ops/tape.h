@@ -10,7 +10,7 @@
 //   backward(kInputOnly)  runs the nodes; weight jobs wait for run_weight_jobs() (zero bubble)
 //
 // Each micro-batch in flight in a pipeline has its own tape. Recomputation (ops/recompute.h) keeps
-// the inputs of a segment and replays the segment on a tape of its own.
+// the inputs of a segment and replays the segment on a separate tape.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Every use of a parameter is a bracket: acquire() before it, release after it.
+// Every use of a parameter is enclosed by acquire() and release.
 //
 // Forward, replay, input gradient and weight gradient each acquire the parameter for themselves.
-// ZeRO-3's gathers and prefetches, repacking after an update, frozen weights and quantized weights
-// are handled inside this bracket, so layers and ops need no code for them.
+// The provider does ZeRO-3's gathers and prefetches, repacking after an update, and frozen and
+// quantized weights in these two calls, so layers and ops need no code for them.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,11 @@ class WeightProvider {
   virtual WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) = 0;
 
   // The buffer that a weight job adds the gradient to: fp32 (fp64 for fp64), local shape of the
-  // parameter. Empty if the parameter is frozen: the job then has nothing to do.
+  // parameter. Empty if the parameter is frozen: then there is no gradient to compute.
   virtual Tensor gradient(Parameter& parameter, Stream& stream) = 0;
 
-  // Says that one contribution to the gradient has been enqueued on `stream`. The last contribution
-  // that is expected starts the reduction over ranks.
+  // Reports that one contribution to the gradient has been enqueued on `stream`. The last expected
+  // contribution starts the reduction over ranks.
   virtual void contribute(Parameter& parameter, Stream& stream) = 0;
 };
 
