@@ -1,5 +1,5 @@
-// A checkpoint's file that another program cuts short while it is loaded, at any moment: the load
-// has read it whole, or ends in an error that names the file. Never a signal.
+// Another program truncates a checkpoint's file at any moment while it is loaded: the load
+// succeeds, or ends in an error that names the file. Never a signal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

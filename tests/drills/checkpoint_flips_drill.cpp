@@ -1,5 +1,5 @@
-// A thousand flipped bits over every file of a checkpoint and the tracker beside it: each is
-// noticed, and the message names the file.
+// A thousand flipped bits in all files of a checkpoint and in its tracker file: each is detected,
+// and the message names the file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

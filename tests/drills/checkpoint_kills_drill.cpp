@@ -1,5 +1,5 @@
-// Three hundred kills in the middle of saves: the next start goes on every time, and in the end the
-// weights are those of a run that nobody disturbed.
+// Three hundred kills during saves: the next start resumes every time, and the final weights are
+// those of an undisturbed run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Checkpoints that somebody changed with care: every hash is made anew, so that what reads them has
-// nothing to go by but its own checks.
+// Changed checkpoints whose hashes are computed again, so that only the reader's own checks can
+// detect the change.
 #pragma once
 
 #include <cstdint>

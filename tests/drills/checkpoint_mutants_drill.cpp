@@ -1,5 +1,5 @@
-// Ten thousand checkpoints that were changed with care, every hash made anew: each is refused by
-// the function that loads, and by the binary, with exit code 2 or 3 and no signal.
+// Ten thousand changed checkpoints with correct hashes: the load function and the binary refuse
+// each of them, with exit code 2 or 3 and no signal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// A corpus that somebody cuts, touches, replaces or overwrites while a run reads it: an error that
-// names the file or a run as if nothing had been, never a signal; the last checkpoint loads.
+// Another program truncates, touches, replaces or overwrites a corpus while a run reads it: the run
+// ends in an error that names the file, or goes on unchanged; never a signal. The last checkpoint
+// loads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Descriptors 0, 1 and 2 closed, in every combination: what the run writes is as it is with all of
-// them open, and no line of the log falls into a file that took a standard number.
+// Descriptors 0, 1 and 2 closed, in every combination: the run writes the same files as with all of
+// them open, and no line of the log is written to a file that got a standard number.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,5 @@
-// A file system of nine megabytes at every save and every preprocess: what is there stays whole,
-// what failed is tried again, and nothing is lost that was paid for.
+// Saving and preprocessing on a file system of nine megabytes: existing files stay whole, failed
+// writes are tried again, and finished work is not lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>

@@ -1,5 +1,5 @@
-// Every option that takes an integer, at 0, -1, 2^31, 2^32 and 2^63 - 1, alone and in a run that is
-// fine without it: taken, or refused as usage (exit 2) in one line that names the flag.
+// Every option that takes an integer, with 0, -1, 2^31, 2^32 and 2^63 - 1, alone and in an
+// otherwise valid run: accepted, or refused as usage (exit 2) in one line that names the flag.
 #include <gtest/gtest.h>
 
 #include <map>

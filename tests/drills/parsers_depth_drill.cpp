@@ -1,4 +1,4 @@
-// A hundred thousand levels in every file that is parsed: exit code 2 or 3 with one line, and no
+// A hundred thousand nested levels in every parsed file: exit code 2 or 3 with one line, and no
 // signal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
-// Ranks under mpirun that are killed, stopped or told to end, one at a time, at a moment drawn from
-// a seed: the others notice, say why, end soon and with the right code, and what was saved is
-// whole.
+// One rank under mpirun is killed, stopped or asked to end, at a random moment: the others detect
+// it, report the reason and end soon with the right code, and saved checkpoints are whole.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

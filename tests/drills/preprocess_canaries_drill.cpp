@@ -1,5 +1,5 @@
-// Files of other people beside every output, with names as close as can be: a run that is killed
-// anywhere, and the one that goes on after it, touch none of them.
+// Foreign files beside every output, with very similar names: neither a run that is killed at any
+// place, nor the run that resumes it, touches them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Signals during training: storms of SIGUSR1 on every instruction set, and what SIGINT and SIGTERM
-// are promised to do.
+// Signals during training: many SIGUSR1 on every instruction set, and the documented effects of
+// SIGINT and SIGTERM.
 #include <gtest/gtest.h>
 
 #include <map>

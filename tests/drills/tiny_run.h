@@ -1,4 +1,4 @@
-// The smallest corpus and run, made by the binary, for drills that look at it from outside.
+// The smallest corpus and run, made by the binary, for drills that inspect the files.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Any bytes as vocab.json and, behind the first zero byte, merges.txt: an Error, or a tokenizer
-// that encodes and decodes without a fault. The first byte says which family reads them.
+// Any bytes as vocab.json and, after the first zero byte, merges.txt: an Error, or a tokenizer that
+// encodes and decodes without a fault. The first byte selects the family that reads them.
 #include <cstdint>
 
 #include "base/error.h"

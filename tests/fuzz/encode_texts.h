@@ -1,4 +1,4 @@
-// What every fuzzer of a tokenizer's files does with a tokenizer that could be read.
+// Runs a tokenizer on texts; used by every fuzzer of tokenizer files after a successful read.
 #pragma once
 
 #include <cstdlib>

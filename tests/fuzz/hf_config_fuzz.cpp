@@ -1,5 +1,5 @@
-// Any bytes as a model's config.json: an Error that names the file, or a model whose sizes can be
-// counted, with a place for each of its tensors.
+// Any bytes as a model's config.json: an Error that names the file, or a model with valid sizes and
+// a source name for each of its tensors.
 #include <cstdint>
 
 #include "base/error.h"

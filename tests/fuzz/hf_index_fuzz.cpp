@@ -1,4 +1,4 @@
-// Any bytes as model.safetensors.index.json: an Error, or names of files that stay in the folder.
+// Any bytes as model.safetensors.index.json: an Error, or names of files inside the folder.
 #include <cstdint>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Token indexes of any bytes: refused by Error or read within their bounds. The first two bytes say
-// how many of the rest are the ids.
+// Token indexes of any bytes: refused with an Error, or read within their bounds. The first two
+// bytes are the number of bytes used as ids.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Any bytes as a configuration file: read, or refused with an Error; what was read is written and
-// read again to the same.
+// Any bytes as a configuration file: read, or refused with an Error; options that were read can be
+// written and read again unchanged.
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Any bytes as a packed file (gzip, zstd, bzip2, xz): an Error naming the file, or bytes that do
-// not depend on how many are asked for at once.
+// Any bytes as a packed file (gzip, zstd, bzip2, xz): an Error that names the file, or bytes that
+// do not depend on the size of the reads.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>

@@ -1,5 +1,5 @@
-// Any bytes as a file of torch.save, and as its pickle: read, or refused with an Error. Of what was
-// read every tensor lies in the file.
+// Any bytes as a file of torch.save, and as its pickle: read, or refused with an Error. Every
+// tensor that was read is inside the file.
 #include <cstdint>
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
-// Any bytes as Punkt's four parameter files and a text (parted by zero bytes): an Error, or
-// sentences that lie in the text, in order. What was read is written and read again to the same.
+// Any bytes as Punkt's four parameter files and a text (separated by zero bytes): an Error, or
+// sentences inside the text, in order. Parameters that were read can be written and read again
+// unchanged.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>

@@ -1,5 +1,5 @@
-// Goes through a folder of examples with one fuzzer's body, where no libFuzzer is: each example,
-// and prefixes of it. A fault ends the program.
+// Runs one fuzzer's body on a folder of examples without libFuzzer: on each example and on prefixes
+// of it. A fault ends the program.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

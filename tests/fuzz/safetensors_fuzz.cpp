@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: read, or refused with an Error. What was read covers its data
-// without holes, and is written and read again to the same.
+// Any bytes as a safetensors file: read, or refused with an Error. Tensors that were read cover the
+// data without gaps, and can be written and read again unchanged.
 
 #include <cstdint>
 #include <cstring>

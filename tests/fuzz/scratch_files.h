@@ -1,4 +1,4 @@
-// Files for readers that want paths: in memory where the machine has such a folder, one folder a
+// Files for readers that need paths: in memory if the machine has such a folder; one folder per
 // process.
 #pragma once
 

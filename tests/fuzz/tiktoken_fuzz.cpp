@@ -1,6 +1,6 @@
 // Any bytes as a file of tiktoken's ranks: an Error, or a tokenizer that encodes and decodes
-// without a fault. Where the first byte is odd, the 256 single bytes are put before the rest:
-// without them every file is refused.
+// without a fault. If the first byte is odd, the 256 single bytes are inserted before the rest,
+// because without them every file is refused.
 #include <cstdint>
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Any bytes as tokenizer_config.json, special_tokens_map.json and added_tokens.json (parted by zero
-// bytes) beside a small vocabulary: an Error, or a tokenizer that encodes and decodes without a
+// Any bytes as tokenizer_config.json, special_tokens_map.json and added_tokens.json (separated by
+// zero bytes) with a small vocabulary: an Error, or a tokenizer that encodes and decodes without a
 // fault.
 #include <cstdint>
 

@@ -1,5 +1,4 @@
-// The cases of attention in the list of call_cases.h, and larger ones that are run where they
-// matter.
+// The attention cases of the list in call_cases.h, and larger cases for single tests.
 #pragma once
 
 #include "call_cases.h"

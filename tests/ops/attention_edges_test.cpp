@@ -1,4 +1,4 @@
-// Attention at the edges: of its tiles, of its windows, and of the numbers.
+// Edge cases of attention: edges of tiles and windows, and extreme numbers.
 #include <gtest/gtest.h>
 
 #include <algorithm>

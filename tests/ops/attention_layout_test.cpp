@@ -1,5 +1,5 @@
-// One attention, laid out in memory in every way: the same bits forward and backward; and samples
-// packed into one row are samples on their own.
+// Attention in every memory layout gives the same bits, forward and backward; and samples packed
+// into one row give the results of separate samples.
 #include "kernels/attention_layout.h"
 
 #include <gtest/gtest.h>

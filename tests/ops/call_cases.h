@@ -1,4 +1,4 @@
-// Every kernel call with inputs worth trying: the one list that all back ends are run on.
+// The list of kernel calls and inputs on which all back ends are tested.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// Runs a call that was made on host tensors on any back end and device, and brings the results
-// back.
+// Runs a call with host tensors on any back end and device, and copies the results back.
 #pragma once
 
 #include <gtest/gtest.h>

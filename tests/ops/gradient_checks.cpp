@@ -1,4 +1,5 @@
-// One function a family; each makes its inputs, runs backward once and forward twice an element.
+// One function per family. Each makes its inputs, runs backward once, and forward twice per
+// element.
 #include "gradient_checks.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
-// Every forward call and its backward, against central differences in fp64.
+// Compares the backward of every forward call with central differences in fp64.
 //
-// The loss is the sum of the forward's output times fixed random numbers, so the analytic gradient
-// is what backward makes of those numbers as the output's gradient.
+// The loss is the sum of the forward's output times fixed random numbers, so backward with these
+// numbers as the output's gradient gives the analytic gradient.
 #pragma once
 
 #include <gtest/gtest.h>

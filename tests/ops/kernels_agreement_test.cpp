@@ -1,5 +1,5 @@
-// One test body, every back end: each call against the reference, and the promises of the seam
-// about threads and slices.
+// The same tests for every back end: each call against the reference, and the promises of the
+// interface about threads and slices.
 #include <gtest/gtest.h>
 
 #include <algorithm>

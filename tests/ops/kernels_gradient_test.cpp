@@ -1,4 +1,4 @@
-// The reference back end's gradients are slopes.
+// The gradients of the reference back end equal finite differences.
 #include <gtest/gtest.h>
 
 #include "gradient_checks.h"

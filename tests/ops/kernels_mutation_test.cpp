@@ -1,4 +1,4 @@
-// The tests of kernels can fail: one output of one call, off by 1%, is always seen.
+// The tests of kernels can fail: an error of 1% in one output of one call is always detected.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,6 +1,6 @@
-// A NaN or an infinity in an operand comes out where the reference has one, and nowhere else: no
-// padding, masked lane or skipped product swallows it or spreads it. A training step is skipped by
-// what comes out.
+// A NaN or an infinity in an operand appears in the same output elements as in the reference:
+// padding, masked lanes and skipped products neither hide nor spread it. Training detects
+// non-finite gradients by this and skips the step.
 #include <gtest/gtest.h>
 
 #include <algorithm>

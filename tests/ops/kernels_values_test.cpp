@@ -1,6 +1,6 @@
-// Kernel calls against numbers from outside: worked by hand, published, or from the definition
-// written down once more. The reference back end is the oracle of the others, so it needs one
-// itself.
+// Kernel calls against independent numbers: computed by hand, published, or from a second
+// implementation of the definition. The reference back end is the oracle of the others, so it needs
+// an oracle too.
 #include <gtest/gtest.h>
 
 #include <cmath>

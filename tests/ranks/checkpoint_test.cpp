@@ -1,5 +1,5 @@
 // ranks: 4
-// Real processes write into the same files, and read them under another layout.
+// Several processes write into the same files, and read them under another layout.
 #include <filesystem>
 
 #include "support/temp_folder.h"

@@ -1,8 +1,8 @@
 // ranks: 2 4
 // within 20 s: rank 0: AS IT SHOULD BE
-// The last rank stays away while the others make a group and allocate memory together. Their
-// communication threads hang in MPI for longer than they wait, and come back when the rank does at
-// last: to nothing that is gone.
+// The last rank is late while the others make a group and allocate memory together. Their
+// communication threads hang in MPI beyond the timeout, and return when the rank arrives: then they
+// must not use destroyed objects.
 #include <chrono>
 #include <cstdio>
 #include <functional>

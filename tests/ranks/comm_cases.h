@@ -1,10 +1,10 @@
-// What every back end of comm has to do, whatever moves its bytes. Included by one test program for
-// shared windows and by one for messages.
+// Tests for every way of moving bytes in comm. Included by one test program for shared windows and
+// by one for messages.
 //
 // The oracle is a float64 sum over all members' inputs, which every rank can recompute, since
 // inputs are drawn from (rank, index). Sums are also compared bit for bit with the documented
-// order: left to right over the members, in fp32 (fp64), rounded once. Both programs pass that, so
-// messages and shared memory agree in every bit.
+// order: left to right over the members, in fp32 (fp64), rounded once. Both programs pass this, so
+// messages and shared memory give the same bits.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // ranks: 4
 // within 20 s: rank 0: AS IT SHOULD BE
-// Rank 3 stays away; rank 2 waits for it, rank 1 for rank 2, rank 0 for rank 1. Each names rank 3,
-// so that whoever speaks first names the cause.
+// Rank 3 does not join; rank 2 waits for it, rank 1 for rank 2, rank 0 for rank 1. Each message
+// names rank 3, so that the first one printed names the cause.
 #include <chrono>
 #include <cstdio>
 #include <thread>

@@ -1,6 +1,6 @@
 // ranks: 2
-// Collectives take their place in streams: on a device whose work runs late, one that started
-// before what stands ahead of it, or that let later work start early, would find old bytes.
+// Collectives run in stream order. On a device with delayed work, a collective that starts before
+// earlier work, or later work that starts before the collective has ended, would read old bytes.
 #include <cstdio>
 #include <cstring>
 #include <vector>

@@ -1,6 +1,6 @@
 // ranks: 2
 // within 20 s: rank 0: AS IT SHOULD BE
-// The ranks ask for the same collective but for one thing, the reduction: no rank gets a result.
+// The ranks call the same collective with different reductions: no rank gets a result.
 #include <chrono>
 #include <cstdio>
 #include <string>

@@ -1,6 +1,6 @@
 // ranks: 2 4
 // within 10 s: rank 0: AS IT SHOULD BE
-// An exception on one rank, thrown past its world, hangs neither that rank nor the others.
+// An exception on one rank that destroys its world hangs neither that rank nor the others.
 #include <signal.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // ranks: 2 4
 // within 12 s: rank 0: AS IT SHOULD BE
-// The last rank fails with a collective under way: its own wait ends at once, so that what it holds
-// can be taken down, and the others learn why it failed, with its exit code.
+// The last rank calls fail() during a collective: its own wait ends at once, so that its objects
+// can be destroyed, and the others report the reason and its exit code.
 #include <signal.h>
 
 #include <chrono>

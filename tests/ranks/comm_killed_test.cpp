@@ -1,6 +1,6 @@
 // ranks: 2 4
 // within 10 s: rank 0: AS IT SHOULD BE
-// The last rank is killed while the others wait for it: they notice by themselves, say so and end.
+// The last rank is killed while the others wait for it: they detect it, report it and end.
 #include <signal.h>
 #include <unistd.h>
 

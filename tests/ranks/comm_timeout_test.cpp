@@ -1,6 +1,6 @@
 // ranks: 2 4
 // within 20 s: rank 0: AS IT SHOULD BE
-// The last rank stays away from a collective, then from a message: the others say who is missing.
+// The last rank does not join a collective, then a message: the others report the missing rank.
 #include <chrono>
 #include <cstdio>
 #include <thread>

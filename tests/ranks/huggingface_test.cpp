@@ -1,5 +1,5 @@
 // ranks: 2 4
-// A Hugging Face folder is read under every layout: the logits of Transformers on each.
+// A Hugging Face folder gives the logits of Transformers under every layout.
 #include <cmath>
 
 #include "api/model.h"

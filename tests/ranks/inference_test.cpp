@@ -1,5 +1,5 @@
 // ranks: 2 4
-// A model that only reads gives the tokens and the logits of one process under every layout.
+// Inference gives the tokens and the logits of one process under every layout.
 #include "generate/generator.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"

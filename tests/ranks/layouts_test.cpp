@@ -1,9 +1,9 @@
 // ranks: 2 4
-// Any layout gives the losses of one process: both models, one with norms and biases of its heads
-// and a head of normalized rows, one of Gemma's (norms at the ends of branches, soft caps, a window
-// in every second layer), and one with a window, a norm behind its embedding and ALiBi (six heads,
-// so that their slopes are no powers of one number), dropout on, twenty steps. And what is saved
-// under one layout is loaded under another, to the bit.
+// Any layout gives the losses of one process over twenty steps with dropout. Models: GPT-2, LLaMA,
+// one with norms and biases of its heads and a head of normalized rows, one like Gemma (norms at
+// the ends of branches, soft caps, a window in every second layer), and one with a window, a norm
+// after its embedding and ALiBi (six heads, so that their slopes are not powers of one number). A
+// checkpoint of one layout loads under another with the same bits.
 #include <chrono>
 #include <filesystem>
 #include <thread>

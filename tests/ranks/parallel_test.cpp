@@ -1,5 +1,6 @@
 // ranks: 2 4
-// Pipelines and ZeRO stages on real ranks: split equals whole, bytes on the wire and in memory.
+// Pipelines and ZeRO stages on real ranks: results equal those of one rank; bytes sent and bytes in
+// memory are as computed.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // ranks: 1 2
-// Linears cut into slices, to overlap their collectives, give the bits of the whole ones: outputs,
-// input gradients and weight gradients, with and without sequence parallelism.
+// Linears cut into slices, which overlap their collectives, give the same bits as whole ones:
+// outputs, input gradients and weight gradients, with and without sequence parallelism.
 #include <cstring>
 
 #include "kernels/cpu/kernels.h"

@@ -1,4 +1,4 @@
-// What tools/mutate.sh makes of sources.
+// The faults that tools/mutate.sh inserts into sources.
 #include "../../tools/mutate/faults.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Functions have one subject, as files have.
+// Limits the length of functions.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Every #include of src goes down, as src/LAYERS has it.
+// Every #include in src is of a lower layer, as listed in src/LAYERS.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The text of a folder of sources, as the repository tests look at it: path -> content, read from
-// the disk or made up by a test.
+// A folder of sources for the repository tests: path -> content, read from the disk or made up by a
+// test.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What every source file keeps to. Each rule is tried on a made-up tree first.
+// Rules for every source file. Each rule is first tested on a made-up tree.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

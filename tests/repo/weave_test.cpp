@@ -1,4 +1,4 @@
-// How faults get switches in a source.
+// Insertion of switches for faults into a source.
 #include "../../tools/mutate/weave.h"
 
 #include <gmock/gmock.h>

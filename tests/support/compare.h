@@ -1,4 +1,4 @@
-// Compares tensors and says where they differ most.
+// Compares tensors and reports the largest difference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace piton::test {
 
 // Same shape, and |actual - expected| <= absolute + relative |expected| everywhere; infinities must
-// be equal, and a NaN is a difference whatever is expected.
+// be equal, and a NaN in `actual` always differs.
 inline ::testing::AssertionResult close(const Tensor& actual, const Tensor& expected,
                                         const Tolerance& tolerance) {
   if (!(actual.shape() == expected.shape())) {
@@ -22,7 +22,7 @@ inline ::testing::AssertionResult close(const Tensor& actual, const Tensor& expe
   }
   const auto got = values(actual);
   const auto wanted = values(expected);
-  double worst = 0;  // as a multiple of what is allowed
+  double worst = 0;  // as a multiple of the tolerance
   std::size_t worst_index = 0;
   std::size_t failures = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {

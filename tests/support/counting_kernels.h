@@ -1,4 +1,4 @@
-// Another back end, counted: how many calls of each kind a step makes.
+// Counts the calls of each kind that another back end runs.
 #pragma once
 
 #include "kernels/call_counts.h"

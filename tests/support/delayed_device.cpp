@@ -1,4 +1,4 @@
-// Two mappings of one size: addresses that fault, and a shadow that holds the bytes.
+// Two mappings of one size: one whose addresses fault, and a shadow that holds the bytes.
 #include "support/delayed_device.h"
 
 #include <sys/mman.h>

@@ -1,9 +1,9 @@
-// A device for tests: an address space of its own, and work that runs late.
+// A device for tests with a separate address space and delayed work.
 //
-// Its addresses are reserved and unreadable, so a host pointer that slips into a kernel, or a
-// device pointer that slips into host code, faults at once. Its streams run on threads of their own
-// and start each piece of work only after a delay drawn from `seed`, so a missing wait reads memory
-// that is not written yet (fresh memory is filled with NaN).
+// Its addresses are reserved and not readable, so a host pointer in a kernel, or a device pointer
+// in host code, faults at once. Each stream runs on its own thread and starts each piece of work
+// after a delay drawn from `seed`, so code with a missing wait reads memory that is not written yet
+// (new memory is filled with NaN).
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// A host back end behind a DelayedDevice: what a GPU's back end is to the floors above, for tests.
+// Runs a host back end on a DelayedDevice. To the code above it behaves like the back end of a GPU.
 //
-// Every tensor of a call is translated to the host's view of the same bytes when the call is
-// submitted; the call itself runs later, on the stream's thread. So a missing wait computes from
-// NaN, and a host tensor among the arguments is an assertion.
+// When a call is submitted, each of its tensors is translated to host addresses of the same bytes;
+// the call itself runs later, on the stream's thread. So a missing wait computes with NaN, and a
+// host tensor among the arguments fails an assertion.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace piton {
 
 class DelayedKernels final : public ForwardingKernels {
  public:
-  // `inner` computes on host tensors; `device` is where the calls' tensors live. Both must outlive
-  // every stream that was given to run().
+  // `inner` computes on host tensors; `device` holds the calls' tensors. Both must outlive every
+  // stream passed to run().
   DelayedKernels(Kernels& inner, const Device& device);
 
   std::string name() const override { return "delayed " + inner_.name(); }
@@ -27,7 +27,7 @@ class DelayedKernels final : public ForwardingKernels {
   const Device& device_;
   HostDevice host_;
   std::unique_ptr<Stream> inline_stream_;
-  std::mutex mutex_;  // streams have threads of their own, `inner` is used by one at a time
+  std::mutex mutex_;  // each stream has its own thread; `inner` is used by one at a time
 };
 
 }  // namespace piton

@@ -1,9 +1,9 @@
-// What drills share: how many rounds, drawn from which seed, and the program that they try.
+// Shared by drills: number of rounds, seeds, and the program under test.
 //
-// A drill does one misfortune again and again, at places drawn from a seed. The daily tests do a
-// few rounds; with PITON_NIGHTLY set, all. PITON_DRILL_SEED=n draws others (each round prints its
-// own seed where it fails), PITON_DRILL_ROUNDS=n does n rounds, PITON_DRILL_FIRST=n begins with
-// round n: PITON_DRILL_FIRST=14 PITON_DRILL_ROUNDS=1 does round 14 alone.
+// A drill repeats one kind of failure at random places that depend on a seed. The daily tests run a
+// few rounds; with PITON_NIGHTLY set, all. PITON_DRILL_SEED=n sets another seed (a failing round
+// prints its own), PITON_DRILL_ROUNDS=n runs n rounds, PITON_DRILL_FIRST=n begins with round n:
+// PITON_DRILL_FIRST=14 PITON_DRILL_ROUNDS=1 runs only round 14.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline std::int64_t rounds(std::int64_t sampled, std::int64_t all) {
   return number("PITON_DRILL_ROUNDS", whole() ? all : sampled);
 }
 
-// A drill does the rounds [first_round(), end_round(...)).
+// A drill runs the rounds [first_round(), end_round(...)).
 inline std::int64_t first_round() { return number("PITON_DRILL_FIRST", 0); }
 inline std::int64_t end_round(std::int64_t sampled, std::int64_t all) {
   const std::int64_t first = first_round();
@@ -33,7 +33,7 @@ inline std::int64_t end_round(std::int64_t sampled, std::int64_t all) {
                                                       : std::max(first, rounds(sampled, all));
 }
 
-// Of round `round`: the same whatever rounds came before it.
+// The seed of round `round`; does not depend on earlier rounds.
 inline std::uint64_t seed(std::int64_t round) {
   return static_cast<std::uint64_t>(number("PITON_DRILL_SEED", 1)) * 1'000'003U +
          static_cast<std::uint64_t>(round);
@@ -42,7 +42,7 @@ inline std::uint64_t seed(std::int64_t round) {
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : engine_(seed) {}
-  // Of 0 .. count-1.
+  // A random integer in 0 .. count-1.
   std::int64_t below(std::int64_t count) {
     return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(count));
   }

@@ -1,4 +1,4 @@
-// Catching an Error to look at its text and fault.
+// Checks the text and the fault of an Error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace piton {
 
 // Runs `action` and returns the message of the Error that it throws; fails the test if it throws
-// none, or one of another fault.
+// none, or one with another fault.
 template <typename Action>
 std::string message_of(Fault fault, Action&& action) {
   try {

@@ -12,7 +12,7 @@ inline std::filesystem::path golden_folder(const std::string& name) {
   return std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/huggingface" / name;
 }
 
-// One or more of each family, ascending.
+// At least one folder of each family, sorted by name.
 inline std::vector<std::string> golden_folders() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(golden_folder("")))

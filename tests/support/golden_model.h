@@ -7,7 +7,7 @@
 
 namespace piton::test {
 
-// Every parameter's pieces from "weight.NAME".
+// Sets the pieces of every parameter to the tensors "weight.NAME".
 inline void set_golden_weights(Session& session, const SafetensorsFile& golden, Stream& stream) {
   for (Parameter* parameter : session.parameters()) {
     const Tensor rows = host_tensor(parameter->dtype, parameter->shape);

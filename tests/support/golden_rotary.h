@@ -55,7 +55,7 @@ inline std::vector<GoldenRotary> golden_rotary() {
   std::ifstream file(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/rotary.jsonl");
   std::vector<GoldenRotary> cases;
   std::string line;
-  std::getline(file, line);  // the head
+  std::getline(file, line);  // the first line describes the file
   while (std::getline(file, line)) {
     const auto row = nlohmann::json::parse(line);
     GoldenRotary one{.line = line.substr(0, 120),

@@ -1,4 +1,4 @@
-// The instruction sets that a test of the cpu back end goes through.
+// The instruction sets of parameterized tests of the cpu back end.
 #pragma once
 
 #include <gtest/gtest.h>

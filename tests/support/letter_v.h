@@ -1,4 +1,4 @@
-// A schedule written by hand, in which a stage has the first and the last chunk of a model.
+// A hand-written schedule in which one stage has the first and the last chunk of a model.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace piton::test {
 
-// Two stages, four chunks 0 1 1 0: the first and the last are on one stage. Each micro-batch goes
-// down and up again before the next.
+// Two stages; the four chunks are on stages 0 1 1 0. Each micro-batch runs forward and backward
+// before the next one starts.
 inline Schedule letter_v(int micro_batches) {
   Schedule schedule{.name = "V",
                     .stages = 2,

@@ -1,4 +1,4 @@
-// One output of one kind of call, off by a factor.
+// Scales one output of one kind of call.
 #include "support/perturbed_kernels.h"
 
 namespace piton {

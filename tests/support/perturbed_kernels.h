@@ -1,9 +1,9 @@
-// Another back end with one deliberate error: what a test has to notice to be worth running.
+// Another back end with one deliberate error, to show that a test detects it.
 //
-// After each call of the chosen kind one of its outputs is wrong by a factor. A written tensor is
-// scaled; of an updated one the change is scaled, so that the error does not depend on what was
-// there. A packed weight is opaque: it is packed from scaled rows. Copies of integers are left
-// alone.
+// After each call of the chosen kind, one of its outputs is wrong by a factor. A written tensor is
+// scaled; for an updated tensor only the change is scaled, so that the error does not depend on the
+// old values. A packed weight is opaque, so it is packed from scaled rows. Copies of integers are
+// not perturbed.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace piton {
 
 class PerturbedKernels final : public ForwardingKernels {
  public:
-  // `inner` computes on host tensors at once and must outlive this. `call` is a kName, `tensor` one
-  // of the names that its tensors() gives to what it writes or updates.
+  // `inner` computes on host tensors at once and must outlive this. `call` is a kName, `tensor` the
+  // name of a tensor that this call writes or updates, as in its tensors().
   PerturbedKernels(Kernels& inner, std::string call, std::string tensor, double factor = 1.01)
       : ForwardingKernels(inner),
         call_(std::move(call)),

@@ -1,4 +1,4 @@
-// Another program under a test's eyes: started, signaled, waited for.
+// Starts another program, sends it signals and waits for it.
 #pragma once
 
 #include <fcntl.h>
@@ -49,7 +49,7 @@ class Process {
     const std::string error = settings.error.empty() ? "" : settings.error.string();
     id_ = ::fork();
     if (id_ != 0) return;
-    // The child: nothing but what may follow a fork.
+    // The child: calls only functions that are safe after fork().
     ::setpgid(0, 0);
     sigset_t none;
     sigemptyset(&none);
@@ -67,7 +67,7 @@ class Process {
     ::execv(arguments[0], arguments.data());
     ::_exit(127);
   }
-  // A process that still runs, and all of its group, are killed.
+  // Kills the process, if it still runs, with its group.
   ~Process() {
     if (!end_) {
       kill_group(SIGKILL);
@@ -81,7 +81,7 @@ class Process {
   void kill(int signal) const {
     if (!end_) ::kill(id_, signal);
   }
-  // It and what it started, unless that left the group.
+  // Sends the signal to the process and to its children that are still in its group.
   void kill_group(int signal) const {
     if (!end_) ::kill(-id_, signal);
   }

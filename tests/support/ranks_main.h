@@ -1,9 +1,9 @@
 // The main function of a rank test: include it in one file of the program.
 //
 // Every rank runs every test, in the same order, so tests may use collectives. Rank 0 reports like
-// GoogleTest; the others print only what fails, with their rank. All ranks return the same code.
+// GoogleTest; the others print only failures, with their rank. All ranks return the same code.
 //
-// The file says which world it wants by defining
+// The file selects the options of the world by defining
 //
 //   piton::MpiOptions piton::ranks::options() { return {.timeout_seconds = 60}; }
 #pragma once
@@ -29,7 +29,7 @@ struct Setting {
   Communicator* everyone = nullptr;
 };
 
-// What the tests of this program run in.
+// The world in which the tests of this program run.
 inline Setting& setting() {
   static Setting setting;
   return setting;
@@ -53,7 +53,7 @@ class FailuresOfRank final : public testing::EmptyTestEventListener {
 
  private:
   int rank_;
-  std::string test_;  // may not be asked of GoogleTest while it reports a failure
+  std::string test_;  // GoogleTest cannot be asked for it while it reports a failure
 };
 
 }  // namespace piton::ranks

@@ -1,5 +1,5 @@
-// A small training run on a given mesh, for tests that compare layouts: same weights, same batches,
-// same masks, whatever the layout.
+// A small training run on a given mesh, for tests that compare layouts: weights, batches and masks
+// are the same for every layout.
 #pragma once
 
 #include <cstring>
@@ -20,7 +20,7 @@
 
 namespace piton::test {
 
-inline constexpr std::int64_t kSamples = 8;  // of a global batch
+inline constexpr std::int64_t kSamples = 8;  // per global batch
 inline constexpr std::int64_t kSequence = 32;
 
 struct RunLayout {
@@ -34,11 +34,11 @@ struct RunLayout {
   std::optional<Schedule> own_schedule;
 };
 
-// Tokens of sample `sample`: a function of nothing else.
+// The token of `sample` at `place`: depends on nothing else.
 inline std::int32_t token(std::int64_t sample, std::int64_t place, std::int64_t vocabulary) {
   const PhiloxBlock block =
       philox({1, 2}, {static_cast<std::uint32_t>(sample), static_cast<std::uint32_t>(place), 0, 0});
-  // Low ids are likelier, so that there is something to learn.
+  // Low ids are more likely, so that there is something to learn.
   return static_cast<std::int32_t>((block[0] % vocabulary) * (block[1] % vocabulary) / vocabulary);
 }
 
@@ -102,7 +102,7 @@ class TrainingRun {
     return all;
   }
 
-  // Bytes of this rank's part of every canonical tensor: "name@start" -> rows.
+  // Bytes of this rank's part of every canonical tensor: "name@start extent" -> rows.
   std::map<std::string, std::string> pieces() {
     std::map<std::string, std::string> all;
     for (Parameter* parameter : session_->parameters()) {

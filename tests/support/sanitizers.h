@@ -1,4 +1,4 @@
-// Which sanitizer a test runs under: their run-time libraries are linked in or they are not.
+// Detects the sanitizers of a test by their linked run-time libraries.
 #pragma once
 
 extern "C" void __asan_init() __attribute__((weak));
@@ -6,11 +6,11 @@ extern "C" void __tsan_init() __attribute__((weak));
 
 namespace piton {
 
-// It ends a forked child that starts threads where the parent has some; Arrow has them from the
-// moment that it is loaded.
+// The thread sanitizer ends a forked child that starts threads if the parent has some, and Arrow
+// has threads as soon as it is loaded.
 inline bool has_thread_sanitizer() { return &__tsan_init != nullptr; }
 
-// Sizes and times of a process then say nothing about the program: freed memory is kept, every
+// With a sanitizer, memory and times of a process mean nothing: freed memory is kept, and every
 // access is checked.
 inline bool has_sanitizer() { return &__asan_init != nullptr || has_thread_sanitizer(); }
 

@@ -1,6 +1,6 @@
-// A small decoder without attention, cut into chunks, for tests of what runs models: token
-// embedding, blocks of norm, linear, activation, linear, and a head with its loss. Values are drawn
-// from the parameter's name, so every way to cut it starts from the same weights. fp32.
+// A small decoder without attention, divided into chunks, for tests of code that runs models: token
+// embedding, blocks of norm, linear, activation, linear, and a head with its loss. Initial values
+// depend only on the parameter's name, so every division starts from the same weights. fp32.
 #pragma once
 
 #include <memory>
@@ -76,7 +76,7 @@ class SmallChunk final : public Chunk {
     return {.sums = {{std::string(kLossSum), output.sum}}};
   }
 
-  // The rows that `parameter` starts with.
+  // The initial rows of `parameter`.
   static Tensor initial_rows(const Parameter& parameter) {
     Tensor rows = host_tensor(parameter.dtype, parameter.shape);
     std::uint64_t state = 88172645463325252ULL;
@@ -125,7 +125,7 @@ class SmallChunk final : public Chunk {
   Parameter* head_ = nullptr;
 };
 
-// Micro-batch number `index` of the global batch; host memory.
+// Micro-batch number `index` of the global batch, in host memory.
 inline ModelInput small_input(const SmallModelSizes& sizes, std::int64_t index,
                               std::int64_t samples = 2, std::int64_t sequence = 5) {
   ModelInput input{.samples = samples, .sequence = sequence};

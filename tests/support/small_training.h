@@ -1,5 +1,6 @@
-// The small model (support/small_model.h) trained under a layout: chunks, sharded parameters,
-// pipeline, and a plain update. One object is one rank. Runs on the host or on a DelayedDevice.
+// Trains the small model (support/small_model.h) under a layout: chunks, sharded parameters,
+// pipeline, and plain gradient descent. One object is one rank. Runs on the host or on a
+// DelayedDevice.
 #pragma once
 
 #include <map>
@@ -18,7 +19,7 @@
 namespace piton::test {
 
 struct SmallLayout {
-  Schedule schedule;  // stages: size of the pipeline axis; micro-batches a data rank
+  Schedule schedule;  // stages: size of the pipeline axis; micro-batches per data rank
   int data = 1;
   int zero_stage = 0;
   SmallModelSizes sizes = {};
@@ -57,7 +58,8 @@ class SmallTraining {
   int stage() const { return mesh.coordinate(Axis::kPipeline); }
   bool on_last_stage() const { return layout_.schedule.stage_of_chunk.back() == stage(); }
 
-  // This rank's micro-batches of the global batch number `step`: data rank r has every data-th.
+  // This rank's micro-batches of global batch `step`: data rank r of D has numbers r, r + D, r + 2
+  // D, ...
   std::vector<ModelInput> inputs(int step) {
     std::vector<ModelInput> inputs;
     const int per_rank = layout_.schedule.micro_batches;
@@ -81,7 +83,8 @@ class SmallTraining {
             .weights = *weights};
   }
 
-  // Gradients of one batch; the sum of this rank's losses (0 but on the last stage).
+  // Computes the gradients of one batch. Returns the sum of this rank's losses (0 except on the
+  // last stage).
   double backward(int step) {
     weights->begin_step(layout_.schedule.micro_batches, *stream);
     const PipelineResult result = pipeline->train(context(), inputs(step));
@@ -102,7 +105,7 @@ class SmallTraining {
     weights->publish_values(*stream);
   }
 
-  // All values of this stage, whole; collective over the data group.
+  // The unsharded values of all parameters of this stage. Collective over the data group.
   std::map<std::string, std::vector<float>> values() {
     std::map<std::string, std::vector<float>> values;
     for (Parameter* parameter : parameters) {

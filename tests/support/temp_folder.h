@@ -1,4 +1,4 @@
-// A folder of a test's own, removed at its end.
+// A temporary folder for one test, removed at the end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Host tensors for tests: reading and writing any dtype through doubles, random contents, awkward
-// layouts. Written apart from the reference back end, which it helps to test.
+// Host tensors for tests: access to any dtype as double, random contents, awkward layouts. Shares
+// no code with the reference back end, because it tests that too.
 #pragma once
 
 #include <cmath>
@@ -91,7 +91,7 @@ inline Tensor tensor_of(DType dtype, const Shape& shape, std::span<const double>
 }
 
 // Makes tensors with reproducible contents. With `awkward` layouts every tensor starts one element
-// behind an aligned address, and those that a call lets have gaps between rows have them.
+// after an aligned address, and tensors that may have gaps between rows have gaps.
 class TensorSource {
  public:
   explicit TensorSource(std::uint64_t seed, bool awkward = false)
@@ -100,7 +100,7 @@ class TensorSource {
   Tensor normal(DType dtype, const Shape& shape, double mean = 0, double deviation = 1) {
     return filled_normal(contiguous(dtype, shape), mean, deviation);
   }
-  // The same, last dim contiguous, the others as they come.
+  // The same with a contiguous last dim; other dims may have gaps.
   Tensor normal_rows(DType dtype, const Shape& shape) {
     return filled_normal(rows(dtype, shape), 0, 1);
   }
@@ -114,7 +114,7 @@ class TensorSource {
     }
     return tensor;
   }
-  // For outputs: NaN, so that an element that nobody wrote is seen.
+  // Outputs are filled with NaN, so that an unwritten element is detected.
   Tensor unwritten(DType dtype, const Shape& shape) { return nan(contiguous(dtype, shape)); }
   Tensor unwritten_rows(DType dtype, const Shape& shape) { return nan(rows(dtype, shape)); }
 

@@ -1,9 +1,9 @@
-// Ranks as threads of one process, for tests of what is built on communicators.
+// Ranks as threads of one process, for tests of code that uses communicators.
 //
-// A collective is carried out by the member that comes last, so its event stays incomplete until
-// then: work that forgot to wait sees old data. Members match by the order of their calls in a
-// group; calls that do not fit together (another kind or size) fail the test with Error(kPeer), and
-// so does a member that does not come within ten seconds. Host memory only.
+// The last member to arrive executes a collective, so its event stays incomplete until then: work
+// without a wait sees old data. The calls of a group are matched by their order; calls that do not
+// match (another kind or size) fail the test with Error(kPeer), and so does a member that does not
+// arrive within ten seconds. Host memory only.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@
 namespace piton::test {
 
 struct ThreadWorldState {
-  // Collectives for which this is true leave their data as it is: a lost reduction.
+  // Collectives for which this is true do not change their data, to simulate a lost reduction.
   std::function<bool(const std::string& group, const std::string& kind)> drop;
   // Called for each member of each collective.
   std::function<void(const std::string& group, const std::string& kind)> observe;
@@ -46,7 +46,7 @@ struct ThreadWorldState {
     bool done = false;
     std::vector<std::function<void()>> then;
 
-    // An arena keeps fences with the tensor's slot: a fence must not keep the tensor.
+    // The arena keeps fences with the tensor's slot, so a fence must not keep the tensor alive.
     void finish() {
       std::atomic_ref(done).store(true);
       out = in = {};
@@ -56,13 +56,13 @@ struct ThreadWorldState {
 
   std::mutex mutex;
   std::condition_variable changed;
-  // By ranks and name of the group, and number of the call.
+  // Key: ranks and name of the group, number of the call.
   std::map<std::tuple<std::vector<int>, std::string, std::int64_t>, Round> rounds;
   struct Message {
     std::shared_ptr<Call> send;
     std::shared_ptr<Call> receive;
   };
-  // By group, source, target, tag.
+  // Key: group, source, target, tag.
   std::map<std::tuple<std::vector<int>, int, int, int>, std::deque<Message>> mail;
 };
 
@@ -156,7 +156,8 @@ class ThreadCommunicator final : public Communicator {
     return start(&after, std::move(description));
   }
 
-  // The member comes to the collective when what it follows is complete; `after` null: now.
+  // The member arrives at the collective when the events in `after` are complete; `after` null: at
+  // once.
   Event start(const After* after, Call description) {
     auto call = std::make_shared<Call>(std::move(description));
     ++counts_.collectives;
@@ -268,7 +269,8 @@ class ThreadCommunicator final : public Communicator {
           sum<T>(round, begin, end, results[r].data());
         }
         for (std::size_t r = 0; r < round.size(); ++r) {
-          // What is not the own part is nobody's: a test that reads it shall see it.
+          // Overwrites the whole input: only a member's own part is defined afterwards, and a test
+          // that reads other parts must fail.
           if (kind == "reduce-scatter") {
             std::fill_n(round[r]->in.data<T>(), round[r]->in.elements(), T(-987654321));
           }

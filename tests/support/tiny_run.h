@@ -1,4 +1,4 @@
-// A corpus and a model so small that a drill can train it hundreds of times.
+// A corpus and a model that are small enough for a drill to train hundreds of times.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,13 +24,13 @@ inline Words operator+(Words a, const Words& b) {
 
 inline Words with_program(const Words& words) { return Words{piton()} + words; }
 
-// Runs piton to its end, within a minute.
+// Runs piton and waits up to a minute for its end.
 inline ProcessEnd run(const Words& words, const Process::Settings& settings = {}) {
   Process process(with_program(words), settings);
   return process.wait(std::chrono::seconds(60)).value_or(ProcessEnd{});
 }
 
-// Writes a text of some kilobytes and the corpus FOLDER/corpus_text_document of its bytes.
+// Writes a text of some kilobytes, and its bytes as the corpus FOLDER/corpus_text_document.
 inline void make_corpus(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
   std::ofstream text(folder / "text.txt");
@@ -78,7 +78,7 @@ inline bool wait_for(const std::function<bool()>& condition,
   return true;
 }
 
-// What `inspect --hash` says of the newest checkpoint; empty if it cannot be read.
+// The output of `inspect --hash` for the newest checkpoint; empty if it cannot be read.
 inline std::string hash_of(const std::filesystem::path& run_folder) {
   const std::filesystem::path out = run_folder.string() + ".hash";
   std::filesystem::remove(out);
@@ -89,7 +89,7 @@ inline std::string hash_of(const std::filesystem::path& run_folder) {
   return end == ProcessEnd{.code = 0, .signal = 0} ? text_of(out) : "";
 }
 
-// The iteration that the run's tracker names.
+// The iteration in the run's tracker file.
 inline std::int64_t latest(const std::filesystem::path& run_folder) {
   const std::string text = text_of(run_folder / "latest_checkpointed_iteration.txt");
   return text.empty() ? 0 : std::atoll(text.c_str());

@@ -1,23 +1,22 @@
-// How far two correct computations may differ. Tests take their tolerances from here and invent
-// none.
+// The allowed difference of two correct computations. All tests take their tolerances from here.
 //
 // Let u be the unit roundoff: half the distance from 1 to the next number.
 //
 //   storage   u = 2^-53 fp64, 2^-24 fp32, 2^-11 fp16, 2^-8 bf16
 //   sums      in fp32 (u = 2^-24) for all but fp64
 //
-// relative    Both sides round their result once: 2 u(storage). exp, tanh, sqrt and division on the
-//             way are good to some units in the last place of the sums: 16 u(sums).
-// absolute    A sum of n products of unit-variance numbers wanders to about sqrt(n); each of its n
-//             additions is wrong by up to u(sums) sqrt(n), and independent errors grow by another
-//             sqrt(n): n u(sums), with a factor 4 for the worst of some ten thousand elements.
-//             Where operands inside are rounded to 16 bits, each of k terms of size 1 is wrong by
-//             up to u(storage), together by sqrt(k) u(storage) / 2 on average: times 4 for the
-//             worst. k is n for a product whose wide operand is rounded first (gradients of
+// relative Both sides round their result once: 2 u(storage). exp, tanh, sqrt and division are
+// accurate to some units in the last place of the sums: 16 u(sums). absolute A sum of n products of
+// unit-variance numbers grows to about sqrt(n); each of its n additions has an error of up to
+// u(sums) sqrt(n), and n independent errors add up to sqrt(n) times as much: n u(sums), with a
+// factor 4 for the worst of some ten thousand elements.
+//             If operands are rounded to 16 bits on the way, each of k terms of size 1 has an error
+//             of up to u(storage); the sum of them is sqrt(k) u(storage) / 2 on average, times 4
+//             for the worst. k is n for a product whose wide operand is rounded first (gradients of
 //             logits); for probabilities in attention, n terms of size 1/sqrt(n), it is 1.
 //
-// An error of 1% in fp32 is at least a hundred times beyond this for n up to a few thousand:
-// tests/ops/kernels_mutation_test.cpp shows it call by call.
+// An error of 1% in fp32 is at least a hundred times larger than this for n up to a few thousand:
+// tests/ops/kernels_mutation_test.cpp shows this for every call.
 #pragma once
 
 #include <cmath>
@@ -47,7 +46,7 @@ inline double unit_roundoff(DType dtype) {
   }
 }
 
-// `storage`: the narrowest type that a value on the way to the result is stored in. `terms`: the
+// `storage`: the narrowest type in which a value on the way to the result is stored. `terms`: the
 // longest sum, of terms of size 1. `rounded_terms`: k above.
 inline Tolerance tolerance(DType storage, std::int64_t terms, std::int64_t rounded_terms = 1) {
   const double u_storage = unit_roundoff(storage);

@@ -1,5 +1,5 @@
-// What a program needs that drives a Trainer: a machine of one rank, a small corpus, options, and a
-// sink that writes down what it hears.
+// Helpers for tests that use a Trainer: a machine of one rank, a small corpus, options, and a sink
+// that records its events.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace piton::test {
 
-// One rank of `world`, on the host, with kernels of one thread.
+// One rank of `world`, on the host, with one thread.
 class SmallMachine {
  public:
   explicit SmallMachine(World& world)
@@ -36,8 +36,7 @@ class SmallMachine {
   Machine machine_;
 };
 
-// `documents` of 40 ids below 200, without a tokenizer. Ids are a function of their place and
-// `salt`.
+// `documents` of 40 ids below 200, without a tokenizer. Ids depend only on their place and `salt`.
 inline void write_small_corpus(const std::filesystem::path& prefix, int documents = 60,
                                int salt = 0) {
   IndexedWriter writer(prefix.string(), IdType::kUint16);
@@ -52,7 +51,7 @@ inline void write_small_corpus(const std::filesystem::path& prefix, int document
   writer.finish();
 }
 
-// The options of `piton pretrain` for a tiny model on that corpus, with more words.
+// The options of `piton pretrain` for a tiny model on that corpus, and those in `more`.
 inline PretrainOptions small_options(const std::filesystem::path& prefix,
                                      const std::vector<std::string>& more = {}) {
   std::vector<std::string> words{"--model",

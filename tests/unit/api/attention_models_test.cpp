@@ -1,5 +1,5 @@
-// Whole models under a window, ALiBi and packed documents: decoding behind a cache, evaluation and
-// training see the same, and documents in one row are documents on their own.
+// Whole models with a window, ALiBi and packed documents: decoding with a cache, evaluation and
+// training agree, and documents packed into one row give the results of separate documents.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// What is drawn, against what was promised: split equals whole cannot see a fault that every layout
-// has, as one mask for all layers, dropout during evaluation, or outputs without 1 / sqrt(2
-// layers).
+// Random draws against their specification. Comparing layouts cannot detect a fault that all
+// layouts share, such as one mask for all layers, dropout during evaluation, or output projections
+// initialized without 1 / sqrt(2 layers).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

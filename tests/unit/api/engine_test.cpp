@@ -1,4 +1,4 @@
-// Which back ends a run may ask for.
+// The back ends that a run may select.
 #include "api/engine.h"
 
 #include <gmock/gmock.h>

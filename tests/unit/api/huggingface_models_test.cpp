@@ -1,5 +1,5 @@
-// Models of Hugging Face folders, loaded as users load them: logits, greedy tokens and gradients of
-// Transformers, and ten steps of training (tests/golden/huggingface, made by
+// Models of Hugging Face folders, loaded through the public interface: logits, greedy tokens,
+// gradients and ten training steps equal those of Transformers (tests/golden/huggingface, made by
 // tools/oracle/huggingface.py in float64).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A session for inference computes what one with gradients does, and holds each weight once.
+// A session for inference gives the results of a training session, and holds each weight once.
 #include "generate/inference.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Losses and gradients of a LLaMA that turns by scaled, partial and interleaved rotary positions,
-// against Transformers (tests/golden/rotary.jsonl).
+// Losses and gradients of a LLaMA with scaled, partial and interleaved rotary positions, against
+// Transformers (tests/golden/rotary.jsonl).
 #include <gtest/gtest.h>
 
 #include <cmath>

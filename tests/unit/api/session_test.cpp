@@ -1,4 +1,4 @@
-// What a session is made of: chunks from a factory, which share the parameters of their stage.
+// A session is made of chunks from a factory; the chunks of a stage share its parameters.
 #include <gtest/gtest.h>
 
 #include "model/decoder.h"

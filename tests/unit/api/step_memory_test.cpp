@@ -1,5 +1,5 @@
-// After the second step a step asks no memory of the system, neither for tensors nor on the heap in
-// sizes that grow with the batch, and moves no tensor from one place to another.
+// From the third step on, a step takes no memory for tensors from the system, makes no large heap
+// allocations, and runs no copy kernels.
 #include <gtest/gtest.h>
 
 #include <atomic>

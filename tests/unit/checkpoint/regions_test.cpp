@@ -1,4 +1,4 @@
-// What ranks hold and who writes it; files as saving makes them.
+// The regions that ranks hold, the rank that writes each, and the files of a save.
 #include "checkpoint/regions.h"
 
 #include <gmock/gmock.h>

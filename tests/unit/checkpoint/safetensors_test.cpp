@@ -1,5 +1,4 @@
-// Reading what the PyPI package wrote, refusing what it refuses, and reading back what Piton
-// writes.
+// Reads files of the PyPI package, refuses what it refuses, and reads back files that Piton writes.
 #include "checkpoint/safetensors.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A run of three parameters over real shards: trained, saved and loaded under every ZeRO stage.
+// A run of three parameters with real shards: trained, saved and loaded under every ZeRO stage.
 #pragma once
 
 #include <memory>

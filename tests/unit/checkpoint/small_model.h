@@ -1,5 +1,5 @@
-// A model of a block or two as it is on one rank of any layout, its optimizer state, and what
-// every element of it must be. Written from the pieces alone, apart from the code under test.
+// A model of one or two blocks on one rank of any layout, its optimizer state, and the expected
+// value of every element. Computed from the pieces only, independent of the code under test.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// Saves that are cut off at every call that changes the disk, and files that were changed since.
+// Saves that are interrupted at every call that changes the disk, and files that were changed after
+// a save.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// A run over real shards: stopped, saved, loaded and continued is the run that never stopped, for
-// every ZeRO stage, and its checkpoint is the same for all of them.
+// A run with real shards that is saved, loaded and continued equals an uninterrupted run, for every
+// ZeRO stage; all stages write the same checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Round trips over layouts, and what a checkpoint that does not fit says.
+// Round trips between layouts, and the messages for checkpoints that do not fit.
 #include "checkpoint/store.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Reading runs of tensors: the same elements as by indices, from no more of a source than a rank
-// stores, and an error where a file cannot give them.
+// Reading runs of tensors: gives the same elements as reading by index, reads no more of a source
+// than the rank stores, and throws if a file cannot be read.
 #include "checkpoint/tensor_source.h"
 
 #include <gmock/gmock.h>

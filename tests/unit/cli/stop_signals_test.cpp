@@ -1,4 +1,4 @@
-// Each case in a process of its own: signals are a process's.
+// Each case runs in a separate process, because signals belong to a process.
 #include "cli/stop_signals.h"
 
 #include <gtest/gtest.h>

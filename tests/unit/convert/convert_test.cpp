@@ -1,4 +1,4 @@
-// Models from one format to another and back: the same bytes, whole or not at all.
+// Models converted to another format and back have the same bytes. Output is complete or absent.
 #include "convert/convert.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// One process with the CPU's kernels, for what converts and verifies.
+// A machine of one process with CPU kernels, for tests that convert and verify.
 #pragma once
 
 #include "comm/communicator.h"

@@ -1,4 +1,4 @@
-// The verification sees every weight, and what a configuration changes.
+// The verification detects a change of any weight and of the configuration.
 #include "convert/verify.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// Inputs larger than memory, disks that are full, corpora of many documents. With PITON_NIGHTLY
-// set, the sizes that the documents promise; else a tenth of them.
+// Inputs larger than memory, full disks, corpora of many documents. With PITON_NIGHTLY set, the
+// documented sizes; otherwise a tenth of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

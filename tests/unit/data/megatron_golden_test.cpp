@@ -1,5 +1,5 @@
-// Samples, masks and random numbers equal those of Megatron-core 0.16.1 and NumPy; the files' heads
-// say how they were made.
+// Samples, masks and random numbers equal those of Megatron-core 0.16.1 and NumPy; the first lines
+// of the files say how they were made.
 #include <gtest/gtest.h>
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-// Record readers in themselves, and real files of others.
+// Record readers on made-up input, and on real files of other programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A folder that lives as long as its test, and small corpora inside it.
+// A temporary folder for one test, and small corpora in it.
 #pragma once
 
 #include <unistd.h>

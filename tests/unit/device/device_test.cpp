@@ -1,4 +1,4 @@
-// The three devices without a GPU: where bytes are, and when work is done.
+// The three devices that need no GPU: placement of bytes and order of work.
 #include "device/device.h"
 
 #include <gtest/gtest.h>

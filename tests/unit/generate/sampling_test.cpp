@@ -1,4 +1,4 @@
-// Tokens are drawn as often as their probabilities say.
+// Tokens are drawn with the frequencies given by their probabilities.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// config.json written from a model: what is read back is the model.
+// A config.json written from a model gives the same model when read back.
 #include "huggingface/config_keys.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// config.json: what Transformers 4 and 5 write, and what Piton does not have, refused by name.
+// config.json as written by Transformers 4 and 5. Properties that Piton does not support are
+// refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// A copy of a golden Hugging Face folder that a test may spoil.
+// A copy of a golden Hugging Face folder that a test may change.
 #pragma once
 
 #include <filesystem>

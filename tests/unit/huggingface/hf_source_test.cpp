@@ -1,5 +1,5 @@
-// Hugging Face folders as sources of canonical tensors: the right elements of packed and turned
-// weights, and every way in which a download can be wrong, named.
+// Hugging Face folders as sources of canonical tensors: the right elements of fused and transposed
+// weights, and an error that names the problem for every kind of damaged download.
 #include "huggingface/hf_source.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Hugging Face folders whose weights are pickles: the same model as in safetensors.
+// Hugging Face folders with pickled weights give the same model as safetensors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

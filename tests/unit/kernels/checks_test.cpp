@@ -1,4 +1,4 @@
-// A wrong argument is named before any back end sees it.
+// A wrong argument is reported by name before any back end gets the call.
 #include <gtest/gtest.h>
 
 #include "device/host_device.h"

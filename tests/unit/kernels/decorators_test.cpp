@@ -1,4 +1,4 @@
-// The decorators of back ends that tests use do what they say.
+// Tests of the test decorators of back ends.
 #include <gtest/gtest.h>
 
 #include "device/host_device.h"

@@ -1,4 +1,4 @@
-// Memory, copies and streams of a GPU. Each test that needs one is skipped where there is none.
+// Memory, copies and streams of a GPU. Tests that need a GPU are skipped if there is none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Calls on a GPU: those that it has against the reference, the others refused.
+// Calls on a GPU: implemented calls equal the reference, others are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

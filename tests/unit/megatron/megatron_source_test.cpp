@@ -1,4 +1,4 @@
-// Megatron's checkpoints, written for every division and read back; and what can be wrong with one.
+// Megatron checkpoints, written for every division and read back; and errors for damaged ones.
 #include "megatron/megatron_source.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Names of Megatron's module trees.
+// Names of tensors in Megatron's module trees.
 #include "megatron/names.h"
 
 #include <gtest/gtest.h>

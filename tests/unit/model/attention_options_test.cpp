@@ -1,4 +1,4 @@
-// What the flags of attention make of a model, and which of them are refused.
+// The effect of the attention flags on a model, and the flags that are refused.
 #include "model/attention_options.h"
 
 #include <gtest/gtest.h>

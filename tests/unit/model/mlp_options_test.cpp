@@ -1,4 +1,4 @@
-// What the flags of the MLP make of a model, and which of them contradict.
+// The effect of the MLP flags on a model, and contradictions between them.
 #include "model/mlp_options.h"
 
 #include <gtest/gtest.h>

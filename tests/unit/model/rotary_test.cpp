@@ -1,5 +1,5 @@
-// Frequencies against Transformers (tests/golden/rotary.jsonl names its tool and versions), and
-// what the flags of rotary positions make of a model.
+// Frequencies against Transformers (tests/golden/rotary.jsonl names its tool and versions), and the
+// effect of the rotary flags on a model.
 #include "model/rotary.h"
 
 #include <gmock/gmock.h>

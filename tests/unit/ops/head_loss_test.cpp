@@ -1,4 +1,4 @@
-// The sliced head against cross entropy written out over whole logits in double, and its slices
+// The sliced head against plain cross entropy over whole logits in double, and several slices
 // against one slice.
 #include "ops/head_loss.h"
 

@@ -1,5 +1,5 @@
-// What ops keep for their backward is behind handles: a tape whose keeper sends every kept tensor
-// to another place and forgets the original gives the same gradients.
+// Ops keep tensors for backward only as handles: with a keeper that moves every kept tensor
+// elsewhere and drops the original, the gradients are the same.
 #include "ops/kept.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a use of a weight gives: plain rows, packed forms, and small integers with scales.
+// The forms of an acquired weight: plain rows, packed forms, and small integers with scales.
 #include "ops/weight.h"
 
 #include <gtest/gtest.h>

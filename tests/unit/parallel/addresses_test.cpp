@@ -1,5 +1,4 @@
-// A step asks for the same memory every time, whatever the timing: addresses follow from the
-// program alone.
+// Every step allocates the same addresses, independent of timing: they depend only on the program.
 #include <gtest/gtest.h>
 
 #include <utility>

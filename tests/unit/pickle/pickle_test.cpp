@@ -1,4 +1,5 @@
-// Pickles of weights: what torch.save writes is read, and nothing that could run is.
+// Pickles of weights: output of torch.save is read, and anything that could execute code is
+// refused.
 #include "pickle/pickle.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Files of torch.save, read and written; archives that lie.
+// Files of torch.save, read and written; archives with false headers.
 #include "pickle/torch_file.h"
 
 #include <gmock/gmock.h>

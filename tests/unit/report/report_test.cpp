@@ -1,4 +1,4 @@
-// The page of `piton report`, and what it is made from.
+// The page of `piton report` and its input files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Slots come back, wait for their fences, repeat their addresses, and are counted.
+// Slots are reused, wait for their fences, get the same addresses in every step, and are counted.
 #include "tensor/arena.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Views show the right elements, and refuse what would need a copy.
+// Views have the right elements, and views that would need a copy are refused.
 #include "tensor/tensor.h"
 
 #include <gmock/gmock.h>

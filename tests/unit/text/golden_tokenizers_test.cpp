@@ -1,5 +1,5 @@
-// Ids and decoded text against the peers: tests/golden/tokenizers.jsonl, whose first line names
-// their versions. The vocabularies are real files that are not in the repository.
+// Ids and decoded text equal those of other tokenizers: tests/golden/tokenizers.jsonl, whose first
+// line names their versions. The vocabularies are real files that are not in the repository.
 #include <gtest/gtest.h>
 
 #include <filesystem>

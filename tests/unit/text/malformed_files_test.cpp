@@ -1,4 +1,4 @@
-// Files that are not what they should be: one clear error each, never a crash.
+// Malformed files: one clear error each, never a crash.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Which checkpoint a run starts from. Saving and resuming itself: trainer_test.cpp.
+// The checkpoint from which a run starts. Saving and resuming: trainer_test.cpp.
 #include "train/run_checkpoints.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The corpora of a run: what is checked when they are opened, and when they change.
+// The corpora of a run: checks when they are opened, and detection of changes.
 #include "train/run_data.h"
 
 #include <gmock/gmock.h>

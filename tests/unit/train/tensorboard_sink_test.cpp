@@ -1,4 +1,4 @@
-// Events against TensorBoard's own writer, and a run's against what it was told.
+// Events equal those of TensorBoard's own writer; the events of a run contain its metrics.
 #include "train/tensorboard_sink.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// A Trainer as a program drives it.
+// A Trainer used by a program.
 #include "train/trainer.h"
 
 #include <gmock/gmock.h>

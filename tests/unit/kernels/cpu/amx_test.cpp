@@ -1,5 +1,5 @@
-// The loop over tiles on the model of the tile instructions, on any machine; and the model against
-// the instructions where the processor has them.
+// The loop over tiles with a software model of the tile instructions, on any machine; and the model
+// against the real instructions, if the processor has them.
 #include <gtest/gtest.h>
 
 #include <bit>

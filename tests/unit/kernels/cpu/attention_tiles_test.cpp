@@ -1,4 +1,4 @@
-// Which tiles attention computes: counted, not timed.
+// The tiles that attention computes, checked by counting.
 #include "kernels/cpu/attention_tiles.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which way bf16 is multiplied: by the processor where it is known, otherwise by a measurement.
+// The choice of the bf16 product: by processor model if it is known, otherwise by measurement.
 #include "kernels/cpu/choice.h"
 
 #include <gmock/gmock.h>

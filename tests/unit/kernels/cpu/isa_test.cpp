@@ -1,4 +1,4 @@
-// Which instruction set is taken.
+// The choice of the instruction set.
 #include "kernels/cpu/isa.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // Products on packed panels at sizes around each edge: rows of a group and of a part, columns of a
-// vector and of a panel, k of an unrolled step and of a stretch. Under every instruction set of
-// this machine, against sums in double, and with the same bits on 1, 2 and 3 threads.
+// vector and of a panel, k of an unrolled step and of a stretch. With every instruction set of this
+// machine, against sums in double, and with the same bits on 1, 2 and 3 threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>

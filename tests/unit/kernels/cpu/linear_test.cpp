@@ -1,5 +1,5 @@
-// Linears beyond one tile in depth: sums that run in stretches, against sums in double. Under every
-// instruction set that this machine has.
+// Linears with more than one stretch of k: sums computed in stretches against sums in double, with
+// every instruction set of this machine.
 #include <gtest/gtest.h>
 
 #include <algorithm>
