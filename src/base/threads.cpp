@@ -179,8 +179,7 @@ struct ThreadPool::State {
   alignas(64) std::atomic<int> inside{kClosed};
 
   pthread_t caller{};
-  std::unique_ptr<CoreMask>
-      caller_mask;  // the caller's affinity before it was pinned; restored at the end
+  std::unique_ptr<CoreMask> caller_mask;  // the caller's affinity, restored at the end
 };
 
 ThreadPool::ThreadPool(int threads, std::vector<int> cores, std::function<void()> on_start) {

@@ -24,8 +24,7 @@ struct LinearForward {
   Tensor residual;    // [n, out] or empty; dtype of y; rows may be strided; not together with an
                       // activation
   std::optional<ActivationKind> activation;
-  Tensor
-      preactivation;  // [n, out] or empty  written; dtype of y: input of the activation's backward
+  Tensor preactivation;  // [n, out] or empty  written; dtype of y: for the activation's backward
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {

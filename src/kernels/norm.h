@@ -38,9 +38,8 @@ struct NormForward {
 
 struct NormBackward {
   static constexpr std::string_view kName = "norm backward";
-  Tensor dx;  // [n, h]  written; dtype of x
-  Tensor
-      dgain;  // [h] or empty, fp32 (fp64), ADDED TO; order of the sum over rows depends only on n
+  Tensor dx;         // [n, h]  written; dtype of x
+  Tensor dgain;      // [h] or empty, fp32 (fp64), ADDED TO; row order fixed by n
   Tensor dbias;      // [h] or empty, fp32 (fp64), ADDED TO
   Tensor dy;         // [n, h]
   Tensor dresidual;  // [n, h] or empty: added to dx (the gradient of the residual path around the
