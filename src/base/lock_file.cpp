@@ -186,7 +186,7 @@ struct LockFile::State {
     struct stat about;
     if (::fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size == 0) return;
     ::close(std::exchange(descriptor, -1));
-    throw Error(Fault::kUsage, "{}: {} is no lock of this program; move it away", what,
+    throw Error(Fault::kUsage, "{}: {} is not a lock file of this program; move it away", what,
                 path.string());
   }
 

@@ -21,8 +21,8 @@ void AttentionOptions::apply(ModelConfig& config) const {
   if (positions) config.positions = position_kind(*positions);
   if (sparse_mode < 0 || sparse_mode > 4) {
     throw Error(Fault::kUsage,
-                "--sparse-mode: got {}, wanted 0 to 4 (5 to 8 take masks from outside; documents "
-                "of packed samples are kept apart by --reset-attention-mask)",
+                "--sparse-mode: got {}, wanted 0 to 4 (5 to 8 need masks as input; for "
+                "packed documents use --reset-attention-mask)",
                 sparse_mode);
   }
   if (window_after) check_range("--next-tockens", *window_after, -kLargestSize);
@@ -43,13 +43,13 @@ void AttentionOptions::apply(ModelConfig& config) const {
   if (sparse_mode == 4 && *window_after > 0) {
     throw Error(Fault::kUsage,
                 "--next-tockens: got {}, wanted at most 0 with --sparse-mode 4, which has no other "
-                "mask: tokens would see those they are to predict",
+                "mask: tokens would see the tokens that they predict",
                 *window_after);
   }
   if (window_before && *window_before < 0) {
     throw Error(Fault::kUsage,
-                "--pre-tockens: got {}, wanted 0 or more: only keys behind a token would be left, "
-                "and attention is causal",
+                "--pre-tockens: got {}, wanted 0 or more: otherwise only keys after a token would "
+                "be visible, and attention is causal",
                 *window_before);
   }
   if (window_after && *window_after < 0 &&
@@ -60,12 +60,12 @@ void AttentionOptions::apply(ModelConfig& config) const {
   }
   if (triangle_attn && use_flash_attn) {
     throw Error(Fault::kUsage,
-                "--triangle-attn: cannot be together with --use-flash-attn, they are two forms of "
+                "--triangle-attn: cannot be combined with --use-flash-attn: they are two forms of "
                 "attention; leave one of them out");
   }
   if (triangle_block_size && !triangle_attn) {
     throw Error(Fault::kUsage,
-                "--triangle-block-size: is of --triangle-attn, which is not given; leave it out");
+                "--triangle-block-size: needs --triangle-attn, which is not given; give both");
   }
   config.attention_block = triangle_attn ? triangle_block_size.value_or(kTriangleBlock) : 0;
   config.window_before = window_before;
@@ -73,7 +73,7 @@ void AttentionOptions::apply(ModelConfig& config) const {
     check_range("--window-attn-skip-freq", *full_attention_every, 1, kLargestSize);
     if (!window_before) {
       throw Error(Fault::kUsage,
-                  "--window-attn-skip-freq: is of layers with a window, and --pre-tockens is not "
+                  "--window-attn-skip-freq: needs layers with a window, and --pre-tockens is not "
                   "given; give both");
     }
     config.full_attention_every = *full_attention_every;

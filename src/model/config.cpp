@@ -55,7 +55,8 @@ void ModelConfig::check() const {
   }
   if (positions == PositionKind::kRotary && head_size % 2 != 0) {
     throw Error(Fault::kUsage,
-                "--kv-channels: got {}, wanted an even number, since rotary positions turn pairs",
+                "--kv-channels: got {}, wanted an even number, because rotary positions rotate "
+                "pairs of channels",
                 head_size);
   }
   const auto probability = [](double value, const char* flag) {
@@ -69,7 +70,7 @@ void ModelConfig::check() const {
   check_rotary(*this);
   if (normalized_head && tied) {
     throw Error(Fault::kUsage,
-                "--normalized-head: is of a head with a table of its own; give "
+                "--normalized-head: needs a head with its own table; give "
                 "--untie-embeddings-and-output-weights too");
   }
   const auto positive_number = [](double value, const char* flag) {
@@ -83,7 +84,7 @@ void ModelConfig::check() const {
     positive_number(*local_rotary_base, "--rotary-base-local");
     if (!window_before) {
       throw Error(Fault::kUsage,
-                  "--rotary-base-local: is of layers with a window, and --pre-tockens is not "
+                  "--rotary-base-local: needs layers with a window, and --pre-tockens is not "
                   "given; give both");
     }
   }

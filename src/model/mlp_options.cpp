@@ -11,7 +11,7 @@ std::string named(const MlpOptions& options) {
   const auto agree = [&](bool given, const char* flag, const char* means) {
     if (!given) return;
     if (!name.empty() && name != means) {
-      throw Error(Fault::kUsage, "--{}: is {}, and another flag says {}; give one of them", flag,
+      throw Error(Fault::kUsage, "--{}: means {}, but another flag says {}; give one of them", flag,
                   means, name);
     }
     name = means;
@@ -27,7 +27,7 @@ void MlpOptions::apply(ModelConfig& config) const {
   const std::string name = named(*this);
   if (is_x_model && (name == "swiglu" || name == "geglu")) {
     throw Error(Fault::kUsage,
-                "--is-x-model: is a gated GELU itself, and the activation named is {}; wanted "
+                "--is-x-model: is already a gated GELU, but the given activation is {}; wanted "
                 "gelu, gelu-erf, gelu-fast or none",
                 name);
   }

@@ -142,9 +142,8 @@ void RotaryOptions::apply(ModelConfig& config) const {
   if (interleaved) config.rotary_pairs = true;
   const auto stray = [&](const char* flag, bool given) {
     if (given)
-      throw Error(Fault::kUsage,
-                  "{}: got it for --rotary-scaling-type {}, which does not read it; leave it out",
-                  flag, type);
+      throw Error(Fault::kUsage, "{}: is not used by --rotary-scaling-type {}; leave it out", flag,
+                  type);
   };
   stray("--rotary-short-factors", type != "longrope" && !short_factors.empty());
   stray("--rotary-long-factors", type != "longrope" && !long_factors.empty());

@@ -28,11 +28,11 @@ expect(RUN ${run} --pre-tockens -2 --save ${WORK}/x CODE 2 ERR "--pre-tockens: g
 # The triangle form may be taken up on the way: it is a form, not another experiment. Not together with the other.
 expect(RUN ${run} --pre-tockens 12 --next-tockens 0 --triangle-attn --triangle-block-size 20 --save ${WORK}/run --load ${WORK}/run
        --train-iters 4 CODE 0)
-expect(RUN ${run} --triangle-attn --use-flash-attn --save ${WORK}/x CODE 2 ERR "--triangle-attn: cannot be together with --use-flash-attn")
+expect(RUN ${run} --triangle-attn --use-flash-attn --save ${WORK}/x CODE 2 ERR "--triangle-attn: cannot be combined with --use-flash-attn")
 expect(RUN ${run} --triangle-attn --triangle-block-size -1 --save ${WORK}/x CODE 2 ERR "--triangle-block-size: got -1")
 
 # Activations: GeGLU inside half the width, and the same flags on resume.
 expect(RUN ${run} --is-x-model --activation gelu-fast --save ${WORK}/gated CODE 0)
 expect(RUN inspect ${WORK}/gated CODE 0 OUT "mlp.gate.weight")
 expect(RUN ${run} --is-x-model --save ${WORK}/gated --load ${WORK}/gated CODE 2 ERR "another experiment" "activation")
-expect(RUN ${run} --swiglu --activation geglu --save ${WORK}/x CODE 2 ERR "--swiglu: is swiglu, and another flag says geglu")
+expect(RUN ${run} --swiglu --activation geglu --save ${WORK}/x CODE 2 ERR "--swiglu: means swiglu, but another flag says geglu")

@@ -38,9 +38,9 @@ void run() {
     message = error.what();
   }
   const char* wanted[] = {
-      "for rank 1 (has come to none yet, it waits for rank 2, that one for rank 3);",
-      "for rank 2 (has come to none yet, it waits for rank 3);",
-      "for rank 3 (has come to none yet);"};
+      "for rank 1 (has joined none yet, it waits for rank 2, that one for rank 3);",
+      "for rank 2 (has joined none yet, it waits for rank 3);",
+      "for rank 3 (has joined none yet);"};
   const bool right = message.find(wanted[rank]) != std::string::npos;
   std::fprintf(stderr, "rank %d: %sAS IT SHOULD BE: %s\n", rank, right ? "" : "NOT ",
                message.c_str());

@@ -33,9 +33,9 @@ void run() {
     if (error.fault() != Fault::kPeer) message = "of the wrong fault";
   }
   const std::string wanted = "comm: group everyone: all-reduce number 1 of fp32 [1000] has waited";
-  bool right = message.find(wanted) == 0 &&
-               message.find("rank " + std::to_string(last) + " (last came to number 0)") !=
-                   std::string::npos;
+  bool right =
+      message.find(wanted) == 0 &&
+      message.find("rank " + std::to_string(last) + " (last joined number 0)") != std::string::npos;
   // What comes later fails at once, for the same reason.
   const auto start = std::chrono::steady_clock::now();
   try {

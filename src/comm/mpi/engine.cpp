@@ -58,7 +58,7 @@ void MpiEngine::start() {
     thread_.detach();
     record_.reset();
     throw Error(Fault::kPeer,
-                "comm: starting MPI: not all ranks came within {:.3g} s; see their messages, or "
+                "comm: starting MPI: not all ranks started within {:.3g} s; see their messages, or "
                 "allow more time if they are only slow",
                 options_.timeout_seconds);
   }
@@ -244,7 +244,7 @@ void MpiEngine::call(const std::string& what, std::function<void()> work) {
     if (const auto lost = board_->lost()) {
       why = fmt::format("comm: {}: {}", what, *lost);
     } else if (duration<double>(Clock::now() - start).count() > options_.timeout_seconds) {
-      why = fmt::format("comm: {}: not all of its ranks came within {:.3g} s", what,
+      why = fmt::format("comm: {}: not all of its ranks joined within {:.3g} s", what,
                         options_.timeout_seconds);
     } else {
       continue;
@@ -344,7 +344,7 @@ void MpiEngine::finalise() {
     if (done) break;
     if (const auto lost = board_->lost()) throw Error(Fault::kPeer, *lost);
     if (duration<double>(Clock::now() - start).count() > options_.timeout_seconds) {
-      throw Error(Fault::kPeer, "comm: not all ranks came to the end");
+      throw Error(Fault::kPeer, "comm: not all ranks reached the end of the run");
     }
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }

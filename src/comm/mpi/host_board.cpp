@@ -168,8 +168,9 @@ std::optional<std::string> HostBoard::lost() const {
       consequence = text;
     }
     if (state == kAlive && is_dead(other) && its.state.load() == kAlive) {
-      return fmt::format("rank {} (process {}) is gone without a word: killed, or out of memory",
-                         world_rank(other), its.process.load());
+      return fmt::format(
+          "rank {} (process {}) has ended without a message: killed, or out of memory",
+          world_rank(other), its.process.load());
     }
   }
   return consequence;

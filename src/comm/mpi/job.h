@@ -77,7 +77,7 @@ struct Wait {
   std::string what;    // "group everyone: all-reduce number 1 of fp32 [1000]"
   struct Missing {
     int world_rank = 0;
-    std::string progress;  // "last came to number 0"; may be empty
+    std::string progress;  // "last joined number 0"; may be empty
   };
   std::vector<Missing> missing;
 };

@@ -392,16 +392,16 @@ std::vector<Wait::Missing> SharedRunner::missing() const {
     const std::uint64_t posted = line(member).posted.load(std::memory_order_acquire);
     if (posted > number) continue;
     found.push_back({.world_rank = board_->world_rank(members_[member]),
-                     .progress = posted == 0 ? "has come to none yet"
-                                             : fmt::format("last came to number {}", posted - 1)});
+                     .progress = posted == 0 ? "has joined none yet"
+                                             : fmt::format("last joined number {}", posted - 1)});
   }
   if (!found.empty()) return found;
-  for (int member = 0; member < size();
-       ++member) {  // all have posted: find those that are late in a later round
+  // All have posted: find those that are late in a later round.
+  for (int member = 0; member < size(); ++member) {
     const std::uint64_t taken = line(member).taken.load(std::memory_order_acquire);
     if (member != rank_ && taken <= line(rank_).taken.load(std::memory_order_acquire)) {
       found.push_back({.world_rank = board_->world_rank(members_[member]),
-                       .progress = "came, and stopped half-way"});
+                       .progress = "joined, but stopped in the middle"});
     }
   }
   return found;

@@ -121,16 +121,16 @@ TEST(Families, RefuseFlagsThatSayNothing) {
         << with;
   };
   refused({"--model-family", "mamba"}, "wanted gpt2, bloom, llama, qwen2, qwen3, gemma");
-  refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: is of layers with a window");
+  refused({"--window-attn-skip-freq", "2"}, "--window-attn-skip-freq: needs layers with a window");
   refused({"--pre-tockens", "4", "--window-attn-skip-freq", "0"}, "--window-attn-skip-freq: got 0");
   refused({"--model-family", "llama", "--rotary-base-local", "500"},
-          "--rotary-base-local: is of layers with a window");
+          "--rotary-base-local: needs layers with a window");
   refused({"--rotary-base-local", "500"}, "this model has no rotary positions");
   refused({"--attn-logit-softcapping", "-1"},
           "--attn-logit-softcapping: got -1, wanted a positive");
   refused({"--output-logit-softcapping", "-3"}, "--output-logit-softcapping: got -3");
   refused({"--query-pre-attn-scalar", "0"}, "--query-pre-attn-scalar: got 0");
-  refused({"--normalized-head"}, "--normalized-head: is of a head with a table of its own");
+  refused({"--normalized-head"}, "--normalized-head: needs a head with its own table");
 }
 
 }  // namespace

@@ -71,9 +71,9 @@ TEST(MlpOptions, RefuseContradictions) {
         << with;
   };
   refused({"--swiglu", "--activation", "geglu"},
-          "--swiglu: is swiglu, and another flag says geglu");
+          "--swiglu: means swiglu, but another flag says geglu");
   refused({"--swiglu", "--no-bias-gelu-fusion"},
-          "--no-bias-gelu-fusion: is gelu-erf, and another flag says swiglu");
+          "--no-bias-gelu-fusion: means gelu-erf, but another flag says swiglu");
   refused({"--is-x-model", "--swiglu"}, "--is-x-model");
   refused({"--is-x-model", "--ffn-hidden-size", "77"},
           "--ffn-hidden-size: got 77, wanted an even number");

@@ -92,7 +92,8 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
               HasSubstr("wants a --rotary-scaling-factor"));
   EXPECT_THAT(refusal({"--rotary-scaling-type", "linear", "--rotary-scaling-factor", "0.5"}),
               HasSubstr("--rotary-scaling-factor: got 0.5"));
-  EXPECT_THAT(refusal({"--rotary-scaling-factor", "2"}), HasSubstr("which does not read it"));
+  EXPECT_THAT(refusal({"--rotary-scaling-factor", "2"}),
+              HasSubstr("is not used by --rotary-scaling-type"));
   EXPECT_THAT(refusal({"--original-max-position-embeddings", "2"}),
               HasSubstr("--original-max-position-embeddings"));
   EXPECT_THAT(refusal({"--use-rope-scaling", "--rotary-scaling-type", "yarn"}),
