@@ -2,8 +2,8 @@
 //
 // A file appears under its name only when it is complete: its bytes are written to NAME.tmp-PID in
 // the same folder and flushed to the disk, then the file is renamed. Files are created 0640 and
-// folders 0750 whatever the umask. Every failure is Error(kData) with the path and the system's
-// reason; a full disk says so.
+// folders 0750 independent of the umask. Every failure is Error(kData) with the path and the
+// system's reason; a full disk says so.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ toml::table parse_text(std::string_view text, const std::string& name) {
   }
 }
 
-// One `key = value`, whatever table it is in.
+// One `key = value` of any table.
 struct Entry {
   std::string key;
   const toml::node* node;

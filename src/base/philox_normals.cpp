@@ -11,9 +11,8 @@
 namespace piton {
 namespace {
 
-constexpr int kBlocks = 64;  // Philox blocks of four words that are computed together
-constexpr int kPairs =
-    2 * kBlocks;  // first all pairs from words 0 and 1, then those from words 2 and 3
+constexpr int kBlocks = 64;          // Philox blocks of four words that are computed together
+constexpr int kPairs = 2 * kBlocks;  // words 0 and 1 first, then words 2 and 3
 
 struct Words {
   std::uint32_t lane[4][kBlocks];
@@ -47,7 +46,7 @@ void radii(const double* uniform, double* radius) {
   for (int i = 0; i < kPairs; ++i) radius[i] = radius_of(uniform[i]);
 }
 
-// out = radius x cosine and radius x sine of an angle in turns.
+// out = radius x cosine and radius x sine of an angle, which is given in turns.
 PITON_VECTOR_CLONES
 void points(const double* turns, const double* radius, double* first, double* second) {
   for (int i = 0; i < kPairs; ++i) {

@@ -7,8 +7,8 @@
 namespace piton {
 
 // During its lifetime, threads started by this thread have all signals blocked except those of
-// faults (SIGSEGV, ...). On a compute thread, a handler's stack frame would overwrite data that
-// generated code keeps below the stack pointer (cli/stop_signals.h).
+// faults (SIGSEGV, ...). Generated kernels use the stack pointer for other data, which the frame of
+// a handler on a compute thread would overwrite (cli/stop_signals.h).
 class SignalsBlocked {
  public:
   SignalsBlocked();

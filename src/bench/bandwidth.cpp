@@ -17,8 +17,7 @@ struct Part {
 };
 
 Part part_of(std::int64_t elements, std::int64_t part, std::int64_t parts) {
-  const std::int64_t lanes =
-      elements / kLane;  // the remainder is ignored: it is negligible in gigabytes
+  const std::int64_t lanes = elements / kLane;  // the remainder is negligible
   return {lanes * part / parts * kLane, lanes * (part + 1) / parts * kLane};
 }
 

@@ -12,9 +12,8 @@ namespace piton {
 
 struct CallsBench {
   std::vector<CallFigure> calls;
-  double peak = 0;  // FLOPs per second for the calls' dtype; 0: not measured
-  double loading_peak =
-      0;  // FLOPs per second with operands loaded from cache; 0: no separate limit
+  double peak = 0;          // FLOPs per second for the calls' dtype; 0: not measured
+  double loading_peak = 0;  // the same with operands from cache; 0: no separate limit
 
   double seconds() const;        // sum over calls of the best time
   double share_of_peak() const;  // of all calls together; 0 if the peak is unknown

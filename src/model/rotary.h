@@ -44,8 +44,7 @@ struct RotaryScaling {
   double numerator =
       0;  // yarn: with both, tables times (0.1 numerator ln F + 1) / (0.1 denominator ln F + 1)
   double denominator = 0;
-  std::optional<double>
-      magnitude;  // yarn, longrope: factor of the tables, instead of the formula's
+  std::optional<double> magnitude;    // yarn, longrope: table factor, replaces the formula
   std::vector<double> short_factors;  // longrope: [c/2]
   std::vector<double> long_factors;   // the same
 

@@ -73,9 +73,8 @@ struct NamedSum {
 inline constexpr std::string_view kLossSum = "loss";  // sum of mask * loss over the tokens
 
 struct ChunkOutput {
-  std::vector<Value>
-      boundary;  // for the next chunk, with the shapes of boundary(); empty for the last chunk
-  std::vector<NamedSum> sums;  // the loss (last chunk) and auxiliary losses (any chunk)
+  std::vector<Value> boundary;  // for the next chunk, as boundary() gives them; empty for the last
+  std::vector<NamedSum> sums;   // the loss (last chunk) and auxiliary losses (any chunk)
   // The results selected by ModelInput::wanted. Only the last chunk sets these.
   Tensor token_losses;  // fp32 (fp64) [b*s], before the mask
   Tensor logits;        // fp32 (fp64) [k, padded V / t]: split over the tensor ranks

@@ -20,8 +20,7 @@ struct Context {
   Device& device;
   Arena& arena;
   WeightProvider& weights;
-  Tape* tape =
-      nullptr;  // null: nothing is kept for backward (generation, evaluation, recomputed segments)
+  Tape* tape = nullptr;   // null: keep nothing (generation, evaluation, recomputed segments)
   bool training = false;  // true: dropout is applied
   std::uint64_t seed = 1234;
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks

@@ -1,4 +1,4 @@
-# Windows, ALiBi and activations from the command line: trained, resumed, decoded; and what is refused.
+# Windows, ALiBi and activations from the command line: training, resuming, decoding, and refused options.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

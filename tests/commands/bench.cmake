@@ -1,5 +1,5 @@
-# Every bench gives the fields that scripts read. Sizes are tiny and no time is compared: only that each
-# figure is there and what it counts.
+# Every bench prints the fields that scripts read. Sizes are tiny and times are not compared: only the
+# presence of each figure, and counts.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,4 +1,4 @@
-# piton convert as users type it: what it makes is used by the other commands, and what it refuses leaves nothing.
+# piton convert on the command line: other commands use its output, and a refused conversion leaves no files.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

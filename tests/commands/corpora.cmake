@@ -1,4 +1,4 @@
-# Books, splits and the card beside a corpus.
+# Books, splits, and the .json file of a corpus.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,4 +1,4 @@
-# Every command of docs/first_hour.md, and what it prints.
+# Runs every command of docs/first_hour.md and compares its output.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 get_filename_component(bin ${PITON} DIRECTORY)

@@ -1,4 +1,4 @@
-# What holds for every command: help, version, unknown names, exit codes.
+# Common to all commands: help, version, unknown names, exit codes.
 include(${SOURCE}/tests/support/expect.cmake)
 
 expect(RUN --version CODE 0

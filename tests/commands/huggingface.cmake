@@ -1,4 +1,4 @@
-# A Hugging Face folder as users name it: inspected, scored, generated from, trained, and refused.
+# Hugging Face folders on the command line: inspect, score, generate, train, and refused folders.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,4 +1,4 @@
-# piton inspect: corpora, tokenizers, samples, layouts, and what it says of paths that are none of these.
+# piton inspect: corpora, tokenizers, samples, layouts, and the messages for other paths.
 include(${SOURCE}/tests/support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/empty)

@@ -1,4 +1,4 @@
-# The rules of the loop: at which iterations a run logs, evaluates, saves and stops, and at which rate.
+# The rules of the loop: the iterations at which a run logs, evaluates, saves and stops, and the learning rate.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

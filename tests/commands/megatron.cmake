@@ -1,4 +1,4 @@
-# Scripts of Megatron-LM and MindSpeed-LLM train, with their flags as printed; paths and sizes are changed.
+# Training with the flags of scripts of Megatron-LM and MindSpeed-LLM; only paths and sizes are changed.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,4 +1,4 @@
-# generate, score and tokenize with what people give them: pipes, nothing, too much, JSON lines.
+# generate, score and tokenize with different input: pipes, no input, too long input, JSON lines.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

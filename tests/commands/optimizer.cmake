@@ -1,5 +1,5 @@
-# SGD with momentum: a run that stops, continues and ends where one without a stop does; on two ranks with
-# shards too; and what an AdamW checkpoint says to it.
+# SGD with momentum: a stopped and resumed run equals an uninterrupted one, also on two ranks with shards;
+# and the error for an AdamW checkpoint.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,5 +1,5 @@
-# Every kind of input, plain and packed, through preprocess and into two steps of pretrain. Packed files
-# give the bytes of the plain one. Texts are real ones where they are at hand, else small ones made here.
+# Every kind of input, plain and packed, through preprocess and two steps of pretrain. Packed files give the
+# same bytes as the plain one. Uses real texts if they are available, otherwise small ones made here.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,4 +1,4 @@
-# The recipes of known models: exactly as many parameters as those models have (unpadded, tied tables once).
+# The recipes of known models: the numbers of parameters equal those of the models (unpadded, tied tables once).
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 set(models
   "llama-7b 6738415616" "llama-13b 13015864320" "llama-33b 32528943616" "llama-65b 65285660672"

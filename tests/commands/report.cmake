@@ -1,4 +1,4 @@
-# piton report: a page about a run, about two, and what it says of paths that are none.
+# piton report: pages about one run and about two, and the messages for other paths.
 include(${SOURCE}/tests/support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/empty)

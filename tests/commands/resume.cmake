@@ -1,4 +1,4 @@
-# What a second start of a run may change, and what it must not.
+# The options that a resume may change, and those that it must not change.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

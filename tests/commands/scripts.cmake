@@ -1,5 +1,5 @@
-# Commands of scripts for Megatron-LM's and AscendSpeed's preprocess_data.py, word for word but for the
-# program, the names of files and --workers: the corpora that users of those know.
+# Commands of scripts for Megatron-LM's and AscendSpeed's preprocess_data.py, unchanged except for
+# the program, the names of files and --workers; they make the same corpora.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/wikipedia/20220301.en)

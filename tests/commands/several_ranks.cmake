@@ -1,4 +1,4 @@
-# What several ranks say and decide together.
+# Messages and decisions of several ranks.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,5 +1,5 @@
-# Three steps of 2 x 256 of the models that speeds are claimed for: one thread and two end with the same
-# bits of weights and optimizer state. Needs 4 GB and a few minutes.
+# Three steps of 2 x 256 of the benchmarked models: one thread and two threads give the same bits of weights
+# and optimizer state. Needs 4 GB and a few minutes.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

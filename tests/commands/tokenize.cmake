@@ -1,4 +1,4 @@
-# Text to ids and back, each way of giving and showing them.
+# Text to ids and back, with every form of input and output.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/bert)

@@ -1,4 +1,4 @@
-# From raw text to a scored model, with a resume in between: what a newcomer types.
+# From raw text to a scored model, with a resume in between: the commands of a new user.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})

@@ -1,6 +1,6 @@
 # expect(RUN words... CODE n [OUT regex...] [ERR regex...])
-# Runs piton with the words, and fails the test unless it ends with code n and prints what matches.
-# The log of pretrain is on stdout and its errors are on stderr: ERR of it looks at both.
+# Runs piton with the words. The test fails unless it exits with code n and its output matches every regex.
+# pretrain logs to stdout and writes errors to stderr, so for pretrain ERR is compared with both.
 function(expect)
   cmake_parse_arguments(arg "" "CODE" "RUN;OUT;ERR" ${ARGN})
   execute_process(COMMAND ${PITON} ${arg_RUN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)

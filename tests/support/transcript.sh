@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# transcript.sh [--record] PAGE.md FOLDER: runs every command of a page and compares what it prints.
+# transcript.sh [--record] PAGE.md FOLDER: runs every command of a page and compares its output.
 #
 # In a block that begins with ```console, a line "$ COMMAND" is run in FOLDER, in the order of the
-# page; the lines up to the next command or the end of the block are what it must print, on stdout
-# and stderr together. A line "..." stands for any number of lines. Numbers with a point, times and
-# rates differ between machines and runs, and are not compared. --record writes what was printed into
-# the page instead, but leaves commands alone whose lines hold "...".
+# page; the lines up to the next command or the end of the block are its expected output, stdout and
+# stderr together. A line "..." stands for any number of lines. Numbers with a point, times and
+# rates differ between machines and runs, and are not compared. --record writes the output into the
+# page instead, except for commands whose expected lines contain "...".
 set -u
 record=no
 [ "$1" = --record ] && { record=yes; shift; }

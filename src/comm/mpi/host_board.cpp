@@ -16,8 +16,7 @@ namespace piton {
 
 namespace {
 
-constexpr std::int64_t kPage =
-    4096;  // bytes for the line of a rank, and for the two positions of a ring
+constexpr std::int64_t kPage = 4096;  // bytes of a line, and of the two positions of a ring
 
 // Initializes the mutex `life` and locks it for the rest of the thread's life.
 void hold(pthread_mutex_t& life) {

@@ -53,8 +53,7 @@ class MessageRunner final : public CollectiveRunner {
   Collective now_;
   bool finished_ = true;
   std::int64_t rounds_ = 0;
-  std::int64_t per_round_ =
-      0;  // elements per round: of the whole (all-reduce) or of each part (scatter)
+  std::int64_t per_round_ = 0;  // elements of the whole (all-reduce) or of each part (scatter)
   std::int64_t round_ = 0;
   enum class Phase { kStart, kPieces, kSums, kLast } phase_ = Phase::kStart;
   std::vector<MPI_Request> requests_;

@@ -1,4 +1,4 @@
-# The program is no library: its parts are compiled here, with a table of commands of the test's own.
+# The program is not a library: its sources are compiled here, with a table of commands for the test.
 foreach(part command stop_signals terminal text_plot megatron_flags megatron_table)
   list(APPEND sources ${CMAKE_SOURCE_DIR}/src/cli/${part}.cpp)
 endforeach()
