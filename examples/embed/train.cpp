@@ -38,12 +38,12 @@ int main(int count, char** words) try {
   libpiton::Engine engine(0, [](int level, const std::string& line) {
     if (level >= PITON_LOG_WARNING) std::fprintf(stderr, "%s\n", line.c_str());
   });
-  libpiton::Trainer trainer(
-      engine,
-      {"--model", "llama-tiny", "--tokenizer-type", "ByteTokenizer", "--seq-length",
-       std::to_string(kSequence), "--micro-batch-size", "8", "--lr", "3e-3", "--train-iters",
-       count > 3 ? words[3] : "100", "--save", words[2], "--load", words[2]},
-      samples);
+  libpiton::Trainer trainer(engine,
+                            {"--model", "llama-tiny", "--tokenizer-type", "ByteTokenizer",
+                             "--seq-length", std::to_string(kSequence), "--micro-batch-size", "8",
+                             "--lr", "3e-3", "--lr-decay-style", "constant", "--train-iters",
+                             count > 3 ? words[3] : "100", "--save", words[2], "--load", words[2]},
+                            samples);
   while (!trainer.done()) {
     const piton_step step = trainer.step();
     std::printf("%lld: loss %.4f\n", static_cast<long long>(step.iteration), step.loss);

@@ -1,6 +1,8 @@
 // What the types of the C interface hold, and how exceptions become its error codes.
 #pragma once
 
+#include <piton/piton_c.h>
+
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -11,7 +13,6 @@
 #include "api/engine.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "library/piton_c.h"
 
 namespace piton::library {
 

@@ -14,6 +14,8 @@
 // says; an exception of a callback is passed on to the caller.
 #pragma once
 
+#include <piton/piton_c.h>
+
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -23,8 +25,6 @@
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "piton_c.h"
 
 namespace libpiton {
 
