@@ -68,6 +68,7 @@ docs: build
 
 format:
 	git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' \
+	  'include/*.h' 'examples/*.c' 'examples/*.cpp' \
 	  | xargs clang-format -i
 
 check-format:

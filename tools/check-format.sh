@@ -10,7 +10,7 @@ if [ -z "$formatter" ] || ! "$formatter" --version | grep -q 'version 14\.'; the
   echo "check-format: clang-format 14 is not here; other versions format differently" >&2
   exit 2
 fi
-patterns=('src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp')
+patterns=('src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' 'include/*.h' 'examples/*.c' 'examples/*.cpp')
 if [ "${1:-}" = staged ]; then
   mapfile -t files < <(git diff --cached --name-only --diff-filter=d -- "${patterns[@]}")
 else

@@ -11,6 +11,7 @@ namespace {
 // For the contents of corpora. ("corpus." alone, in earlier checkpoints, also has modification
 // times.)
 constexpr const char* kCorpusFact = "corpus_content.";
+constexpr const char* kOwnSamplesFact = "samples";
 
 std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorpusFact, index); }
 
@@ -28,6 +29,23 @@ DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, const To
                 "preprocess makes one), or --mock-data");
   }
   return sets;
+}
+
+std::shared_ptr<const SampleSource> open_own(const OwnSamples& own, const PretrainOptions& options,
+                                             const RunPlan& plan) {
+  const DataOptions& data = options.data;
+  if (data.mock_data || !data.data_path.empty() || !data.train_data_path.empty() ||
+      !data.train_weighted_split_paths.empty()) {
+    throw Error(Fault::kUsage,
+                "samples: got samples of the program and --mock-data or the path of a corpus; "
+                "wanted one of them");
+  }
+  if (options.loop.eval_iters != 0) {
+    throw Error(Fault::kUsage,
+                "--eval-iters: got {}, wanted 0: samples of the program have no validation split",
+                options.loop.eval_iters);
+  }
+  return own.make(plan.sequence);
 }
 
 BatchRules rules_of(const PretrainOptions& options, std::int64_t vocabulary,
@@ -51,8 +69,16 @@ MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
 }
 
 RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
-                 Log& notes)
+                 Log& notes, const OwnSamples& own)
     : global_batch_(plan.global_batch), micro_batch_(options.loop.micro_batch_size) {
+  const BatchRules rules = rules_of(options, plan.session.model.vocabulary, tokenizer);
+  if (own.make) {
+    const std::shared_ptr<const SampleSource> samples = open_own(own, options, plan);
+    own_samples_ =
+        fmt::format("{} samples of {} tokens, {}", samples->size(), plan.sequence, own.name);
+    train_ = std::make_unique<BatchSource>(samples, rules);
+    return;
+  }
   const DataSets sets = open_sets(options, plan, tokenizer, notes);
   for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
     const std::string note =
@@ -60,7 +86,6 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
                    tokenizer != nullptr ? tokenizer->content_hash() : "");
     if (!note.empty()) notes.info(note);
   }
-  const BatchRules rules = rules_of(options, plan.session.model.vocabulary, tokenizer);
   corpora_ = sets.corpora;
   fingerprints_ = sets.fingerprints;
   for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
@@ -81,6 +106,7 @@ std::map<std::string, std::string> RunData::facts() const {
   for (std::size_t i = 0; i < fingerprints_.size(); ++i) {
     facts[fact_of_corpus(i)] = fingerprints_[i];
   }
+  if (!own_samples_.empty()) facts[kOwnSamplesFact] = own_samples_;
   return facts;
 }
 

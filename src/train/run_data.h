@@ -1,6 +1,7 @@
 // The corpora of a run: opens and checks them, reads them in the run's order, detects changes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "data/corpus/indexed_dataset.h"
 #include "data/samples/batch_source.h"
 #include "data/samples/data_sets.h"
+#include "data/samples/sample_source.h"
 #include "text/tokenizer.h"
 #include "train/run_plan.h"
 
@@ -20,13 +22,20 @@ namespace piton {
 MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
                  const Tokenizer* tokenizer);
 
+// Samples that a program provides, in place of a corpus. The validation set is empty.
+struct OwnSamples {
+  std::string name;  // of the data, in checkpoints: a resume compares it
+  // Makes the source for a run with samples of `sequence` tokens. Empty: the run reads corpora.
+  std::function<std::shared_ptr<const SampleSource>(std::int64_t sequence)> make;
+};
+
 class RunData {
  public:
   // Not collective. `tokenizer`: null if the run has none. `notes`: receives facts about splits,
   // and about corpora whose tokenizer is unknown. Throws Error(kUsage, kData) for data that cannot
   // be trained on.
   RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
-          Log& notes);
+          Log& notes, const OwnSamples& own = {});
 
   // This rank's micro-batches of the global batch after `consumed` samples. Throws Error(kData); if
   // a corpus was written to, the error of check_unchanged().
@@ -56,6 +65,7 @@ class RunData {
   std::unique_ptr<BatchSource> valid_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_;  // of each
+  std::string own_samples_;                // fact about samples of a program; "": none
   std::vector<std::string> stamps_;        // of each, when its contents were last checked
 };
 

@@ -24,13 +24,14 @@ std::unique_ptr<Communicator> group_of_all(World& world) {
 }  // namespace
 
 Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
-                 std::vector<RunSink*> sinks)
+                 std::vector<RunSink*> sinks, OwnSamples own)
     : created_(std::chrono::steady_clock::now()),
       machine_(machine),
       options_(options),
       settled_(options),
       sinks_(std::move(sinks), machine.world.rank() == 0),
-      failure_report_(options.loop.save) {
+      failure_report_(options.loop.save),
+      own_samples_(std::move(own)) {
   guarded([&] { open(); });
 }
 
@@ -64,7 +65,7 @@ void Trainer::open() {
   mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
   take_folder(/*may_create=*/false);
   together([&] {
-    data_ = std::make_unique<RunData>(options_, plan_, tokenizer_.get(), sinks_);
+    data_ = std::make_unique<RunData>(options_, plan_, tokenizer_.get(), sinks_, own_samples_);
     state_.facts.merge(data_->facts());
   });
   take_folder(/*may_create=*/true);

@@ -31,6 +31,7 @@
 #include "train/metrics_sink.h"
 #include "train/pretrain_options.h"
 #include "train/run_checkpoints.h"
+#include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/run_sink.h"
@@ -47,8 +48,10 @@ struct StopRequest {
 class Trainer {
  public:
   // Opens everything: checks what can be checked before memory is allocated, then makes the session
-  // and loads or draws the weights. `sinks` must outlive it.
-  Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks);
+  // and loads or draws the weights. `sinks` must outlive it. `own`: samples in place of the corpora
+  // that the options name.
+  Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks,
+          OwnSamples own = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -125,6 +128,7 @@ class Trainer {
   TrainState state_;
   std::unique_ptr<LearningRate> rate_;
   std::unique_ptr<Mesh> mesh_;
+  OwnSamples own_samples_;
   std::unique_ptr<RunData> data_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<RunCheckpoints> checkpoints_;

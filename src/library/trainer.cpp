@@ -1,0 +1,144 @@
+// The C interface: training runs.
+#include "train/trainer.h"
+
+#include <cmath>
+#include <limits>
+
+#include "data/samples/sample_source.h"
+#include "library/handles.h"
+#include "train/log_sink.h"
+
+using namespace piton;           // NOLINT(google-build-using-namespace)
+using namespace piton::library;  // NOLINT(google-build-using-namespace)
+
+namespace {
+
+// Samples that a program gives.
+class ProgramSamples final : public SampleSource {
+ public:
+  ProgramSamples(const piton_samples& samples, std::int64_t sequence)
+      : samples_(samples), sequence_(sequence) {}
+  std::int64_t size() const override { return samples_.count; }
+  std::int64_t sequence() const override { return sequence_; }
+  void sample(std::int64_t index, std::span<std::int32_t> ids) const override {
+    const auto length = static_cast<std::int64_t>(ids.size());
+    if (samples_.read(samples_.user, index, ids.data(), length) == 0) return;
+    throw Error(Fault::kData, "samples: the program could not give sample {}", index);
+  }
+
+ private:
+  piton_samples samples_;
+  std::int64_t sequence_;
+};
+
+PretrainOptions options_of(piton_words words) {
+  PretrainOptions options;
+  OptionSet set;
+  options.add_to(set);
+  std::vector<std::string> all = copied(words);
+  std::string recipe;
+  if (!all.empty() && all.front().ends_with(".toml")) {
+    recipe = all.front();
+    all.erase(all.begin());
+    set.read_toml(recipe);
+  }
+  const std::vector<std::string> rest = set.parse(all);
+  if (!rest.empty()) {
+    throw Error(Fault::kUsage, "got \"{}\", wanted options, after at most one RECIPE.toml",
+                rest.front());
+  }
+  return options;
+}
+
+}  // namespace
+
+struct piton_trainer {
+  explicit piton_trainer(std::shared_ptr<OpenedEngine> opened)
+      : engine(std::move(opened)), log(engine->log, {}) {}
+  std::shared_ptr<OpenedEngine> engine;
+  LogSink log;
+  std::unique_ptr<Trainer> trainer;  // uses both
+};
+
+int piton_trainer_open(piton_engine* engine, piton_words words, const piton_samples* samples,
+                       piton_trainer** result, piton_error* error) {
+  return guarded(error, [&] {
+    require(result, "result");
+    *result = nullptr;
+    require(engine, "engine");
+    const PretrainOptions options = options_of(words);
+    auto opened = std::make_unique<piton_trainer>(engine->opened);
+    OwnSamples own;
+    if (samples != nullptr) {
+      require(reinterpret_cast<const void*>(samples->read), "samples.read");
+      if (samples->count < 1) {
+        throw Error(Fault::kUsage, "samples: got {}, wanted at least one", samples->count);
+      }
+      own.name = samples->name != nullptr ? samples->name : "";
+      own.make = [given = *samples](std::int64_t sequence) {
+        return std::make_shared<ProgramSamples>(given, sequence);
+      };
+    }
+    opened->trainer = std::make_unique<Trainer>(opened->engine->engine.machine(), options,
+                                                std::vector<RunSink*>{&opened->log}, own);
+    *result = opened.release();
+  });
+}
+
+void piton_trainer_close(piton_trainer* trainer) { delete trainer; }
+
+int piton_trainer_done(const piton_trainer* trainer) { return trainer->trainer->done() ? 1 : 0; }
+int piton_trainer_save_due(const piton_trainer* trainer) {
+  return trainer->trainer->save_due() ? 1 : 0;
+}
+int64_t piton_trainer_iteration(const piton_trainer* trainer) {
+  return trainer->trainer->state().iteration;
+}
+int64_t piton_trainer_sequence(const piton_trainer* trainer) {
+  return trainer->trainer->plan().sequence;
+}
+
+int piton_trainer_step(piton_trainer* trainer, piton_step* step, piton_error* error) {
+  return guarded(error, [&] {
+    require(trainer, "trainer");
+    if (trainer->trainer->done()) {
+      throw Error(Fault::kUsage, "step: the run has done its {} iterations; set more --train-iters",
+                  trainer->trainer->state().iteration);
+    }
+    const StepMetrics metrics = trainer->trainer->step();
+    if (step == nullptr) return;
+    *step = {.iteration = metrics.iteration,
+             .consumed_samples = metrics.consumed_samples,
+             .consumed_tokens = metrics.consumed_tokens,
+             .loss = metrics.lm_loss,
+             .gradient_norm = metrics.grad_norm,
+             .learning_rate = metrics.learning_rate,
+             .tokens_per_second = metrics.tokens_per_second,
+             .elapsed_ms = metrics.elapsed_ms,
+             .validation_loss =
+                 metrics.validation_loss.value_or(std::numeric_limits<double>::quiet_NaN()),
+             .skipped = metrics.skipped};
+  });
+}
+
+int piton_trainer_evaluate(piton_trainer* trainer, double* loss, piton_error* error) {
+  return guarded(error, [&] {
+    require(trainer, "trainer");
+    require(loss, "loss");
+    *loss = trainer->trainer->evaluate();
+  });
+}
+
+int piton_trainer_save(piton_trainer* trainer, piton_error* error) {
+  return guarded(error, [&] {
+    require(trainer, "trainer");
+    trainer->trainer->save();
+  });
+}
+
+int piton_trainer_finish(piton_trainer* trainer, piton_error* error) {
+  return guarded(error, [&] {
+    require(trainer, "trainer");
+    trainer->trainer->finish();
+  });
+}
