@@ -99,7 +99,7 @@ TEST(BatchSource, CyclicGoesRoundOneSampleAndNotRoundNone) {
   BatchSource one(std::make_shared<Counting>(1), {.order = DataloaderType::kCyclic});
   EXPECT_EQ(one.batch({.consumed_samples = 7}).at(0).tokens[0], 0);
   BatchSource none(std::make_shared<Counting>(0), {.order = DataloaderType::kCyclic});
-  EXPECT_THAT(error_of([&] { none.batch({}); }, Fault::kData), HasSubstr("there are 0"));
+  EXPECT_THAT(error_of([&] { none.batch({}); }, Fault::kData), HasSubstr("there are only 0"));
 }
 
 TEST(BatchSource, SaysWhichSampleHoldsAnIdThatIsTooLarge) {

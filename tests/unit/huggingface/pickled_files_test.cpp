@@ -86,7 +86,7 @@ TEST(PickledFolder, ThatHoldsSomethingElseIsRefused) {
   ZipWriter zip(path);
   zip.add("x/data.pkl", code);
   zip.commit();
-  EXPECT_THAT(message(), HasSubstr("pytorch_model.bin: names posix.system, which is not of"));
+  EXPECT_THAT(message(), HasSubstr("pytorch_model.bin: names posix.system, which is not a class"));
 }
 
 }  // namespace
