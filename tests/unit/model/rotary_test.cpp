@@ -100,7 +100,7 @@ TEST(RotaryOptions, RefuseWhatCannotBeOrIsNotRead) {
               HasSubstr("--use-rope-scaling: it means"));
   EXPECT_THAT(
       refusal({"--rotary-seq-len-interpolation-factor", "2", "--rotary-scaling-factor", "2"}),
-      HasSubstr("does not read it"));
+      HasSubstr("is not used by"));
   EXPECT_THAT(refusal({"--rotary-long-factors", "1", "--use-rope-scaling"}),
               HasSubstr("--rotary-long-factors"));
   EXPECT_THAT(refusal({"--rotary-scaling-type", "longrope", "--rotary-scaling-factor", "2",
