@@ -4,22 +4,14 @@
 #include <cstring>
 #include <map>
 
+#include "base/listed.h"
 #include "checkpoint/collective.h"
 
 namespace piton {
 namespace {
 
-constexpr std::size_t kListed = 8;  // tensors that a message names
 // On the way to a device, at a time.
 constexpr std::int64_t kStagedBytes = std::int64_t{64} << 20;
-
-std::string first_of(const std::vector<std::string>& names) {
-  const std::size_t count = std::min(names.size(), kListed);
-  std::string text = fmt::format(
-      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(count), ", "));
-  if (names.size() > count) text += fmt::format(" and {} more", names.size() - count);
-  return text;
-}
 
 // Fills tensors of this rank with runs of canonical tensors. Local.
 class Filler {
@@ -145,15 +137,15 @@ void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor
   if (!shapes.empty()) {
     throw Error(Fault::kData,
                 "checkpoint: {}: {}; is the checkpoint from another size of this model?",
-                source.where(), first_of(shapes));
+                source.where(), listed(shapes));
   }
   if (!missing.empty() || !unknown.empty()) {
     std::string what;
     if (!missing.empty())
-      what += fmt::format("{} tensors are missing: {}", missing.size(), first_of(missing));
+      what += fmt::format("{} tensors are missing: {}", missing.size(), listed(missing));
     if (!unknown.empty()) {
       what += fmt::format("{}{} tensors are not of this model: {}", what.empty() ? "" : "; ",
-                          unknown.size(), first_of(unknown));
+                          unknown.size(), listed(unknown));
     }
     throw Error(Fault::kData, "checkpoint: {}: {}; is the checkpoint from another model?",
                 source.where(), what);

@@ -27,10 +27,17 @@ void print(const ConvertReport& report, const ConvertOptions& options) {
                   report.seconds, gigabytes / std::max(report.seconds, 1e-9));
   if (report.verified) {
     text += fmt::format(
-        "verified: {} tensors equal to the bit; {} tokens through both: logits differ by {:.3g} at "
-        "most, KL {:.3g}\n",
-        report.verified->tensors, report.verified->tokens, report.verified->largest_difference,
-        report.verified->divergence);
+        "verified: {} tensors equal to the bit{}; {} tokens through both: logits differ by {:.3g} "
+        "at most, KL {:.3g}\n",
+        report.verified->tensors,
+        report.quantization ? " to what the source's become in these types" : "",
+        report.verified->tokens, report.verified->largest_difference, report.verified->divergence);
+    if (report.quantization) {
+      text += fmt::format(
+          "quantization: logits differ by {:.3g} at most (the largest is {:.3g}), KL {:.3g}\n",
+          report.quantization->largest_difference, report.quantization->largest_logit,
+          report.quantization->divergence);
+    }
   } else {
     text += "not verified\n";
   }
@@ -46,6 +53,11 @@ void print_json(const ConvertReport& report) {
                        {"tokens", report.verified->tokens},
                        {"largest_difference", report.verified->largest_difference},
                        {"kl", report.verified->divergence}};
+  }
+  if (report.quantization) {
+    out["quantization"] = {{"largest_difference", report.quantization->largest_difference},
+                           {"largest_logit", report.quantization->largest_logit},
+                           {"kl", report.quantization->divergence}};
   }
   std::fputs((out.dump() + "\n").c_str(), stdout);
 }

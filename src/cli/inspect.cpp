@@ -1,4 +1,4 @@
-// piton inspect: a checkpoint, corpus, tokenizer, recipe, layout or training samples, in words.
+// piton inspect: a checkpoint, model of another program, corpus, tokenizer, recipe, layout or training samples, in words.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -11,7 +11,9 @@
 #include "cli/megatron_flags.h"
 #include "cli/print.h"
 #include "cli/text_plot.h"
+#include "gguf/gguf_file.h"
 #include "huggingface/hf_source.h"
+#include "megatron/megatron_source.h"
 #include "text/tokenizer.h"
 #include "train/metrics.h"
 #include "train/run_plan.h"
@@ -187,8 +189,12 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
   } else if (is_checkpoint(path)) {
     print_checkpoint(find_checkpoint(path), inspect.json);
+  } else if (is_gguf_file(path)) {
+    print_gguf(path, inspect.json);
   } else if (is_huggingface_folder(path) && has_huggingface_weights(path)) {
     print_huggingface(path, inspect.json);
+  } else if (is_megatron_folder(path)) {
+    print_megatron(path, options.model, inspect.json);
   } else if (is_tokenizer(path)) {
     TokenizerOptions tokenizer = options.tokenizer;
     tokenizer.name_or_path = path;
@@ -198,7 +204,7 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     throw Error(
         Fault::kData,
         "inspect: {}: {}; wanted a checkpoint ({} or {}), a Hugging Face model (config.json and "
-        "*.safetensors), a corpus prefix ({}.idx), a tokenizer (tokenizer.json, *.model, "
+        "*.safetensors), a Megatron-LM checkpoint (mp_rank_*), a GGUF file, a corpus prefix ({}.idx), a tokenizer (tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,
         std::filesystem::exists(path, ignored) ? "is nothing that can be shown"

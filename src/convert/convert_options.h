@@ -17,6 +17,7 @@ struct ConvertOptions {
   std::string save;
   std::string save_model_type;
   std::string dtype;
+  std::string outtype;
   std::int64_t max_shard_bytes = 5'000'000'000;
   bool no_verify = false;
   // Of --to mg.
@@ -32,25 +33,30 @@ struct ConvertOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"load",
-             "run, checkpoint, Hugging Face or Megatron folder to convert",
+             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file to convert",
              {.aliases = {"load-dir", "input-model-dir"}, .placeholder = "DIR"}},
       load);
     v(Option{"load-model-type",
              "what --load has to be (default: whatever it is)",
-             {.choices = {"piton", "hf", "mg"}}},
+             {.choices = {"piton", "hf", "mg", "gguf"}}},
       load_model_type);
     v(Option{"save",
-             "folder to make",
+             "folder to make, or NAME.gguf",
              {.aliases = {"save-dir", "output-model-dir"}, .placeholder = "DIR"}},
       save);
     v(Option{"to",
-             "what to make (default: hf from a checkpoint of Piton, piton from all others)",
-             {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg"}}},
+             "what to make (default: gguf where --save is NAME.gguf, hf from a checkpoint of Piton, "
+             "piton from all others)",
+             {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg", "gguf"}}},
       save_model_type);
     v(Option{"params-dtype",
              "type of every weight (default: each as it is)",
              {.choices = {"fp32", "bf16", "fp16"}}},
       dtype);
+    v(Option{"outtype",
+             "gguf: type of every matrix (default: each as it is)",
+             {.choices = {"f32", "f16", "bf16", "q8_0", "q4_0"}}},
+      outtype);
     v(Option{"max-shard-size", "largest file of weights, in bytes (5G)", {.placeholder = "BYTES"}},
       max_shard_bytes);
     v(Option{"target-tensor-parallel-size",

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,9 +18,9 @@
 
 namespace piton {
 
-enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace, kMegatron };
+enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace, kMegatron, kGguf };
 
-// "piton", "hf", "mg": as options spell it.
+// "piton", "hf", "mg", "gguf": as options spell it.
 std::string_view name(ModelFormat format);
 
 // What only a Hugging Face folder has; it stays where one is written from one.
@@ -34,6 +35,10 @@ struct OpenedModel {
   std::unique_ptr<TensorSource> source;
   TokenizerOptions tokenizer;              // empty(): there is none
   std::filesystem::path tokenizer_folder;  // of its files; "": there is none
+  // Names and contents of files, where the format has none: then the two above are empty.
+  std::map<std::string, std::string> tokenizer_files;
+  std::string name;    // of its folder or file
+  std::string family;  // model_type of config.json that it has, or would have; "": not said
   std::optional<HfOrigin> origin;
   bool says_its_model = true;      // false: it had to be given
   std::int64_t iteration = 0;      // how far it was trained, where that is known
@@ -45,5 +50,8 @@ struct OpenedModel {
 // compared with their hashes when they are first read.
 // `given` is for those of Megatron.
 OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {});
+
+// Null where there is none. Throws Error(kData) as open_tokenizer() does.
+std::unique_ptr<Tokenizer> open_tokenizer_of(const OpenedModel& model);
 
 }  // namespace piton

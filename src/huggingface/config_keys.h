@@ -14,10 +14,10 @@ struct HfDescription {
   nlohmann::ordered_json config;
 };
 
-// For a model that comes from elsewhere: the family of its name, else the first that holds it.
-// Weights are of `model.dtype`. Fields that only training reads need not be held. Throws
-// Error(kData) naming what no family has.
-HfDescription hf_config_of(const ModelConfig& model);
+// For a model that comes from elsewhere: the family of the model_type `preferred`, else that of its
+// name, else the first that holds it. Weights are of `model.dtype`. Fields that only training reads
+// need not be held. Throws Error(kData) naming what no family has.
+HfDescription hf_config_of(const ModelConfig& model, const std::string& preferred = "");
 
 // What of `model` another one computes with otherwise ("its attention window"); "" where both are
 // the same but for what only training reads.

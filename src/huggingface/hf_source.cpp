@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/listed.h"
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/values.h"
@@ -21,16 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kHead = "head.weight";
 constexpr const char* kTable = "embedding.token.weight";
-constexpr std::size_t kListedNames = 6;
 // Of a buffer in which a weight is turned.
 constexpr std::int64_t kTurnedBytes = std::int64_t{16} << 20;
-
-std::string listed_names(const std::vector<std::string>& names) {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListedNames));
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + count, ", "));
-  if (names.size() > kListedNames) text += fmt::format(" and {} more", names.size() - kListedNames);
-  return text;
-}
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
@@ -163,14 +156,14 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the download complete?", where(),
-                missing.size(), listed_names(missing));
+                missing.size(), listed(missing));
   }
   if (!surplus.empty()) {
     throw Error(
         Fault::kData,
         "{}: tensors that are not of a model of type {} ({}): {}; is config.json of another "
         "model?",
-        where(), config_.word("model_type"), surplus.size(), listed_names(surplus));
+        where(), config_.word("model_type"), surplus.size(), listed(surplus));
   }
 }
 

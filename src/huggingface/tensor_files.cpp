@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/listed.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 
@@ -17,18 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLargestIndex = 100'000'000;
-constexpr std::size_t kListed = 5;
 
 bool present(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
-}
-
-std::string listed(const std::vector<std::string>& names) {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListed));
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + count, ", "));
-  if (names.size() > kListed) text += fmt::format(" and {} more", names.size() - kListed);
-  return text;
 }
 
 bool is_plain_name(const std::string& name) {

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/listed.h"
 #include "base/regular_file.h"
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
@@ -22,16 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kListed = 6;
 constexpr std::int64_t kMostRanks = 4096;
 constexpr std::size_t kMostDicts = 1000;  // of a module tree, which has five
-
-std::string listed(const std::vector<std::string>& names) {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), kListed));
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + count, ", "));
-  if (names.size() > kListed) text += fmt::format(" and {} more", names.size() - kListed);
-  return text;
-}
 
 // The folder of ranks: `folder` itself, or the one that its tracker names. Empty: none.
 fs::path rank_folder(const fs::path& folder) {
