@@ -5,6 +5,7 @@
 
 #include "api/engine.h"
 #include "cli/command.h"
+#include "cli/converter_flags.h"
 #include "cli/launch.h"
 
 namespace piton::cli {
@@ -72,7 +73,10 @@ int run_convert(Invocation& invocation) {
   set.add("Conversion", options);
   set.add("Output", show);
   set.add("Model of a Megatron checkpoint that keeps no arguments", options.model);
+  ConverterFlags others;
+  set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
+  others.report(invocation.log);
   if (is_launched()) {
     throw Error(Fault::kUsage,
                 "convert: started as one of several ranks; one process makes the files of every "

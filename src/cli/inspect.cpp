@@ -187,14 +187,14 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     print_hash(find_checkpoint(path), inspect.json);
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
+  } else if (is_megatron_folder(path)) {
+    print_megatron(path, options.model, inspect.json);
   } else if (is_checkpoint(path)) {
     print_checkpoint(find_checkpoint(path), inspect.json);
   } else if (is_gguf_file(path)) {
     print_gguf(path, inspect.json);
   } else if (is_huggingface_folder(path) && has_huggingface_weights(path)) {
     print_huggingface(path, inspect.json);
-  } else if (is_megatron_folder(path)) {
-    print_megatron(path, options.model, inspect.json);
   } else if (is_tokenizer(path)) {
     TokenizerOptions tokenizer = options.tokenizer;
     tokenizer.name_or_path = path;

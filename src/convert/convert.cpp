@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "convert/source_checks.h"
 #include "convert/target.h"
 #include "convert/targets.h"
 #include "gguf/architectures.h"
@@ -35,6 +36,7 @@ ModelFormat target_format(const ConvertOptions& options, ModelFormat from) {
   const bool names_gguf = options.save.ends_with(kGgufEnd);
   if (options.save_model_type.empty()) {
     if (names_gguf) return ModelFormat::kGguf;
+    if (!options.megatron_flag().empty()) return ModelFormat::kMegatron;
     return from == ModelFormat::kPiton ? ModelFormat::kHuggingFace : ModelFormat::kPiton;
   }
   const ModelFormat format = format_of(options.save_model_type);
@@ -45,8 +47,12 @@ ModelFormat target_format(const ConvertOptions& options, ModelFormat from) {
   return format;
 }
 
-// Types are named in the words of the format.
-void check_type(const ConvertOptions& options, ModelFormat to) {
+// Types are named in the words of the format, and only some are divided.
+void check_target(const ConvertOptions& options, ModelFormat to) {
+  if (to != ModelFormat::kMegatron && !options.megatron_flag().empty()) {
+    throw Error(Fault::kUsage, "{}: is of --to mg, and this makes {}, which any layout loads",
+                options.megatron_flag(), name(to));
+  }
   if (to == ModelFormat::kGguf && !options.dtype.empty()) {
     throw Error(Fault::kUsage,
                 "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype");
@@ -105,21 +111,6 @@ MegatronGiven given_by(const ConvertOptions& options) {
     given.model = [options](std::int64_t padded) { return options.model.resolve(padded); };
   }
   return given;
-}
-
-// What the source says is not asked again.
-void check_given(const ConvertOptions& options, const OpenedModel& from) {
-  if (from.says_its_model && options.model.says_a_model()) {
-    throw Error(
-        Fault::kUsage,
-        "--model, --num-layers and other flags of a model: {} says what its model is; leave "
-        "them out",
-        options.load);
-  }
-  if (from.format != ModelFormat::kMegatron && options.model.vocabulary) {
-    throw Error(Fault::kUsage, "--vocab-size: {} says how many ids its model has; leave it out",
-                options.load);
-  }
 }
 
 // A format may lack words for what the model does: then even equal weights mean something else.
@@ -181,14 +172,10 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
                 options.max_shard_bytes);
   }
   const OpenedModel from = open_model(options.load, given_by(options));
-  if (!options.load_model_type.empty() && format_of(options.load_model_type) != from.format) {
-    throw Error(Fault::kUsage, "--load-model-type: got {}, but {} is {}; leave the flag out",
-                options.load_model_type, options.load, name(from.format));
-  }
-  check_given(options, from);
+  check_source(options, from);
   ConvertReport report{.from = from.format, .notes = from.notes};
   report.to = target_format(options, from.format);
-  check_type(options, report.to);
+  check_target(options, report.to);
   report.parameters = from.model.parameters();
   const std::unique_ptr<Target> target = target_of(options, report.to);
   Counter counter(bytes_of(*from.source, options), progress);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/option_range.h"
 #include "checkpoint/write_source.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/hf_writer.h"
@@ -21,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostRanks = 4096;
 
 // The tokenizer of the model, null where there is none or it cannot be read.
 std::unique_ptr<Tokenizer> usable_tokenizer(const OpenedModel& model,
@@ -56,13 +59,22 @@ void set_special_ids(const SpecialIds& special, Json& config) {
 }
 
 MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model) {
-  MegatronLayout layout{.tensor = options.tensor, .pipeline = options.pipeline};
-  layout.padded_vocabulary = megatron_padded_vocabulary(
-      model.vocabulary, std::max<std::int64_t>(options.vocabulary_multiple, 1),
-      std::max(options.tensor, 1));
+  check_range("--target-tensor-parallel-size", options.tensor.value_or(1), 1, kMostRanks);
+  check_range("--target-pipeline-parallel-size", options.pipeline.value_or(1), 1, kMostRanks);
+  MegatronLayout layout{.tensor = static_cast<int>(options.tensor.value_or(1)),
+                        .pipeline = static_cast<int>(options.pipeline.value_or(1)),
+                        .fused_mlp = !options.apart_mlp,
+                        .stage_layers = options.stage_layers,
+                        .empty_layers = options.empty_layers};
+  check_range("--added-token-num", options.added_tokens, 0, kLargestSize);
+  check_range("--make-vocab-size-divisible-by", options.vocabulary_multiple, 1, kLargestSize);
+  layout.padded_vocabulary =
+      megatron_padded_vocabulary(model.vocabulary + options.added_tokens,
+                                 options.vocabulary_multiple, layout.tensor);
   const std::int64_t stage = options.layers_of_virtual_stage;
   if (stage != 0) {
-    const std::int64_t own = model.layers / std::max(options.pipeline, 1);
+    const std::int64_t own =
+        (model.layers + std::ssize(layout.empty_layers)) / layout.pipeline;
     if (stage < 0 || own % stage != 0) {
       throw Error(
           Fault::kUsage,
@@ -71,6 +83,11 @@ MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model
           stage, own);
     }
     layout.chunks = static_cast<int>(own / stage);
+  }
+  if (options.apart_mlp && options.core) {
+    throw Error(Fault::kUsage,
+                "--no-merge-mlp: Megatron-core (--use-mcore-models) has gate and up as one tensor; "
+                "leave one of the flags out");
   }
   layout.check(model);
   return layout;
@@ -153,6 +170,7 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
                                                            : MegatronTree::kTransformer,
                   .dtype = chosen_dtype(options),
                   .iteration = from.iteration,
+                  .arguments = options.arguments,
                   .wrote = context.wrote});
 }
 

@@ -37,14 +37,15 @@ struct FillOpenFields {
   }
 };
 
-void fill(ModelOptions& options, ModelOptions from) {
+}  // namespace
+
+void fill_open_options(ModelOptions& options, ModelOptions from) {
   Fields theirs;
   from.visit(theirs);
   FillOpenFields filler{theirs.fields};
   options.visit(filler);
 }
 
-// What the shapes and the meaning of weights depend on.
 void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
                            const std::string& folder) {
   const auto same = [&](const char* flag, const auto& ours, const auto& theirs) {
@@ -82,8 +83,6 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
 }
 
-}  // namespace
-
 std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   const std::string& folder = options.loop.load;
   if (folder.empty() || !is_huggingface_folder(folder)) return nullptr;
@@ -107,7 +106,7 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
                      .local_base = theirs.rotary.local_base,
                      .percent = theirs.rotary.percent};
   }
-  fill(options.model, theirs);
+  fill_open_options(options.model, theirs);
   refuse_contradictions(options.model.resolve({}), model, folder);
   if (options.tokenizer.is_null()) {
     // Its vocabulary has an end of documents behind the ids that --vocab-size counts.
