@@ -48,7 +48,7 @@ ModelFormat target_format(const ConvertOptions& options, ModelFormat from) {
 }
 
 // Types are named in the words of the format, and only some are divided.
-void check_target(const ConvertOptions& options, ModelFormat to) {
+void check_format_flags(const ConvertOptions& options, ModelFormat to) {
   if (to != ModelFormat::kMegatron && !options.megatron_flag().empty()) {
     throw Error(Fault::kUsage, "{}: is of --to mg, and this makes {}, which any layout loads",
                 options.megatron_flag(), name(to));
@@ -175,7 +175,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   check_source(options, from);
   ConvertReport report{.from = from.format, .notes = from.notes};
   report.to = target_format(options, from.format);
-  check_target(options, report.to);
+  check_format_flags(options, report.to);
   report.parameters = from.model.parameters();
   const std::unique_ptr<Target> target = target_of(options, report.to);
   Counter counter(bytes_of(*from.source, options), progress);

@@ -131,11 +131,6 @@ void set_query_scalar(ModelConfig& model, std::int64_t layers_of_27b) {
     model.query_scalar = static_cast<double>(model.hidden / model.heads);
 }
 
-void read_caps(const GgufKeys& keys, ModelConfig& model) {
-  model.attention_soft_cap = keys.number("attn_logit_softcapping", 0.0);
-  model.logit_soft_cap = keys.number("final_logit_softcapping", 0.0);
-}
-
 void write_caps(const ModelConfig& model, GgufDescription& out) {
   if (model.attention_soft_cap > 0)
     out.add("attn_logit_softcapping", GgufValue::f32(model.attention_soft_cap));
@@ -143,40 +138,46 @@ void write_caps(const ModelConfig& model, GgufDescription& out) {
     out.add("final_logit_softcapping", GgufValue::f32(model.logit_soft_cap));
 }
 
-// A window is there whether it is wanted or not: one of the longest sequence changes nothing.
-void write_some_window(const ModelConfig& model, GgufDescription& out) {
-  out.add("attention.sliding_window",
-          GgufValue::u32(model.window_before ? *model.window_before + 1 : model.max_positions));
+// Every how many layers there is one without the window, where that is not what is taken for granted.
+void write_pattern(const ModelConfig& model, std::int64_t usual, GgufDescription& out) {
+  if (model.window_before && model.full_attention_every != usual)
+    out.add("attention.sliding_window_pattern", GgufValue::u32(model.full_attention_every));
 }
 
-// Where the caps are not said, llama.cpp takes Gemma 2's.
+// Where caps and window are not said, llama.cpp takes those of the published models.
 void read_gemma2(const GgufKeys& keys, ModelConfig& model) {
   model.attention_soft_cap = keys.number("attn_logit_softcapping", 50.0);
   model.logit_soft_cap = keys.number("final_logit_softcapping", 30.0);
   model.window_before = keys.size("attention.sliding_window", 4096) - 1;
-  model.full_attention_every = 2;
+  model.full_attention_every = keys.size("attention.sliding_window_pattern", 2);
   set_query_scalar(model, 46);
 }
 
 void write_gemma2(const ModelConfig& model, GgufDescription& out) {
-  write_some_window(model, out);
+  // A window is there whether it is wanted or not: one of the longest sequence changes nothing.
+  out.add("attention.sliding_window",
+          GgufValue::u32(model.window_before ? *model.window_before + 1 : model.max_positions));
+  write_pattern(model, 2, out);
   write_caps(model, out);
 }
 
 void read_gemma3(const GgufKeys& keys, ModelConfig& model) {
-  read_caps(keys, model);
-  model.window_before = keys.size("attention.sliding_window", model.max_positions) - 1;
+  model.logit_soft_cap = keys.number("final_logit_softcapping", 0.0);
+  set_query_scalar(model, 62);
+  read_window(keys, model);
+  if (!model.window_before) return;
   model.full_attention_every = keys.size("attention.sliding_window_pattern", 6);
   model.local_rotary_base = keys.number("rope.freq_base_swa", 10000.0);
-  set_query_scalar(model, 62);
 }
 
 void write_gemma3(const ModelConfig& model, GgufDescription& out) {
-  write_some_window(model, out);
   write_caps(model, out);
-  out.add("attention.sliding_window_pattern",
-          GgufValue::u32(model.window_before ? model.full_attention_every : 6));
-  out.add("rope.freq_base_swa", GgufValue::f32(model.local_rotary_base.value_or(model.rotary_base)));
+  write_window(model, out);
+  write_pattern(model, 6, out);
+  if (model.window_before) {
+    out.add("rope.freq_base_swa",
+            GgufValue::f32(model.local_rotary_base.value_or(model.rotary_base)));
+  }
 }
 
 GgufDescription described_in(const GgufArchitecture& architecture, const ModelConfig& model) {
@@ -186,6 +187,21 @@ GgufDescription described_in(const GgufArchitecture& architecture, const ModelCo
   if (architecture.write != nullptr) architecture.write(model, out);
   for (const auto& [name, shape] : gguf_shapes(architecture, model)) out.shapes[name] = shape;
   return out;
+}
+
+// What llama.cpp refuses, or passes over, in models of the architecture.
+void check_architecture(const GgufArchitecture& architecture, const GgufKeys& keys,
+                        const ModelConfig& model) {
+  if (architecture.whole_heads_turn && model.rotary_share != 1)
+    keys.refuse("rope.dimension_count", "all channels of a head");
+  if (architecture.heads_fill_width && model.heads * model.head_size != model.hidden)
+    keys.refuse("attention.key_length", "embedding_length over attention.head_count");
+  for (const auto& [name, table] : keys.description().tables) {
+    const bool divisors = name == kRopeDivisors;
+    if (divisors ? architecture.divides_angles : architecture.has_longrope) continue;
+    throw Error(Fault::kData, "{}: {}: a model of architecture {} has no such table", keys.where(), name,
+                architecture.name);
+  }
 }
 
 // Layers with a window turn by a base of their own.
@@ -203,19 +219,30 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .read = read_llama,
        .write = write_window,
        .pairs = true,
-       .whole_heads_turn = true},
+       .whole_heads_turn = true,
+       .divides_angles = true,
+       .has_longrope = true},
       {.name = "qwen2",
        .families = {"qwen2"},
        .facts = qwen2_facts,
        .read = read_window,
-       .write = write_window},
+       .write = write_window,
+       .heads_fill_width = true},
       {.name = "qwen3",
        .families = {"qwen3"},
        .facts = qwen3_facts,
        .read = read_window,
        .write = write_window},
-      {.name = "gpt2", .families = {"gpt2"}, .facts = gpt2_facts, .packed_attention = true},
-      {.name = "bloom", .families = {"bloom"}, .facts = bloom_facts, .packed_attention = true},
+      {.name = "gpt2",
+       .families = {"gpt2"},
+       .facts = gpt2_facts,
+       .packed_attention = true,
+       .heads_fill_width = true},
+      {.name = "bloom",
+       .families = {"bloom"},
+       .facts = bloom_facts,
+       .packed_attention = true,
+       .heads_fill_width = true},
       {.name = "gemma", .families = {"gemma"}, .facts = gemma_facts, .ties_head = true},
       {.name = "gemma2",
        .families = {"gemma2"},
@@ -234,25 +261,31 @@ std::vector<GgufArchitecture> gguf_architectures() {
        .read = read_window,
        .write = write_phi3,
        .packed_attention = true,
-       .packed_mlp = true},
+       .packed_mlp = true,
+       .heads_fill_width = true,
+       .has_longrope = true},
       {.name = "stablelm",
        .families = {"stablelm"},
        .facts = stablelm_facts,
        .read = read_stablelm,
        .write = write_stablelm,
+       .heads_fill_width = true,
        .copies_head = true},
       {.name = "internlm2",
        .families = {"internlm2"},
        .facts = llama_facts,
        .pairs = true,
        .whole_heads_turn = true,
+       .heads_fill_width = true,
        .copies_head = true},
       {.name = "baichuan",
        .families = {"baichuan"},
        .facts = llama_facts,
        .read = read_baichuan,
        .pairs = true,
-       .whole_heads_turn = true},
+       .whole_heads_turn = true,
+       .heads_fill_width = true,
+       .copies_head = true},
   };
 }
 
@@ -274,8 +307,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   read_sizes(keys, model);
   if (architecture.read != nullptr) architecture.read(keys, model);
   if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
-  if (architecture.whole_heads_turn && model.rotary_share != 1)
-    keys.refuse("rope.dimension_count", "all channels of a head");
+  check_architecture(architecture, keys, model);
   model.tied = architecture.ties_head || !keys.has_tensor(kGgufHead);
   model = as_gguf_says(model);
   try {
@@ -332,22 +364,22 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
   const ModelConfig said = as_gguf_says(model);
   std::string why;
   for (const GgufArchitecture& architecture : architectures) {
-    std::string lost = can_be_placed(architecture, said) ? "" : "its tensors";
-    GgufDescription description;
-    if (lost.empty()) {
-      try {
-        description = described_in(architecture, said);
-        lost = model_difference(said, gguf_model(description, "model"));
-      } catch (const Error& error) {
-        lost = error.what();
-      }
+    std::string fault;
+    try {
+      if (!can_be_placed(architecture, said))
+        throw Error(Fault::kData, "its tensors lie otherwise there");
+      GgufDescription description = described_in(architecture, said);
+      const std::string lost = model_difference(said, gguf_model(description, "its keys"));
+      if (lost.empty()) return description;
+      fault = "there is no word for " + lost;
+    } catch (const Error& error) {
+      fault = error.what();
     }
-    if (lost.empty()) return description;
-    if (why.empty()) why = fmt::format("{} of \"{}\"", lost, architecture.name);
+    if (why.empty()) why = fmt::format("as \"{}\": {}", architecture.name, fault);
   }
   throw Error(Fault::kData,
-              "{}: no architecture of llama.cpp holds this model ({}): it has no word for {}; "
-              "convert it to another format",
+              "{}: no architecture of llama.cpp holds this model ({}): {}; convert it to another "
+              "format",
               where, model.family, why);
 }
 

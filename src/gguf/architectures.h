@@ -29,6 +29,9 @@ struct GgufArchitecture {
   bool packed_attention = false;  // attn_qkv: all queries, all keys, all values
   bool packed_mlp = false;        // ffn_up: gate, then up
   bool whole_heads_turn = false;  // rotary positions of a part of each head are refused
+  bool heads_fill_width = false;  // all heads together are as wide as the residual stream
+  bool divides_angles = false;    // reads rope_freqs.weight
+  bool has_longrope = false;      // reads rope_factors_*.weight
   bool copies_head = false;       // output.weight is there also where the head is tied
   bool ties_head = false;         // the head is the token table, always
 };

@@ -164,6 +164,7 @@ void write_gguf_rotary(const ModelConfig& model, GgufDescription& description) {
       description.entries.push_back({kOwnOriginal, GgufValue::u32(scaling.original_positions)});
       return;
     case Kind::kLongrope:
+      description.add("rope.scaling.type", GgufValue::string("longrope"));
       original();
       description.add("rope.scaling.attn_factor", GgufValue::f32(rotary_magnitude(scaling)));
       const auto floats = [](const std::vector<double>& values) {

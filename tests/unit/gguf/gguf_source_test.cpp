@@ -211,12 +211,12 @@ TEST_F(WrittenGguf, RefusesByNameWhatLlamaCppDoesNotHave) {
     return message_of(Fault::kData, [&] { write(folder.path()); });
   };
   EXPECT_THAT(refusal("gemma2", [](auto&) {}),
-              HasSubstr("no architecture of llama.cpp holds this model (gemma): it has no word for "
-                        "the scale of its scores of \"gemma2\""));
+              HasSubstr("no architecture of llama.cpp holds this model (gemma): as \"gemma2\": there "
+                        "is no word for the scale of its scores; convert"));
   EXPECT_THAT(refusal("baichuan-13b", [](auto&) {}), HasSubstr("its kind of positions"));
   EXPECT_THAT(refusal("baichuan2", [](auto&) {}), HasSubstr("a normalized head"));
   EXPECT_THAT(refusal("gpt2", [](auto& config) { config["activation_function"] = "gelu"; }),
-              HasSubstr("its activation of \"gpt2\""));
+              HasSubstr("as \"gpt2\": there is no word for its activation"));
   EXPECT_THAT(refusal("qwen3", [](auto& config) { config["hidden_act"] = "gelu"; }),
               HasSubstr("its activation"));
 }
