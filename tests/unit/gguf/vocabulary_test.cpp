@@ -33,13 +33,17 @@ GgufVocabulary there_and_back(const GgufVocabulary& vocabulary) {
   return read_gguf_vocabulary(header, "x.gguf");
 }
 
+// LLaMA's tokenizer.json and tokenizer.model differ at control tokens within a text, and in whether
+// these have a text.
 void expect_same_ids(const Tokenizer& a, const Tokenizer& b) {
   for (const std::string& text : kTexts) {
     for (const bool special : {false, true}) {
-      const EncodeOptions options{.add_special_tokens = special, .parse_special_tokens = special};
+      const bool parse = special && a.name() == b.name();
+      const EncodeOptions options{.add_special_tokens = special, .parse_special_tokens = parse};
       const auto ids = a.encode(text, options);
       EXPECT_EQ(ids, b.encode(text, options)) << text;
-      EXPECT_EQ(a.decode(ids), b.decode(ids)) << text;
+      const DecodeOptions plain{.skip_special_tokens = true};
+      EXPECT_EQ(a.decode(ids, plain), b.decode(ids, plain)) << text;
     }
   }
 }
