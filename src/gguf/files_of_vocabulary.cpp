@@ -82,13 +82,13 @@ std::string tokenizer_json(const GgufVocabulary& vocabulary, const std::string& 
                 "name the tokenizer's own files",
                 where, vocabulary.pre.substr(0, 60));
   }
-  OrderedJson pieces = OrderedJson::object();
+  OrderedJson::object_t pieces;  // of 100000, so without a search for each key
   OrderedJson added = OrderedJson::array();
   for (std::size_t id = 0; id < used_tokens(vocabulary); ++id) {
     const TokenKind kind = vocabulary.kinds[id];
     if (kind == TokenKind::kUnused) continue;
     if (!is_added(kind)) {
-      pieces[vocabulary.tokens[id]] = id;
+      pieces.push_back({vocabulary.tokens[id], id});
       continue;
     }
     added.push_back({{"id", id},

@@ -187,7 +187,6 @@ std::vector<CanonicalTensor> AsGgufHolds::tensors(TensorKind kind) const {
 
 void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtype,
                        std::byte* dst) {
-  PITON_ASSERT(dtype == DType::kF32, "{}", piton::name(dtype));
   if (run.begin >= run.end) return;
   const GgmlType type = file_.stored_type(name);
   PITON_ASSERT(run.extent.ndim() == 1 || run.extent[1] % block_values(type) == 0, "{}", name);
@@ -213,8 +212,8 @@ void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtyp
     if (file_.stored_from_one(name)) subtract_one(values.data(), end - begin);
     const std::int64_t from = std::max(run.begin, begin);
     const std::int64_t to = std::min(run.end, end);
-    std::copy_n(reinterpret_cast<const std::byte*>(values.data() + (from - begin)), (to - from) * 4,
-                dst + (from - run.begin) * 4);
+    convert_values(reinterpret_cast<const std::byte*>(values.data() + (from - begin)), DType::kF32,
+                   dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
   }
 }
 

@@ -161,7 +161,7 @@ class LlamaCpp:
     """A model in llama.cpp, computed in fp32 as far as its types allow."""
 
     def __init__(self, path, context=256):
-        import llama_cpp
+        from llama_cpp import llama_cpp
         self.lib = llama_cpp
         if not hasattr(LlamaCpp, "silence"):
             LlamaCpp.silence = llama_cpp.llama_log_callback(lambda *_: None)

@@ -5,7 +5,7 @@ file(WRITE ${WORK}/text.txt "${text}")
 
 # llama-7b-hf: LLaMA of four layers with a tokenizer of bytes. It comes by a GGUF file, which has a vocabulary for bytes.
 expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/bytes CODE 0)
-expect(RUN pretrain --model llama-tiny --data-path ${WORK}/bytes_text_document --split 100,0,0 --seq-length 32 --train-iters 1
+expect(RUN pretrain --model llama-tiny --num-query-groups 4 --data-path ${WORK}/bytes_text_document --split 100,0,0 --seq-length 32 --train-iters 1
   --lr 1e-3 --tokenizer-type ByteTokenizer --save ${WORK}/run CODE 0)
 expect(RUN convert --load ${WORK}/run --save ${WORK}/run.gguf CODE 0)
 expect(RUN convert --load ${WORK}/run.gguf --save ${WORK}/llama-7b-hf --to hf CODE 0)
@@ -17,8 +17,7 @@ endforeach()
 file(WRITE ${WORK}/alpaca_data.jsonl "${rows}")
 string(REPLACE "}\n{" "},\n{" list "[${rows}]")
 file(WRITE ${WORK}/alpaca_data.json "${list}")
-file(MAKE_DIRECTORY ${WORK}/wikipedia)
-file(WRITE ${WORK}/wikipedia/articles.jsonl "${rows}")
+file(WRITE ${WORK}/wikipedia/20220301.en/articles.jsonl "${rows}")
 file(WRITE ${WORK}/hf_config_json.json "{\"path\": \"${WORK}/wikipedia\", \"name\": \"20220301.en\", \"streaming\": true, \"split\": \"train\"}")
 # The document's own text of that file, which is no JSON.
 file(WRITE ${WORK}/hf_config_as_printed.json "{\n\"path\": \"WORKSPACE/wikipedia\",\n\"name\": \"20220301.en\",\n\"streaming: True,\n\"split\": \"train\"\n}")
