@@ -1,6 +1,6 @@
-// Flags of MindSpeed-LLM's and AscendSpeed's converters that no option of `piton convert` is called, so
-// that their command lines need not be edited: other spellings (--num_layers), and what has no
-// meaning here or is not there.
+// Flags of MindSpeed-LLM's and AscendSpeed's converters that no option of `piton convert` is
+// called, so that their command lines need not be edited: other spellings (--num_layers), and what
+// has no meaning here or is not there.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// piton inspect: a checkpoint, model of another program, corpus, tokenizer, recipe, layout or training samples, in words.
+// piton inspect: a checkpoint, model of another program, corpus, tokenizer, recipe, layout or
+// training samples, in words.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -204,7 +205,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     throw Error(
         Fault::kData,
         "inspect: {}: {}; wanted a checkpoint ({} or {}), a Hugging Face model (config.json and "
-        "*.safetensors), a Megatron-LM checkpoint (mp_rank_*), a GGUF file, a corpus prefix ({}.idx), a tokenizer (tokenizer.json, *.model, "
+        "*.safetensors), a Megatron-LM checkpoint (mp_rank_*), a GGUF file, a corpus prefix "
+        "({}.idx), a tokenizer (tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,
         std::filesystem::exists(path, ignored) ? "is nothing that can be shown"

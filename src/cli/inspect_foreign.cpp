@@ -69,9 +69,9 @@ void print_model(const std::string& path, const ShownModel& shown, bool json) {
     text = fmt::format(
         "{}: {}, {}, {} in {}\n{} parameters, {} layers of width {}, {} heads ({} groups) of {}, "
         "vocabulary {}, {} positions, {}\n",
-        path, shown.title, shown.family, fmt::join(types, " and "), shown.where,
-        model.parameters(), model.layers, model.hidden, model.heads, model.groups, model.head_size,
-        model.vocabulary, model.max_positions, model.tied ? "tied head" : "head of its own");
+        path, shown.title, shown.family, fmt::join(types, " and "), shown.where, model.parameters(),
+        model.layers, model.hidden, model.heads, model.groups, model.head_size, model.vocabulary,
+        model.max_positions, model.tied ? "tied head" : "head of its own");
     for (const std::string& note : shown.notes) text += note + "\n";
     text += lines;
   }
@@ -130,18 +130,17 @@ void print_megatron(const std::filesystem::path& folder, const ModelOptions& opt
                  {"checkpoint_version", layout.version},
                  {"padded_vocabulary", layout.padded_vocabulary},
                  {"iteration", source.iteration()}}},
-      .where = fmt::format("{} x {} ranks (tensor x pipeline){}, version {}, {} rows of the table",
-                           layout.tensor, layout.pipeline,
-                           layout.chunks > 1
-                               ? fmt::format(", {} virtual stages each", layout.chunks)
-                               : "",
-                           layout.version, layout.padded_vocabulary),
+      .where = fmt::format(
+          "{} x {} ranks (tensor x pipeline){}, version {}, {} rows of the table", layout.tensor,
+          layout.pipeline,
+          layout.chunks > 1 ? fmt::format(", {} virtual stages each", layout.chunks) : "",
+          layout.version, layout.padded_vocabulary),
       .model = source.model(),
       .notes = source.notes()};
   for (const CanonicalTensor& tensor : source.tensors(TensorKind::kWeight)) {
     const auto sizes = tensor.shape.sizes();
-    shown.tensors.push_back({tensor.name, std::string(safetensors_name(tensor.dtype)),
-                             {sizes.begin(), sizes.end()}});
+    shown.tensors.push_back(
+        {tensor.name, std::string(safetensors_name(tensor.dtype)), {sizes.begin(), sizes.end()}});
   }
   print_model(folder.string(), shown, json);
 }

@@ -54,8 +54,9 @@ void check_format_flags(const ConvertOptions& options, ModelFormat to) {
                 options.megatron_flag(), name(to));
   }
   if (to == ModelFormat::kGguf && !options.dtype.empty()) {
-    throw Error(Fault::kUsage,
-                "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype");
+    throw Error(
+        Fault::kUsage,
+        "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype");
   }
   if (to != ModelFormat::kGguf && !options.outtype.empty()) {
     throw Error(Fault::kUsage, "--outtype: is of gguf; name the type of {} by --params-dtype",
@@ -146,9 +147,9 @@ void verify_result(const Machine& machine, const OpenedModel& from, const Opened
   }
   AsGgufHolds wanted(*from.source, *gguf);
   report.verified = verified(machine, wanted, from, result, target);
-  const bool quantized = std::ranges::any_of(
-      gguf->file().header().tensors,
-      [](const GgufTensor& tensor) { return is_quantized(tensor.type); });
+  const bool quantized =
+      std::ranges::any_of(gguf->file().header().tensors,
+                          [](const GgufTensor& tensor) { return is_quantized(tensor.type); });
   if (quantized) {
     report.quantization =
         compare_outputs(machine, {*from.source, from.model}, {*result.source, result.model});

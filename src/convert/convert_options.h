@@ -1,5 +1,6 @@
 // What `piton convert` can be told: Megatron's, MindSpeed's and AscendSpeed's converters have other
-// names for the same, which are aliases here (and in cli/converter_flags.h, for what has no meaning).
+// names for the same, which are aliases here (and in cli/converter_flags.h, for what has no
+// meaning).
 #pragma once
 
 #include <cstdint>
@@ -69,7 +70,8 @@ struct ConvertOptions {
              {.aliases = {"save-dir", "output-model-dir"}, .placeholder = "DIR"}},
       save);
     v(Option{"to",
-             "what to make (default: gguf where --save is NAME.gguf, mg where flags of mg are given, hf "
+             "what to make (default: gguf where --save is NAME.gguf, mg where flags of mg are "
+             "given, hf "
              "from a checkpoint of Piton, piton from all others)",
              {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg", "gguf"}}},
       save_model_type);

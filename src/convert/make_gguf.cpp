@@ -76,8 +76,8 @@ std::vector<GgufEntry> vocabulary_of(const OpenedModel& from, std::vector<std::s
   }
 }
 
-// Where llama.cpp computes otherwise than the model that was trained, within its longest sequence or
-// behind it.
+// Where llama.cpp computes otherwise than the model that was trained, within its longest sequence
+// or behind it.
 void note_differences(const ModelConfig& model, const std::string& architecture,
                       std::vector<std::string>& notes) {
   if (model.window_before && !architecture.starts_with("gemma")) {
@@ -116,17 +116,16 @@ std::optional<GgmlType> chosen_ggml_type(const ConvertOptions& options) {
 void make_gguf(const std::filesystem::path& draft, const OpenedModel& from,
                const TargetContext& context) {
   const ModelConfig model = as_gguf_says(from.model);
-  const GgufDescription description =
-      describe_gguf(from.model, from.family, from.source->where());
+  const GgufDescription description = describe_gguf(from.model, from.family, from.source->where());
   const std::optional<GgmlType> type = chosen_ggml_type(context.options);
   note_differences(from.model, description.architecture, context.notes);
-  const GgufWritten written = write_gguf(
-      draft / kGgufDraft, *from.source, model, description,
-      {.type = type,
-       .entries = general_entries(from, description.architecture,
-                                  type.value_or(main_type(*from.source))),
-       .vocabulary = vocabulary_of(from, context.notes),
-       .wrote = context.wrote});
+  const GgufWritten written =
+      write_gguf(draft / kGgufDraft, *from.source, model, description,
+                 {.type = type,
+                  .entries = general_entries(from, description.architecture,
+                                             type.value_or(main_type(*from.source))),
+                  .vocabulary = vocabulary_of(from, context.notes),
+                  .wrote = context.wrote});
   note_types(written, context.notes);
 }
 

@@ -18,10 +18,9 @@ struct NamedSize {
   std::int64_t layers, hidden, heads;
 };
 constexpr NamedSize kSizes[] = {
-    {"560M", 24, 1024, 16}, {"7B", 32, 4096, 32},   {"7B", 30, 4096, 32},
-    {"7B1", 30, 4096, 32},  {"13B", 40, 5120, 40},  {"30B", 60, 6656, 52},
-    {"33B", 60, 6656, 52},  {"65B", 80, 8192, 64},  {"70B", 80, 8192, 64},
-    {"176B", 70, 14336, 112},
+    {"560M", 24, 1024, 16}, {"7B", 32, 4096, 32},     {"7B", 30, 4096, 32},  {"7B1", 30, 4096, 32},
+    {"13B", 40, 5120, 40},  {"30B", 60, 6656, 52},    {"33B", 60, 6656, 52}, {"65B", 80, 8192, 64},
+    {"70B", 80, 8192, 64},  {"176B", 70, 14336, 112},
 };
 
 void check_size(const ConvertOptions& options, const ModelConfig& model) {
@@ -71,9 +70,8 @@ void check_model(const ConvertOptions& options, const OpenedModel& from) {
   refuse_contradictions(got, model, options.load);
   const std::string other = model_difference(model, got);
   if (other.empty()) return;
-  throw Error(Fault::kUsage,
-              "{}: {} is another than the flags of a model say; leave them out", options.load,
-              other);
+  throw Error(Fault::kUsage, "{}: {} is another than the flags of a model say; leave them out",
+              options.load, other);
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ void check_target(const fs::path& target, bool is_file) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(target, error);
   const auto refuse = [&](const char* what) {
-    throw Error(Fault::kUsage, "--save: {}: {}; wanted {}", target.string(), what,
-                is_file ? "a file that is not there yet"
-                        : "a folder that is not there yet, or empty");
+    throw Error(
+        Fault::kUsage, "--save: {}: {}; wanted {}", target.string(), what,
+        is_file ? "a file that is not there yet" : "a folder that is not there yet, or empty");
   };
   if (target.filename().empty() || target.filename() == "." || target.filename() == "..")
     refuse("names no folder of its own");
@@ -44,13 +44,11 @@ void check_target(const fs::path& target, bool is_file) {
 }  // namespace
 
 Target::Target(const fs::path& path, std::string file)
-    : path_(without_slash(path)),
-      file_(std::move(file)),
-      draft_(with_end(path_, ".unfinished")) {
+    : path_(without_slash(path)), file_(std::move(file)), draft_(with_end(path_, ".unfinished")) {
   check_target(path_, !file_.empty());
   create_folders(path_.parent_path());
-  lock_ =
-      std::make_unique<LockFile>(with_end(path_, ".lock"), fmt::format("--save: {}", path_.string()));
+  lock_ = std::make_unique<LockFile>(with_end(path_, ".lock"),
+                                     fmt::format("--save: {}", path_.string()));
   const Disk disk;
   disk.remove_tree(draft_);
   create_folders(draft_);

@@ -11,8 +11,8 @@ namespace piton {
 
 class Target {
  public:
-  // Makes PATH.unfinished beside `path`, a folder to write into. What a killed conversion left of it
-  // is removed. `file`: the target is not the folder but this file of it; else it is the folder.
+  // Makes PATH.unfinished beside `path`, a folder to write into. What a killed conversion left of
+  // it is removed. `file`: the target is not the folder but this file of it; else it is the folder.
   // Throws Error(kUsage) where the target is there already (a folder may be empty), is a link, or
   // another process converts to it.
   explicit Target(const std::filesystem::path& path, std::string file = "");

@@ -68,13 +68,11 @@ MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model
                         .empty_layers = options.empty_layers};
   check_range("--added-token-num", options.added_tokens, 0, kLargestSize);
   check_range("--make-vocab-size-divisible-by", options.vocabulary_multiple, 1, kLargestSize);
-  layout.padded_vocabulary =
-      megatron_padded_vocabulary(model.vocabulary + options.added_tokens,
-                                 options.vocabulary_multiple, layout.tensor);
+  layout.padded_vocabulary = megatron_padded_vocabulary(model.vocabulary + options.added_tokens,
+                                                        options.vocabulary_multiple, layout.tensor);
   const std::int64_t stage = options.layers_of_virtual_stage;
   if (stage != 0) {
-    const std::int64_t own =
-        (model.layers + std::ssize(layout.empty_layers)) / layout.pipeline;
+    const std::int64_t own = (model.layers + std::ssize(layout.empty_layers)) / layout.pipeline;
     if (stage < 0 || own % stage != 0) {
       throw Error(
           Fault::kUsage,
@@ -126,8 +124,7 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
                      .wrote = context.wrote});
 }
 
-void make_checkpoint(const fs::path& draft, const OpenedModel& from,
-                     const TargetContext& context) {
+void make_checkpoint(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
   const std::optional<DType> dtype = chosen_dtype(context.options);
   PretrainOptions stored;
   ModelConfig model = from.model;
@@ -154,10 +151,9 @@ void make_checkpoint(const fs::path& draft, const OpenedModel& from,
   }
   const std::string config = configuration_of(stored);
   write_text_file(draft / kConfigName, config);
-  write_checkpoint(draft, *from.source, {.iteration = from.iteration}, config,
-                   {.dtype = dtype,
-                    .file_bytes = context.options.max_shard_bytes,
-                    .wrote = context.wrote});
+  write_checkpoint(
+      draft, *from.source, {.iteration = from.iteration}, config,
+      {.dtype = dtype, .file_bytes = context.options.max_shard_bytes, .wrote = context.wrote});
 }
 
 void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {

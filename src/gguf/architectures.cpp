@@ -124,8 +124,8 @@ ModelConfig gemma3_facts() {
   return facts;
 }
 
-// The scale of the scores is that of the head's width, but for the 27B models, which llama.cpp knows
-// by their layers.
+// The scale of the scores is that of the head's width, but for the 27B models, which llama.cpp
+// knows by their layers.
 void set_query_scalar(ModelConfig& model, std::int64_t layers_of_27b) {
   if (model.layers == layers_of_27b)
     model.query_scalar = static_cast<double>(model.hidden / model.heads);
@@ -138,7 +138,8 @@ void write_caps(const ModelConfig& model, GgufDescription& out) {
     out.add("final_logit_softcapping", GgufValue::f32(model.logit_soft_cap));
 }
 
-// Every how many layers there is one without the window, where that is not what is taken for granted.
+// Every how many layers there is one without the window, where that is not what is taken for
+// granted.
 void write_pattern(const ModelConfig& model, std::int64_t usual, GgufDescription& out) {
   if (model.window_before && model.full_attention_every != usual)
     out.add("attention.sliding_window_pattern", GgufValue::u32(model.full_attention_every));
@@ -199,8 +200,8 @@ void check_architecture(const GgufArchitecture& architecture, const GgufKeys& ke
   for (const auto& [name, table] : keys.description().tables) {
     const bool divisors = name == kRopeDivisors;
     if (divisors ? architecture.divides_angles : architecture.has_longrope) continue;
-    throw Error(Fault::kData, "{}: {}: a model of architecture {} has no such table", keys.where(), name,
-                architecture.name);
+    throw Error(Fault::kData, "{}: {}: a model of architecture {} has no such table", keys.where(),
+                name, architecture.name);
   }
 }
 
@@ -321,9 +322,9 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
 
 ModelConfig as_gguf_says(ModelConfig model) {
   model.init_deviation = ModelConfig{}.init_deviation;
-  for (double* value : {&model.norm_eps, &model.rotary_base, &model.attention_soft_cap,
-                        &model.logit_soft_cap, &model.rotary_scaling.factor,
-                        &model.rotary_scaling.low, &model.rotary_scaling.high})
+  for (double* value :
+       {&model.norm_eps, &model.rotary_base, &model.attention_soft_cap, &model.logit_soft_cap,
+        &model.rotary_scaling.factor, &model.rotary_scaling.low, &model.rotary_scaling.high})
     *value = in_fp32(*value);
   if (model.local_rotary_base) model.local_rotary_base = in_fp32(*model.local_rotary_base);
   if (model.query_scalar == static_cast<double>(model.head_size)) model.query_scalar.reset();

@@ -42,7 +42,8 @@ std::vector<GgufArchitecture> gguf_architectures();
 GgufArchitecture gguf_architecture(const std::string& name, const std::string& where);
 
 // The model that a file describes, checked: as_gguf_says() it. Its vocabulary is the rows of the
-// table; the head is tied where it has no table of its own. Throws Error(kData) naming file and key.
+// table; the head is tied where it has no table of its own. Throws Error(kData) naming file and
+// key.
 ModelConfig gguf_model(const GgufDescription& description, const std::string& where);
 
 // `model` without what no GGUF file can say and what makes no difference up to `max_positions`: a

@@ -70,7 +70,8 @@ std::string dump(const OrderedJson& json, const std::string& where) {
   try {
     return json.dump();
   } catch (const OrderedJson::type_error&) {
-    throw Error(Fault::kData, "{}: its tokens are not UTF-8; name the tokenizer's own files", where);
+    throw Error(Fault::kData, "{}: its tokens are not UTF-8; name the tokenizer's own files",
+                where);
   }
 }
 
@@ -191,9 +192,8 @@ std::string pieces_file(const GgufVocabulary& vocabulary, const std::string& whe
 
 std::string config_file(const GgufVocabulary& vocabulary, const std::string& where) {
   const bool pieces = vocabulary.model != "gpt2";
-  OrderedJson config = {
-      {"tokenizer_class", pieces ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
-      {"clean_up_tokenization_spaces", false}};
+  OrderedJson config = {{"tokenizer_class", pieces ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
+                        {"clean_up_tokenization_spaces", false}};
   const auto token = [&](const char* key, std::optional<std::int32_t> id) {
     if (id) config[key] = vocabulary.tokens[static_cast<std::size_t>(*id)];
   };
@@ -210,10 +210,11 @@ std::string config_file(const GgufVocabulary& vocabulary, const std::string& whe
 bool is_of_pieces(const GgufVocabulary& vocabulary, const std::string& where) {
   if (vocabulary.model == "gpt2") return false;
   if (vocabulary.model == "llama" || vocabulary.model == "t5") return true;
-  throw Error(Fault::kData,
-              "{}: tokenizer.ggml.model: got \"{}\", wanted gpt2, llama or t5; name the tokenizer's "
-              "own files",
-              where, vocabulary.model.substr(0, 60));
+  throw Error(
+      Fault::kData,
+      "{}: tokenizer.ggml.model: got \"{}\", wanted gpt2, llama or t5; name the tokenizer's "
+      "own files",
+      where, vocabulary.model.substr(0, 60));
 }
 
 }  // namespace

@@ -17,11 +17,11 @@ constexpr std::int64_t kHalf = kBlock / 2;
 
 // Those of published files that Piton does not read, for messages.
 constexpr std::pair<std::uint32_t, std::string_view> kOtherTypes[] = {
-    {3, "Q4_1"},     {6, "Q5_0"},     {7, "Q5_1"},   {9, "Q8_1"},    {10, "Q2_K"},   {11, "Q3_K"},
-    {12, "Q4_K"},    {13, "Q5_K"},    {14, "Q6_K"},  {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"},
-    {18, "IQ3_XXS"}, {19, "IQ1_S"},   {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},  {23, "IQ4_XS"},
-    {24, "I8"},      {25, "I16"},     {26, "I32"},   {27, "I64"},    {28, "F64"},    {29, "IQ1_M"},
-    {34, "TQ1_0"},   {35, "TQ2_0"},   {39, "MXFP4"},
+    {3, "Q4_1"},     {6, "Q5_0"},   {7, "Q5_1"},    {9, "Q8_1"},   {10, "Q2_K"},    {11, "Q3_K"},
+    {12, "Q4_K"},    {13, "Q5_K"},  {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
+    {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"},
+    {24, "I8"},      {25, "I16"},   {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},
+    {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},
 };
 
 void put_scale(float d, std::byte* dst) {
@@ -122,8 +122,8 @@ std::string_view name(GgmlType type) {
 }
 
 std::optional<GgmlType> ggml_type(std::uint32_t number) {
-  for (const GgmlType type : {GgmlType::kF32, GgmlType::kF16, GgmlType::kQ40, GgmlType::kQ80,
-                              GgmlType::kBF16}) {
+  for (const GgmlType type :
+       {GgmlType::kF32, GgmlType::kF16, GgmlType::kQ40, GgmlType::kQ80, GgmlType::kBF16}) {
     if (static_cast<std::uint32_t>(type) == number) return type;
   }
   return std::nullopt;
@@ -181,7 +181,8 @@ void decode_blocks(GgmlType type, const std::byte* src, std::int64_t count, floa
     return;
   }
   const auto decode = type == GgmlType::kQ80 ? decode_q80 : decode_q40;
-  for (std::int64_t i = 0; i < count; i += kBlock, src += block_bytes(type)) decode(src, values + i);
+  for (std::int64_t i = 0; i < count; i += kBlock, src += block_bytes(type))
+    decode(src, values + i);
 }
 
 }  // namespace piton

@@ -3,7 +3,8 @@
 //   type    a block          value i of it
 //   F32, F16, BF16  1 value
 //   Q8_0    32: fp16 d, 32 int8 q                d q[i]
-//   Q4_0    32: fp16 d, 16 bytes of two q each   d (q[i] - 8); byte j has value j in its low half and
+//   Q4_0    32: fp16 d, 16 bytes of two q each   d (q[i] - 8); byte j has value j in its low half
+//   and
 //                                                value 16 + j in its high half
 #pragma once
 
@@ -35,8 +36,8 @@ DType plain_dtype(GgmlType type);
 GgmlType ggml_type_of(DType dtype);  // fp32 for fp64
 
 // dst = whole blocks of `values`, to the bit as ggml's quantize_row_q8_0_ref and q4_0_ref (of those
-// that are not quantized: rounded to nearest even). Throws Error(kData), beginning with `where`, for
-// a value that is not finite or too large for the scale of a block.
+// that are not quantized: rounded to nearest even). Throws Error(kData), beginning with `where`,
+// for a value that is not finite or too large for the scale of a block.
 void encode_blocks(GgmlType type, std::span<const float> values, std::byte* dst,
                    const std::string& where);
 

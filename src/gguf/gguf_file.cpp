@@ -22,9 +22,9 @@ bool is_gguf_file(const fs::path& path) {
 }
 
 GgufFile::GgufFile(const fs::path& path) : file_(path) {
-  header_ = parse_gguf(
-      [&](std::int64_t offset, std::span<std::byte> out) { file_.read_at(offset, out); },
-      file_.size_bytes(), where());
+  header_ =
+      parse_gguf([&](std::int64_t offset, std::span<std::byte> out) { file_.read_at(offset, out); },
+                 file_.size_bytes(), where());
   const GgufValue* parts = header_.find("split.count");
   if (parts != nullptr && parts->is_integer() && parts->integer() > 1) {
     throw Error(Fault::kData, "{}: is one of {} parts of a model, wanted a whole one; join them",
@@ -43,8 +43,8 @@ GgufWriter::GgufWriter(const fs::path& path, GgufHeader header)
 void GgufWriter::end_tensors() {
   while (tensor_ < header_.tensors.size() && left_ == 0) {
     const std::int64_t bytes = header_.tensors[tensor_].bytes();
-    file_.write(std::string(
-        static_cast<std::size_t>(aligned(bytes, header_.alignment) - bytes), '\0'));
+    file_.write(
+        std::string(static_cast<std::size_t>(aligned(bytes, header_.alignment) - bytes), '\0'));
     ++tensor_;
     if (tensor_ < header_.tensors.size()) left_ = header_.tensors[tensor_].bytes();
   }

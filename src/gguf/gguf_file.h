@@ -25,9 +25,7 @@ class GgufFile {
   const GgufHeader& header() const { return header_; }
   std::string where() const { return file_.path().string(); }
   // Of its first byte in the file.
-  std::int64_t offset(const GgufTensor& tensor) const {
-    return header_.data_begin + tensor.offset;
-  }
+  std::int64_t offset(const GgufTensor& tensor) const { return header_.data_begin + tensor.offset; }
 
  private:
   RegularFile file_;

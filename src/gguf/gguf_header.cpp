@@ -68,8 +68,7 @@ class Cursor {
 
  private:
   void check(std::int64_t bytes, const std::string& what) const {
-    if (bytes > left())
-      refuse(fmt::format("ends at byte {} within {}", file_bytes_, what));
+    if (bytes > left()) refuse(fmt::format("ends at byte {} within {}", file_bytes_, what));
     if (at_ + bytes > kLargestHeader) {
       refuse(fmt::format("{}: its head goes on behind byte {}, wanted a smaller one", what,
                          kLargestHeader));

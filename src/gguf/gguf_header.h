@@ -1,17 +1,17 @@
 // The head of a GGUF file: what it says of itself, and where its tensors are. Little-endian.
 //
 //   "GGUF", u32 version 3, u64 tensors n, u64 entries m
-//   m entries   string key, u32 kind, value        kinds: GgufKind; a list: u32 kind, u64 count, values
-//   n tensors   string name, u32 dims, u64 [dims] sizes (columns first), u32 type, u64 offset
-//   zeros up to a multiple of general.alignment (32), then the data: each tensor at its offset, in the
-//   order of the list, with zeros up to the next multiple
+//   m entries   string key, u32 kind, value        kinds: GgufKind; a list: u32 kind, u64 count,
+//   values n tensors   string name, u32 dims, u64 [dims] sizes (columns first), u32 type, u64
+//   offset zeros up to a multiple of general.alignment (32), then the data: each tensor at its
+//   offset, in the order of the list, with zeros up to the next multiple
 //
 // A string is u64 bytes and the bytes. Version 2 is laid out alike.
 //
 // Nothing of a file is trusted: counts and lengths that pass its end, sizes whose product does not
 // fit, offsets that are not those of the tensors before, names that are there twice and types that
-// Piton does not have are Error(kData), one line that names the file and the entry or tensor. Memory
-// is bounded by the bytes that are there, never by a count.
+// Piton does not have are Error(kData), one line that names the file and the entry or tensor.
+// Memory is bounded by the bytes that are there, never by a count.
 #pragma once
 
 #include <cstddef>
@@ -101,8 +101,8 @@ struct GgufHeader {
 // Fills `out` with the bytes from `offset` on.
 using ReadBytes = std::function<void(std::int64_t offset, std::span<std::byte> out)>;
 
-// Reads the head of a file of `file_bytes` bytes and compares it with that size. Throws Error(kData),
-// beginning with `where`.
+// Reads the head of a file of `file_bytes` bytes and compares it with that size. Throws
+// Error(kData), beginning with `where`.
 GgufHeader parse_gguf(const ReadBytes& read, std::int64_t file_bytes, const std::string& where);
 
 // The other way: sets offsets and data_begin, and returns the bytes before the data.

@@ -24,8 +24,8 @@ struct GgufDescription {
   void add(const std::string& key, GgufValue value);
 };
 
-// Keys are given without the architecture's name. Each throws Error(kData) naming file and key for a
-// value of another kind or range.
+// Keys are given without the architecture's name. Each throws Error(kData) naming file and key for
+// a value of another kind or range.
 class GgufKeys {
  public:
   // `where` names the file in messages. `description` must outlive this.

@@ -12,8 +12,10 @@ namespace {
 
 // Beginnings of names, of a layer behind "layers.N." and "blk.N.".
 constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
-    {"embedding.token.", "token_embd."},   {"embedding.position.", "position_embd."},
-    {"embedding.norm.", "token_embd_norm."}, {"final_norm.", "output_norm."},
+    {"embedding.token.", "token_embd."},
+    {"embedding.position.", "position_embd."},
+    {"embedding.norm.", "token_embd_norm."},
+    {"final_norm.", "output_norm."},
     {"head.", "output."},
 };
 constexpr std::pair<std::string_view, std::string_view> kLayer[] = {

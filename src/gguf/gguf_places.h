@@ -14,9 +14,9 @@ namespace piton {
 inline constexpr const char* kGgufTable = "token_embd.weight";
 inline constexpr const char* kGgufHead = "output.weight";
 
-// Row r of a canonical tensor is row  first + stored_row(r)  of `name`. Where `turned` is not 0, the
-// first `turned` of each `head` rows are stored in pairs: rows i and i + turned/2 are rows 2i and
-// 2i + 1, as rotary positions of neighboring channels want them.
+// Row r of a canonical tensor is row  first + stored_row(r)  of `name`. Where `turned` is not 0,
+// the first `turned` of each `head` rows are stored in pairs: rows i and i + turned/2 are rows 2i
+// and 2i + 1, as rotary positions of neighboring channels want them.
 struct GgufPlace {
   std::string canonical;
   std::string name;

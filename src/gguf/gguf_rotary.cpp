@@ -71,20 +71,16 @@ std::optional<RotaryScaling> own_llama3(const GgufKeys& keys) {
   return scaling;
 }
 
-// The formula that the divisors follow, if it is one of those that published models have, or that of
-// Piton's own entries; else the divisors themselves.
+// The formula that the divisors follow, if it is one of those that published models have, or that
+// of Piton's own entries; else the divisors themselves.
 RotaryScaling scaling_of_divisors(const GgufKeys& keys, const ModelConfig& model) {
   const std::vector<float>& divisors = table_of(keys, kRopeDivisors, model);
   std::vector<RotaryScaling> known;
   for (const double factor : {8.0, 32.0, 2.0, 4.0, 16.0}) {
-    known.push_back({.kind = Kind::kLlama3,
-                     .factor = factor,
-                     .original_positions = 8192,
-                     .low = 1,
-                     .high = 4});
+    known.push_back(
+        {.kind = Kind::kLlama3, .factor = factor, .original_positions = 8192, .low = 1, .high = 4});
   }
-  if (const std::optional<RotaryScaling> own = own_llama3(keys))
-    known.insert(known.begin(), *own);
+  if (const std::optional<RotaryScaling> own = own_llama3(keys)) known.insert(known.begin(), *own);
   for (const RotaryScaling& scaling : known) {
     if (scaling.factor >= 1 && scaling.low < scaling.high &&
         alike(divisors, divisors_of(model, scaling)))

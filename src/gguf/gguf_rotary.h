@@ -2,7 +2,8 @@
 //
 //   rope.dimension_count, rope.freq_base, rope.scaling.type (none, linear, yarn), .factor,
 //   .original_context_length, .attn_factor
-//   rope_freqs.weight          [c/2]: divisors of the angles. LLaMA-3's scaling is written so, and as
+//   rope_freqs.weight          [c/2]: divisors of the angles. LLaMA-3's scaling is written so, and
+//   as
 //                              entries piton.rope.* with the numbers that these follow from
 //   rope_factors_short.weight, rope_factors_long.weight   [c/2]: those of longrope
 #pragma once

@@ -134,8 +134,8 @@ std::vector<CanonicalTensor> GgufSource::tensors(TensorKind kind) const {
 void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
-  const bool as_it_lies = place.place.turned == 0 && !place.place.from_one &&
-                          !is_quantized(place.stored->type);
+  const bool as_it_lies =
+      place.place.turned == 0 && !place.place.from_one && !is_quantized(place.stored->type);
   if (!as_it_lies) return read_rows(place, run, dtype, dst);
   TensorRun moved = run;
   moved.start[0] += place.place.first;
@@ -160,8 +160,8 @@ void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype
   std::vector<std::byte> raw;
   std::vector<float> values(static_cast<std::size_t>(columns));
   for (std::int64_t begin = rows.first / unit * unit; begin < rows.last; begin += block) {
-    const std::int64_t end = std::min({begin + block, (rows.last + unit - 1) / unit * unit,
-                                       place.tensor.shape[0]});
+    const std::int64_t end =
+        std::min({begin + block, (rows.last + unit - 1) / unit * unit, place.tensor.shape[0]});
     raw.resize(static_cast<std::size_t>((end - begin) * row_bytes));
     const std::int64_t at = place.place.first + begin;  // the first stored row
     file_.file().read_at(file_.offset(stored) + at * row_bytes, raw);
@@ -185,8 +185,7 @@ std::vector<CanonicalTensor> AsGgufHolds::tensors(TensorKind kind) const {
   return tensors;
 }
 
-void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtype,
-                       std::byte* dst) {
+void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   if (run.begin >= run.end) return;
   const GgmlType type = file_.stored_type(name);
   PITON_ASSERT(run.extent.ndim() == 1 || run.extent[1] % block_values(type) == 0, "{}", name);
@@ -197,8 +196,7 @@ void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtyp
   std::vector<std::byte> blocks;
   for (std::int64_t row = rows.first; row < rows.last; row += step) {
     const std::int64_t begin = (row - run.start[0]) * rows.columns;
-    const std::int64_t end =
-        (std::min(row + step, rows.last) - run.start[0]) * rows.columns;
+    const std::int64_t end = (std::min(row + step, rows.last) - run.start[0]) * rows.columns;
     values.resize(static_cast<std::size_t>(end - begin));
     source_.read(name, {run.start, run.extent, begin, end}, DType::kF32,
                  reinterpret_cast<std::byte*>(values.data()));

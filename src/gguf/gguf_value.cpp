@@ -80,8 +80,7 @@ GgufValue GgufValue::string(std::string value) {
 }
 
 GgufValue GgufValue::strings(std::vector<std::string> values) {
-  return {
-      .kind = GgufKind::kArray, .element = GgufKind::kString, .texts = std::move(values)};
+  return {.kind = GgufKind::kArray, .element = GgufKind::kString, .texts = std::move(values)};
 }
 
 GgufValue GgufValue::numbers(std::span<const float> values) {

@@ -76,8 +76,8 @@ GgmlType type_of(const Assembly& assembly, bool is_head, const SourceTypes& type
 }
 
 std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& model,
-                                const GgufDescription& description,
-                                std::optional<GgmlType> type, GgufWritten& written) {
+                                const GgufDescription& description, std::optional<GgmlType> type,
+                                GgufWritten& written) {
   const GgufArchitecture architecture = gguf_architecture(description.architecture, "");
   std::map<std::string, Shape> canonical;
   for (const CanonicalShape& one : canonical_tensors(model)) canonical[one.name] = one.shape;
@@ -165,9 +165,8 @@ GgufWritten write_gguf(const std::filesystem::path& path, TensorSource& source,
     header.entries.insert(header.entries.end(), entries->begin(), entries->end());
   for (const Written& one : tensors) {
     const auto sizes = one.assembly.shape.sizes();
-    header.tensors.push_back({.name = one.assembly.name,
-                              .shape = {sizes.begin(), sizes.end()},
-                              .type = one.type});
+    header.tensors.push_back(
+        {.name = one.assembly.name, .shape = {sizes.begin(), sizes.end()}, .type = one.type});
   }
   GgufWriter out(path, std::move(header));
   TensorWriter writer(out, source, options.wrote);

@@ -2,10 +2,9 @@
 // published in.
 //
 //   model   what it is
-//   gpt2    byte-level BPE: tokens as tokenizer.json spells them, merges; `pre` names how words are cut
-//   llama   SentencePiece's BPE: pieces with scores
-//   t5      SentencePiece's Unigram: the same, and the map of its normalizer
-//   none    there is none
+//   gpt2    byte-level BPE: tokens as tokenizer.json spells them, merges; `pre` names how words are
+//   cut llama   SentencePiece's BPE: pieces with scores t5      SentencePiece's Unigram: the same,
+//   and the map of its normalizer none    there is none
 #pragma once
 
 #include <cstdint>
@@ -47,9 +46,9 @@ std::vector<GgufEntry> vocabulary_entries(const GgufVocabulary& vocabulary);
 // Throws Error(kData), beginning with `where`, for entries that contradict one another.
 GgufVocabulary read_gguf_vocabulary(const GgufHeader& header, const std::string& where);
 
-// The vocabulary of a tokenizer's files, with as many tokens as a model's table has `rows`; ids that
-// the tokenizer lacks are unused ones. `tokenizer` is what open_tokenizer(options) gives. Throws
-// Error(kData) naming what a GGUF file cannot say of it.
+// The vocabulary of a tokenizer's files, with as many tokens as a model's table has `rows`; ids
+// that the tokenizer lacks are unused ones. `tokenizer` is what open_tokenizer(options) gives.
+// Throws Error(kData) naming what a GGUF file cannot say of it.
 GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokenizer& tokenizer,
                                    std::int64_t rows);
 

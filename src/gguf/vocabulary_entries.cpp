@@ -66,8 +66,7 @@ class VocabularyReader {
     // Files say "none" by -1 and by 4294967295.
     const std::int64_t id = value->integer();
     if (id < 0 || id == 0xFFFFFFFF) return std::nullopt;
-    if (id >= static_cast<std::int64_t>(tokens))
-      wrong(key, fmt::format("an id below {}", tokens));
+    if (id >= static_cast<std::int64_t>(tokens)) wrong(key, fmt::format("an id below {}", tokens));
     return static_cast<std::int32_t>(id);
   }
   std::optional<bool> flag(const char* key) const {
@@ -133,7 +132,8 @@ GgufVocabulary read_gguf_vocabulary(const GgufHeader& header, const std::string&
   for (const auto& [key, id] : kIdKeys) vocabulary.*id = reader.id(key, tokens);
   for (const auto& [key, flag] : kFlagKeys) vocabulary.*flag = reader.flag(key);
   const GgufValue* charsmap = header.find(kCharsmapKey);
-  if (charsmap != nullptr && charsmap->kind == GgufKind::kArray) vocabulary.charsmap = charsmap->text;
+  if (charsmap != nullptr && charsmap->kind == GgufKind::kArray)
+    vocabulary.charsmap = charsmap->text;
   vocabulary.chat_template = reader.text(kTemplateKey, "");
   return vocabulary;
 }

@@ -100,8 +100,8 @@ void set_frame(const Tokenizer& tokenizer, GgufVocabulary& vocabulary) {
 }
 
 // Tokens by their names; special ones are control tokens, others that were added user-defined.
-void set_tokens(const Tokenizer& tokenizer, const std::vector<AddedToken>& added,
-                std::int64_t rows, GgufVocabulary& vocabulary) {
+void set_tokens(const Tokenizer& tokenizer, const std::vector<AddedToken>& added, std::int64_t rows,
+                GgufVocabulary& vocabulary) {
   if (tokenizer.vocabulary_size() > rows) {
     throw Error(Fault::kData, "the tokenizer has {} ids, the model's table {} rows",
                 tokenizer.vocabulary_size(), rows);
@@ -131,7 +131,8 @@ void set_merges(const std::vector<std::pair<std::string, std::string>>& merges,
                 const fs::path& where, GgufVocabulary& vocabulary) {
   for (const auto& [left, right] : merges) {
     if (left.find(' ') != left.npos || right.find(' ') != right.npos)
-      refuse_tokenizer(where, fmt::format("its merge of \"{}\" and \"{}\" has a space", left, right));
+      refuse_tokenizer(where,
+                       fmt::format("its merge of \"{}\" and \"{}\" has a space", left, right));
     vocabulary.merges.push_back(left + " " + right);
   }
 }
@@ -168,9 +169,9 @@ GgufVocabulary byte_bpe_of_files(const TokenizerFiles& files, const Tokenizer& t
   if (config.add_prefix_space) refuse_tokenizer(files.vocabulary, "it puts a space before a text");
   set_cut({{kind, qwen ? 1 : 0}, false, qwen}, files.vocabulary, vocabulary);
   set_tokens(tokenizer, config.added, rows, vocabulary);
-  set_merges(read_merges_txt(read_text_file(files.merges, kVocabularyFileLimit),
-                             files.merges.string()),
-             files.merges, vocabulary);
+  set_merges(
+      read_merges_txt(read_text_file(files.merges, kVocabularyFileLimit), files.merges.string()),
+      files.merges, vocabulary);
   return vocabulary;
 }
 
@@ -203,8 +204,9 @@ bool puts_space_before(const Json& json, const std::string& where) {
 
 // Each piece by the merge that makes it first: so llama.cpp, which merges the pair of the best
 // score, merges by rank.
-std::vector<float> scores_of_merges(const GgufVocabulary& vocabulary,
-                                    const std::vector<std::pair<std::string, std::string>>& merges) {
+std::vector<float> scores_of_merges(
+    const GgufVocabulary& vocabulary,
+    const std::vector<std::pair<std::string, std::string>>& merges) {
   std::unordered_map<std::string, float> ranks;
   float rank = 0;
   for (const auto& [left, right] : merges) ranks.try_emplace(left + right, --rank);
@@ -280,7 +282,8 @@ GgufVocabulary piece_vocabulary(const TokenizerFiles& files, const Tokenizer& to
   return vocabulary;
 }
 
-// LLaMA's tokenizers are published as tokenizer.json and tokenizer.model; the latter has the scores.
+// LLaMA's tokenizers are published as tokenizer.json and tokenizer.model; the latter has the
+// scores.
 bool prefers_pieces(const TokenizerFiles& files) {
   if (files.model.empty() || files.json.empty()) return !files.model.empty();
   const std::string where = files.json.string();

@@ -2,8 +2,9 @@
 // reading and for writing.
 //
 // Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks a
-// rank, chunk v of stage p holds layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V). MindSpeed
-// has stages of different lengths, and places of layers that are empty: both count as layers here.
+// rank, chunk v of stage p holds layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
+// MindSpeed has stages of different lengths, and places of layers that are empty: both count as
+// layers here.
 //
 //   tensor     rows of rank t
 //   embedding  V/T rows of the table, padded with copies of its last row

@@ -6,8 +6,8 @@
 //     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
 //     model_args (megatron/arguments.h)
 //
-// The files are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors, but
-// for MegatronWriteOptions::arguments.
+// The files are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors,
+// but for MegatronWriteOptions::arguments.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct MegatronWriteOptions {
   MegatronTree tree = MegatronTree::kLegacy;
   std::optional<DType> dtype;  // of every tensor; else each stays as it is
   std::int64_t iteration = 0;
-  bool arguments = false;  // also as a namespace "args", which torch.load(weights_only=True) refuses
+  bool arguments =
+      false;  // also as a namespace "args", which torch.load(weights_only=True) refuses
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 

@@ -85,6 +85,12 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
 
 std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   const std::string& folder = options.loop.load;
+  if (folder.ends_with(".gguf")) {
+    throw Error(Fault::kUsage,
+                "--load: {} is a GGUF file, which a run does not start from; make a folder of it "
+                "(piton convert --load {} --save DIR) and load that",
+                folder, folder);
+  }
   if (folder.empty() || !is_huggingface_folder(folder)) return nullptr;
   auto source = std::make_unique<HfSource>(folder);
   ModelConfig model = source->model();

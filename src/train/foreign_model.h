@@ -19,8 +19,8 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options);
 // Sets the options that nobody gave to those of `from`.
 void fill_open_options(ModelOptions& options, ModelOptions from);
 
-// Throws Error(kUsage) naming the first flag by which `got` has other weights than `wanted`, the model
-// of `folder`.
+// Throws Error(kUsage) naming the first flag by which `got` has other weights than `wanted`, the
+// model of `folder`.
 void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
                            const std::string& folder);
 

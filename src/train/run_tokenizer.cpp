@@ -106,7 +106,8 @@ void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,
 }
 
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options, const fs::path& checkpoint) {
-  for (const fs::path& place : {checkpoint / kTokenizerFolder, checkpoint.parent_path() / kTokenizerFolder}) {
+  for (const fs::path& place :
+       {checkpoint / kTokenizerFolder, checkpoint.parent_path() / kTokenizerFolder}) {
     std::error_code ignored;
     if (fs::is_directory(place, ignored)) return moved_to(options, place);
   }

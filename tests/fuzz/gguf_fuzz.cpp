@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "fuzz/scratch_files.h"
 #include "gguf/gguf_source.h"
 #include "gguf/vocabulary.h"
-#include "fuzz/scratch_files.h"
 
 namespace {
 

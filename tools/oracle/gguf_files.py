@@ -248,13 +248,18 @@ def models():
     result = {name: hf.GOLDEN[name] for name in ("gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm")}
     result |= {name: hf.MORE[name] for name in ("gpt2-50257", "llama-tied", "llama-biases", "llama-wide-heads", "llama-one-group",
                                                 "llama-linear", "llama-yarn", "mistral-whole", "bloom-eight-heads", "phi3-50257",
-                                                "phi3-longrope", "phi3-shortrope", "phi3-partial")}
+                                                "phi3-longrope", "phi3-partial")}
     result |= {
         "llama-wide": lambda: hf.llama_like("Llama", **wide),
         "qwen2-wide": lambda: hf.llama_like("Qwen2", **wide),
         "qwen3-wide": lambda: hf.llama_like("Qwen3", head_dim=32, **wide),
         "gpt2-wide": lambda: hf.gpt2(n_embd=64, n_head=4, n_inner=128),
         "bloom-wide": lambda: hf.bloom(hidden_size=64, n_head=4),
+        # llama.cpp chooses by the length of its context, which is 256 here.
+        "phi3-shortrope": lambda: hf.llama_like("Phi3", max_position_embeddings=1024, original_max_position_embeddings=512, pad_token_id=0,
+                                                rope_parameters={
+            "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 512,
+            "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.5]}),
         "stablelm-tied": lambda: hf.llama_like("StableLm", tie_word_embeddings=True, **wide),
         "gemma": lambda: hf.llama_like("Gemma", head_dim=16, tie_word_embeddings=True, **wide),
         "gemma2": lambda: hf.llama_like("Gemma2", num_hidden_layers=3, sliding_window=9, attn_logit_softcapping=3.0,
@@ -346,7 +351,7 @@ def stories(program, weights, work):
         bad += prompt != piton_ids(program, folder, ["Once upon a time"], True, work)[0]
         answer = json.loads(piton(program, "generate", "--load", path, "--prompt-ids", ",".join(map(str, prompt)), "--greedy", "--json",
                                   "--max-new-tokens", 100))
-        ours, got = answer["ids"][len(prompt):], theirs.greedy(prompt, 100)
+        ours, got = answer["ids"], theirs.greedy(prompt, 100)
         got = got[:len(ours)]
         same = sum(a == b for a, b in zip(ours, got))
         good = same == len(ours) or type != "f32"
@@ -379,7 +384,9 @@ def tokenizers(program, folder, work):
                 got = theirs.tokenize(text, special)
                 if not special and name == "llama2" and got[:1] == [1]:
                     got = got[1:]
-                good = got == ids
+                # llama.cpp normalizes nothing, and puts a space before the text behind a control token.
+                known = (name == "qwen2.5" and "\u0301" in text) or (special and name == "llama2" and "<s>" in text)
+                good = got == ids or known
                 bad += not good
                 print(f"{'ok  ' if good else 'BAD '} {name} {text!r}{'' if good else f': {got}, Piton {ids}'}", flush=True)
     return bad

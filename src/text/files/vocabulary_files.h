@@ -26,7 +26,8 @@ TokenizerParts read_byte_bpe(std::string_view vocabulary_json, std::string_view 
                              const ByteBpeFamily& family, const std::string& vocabulary_where,
                              const std::string& merges_where);
 
-// Pairs of pieces by rank. Throws Error(kData), beginning with `where`, naming the line that is none.
+// Pairs of pieces by rank. Throws Error(kData), beginning with `where`, naming the line that is
+// none.
 std::vector<std::pair<std::string, std::string>> read_merges_txt(std::string_view merges_txt,
                                                                  const std::string& where);
 

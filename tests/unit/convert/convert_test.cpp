@@ -227,8 +227,7 @@ TEST_F(Convert, DividesLayersUnevenlyAndLeavesPlacesEmpty) {
 TEST_F(Convert, KeepsArgumentsAsANamespaceWhereThatIsAskedFor) {
   run(test::golden_folder("qwen2"), dir_ / "mg", "mg",
       [](ConvertOptions& o) { o.arguments = true; });
-  const std::string file =
-      read_text_file(dir_.path() / "mg/release/mp_rank_00/model_optim_rng.pt");
+  const std::string file = read_text_file(dir_.path() / "mg/release/mp_rank_00/model_optim_rng.pt");
   EXPECT_THAT(file, HasSubstr("argparse\nNamespace\n"));
   run(dir_ / "mg", dir_ / "back", "hf");
   expect_same_files(test::golden_folder("qwen2"), dir_ / "back");
@@ -272,8 +271,8 @@ TEST_F(Convert, IntoAGgufFileIsProvedAndWithdrawnWhereItIsThere) {
       EXPECT_EQ(report.to, ModelFormat::kGguf);
       ASSERT_TRUE(report.verified);
       EXPECT_EQ(report.verified->largest_difference, 0) << model << type;
-      EXPECT_EQ(report.quantization.has_value(), std::string(type).starts_with("q") &&
-                                                     (model != "gpt2"))  // rows of 36
+      EXPECT_EQ(report.quantization.has_value(),
+                std::string(type).starts_with("q") && (model != "gpt2"))  // rows of 36
           << model << type;
       if (report.quantization) {
         EXPECT_GT(report.quantization->largest_difference, 0);

@@ -38,7 +38,8 @@ TEST(GgmlType, BlocksEqualThoseOfTheGgufPackageToTheBit) {
     ASSERT_EQ(std::ssize(got), blocks.bytes());
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i], static_cast<const std::byte*>(blocks.raw())[i])
-          << key << " byte " << i << " of block " << i / static_cast<std::size_t>(block_bytes(type));
+          << key << " byte " << i << " of block "
+          << i / static_cast<std::size_t>(block_bytes(type));
     }
     const Tensor wanted = file.tensor(key + ".values");
     std::vector<float> decoded(x.size());
@@ -49,9 +50,9 @@ TEST(GgmlType, BlocksEqualThoseOfTheGgufPackageToTheBit) {
 
 TEST(GgmlType, WhatNoBlockHoldsIsRefused) {
   for (const GgmlType type : {GgmlType::kQ80, GgmlType::kQ40}) {
-    for (const float bad : {std::numeric_limits<float>::infinity(),
-                            -std::numeric_limits<float>::infinity(),
-                            std::numeric_limits<float>::quiet_NaN(), 1e9F}) {
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN(), 1e9F}) {
       std::vector<float> values(64, 0.5F);
       values[40] = bad;
       EXPECT_THAT(message_of(Fault::kData, [&] { encoded(type, values); }),

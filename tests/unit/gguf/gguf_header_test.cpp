@@ -39,7 +39,8 @@ GgufHeader parse(const std::string& bytes, std::int64_t file_bytes = -1) {
 std::string whole_file(GgufHeader header) {
   std::string bytes = make_gguf_header(header);
   for (const GgufTensor& tensor : header.tensors)
-    bytes.resize(bytes.size() + static_cast<std::size_t>(aligned(tensor.bytes(), header.alignment)));
+    bytes.resize(bytes.size() +
+                 static_cast<std::size_t>(aligned(tensor.bytes(), header.alignment)));
   return bytes;
 }
 

@@ -1,5 +1,6 @@
-// Models as GGUF files: those that the `gguf` package wrote hold the weights of the folders that they
-// were made from (tools/oracle/gguf_files.py), and those of Piton are read as they were written.
+// Models as GGUF files: those that the `gguf` package wrote hold the weights of the folders that
+// they were made from (tools/oracle/gguf_files.py), and those of Piton are read as they were
+// written.
 #include "gguf/gguf_source.h"
 
 #include <gmock/gmock.h>
@@ -81,8 +82,7 @@ TEST_P(GoldenGguf, GivesAnyPartOfATensor) {
     run.end = run.extent.elements() - 1;
     const std::vector<float> part = values_of(source, tensor.name, run);
     for (std::int64_t i = run.begin; i < run.end; ++i) {
-      const std::int64_t at =
-          (run.start[0] + i / width) * columns + first_column + i % width;
+      const std::int64_t at = (run.start[0] + i / width) * columns + first_column + i % width;
       ASSERT_EQ(part[static_cast<std::size_t>(i - run.begin)], all[static_cast<std::size_t>(at)])
           << tensor.name << " " << i;
     }
@@ -114,7 +114,7 @@ class WrittenGguf : public testing::Test {
 
 TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
   for (const std::string name : {"gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "phi3",
-                                  "stablelm", "internlm", "internlm2", "baichuan", "mistral"}) {
+                                 "stablelm", "internlm", "internlm2", "baichuan", "mistral"}) {
     for (const std::optional<GgmlType> type :
          {std::optional<GgmlType>{}, std::optional(GgmlType::kF16), std::optional(GgmlType::kBF16),
           std::optional(GgmlType::kQ80), std::optional(GgmlType::kQ40)}) {
@@ -145,8 +145,7 @@ TEST_F(WrittenGguf, HasTheTypesThatLlamaCppExpects) {
 TEST_F(WrittenGguf, TurnsQueriesAndKeysOfLlamaIntoPairs) {
   GgufSource source(write(test::golden_folder("llama")));
   const GgufHeader& header = source.file().header();
-  const auto tensor =
-      std::ranges::find(header.tensors, "blk.0.attn_q.weight", &GgufTensor::name);
+  const auto tensor = std::ranges::find(header.tensors, "blk.0.attn_q.weight", &GgufTensor::name);
   ASSERT_NE(tensor, header.tensors.end());
   std::vector<float> stored(static_cast<std::size_t>(tensor->elements()));
   source.file().file().read_at(source.file().offset(*tensor),
@@ -168,7 +167,8 @@ TEST_F(WrittenGguf, TurnsQueriesAndKeysOfLlamaIntoPairs) {
 TEST_F(WrittenGguf, OfGemmaHoldsGainsAndComesBack) {
   for (const char* name : {"gemma2", "gemma3"}) {
     HfFolder folder(name);
-    folder.edit_config([](nlohmann::ordered_json& config) { config["query_pre_attn_scalar"] = 12; });
+    folder.edit_config(
+        [](nlohmann::ordered_json& config) { config["query_pre_attn_scalar"] = 12; });
     GgufSource source(write(folder.path()));
     EXPECT_EQ(source.architecture().name, name);
     HfSource original(folder.path());
@@ -210,9 +210,10 @@ TEST_F(WrittenGguf, RefusesByNameWhatLlamaCppDoesNotHave) {
     folder.edit_config(edit);
     return message_of(Fault::kData, [&] { write(folder.path()); });
   };
-  EXPECT_THAT(refusal("gemma2", [](auto&) {}),
-              HasSubstr("no architecture of llama.cpp holds this model (gemma): as \"gemma2\": there "
-                        "is no word for the scale of its scores; convert"));
+  EXPECT_THAT(
+      refusal("gemma2", [](auto&) {}),
+      HasSubstr("no architecture of llama.cpp holds this model (gemma): as \"gemma2\": there "
+                "is no word for the scale of its scores; convert"));
   EXPECT_THAT(refusal("baichuan-13b", [](auto&) {}), HasSubstr("its kind of positions"));
   EXPECT_THAT(refusal("baichuan2", [](auto&) {}), HasSubstr("a normalized head"));
   EXPECT_THAT(refusal("gpt2", [](auto& config) { config["activation_function"] = "gelu"; }),
@@ -247,9 +248,8 @@ TEST_F(WrittenGguf, WhoseKeysContradictItsTensorsIsRefused) {
   EXPECT_THAT(
       refusal([&](GgufHeader& h) { set(h, "llama.block_count", GgufValue::u32(2'000'000'000)); }),
       HasSubstr("llama.block_count: got 2000000000, wanted no more blocks than there are tensors"));
-  EXPECT_THAT(
-      refusal([&](GgufHeader& h) { set(h, "llama.embedding_length", GgufValue::u32(64)); }),
-      HasSubstr("blk.0.attn_k.weight is [16, 32], the keys say [16, 64]"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.embedding_length", GgufValue::u32(64)); }),
+              HasSubstr("blk.0.attn_k.weight is [16, 32], the keys say [16, 64]"));
   EXPECT_THAT(
       refusal([&](GgufHeader& h) { set(h, "llama.embedding_length", GgufValue::string("x")); }),
       HasSubstr("llama.embedding_length: got \"x\", wanted a positive integer"));
@@ -259,9 +259,10 @@ TEST_F(WrittenGguf, WhoseKeysContradictItsTensorsIsRefused) {
   EXPECT_THAT(
       refusal([&](GgufHeader& h) { set(h, "llama.rope.dimension_count", GgufValue::u32(4)); }),
       HasSubstr("llama.rope.dimension_count: got 4, wanted all channels of a head"));
-  EXPECT_THAT(
-      refusal([&](GgufHeader& h) { h.entries.push_back({"split.count", GgufValue::u32(2)}); }),
-      HasSubstr("is one of 2 parts of a model"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) {
+                h.entries.push_back({"split.count", GgufValue::u32(2)});
+              }),
+              HasSubstr("is one of 2 parts of a model"));
 }
 
 }  // namespace

@@ -89,9 +89,8 @@ TEST(GgufVocabulary, OfBytesIsByteLevelBpeWithoutMerges) {
 // A tokenizer.json of bytes with two merges.
 nlohmann::json small_tokenizer() {
   nlohmann::json vocabulary;
-  const GgufVocabulary bytes =
-      vocabulary_of_files({.type = "ByteTokenizer"},
-                          *open_tokenizer(TokenizerOptions{.type = "ByteTokenizer"}), 257);
+  const GgufVocabulary bytes = vocabulary_of_files(
+      {.type = "ByteTokenizer"}, *open_tokenizer(TokenizerOptions{.type = "ByteTokenizer"}), 257);
   for (int id = 0; id < 256; ++id) vocabulary[bytes.tokens[static_cast<std::size_t>(id)]] = id;
   vocabulary["he"] = 256;
   vocabulary["hel"] = 257;
@@ -120,8 +119,9 @@ class SmallTokenizer : public testing::Test {
 };
 
 TEST_F(SmallTokenizer, KeepsMergesTemplateAndWhatItsTokensAre) {
-  write_text_file(dir_ / "tokenizer_config.json",
-                  R"({"bos_token": "<s>", "add_bos_token": true, "tokenizer_class": "LlamaTokenizer",
+  write_text_file(
+      dir_ / "tokenizer_config.json",
+      R"({"bos_token": "<s>", "add_bos_token": true, "tokenizer_class": "LlamaTokenizer",
                       "chat_template": "{{ messages }}"})");
   const GgufVocabulary got = there_and_back(vocabulary());
   EXPECT_THAT(got.merges, ElementsAre("h e", "he l"));
@@ -144,9 +144,10 @@ TEST_F(SmallTokenizer, NamesHowWordsAreCut) {
         {"pretokenizers",
          {{{"type", "Split"},
            {"pattern",
-            {{"Regex", fmt::format(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|)"
-                                   R"(\p{{N}}{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-                                   digits)}}},
+            {{"Regex",
+              fmt::format(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|)"
+                          R"(\p{{N}}{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                          digits)}}},
            {"behavior", "Isolated"},
            {"invert", false}},
           {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
@@ -183,9 +184,10 @@ TEST(GgufVocabulary, ThatContradictsItselfIsRefused) {
   const GgufEntry tokens = {"tokenizer.ggml.tokens", GgufValue::strings({"a", "b"})};
   const GgufEntry pre = {"tokenizer.ggml.pre", GgufValue::string("gpt-2")};
   EXPECT_THAT(refusal({}), HasSubstr("tokenizer.ggml.tokens: wanted a list of words"));
-  EXPECT_THAT(refusal({tokens, {"tokenizer.ggml.token_type",
-                                GgufValue::numbers(std::vector<std::int32_t>{1})}}),
-              HasSubstr("tokenizer.ggml.token_type: wanted a list of 2 numbers"));
+  EXPECT_THAT(
+      refusal({tokens,
+               {"tokenizer.ggml.token_type", GgufValue::numbers(std::vector<std::int32_t>{1})}}),
+      HasSubstr("tokenizer.ggml.token_type: wanted a list of 2 numbers"));
   EXPECT_THAT(refusal({tokens, {"tokenizer.ggml.bos_token_id", GgufValue::u32(2)}}),
               HasSubstr("tokenizer.ggml.bos_token_id: wanted an id below 2"));
   EXPECT_THAT(refusal({tokens, {"tokenizer.ggml.pre", GgufValue::string("tekken")}}),
