@@ -5,6 +5,8 @@
 
 #include "checkpoint/load_values.h"
 #include "checkpoint/store.h"
+#include "convert/opened_model.h"
+#include "gguf/gguf_file.h"
 #include "huggingface/hf_source.h"
 #include "train/foreign_model.h"
 #include "train/run_tokenizer.h"
@@ -45,7 +47,7 @@ struct Model::State {
   std::unique_ptr<Inference> inference;
   // Source of the values: a checkpoint's folder, or a Hugging Face folder.
   std::filesystem::path folder;
-  std::unique_ptr<HfSource> source;
+  std::unique_ptr<TensorSource> source;
 
   void load_values(Session& to) {
     const StoredModel stored{.parameters = to.parameters(), .sharded = &to.sharded()};
@@ -74,17 +76,28 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   std::unique_ptr<Model> model(new Model);
   model->state_ = std::make_unique<State>(machine);
   State& state = *model->state_;
-  const bool foreign = is_huggingface_folder(path);
   PretrainOptions options;
-  if (foreign) {
-    state.source = std::make_unique<HfSource>(path);
+  std::optional<ModelConfig> foreign;
+  std::vector<std::string> notes;
+  if (is_gguf_file(path)) {
+    OpenedModel opened = open_model(path);
+    foreign = opened.model;
+    notes = std::move(opened.notes);
+    if (tokenizer.empty() && !opened.tokenizer_files.empty())
+      state.tokenizer = open_tokenizer_of(opened);
+    state.source = std::move(opened.source);
+  } else if (is_huggingface_folder(path)) {
+    auto source = std::make_unique<HfSource>(path);
+    foreign = source->model();
+    notes = source->notes();
     options.tokenizer = tokenizer_of_folder(path);
-    if (machine.world.rank() == 0) {
-      for (const std::string& note : state.source->notes()) machine.log.warning(note);
-    }
+    state.source = std::move(source);
   } else {
     state.folder = find_checkpoint(path);
     options = stored_options(state.folder);
+  }
+  if (machine.world.rank() == 0) {
+    for (const std::string& note : notes) machine.log.warning(note);
   }
   const TokenizerOptions& named = tokenizer.empty() ? options.tokenizer : tokenizer;
   std::optional<std::int64_t> vocabulary;
@@ -93,7 +106,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     vocabulary = state.tokenizer->vocabulary_size();
   }
   SessionSettings settings{
-      .model = foreign ? state.source->model() : options.resolve_model(vocabulary),
+      .model = foreign ? *foreign : options.resolve_model(vocabulary),
       .layout = {.vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by},
       .zero_stage = layout.zero_stage,
       .seed = options.loop.seed,

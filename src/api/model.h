@@ -22,9 +22,9 @@ namespace piton {
 
 class Model {
  public:
-  // `path`: the folder of a run (its newest checkpoint is loaded), one checkpoint, or a Hugging
-  // Face folder. The tokenizer is that of the folder, unless `tokenizer` names another. `machine`
-  // must outlive the model.
+  // `path`: the folder of a run (its newest checkpoint is loaded), one checkpoint, a Hugging Face
+  // folder, or a GGUF file. The tokenizer is that of the folder or file, unless `tokenizer` names
+  // another. `machine` must outlive the model.
   //
   // load() and the functions below are collective: all ranks of the machine call them with the same
   // arguments and get the same results.

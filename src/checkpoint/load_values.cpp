@@ -4,14 +4,13 @@
 #include <cstring>
 #include <map>
 
-#include "base/name_list.h"
+#include "base/listed.h"
 #include "checkpoint/collective.h"
 
 namespace piton {
 namespace {
 
-constexpr std::size_t kListed = 8;  // tensors that a message names
-// Bytes per copy to a device.
+// On the way to a device, at a time.
 constexpr std::int64_t kStagedBytes = std::int64_t{64} << 20;
 
 // Fills tensors of this rank with runs of canonical tensors. Local.
@@ -138,16 +137,15 @@ void check_tensors(const TensorSource& source, const std::vector<CanonicalTensor
   if (!shapes.empty()) {
     throw Error(Fault::kData,
                 "checkpoint: {}: {}; is the checkpoint from another size of this model?",
-                source.where(), name_list(shapes, kListed));
+                source.where(), listed(shapes));
   }
   if (!missing.empty() || !unknown.empty()) {
     std::string what;
     if (!missing.empty())
-      what +=
-          fmt::format("{} tensors are missing: {}", missing.size(), name_list(missing, kListed));
+      what += fmt::format("{} tensors are missing: {}", missing.size(), listed(missing));
     if (!unknown.empty()) {
       what += fmt::format("{}{} tensors are not of this model: {}", what.empty() ? "" : "; ",
-                          unknown.size(), name_list(unknown, kListed));
+                          unknown.size(), listed(unknown));
     }
     throw Error(Fault::kData, "checkpoint: {}: {}; is the checkpoint from another model?",
                 source.where(), what);

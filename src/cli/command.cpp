@@ -53,9 +53,6 @@ constexpr OtherName kOtherNames[] = {
     {"train", "training is piton pretrain"},
     {"finetune", "a new run from a run's weights is piton pretrain --finetune --load RUN"},
     {"version", "that is piton --version"},
-    {"convert",
-     "checkpoints of other programs are not read or written yet; a run's own are "
-     "safetensors that any layout reads"},
     {"chat", "that is piton generate; there is no chat yet"},
     {"run", "that is piton generate"},
     {"eval", "that is piton score"},

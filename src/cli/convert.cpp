@@ -5,6 +5,7 @@
 
 #include "api/engine.h"
 #include "cli/command.h"
+#include "cli/converter_flags.h"
 #include "cli/launch.h"
 
 namespace piton::cli {
@@ -27,10 +28,17 @@ void print(const ConvertReport& report, const ConvertOptions& options) {
                   report.seconds, gigabytes / std::max(report.seconds, 1e-9));
   if (report.verified) {
     text += fmt::format(
-        "verified: {} tensors equal to the bit; {} tokens through both: logits differ by {:.3g} at "
-        "most, KL {:.3g}\n",
-        report.verified->tensors, report.verified->tokens, report.verified->largest_difference,
-        report.verified->divergence);
+        "verified: {} tensors equal to the bit{}; {} tokens through both: logits differ by {:.3g} "
+        "at most, KL {:.3g}\n",
+        report.verified->tensors,
+        report.quantization ? " to what the source's become in these types" : "",
+        report.verified->tokens, report.verified->largest_difference, report.verified->divergence);
+    if (report.quantization) {
+      text += fmt::format(
+          "quantization: logits differ by {:.3g} at most (the largest is {:.3g}), KL {:.3g}\n",
+          report.quantization->largest_difference, report.quantization->largest_logit,
+          report.quantization->divergence);
+    }
   } else {
     text += "not verified\n";
   }
@@ -47,6 +55,11 @@ void print_json(const ConvertReport& report) {
                        {"largest_difference", report.verified->largest_difference},
                        {"kl", report.verified->divergence}};
   }
+  if (report.quantization) {
+    out["quantization"] = {{"largest_difference", report.quantization->largest_difference},
+                           {"largest_logit", report.quantization->largest_logit},
+                           {"kl", report.quantization->divergence}};
+  }
   std::fputs((out.dump() + "\n").c_str(), stdout);
 }
 
@@ -60,7 +73,10 @@ int run_convert(Invocation& invocation) {
   set.add("Conversion", options);
   set.add("Output", show);
   set.add("Model of a Megatron checkpoint that keeps no arguments", options.model);
+  ConverterFlags others;
+  set.set_foreign(&others);
   refuse_more_arguments(invocation.parse(set, general));
+  others.report(invocation.log);
   if (is_launched()) {
     throw Error(Fault::kUsage,
                 "convert: started as one of several ranks; one process makes the files of every "

@@ -1,4 +1,5 @@
-// piton inspect: describes a checkpoint, corpus, tokenizer, recipe, layout or training samples.
+// piton inspect: a checkpoint, model of another program, corpus, tokenizer, recipe, layout or
+// training samples, in words.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -11,7 +12,9 @@
 #include "cli/megatron_flags.h"
 #include "cli/print.h"
 #include "cli/text_plot.h"
+#include "gguf/gguf_file.h"
 #include "huggingface/hf_source.h"
+#include "megatron/megatron_source.h"
 #include "text/tokenizer.h"
 #include "train/metrics.h"
 #include "train/run_plan.h"
@@ -185,8 +188,12 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     print_hash(find_checkpoint(path), inspect.json);
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
+  } else if (is_megatron_folder(path)) {
+    print_megatron(path, options.model, inspect.json);
   } else if (is_checkpoint(path)) {
     print_checkpoint(find_checkpoint(path), inspect.json);
+  } else if (is_gguf_file(path)) {
+    print_gguf(path, inspect.json);
   } else if (is_huggingface_folder(path) && has_huggingface_weights(path)) {
     print_huggingface(path, inspect.json);
   } else if (is_tokenizer(path)) {
@@ -198,7 +205,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     throw Error(
         Fault::kData,
         "inspect: {}: {}; wanted a checkpoint ({} or {}), a Hugging Face model (config.json and "
-        "*.safetensors), a corpus prefix ({}.idx), a tokenizer (tokenizer.json, *.model, "
+        "*.safetensors), a Megatron-LM checkpoint (mp_rank_*), a GGUF file, a corpus prefix "
+        "({}.idx), a tokenizer (tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,
         std::filesystem::exists(path, ignored) ? "cannot be described"

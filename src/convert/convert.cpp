@@ -1,51 +1,67 @@
 #include "convert/convert.h"
 
+#include <algorithm>
 #include <chrono>
-#include <system_error>
+#include <memory>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "checkpoint/write_source.h"
-#include "convert/target_folder.h"
+#include "convert/source_checks.h"
+#include "convert/target.h"
+#include "convert/targets.h"
+#include "gguf/architectures.h"
+#include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
-#include "huggingface/hf_writer.h"
-#include "huggingface/tensor_files.h"
-#include "megatron/megatron_writer.h"
-#include "train/pretrain_options.h"
-#include "train/resume_rules.h"
-#include "train/run_tokenizer.h"
 
 namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::ordered_json;
+
+constexpr const char* kGgufEnd = ".gguf";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 ModelFormat format_of(const std::string& word) {
-  return word == "hf"   ? ModelFormat::kHuggingFace
-         : word == "mg" ? ModelFormat::kMegatron
-                        : ModelFormat::kPiton;
+  return word == "hf"     ? ModelFormat::kHuggingFace
+         : word == "mg"   ? ModelFormat::kMegatron
+         : word == "gguf" ? ModelFormat::kGguf
+                          : ModelFormat::kPiton;
 }
 
-std::optional<DType> dtype_of(const std::string& word) {
-  if (word.empty()) return std::nullopt;
-  return word == "fp32" ? DType::kF32 : word == "bf16" ? DType::kBF16 : DType::kF16;
+// What --to says, or --save and the source where it says nothing.
+ModelFormat target_format(const ConvertOptions& options, ModelFormat from) {
+  const bool names_gguf = options.save.ends_with(kGgufEnd);
+  if (options.save_model_type.empty()) {
+    if (names_gguf) return ModelFormat::kGguf;
+    if (!options.megatron_flag().empty()) return ModelFormat::kMegatron;
+    return from == ModelFormat::kPiton ? ModelFormat::kHuggingFace : ModelFormat::kPiton;
+  }
+  const ModelFormat format = format_of(options.save_model_type);
+  if (names_gguf != (format == ModelFormat::kGguf)) {
+    throw Error(Fault::kUsage, "--save: got {}, wanted {} with --to {}", options.save,
+                format == ModelFormat::kGguf ? "a file NAME.gguf" : "a folder", name(format));
+  }
+  return format;
 }
 
-// True if a flag of the model other than its vocabulary was given.
-bool is_named(ModelOptions options) {
-  options.vocabulary.reset();
-  ModelOptions none;
-  OptionSet given;
-  OptionSet empty;
-  given.add("Model", options);
-  empty.add("Model", none);
-  return given.to_toml() != empty.to_toml();
+// Types are named in the words of the format, and only some are divided.
+void check_format_flags(const ConvertOptions& options, ModelFormat to) {
+  if (to != ModelFormat::kMegatron && !options.megatron_flag().empty()) {
+    throw Error(Fault::kUsage, "{}: is of --to mg, and this makes {}, which any layout loads",
+                options.megatron_flag(), name(to));
+  }
+  if (to == ModelFormat::kGguf && !options.dtype.empty()) {
+    throw Error(
+        Fault::kUsage,
+        "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype");
+  }
+  if (to != ModelFormat::kGguf && !options.outtype.empty()) {
+    throw Error(Fault::kUsage, "--outtype: is of gguf; name the type of {} by --params-dtype",
+                name(to));
+  }
 }
 
 // Counts bytes and reports them four times per second.
@@ -75,170 +91,44 @@ class Counter {
   double next_ = 0.25;
 };
 
-std::int64_t bytes_of(const TensorSource& source, std::optional<DType> dtype) {
+// About what will be written.
+std::int64_t bytes_of(const TensorSource& source, const ConvertOptions& options) {
+  const std::optional<DType> dtype = chosen_dtype(options);
+  const std::optional<GgmlType> type = chosen_ggml_type(options);
   std::int64_t bytes = 0;
-  for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
-    bytes += one.shape.elements() * size_bytes(dtype.value_or(one.dtype));
+  for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight)) {
+    const std::int64_t elements = one.shape.elements();
+    bytes += type ? elements * block_bytes(*type) / block_values(*type)
+                  : elements * size_bytes(dtype.value_or(one.dtype));
+  }
   return bytes;
 }
 
-// The tokenizer of the model; null if there is none or it cannot be read.
-std::unique_ptr<Tokenizer> tokenizer_of(const OpenedModel& model, std::vector<std::string>& notes) {
-  if (model.tokenizer.empty()) return nullptr;
-  try {
-    return open_tokenizer(model.tokenizer);
-  } catch (const Error& error) {
-    notes.push_back(fmt::format("its tokenizer cannot be used here: {}", error.what()));
-    return nullptr;
-  }
-}
-
-// Copies the files of the tokenizer, its template and the generation settings byte by byte.
-void copy_companions(const fs::path& from, const fs::path& to) {
-  if (from.empty()) return;
-  create_folders(to);
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(from, ignored)) {
-    if (!entry.is_regular_file(ignored) || !belongs_to_tokenizer(entry.path())) continue;
-    check_huggingface_link(entry.path());
-    write_text_file(to / entry.path().filename(), read_text_file(entry.path()));
-  }
-}
-
-void set_special_ids(const SpecialIds& special, Json& config) {
-  const auto set = [&](const char* key, const std::optional<std::int32_t>& id) {
-    config[key] = id ? Json(*id) : Json();
-  };
-  set("bos_token_id", special.bos);
-  set("eos_token_id", special.eos ? special.eos : special.eod);
-  set("pad_token_id", special.pad);
-}
-
-void make_huggingface(const fs::path& folder, const OpenedModel& from,
-                      const ConvertOptions& options, Counter& counter,
-                      std::vector<std::string>& notes) {
-  const std::optional<DType> dtype = dtype_of(options.dtype);
-  copy_companions(from.tokenizer_folder, folder);
-  HfDescription description;
-  if (from.origin) {
-    description = {from.origin->family, from.origin->config};
-  } else {
-    description = hf_config_of(from.model);
-    const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(from, notes);
-    set_special_ids(tokenizer ? tokenizer->special() : SpecialIds{}, description.config);
-    if (tokenizer && !fs::exists(folder / "generation_config.json")) {
-      Json generation = {{"_from_model_config", true}};
-      for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
-        if (!description.config[key].is_null()) generation[key] = description.config[key];
-      }
-      write_text_file(folder / "generation_config.json", generation.dump(2) + "\n");
-    }
-  }
-  write_huggingface(folder, *from.source, from.model, description.family, description.config,
-                    {.dtype = dtype,
-                     .max_shard_bytes = options.max_shard_bytes,
-                     .wrote = [&](std::int64_t bytes) { counter.add(bytes); }});
-}
-
-void make_checkpoint(const fs::path& folder, const OpenedModel& from, const ConvertOptions& options,
-                     Counter& counter, std::vector<std::string>& notes) {
-  const std::optional<DType> dtype = dtype_of(options.dtype);
-  PretrainOptions stored;
-  ModelConfig model = from.model;
-  model.dtype = dtype.value_or(model.dtype) == DType::kBF16 ? DType::kBF16 : DType::kF32;
-  stored.model = ModelOptions::of(model);
-  stored.model.bf16 = model.dtype == DType::kBF16;
-  if (stored.model.resolve(model.vocabulary) != model) {
-    throw Error(
-        Fault::kData,
-        "{}: describes a model that the flags of pretrain cannot describe, so it cannot be a "
-        "checkpoint of Piton; use it as it is",
-        from.source->where());
-  }
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(from, notes);
-  if (tokenizer) {
-    stored.tokenizer = from.tokenizer;
-    keep_tokenizer(from.tokenizer, *tokenizer, folder);
-  }
-  const std::string config = configuration_of(stored);
-  write_text_file(folder / kConfigName, config);
-  write_checkpoint(folder, *from.source, {.iteration = from.iteration}, config,
-                   {.dtype = dtype,
-                    .file_bytes = options.max_shard_bytes,
-                    .wrote = [&](std::int64_t bytes) { counter.add(bytes); }});
-}
-
-MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model) {
-  MegatronLayout layout{.tensor = options.tensor, .pipeline = options.pipeline};
-  layout.padded_vocabulary = megatron_padded_vocabulary(
-      model.vocabulary, std::max<std::int64_t>(options.vocabulary_multiple, 1),
-      std::max(options.tensor, 1));
-  const std::int64_t stage = options.layers_of_virtual_stage;
-  if (stage != 0) {
-    const std::int64_t own = model.layers / std::max(options.pipeline, 1);
-    if (stage < 0 || own % stage != 0) {
-      throw Error(
-          Fault::kUsage,
-          "--num-layers-per-virtual-pipeline-stage: got {}, wanted a divisor of the {} layers "
-          "of each pipeline rank",
-          stage, own);
-    }
-    layout.chunks = static_cast<int>(own / stage);
-  }
-  layout.check(model);
-  return layout;
-}
-
-void make_megatron(const fs::path& folder, const OpenedModel& from, const ConvertOptions& options,
-                   Counter& counter) {
-  copy_companions(from.tokenizer_folder, folder);
-  write_megatron(folder, *from.source, from.model,
-                 {.layout = layout_of(options, from.model),
-                  .tree = !options.core                    ? MegatronTree::kLegacy
-                          : options.core_layers == "local" ? MegatronTree::kCore
-                                                           : MegatronTree::kTransformer,
-                  .dtype = dtype_of(options.dtype),
-                  .iteration = from.iteration,
-                  .wrote = [&](std::int64_t bytes) { counter.add(bytes); }});
-}
-
-// The facts about a Megatron checkpoint that `options` give. check_given() refuses them if the
-// source has its own.
+// What a checkpoint of Megatron has to be told, in the words of `options`; compared with none where
+// the source says it itself.
 MegatronGiven given_by(const ConvertOptions& options) {
   MegatronGiven given{.vocabulary = options.model.vocabulary};
-  if (is_named(options.model)) {
+  if (options.model.says_a_model()) {
     given.model = [options](std::int64_t padded) { return options.model.resolve(padded); };
   }
   return given;
 }
 
-// Refuses options for facts that the source has itself.
-void check_given(const ConvertOptions& options, const OpenedModel& from) {
-  if (from.says_its_model && is_named(options.model)) {
-    throw Error(
-        Fault::kUsage,
-        "--model, --num-layers and other flags of a model: {} says what its model is; leave "
-        "them out",
-        options.load);
-  }
-  if (from.format != ModelFormat::kMegatron && options.model.vocabulary) {
-    throw Error(Fault::kUsage, "--vocab-size: {} says how many ids its model has; leave it out",
-                options.load);
-  }
-}
-
-// A format may be unable to describe what the model does: equal weights then mean something else.
+// A format may lack words for what the model does: then even equal weights mean something else.
 void check_description(const OpenedModel& from, const OpenedModel& result, ModelFormat format) {
-  const std::string lost = model_difference(from.model, result.model);
+  const bool gguf = format == ModelFormat::kGguf;
+  const std::string lost =
+      model_difference(gguf ? as_gguf_says(from.model) : from.model, result.model);
   if (lost.empty()) return;
   throw Error(Fault::kData, "{}: {} cannot be expressed in the format {}; convert it to another",
               from.source->where(), lost, name(format));
 }
 
-// Throws, and so removes the draft, if the result differs from the source.
-VerifyReport verified(const Machine& machine, const OpenedModel& from, const OpenedModel& result,
-                      const fs::path& target) {
-  VerifyReport report = verify(machine, {*from.source, from.model}, {*result.source, result.model});
+// Throws, and so withdraws the draft, where the result is not `wanted`, which is what the format
+// makes of the source.
+VerifyReport verified(const Machine& machine, TensorSource& wanted, const OpenedModel& from,
+                      const OpenedModel& result, const fs::path& target) {
+  VerifyReport report = verify(machine, {wanted, from.model}, {*result.source, result.model});
   if (report.equal()) return report;
   throw Error(Fault::kData,
               "{}: differs from {} and was removed: {}, logits differ by {}; please report "
@@ -246,6 +136,29 @@ VerifyReport verified(const Machine& machine, const OpenedModel& from, const Ope
               target.string(), from.source->where(),
               report.differing.empty() ? "all weights are equal" : report.differing.front(),
               report.largest_difference);
+}
+
+void verify_result(const Machine& machine, const OpenedModel& from, const OpenedModel& result,
+                   const fs::path& target, ConvertReport& report) {
+  const auto* gguf = dynamic_cast<const GgufSource*>(result.source.get());
+  if (gguf == nullptr) {
+    report.verified = verified(machine, *from.source, from, result, target);
+    return;
+  }
+  AsGgufHolds wanted(*from.source, *gguf);
+  report.verified = verified(machine, wanted, from, result, target);
+  const bool quantized =
+      std::ranges::any_of(gguf->file().header().tensors,
+                          [](const GgufTensor& tensor) { return is_quantized(tensor.type); });
+  if (quantized) {
+    report.quantization =
+        compare_outputs(machine, {*from.source, from.model}, {*result.source, result.model});
+  }
+}
+
+std::unique_ptr<Target> target_of(const ConvertOptions& options, ModelFormat to) {
+  if (to == ModelFormat::kGguf) return std::make_unique<Target>(options.save, kGgufDraft);
+  return std::make_unique<Target>(options.save);
 }
 
 }  // namespace
@@ -260,36 +173,39 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
                 options.max_shard_bytes);
   }
   const OpenedModel from = open_model(options.load, given_by(options));
-  if (!options.load_model_type.empty() && format_of(options.load_model_type) != from.format) {
-    throw Error(Fault::kUsage, "--load-model-type: got {}, but {} is {}; leave the flag out",
-                options.load_model_type, options.load, name(from.format));
-  }
-  check_given(options, from);
+  check_source(options, from);
   ConvertReport report{.from = from.format, .notes = from.notes};
-  report.to = !options.save_model_type.empty()     ? format_of(options.save_model_type)
-              : from.format == ModelFormat::kPiton ? ModelFormat::kHuggingFace
-                                                   : ModelFormat::kPiton;
+  report.to = target_format(options, from.format);
+  check_format_flags(options, report.to);
   report.parameters = from.model.parameters();
-  TargetFolder target(options.save);
-  Counter counter(bytes_of(*from.source, dtype_of(options.dtype)), progress);
+  const std::unique_ptr<Target> target = target_of(options, report.to);
+  Counter counter(bytes_of(*from.source, options), progress);
+  const TargetContext context{.options = options,
+                              .wrote = [&](std::int64_t bytes) { counter.add(bytes); },
+                              .notes = report.notes};
   switch (report.to) {
     case ModelFormat::kHuggingFace:
-      make_huggingface(target.draft(), from, options, counter, report.notes);
+      make_huggingface(target->draft(), from, context);
       break;
     case ModelFormat::kMegatron:
-      make_megatron(target.draft(), from, options, counter);
+      make_megatron(target->draft(), from, context);
+      break;
+    case ModelFormat::kGguf:
+      make_gguf(target->draft(), from, context);
       break;
     case ModelFormat::kPiton:
-      make_checkpoint(target.draft(), from, options, counter, report.notes);
+      make_checkpoint(target->draft(), from, context);
       break;
   }
   report.bytes = counter.done();
   report.seconds = counter.seconds();
   progress.finish();
-  const OpenedModel result = open_model(target.draft());
-  check_description(from, result, report.to);
-  if (!options.no_verify) report.verified = verified(machine, from, result, options.save);
-  target.publish();
+  {
+    const OpenedModel result = open_model(target->result());
+    check_description(from, result, report.to);
+    if (!options.no_verify) verify_result(machine, from, result, options.save, report);
+  }
+  target->publish();
   return report;
 }
 

@@ -23,6 +23,8 @@ struct ConvertReport {
   double seconds = 0;      // without the verification
   std::vector<std::string> notes;
   std::optional<VerifyReport> verified;
+  // Of a quantized result: what the model computes of the prompt otherwise than the source does.
+  std::optional<VerifyReport> quantization;
 };
 
 // Throws Error(kUsage) for options that contradict each other, and Error(kData) for a source that

@@ -1,10 +1,12 @@
-// Options of `piton convert`. Names of the same options in the converters of Megatron, MindSpeed
-// and AscendSpeed are aliases.
+// What `piton convert` can be told: Megatron's, MindSpeed's and AscendSpeed's converters have other
+// names for the same, which are aliases here (and in cli/converter_flags.h, for what has no
+// meaning).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "model/config.h"
@@ -17,48 +19,78 @@ struct ConvertOptions {
   std::string save;
   std::string save_model_type;
   std::string dtype;
+  std::string outtype;
   std::int64_t max_shard_bytes = 5'000'000'000;
   bool no_verify = false;
-  // For --to mg.
-  int tensor = 1;
-  int pipeline = 1;
+  // Of --to mg.
+  std::optional<std::int64_t> tensor;    // ranks; default 1
+  std::optional<std::int64_t> pipeline;  // the same
   std::int64_t layers_of_virtual_stage = 0;
   std::int64_t vocabulary_multiple = 128;
   bool core = false;
   std::string core_layers = "local";
-  // For a Megatron checkpoint that does not describe its model.
+  bool apart_mlp = false;
+  bool arguments = false;
+  std::vector<std::int64_t> stage_layers;
+  std::vector<std::int64_t> empty_layers;
+  std::int64_t added_tokens = 0;
+  // What the source is said to be: compared with it.
+  std::string size;
+  std::optional<std::int64_t> source_tensor;
+  std::optional<std::int64_t> source_pipeline;
+  // Of a --load of Megatron that does not say so itself.
   ModelOptions model;
+
+  // A flag that says how --to mg divides a model was given; "" where none was.
+  std::string megatron_flag() const {
+    return tensor                         ? "--target-tensor-parallel-size"
+           : pipeline                     ? "--target-pipeline-parallel-size"
+           : layers_of_virtual_stage != 0 ? "--num-layers-per-virtual-pipeline-stage"
+           : !stage_layers.empty()        ? "--num-layer-list"
+           : !empty_layers.empty()        ? "--noop-layers"
+           : core                         ? "--use-mcore-models"
+           : apart_mlp                    ? "--no-merge-mlp"
+           : arguments                    ? "--megatron-args"
+           : added_tokens != 0            ? "--added-token-num"
+                                          : "";
+  }
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"load",
-             "run, checkpoint, Hugging Face or Megatron folder to convert",
+             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file to convert",
              {.aliases = {"load-dir", "input-model-dir"}, .placeholder = "DIR"}},
       load);
     v(Option{"load-model-type",
              "what --load has to be (default: whatever it is)",
-             {.choices = {"piton", "hf", "mg"}}},
+             {.choices = {"piton", "hf", "mg", "gguf"}}},
       load_model_type);
     v(Option{"save",
-             "folder to make",
+             "folder to make, or NAME.gguf",
              {.aliases = {"save-dir", "output-model-dir"}, .placeholder = "DIR"}},
       save);
     v(Option{"to",
-             "what to make (default: hf from a checkpoint of Piton, piton from all others)",
-             {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg"}}},
+             "what to make (default: gguf where --save is NAME.gguf, mg where flags of mg are "
+             "given, hf "
+             "from a checkpoint of Piton, piton from all others)",
+             {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg", "gguf"}}},
       save_model_type);
     v(Option{"params-dtype",
              "type of every weight (default: each as it is)",
              {.choices = {"fp32", "bf16", "fp16"}}},
       dtype);
+    v(Option{"outtype",
+             "gguf: type of every matrix (default: each as it is)",
+             {.choices = {"f32", "f16", "bf16", "q8_0", "q4_0"}}},
+      outtype);
     v(Option{"max-shard-size", "largest file of weights, in bytes (5G)", {.placeholder = "BYTES"}},
       max_shard_bytes);
     v(Option{"target-tensor-parallel-size",
-             "mg: ranks that each layer is divided over",
+             "mg: ranks that each layer is divided over (1)",
              {.aliases = {"tensor-model-parallel-size", "tgt-tensor-model-parallel-size"}}},
       tensor);
     v(Option{"target-pipeline-parallel-size",
-             "mg: ranks that the layers are divided over",
+             "mg: ranks that the layers are divided over (1)",
              {.aliases = {"pipeline-model-parallel-size", "tgt-pipeline-model-parallel-size"}}},
       pipeline);
     v(Option{"num-layers-per-virtual-pipeline-stage",
@@ -74,6 +106,34 @@ struct ConvertOptions {
              "mg: the layers of --use-mcore-models",
              {.choices = {"local", "transformer_engine"}}},
       core_layers);
+    v(Option{"no-merge-mlp",
+             "mg: gate and up are tensors of their own (AscendSpeed without --mlp-layer-fusion)",
+             {.negation = "merge-mlp"}},
+      apart_mlp);
+    v(Option{"num-layer-list",
+             "mg: layers of each pipeline rank (default: as many on each)",
+             {.aliases = {"partition-layers"}, .placeholder = "N,N,..."}},
+      stage_layers);
+    v(Option{"noop-layers",
+             "mg: places of the whole model that stay without a layer, counted from 0",
+             {.placeholder = "N,N,..."}},
+      empty_layers);
+    v(Option{"added-token-num",
+             "mg: room in the padded table for this many ids more than the vocabulary has",
+             {.placeholder = "N"}},
+      added_tokens);
+    v(Option{"megatron-args",
+             "mg: keep the arguments as argparse.Namespace too, for Megatron's "
+             "--use-checkpoint-args; such files are not loaded by torch.load(weights_only=True)"},
+      arguments);
+    v(Option{"type",
+             "size that --load has to be of",
+             {.choices = {"560M", "7B", "7B1", "13B", "30B", "33B", "65B", "70B", "176B"}}},
+      size);
+    v(Option{"src-tensor-model-parallel-size", "tensor ranks that --load has to be of"},
+      source_tensor);
+    v(Option{"src-pipeline-model-parallel-size", "pipeline ranks that --load has to be of"},
+      source_pipeline);
     v(Option{"no-verify", "do not compare the result with the source"}, no_verify);
   }
 };

@@ -9,6 +9,8 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/native_source.h"
 #include "checkpoint/store.h"
+#include "gguf/gguf_source.h"
+#include "gguf/vocabulary.h"
 #include "huggingface/hf_source.h"
 #include "model/canonical_tensors.h"
 #include "train/run_tokenizer.h"
@@ -73,6 +75,7 @@ OpenedModel open_huggingface(const fs::path& path) {
   opened.model = source->model();
   opened.origin = {hf_family(source->config()),
                    nlohmann::ordered_json::parse(source->config().text())};
+  opened.family = source->config().word("model_type");
   opened.notes = source->notes();
   opened.tokenizer = tokenizer_of_folder(path);
   opened.tokenizer_folder = path;
@@ -93,7 +96,22 @@ OpenedModel open_megatron(const fs::path& path, const MegatronGiven& given) {
   return opened;
 }
 
-// bf16 if most of the weights are, else fp32.
+OpenedModel open_gguf(const fs::path& path) {
+  OpenedModel opened{.format = ModelFormat::kGguf};
+  auto source = std::make_unique<GgufSource>(path);
+  opened.model = source->model();
+  opened.family = source->architecture().families.front();
+  try {
+    opened.tokenizer_files = files_of_vocabulary(
+        read_gguf_vocabulary(source->file().header(), path.string()), path.string());
+  } catch (const Error& error) {
+    opened.notes.push_back(fmt::format("its tokenizer stays behind: {}", error.what()));
+  }
+  opened.source = std::move(source);
+  return opened;
+}
+
+// The type of most of the weights, as far as a model computes in it.
 DType most_common_dtype(const TensorSource& source) {
   std::int64_t all = 0;
   std::int64_t bf16 = 0;
@@ -114,25 +132,38 @@ std::string_view name(ModelFormat format) {
       return "hf";
     case ModelFormat::kMegatron:
       return "mg";
+    case ModelFormat::kGguf:
+      return "gguf";
   }
   return "";
 }
 
 OpenedModel open_model(const fs::path& path, const MegatronGiven& given) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    throw Error(Fault::kData, "{}: wanted the folder of a model: {}", path.string(),
+  const bool gguf = is_gguf_file(path);
+  if (!gguf && !fs::is_directory(path, error)) {
+    throw Error(Fault::kData, "{}: wanted the folder of a model, or a GGUF file: {}", path.string(),
                 error ? error.message() : "it is none");
   }
-  OpenedModel opened = is_huggingface_folder(path) ? open_huggingface(path)
-                       : is_megatron_folder(path)  ? open_megatron(path, given)
-                                                   : open_checkpoint(path);
+  OpenedModel opened = gguf                          ? open_gguf(path)
+                       : is_huggingface_folder(path) ? open_huggingface(path)
+                       : is_megatron_folder(path)    ? open_megatron(path, given)
+                                                     : open_checkpoint(path);
+  opened.name = fs::absolute(path).lexically_normal().stem().string();
   opened.model.dtype = most_common_dtype(*opened.source);
   std::vector<CanonicalTensor> wanted;
   for (const CanonicalShape& one : canonical_tensors(opened.model))
     wanted.push_back({.name = one.name, .shape = one.shape});
   check_tensors(*opened.source, wanted, TensorKind::kWeight);
   return opened;
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer_of(const OpenedModel& model) {
+  if (const auto* gguf = dynamic_cast<const GgufSource*>(model.source.get())) {
+    const std::string where = model.source->where();
+    return open_gguf_tokenizer(read_gguf_vocabulary(gguf->file().header(), where), where);
+  }
+  return model.tokenizer.empty() ? nullptr : open_tokenizer(model.tokenizer);
 }
 
 }  // namespace piton

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,9 +18,9 @@
 
 namespace piton {
 
-enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace, kMegatron };
+enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace, kMegatron, kGguf };
 
-// "piton", "hf", "mg": the spelling of options.
+// "piton", "hf", "mg", "gguf": as options spell it.
 std::string_view name(ModelFormat format);
 
 // Facts that only a Hugging Face folder has; kept if one is converted to another.
@@ -32,8 +33,12 @@ struct OpenedModel {
   ModelFormat format = ModelFormat::kPiton;
   ModelConfig model;  // `dtype` is that of most of the weights
   std::unique_ptr<TensorSource> source;
-  TokenizerOptions tokenizer;              // empty() if there is none
-  std::filesystem::path tokenizer_folder;  // of its files; "" if there is none
+  TokenizerOptions tokenizer;              // empty(): there is none
+  std::filesystem::path tokenizer_folder;  // of its files; "": there is none
+  // Names and contents of files, where the format has none: then the two above are empty.
+  std::map<std::string, std::string> tokenizer_files;
+  std::string name;    // of its folder or file
+  std::string family;  // model_type of config.json that it has, or would have; "": not said
   std::optional<HfOrigin> origin;
   bool says_its_model = true;      // false: the user had to describe it
   std::int64_t iteration = 0;      // iterations that it was trained, if known
@@ -44,5 +49,8 @@ struct OpenedModel {
 // Error(kData) with what is wrong, or if it is not a model. Bytes of a checkpoint of Piton are
 // checked against their hashes when they are first read. `given` is for Megatron checkpoints.
 OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {});
+
+// Null where there is none. Throws Error(kData) as open_tokenizer() does.
+std::unique_ptr<Tokenizer> open_tokenizer_of(const OpenedModel& model);
 
 }  // namespace piton

@@ -231,6 +231,21 @@ void compare_logits(const std::vector<float>& a, const std::vector<float>& b,
   report.divergence /= static_cast<double>(report.tokens);
 }
 
+// The prompt through both, chunk by chunk.
+void walk_both(const Machine& machine, const ModelSide& source, const ModelSide& result,
+               VerifyReport& report) {
+  const Prompt prompt = make_prompt(source.model);
+  report.tokens = static_cast<std::int64_t>(prompt.ids.size());
+  Mesh mesh(machine.world, MeshSizes{});
+  LayerWalk theirs(machine, mesh, source.model, prompt);
+  LayerWalk ours(machine, mesh, result.model, prompt);
+  for (int chunk = 0; chunk < ours.chunks(); ++chunk) {
+    theirs.run(chunk, source.source);
+    ours.run(chunk, result.source);
+  }
+  compare_logits(theirs.logits(), ours.logits(), report);
+}
+
 }  // namespace
 
 bool VerifyReport::equal() const {
@@ -239,18 +254,18 @@ bool VerifyReport::equal() const {
 
 VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result) {
   check_same_tensors(source, result);
-  const Prompt prompt = make_prompt(source.model);
-  VerifyReport report{.tokens = static_cast<std::int64_t>(prompt.ids.size())};
-  Mesh mesh(machine.world, MeshSizes{});
+  VerifyReport report;
   RoundedSource wanted(source.source, result.source);
   ComparedSource compared(result.source, wanted, report);
-  LayerWalk theirs(machine, mesh, source.model, prompt);
-  LayerWalk ours(machine, mesh, result.model, prompt);
-  for (int chunk = 0; chunk < ours.chunks(); ++chunk) {
-    theirs.run(chunk, wanted);
-    ours.run(chunk, compared);
-  }
-  compare_logits(theirs.logits(), ours.logits(), report);
+  walk_both(machine, {wanted, source.model}, {compared, result.model}, report);
+  return report;
+}
+
+VerifyReport compare_outputs(const Machine& machine, const ModelSide& source,
+                             const ModelSide& result) {
+  check_same_tensors(source, result);
+  VerifyReport report;
+  walk_both(machine, source, result, report);
   return report;
 }
 

@@ -35,4 +35,8 @@ struct VerifyReport {
 // Throws Error(kData) if the tensors of the two have different names or shapes.
 VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result);
 
+// Only what the two compute of the prompt: for a result whose weights are not the source's.
+VerifyReport compare_outputs(const Machine& machine, const ModelSide& source,
+                             const ModelSide& result);
+
 }  // namespace piton

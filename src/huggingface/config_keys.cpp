@@ -36,6 +36,8 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::window_before, &C::window_after, &C::full_attention_every))
     return "its attention window";
   if (differs(&C::heads, &C::groups, &C::head_size)) return "its heads";
+  if (differs(&C::query_scalar)) return "the scale of its scores";
+  if (differs(&C::tied)) return "a head of its own";
   return "its sizes";
 }
 
@@ -57,12 +59,13 @@ std::string model_difference(const ModelConfig& model, const ModelConfig& other)
   return without_training(model) == without_training(other) ? "" : difference(model, other);
 }
 
-HfDescription hf_config_of(const ModelConfig& model) {
+HfDescription hf_config_of(const ModelConfig& model, const std::string& preferred) {
   std::vector<HfFamily> families = hf_families();
-  // The family with the model's name comes first.
-  std::ranges::stable_partition(families, [&](const HfFamily& family) {
-    return std::ranges::find(family.model_types, model.family) != family.model_types.end();
-  });
+  for (const std::string& type : {model.family, preferred}) {  // the last comes first
+    std::ranges::stable_partition(families, [&](const HfFamily& family) {
+      return std::ranges::find(family.model_types, type) != family.model_types.end();
+    });
+  }
   std::string why = "its family";
   for (std::size_t i = 0; i < families.size(); ++i) {
     if (families[i].keys == nullptr) continue;

@@ -14,10 +14,10 @@ struct HfDescription {
   nlohmann::ordered_json config;
 };
 
-// For a model from elsewhere: the family of its name, else the first that can represent it. Weights
-// have type `model.dtype`. Fields that only training reads may be lost. Throws Error(kData) with
-// the property that no family has.
-HfDescription hf_config_of(const ModelConfig& model);
+// For a model that comes from elsewhere: the family of the model_type `preferred`, else that of its
+// name, else the first that holds it. Weights are of `model.dtype`. Fields that only training reads
+// need not be held. Throws Error(kData) naming what no family has.
+HfDescription hf_config_of(const ModelConfig& model, const std::string& preferred = "");
 
 // The first property in which `other` computes differently ("its attention window"); "" if the
 // models are the same except for what only training reads.

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/name_list.h"
+#include "base/listed.h"
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/values.h"
@@ -22,8 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kHead = "head.weight";
 constexpr const char* kTable = "embedding.token.weight";
-constexpr std::size_t kListedNames = 6;
-// Bytes of the buffer for transposing a weight.
+// Of a buffer in which a weight is turned.
 constexpr std::int64_t kTurnedBytes = std::int64_t{16} << 20;
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
@@ -157,14 +156,14 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the download complete?", where(),
-                missing.size(), name_list(missing, kListedNames));
+                missing.size(), listed(missing));
   }
   if (!surplus.empty()) {
     throw Error(
         Fault::kData,
         "{}: tensors that are not of a model of type {} ({}): {}; is config.json of another "
         "model?",
-        where(), config_.word("model_type"), surplus.size(), name_list(surplus, kListedNames));
+        where(), config_.word("model_type"), surplus.size(), listed(surplus));
   }
 }
 

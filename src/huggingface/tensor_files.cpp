@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/name_list.h"
+#include "base/listed.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 
@@ -18,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLargestIndex = 100'000'000;
-constexpr std::size_t kListed = 5;
 
 bool present(const fs::path& path) {
   std::error_code ignored;

@@ -1,6 +1,12 @@
 #include "megatron/arguments.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "model/families.h"
@@ -49,6 +55,31 @@ class Arguments {
     if (value == nullptr) return otherwise;
     if (value->kind != Kind::kText) wrong(name, "a word");
     return value->text;
+  }
+  // "0,3", or a list or set of numbers.
+  std::vector<std::int64_t> numbers(const char* name) const {
+    const PickleValue* value = find(name);
+    if (value == nullptr) return {};
+    std::vector<std::int64_t> numbers;
+    if (value->kind == Kind::kList) {
+      for (const PickleValue* item : value->items) {
+        if (item->kind != Kind::kInt) wrong(name, "whole numbers");
+        numbers.push_back(item->integer);
+      }
+    } else if (value->kind == Kind::kText) {
+      for (std::size_t at = 0; at < value->text.size();) {
+        const std::size_t end = std::min(value->text.find(',', at), value->text.size());
+        std::int64_t number = 0;
+        const char* stop = value->text.data() + end;
+        const auto [read, error] = std::from_chars(value->text.data() + at, stop, number);
+        if (error != std::errc() || read != stop) wrong(name, "whole numbers with commas between");
+        numbers.push_back(number);
+        at = end + 1;
+      }
+    } else {
+      wrong(name, "whole numbers with commas between");
+    }
+    return numbers;
   }
   [[noreturn]] void wrong(const char* name, const std::string& wanted) const {
     const PickleValue* value = find(name);
@@ -125,6 +156,70 @@ std::string family_of(const ModelConfig& model) {
   return model.qkv_biases && !model.biases ? "qwen2" : "llama";
 }
 
+// Names and values of a dict's or a namespace's.
+void write_fields(const ModelConfig& model, const MegatronLayout& layout, TorchWriter& out) {
+  const auto size = [&](const char* name, std::int64_t value) {
+    out.text(name);
+    out.integer(value);
+  };
+  const auto number = [&](const char* name, double value) {
+    out.text(name);
+    out.number(value);
+  };
+  const auto flag = [&](const char* name, bool value) {
+    out.text(name);
+    out.boolean(value);
+  };
+  const auto word = [&](const char* name, std::string_view value) {
+    out.text(name);
+    out.text(value);
+  };
+  size("num_layers", model.layers + std::ssize(layout.empty_layers));
+  if (!layout.stage_layers.empty())
+    word("num_layer_list", fmt::format("{}", fmt::join(layout.stage_layers, ",")));
+  if (!layout.empty_layers.empty())
+    word("noop_layers", fmt::format("{}", fmt::join(layout.empty_layers, ",")));
+  size("hidden_size", model.hidden);
+  size("ffn_hidden_size", model.ffn_hidden);
+  size("num_attention_heads", model.heads);
+  flag("group_query_attention", model.groups != model.heads);
+  size("num_query_groups", model.groups);
+  size("kv_channels", model.head_size);
+  size("max_position_embeddings", model.max_positions);
+  size("vocab_size", model.vocabulary);
+  size("padded_vocab_size", layout.padded_vocabulary);
+  size("tensor_model_parallel_size", layout.tensor);
+  size("pipeline_model_parallel_size", layout.pipeline);
+  if (layout.chunks > 1) size("virtual_pipeline_model_parallel_size", layout.chunks);
+  flag("swiglu", model.gated);
+  flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
+  word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
+  number("norm_epsilon", model.norm_eps);
+  word("position_embedding_type", model.positions == PositionKind::kRotary    ? "rope"
+                                  : model.positions == PositionKind::kLearned ? "learned_absolute"
+                                  : model.positions == PositionKind::kAlibi   ? "alibi"
+                                                                              : "none");
+  number("rotary_base", model.rotary_base);
+  number("rotary_percent", model.rotary_share);
+  flag("rotary_interleaved", model.rotary_pairs);
+  const RotaryScaling& scaling = model.rotary_scaling;
+  if (scaling.kind == RotaryScaling::Kind::kLinear)
+    number("rotary_seq_len_interpolation_factor", scaling.factor);
+  if (scaling.kind == RotaryScaling::Kind::kLlama3) {
+    flag("use_rope_scaling", true);
+    number("rope_scaling_factor", scaling.factor);
+  }
+  flag("add_bias_linear", model.biases);
+  flag("add_qkv_bias", model.qkv_biases);
+  flag("add_dense_bias", model.output_bias);
+  flag("embed_layernorm", model.embedding_norm);
+  flag("qk_layernorm", model.head_norms);
+  flag("untie_embeddings_and_output_weights", !model.tied);
+  number("hidden_dropout", model.hidden_dropout);
+  number("attention_dropout", model.attention_dropout);
+  number("init_method_std", model.init_deviation);
+}
+
 }  // namespace
 
 MegatronArguments read_megatron_arguments(const PickleValue& values, const std::string& where) {
@@ -132,7 +227,10 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   refuse_what_is_not_there(arguments);
   MegatronArguments result;
   ModelConfig& model = result.model;
-  model.layers = arguments.must("num_layers");
+  result.layout.stage_layers = arguments.numbers("num_layer_list");
+  result.layout.empty_layers = arguments.numbers("noop_layers");
+  std::ranges::sort(result.layout.empty_layers);
+  model.layers = arguments.must("num_layers") - std::ssize(result.layout.empty_layers);
   model.hidden = arguments.must("hidden_size");
   model.heads = arguments.must("num_attention_heads");
   model.groups = arguments.flag("group_query_attention", false) ? arguments.must("num_query_groups")
@@ -179,64 +277,16 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
 
 void write_megatron_arguments(const ModelConfig& model, const MegatronLayout& layout,
                               TorchWriter& out) {
-  const auto size = [&](const char* name, std::int64_t value) {
-    out.text(name);
-    out.integer(value);
-  };
-  const auto number = [&](const char* name, double value) {
-    out.text(name);
-    out.number(value);
-  };
-  const auto flag = [&](const char* name, bool value) {
-    out.text(name);
-    out.boolean(value);
-  };
-  const auto word = [&](const char* name, const char* value) {
-    out.text(name);
-    out.text(value);
-  };
   out.begin_dict();
-  size("num_layers", model.layers);
-  size("hidden_size", model.hidden);
-  size("ffn_hidden_size", model.ffn_hidden);
-  size("num_attention_heads", model.heads);
-  flag("group_query_attention", model.groups != model.heads);
-  size("num_query_groups", model.groups);
-  size("kv_channels", model.head_size);
-  size("max_position_embeddings", model.max_positions);
-  size("vocab_size", model.vocabulary);
-  size("padded_vocab_size", layout.padded_vocabulary);
-  size("tensor_model_parallel_size", layout.tensor);
-  size("pipeline_model_parallel_size", layout.pipeline);
-  if (layout.chunks > 1) size("virtual_pipeline_model_parallel_size", layout.chunks);
-  flag("swiglu", model.gated);
-  flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
-  word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
-  number("norm_epsilon", model.norm_eps);
-  word("position_embedding_type", model.positions == PositionKind::kRotary    ? "rope"
-                                  : model.positions == PositionKind::kLearned ? "learned_absolute"
-                                  : model.positions == PositionKind::kAlibi   ? "alibi"
-                                                                              : "none");
-  number("rotary_base", model.rotary_base);
-  number("rotary_percent", model.rotary_share);
-  flag("rotary_interleaved", model.rotary_pairs);
-  const RotaryScaling& scaling = model.rotary_scaling;
-  if (scaling.kind == RotaryScaling::Kind::kLinear)
-    number("rotary_seq_len_interpolation_factor", scaling.factor);
-  if (scaling.kind == RotaryScaling::Kind::kLlama3) {
-    flag("use_rope_scaling", true);
-    number("rope_scaling_factor", scaling.factor);
-  }
-  flag("add_bias_linear", model.biases);
-  flag("add_qkv_bias", model.qkv_biases);
-  flag("add_dense_bias", model.output_bias);
-  flag("embed_layernorm", model.embedding_norm);
-  flag("qk_layernorm", model.head_norms);
-  flag("untie_embeddings_and_output_weights", !model.tied);
-  number("hidden_dropout", model.hidden_dropout);
-  number("attention_dropout", model.attention_dropout);
-  number("init_method_std", model.init_deviation);
+  write_fields(model, layout, out);
   out.end_dict();
+}
+
+void write_megatron_namespace(const ModelConfig& model, const MegatronLayout& layout,
+                              TorchWriter& out) {
+  out.begin_namespace();
+  write_fields(model, layout, out);
+  out.end_namespace();
 }
 
 }  // namespace piton

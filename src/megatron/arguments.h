@@ -30,5 +30,9 @@ MegatronArguments read_megatron_arguments(const PickleValue& arguments, const st
 // The inverse; writes a dict.
 void write_megatron_arguments(const ModelConfig& model, const MegatronLayout& layout,
                               TorchWriter& out);
+// The same as an argparse.Namespace, as Megatron-LM keeps them and reads them with
+// --use-checkpoint-args.
+void write_megatron_namespace(const ModelConfig& model, const MegatronLayout& layout,
+                              TorchWriter& out);
 
 }  // namespace piton

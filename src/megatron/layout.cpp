@@ -1,6 +1,9 @@
 #include "megatron/layout.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
@@ -169,7 +172,50 @@ void MegatronLayout::check(const ModelConfig& model) const {
   must_divide("groups of heads", model.groups, tensor_flag, tensor);
   must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
   must_divide("rows of the table", padded_vocabulary, tensor_flag, tensor);
-  must_divide("layers", model.layers, pipeline_flag, std::int64_t{pipeline} * chunks);
+  const std::int64_t places = model.layers + std::ssize(empty_layers);
+  for (std::size_t i = 0; i < empty_layers.size(); ++i) {
+    const std::int64_t place = empty_layers[i];
+    if (place < 0 || place >= places || (i > 0 && place <= empty_layers[i - 1])) {
+      throw Error(Fault::kUsage, "--noop-layers: got {}, wanted ascending places below {}",
+                  fmt::join(empty_layers, ","), places);
+    }
+  }
+  if (stage_layers.empty()) {
+    must_divide("layers", places, pipeline_flag, std::int64_t{pipeline} * chunks);
+    return;
+  }
+  const bool fits = std::ranges::all_of(
+      stage_layers, [&](std::int64_t layers) { return layers > 0 && layers <= places; });
+  if (!fits || std::ssize(stage_layers) != pipeline ||
+      std::accumulate(stage_layers.begin(), stage_layers.end(), std::int64_t{0}) != places) {
+    throw Error(Fault::kUsage,
+                "--num-layer-list: got {}, wanted {} numbers (of {}) with a sum of {}, the layers",
+                fmt::join(stage_layers, ","), pipeline, pipeline_flag, places);
+  }
+  if (chunks > 1) {
+    throw Error(Fault::kUsage,
+                "--num-layer-list: has no virtual stages; leave out "
+                "--num-layers-per-virtual-pipeline-stage");
+  }
+}
+
+std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const MegatronLayout& layout,
+                                         int p, int chunk) {
+  const std::int64_t places = model.layers + std::ssize(layout.empty_layers);
+  std::int64_t count = places / (std::int64_t{layout.pipeline} * layout.chunks);
+  std::int64_t begin = (std::int64_t{chunk} * layout.pipeline + p) * count;
+  if (!layout.stage_layers.empty()) {
+    const auto stage = layout.stage_layers.begin() + p;
+    count = *stage;
+    begin = std::accumulate(layout.stage_layers.begin(), stage, std::int64_t{0});
+  }
+  std::vector<PlacedLayer> layers;
+  for (std::int64_t local = 0; local < count; ++local) {
+    const auto empty = std::ranges::lower_bound(layout.empty_layers, begin + local);
+    if (empty != layout.empty_layers.end() && *empty == begin + local) continue;
+    layers.push_back({local, begin + local - (empty - layout.empty_layers.begin())});
+  }
+  return layers;
 }
 
 std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
@@ -185,9 +231,8 @@ std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const Meg
     }
   }
   if (first && model.embedding_norm) rank.norm("embedding_norm", "embedding.norm");
-  const std::int64_t layers = model.layers / (std::int64_t{layout.pipeline} * layout.chunks);
-  const std::int64_t begin = (std::int64_t{chunk} * layout.pipeline + p) * layers;
-  for (std::int64_t i = 0; i < layers; ++i) add_layer(rank, model, layout, i, begin + i);
+  for (const PlacedLayer& one : megatron_layers(model, layout, p, chunk))
+    add_layer(rank, model, layout, one.local, one.layer);
   if (last) {
     rank.norm("final_norm", "final_norm");
     if (!model.tied) rank.table("output.weight", "head.weight");

@@ -1,8 +1,10 @@
 // How Megatron-LM divides a model into files, and which parts each tensor has. Used for reading and
 // for writing.
 //
-// Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks
-// per rank, chunk v of stage p has layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
+// Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks a
+// rank, chunk v of stage p holds layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
+// MindSpeed has stages of different lengths, and places of layers that are empty: both count as
+// layers here.
 //
 //   tensor     rows of rank t
 //   embedding  V/T rows of the table, padded with copies of its last row
@@ -29,16 +31,27 @@ struct MegatronLayout {
   int chunks = 1;  // of each pipeline rank: virtual stages
   double version = 3;
   std::int64_t padded_vocabulary = 0;  // rows of the whole table
-  bool fused_mlp = true;  // gate and up are one tensor (fc1); in AscendSpeed they may be separate
-  bool head_copy =
-      true;  // a tied head on another stage than the embedding is written a second time
+  bool fused_mlp = true;  // gate and up are one tensor (fc1); AscendSpeed has them apart too
+  bool head_copy = true;  // a tied head on another stage than the embedding is written again
+  std::vector<std::int64_t> stage_layers;  // of each pipeline rank; empty: all alike
+  std::vector<std::int64_t> empty_layers;  // places without a layer, ascending ("noop")
 
   // Throws Error(kUsage) with the size that is not divisible.
   void check(const ModelConfig& model) const;
 };
 
-// One tensor of a rank's chunk. Its key is independent of versions: "layers.0.qkv.weight",
-// "word_embeddings", ... (megatron/names.h).
+// A layer of the model, and its number in the chunk that holds it.
+struct PlacedLayer {
+  std::int64_t local = 0;
+  std::int64_t layer = 0;
+};
+
+// Of chunk `chunk` of stage p.
+std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const MegatronLayout& layout,
+                                         int p, int chunk);
+
+// One tensor of a rank's chunk, under a name of its own: "layers.0.qkv.weight", "word_embeddings",
+// ... (megatron/names.h).
 struct MegatronTensor {
   std::string key;
   Assembly assembly;

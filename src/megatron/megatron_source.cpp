@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/name_list.h"
+#include "base/listed.h"
 #include "base/regular_file.h"
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/manifest.h"
@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kListed = 6;
 constexpr std::int64_t kMostRanks = 4096;
 constexpr std::size_t kMostDicts = 1000;  // of a module tree, which has five
 
@@ -172,7 +171,8 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end()) throw Error(Fault::kData, "{}: has no word_embeddings.weight", where);
   layout_.padded_vocabulary = table->second.rows * layout_.tensor;
-  layout_.fused_mlp = !first.contains("layers.0.gate.weight");
+  layout_.fused_mlp = std::ranges::none_of(
+      first, [](const auto& one) { return one.first.ends_with(".gate.weight"); });
 
   std::optional<std::int64_t> vocabulary = given.vocabulary;
   if (values == nullptr) {
@@ -200,6 +200,8 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
     same("tensor_model_parallel_size", read.layout.tensor, layout_.tensor);
     same("pipeline_model_parallel_size", read.layout.pipeline, layout_.pipeline);
     same("virtual_pipeline_model_parallel_size", read.layout.chunks, layout_.chunks);
+    layout_.stage_layers = read.layout.stage_layers;
+    layout_.empty_layers = read.layout.empty_layers;
     if (!vocabulary) vocabulary = read.vocabulary;
   }
   model_.vocabulary = vocabulary.value_or(layout_.padded_vocabulary);

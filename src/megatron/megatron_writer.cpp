@@ -67,6 +67,10 @@ class RankFile {
     }
     out_.text(kPitonArguments);
     write_megatron_arguments(model, options_.layout, out_);
+    if (options_.arguments) {
+      out_.text(kMegatronArguments);
+      write_megatron_namespace(model, options_.layout, out_);
+    }
     out_.end_dict();
     for (const auto& [assembly, dtype] : order_) {
       assemble(source_, assembly, dtype, [&](std::span<const std::byte> bytes) {

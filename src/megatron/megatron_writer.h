@@ -5,7 +5,8 @@
 //     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
 //     model_args (megatron/arguments.h)
 //
-// torch.load(weights_only=True) reads the files: they have only dicts, numbers, text and tensors.
+// The files are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors,
+// but for MegatronWriteOptions::arguments.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,8 @@ struct MegatronWriteOptions {
   MegatronTree tree = MegatronTree::kLegacy;
   std::optional<DType> dtype;  // of every tensor; else each stays as it is
   std::int64_t iteration = 0;
+  bool arguments =
+      false;  // also as a namespace "args", which torch.load(weights_only=True) refuses
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 

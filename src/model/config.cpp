@@ -300,4 +300,15 @@ ModelOptions ModelOptions::of(const ModelConfig& config) {
   return options;
 }
 
+bool ModelOptions::says_a_model() const {
+  ModelOptions options = *this;
+  options.vocabulary.reset();
+  ModelOptions none;
+  OptionSet given;
+  OptionSet empty;
+  given.add("Model", options);
+  empty.add("Model", none);
+  return given.to_toml() != empty.to_toml();
+}
+
 }  // namespace piton

@@ -182,8 +182,9 @@ struct ModelOptions {
   // Sets every option that has a derived default to its value in `config`, the result of
   // resolve(). A stored configuration needs this: resolving it again gives the same model.
   void settle(const ModelConfig& config);
-  // The options whose resolve() gives `config`, except for its dtype. Properties without a flag are
-  // lost.
+  // Whether any flag but that of the vocabulary was given.
+  bool says_a_model() const;
+  // Flags that resolve() to `config`, but for its dtype, where there are flags for all of it.
   static ModelOptions of(const ModelConfig& config);
 };
 

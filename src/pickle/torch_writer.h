@@ -32,6 +32,10 @@ class TorchWriter {
   void text(std::string_view value);
   void begin_dict() { pickle_ += "}("; }  // keys and values in turn
   void end_dict() { pickle_ += 'u'; }
+  // An argparse.Namespace, of names and values in turn; torch.load reads it where weights_only is
+  // False or the class is allowed.
+  void begin_namespace() { pickle_ += "cargparse\nNamespace\n)\x81}("; }
+  void end_namespace() { pickle_ += "ub"; }
   void begin_list() { pickle_ += "]("; }
   void end_list() { pickle_ += 'e'; }
   // A row-major tensor with its own storage. `dtype` in the spelling of safetensors.

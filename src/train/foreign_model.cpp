@@ -38,14 +38,15 @@ struct FillOpenFields {
   }
 };
 
-void fill(ModelOptions& options, ModelOptions from) {
+}  // namespace
+
+void fill_open_options(ModelOptions& options, ModelOptions from) {
   Fields theirs;
   from.visit(theirs);
   FillOpenFields filler{theirs.fields};
   options.visit(filler);
 }
 
-// Refuses flags that change the shapes or the meaning of the weights.
 void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
                            const std::string& folder) {
   const auto same = [&](const char* flag, const auto& ours, const auto& theirs) {
@@ -83,10 +84,14 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
 }
 
-}  // namespace
-
 std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   const std::string& folder = options.loop.load;
+  if (folder.ends_with(".gguf")) {
+    throw Error(Fault::kUsage,
+                "--load: {} is a GGUF file, which a run does not start from; make a folder of it "
+                "(piton convert --load {} --save DIR) and load that",
+                folder, folder);
+  }
   if (folder.empty() || !is_huggingface_folder(folder)) return nullptr;
   auto source = std::make_unique<HfSource>(folder);
   ModelConfig model = source->model();
@@ -109,7 +114,7 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
                      .local_base = theirs.rotary.local_base,
                      .percent = theirs.rotary.percent};
   }
-  fill(options.model, theirs);
+  fill_open_options(options.model, theirs);
   refuse_contradictions(options.model.resolve({}), model, folder);
   if (options.tokenizer.is_null()) {
     // Its vocabulary has an end of documents after the ids that --vocab-size counts.

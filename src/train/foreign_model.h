@@ -16,8 +16,16 @@ namespace piton {
 // contradicts the folder, and Error(kData) for a folder that cannot be read.
 std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options);
 
-// Checks that every id of the tokenizer has a row; a table with more rows than ids is common.
-// Throws Error(kData) with the `folder` of the model.
+// Sets the options that nobody gave to those of `from`.
+void fill_open_options(ModelOptions& options, ModelOptions from);
+
+// Throws Error(kUsage) naming the first flag by which `got` has other weights than `wanted`, the
+// model of `folder`.
+void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
+                           const std::string& folder);
+
+// The tokenizer's ids must have rows; a table with more of them than ids is common. Throws
+// Error(kData) that names the `folder` of the model.
 void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,
                     const std::string& folder);
 

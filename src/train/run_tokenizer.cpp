@@ -8,13 +8,8 @@
 #include "base/files.h"
 
 namespace piton {
-namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kFolder = "tokenizer";
-
-}  // namespace
 
 bool belongs_to_tokenizer(const fs::path& file) {
   constexpr std::array<std::string_view, 13> kNames = {"tokenizer.json",
@@ -84,7 +79,7 @@ void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,
                     const fs::path& run) {
   const std::vector<fs::path> files = files_of(options);
   if (files.empty()) return;  // of bytes
-  const fs::path folder = run / kFolder;
+  const fs::path folder = run / kTokenizerFolder;
   const TokenizerOptions kept = moved_to(options, folder);
   const auto same = [&] {
     try {
@@ -111,7 +106,8 @@ void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,
 }
 
 TokenizerOptions kept_tokenizer(const TokenizerOptions& options, const fs::path& checkpoint) {
-  for (const fs::path& place : {checkpoint / kFolder, checkpoint.parent_path() / kFolder}) {
+  for (const fs::path& place :
+       {checkpoint / kTokenizerFolder, checkpoint.parent_path() / kTokenizerFolder}) {
     std::error_code ignored;
     if (fs::is_directory(place, ignored)) return moved_to(options, place);
   }

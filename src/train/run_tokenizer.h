@@ -8,6 +8,9 @@
 
 namespace piton {
 
+// Of a run's folder, or a checkpoint's.
+inline constexpr const char* kTokenizerFolder = "tokenizer";
+
 // Copies the files of the tokenizer to `run`/tokenizer, unless the same tokenizer is there already.
 // Throws Error(kData) if they cannot be copied, or if the copy is not the same tokenizer.
 void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,

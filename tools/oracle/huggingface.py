@@ -310,10 +310,10 @@ def compare(program, work, names):
     return bad
 
 
-def stories(program, weights):
+def stories_folder(weights, folder):
+    """A folder of llama2.c's stories260K.bin."""
     import numpy
 
-    golden = json.loads((weights / "weights_golden_260K.json").read_text())["models"]["stories260K"]
     raw = (weights / "stories260K.bin").read_bytes()
     dim, hidden, layers, heads, groups, vocabulary, positions = numpy.frombuffer(raw[:28], dtype=numpy.int32).tolist()
     vocabulary, d = abs(vocabulary), dim // heads
@@ -343,15 +343,21 @@ def stories(program, weights):
             if name.endswith(("q_proj", "k_proj")):
                 one = halves(one, heads if "q_proj" in name else groups)
             tensors[f"model.layers.{layer}.{name}.weight"] = one.contiguous()
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({key: value.clone() for key, value in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": dim, "intermediate_size": hidden,
+        "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups,
+        "vocab_size": vocabulary, "max_position_embeddings": positions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "tie_word_embeddings": True, "torch_dtype": "float32"}))
+
+
+def stories(program, weights):
+    golden = json.loads((weights / "weights_golden_260K.json").read_text())["models"]["stories260K"]
     worst, good = 0.0, True
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        save_file({key: value.clone() for key, value in tensors.items()}, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps({
-            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": dim, "intermediate_size": hidden,
-            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups,
-            "vocab_size": vocabulary, "max_position_embeddings": positions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
-            "tie_word_embeddings": True, "torch_dtype": "float32"}))
+        stories_folder(weights, folder)
         for case in golden["cases"]:
             ids = folder / "ids.json"
             ids.write_text(json.dumps([case["prompt_ids"]]))

@@ -35,30 +35,6 @@ std::vector<std::pair<std::string, std::int32_t>> read_vocabulary(const Json& mo
   return entries;
 }
 
-std::vector<std::pair<std::string, std::string>> read_merges(const Json& model,
-                                                             const std::string& where) {
-  std::vector<std::pair<std::string, std::string>> merges;
-  const Json& array = need_array(model, "merges", where);
-  merges.reserve(array.size());
-  for (const Json& merge : array) {
-    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
-      continue;
-    }
-    const std::string text = merge.is_string() ? merge.get<std::string>() : "";
-    const std::size_t space = text.find(' ');
-    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-      throw Error(Fault::kData,
-                  "{}: merge {}: got {}, wanted two pieces with one space between; fetch the file "
-                  "again (some mirrors turn no-break spaces into spaces)",
-                  where, merges.size(),
-                  merge.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60));
-    }
-    merges.emplace_back(text.substr(0, space), text.substr(space + 1));
-  }
-  return merges;
-}
-
 std::optional<std::string> optional_text(const Json& object, const char* key,
                                          const std::string& where) {
   if (field(object, key, where).is_null()) return std::nullopt;
@@ -73,7 +49,7 @@ BpeFacts read_bpe(const Json& model, const std::string& where) {
   }
   BpeFacts facts;
   facts.vocabulary = read_vocabulary(model, where);
-  facts.merges = read_merges(model, where);
+  facts.merges = read_json_merges(model, where);
   facts.unknown = optional_text(model, "unk_token", where);
   facts.continuing_prefix = text_field(model, "continuing_subword_prefix", where);
   facts.end_suffix = text_field(model, "end_of_word_suffix", where);
@@ -223,6 +199,30 @@ void check_frame(const Frame& frame, const TokenizerParts& parts, const std::str
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> read_json_merges(const Json& model,
+                                                                  const std::string& where) {
+  std::vector<std::pair<std::string, std::string>> merges;
+  const Json& array = need_array(model, "merges", where);
+  merges.reserve(array.size());
+  for (const Json& merge : array) {
+    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+      merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+      continue;
+    }
+    const std::string text = merge.is_string() ? merge.get<std::string>() : "";
+    const std::size_t space = text.find(' ');
+    if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
+      throw Error(Fault::kData,
+                  "{}: merge {}: got {}, wanted two pieces with one space between; fetch the file "
+                  "again (some mirrors turn no-break spaces into spaces)",
+                  where, merges.size(),
+                  merge.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60));
+    }
+    merges.emplace_back(text.substr(0, space), text.substr(space + 1));
+  }
+  return merges;
+}
 
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& where) {
   const Json json = parse_json(text, where);

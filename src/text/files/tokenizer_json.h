@@ -10,6 +10,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "text/files/json_reading.h"
 #include "text/steps/pipeline_tokenizer.h"
@@ -19,7 +21,11 @@ namespace piton {
 // Throws Error(kData); its message begins with `where`.
 TokenizerParts read_tokenizer_json(std::string_view text, const std::string& where);
 
-// Readers of the single steps, each from its JSON object; null gives null.
+// Of its "model": pairs of pieces by rank.
+std::vector<std::pair<std::string, std::string>> read_json_merges(const Json& model,
+                                                                  const std::string& where);
+
+// The steps of it, each from its own object (null gives null).
 std::unique_ptr<Normalizer> read_normalizer(const Json& json, const std::string& where,
                                             int depth = 0);
 

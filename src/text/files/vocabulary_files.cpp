@@ -70,6 +70,26 @@ TokenizerParts byte_bpe_parts(const BpeFacts& facts, const ByteBpeFamily& family
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> read_merges_txt(std::string_view merges_txt,
+                                                                 const std::string& where) {
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::int64_t number = 0;
+  for (std::string_view rest = merges_txt; !rest.empty();) {
+    std::string_view line = take_line(rest);
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    const std::size_t space = line.find(' ');
+    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
+      throw Error(Fault::kData, "{}:{}: got \"{}\", wanted two pieces with one space between",
+                  where, number,
+                  line.substr(0, std::min<std::size_t>(60, valid_utf8_prefix(line))));
+    }
+    merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  return merges;
+}
+
 TokenizerParts read_byte_bpe(std::string_view vocabulary_json, std::string_view merges_txt,
                              const ByteBpeFamily& family, const std::string& vocabulary_where,
                              const std::string& merges_where) {
@@ -89,20 +109,7 @@ TokenizerParts read_byte_bpe(std::string_view vocabulary_json, std::string_view 
     }
     facts.vocabulary.emplace_back(piece, id.get<std::int32_t>());
   }
-  std::int64_t number = 0;
-  for (std::string_view rest = merges_txt; !rest.empty();) {
-    std::string_view line = take_line(rest);
-    ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty() || line.starts_with("#version")) continue;
-    const std::size_t space = line.find(' ');
-    if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
-      throw Error(Fault::kData, "{}:{}: got \"{}\", wanted two pieces with one space between",
-                  merges_where, number,
-                  line.substr(0, std::min<std::size_t>(60, valid_utf8_prefix(line))));
-    }
-    facts.merges.emplace_back(line.substr(0, space), line.substr(space + 1));
-  }
+  facts.merges = read_merges_txt(merges_txt, merges_where);
   facts.byte_level = true;
   facts.ignore_merges = family.ignore_merges;
   TokenizerParts parts = byte_bpe_parts(facts, family, merges_where);

@@ -6,6 +6,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "text/steps/pipeline_tokenizer.h"
 
@@ -22,6 +24,11 @@ struct ByteBpeFamily {
 TokenizerParts read_byte_bpe(std::string_view vocabulary_json, std::string_view merges_txt,
                              const ByteBpeFamily& family, const std::string& vocabulary_where,
                              const std::string& merges_where);
+
+// Pairs of pieces by rank. Throws Error(kData), beginning with `where`, naming the line that is
+// none.
+std::vector<std::pair<std::string, std::string>> read_merges_txt(std::string_view merges_txt,
+                                                                 const std::string& where);
 
 struct WordPieceFamily {
   bool lowercase = true;

@@ -27,8 +27,12 @@ struct Scanner {
   Kind kind = Kind::kGpt2;
   int digits = 3;  // kCl100k: the longest run of numbers in one word
 
-  // The scanner for the expression `pattern`; std::nullopt if there is none.
+  bool operator==(const Scanner&) const = default;
+
+  // The scanner that does what `pattern` says; none if it is not a known one.
   static std::optional<Scanner> for_pattern(std::string_view pattern);
+  // The other way; "" for kBert.
+  std::string_view pattern() const;
 };
 
 namespace scan {

@@ -8,6 +8,7 @@
 
 #include "checkpoint/file_tensor.h"
 #include "huggingface/hf_source.h"
+#include "megatron/megatron_source.h"
 #include "support/errors.h"
 #include "support/tensors.h"
 #include "unit/convert/one_machine.h"
@@ -160,7 +161,7 @@ TEST_F(Convert, ThatFailsLeavesNothing) {
   EXPECT_FALSE(fs::exists(dir_ / "out"));
   EXPECT_FALSE(fs::exists(dir_ / "out.unfinished"));
   EXPECT_THAT(refusal(Fault::kData, dir_ / "absent", dir_ / "out"),
-              HasSubstr("absent: wanted the folder of a model"));
+              HasSubstr("absent: wanted the folder of a model, or a GGUF file"));
 }
 
 TEST_F(Convert, OfTheTokenizersFilesTakesNoneThatALinkBringsFromElsewhere) {
@@ -180,6 +181,109 @@ TEST_F(Convert, SaysWhatTheSourceIsWhereAnotherWasNamed) {
     });
   };
   EXPECT_THAT(with("piton"), HasSubstr("--load-model-type: got piton, but "));
+}
+
+TEST_F(Convert, DividesLayersUnevenlyAndLeavesPlacesEmpty) {
+  const fs::path source = test::golden_folder("llama");  // of two layers
+  const auto divide = [&](const fs::path& save, std::vector<std::int64_t> stages,
+                          std::vector<std::int64_t> empty, bool apart) {
+    run(source, save, "mg", [&](ConvertOptions& o) {
+      o.tensor = 2;
+      o.pipeline = std::ssize(stages);
+      o.stage_layers = std::move(stages);
+      o.empty_layers = std::move(empty);
+      o.apart_mlp = apart;
+      o.vocabulary_multiple = 16;
+      o.added_tokens = 20;
+    });
+  };
+  int number = 0;
+  const auto comes_back = [&](std::vector<std::int64_t> stages, std::vector<std::int64_t> empty,
+                              bool apart) {
+    const fs::path there = dir_ / fmt::format("there{}", ++number);
+    const fs::path back = dir_ / fmt::format("back{}", number);
+    divide(there, stages, empty, apart);
+    const MegatronSource megatron(there);
+    EXPECT_EQ(megatron.layout().stage_layers, stages);
+    EXPECT_EQ(megatron.layout().empty_layers, empty);
+    EXPECT_EQ(megatron.layout().fused_mlp, !apart);
+    EXPECT_EQ(megatron.layout().padded_vocabulary, 160);  // 131 and 20 more, to a multiple of 32
+    run(there, back, "hf");
+    expect_same_files(source, back);
+  };
+  comes_back({1, 1}, {}, false);
+  comes_back({2, 1}, {1}, true);
+  comes_back({1, 3}, {0, 2}, true);
+  const auto refusal_of = [&](std::vector<std::int64_t> stages, std::vector<std::int64_t> empty) {
+    return message_of(Fault::kUsage, [&] { divide(dir_ / "x", stages, empty, false); });
+  };
+  EXPECT_THAT(refusal_of({1, 2}, {}),
+              HasSubstr("--num-layer-list: got 1,2, wanted 2 numbers (of "
+                        "--target-pipeline-parallel-size) with a sum of 2, the layers"));
+  EXPECT_THAT(refusal_of({1, 2}, {3}), HasSubstr("--noop-layers: got 3, wanted ascending places"));
+  EXPECT_FALSE(fs::exists(dir_ / "x"));
+}
+
+TEST_F(Convert, KeepsArgumentsAsANamespaceWhereThatIsAskedFor) {
+  run(test::golden_folder("qwen2"), dir_ / "mg", "mg",
+      [](ConvertOptions& o) { o.arguments = true; });
+  const std::string file = read_text_file(dir_.path() / "mg/release/mp_rank_00/model_optim_rng.pt");
+  EXPECT_THAT(file, HasSubstr("argparse\nNamespace\n"));
+  run(dir_ / "mg", dir_ / "back", "hf");
+  expect_same_files(test::golden_folder("qwen2"), dir_ / "back");
+  run(test::golden_folder("qwen2"), dir_ / "plain", "mg");
+  EXPECT_THAT(read_text_file(dir_.path() / "plain/release/mp_rank_00/model_optim_rng.pt"),
+              testing::Not(HasSubstr("argparse")));
+}
+
+TEST_F(Convert, ComparesWhatIsSaidOfTheSourceWithIt) {
+  const auto said = [&](const std::function<void(ConvertOptions&)>& set) {
+    return message_of(Fault::kUsage,
+                      [&] { run(test::golden_folder("qwen2"), dir_ / "x", "hf", set); });
+  };
+  EXPECT_THAT(said([](ConvertOptions& o) { o.size = "7B"; }), HasSubstr("--type: got 7B, but "));
+  EXPECT_THAT(said([](ConvertOptions& o) { o.source_tensor = 2; }),
+              HasSubstr("--src-tensor-model-parallel-size: got 2, but "));
+  EXPECT_THAT(said([](ConvertOptions& o) { o.model.hidden = 64; }),
+              HasSubstr("--hidden-size: got 64, but the model of "));
+  EXPECT_THAT(said([](ConvertOptions& o) { o.model.vocabulary = 130; }),
+              HasSubstr("--vocab-size: got 130, but "));
+  EXPECT_THAT(said([](ConvertOptions& o) { o.model.model = "llama-tiny"; }),
+              HasSubstr("--model: "));
+  EXPECT_THAT(said([](ConvertOptions& o) { o.tensor = 2; }),
+              HasSubstr("--target-tensor-parallel-size: is of --to mg, and this makes hf"));
+  run(test::golden_folder("qwen2"), dir_ / "same", "hf", [](ConvertOptions& o) {
+    o.model.layers = 2;
+    o.model.hidden = 32;
+    o.model.qkv_biases = true;
+    o.model.vocabulary = 131;
+    o.source_pipeline = 1;
+  });
+}
+
+TEST_F(Convert, IntoAGgufFileIsProvedAndWithdrawnWhereItIsThere) {
+  for (const std::string& model : kModels) {
+    if (model == "mistral") continue;  // a window: see gguf_source_test.cpp
+    for (const char* type : {"", "f16", "q8_0", "q4_0"}) {
+      const fs::path path = dir_ / (model + type + ".gguf");
+      const ConvertReport report =
+          run(test::golden_folder(model), path, "", [&](ConvertOptions& o) { o.outtype = type; });
+      EXPECT_EQ(report.to, ModelFormat::kGguf);
+      ASSERT_TRUE(report.verified);
+      EXPECT_EQ(report.verified->largest_difference, 0) << model << type;
+      EXPECT_EQ(report.quantization.has_value(),
+                std::string(type).starts_with("q") && (model != "gpt2"))  // rows of 36
+          << model << type;
+      if (report.quantization) {
+        EXPECT_GT(report.quantization->largest_difference, 0);
+      }
+    }
+    run(dir_ / (model + ".gguf"), dir_ / (model + "-hf"), "hf");
+    expect_same_files(test::golden_folder(model), dir_ / (model + "-hf"));
+  }
+  EXPECT_THAT(refusal(Fault::kUsage, test::golden_folder("llama"), dir_ / "llama.gguf"),
+              HasSubstr("llama.gguf: is there already; wanted a file that is not there yet"));
+  EXPECT_FALSE(fs::exists(dir_ / "llama.gguf.unfinished"));
 }
 
 }  // namespace

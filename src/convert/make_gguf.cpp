@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "convert/targets.h"
+#include "gguf/gguf_source.h"
+#include "gguf/gguf_writer.h"
+#include "gguf/vocabulary.h"
+
+namespace piton {
+namespace {
+
+// llama.cpp's numbers of what most of a file is.
+std::int64_t file_type(GgmlType type) {
+  switch (type) {
+    case GgmlType::kF32:
+      return 0;
+    case GgmlType::kF16:
+      return 1;
+    case GgmlType::kQ40:
+      return 2;
+    case GgmlType::kQ80:
+      return 7;
+    case GgmlType::kBF16:
+      return 32;
+  }
+  return 0;
+}
+
+// Of most of the weights.
+GgmlType main_type(const TensorSource& source) {
+  std::map<GgmlType, std::int64_t> elements;
+  for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
+    elements[ggml_type_of(one.dtype)] += one.shape.elements();
+  return std::ranges::max_element(elements, {}, [](const auto& one) { return one.second; })->first;
+}
+
+// What a file says of itself before its model. Of another GGUF file its words are kept.
+std::vector<GgufEntry> general_entries(const OpenedModel& from, const std::string& architecture,
+                                       GgmlType type) {
+  std::vector<GgufEntry> entries = {
+      {"general.architecture", GgufValue::string(architecture)},
+      {"general.type", GgufValue::string("model")},
+      {"general.file_type", GgufValue::u32(file_type(type))},
+      {"general.quantization_version", GgufValue::u32(2)},
+  };
+  const auto add = [&](const GgufEntry& entry) {
+    if (std::ranges::find(entries, entry.key, &GgufEntry::key) == entries.end())
+      entries.push_back(entry);
+  };
+  if (const auto* gguf = dynamic_cast<const GgufSource*>(from.source.get())) {
+    for (const GgufEntry& entry : gguf->file().header().entries) {
+      if (entry.key.starts_with("general.") && entry.key != "general.alignment") add(entry);
+    }
+  }
+  add({"general.name", GgufValue::string(from.name)});
+  return entries;
+}
+
+std::vector<GgufEntry> vocabulary_of(const OpenedModel& from, std::vector<std::string>& notes) {
+  if (const auto* gguf = dynamic_cast<const GgufSource*>(from.source.get())) {
+    std::vector<GgufEntry> entries;
+    for (const GgufEntry& entry : gguf->file().header().entries) {
+      if (entry.key.starts_with("tokenizer.")) entries.push_back(entry);
+    }
+    return entries;
+  }
+  if (from.tokenizer.empty()) return vocabulary_entries({});
+  try {
+    const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(from.tokenizer);
+    return vocabulary_entries(
+        vocabulary_of_files(from.tokenizer, *tokenizer, from.model.vocabulary));
+  } catch (const Error& error) {
+    notes.push_back(fmt::format("the file has no tokenizer: {}", error.what()));
+    return vocabulary_entries({});
+  }
+}
+
+// Where llama.cpp computes otherwise than the model that was trained, within its longest sequence
+// or behind it.
+void note_differences(const ModelConfig& model, const std::string& architecture,
+                      std::vector<std::string>& notes) {
+  if (model.window_before && !architecture.starts_with("gemma")) {
+    notes.push_back(
+        fmt::format("llama.cpp has no attention window in models of architecture {}: behind {} "
+                    "tokens it sees more keys than this model was trained with",
+                    architecture, *model.window_before + 1));
+  }
+  if (model.rotary_scaling.kind == RotaryScaling::Kind::kDynamic) {
+    notes.push_back(
+        fmt::format("its rotary scaling (dynamic) is left out: it begins behind the {} tokens of "
+                    "the file's context",
+                    model.max_positions));
+  }
+}
+
+void note_types(const GgufWritten& written, std::vector<std::string>& notes) {
+  if (written.not_in_blocks.empty()) return;
+  notes.push_back(fmt::format("{} matrices are F16, as their rows are no multiple of 32: {}{}",
+                              written.not_in_blocks.size(), written.not_in_blocks.front(),
+                              written.not_in_blocks.size() > 1 ? ", ..." : ""));
+}
+
+}  // namespace
+
+std::optional<GgmlType> chosen_ggml_type(const ConvertOptions& options) {
+  const std::string& word = options.outtype;
+  if (word.empty()) return std::nullopt;
+  return word == "f32"    ? GgmlType::kF32
+         : word == "f16"  ? GgmlType::kF16
+         : word == "bf16" ? GgmlType::kBF16
+         : word == "q8_0" ? GgmlType::kQ80
+                          : GgmlType::kQ40;
+}
+
+void make_gguf(const std::filesystem::path& draft, const OpenedModel& from,
+               const TargetContext& context) {
+  const ModelConfig model = as_gguf_says(from.model);
+  const GgufDescription description = describe_gguf(from.model, from.family, from.source->where());
+  const std::optional<GgmlType> type = chosen_ggml_type(context.options);
+  note_differences(from.model, description.architecture, context.notes);
+  const GgufWritten written =
+      write_gguf(draft / kGgufDraft, *from.source, model, description,
+                 {.type = type,
+                  .entries = general_entries(from, description.architecture,
+                                             type.value_or(main_type(*from.source))),
+                  .vocabulary = vocabulary_of(from, context.notes),
+                  .wrote = context.wrote});
+  note_types(written, context.notes);
+}
+
+}  // namespace piton

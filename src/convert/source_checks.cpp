@@ -1,0 +1,89 @@
+#include "convert/source_checks.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+#include "huggingface/config_keys.h"
+#include "megatron/megatron_source.h"
+#include "train/foreign_model.h"
+
+namespace piton {
+namespace {
+
+// Sizes of AscendSpeed's and MindSpeed's converters: LLaMA 1 and 2, and Bloom.
+struct NamedSize {
+  std::string_view name;
+  std::int64_t layers, hidden, heads;
+};
+constexpr NamedSize kSizes[] = {
+    {"560M", 24, 1024, 16}, {"7B", 32, 4096, 32},     {"7B", 30, 4096, 32},  {"7B1", 30, 4096, 32},
+    {"13B", 40, 5120, 40},  {"30B", 60, 6656, 52},    {"33B", 60, 6656, 52}, {"65B", 80, 8192, 64},
+    {"70B", 80, 8192, 64},  {"176B", 70, 14336, 112},
+};
+
+void check_size(const ConvertOptions& options, const ModelConfig& model) {
+  if (options.size.empty()) return;
+  const bool is_of_size = std::ranges::any_of(kSizes, [&](const NamedSize& one) {
+    return one.name == options.size && one.layers == model.layers && one.hidden == model.hidden &&
+           one.heads == model.heads;
+  });
+  if (is_of_size) return;
+  throw Error(Fault::kUsage,
+              "--type: got {}, but {} has {} layers of width {} with {} heads; leave the flag out",
+              options.size, options.load, model.layers, model.hidden, model.heads);
+}
+
+void check_layout(const ConvertOptions& options, const OpenedModel& from) {
+  const auto* megatron = dynamic_cast<const MegatronSource*>(from.source.get());
+  const auto same = [&](const char* flag, std::optional<std::int64_t> said, std::int64_t is) {
+    if (!said || *said == is) return;
+    throw Error(Fault::kUsage, "{}: got {}, but {} is of {}; leave the flag out", flag, *said,
+                options.load, is);
+  };
+  same("--src-tensor-model-parallel-size", options.source_tensor,
+       megatron ? megatron->layout().tensor : 1);
+  same("--src-pipeline-model-parallel-size", options.source_pipeline,
+       megatron ? megatron->layout().pipeline : 1);
+}
+
+// Flags of a model that says itself what it is are fine where they say the same.
+void check_model(const ConvertOptions& options, const OpenedModel& from) {
+  if (!from.says_its_model) return;
+  ModelConfig model = from.model;
+  model.dtype = DType::kF32;
+  if (options.model.vocabulary && from.format != ModelFormat::kMegatron &&
+      *options.model.vocabulary != model.vocabulary) {
+    throw Error(Fault::kUsage, "--vocab-size: got {}, but {} has {} ids; leave the flag out",
+                *options.model.vocabulary, options.load, model.vocabulary);
+  }
+  if (!options.model.says_a_model()) return;
+  if (!options.model.model.empty()) {
+    throw Error(Fault::kUsage, "--model: {} says what its model is; leave the flag out",
+                options.load);
+  }
+  ModelOptions said = options.model;
+  said.vocabulary = model.vocabulary;
+  fill_open_options(said, ModelOptions::of(model));
+  const ModelConfig got = said.resolve({});
+  refuse_contradictions(got, model, options.load);
+  const std::string other = model_difference(model, got);
+  if (other.empty()) return;
+  throw Error(Fault::kUsage, "{}: {} is another than the flags of a model say; leave them out",
+              options.load, other);
+}
+
+}  // namespace
+
+void check_source(const ConvertOptions& options, const OpenedModel& from) {
+  if (!options.load_model_type.empty() && options.load_model_type != name(from.format)) {
+    throw Error(Fault::kUsage, "--load-model-type: got {}, but {} is {}; leave the flag out",
+                options.load_model_type, options.load, name(from.format));
+  }
+  check_model(options, from);
+  check_size(options, from.model);
+  check_layout(options, from);
+}
+
+}  // namespace piton

@@ -1,0 +1,387 @@
+#include "gguf/architectures.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "gguf/gguf_places.h"
+#include "gguf/gguf_rotary.h"
+#include "huggingface/config_keys.h"
+#include "model/families.h"
+
+namespace piton {
+namespace {
+
+// As a file has it: fp32, shown in decimal.
+double in_fp32(double value) { return GgufValue::f32(value).number(); }
+
+std::int64_t rows_of_table(const GgufKeys& keys) {
+  const auto found = keys.description().shapes.find(kGgufTable);
+  if (found == keys.description().shapes.end() || found->second.size() != 2) {
+    throw Error(Fault::kData, "{}: {}: wanted a table of two dims; is the file complete?",
+                keys.where(), kGgufTable);
+  }
+  return found->second[0];
+}
+
+const char* eps_key(NormKind norm) {
+  return norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon"
+                                : "attention.layer_norm_epsilon";
+}
+
+void read_sizes(const GgufKeys& keys, ModelConfig& model) {
+  model.layers = keys.size("block_count");
+  if (model.layers > std::ssize(keys.description().shapes))
+    keys.refuse("block_count", "no more blocks than there are tensors");
+  model.hidden = keys.size("embedding_length");
+  model.ffn_hidden = keys.size("feed_forward_length");
+  model.heads = keys.size("attention.head_count");
+  model.groups = keys.size("attention.head_count_kv", model.heads);
+  if (!keys.has("attention.key_length") && model.hidden % model.heads != 0)
+    keys.refuse("attention.head_count", "a divisor of embedding_length");
+  model.head_size = keys.size("attention.key_length", model.hidden / model.heads);
+  if (keys.size("attention.value_length", model.head_size) != model.head_size)
+    keys.refuse("attention.value_length", "the same as attention.key_length");
+  model.max_positions = keys.size("context_length");
+  model.vocabulary = rows_of_table(keys);
+  model.norm_eps = keys.number(eps_key(model.norm));
+}
+
+void write_sizes(const ModelConfig& model, GgufDescription& out) {
+  out.add("block_count", GgufValue::u32(model.layers));
+  out.add("context_length", GgufValue::u32(model.max_positions));
+  out.add("embedding_length", GgufValue::u32(model.hidden));
+  out.add("feed_forward_length", GgufValue::u32(model.ffn_hidden));
+  out.add("attention.head_count", GgufValue::u32(model.heads));
+  out.add("attention.head_count_kv", GgufValue::u32(model.groups));
+  out.add("attention.key_length", GgufValue::u32(model.head_size));
+  out.add("attention.value_length", GgufValue::u32(model.head_size));
+  out.add(eps_key(model.norm), GgufValue::f32(model.norm_eps));
+  out.add("vocab_size", GgufValue::u32(model.vocabulary));
+}
+
+// Keys of a window that every layer has; 0: none.
+void read_window(const GgufKeys& keys, ModelConfig& model) {
+  const GgufValue* value =
+      keys.find_own(keys.description().architecture + ".attention.sliding_window");
+  if (value != nullptr && value->is_integer() && value->integer() == 0) return;
+  if (value != nullptr) model.window_before = keys.size("attention.sliding_window") - 1;
+}
+
+void write_window(const ModelConfig& model, GgufDescription& out) {
+  if (model.window_before)
+    out.add("attention.sliding_window", GgufValue::u32(*model.window_before + 1));
+}
+
+// LLaMA's biases are those that the file has.
+void read_llama(const GgufKeys& keys, ModelConfig& model) {
+  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
+  model.output_bias = keys.has_tensor("blk.0.attn_output.bias");
+  model.biases = keys.has_tensor("blk.0.ffn_up.bias");
+  read_window(keys, model);
+}
+
+// Phi-3 with a key of 0 is one without a window.
+void write_phi3(const ModelConfig& model, GgufDescription& out) {
+  if (model.window_before) return write_window(model, out);
+  out.add("attention.sliding_window", GgufValue::u32(0));
+}
+
+ModelConfig stablelm_facts() {
+  ModelConfig facts = llama_facts();
+  facts.norm = NormKind::kLayer;
+  return facts;
+}
+
+void read_stablelm(const GgufKeys& keys, ModelConfig& model) {
+  model.qkv_biases = keys.has_tensor("blk.0.attn_q.bias");
+  if (keys.flag("use_parallel_residual", false)) keys.refuse("use_parallel_residual", "false");
+}
+
+void write_stablelm(const ModelConfig&, GgufDescription& out) {
+  out.add("use_parallel_residual", GgufValue::boolean(false));
+}
+
+// llama.cpp knows the model with ALiBi by its layers.
+void read_baichuan(const GgufKeys&, ModelConfig& model) {
+  constexpr std::int64_t kLayersOf13B = 40;
+  if (model.layers == kLayersOf13B) model.positions = PositionKind::kAlibi;
+}
+
+ModelConfig gemma2_facts() {
+  ModelConfig facts = gemma_facts();
+  facts.end_norms = true;
+  return facts;
+}
+
+ModelConfig gemma3_facts() {
+  ModelConfig facts = gemma2_facts();
+  facts.head_norms = true;
+  return facts;
+}
+
+// The scale of the scores is that of the head's width, but for the 27B models, which llama.cpp
+// knows by their layers.
+void set_query_scalar(ModelConfig& model, std::int64_t layers_of_27b) {
+  if (model.layers == layers_of_27b)
+    model.query_scalar = static_cast<double>(model.hidden / model.heads);
+}
+
+void write_caps(const ModelConfig& model, GgufDescription& out) {
+  if (model.attention_soft_cap > 0)
+    out.add("attn_logit_softcapping", GgufValue::f32(model.attention_soft_cap));
+  if (model.logit_soft_cap > 0)
+    out.add("final_logit_softcapping", GgufValue::f32(model.logit_soft_cap));
+}
+
+// Every how many layers there is one without the window, where that is not what is taken for
+// granted.
+void write_pattern(const ModelConfig& model, std::int64_t usual, GgufDescription& out) {
+  if (model.window_before && model.full_attention_every != usual)
+    out.add("attention.sliding_window_pattern", GgufValue::u32(model.full_attention_every));
+}
+
+// Where caps and window are not said, llama.cpp takes those of the published models.
+void read_gemma2(const GgufKeys& keys, ModelConfig& model) {
+  model.attention_soft_cap = keys.number("attn_logit_softcapping", 50.0);
+  model.logit_soft_cap = keys.number("final_logit_softcapping", 30.0);
+  model.window_before = keys.size("attention.sliding_window", 4096) - 1;
+  model.full_attention_every = keys.size("attention.sliding_window_pattern", 2);
+  set_query_scalar(model, 46);
+}
+
+void write_gemma2(const ModelConfig& model, GgufDescription& out) {
+  // A window is there whether it is wanted or not: one of the longest sequence changes nothing.
+  out.add("attention.sliding_window",
+          GgufValue::u32(model.window_before ? *model.window_before + 1 : model.max_positions));
+  write_pattern(model, 2, out);
+  write_caps(model, out);
+}
+
+void read_gemma3(const GgufKeys& keys, ModelConfig& model) {
+  model.logit_soft_cap = keys.number("final_logit_softcapping", 0.0);
+  set_query_scalar(model, 62);
+  read_window(keys, model);
+  if (!model.window_before) return;
+  model.full_attention_every = keys.size("attention.sliding_window_pattern", 6);
+  model.local_rotary_base = keys.number("rope.freq_base_swa", 10000.0);
+}
+
+void write_gemma3(const ModelConfig& model, GgufDescription& out) {
+  write_caps(model, out);
+  write_window(model, out);
+  write_pattern(model, 6, out);
+  if (model.window_before) {
+    out.add("rope.freq_base_swa",
+            GgufValue::f32(model.local_rotary_base.value_or(model.rotary_base)));
+  }
+}
+
+GgufDescription described_in(const GgufArchitecture& architecture, const ModelConfig& model) {
+  GgufDescription out{.architecture = architecture.name};
+  write_sizes(model, out);
+  if (model.positions == PositionKind::kRotary) write_gguf_rotary(model, out);
+  if (architecture.write != nullptr) architecture.write(model, out);
+  for (const auto& [name, shape] : gguf_shapes(architecture, model)) out.shapes[name] = shape;
+  return out;
+}
+
+// What llama.cpp refuses, or passes over, in models of the architecture.
+void check_architecture(const GgufArchitecture& architecture, const GgufKeys& keys,
+                        const ModelConfig& model) {
+  if (architecture.whole_heads_turn && model.rotary_share != 1)
+    keys.refuse("rope.dimension_count", "all channels of a head");
+  if (architecture.heads_fill_width && model.heads * model.head_size != model.hidden)
+    keys.refuse("attention.key_length", "embedding_length over attention.head_count");
+  for (const auto& [name, table] : keys.description().tables) {
+    const bool divisors = name == kRopeDivisors;
+    if (divisors ? architecture.divides_angles : architecture.has_longrope) continue;
+    throw Error(Fault::kData, "{}: {}: a model of architecture {} has no such table", keys.where(),
+                name, architecture.name);
+  }
+}
+
+// Layers with a window turn by a base of their own.
+bool has_local_base(const ModelConfig& model) {
+  return model.local_rotary_base && *model.local_rotary_base != model.rotary_base;
+}
+
+}  // namespace
+
+std::vector<GgufArchitecture> gguf_architectures() {
+  return {
+      {.name = "llama",
+       .families = {"llama", "mistral", "aquila", "internlm"},
+       .facts = llama_facts,
+       .read = read_llama,
+       .write = write_window,
+       .pairs = true,
+       .whole_heads_turn = true,
+       .divides_angles = true,
+       .has_longrope = true},
+      {.name = "qwen2",
+       .families = {"qwen2"},
+       .facts = qwen2_facts,
+       .read = read_window,
+       .write = write_window,
+       .heads_fill_width = true},
+      {.name = "qwen3",
+       .families = {"qwen3"},
+       .facts = qwen3_facts,
+       .read = read_window,
+       .write = write_window},
+      {.name = "gpt2",
+       .families = {"gpt2"},
+       .facts = gpt2_facts,
+       .packed_attention = true,
+       .heads_fill_width = true},
+      {.name = "bloom",
+       .families = {"bloom"},
+       .facts = bloom_facts,
+       .packed_attention = true,
+       .heads_fill_width = true},
+      {.name = "gemma", .families = {"gemma"}, .facts = gemma_facts, .ties_head = true},
+      {.name = "gemma2",
+       .families = {"gemma2"},
+       .facts = gemma2_facts,
+       .read = read_gemma2,
+       .write = write_gemma2,
+       .ties_head = true},
+      {.name = "gemma3",
+       .families = {"gemma3_text"},
+       .facts = gemma3_facts,
+       .read = read_gemma3,
+       .write = write_gemma3},
+      {.name = "phi3",
+       .families = {"phi3"},
+       .facts = llama_facts,
+       .read = read_window,
+       .write = write_phi3,
+       .packed_attention = true,
+       .packed_mlp = true,
+       .heads_fill_width = true,
+       .has_longrope = true},
+      {.name = "stablelm",
+       .families = {"stablelm"},
+       .facts = stablelm_facts,
+       .read = read_stablelm,
+       .write = write_stablelm,
+       .heads_fill_width = true,
+       .copies_head = true},
+      {.name = "internlm2",
+       .families = {"internlm2"},
+       .facts = llama_facts,
+       .pairs = true,
+       .whole_heads_turn = true,
+       .heads_fill_width = true,
+       .copies_head = true},
+      {.name = "baichuan",
+       .families = {"baichuan"},
+       .facts = llama_facts,
+       .read = read_baichuan,
+       .pairs = true,
+       .whole_heads_turn = true,
+       .heads_fill_width = true,
+       .copies_head = true},
+  };
+}
+
+GgufArchitecture gguf_architecture(const std::string& name, const std::string& where) {
+  std::vector<std::string> known;
+  for (GgufArchitecture& one : gguf_architectures()) {
+    known.push_back(one.name);
+    if (one.name == name) return std::move(one);
+  }
+  throw Error(Fault::kData, "{}: general.architecture: got \"{}\", wanted {}", where,
+              name.substr(0, 60), fmt::join(known, ", "));
+}
+
+ModelConfig gguf_model(const GgufDescription& description, const std::string& where) {
+  const GgufArchitecture architecture = gguf_architecture(description.architecture, where);
+  const GgufKeys keys(description, where);
+  ModelConfig model = architecture.facts();
+  model.hidden_dropout = model.attention_dropout = 0;
+  read_sizes(keys, model);
+  if (architecture.read != nullptr) architecture.read(keys, model);
+  if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
+  check_architecture(architecture, keys, model);
+  model.tied = architecture.ties_head || !keys.has_tensor(kGgufHead);
+  model = as_gguf_says(model);
+  try {
+    model.check();
+  } catch (const Error& error) {
+    // It names flags, which the reader of this file did not give.
+    throw Error(Fault::kData, "{}: describes a model that cannot be: {}", where, error.what());
+  }
+  return model;
+}
+
+ModelConfig as_gguf_says(ModelConfig model) {
+  model.init_deviation = ModelConfig{}.init_deviation;
+  for (double* value :
+       {&model.norm_eps, &model.rotary_base, &model.attention_soft_cap, &model.logit_soft_cap,
+        &model.rotary_scaling.factor, &model.rotary_scaling.low, &model.rotary_scaling.high})
+    *value = in_fp32(*value);
+  if (model.local_rotary_base) model.local_rotary_base = in_fp32(*model.local_rotary_base);
+  if (model.query_scalar == static_cast<double>(model.head_size)) model.query_scalar.reset();
+  if (model.window_before && *model.window_before >= model.max_positions - 1 &&
+      !has_local_base(model))
+    model.window_before.reset();
+  if (!model.window_before) {
+    model.full_attention_every = 0;
+    model.local_rotary_base.reset();
+  }
+  if (model.positions != PositionKind::kRotary) return model;
+  model.rotary_share =
+      static_cast<double>(model.rotary_channels()) / static_cast<double>(model.head_size);
+  RotaryScaling& scaling = model.rotary_scaling;
+  using Kind = RotaryScaling::Kind;
+  if (scaling.kind == Kind::kDynamic && scaling.original_positions >= model.max_positions)
+    scaling = {};
+  if (scaling.kind == Kind::kLinear) scaling.original_positions = model.max_positions;
+  if (scaling.kind == Kind::kLongrope) {
+    scaling.magnitude = in_fp32(rotary_magnitude(scaling));
+    scaling.factor =
+        static_cast<double>(model.max_positions) / static_cast<double>(scaling.original_positions);
+    for (std::vector<double>* factors : {&scaling.short_factors, &scaling.long_factors}) {
+      for (double& factor : *factors) factor = in_fp32(factor);
+    }
+  }
+  return model;
+}
+
+GgufDescription describe_gguf(const ModelConfig& model, const std::string& preferred,
+                              const std::string& where) {
+  std::vector<GgufArchitecture> architectures = gguf_architectures();
+  for (const std::string& family : {model.family, preferred}) {  // the last comes first
+    std::ranges::stable_partition(architectures, [&](const GgufArchitecture& one) {
+      return std::ranges::find(one.families, family) != one.families.end();
+    });
+  }
+  const ModelConfig said = as_gguf_says(model);
+  std::string why;
+  for (const GgufArchitecture& architecture : architectures) {
+    std::string fault;
+    try {
+      if (!can_be_placed(architecture, said))
+        throw Error(Fault::kData, "its tensors lie otherwise there");
+      GgufDescription description = described_in(architecture, said);
+      const std::string lost = model_difference(said, gguf_model(description, "its keys"));
+      if (lost.empty()) return description;
+      fault = "there is no word for " + lost;
+    } catch (const Error& error) {
+      fault = error.what();
+    }
+    if (why.empty()) why = fmt::format("as \"{}\": {}", architecture.name, fault);
+  }
+  throw Error(Fault::kData,
+              "{}: no architecture of llama.cpp holds this model ({}): {}; convert it to another "
+              "format",
+              where, model.family, why);
+}
+
+}  // namespace piton

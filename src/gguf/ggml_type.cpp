@@ -1,0 +1,188 @@
+#include "gguf/ggml_type.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/values.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kBlock = 32;
+constexpr std::int64_t kHalf = kBlock / 2;
+
+// Those of published files that Piton does not read, for messages.
+constexpr std::pair<std::uint32_t, std::string_view> kOtherTypes[] = {
+    {3, "Q4_1"},     {6, "Q5_0"},   {7, "Q5_1"},    {9, "Q8_1"},   {10, "Q2_K"},    {11, "Q3_K"},
+    {12, "Q4_K"},    {13, "Q5_K"},  {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
+    {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"},
+    {24, "I8"},      {25, "I16"},   {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},
+    {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},
+};
+
+void put_scale(float d, std::byte* dst) {
+  const Float16 scale = to_float16(d);
+  std::memcpy(dst, &scale.bits, 2);
+}
+
+float scale_of(const std::byte* src) {
+  Float16 scale;
+  std::memcpy(&scale.bits, src, 2);
+  return to_float(scale);
+}
+
+// 1 / d, and 0 where that is no number: then every value is 0 in the file.
+float inverse(float d) {
+  const float inverse = d == 0 ? 0 : 1 / d;
+  return std::isfinite(inverse) ? inverse : 0;
+}
+
+void check_scale(float d, const std::string& where) {
+  if (std::isfinite(d) && std::isfinite(to_float(to_float16(d)))) return;
+  throw Error(Fault::kData,
+              "{}: has values that are not finite, or too large for the fp16 scale of a block; it "
+              "cannot be quantized: keep it as f32, f16 or bf16",
+              where);
+}
+
+void encode_q80(const float* x, std::byte* dst, const std::string& where) {
+  float largest = 0;
+  float sum = 0;  // not finite where a value is not
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    largest = std::max(largest, std::abs(x[i]));
+    sum += x[i] * 0;
+  }
+  const float d = largest / 127;
+  check_scale(d + sum, where);
+  const float id = inverse(d);
+  put_scale(d, dst);
+  for (std::int64_t i = 0; i < kBlock; ++i)
+    dst[2 + i] = static_cast<std::byte>(static_cast<std::int8_t>(std::round(x[i] * id)));
+}
+
+// Product and sum are rounded once, as where ggml is compiled for processors that have fused
+// multiply-add, and as in its Python package.
+std::uint8_t nibble(float x, float id) {
+  return static_cast<std::uint8_t>(std::min(15, static_cast<int>(std::fma(x, id, 8.5F))));
+}
+
+void encode_q40(const float* x, std::byte* dst, const std::string& where) {
+  float largest = 0;  // with its sign; the first of several
+  float sum = 0;
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    if (std::abs(x[i]) > std::abs(largest)) largest = x[i];
+    sum += x[i] * 0;
+  }
+  const float d = largest / -8;
+  check_scale(d + sum, where);
+  const float id = inverse(d);
+  put_scale(d, dst);
+  for (std::int64_t j = 0; j < kHalf; ++j) {
+    const int low = nibble(x[j], id);
+    const int high = nibble(x[kHalf + j], id);
+    dst[2 + j] = static_cast<std::byte>(low | high << 4);
+  }
+}
+
+void decode_q80(const std::byte* src, float* x) {
+  const float d = scale_of(src);
+  for (std::int64_t i = 0; i < kBlock; ++i)
+    x[i] = d * static_cast<float>(static_cast<std::int8_t>(src[2 + i]));
+}
+
+void decode_q40(const std::byte* src, float* x) {
+  const float d = scale_of(src);
+  for (std::int64_t j = 0; j < kHalf; ++j) {
+    const int both = static_cast<int>(src[2 + j]);
+    x[j] = d * static_cast<float>((both & 15) - 8);
+    x[kHalf + j] = d * static_cast<float>((both >> 4) - 8);
+  }
+}
+
+}  // namespace
+
+std::string_view name(GgmlType type) {
+  switch (type) {
+    case GgmlType::kF32:
+      return "F32";
+    case GgmlType::kF16:
+      return "F16";
+    case GgmlType::kQ40:
+      return "Q4_0";
+    case GgmlType::kQ80:
+      return "Q8_0";
+    case GgmlType::kBF16:
+      return "BF16";
+  }
+  return "";
+}
+
+std::optional<GgmlType> ggml_type(std::uint32_t number) {
+  for (const GgmlType type :
+       {GgmlType::kF32, GgmlType::kF16, GgmlType::kQ40, GgmlType::kQ80, GgmlType::kBF16}) {
+    if (static_cast<std::uint32_t>(type) == number) return type;
+  }
+  return std::nullopt;
+}
+
+std::string ggml_type_name(std::uint32_t number) {
+  if (const std::optional<GgmlType> type = ggml_type(number)) return std::string(name(*type));
+  for (const auto& [known, text] : kOtherTypes) {
+    if (known == number) return std::string(text);
+  }
+  return fmt::format("number {}", number);
+}
+
+std::int64_t block_values(GgmlType type) {
+  return type == GgmlType::kQ40 || type == GgmlType::kQ80 ? kBlock : 1;
+}
+
+std::int64_t block_bytes(GgmlType type) {
+  if (type == GgmlType::kQ80) return 2 + kBlock;
+  if (type == GgmlType::kQ40) return 2 + kHalf;
+  return size_bytes(plain_dtype(type));
+}
+
+DType plain_dtype(GgmlType type) {
+  PITON_ASSERT(!is_quantized(type), "{} is quantized", name(type));
+  return type == GgmlType::kF32 ? DType::kF32 : type == GgmlType::kF16 ? DType::kF16 : DType::kBF16;
+}
+
+GgmlType ggml_type_of(DType dtype) {
+  if (dtype == DType::kF16) return GgmlType::kF16;
+  if (dtype == DType::kBF16) return GgmlType::kBF16;
+  PITON_ASSERT(dtype == DType::kF32 || dtype == DType::kF64, "{}", name(dtype));
+  return GgmlType::kF32;
+}
+
+void encode_blocks(GgmlType type, std::span<const float> values, std::byte* dst,
+                   const std::string& where) {
+  const auto count = std::ssize(values);
+  PITON_ASSERT(count % block_values(type) == 0, "{} values of {}", count, name(type));
+  if (!is_quantized(type)) {
+    convert_values(reinterpret_cast<const std::byte*>(values.data()), DType::kF32, dst,
+                   plain_dtype(type), count);
+    return;
+  }
+  const auto encode = type == GgmlType::kQ80 ? encode_q80 : encode_q40;
+  for (std::int64_t i = 0; i < count; i += kBlock, dst += block_bytes(type))
+    encode(values.data() + i, dst, where);
+}
+
+void decode_blocks(GgmlType type, const std::byte* src, std::int64_t count, float* values) {
+  PITON_ASSERT(count % block_values(type) == 0, "{} values of {}", count, name(type));
+  if (!is_quantized(type)) {
+    convert_values(src, plain_dtype(type), reinterpret_cast<std::byte*>(values), DType::kF32,
+                   count);
+    return;
+  }
+  const auto decode = type == GgmlType::kQ80 ? decode_q80 : decode_q40;
+  for (std::int64_t i = 0; i < count; i += kBlock, src += block_bytes(type))
+    decode(src, values + i);
+}
+
+}  // namespace piton

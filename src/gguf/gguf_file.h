@@ -1,0 +1,55 @@
+// GGUF files: opened for reading, and written.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "base/files.h"
+#include "base/regular_file.h"
+#include "gguf/gguf_header.h"
+
+namespace piton {
+
+// It is a file whose name ends in ".gguf", or that begins as a GGUF file does.
+bool is_gguf_file(const std::filesystem::path& path);
+
+class GgufFile {
+ public:
+  // Throws Error(kData) as parse_gguf() and RegularFile do, and for one part of several.
+  explicit GgufFile(const std::filesystem::path& path);
+
+  const RegularFile& file() const { return file_; }
+  const GgufHeader& header() const { return header_; }
+  std::string where() const { return file_.path().string(); }
+  // Of its first byte in the file.
+  std::int64_t offset(const GgufTensor& tensor) const { return header_.data_begin + tensor.offset; }
+
+ private:
+  RegularFile file_;
+  GgufHeader header_;
+};
+
+class GgufWriter {
+ public:
+  GgufWriter(const std::filesystem::path& path, GgufHeader header);
+
+  const GgufHeader& header() const { return header_; }
+  // The next bytes of the tensors, in their order and without what lies between them; parts of a
+  // tensor are fine.
+  void append(std::span<const std::byte> bytes);
+  // Asserts that every byte was given.
+  void commit();
+
+ private:
+  void end_tensors();
+
+  AtomicFile file_;
+  GgufHeader header_;
+  std::size_t tensor_ = 0;  // that is being written
+  std::int64_t left_ = 0;   // bytes of it
+};
+
+}  // namespace piton

@@ -1,0 +1,114 @@
+// The head of a GGUF file: what it says of itself, and where its tensors are. Little-endian.
+//
+//   "GGUF", u32 version 3, u64 tensors n, u64 entries m
+//   m entries   string key, u32 kind, value        kinds: GgufKind; a list: u32 kind, u64 count,
+//   values n tensors   string name, u32 dims, u64 [dims] sizes (columns first), u32 type, u64
+//   offset zeros up to a multiple of general.alignment (32), then the data: each tensor at its
+//   offset, in the order of the list, with zeros up to the next multiple
+//
+// A string is u64 bytes and the bytes. Version 2 is laid out alike.
+//
+// Nothing of a file is trusted: counts and lengths that pass its end, sizes whose product does not
+// fit, offsets that are not those of the tensors before, names that are there twice and types that
+// Piton does not have are Error(kData), one line that names the file and the entry or tensor.
+// Memory is bounded by the bytes that are there, never by a count.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gguf/ggml_type.h"
+
+namespace piton {
+
+enum class GgufKind : std::uint32_t {
+  kU8 = 0,
+  kI8 = 1,
+  kU16 = 2,
+  kI16 = 3,
+  kU32 = 4,
+  kI32 = 5,
+  kF32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kU64 = 10,
+  kI64 = 11,
+  kF64 = 12,
+};
+
+struct GgufValue {
+  GgufKind kind = GgufKind::kU32;
+  GgufKind element = GgufKind::kU32;  // of a list
+  std::uint64_t bits = 0;             // of a number: as it is in the file
+  std::string text;                   // of a string; of a list of numbers their bytes
+  std::vector<std::string> texts;     // of a list of strings
+
+  bool operator==(const GgufValue&) const = default;
+
+  static GgufValue u32(std::int64_t value);
+  static GgufValue f32(double value);
+  static GgufValue boolean(bool value);
+  static GgufValue string(std::string value);
+  static GgufValue strings(std::vector<std::string> values);
+  static GgufValue numbers(std::span<const float> values);
+  static GgufValue numbers(std::span<const std::int32_t> values);
+  static GgufValue bytes(std::string values);  // a list of u8
+
+  bool is_integer() const;
+  bool is_number() const;  // floating
+  // Of is_integer(): saturated to 64 bits with a sign. Of is_number(): a float's is the decimal
+  // number that it was rounded from, if that has at most seven digits (1e-06, not 9.99999997e-07).
+  std::int64_t integer() const;
+  double number() const;
+  bool truth() const { return bits != 0; }
+  // Elements of a list.
+  std::int64_t count() const;
+  std::vector<std::int64_t> integers() const;
+  std::vector<double> numbers() const;
+};
+
+struct GgufEntry {
+  std::string key;
+  GgufValue value;
+};
+
+struct GgufTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;  // rows first
+  GgmlType type = GgmlType::kF32;
+  std::int64_t offset = 0;  // from the start of the data
+
+  std::int64_t elements() const;
+  std::int64_t bytes() const;
+};
+
+struct GgufHeader {
+  std::vector<GgufEntry> entries;
+  std::vector<GgufTensor> tensors;
+  std::int64_t alignment = 32;
+  std::int64_t data_begin = 0;  // from the start of the file
+
+  // Null where there is none.
+  const GgufValue* find(std::string_view key) const;
+};
+
+// Fills `out` with the bytes from `offset` on.
+using ReadBytes = std::function<void(std::int64_t offset, std::span<std::byte> out)>;
+
+// Reads the head of a file of `file_bytes` bytes and compares it with that size. Throws
+// Error(kData), beginning with `where`.
+GgufHeader parse_gguf(const ReadBytes& read, std::int64_t file_bytes, const std::string& where);
+
+// The other way: sets offsets and data_begin, and returns the bytes before the data.
+std::string make_gguf_header(GgufHeader& header);
+
+// The next multiple.
+std::int64_t aligned(std::int64_t bytes, std::int64_t alignment);
+
+}  // namespace piton

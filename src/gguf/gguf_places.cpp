@@ -1,0 +1,121 @@
+#include "gguf/gguf_places.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "model/canonical_tensors.h"
+
+namespace piton {
+namespace {
+
+// Beginnings of names, of a layer behind "layers.N." and "blk.N.".
+constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
+    {"embedding.token.", "token_embd."},
+    {"embedding.position.", "position_embd."},
+    {"embedding.norm.", "token_embd_norm."},
+    {"final_norm.", "output_norm."},
+    {"head.", "output."},
+};
+constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
+    {"attention_norm.", "attn_norm."},
+    {"attention.query.", "attn_q."},
+    {"attention.key.", "attn_k."},
+    {"attention.value.", "attn_v."},
+    {"attention.output.", "attn_output."},
+    {"attention.query_norm.", "attn_q_norm."},
+    {"attention.key_norm.", "attn_k_norm."},
+    {"attention.end_norm.", "post_attention_norm."},
+    {"mlp_norm.", "ffn_norm."},
+    {"mlp.gate.", "ffn_gate."},
+    {"mlp.up.", "ffn_up."},
+    {"mlp.down.", "ffn_down."},
+    {"mlp.end_norm.", "post_ffw_norm."},
+};
+
+// The place of a tensor of a layer; `part` is its name behind "layers.N.".
+GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& model,
+                      std::string_view part) {
+  GgufPlace place;
+  for (const auto& [ours, theirs] : kLayer) {
+    if (part.starts_with(ours)) place.name = theirs;
+  }
+  PITON_ASSERT(!place.name.empty(), "{} has no name in a GGUF file", part);
+  const std::int64_t queries = model.heads * model.head_size;
+  const std::int64_t keys = model.groups * model.head_size;
+  const bool query = part.starts_with("attention.query.");
+  const bool key = part.starts_with("attention.key.");
+  if ((query || key) && architecture.pairs && model.positions == PositionKind::kRotary) {
+    place.head = model.head_size;
+    place.turned = model.rotary_channels();
+  }
+  if (architecture.packed_attention && (query || key || part.starts_with("attention.value."))) {
+    place.name = "attn_qkv.";
+    place.first = query ? 0 : key ? queries : queries + keys;
+  }
+  if (architecture.packed_mlp && part.starts_with("mlp.gate.")) place.name = "ffn_up.";
+  if (architecture.packed_mlp && part.starts_with("mlp.up.")) place.first = model.ffn_hidden;
+  return place;
+}
+
+}  // namespace
+
+std::int64_t stored_row(const GgufPlace& place, std::int64_t row) {
+  if (place.turned == 0) return place.first + row;
+  const std::int64_t inside = row % place.head;
+  const std::int64_t half = place.turned / 2;
+  const std::int64_t begin = place.first + row - inside;
+  if (inside >= place.turned) return begin + inside;
+  return begin + (inside < half ? 2 * inside : 2 * (inside - half) + 1);
+}
+
+bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model) {
+  // Canonical rows are those of halves; in pairs they lie already.
+  return !model.rotary_pairs && !(architecture.packed_mlp && !model.gated);
+}
+
+std::vector<GgufPlace> gguf_places(const GgufArchitecture& architecture, const ModelConfig& model) {
+  ModelConfig with_head = model;
+  with_head.tied = false;
+  std::vector<GgufPlace> places;
+  for (const CanonicalShape& one : canonical_tensors(with_head)) {
+    const std::string_view canonical = one.name;
+    const std::string_view end = canonical.substr(canonical.rfind('.') + 1);
+    GgufPlace place;
+    if (canonical.starts_with("layers.")) {
+      const std::size_t part = canonical.find('.', 7) + 1;
+      place = layer_place(architecture, model, canonical.substr(part));
+      place.name = fmt::format("blk.{}{}", canonical.substr(7, part - 7), place.name);
+    }
+    for (const auto& [ours, theirs] : kEnds) {
+      if (canonical.starts_with(ours)) place.name = theirs;
+    }
+    place.name += end;
+    place.canonical = one.name;
+    place.from_one = model.gains_from_one && one.shape.ndim() == 1 && end == "weight";
+    places.push_back(std::move(place));
+  }
+  return places;
+}
+
+std::map<std::string, std::vector<std::int64_t>> gguf_shapes(const GgufArchitecture& architecture,
+                                                             const ModelConfig& model) {
+  std::map<std::string, Shape> canonical;
+  for (const CanonicalShape& one : canonical_tensors(model)) canonical[one.name] = one.shape;
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const GgufPlace& place : gguf_places(architecture, model)) {
+    const auto found = canonical.find(place.canonical);
+    if (found == canonical.end()) continue;  // a tied head
+    const auto sizes = found->second.sizes();
+    std::vector<std::int64_t>& shape = shapes[place.name];
+    if (shape.empty()) {
+      shape.assign(sizes.begin(), sizes.end());
+    } else {
+      shape[0] += sizes[0];
+    }
+  }
+  return shapes;
+}
+
+}  // namespace piton

@@ -1,0 +1,175 @@
+#include "gguf/gguf_rotary.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+using Kind = RotaryScaling::Kind;
+
+constexpr const char* kOwnKind = "piton.rope.scaling.type";
+constexpr const char* kOwnFactor = "piton.rope.scaling.factor";
+constexpr const char* kOwnLow = "piton.rope.scaling.low_freq_factor";
+constexpr const char* kOwnHigh = "piton.rope.scaling.high_freq_factor";
+constexpr const char* kOwnOriginal = "piton.rope.scaling.original_context_length";
+
+// f_i / (what `scaling` makes of f_i).
+std::vector<float> divisors_of(const ModelConfig& model, const RotaryScaling& scaling) {
+  const std::int64_t channels = model.rotary_channels();
+  const std::vector<double> plain = rotary_frequencies(model.rotary_base, channels, {}, 0);
+  const std::vector<double> scaled = rotary_frequencies(model.rotary_base, channels, scaling, 0);
+  std::vector<float> divisors;
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    divisors.push_back(static_cast<float>(plain[i] / scaled[i]));
+  return divisors;
+}
+
+// Other programs compute them in fp32.
+bool alike(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!(std::abs(a[i] - b[i]) <= 1e-4F * std::abs(b[i]))) return false;
+  }
+  return true;
+}
+
+const std::vector<float>& table_of(const GgufKeys& keys, const char* name,
+                                   const ModelConfig& model) {
+  const auto found = keys.description().tables.find(name);
+  const auto wanted = static_cast<std::size_t>(model.rotary_channels() / 2);
+  if (found == keys.description().tables.end() || found->second.size() != wanted) {
+    throw Error(Fault::kData, "{}: {}: wanted a table of {} numbers", keys.where(), name, wanted);
+  }
+  return found->second;
+}
+
+std::vector<double> doubles(const std::vector<float>& values) {
+  std::vector<double> result;
+  for (const float value : values) result.push_back(std::stod(fmt::format("{}", value)));
+  return result;
+}
+
+std::optional<RotaryScaling> own_llama3(const GgufKeys& keys) {
+  const GgufValue* kind = keys.find_own(kOwnKind);
+  if (kind == nullptr || kind->text != "llama3") return std::nullopt;
+  RotaryScaling scaling{.kind = Kind::kLlama3};
+  const auto number = [&](const char* key) {
+    const GgufValue* value = keys.find_own(key);
+    if (value == nullptr || !value->is_number() || !std::isfinite(value->number()))
+      throw Error(Fault::kData, "{}: {}: wanted a number", keys.where(), key);
+    return value->number();
+  };
+  scaling.factor = number(kOwnFactor);
+  scaling.low = number(kOwnLow);
+  scaling.high = number(kOwnHigh);
+  const GgufValue* original = keys.find_own(kOwnOriginal);
+  if (original == nullptr || !original->is_integer() || original->integer() < 1)
+    throw Error(Fault::kData, "{}: {}: wanted a positive integer", keys.where(), kOwnOriginal);
+  scaling.original_positions = original->integer();
+  return scaling;
+}
+
+// The formula that the divisors follow, if it is one of those that published models have, or that
+// of Piton's own entries; else the divisors themselves.
+RotaryScaling scaling_of_divisors(const GgufKeys& keys, const ModelConfig& model) {
+  const std::vector<float>& divisors = table_of(keys, kRopeDivisors, model);
+  std::vector<RotaryScaling> known;
+  for (const double factor : {8.0, 32.0, 2.0, 4.0, 16.0}) {
+    known.push_back(
+        {.kind = Kind::kLlama3, .factor = factor, .original_positions = 8192, .low = 1, .high = 4});
+  }
+  if (const std::optional<RotaryScaling> own = own_llama3(keys)) known.insert(known.begin(), *own);
+  for (const RotaryScaling& scaling : known) {
+    if (scaling.factor >= 1 && scaling.low < scaling.high &&
+        alike(divisors, divisors_of(model, scaling)))
+      return scaling;
+  }
+  return {.kind = Kind::kLongrope,
+          .original_positions = model.max_positions,
+          .magnitude = 1,
+          .short_factors = doubles(divisors),
+          .long_factors = doubles(divisors)};
+}
+
+RotaryScaling longrope(const GgufKeys& keys, const ModelConfig& model) {
+  RotaryScaling scaling{.kind = Kind::kLongrope};
+  scaling.original_positions =
+      keys.size("rope.scaling.original_context_length", model.max_positions);
+  scaling.factor =
+      static_cast<double>(model.max_positions) / static_cast<double>(scaling.original_positions);
+  scaling.magnitude = keys.number("rope.scaling.attn_factor", 1.0);
+  scaling.short_factors = doubles(table_of(keys, kShortDivisors, model));
+  scaling.long_factors = doubles(table_of(keys, kLongDivisors, model));
+  return scaling;
+}
+
+}  // namespace
+
+void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model) {
+  model.rotary_base = keys.number("rope.freq_base", 10000.0);
+  const std::int64_t channels = keys.size("rope.dimension_count", model.head_size);
+  if (channels > model.head_size || channels % 2 != 0)
+    keys.refuse("rope.dimension_count", "an even number of a head's channels");
+  model.rotary_share = static_cast<double>(channels) / static_cast<double>(model.head_size);
+  const bool has_factor = keys.has("rope.scaling.factor");
+  const std::string type = keys.word("rope.scaling.type", has_factor ? "linear" : "none");
+  RotaryScaling& scaling = model.rotary_scaling;
+  if (keys.description().tables.contains(kLongDivisors)) {
+    scaling = longrope(keys, model);
+  } else if (type == "linear" || type == "yarn") {
+    scaling = {.kind = type == "yarn" ? Kind::kYarn : Kind::kLinear,
+               .factor = keys.number("rope.scaling.factor"),
+               .original_positions = model.max_positions};
+    if (type == "yarn")
+      scaling.original_positions = keys.size("rope.scaling.original_context_length");
+    if (scaling.factor == 1) scaling = {};
+  } else if (type != "none") {
+    keys.refuse("rope.scaling.type", "none, linear or yarn, or tables of longrope");
+  } else if (keys.description().tables.contains(kRopeDivisors)) {
+    scaling = scaling_of_divisors(keys, model);
+  }
+}
+
+void write_gguf_rotary(const ModelConfig& model, GgufDescription& description) {
+  description.add("rope.dimension_count", GgufValue::u32(model.rotary_channels()));
+  description.add("rope.freq_base", GgufValue::f32(model.rotary_base));
+  const RotaryScaling& scaling = model.rotary_scaling;
+  const auto original = [&] {
+    description.add("rope.scaling.original_context_length",
+                    GgufValue::u32(scaling.original_positions));
+  };
+  switch (scaling.kind) {
+    case Kind::kNone:
+    case Kind::kDynamic:  // in no file
+      return;
+    case Kind::kLinear:
+    case Kind::kYarn:
+      description.add("rope.scaling.type",
+                      GgufValue::string(scaling.kind == Kind::kYarn ? "yarn" : "linear"));
+      description.add("rope.scaling.factor", GgufValue::f32(scaling.factor));
+      if (scaling.kind == Kind::kYarn) original();
+      return;
+    case Kind::kLlama3:
+      description.tables[kRopeDivisors] = divisors_of(model, scaling);
+      description.entries.push_back({kOwnKind, GgufValue::string("llama3")});
+      description.entries.push_back({kOwnFactor, GgufValue::f32(scaling.factor)});
+      description.entries.push_back({kOwnLow, GgufValue::f32(scaling.low)});
+      description.entries.push_back({kOwnHigh, GgufValue::f32(scaling.high)});
+      description.entries.push_back({kOwnOriginal, GgufValue::u32(scaling.original_positions)});
+      return;
+    case Kind::kLongrope:
+      description.add("rope.scaling.type", GgufValue::string("longrope"));
+      original();
+      description.add("rope.scaling.attn_factor", GgufValue::f32(rotary_magnitude(scaling)));
+      const auto floats = [](const std::vector<double>& values) {
+        return std::vector<float>(values.begin(), values.end());
+      };
+      description.tables[kShortDivisors] = floats(scaling.short_factors);
+      description.tables[kLongDivisors] = floats(scaling.long_factors);
+      return;
+  }
+}
+
+}  // namespace piton

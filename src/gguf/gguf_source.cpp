@@ -1,0 +1,218 @@
+#include "gguf/gguf_source.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/listed.h"
+#include "checkpoint/file_tensor.h"
+#include "checkpoint/values.h"
+#include "gguf/gguf_rotary.h"
+#include "model/canonical_tensors.h"
+
+namespace piton {
+namespace {
+
+constexpr const char* kHead = "head.weight";
+constexpr const char* kTable = "embedding.token.weight";
+constexpr std::int64_t kReadBytes = std::int64_t{8} << 20;  // of a file, at a time
+constexpr std::int64_t kLargestTable = 1 << 16;             // numbers of the configuration
+
+bool is_table(const std::string& name) {
+  return name == kRopeDivisors || name == kShortDivisors || name == kLongDivisors;
+}
+
+std::vector<float> read_table(const GgufFile& file, const GgufTensor& tensor) {
+  if (tensor.type != GgmlType::kF32 || tensor.shape.size() != 1 ||
+      tensor.shape[0] > kLargestTable) {
+    throw Error(Fault::kData, "{}: {}: wanted a list of F32, of {} at most", file.where(),
+                tensor.name, kLargestTable);
+  }
+  std::vector<float> values(static_cast<std::size_t>(tensor.shape[0]));
+  file.file().read_at(file.offset(tensor), std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+GgufDescription description_of(const GgufFile& file) {
+  GgufDescription description;
+  const GgufValue* architecture = file.header().find("general.architecture");
+  if (architecture == nullptr || architecture->kind != GgufKind::kString)
+    throw Error(Fault::kData, "{}: general.architecture: got nothing, wanted a word", file.where());
+  description.architecture = architecture->text;
+  description.entries = file.header().entries;
+  for (const GgufTensor& tensor : file.header().tensors) {
+    if (is_table(tensor.name)) description.tables[tensor.name] = read_table(file, tensor);
+    description.shapes[tensor.name] = tensor.shape;
+  }
+  return description;
+}
+
+// The rows that a run of a region touches: [first, last).
+struct Rows {
+  std::int64_t columns, first, last;
+
+  explicit Rows(const TensorRun& run)
+      : columns(run.extent.ndim() > 1 ? run.extent[1] : 1),
+        first(run.start[0] + run.begin / columns),
+        last(run.start[0] + (run.end + columns - 1) / columns) {}
+};
+
+void subtract_one(float* values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] -= 1;
+}
+
+}  // namespace
+
+GgufSource::GgufSource(const std::filesystem::path& path) : file_(path) {
+  const GgufDescription description = description_of(file_);
+  architecture_ = gguf_architecture(description.architecture, where());
+  model_ = gguf_model(description, where());
+  find_tensors();
+  decide_head();
+}
+
+void GgufSource::find_tensors() {
+  std::map<std::string, const GgufTensor*> stored;
+  for (const GgufTensor& tensor : file_.header().tensors) stored[tensor.name] = &tensor;
+  const auto wanted = gguf_shapes(architecture_, model_);
+  std::vector<std::string> missing, surplus;
+  for (const auto& [name, shape] : wanted) {
+    const auto found = stored.find(name);
+    if (found == stored.end()) {
+      missing.push_back(name);
+    } else if (found->second->shape != shape) {
+      throw Error(Fault::kData, "{}: {} is [{}], the keys say [{}]", where(), name,
+                  fmt::join(found->second->shape, ", "), fmt::join(shape, ", "));
+    }
+  }
+  for (const auto& [name, tensor] : stored) {
+    if (!wanted.contains(name) && !is_table(name)) surplus.push_back(name);
+  }
+  if (!missing.empty()) {
+    throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the copy complete?", where(),
+                missing.size(), listed(missing));
+  }
+  if (!surplus.empty()) {
+    throw Error(Fault::kData, "{}: tensors that are not of a model of architecture {} ({}): {}",
+                where(), architecture_.name, surplus.size(), listed(surplus));
+  }
+  std::map<std::string, Shape> shapes;
+  for (const CanonicalShape& one : canonical_tensors(model_)) shapes[one.name] = one.shape;
+  for (GgufPlace& place : gguf_places(architecture_, model_)) {
+    const auto shape = shapes.find(place.canonical);
+    if (shape == shapes.end()) continue;
+    const GgufTensor& tensor = *stored.at(place.name);
+    const bool decoded = is_quantized(tensor.type) || place.from_one;
+    const DType dtype = decoded ? DType::kF32 : plain_dtype(tensor.type);
+    const std::string canonical = place.canonical;
+    places_[canonical] = {std::move(place), {canonical, dtype, shape->second}, &tensor};
+  }
+}
+
+void GgufSource::decide_head() {
+  const auto head = places_.find(kHead);
+  if (head == places_.end()) return;
+  const GgufTensor& own = *head->second.stored;
+  const GgufTensor& table = *places_.at(kTable).stored;
+  if (own.type != table.type) return;
+  const auto hash = [&](const GgufTensor& tensor) {
+    return hash_of_bytes(file_.file(), file_.offset(tensor), tensor.bytes());
+  };
+  if (hash(own) != hash(table)) return;
+  model_.tied = true;
+  places_.erase(head);
+}
+
+std::vector<CanonicalTensor> GgufSource::tensors(TensorKind kind) const {
+  std::vector<CanonicalTensor> result;
+  if (kind != TensorKind::kWeight) return result;
+  for (const auto& [name, place] : places_) result.push_back(place.tensor);
+  return result;
+}
+
+void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
+  const Place& place = places_.at(name);
+  if (run.begin >= run.end) return;
+  const bool as_it_lies =
+      place.place.turned == 0 && !place.place.from_one && !is_quantized(place.stored->type);
+  if (!as_it_lies) return read_rows(place, run, dtype, dst);
+  TensorRun moved = run;
+  moved.start[0] += place.place.first;
+  read_run({.file = file_.file(),
+            .offset = file_.offset(*place.stored),
+            .dtype = plain_dtype(place.stored->type),
+            .shape = Shape(place.stored->shape)},
+           moved, dtype, dst);
+}
+
+// Whole stored rows are read, of a head at a time where they are in another order, and what is
+// wanted of each is copied to its place.
+void GgufSource::read_rows(const Place& place, const TensorRun& run, DType dtype,
+                           std::byte* dst) const {
+  const GgufTensor& stored = *place.stored;
+  const std::int64_t columns = stored.shape.size() > 1 ? stored.shape[1] : 1;
+  const std::int64_t row_bytes = columns / block_values(stored.type) * block_bytes(stored.type);
+  const std::int64_t unit = place.place.turned == 0 ? 1 : place.place.head;
+  const std::int64_t block = std::max<std::int64_t>(1, kReadBytes / (row_bytes * unit)) * unit;
+  const Rows rows(run);
+  const std::int64_t first_column = run.start.ndim() > 1 ? run.start[1] : 0;
+  std::vector<std::byte> raw;
+  std::vector<float> values(static_cast<std::size_t>(columns));
+  for (std::int64_t begin = rows.first / unit * unit; begin < rows.last; begin += block) {
+    const std::int64_t end =
+        std::min({begin + block, (rows.last + unit - 1) / unit * unit, place.tensor.shape[0]});
+    raw.resize(static_cast<std::size_t>((end - begin) * row_bytes));
+    const std::int64_t at = place.place.first + begin;  // the first stored row
+    file_.file().read_at(file_.offset(stored) + at * row_bytes, raw);
+    for (std::int64_t row = std::max(begin, rows.first); row < std::min(end, rows.last); ++row) {
+      const std::int64_t region = (row - run.start[0]) * rows.columns;  // its first element there
+      const std::int64_t from = std::max(run.begin, region);
+      const std::int64_t to = std::min(run.end, region + rows.columns);
+      decode_blocks(stored.type, raw.data() + (stored_row(place.place, row) - at) * row_bytes,
+                    columns, values.data());
+      if (place.place.from_one) subtract_one(values.data(), columns);
+      convert_values(
+          reinterpret_cast<const std::byte*>(values.data() + first_column + from - region),
+          DType::kF32, dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
+    }
+  }
+}
+
+std::vector<CanonicalTensor> AsGgufHolds::tensors(TensorKind kind) const {
+  std::vector<CanonicalTensor> tensors = source_.tensors(kind);
+  for (CanonicalTensor& tensor : tensors) tensor.dtype = DType::kF32;
+  return tensors;
+}
+
+void AsGgufHolds::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
+  if (run.begin >= run.end) return;
+  const GgmlType type = file_.stored_type(name);
+  PITON_ASSERT(run.extent.ndim() == 1 || run.extent[1] % block_values(type) == 0, "{}", name);
+  // Whole rows, so whole blocks, of which the run is a part.
+  const Rows rows(run);
+  const std::int64_t step = std::max<std::int64_t>(1, kReadBytes / (rows.columns * 4));
+  std::vector<float> values;
+  std::vector<std::byte> blocks;
+  for (std::int64_t row = rows.first; row < rows.last; row += step) {
+    const std::int64_t begin = (row - run.start[0]) * rows.columns;
+    const std::int64_t end = (std::min(row + step, rows.last) - run.start[0]) * rows.columns;
+    values.resize(static_cast<std::size_t>(end - begin));
+    source_.read(name, {run.start, run.extent, begin, end}, DType::kF32,
+                 reinterpret_cast<std::byte*>(values.data()));
+    if (file_.stored_from_one(name)) {
+      for (float& value : values) value += 1;
+    }
+    blocks.resize(values.size() / static_cast<std::size_t>(block_values(type)) *
+                  static_cast<std::size_t>(block_bytes(type)));
+    encode_blocks(type, values, blocks.data(), where());
+    decode_blocks(type, blocks.data(), end - begin, values.data());
+    if (file_.stored_from_one(name)) subtract_one(values.data(), end - begin);
+    const std::int64_t from = std::max(run.begin, begin);
+    const std::int64_t to = std::min(run.end, end);
+    convert_values(reinterpret_cast<const std::byte*>(values.data() + (from - begin)), DType::kF32,
+                   dst + (from - run.begin) * size_bytes(dtype), dtype, to - from);
+  }
+}
+
+}  // namespace piton

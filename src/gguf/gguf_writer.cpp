@@ -1,0 +1,178 @@
+#include "gguf/gguf_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "checkpoint/assembly.h"
+#include "gguf/gguf_file.h"
+#include "gguf/gguf_places.h"
+#include "model/canonical_tensors.h"
+
+namespace piton {
+namespace {
+
+constexpr const char* kPositionsName = "position_embd.weight";
+
+// A tensor of the file, and what it is made of.
+struct Written {
+  Assembly assembly;
+  GgmlType type = GgmlType::kF32;
+  bool from_one = false;
+  const std::vector<float>* table = nullptr;  // of the configuration: instead of the assembly
+};
+
+// The rows of a place, in as many parts as lie one after another.
+void add_parts(const GgufPlace& place, const std::string& canonical, const Shape& shape,
+               Assembly& assembly) {
+  const std::int64_t step = place.turned == 0 ? shape[0] : 1;
+  for (std::int64_t row = 0; row < shape[0]; row += step) {
+    AssemblyPart part{.name = canonical, .row = stored_row(place, row)};
+    part.start.append(row);
+    part.extent.append(step);
+    if (shape.ndim() > 1) {
+      part.start.append(0);
+      part.extent.append(shape[1]);
+    }
+    assembly.parts.push_back(std::move(part));
+  }
+}
+
+// The type of a source's tensors that are joined: that which holds all of them.
+class SourceTypes {
+ public:
+  explicit SourceTypes(const TensorSource& source) {
+    for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
+      types_[one.name] = ggml_type_of(one.dtype);
+  }
+
+  GgmlType of(const Assembly& assembly) const {
+    GgmlType type = types_.at(assembly.parts.front().name);
+    for (const AssemblyPart& part : assembly.parts) {
+      if (types_.at(part.name) != type) type = GgmlType::kF32;
+    }
+    return type;
+  }
+
+ private:
+  std::map<std::string, GgmlType> types_;
+};
+
+GgmlType type_of(const Assembly& assembly, bool is_head, const SourceTypes& types,
+                 std::optional<GgmlType> wanted, GgufWritten& written) {
+  if (assembly.shape.ndim() == 1 || assembly.name == kPositionsName) return GgmlType::kF32;
+  if (!wanted) return types.of(assembly);
+  GgmlType type = *wanted;
+  if (type == GgmlType::kQ40 && is_head) type = GgmlType::kQ80;
+  if (assembly.shape[1] % block_values(type) != 0) {
+    written.not_in_blocks.push_back(assembly.name);
+    return GgmlType::kF16;
+  }
+  if (is_quantized(type)) ++written.quantized;
+  return type;
+}
+
+std::vector<Written> tensors_of(const TensorSource& source, const ModelConfig& model,
+                                const GgufDescription& description, std::optional<GgmlType> type,
+                                GgufWritten& written) {
+  const GgufArchitecture architecture = gguf_architecture(description.architecture, "");
+  std::map<std::string, Shape> canonical;
+  for (const CanonicalShape& one : canonical_tensors(model)) canonical[one.name] = one.shape;
+  std::map<std::string, std::vector<std::int64_t>> shapes = gguf_shapes(architecture, model);
+  const bool copies_head = model.tied && architecture.copies_head;
+  if (copies_head) shapes[kGgufHead] = shapes.at(kGgufTable);
+  std::vector<Written> tensors;
+  for (const auto& [name, table] : description.tables) {
+    tensors.push_back({.assembly = {.name = name, .shape = {std::ssize(table)}}, .table = &table});
+  }
+  std::map<std::string, std::size_t> index;
+  for (const GgufPlace& place : gguf_places(architecture, model)) {
+    const auto shape = shapes.find(place.name);
+    if (shape == shapes.end()) continue;  // a tied head
+    const bool copy = place.name == kGgufHead && copies_head;
+    const std::string own = copy ? "embedding.token.weight" : place.canonical;
+    const auto [found, is_new] = index.try_emplace(place.name, tensors.size());
+    if (is_new) {
+      tensors.push_back({.assembly = {.name = place.name, .shape = Shape(shape->second)},
+                         .from_one = place.from_one});
+    }
+    add_parts(place, own, canonical.at(own), tensors[found->second].assembly);
+  }
+  const SourceTypes types(source);
+  for (Written& one : tensors) {
+    if (one.table != nullptr) continue;
+    const bool is_head =
+        one.assembly.name == kGgufHead || (model.tied && one.assembly.name == kGgufTable);
+    one.type = type_of(one.assembly, is_head, types, type, written);
+  }
+  return tensors;
+}
+
+class TensorWriter {
+ public:
+  TensorWriter(GgufWriter& out, TensorSource& source,
+               const std::function<void(std::int64_t)>& wrote)
+      : out_(out), source_(source), wrote_(wrote) {}
+
+  void write(const Written& tensor) {
+    if (tensor.table != nullptr) return append(std::as_bytes(std::span(*tensor.table)));
+    if (!is_quantized(tensor.type) && !tensor.from_one) {
+      assemble(source_, tensor.assembly, plain_dtype(tensor.type),
+               [&](std::span<const std::byte> bytes) { append(bytes); });
+      return;
+    }
+    // Blocks of an assembly have a power of two of values, but for the last, which ends with a row.
+    assemble(source_, tensor.assembly, DType::kF32, [&](std::span<const std::byte> bytes) {
+      values_.resize(bytes.size() / sizeof(float));
+      std::memcpy(values_.data(), bytes.data(), bytes.size());
+      if (tensor.from_one) {
+        for (float& value : values_) value += 1;
+      }
+      const std::int64_t blocks = std::ssize(values_) / block_values(tensor.type);
+      encoded_.resize(static_cast<std::size_t>(blocks * block_bytes(tensor.type)));
+      encode_blocks(tensor.type, values_, encoded_.data(),
+                    fmt::format("{}: {}", source_.where(), tensor.assembly.name));
+      append(encoded_);
+    });
+  }
+
+ private:
+  void append(std::span<const std::byte> bytes) {
+    out_.append(bytes);
+    if (wrote_) wrote_(static_cast<std::int64_t>(bytes.size()));
+  }
+
+  GgufWriter& out_;
+  TensorSource& source_;
+  const std::function<void(std::int64_t)>& wrote_;
+  std::vector<float> values_;
+  std::vector<std::byte> encoded_;
+};
+
+}  // namespace
+
+GgufWritten write_gguf(const std::filesystem::path& path, TensorSource& source,
+                       const ModelConfig& model, const GgufDescription& description,
+                       const GgufWriteOptions& options) {
+  GgufWritten written;
+  const std::vector<Written> tensors =
+      tensors_of(source, model, description, options.type, written);
+  GgufHeader header{.entries = options.entries};
+  for (const auto* entries : {&description.entries, &options.vocabulary})
+    header.entries.insert(header.entries.end(), entries->begin(), entries->end());
+  for (const Written& one : tensors) {
+    const auto sizes = one.assembly.shape.sizes();
+    header.tensors.push_back(
+        {.name = one.assembly.name, .shape = {sizes.begin(), sizes.end()}, .type = one.type});
+  }
+  GgufWriter out(path, std::move(header));
+  TensorWriter writer(out, source, options.wrote);
+  for (const Written& one : tensors) writer.write(one);
+  out.commit();
+  return written;
+}
+
+}  // namespace piton

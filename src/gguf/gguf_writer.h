@@ -1,0 +1,38 @@
+// A GGUF file, written from canonical tensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/tensor_source.h"
+#include "gguf/architectures.h"
+#include "gguf/ggml_type.h"
+
+namespace piton {
+
+struct GgufWriteOptions {
+  // Of matrices; each as it is where this is not set. Norms, biases and learned positions are F32.
+  // With Q4_0 the head's table is Q8_0, as it costs most there. Rows that are no whole blocks
+  // cannot be quantized: those matrices are F16.
+  std::optional<GgmlType> type;
+  std::vector<GgufEntry> entries;                 // before those of the description
+  std::vector<GgufEntry> vocabulary;              // behind them
+  std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
+};
+
+struct GgufWritten {
+  std::int64_t quantized = 0;              // tensors
+  std::vector<std::string> not_in_blocks;  // names of those that are F16 instead
+};
+
+// Throws Error(kData) as the source does, for values that cannot be quantized, and where the disk
+// is full. Memory: one block.
+GgufWritten write_gguf(const std::filesystem::path& path, TensorSource& source,
+                       const ModelConfig& model, const GgufDescription& description,
+                       const GgufWriteOptions& options);
+
+}  // namespace piton

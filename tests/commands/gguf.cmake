@@ -1,0 +1,70 @@
+# GGUF files as users make and use them.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(golden ${SOURCE}/tests/golden/huggingface)
+
+# There and back: the same weights, and the same text.
+expect(RUN convert --load ${golden}/llama --save ${WORK}/llama.gguf CODE 0
+  OUT "llama.gguf: gguf from hf: 24864 parameters, " "\nverified: 21 tensors equal to the bit; 16 tokens through both: logits differ by 0 at most, KL 0\n$")
+expect(RUN inspect ${WORK}/llama.gguf CODE 0 OUT "llama.gguf: GGUF, llama, F32 in one file, tokenizer none\n24864 parameters, 2 layers"
+  "\n  blk.0.attn_q.weight +F32 +.32, 32.\n")
+expect(RUN inspect ${WORK}/llama.gguf --json CODE 0 OUT "^{\"format\":\"gguf\",\"model_type\":\"llama\",\"parameters\":24864,")
+expect(RUN convert --load ${WORK}/llama.gguf --save ${WORK}/hf --to hf CODE 0 OUT "hf: hf from gguf")
+expect(RUN convert --load ${golden}/llama --save ${WORK}/direct --to hf CODE 0)
+file(SHA256 ${WORK}/hf/model.safetensors got)
+file(SHA256 ${WORK}/direct/model.safetensors wanted)
+if(NOT got STREQUAL wanted)
+  message(FATAL_ERROR "weights changed on the way through a GGUF file")
+endif()
+foreach(place ${golden}/llama ${WORK}/llama.gguf)
+  expect(RUN generate --load ${place} --prompt-ids 5,6,7 --greedy --max-new-tokens 12 --json CODE 0 OUT "\"ids\":")
+  execute_process(COMMAND ${PITON} generate --load ${place} --prompt-ids 5,6,7 --greedy --max-new-tokens 12 --json OUTPUT_VARIABLE text)
+  string(JSON ids GET "${text}" ids)
+  list(APPEND texts "${ids}")
+endforeach()
+list(REMOVE_DUPLICATES texts)
+list(LENGTH texts different)
+if(NOT different EQUAL 1)
+  message(FATAL_ERROR "other text from the GGUF file: ${texts}")
+endif()
+
+# Quantized: what that costs is printed, and the file is much smaller.
+expect(RUN convert --load ${golden}/llama --save ${WORK}/q8.gguf --outtype q8_0 CODE 0
+  OUT "\nverified: 21 tensors equal to the bit to what the source's become in these types; 16 tokens"
+  "\nquantization: logits differ by [0-9.e-]+ at most .the largest is [0-9.]+., KL [0-9.e-]+\n$"
+  ERR "2 matrices are F16, as their rows are no multiple of 32: blk.0.ffn_down.weight, ...")
+expect(RUN inspect ${WORK}/q8.gguf CODE 0 OUT "F16 and F32 and Q8_0 in one file")
+expect(RUN convert --load ${WORK}/q8.gguf --save ${WORK}/q4.gguf --outtype q4_0 --json CODE 0 OUT "\"quantization\":{\"largest_difference\":")
+expect(RUN convert --load ${WORK}/q4.gguf --save ${WORK}/q4-run CODE 0 OUT "q4-run: piton from gguf")
+expect(RUN convert --load ${golden}/qwen2 --save ${WORK}/other --to gguf CODE 2 ERR "--save: got [^ ]*/other, wanted a file NAME.gguf with --to gguf")
+
+# A run with a tokenizer: it goes along, there and back.
+string(REPEAT "To be, or not to be, that is the question.\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
+expect(RUN pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --split 90,10,0 --seq-length 32 --train-iters 2
+  --lr 1e-3 --tokenizer-type ByteTokenizer --save ${WORK}/trained CODE 0)
+expect(RUN convert --load ${WORK}/trained --save ${WORK}/trained.gguf --outtype f16 CODE 0)
+expect(RUN inspect ${WORK}/trained.gguf CODE 0 OUT "GGUF, llama, F16 and F32 in one file, tokenizer gpt2, gpt-2")
+expect(RUN generate --load ${WORK}/trained.gguf --prompt "To be" --greedy --max-new-tokens 4 CODE 0)
+expect(RUN score --load ${WORK}/trained.gguf ${WORK}/text.txt CODE 0 OUT "^loss ")
+expect(RUN convert --load ${WORK}/trained.gguf --save ${WORK}/trained-hf --to hf CODE 0)
+expect(RUN tokenize --tokenizer-name-or-path ${WORK}/trained-hf ${WORK}/text.txt CODE 0 OUT "^84 111 32 98 101 44")
+expect(RUN score --load ${WORK}/trained-hf ${WORK}/text.txt CODE 0 OUT "^loss ")
+expect(RUN convert --load ${WORK}/trained.gguf --save ${WORK}/trained-run --to piton CODE 0)
+expect(RUN generate --load ${WORK}/trained-run --prompt "To be" --greedy --max-new-tokens 4 CODE 0)
+
+# Refused, and nothing is left.
+expect(RUN convert --load ${golden}/llama --save ${WORK}/llama.gguf CODE 2 ERR "llama.gguf: is there already; wanted a file that is not there yet")
+expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --params-dtype bf16 CODE 2 ERR "--params-dtype: is of hf, mg and piton; name the type of a GGUF file by --outtype")
+expect(RUN convert --load ${golden}/llama --save ${WORK}/x --outtype f16 --to hf CODE 2 ERR "--outtype: is of gguf; name the type of hf by --params-dtype")
+expect(RUN convert --load ${golden}/gemma2 --save ${WORK}/x.gguf CODE 3 ERR "as \"gemma2\": there is no word for the scale of its scores")
+expect(RUN convert --load ${golden}/llama --save ${WORK}/x.gguf --target-tensor-parallel-size 2 CODE 2 ERR "--target-tensor-parallel-size: is of --to mg, and this makes gguf")
+file(WRITE ${WORK}/broken.gguf "GGUF and nothing else")
+expect(RUN inspect ${WORK}/broken.gguf CODE 3 ERR "broken.gguf: version [0-9]+, wanted 2 or 3; is the copy complete, and a GGUF file.\n$")
+expect(RUN pretrain --load ${WORK}/llama.gguf --train-iters 1 CODE 2 ERR "--load: [^ ]*/llama.gguf is a GGUF file, which a run does not start from; make a folder of it")
+file(GLOB left ${WORK}/x* ${WORK}/*.unfinished ${WORK}/*.lock)
+if(left)
+  message(FATAL_ERROR "left behind: ${left}")
+endif()

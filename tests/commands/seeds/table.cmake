@@ -1,0 +1,184 @@
+# Command lines of the four documents: conversion, preprocessing, training, generation. `python SCRIPT.py` is `piton COMMAND`; paths
+# and sizes are changed, and nothing else. `--type 7B` is of models of that size: it stays where the point is that it is checked.
+
+set(tokenizer --tokenizer-type PretrainedFromHF --tokenizer-name-or-path llama-7b-hf --tokenizer-not-use-fast)
+
+# ---- AscendSpeed's README ----
+
+# "Prepare dataset", and again under "Dataset Processing" and "Preprocessing instruction dataset".
+seed_line(asp-instructions
+  RUN preprocess --input alpaca_data.json --output-prefix dataset/alpaca ${tokenizer} --handler-name GeneralInstructionHandler
+  THEN WAITS BECAUSE "no instruction data yet" SAYS "--handler-name: unknown option")
+
+# "Prepare pretrained weights".
+seed_line(asp-weights-type
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir ckpt7 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --type 7B
+  THEN REFUSED SAYS "--type: got 7B, but llama-7b-hf has 4 layers of width 64 with 4 heads; leave the flag out")
+seed_line(asp-weights
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir ckpt --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
+  THEN RUNS SAYS "ckpt: mg from hf" "verified:" MAKES ckpt/release/mp_rank_00/model_optim_rng.pt ckpt/latest_checkpointed_iteration.txt)
+
+# "Quick Start" of inference, and "Configuration of models and datasets".
+seed_line(asp-weights-2-2
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir llama-7b-tp2-pp2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+  THEN RUNS MAKES llama-7b-tp2-pp2/release/mp_rank_01_001/model_optim_rng.pt)
+seed_line(asp-weights-2-4
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir llama-7b-tp2-pp4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4
+  THEN RUNS MAKES llama-7b-tp2-pp4/release/mp_rank_01_003/model_optim_rng.pt)
+
+# tools/ckpt_convert/llama/convert_weights_when_tp_pp_change.py, with its own names of flags.
+seed_line(asp-reshard
+  RUN convert --input-model-dir llama-7b-tp2-pp4 --output-model-dir llama-7b-tp4 --orig-vocab-size 257 --make-vocab-size-divisible-by 128
+      --src-tensor-model-parallel-size 2 --src-pipeline-model-parallel-size 4 --tgt-tensor-model-parallel-size 4
+      --tgt-pipeline-model-parallel-size 1 --added-token-num 0
+  THEN RUNS SAYS "llama-7b-tp4: mg from mg" MAKES llama-7b-tp4/release/mp_rank_03/model_optim_rng.pt)
+seed_line(asp-reshard-of-another
+  RUN convert --input-model-dir llama-7b-tp2-pp4 --output-model-dir x --src-tensor-model-parallel-size 8 --tgt-tensor-model-parallel-size 1
+  THEN REFUSED SAYS "--src-tensor-model-parallel-size: got 8, but llama-7b-tp2-pp4 is of 2")
+# The same converter's later flags, some with underscores.
+seed_line(asp-weights-by-sizes
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir by-sizes --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2
+      --num_layers 4 --num_heads 4 --num_kv_heads 4 --hidden_size 64 --merge-mlp
+  THEN RUNS MAKES by-sizes/release/mp_rank_00_001/model_optim_rng.pt)
+seed_line(asp-weights-by-other-sizes
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir x --tensor-model-parallel-size 1 --num_layers 32 --num_heads 4 --hidden_size 64
+  THEN REFUSED SAYS "--num-layers: got 32, but the model of llama-7b-hf has 4")
+seed_line(asp-weights-deepspeed
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir x --tensor-model-parallel-size 1 --deepspeed
+  THEN WAITS BECAUSE "DeepSpeed's layouts are not written" SAYS "--deepspeed: DeepSpeed's layouts are not written yet")
+# Bloom's converter: stages of different lengths.
+seed_line(asp-partition-layers
+  RUN convert --input-model-dir llama-7b-hf --output-model-dir uneven --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2
+      --partition-layers 3,1
+  THEN RUNS MAKES uneven/release/mp_rank_00_001/model_optim_rng.pt)
+
+# "wikipedia dataset". There --input is passed over beside --hf-datasets-params; here one of them names the data.
+seed_line(asp-wikipedia-twice
+  RUN preprocess --input wikipedia --hf-datasets-params hf_config_json.json --output-prefix wikipedia_preprocessed/twice
+      --dataset-impl mmap ${tokenizer} --streaming --workers 8
+  THEN REFUSED SAYS "--input and --hf-datasets-params name different data" "use one of")
+seed_line(asp-wikipedia
+  RUN preprocess --hf-datasets-params hf_config_json.json --output-prefix wikipedia_preprocessed/wikipedia
+      --dataset-impl mmap ${tokenizer} --streaming --workers 8
+  THEN RUNS MAKES wikipedia_preprocessed/wikipedia_text_document.bin wikipedia_preprocessed/wikipedia_text_document.idx)
+seed_line(asp-wikipedia-as-printed
+  RUN preprocess --input wikipedia --hf-datasets-params hf_config_as_printed.json --output-prefix wikipedia_preprocessed/printed
+      --dataset-impl mmap ${tokenizer} --streaming --workers 8
+  THEN WAITS BECAUSE "the document's JSON lacks a quote: it has to be mended there" SAYS "hf_config_as_printed.json")
+# "alpaca dataset" for pretraining.
+seed_line(asp-alpaca-text
+  RUN preprocess --input alpaca_data.jsonl --output-prefix alpaca_preprocessed/alpaca ${tokenizer} --json-key text
+  THEN RUNS MAKES alpaca_preprocessed/alpaca_text_document.bin)
+
+# Training: the flags that the text names, on one script of LLaMA.
+set(train pretrain --num-layers 4 --hidden-size 64 --ffn-hidden-size 176 --num-attention-heads 4
+  --normalization RMSNorm --position-embedding-type rope --swiglu --disable-bias-linear --untie-embeddings-and-output-weights
+  --micro-batch-size 1 --global-batch-size 4 --seq-length 32 --max-position-embeddings 128 --train-iters 2 --lr 1.0e-6 --lr-decay-style cosine
+  --attention-dropout 0.0 --hidden-dropout 0.0 --data-path wikipedia_preprocessed/wikipedia_text_document --split 100,0,0 ${tokenizer}
+  --distributed-backend nccl --initial-loss-scale 65536.0 --clip-grad 1.0 --weight-decay 1e-1)
+seed_line(asp-train
+  RUN ${train} --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --optimizer adam --mlp-layer-fusion --triangle-attn
+      --checkpoint-activations --use-distributed-optimizer --fp16 --save asp-train
+  THEN RUNS SAYS "iteration +2/ +2 ")
+seed_line(asp-train-fused-adam RUN ${train} --optimizer fused_adam THEN REFUSED SAYS "--optimizer: got \"fused_adam\", wanted one of adam, sgd")
+seed_line(asp-train-sequence-parallel
+  LAUNCH 2 ${train} --tensor-model-parallel-size 2 --sequence-parallel THEN RUNS SAYS "iteration +2/ +2 ")
+seed_line(asp-train-stages
+  LAUNCH 2 ${train} --pipeline-model-parallel-size 2 THEN RUNS SAYS "iteration +2/ +2 ")
+seed_line(asp-train-virtual-stages
+  RUN ${train} --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1
+  THEN WAITS BECAUSE "no interleaved schedule yet" SAYS "--num-layers-per-virtual-pipeline-stage")
+seed_line(asp-train-optimized-pipeline
+  RUN ${train} --optimized-pipeline --manual-mbs example-config-1
+  THEN WAITS BECAUSE "no micro-batches of different sizes yet" SAYS "--optimized-pipeline")
+seed_line(asp-train-fold RUN ${train} --fold-mode aiao THEN WAITS BECAUSE "no Fold3D yet" SAYS "--fold-mode")
+seed_line(asp-train-policy RUN ${train} --checkpoint-policy block THEN WAITS BECAUSE "no selective recomputation yet" SAYS "--checkpoint-policy")
+seed_line(asp-train-lora
+  RUN ${train} --lora-target-modules query_key_value dense gate_proj up_proj down_proj --lora-r 64 --lora-alpha 128
+      --lora-modules-to-save word_embeddings lm_head.lm_head --lora-register-forward-hook word_embeddings input_layernorm
+  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-target-modules")
+seed_line(asp-train-instructions RUN ${train} --is-instruction-dataset THEN WAITS BECAUSE "no instruction data yet" SAYS "--is-instruction-dataset")
+
+# model.generate(input_ids="hello", do_sample=True, top_k=50, ...): the call's arguments as flags, on the weights that were converted.
+seed_line(asp-generate-from-megatron
+  RUN convert --load llama-7b-tp2-pp2 --save generated-from --to piton THEN RUNS SAYS "piton from mg")
+seed_line(asp-generate
+  RUN generate --load generated-from --prompt hello --top-k 50 --top-p 1.0 --temperature 1.0 --max-new-tokens 8 --seed 42
+  THEN RUNS)
+seed_line(asp-generate-layout
+  LAUNCH 2 generate --load llama-7b-hf --prompt hello --greedy --max-new-tokens 4 --tensor-model-parallel-size 2 THEN RUNS)
+
+# ---- MindSpeed-LLM's walk-through ----
+
+# The converter's example, which is LLaMA-2's of 32 layers: the list has to fit the model.
+set(convert_ckpt convert --model-type GPT --load-model-type hf --save-model-type mg --target-tensor-parallel-size 1
+  --target-pipeline-parallel-size 2 --model-type-hf llama2 --load-dir llama-7b-hf --tokenizer-model llama-7b-hf/tokenizer.model)
+seed_line(msl-convert
+  RUN ${convert_ckpt} --num-layer-list 2,2 --save-dir llama-2-7b-legacy
+  THEN RUNS SAYS "--model-type-hf: no meaning here: read from the files" "--tokenizer-model: no meaning here"
+  MAKES llama-2-7b-legacy/release/mp_rank_00_001/model_optim_rng.pt)
+seed_line(msl-convert-of-another
+  RUN ${convert_ckpt} --num-layer-list 16,16 --save-dir x
+  THEN REFUSED SAYS "--num-layer-list: got 16,16, wanted 2 numbers .of --target-pipeline-parallel-size. with a sum of 4, the layers")
+# examples/mcore/*/ckpt_convert_*_hf2mcore.sh and back.
+seed_line(msl-convert-core
+  RUN convert --use-mcore-models --model-type GPT --load-model-type hf --save-model-type mg --target-tensor-parallel-size 2
+      --target-pipeline-parallel-size 1 --params-dtype bf16 --load-dir llama-7b-hf --save-dir core --tokenizer-model llama-7b-hf/tokenizer.json
+      --model-type-hf llama2
+  THEN RUNS MAKES core/release/mp_rank_01/model_optim_rng.pt)
+seed_line(msl-convert-back
+  RUN convert --model-type GPT --load-model-type mg --save-model-type hf --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1
+      --load-dir core --save-dir back
+  THEN REFUSED SAYS "--target-tensor-parallel-size: is of --to mg, and this makes hf, which any layout loads")
+seed_line(msl-convert-back-without
+  RUN convert --model-type GPT --load-model-type mg --save-model-type hf --load-dir core --save-dir back
+  THEN RUNS SAYS "back: hf from mg" MAKES back/config.json)
+seed_line(msl-convert-lora
+  RUN ${convert_ckpt} --save-dir x --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value dense
+  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-load: there are no LoRA adapters yet")
+# data_convert_*_pretrain.sh and *_instruction.sh.
+seed_line(msl-data
+  RUN preprocess --input alpaca_data.jsonl --tokenizer-name-or-path llama-7b-hf --output-prefix dataset/enwiki --workers 4 --log-interval 1000
+      --tokenizer-type PretrainedFromHF --append-eod
+  THEN RUNS MAKES dataset/enwiki_text_document.bin)
+seed_line(msl-data-instructions
+  RUN preprocess --input alpaca_data.json --tokenizer-name-or-path llama-7b-hf --output-prefix dataset/alpaca --workers 4 --log-interval 1000
+      --tokenizer-type PretrainedFromHF --handler-name AlpacaStyleInstructionHandler --prompt-type qwen
+  THEN WAITS BECAUSE "no instruction data yet" SAYS "--handler-name: unknown option" "--prompt-type: unknown option")
+# pretrain_qwen15_0point5b_ptd.sh: its settings, on a small Qwen.
+seed_line(msl-train
+  RUN pretrain --num-layers 2 --hidden-size 64 --ffn-hidden-size 128 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32
+      --micro-batch-size 1 --global-batch-size 4 --train-iters 2 --lr 1.25e-6 --min-lr 1.25e-7 --lr-decay-style cosine --lr-warmup-fraction 0.01
+      --init-method-std 0.01 --weight-decay 1e-1 --clip-grad 1.0 --adam-beta1 0.9 --adam-beta2 0.95 --initial-loss-scale 4096
+      --attention-dropout 0.0 --hidden-dropout 0.0 --no-gradient-accumulation-fusion --attention-softmax-in-fp32 --use-mcore-models
+      --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --tokenizer-type PretrainedFromHF --tokenizer-name-or-path llama-7b-hf
+      --make-vocab-size-divisible-by 1 --padded-vocab-size 320 --disable-bias-linear --add-qkv-bias --rotary-base 1000000 --normalization RMSNorm
+      --norm-epsilon 1e-6 --swiglu --position-embedding-type rope --use-fused-rmsnorm --use-fused-swiglu --use-rotary-position-embeddings
+      --use-fused-rotary-pos-emb --use-flash-attn --use-distributed-optimizer --no-load-optim --no-load-rng --no-masked-softmax-fusion
+      --untie-embeddings-and-output-weights --bf16 --data-path dataset/enwiki_text_document --split 100,0,0 --log-interval 1 --save-interval 2000
+      --eval-interval 2000 --eval-iters 0 --save qwen15 --distributed-backend nccl
+  THEN RUNS SAYS "iteration +2/ +2 ")
+seed_line(msl-generate
+  RUN generate --load qwen15 --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
+seed_line(msl-chat RUN chat --load qwen15 THEN WAITS BECAUSE "no chat yet" SAYS "there is no chat yet")
+
+# ---- Megatron-LM on Ascend ----
+
+# dataset_preprocess_t5.sh.
+seed_line(meg-t5
+  RUN preprocess --input text/AA/wiki_00 --output-prefix my-t5 --vocab-file bert-large-uncased-vocab.txt --dataset-impl mmap
+      --tokenizer-type BertWordPieceLowerCase --split-sentences --workers 4
+  THEN RUNS MAKES my-t5_text_sentence.bin my-t5_text_sentence.idx)
+# pretrain_gpt_distributed.sh, and with the large kernels: pretrain_gpt_distributed_bf16.sh --pre=2048 --next=0 --shape_order=SBH.
+set(gpt pretrain --num-layers 2 --hidden-size 64 --num-attention-heads 4 --micro-batch-size 1 --global-batch-size 2 --seq-length 32
+  --max-position-embeddings 32 --train-iters 2 --lr-decay-iters 2 --data-path dataset/enwiki_text_document ${tokenizer} --split 949,50,1
+  --distributed-backend nccl --lr 0.00015 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 1e-2 --clip-grad 1.0
+  --lr-warmup-fraction .01 --log-interval 1 --eval-iters 0 --no-gradient-accumulation-fusion)
+seed_line(meg-gpt RUN ${gpt} --save checkpoint THEN RUNS SAYS "iteration +2/ +2 ")
+foreach(window 65536 2048)
+  seed_line(meg-gpt-${window} RUN ${gpt} --bf16 --use-flash-attn --pre-tockens ${window} --next-tockens 0 THEN RUNS SAYS "iteration +2/ +2 ")
+endforeach()
+foreach(order SBH BSH)
+  seed_line(meg-gpt-${order} RUN ${gpt} --bf16 --use-flash-attn --pre-tockens 65536 --next-tockens 65536 --shape-order ${order}
+    THEN WAITS BECAUSE "the order of dims in memory is chosen by bench alone" SAYS "--shape-order: unknown option")
+endforeach()

@@ -1,0 +1,77 @@
+// Blocks of quantized values against those of the `gguf` package
+// (tests/golden/gguf/blocks.safetensors, tools/oracle/gguf_files.py).
+#include "gguf/ggml_type.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "checkpoint/safetensors.h"
+#include "support/errors.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+
+const std::filesystem::path kBlocks =
+    std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/gguf/blocks.safetensors";
+
+std::vector<std::byte> encoded(GgmlType type, const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() / static_cast<std::size_t>(block_values(type)) *
+                               static_cast<std::size_t>(block_bytes(type)));
+  encode_blocks(type, values, bytes.data(), "w");
+  return bytes;
+}
+
+TEST(GgmlType, BlocksEqualThoseOfTheGgufPackageToTheBit) {
+  const SafetensorsFile file(kBlocks);
+  const Tensor values = file.tensor("values");
+  const auto* begin = values.data<float>();
+  const std::vector<float> x(begin, begin + values.elements());
+  for (const GgmlType type : {GgmlType::kQ80, GgmlType::kQ40}) {
+    const std::string key(name(type));
+    const Tensor blocks = file.tensor(key);
+    const std::vector<std::byte> got = encoded(type, x);
+    ASSERT_EQ(std::ssize(got), blocks.bytes());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i], static_cast<const std::byte*>(blocks.raw())[i])
+          << key << " byte " << i << " of block "
+          << i / static_cast<std::size_t>(block_bytes(type));
+    }
+    const Tensor wanted = file.tensor(key + ".values");
+    std::vector<float> decoded(x.size());
+    decode_blocks(type, got.data(), std::ssize(x), decoded.data());
+    EXPECT_EQ(std::memcmp(decoded.data(), wanted.raw(), decoded.size() * 4), 0) << key;
+  }
+}
+
+TEST(GgmlType, WhatNoBlockHoldsIsRefused) {
+  for (const GgmlType type : {GgmlType::kQ80, GgmlType::kQ40}) {
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN(), 1e9F}) {
+      std::vector<float> values(64, 0.5F);
+      values[40] = bad;
+      EXPECT_THAT(message_of(Fault::kData, [&] { encoded(type, values); }),
+                  HasSubstr("w: has values that are not finite, or too large"));
+    }
+    // As small as numbers get: zeros.
+    std::vector<float> tiny(32, 1e-42F);
+    std::vector<float> decoded(32, 1);
+    decode_blocks(type, encoded(type, tiny).data(), 32, decoded.data());
+    for (const float value : decoded) EXPECT_EQ(value, 0);
+  }
+}
+
+TEST(GgmlType, OnesThatAreNotReadHaveNames) {
+  EXPECT_EQ(ggml_type_name(14), "Q6_K");
+  EXPECT_EQ(ggml_type_name(8), "Q8_0");
+  EXPECT_EQ(ggml_type_name(4000), "number 4000");
+  EXPECT_FALSE(ggml_type(14));
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,269 @@
+// Models as GGUF files: those that the `gguf` package wrote hold the weights of the folders that
+// they were made from (tools/oracle/gguf_files.py), and those of Piton are read as they were
+// written.
+#include "gguf/gguf_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/files.h"
+#include "gguf/gguf_writer.h"
+#include "huggingface/config_keys.h"
+#include "huggingface/hf_source.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+#include "unit/huggingface/hf_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using test::HfFolder;
+using testing::HasSubstr;
+
+std::vector<float> values_of(TensorSource& source, const std::string& name, const TensorRun& run) {
+  std::vector<float> values(static_cast<std::size_t>(run.size()));
+  source.read(name, run, DType::kF32, reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+const CanonicalTensor& tensor_named(const std::vector<CanonicalTensor>& tensors,
+                                    const std::string& name) {
+  return *std::ranges::find(tensors, name, &CanonicalTensor::name);
+}
+
+void expect_equal(TensorSource& got, TensorSource& wanted) {
+  const auto tensors = wanted.tensors(TensorKind::kWeight);
+  ASSERT_EQ(got.tensors(TensorKind::kWeight).size(), tensors.size());
+  for (const CanonicalTensor& tensor : tensors) {
+    const TensorRun all = whole_run(tensor.shape);
+    const std::vector<float> a = values_of(got, tensor.name, all);
+    const std::vector<float> b = values_of(wanted, tensor.name, all);
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * 4), 0) << tensor.name;
+  }
+}
+
+// The file NAME.gguf was made from the folder of the same name.
+class GoldenGguf : public testing::TestWithParam<std::string> {
+ protected:
+  fs::path path() const {
+    return fs::path(PITON_SOURCE_DIR) / "tests/golden/gguf" / (GetParam() + ".gguf");
+  }
+};
+
+TEST_P(GoldenGguf, HoldsTheWeightsOfItsFolder) {
+  GgufSource source(path());
+  HfSource folder(test::golden_folder(GetParam()));
+  ModelConfig wanted = as_gguf_says(folder.model());
+  wanted.query_scalar = source.model().query_scalar;  // llama.cpp takes that of Gemma for granted
+  EXPECT_EQ(model_difference(wanted, source.model()), "");
+  AsGgufHolds held(folder, source);
+  expect_equal(source, held);
+}
+
+TEST_P(GoldenGguf, GivesAnyPartOfATensor) {
+  GgufSource source(path());
+  for (const CanonicalTensor& tensor : source.tensors(TensorKind::kWeight)) {
+    const std::vector<float> all = values_of(source, tensor.name, whole_run(tensor.shape));
+    TensorRun run = whole_run(tensor.shape);
+    run.start[0] = run.extent[0] / 3;
+    run.extent[0] -= run.start[0];
+    const std::int64_t columns = tensor.shape.ndim() > 1 ? tensor.shape[1] : 1;
+    if (columns > 4) {
+      run.start[1] = 3;
+      run.extent[1] = columns - 4;
+    }
+    const std::int64_t width = columns > 4 ? columns - 4 : columns;
+    const std::int64_t first_column = columns > 4 ? 3 : 0;
+    run.begin = 1;
+    run.end = run.extent.elements() - 1;
+    const std::vector<float> part = values_of(source, tensor.name, run);
+    for (std::int64_t i = run.begin; i < run.end; ++i) {
+      const std::int64_t at = (run.start[0] + i / width) * columns + first_column + i % width;
+      ASSERT_EQ(part[static_cast<std::size_t>(i - run.begin)], all[static_cast<std::size_t>(at)])
+          << tensor.name << " " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenGguf,
+                         testing::Values("llama", "qwen2", "gemma3", "phi3", "gpt2", "bloom"));
+
+// Writes a golden folder as a GGUF file and opens that.
+class WrittenGguf : public testing::Test {
+ protected:
+  fs::path write(const fs::path& folder, std::optional<GgmlType> type = {}) {
+    HfSource source(folder);
+    const GgufDescription description =
+        describe_gguf(source.model(), source.config().word("model_type"), source.where());
+    const fs::path path = dir_ / fmt::format("{}.gguf", ++files_);
+    const GgufWriteOptions options{
+        .type = type,
+        .entries = {{"general.architecture", GgufValue::string(description.architecture)}}};
+    written_ = write_gguf(path, source, as_gguf_says(source.model()), description, options);
+    return path;
+  }
+
+  TempFolder dir_;
+  int files_ = 0;
+  GgufWritten written_;
+};
+
+TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
+  for (const std::string name : {"gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "phi3",
+                                 "stablelm", "internlm", "internlm2", "baichuan", "mistral"}) {
+    for (const std::optional<GgmlType> type :
+         {std::optional<GgmlType>{}, std::optional(GgmlType::kF16), std::optional(GgmlType::kBF16),
+          std::optional(GgmlType::kQ80), std::optional(GgmlType::kQ40)}) {
+      SCOPED_TRACE(fmt::format("{} {}", name, type ? piton::name(*type) : "as it is"));
+      GgufSource source(write(test::golden_folder(name), type));
+      HfSource folder(test::golden_folder(name));
+      EXPECT_EQ(model_difference(as_gguf_says(folder.model()), source.model()), "");
+      AsGgufHolds held(folder, source);
+      expect_equal(source, held);
+      if (!type) expect_equal(source, folder);
+    }
+  }
+}
+
+TEST_F(WrittenGguf, HasTheTypesThatLlamaCppExpects) {
+  GgufSource source(write(test::golden_folder("llama"), GgmlType::kQ40));
+  EXPECT_EQ(source.stored_type("layers.0.attention.query.weight"), GgmlType::kQ40);
+  EXPECT_EQ(source.stored_type("head.weight"), GgmlType::kQ80);
+  EXPECT_EQ(source.stored_type("embedding.token.weight"), GgmlType::kQ40);
+  EXPECT_EQ(source.stored_type("final_norm.weight"), GgmlType::kF32);
+  // Rows of 53 are no whole blocks.
+  EXPECT_EQ(source.stored_type("layers.0.mlp.down.weight"), GgmlType::kF16);
+  EXPECT_THAT(written_.not_in_blocks,
+              testing::ElementsAre("blk.0.ffn_down.weight", "blk.1.ffn_down.weight"));
+  EXPECT_EQ(source.architecture().name, "llama");
+}
+
+TEST_F(WrittenGguf, TurnsQueriesAndKeysOfLlamaIntoPairs) {
+  GgufSource source(write(test::golden_folder("llama")));
+  const GgufHeader& header = source.file().header();
+  const auto tensor = std::ranges::find(header.tensors, "blk.0.attn_q.weight", &GgufTensor::name);
+  ASSERT_NE(tensor, header.tensors.end());
+  std::vector<float> stored(static_cast<std::size_t>(tensor->elements()));
+  source.file().file().read_at(source.file().offset(*tensor),
+                               std::as_writable_bytes(std::span(stored)));
+  const std::int64_t columns = tensor->shape[1];
+  const auto tensors = source.tensors(TensorKind::kWeight);
+  const CanonicalTensor& query = tensor_named(tensors, "layers.0.attention.query.weight");
+  const std::vector<float> canonical = values_of(source, query.name, whole_run(query.shape));
+  // Heads of 8: rows 0, 4, 1, 5, ... of the halves.
+  const std::int64_t wanted[] = {0, 4, 1, 5, 2, 6, 3, 7, 8, 12};
+  for (std::int64_t row = 0; row < 10; ++row) {
+    EXPECT_EQ(std::memcmp(stored.data() + row * columns, canonical.data() + wanted[row] * columns,
+                          static_cast<std::size_t>(columns) * 4),
+              0)
+        << row;
+  }
+}
+
+TEST_F(WrittenGguf, OfGemmaHoldsGainsAndComesBack) {
+  for (const char* name : {"gemma2", "gemma3"}) {
+    HfFolder folder(name);
+    folder.edit_config(
+        [](nlohmann::ordered_json& config) { config["query_pre_attn_scalar"] = 12; });
+    GgufSource source(write(folder.path()));
+    EXPECT_EQ(source.architecture().name, name);
+    HfSource original(folder.path());
+    AsGgufHolds held(original, source);
+    expect_equal(source, held);
+    EXPECT_TRUE(source.stored_from_one("layers.0.attention.end_norm.weight"));
+    EXPECT_EQ(model_difference(as_gguf_says(original.model()), source.model()), "");
+    if (source.model().head_norms) {
+      EXPECT_TRUE(source.stored_from_one("layers.0.attention.query_norm.weight"));
+    }
+  }
+}
+
+TEST_F(WrittenGguf, SaysLlama3sScalingAndGivesItBack) {
+  const fs::path path = write(test::golden_folder("llama3"));
+  const GgufSource source(path);
+  const RotaryScaling& scaling = source.model().rotary_scaling;
+  EXPECT_EQ(scaling.kind, RotaryScaling::Kind::kLlama3);
+  EXPECT_EQ(scaling.original_positions, 32);
+  EXPECT_EQ(scaling.factor, 8);
+  EXPECT_TRUE(source.model().tied);
+}
+
+TEST_F(WrittenGguf, CopiesATiedHeadWhereLlamaCppWantsOne) {
+  HfFolder folder("stablelm");
+  folder.tensors.erase("lm_head.weight");
+  folder.edit_config([](nlohmann::ordered_json& config) { config["tie_word_embeddings"] = true; });
+  folder.write();
+  const GgufSource source(write(folder.path()));
+  EXPECT_TRUE(source.model().tied);
+  EXPECT_NE(std::ranges::find(source.file().header().tensors, "output.weight", &GgufTensor::name),
+            source.file().header().tensors.end());
+}
+
+TEST_F(WrittenGguf, RefusesByNameWhatLlamaCppDoesNotHave) {
+  const auto refusal = [&](const std::string& name,
+                           const std::function<void(nlohmann::ordered_json&)>& edit) {
+    HfFolder folder(name);
+    folder.edit_config(edit);
+    return message_of(Fault::kData, [&] { write(folder.path()); });
+  };
+  EXPECT_THAT(
+      refusal("gemma2", [](auto&) {}),
+      HasSubstr("no architecture of llama.cpp holds this model (gemma): as \"gemma2\": there "
+                "is no word for the scale of its scores; convert"));
+  EXPECT_THAT(refusal("baichuan-13b", [](auto&) {}), HasSubstr("its kind of positions"));
+  EXPECT_THAT(refusal("baichuan2", [](auto&) {}), HasSubstr("a normalized head"));
+  EXPECT_THAT(refusal("gpt2", [](auto& config) { config["activation_function"] = "gelu"; }),
+              HasSubstr("as \"gpt2\": there is no word for its activation"));
+  EXPECT_THAT(refusal("qwen3", [](auto& config) { config["hidden_act"] = "gelu"; }),
+              HasSubstr("its activation"));
+}
+
+// The head of a file with an edit, and its data.
+void rewrite(const fs::path& path, const std::function<void(GgufHeader&)>& edit) {
+  GgufFile file(path);
+  GgufHeader header = file.header();
+  std::string data(static_cast<std::size_t>(file.file().size_bytes() - header.data_begin), '\0');
+  file.file().read_at(header.data_begin, std::as_writable_bytes(std::span(data)));
+  edit(header);
+  write_text_file(path, make_gguf_header(header) + data);
+}
+
+TEST_F(WrittenGguf, WhoseKeysContradictItsTensorsIsRefused) {
+  const auto refusal = [&](const std::function<void(GgufHeader&)>& edit) {
+    const fs::path path = write(test::golden_folder("llama"));
+    rewrite(path, edit);
+    return message_of(Fault::kData, [&] { GgufSource source(path); });
+  };
+  const auto set = [](GgufHeader& header, const std::string& key, GgufValue value) {
+    std::ranges::find(header.entries, key, &GgufEntry::key)->value = std::move(value);
+  };
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.block_count", GgufValue::u32(3)); }),
+              HasSubstr("missing tensors (9): blk.2.attn_k.weight"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.block_count", GgufValue::u32(1)); }),
+              HasSubstr("tensors that are not of a model of architecture llama (9)"));
+  EXPECT_THAT(
+      refusal([&](GgufHeader& h) { set(h, "llama.block_count", GgufValue::u32(2'000'000'000)); }),
+      HasSubstr("llama.block_count: got 2000000000, wanted no more blocks than there are tensors"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) { set(h, "llama.embedding_length", GgufValue::u32(64)); }),
+              HasSubstr("blk.0.attn_k.weight is [16, 32], the keys say [16, 64]"));
+  EXPECT_THAT(
+      refusal([&](GgufHeader& h) { set(h, "llama.embedding_length", GgufValue::string("x")); }),
+      HasSubstr("llama.embedding_length: got \"x\", wanted a positive integer"));
+  EXPECT_THAT(
+      refusal([&](GgufHeader& h) { set(h, "general.architecture", GgufValue::string("mamba")); }),
+      HasSubstr("general.architecture: got \"mamba\", wanted llama, qwen2"));
+  EXPECT_THAT(
+      refusal([&](GgufHeader& h) { set(h, "llama.rope.dimension_count", GgufValue::u32(4)); }),
+      HasSubstr("llama.rope.dimension_count: got 4, wanted all channels of a head"));
+  EXPECT_THAT(refusal([&](GgufHeader& h) {
+                h.entries.push_back({"split.count", GgufValue::u32(2)});
+              }),
+              HasSubstr("is one of 2 parts of a model"));
+}
+
+}  // namespace
+}  // namespace piton

@@ -1,0 +1,202 @@
+// Tokenizers into a GGUF file and out of it: the same ids for the same texts.
+#include "gguf/vocabulary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "support/errors.h"
+#include "support/temp_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const fs::path kShared = fs::path(PITON_SOURCE_DIR) / ".." / "shared" / "data" / "tokenizers";
+
+const std::vector<std::string> kTexts = {
+    "Hello world! It's 2024, isn't it?",
+    "  two spaces,\n\nlines\tand tabs   ",
+    "naïve café — 北京 123456 \xF0\x9F\x99\x82",
+    "<|endoftext|> and </s> in a text",
+    "",
+};
+
+GgufVocabulary there_and_back(const GgufVocabulary& vocabulary) {
+  GgufHeader header{.entries = vocabulary_entries(vocabulary)};
+  return read_gguf_vocabulary(header, "x.gguf");
+}
+
+// LLaMA's tokenizer.json and tokenizer.model differ at control tokens within a text, and in whether
+// these have a text.
+void expect_same_ids(const Tokenizer& a, const Tokenizer& b) {
+  for (const std::string& text : kTexts) {
+    for (const bool special : {false, true}) {
+      const bool parse = special && a.name() == b.name();
+      const EncodeOptions options{.add_special_tokens = special, .parse_special_tokens = parse};
+      const auto ids = a.encode(text, options);
+      EXPECT_EQ(ids, b.encode(text, options)) << text;
+      const DecodeOptions plain{.skip_special_tokens = true};
+      EXPECT_EQ(a.decode(ids, plain), b.decode(ids, plain)) << text;
+    }
+  }
+}
+
+// In memory, and from the files that are written of it.
+void expect_comes_back(const TokenizerOptions& options, std::int64_t more_rows) {
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+  const GgufVocabulary vocabulary = there_and_back(
+      vocabulary_of_files(options, *tokenizer, tokenizer->vocabulary_size() + more_rows));
+  EXPECT_EQ(std::ssize(vocabulary.tokens), tokenizer->vocabulary_size() + more_rows);
+  const std::unique_ptr<Tokenizer> again = open_gguf_tokenizer(vocabulary, "x.gguf");
+  expect_same_ids(*tokenizer, *again);
+  EXPECT_EQ(again->special().eos,
+            tokenizer->special().eos ? tokenizer->special().eos : tokenizer->special().eod);
+  TempFolder folder;
+  for (const auto& [name, content] : files_of_vocabulary(vocabulary, "x.gguf"))
+    write_text_file(folder / name, content);
+  expect_same_ids(*tokenizer, *open_tokenizer({.name_or_path = folder.path().string()}));
+}
+
+TEST(GgufVocabulary, OfPublishedTokenizersGivesTheSameIds) {
+  if (!fs::exists(kShared)) GTEST_SKIP() << "no shared test data at " << kShared;
+  for (const char* name : {"gpt2", "llama2", "qwen2.5"}) {
+    SCOPED_TRACE(name);
+    expect_comes_back({.name_or_path = (kShared / name).string()}, 5);
+  }
+  expect_comes_back({.name_or_path = (kShared / "llama2/tokenizer.model").string()}, 0);
+}
+
+TEST(GgufVocabulary, OfBytesIsByteLevelBpeWithoutMerges) {
+  const TokenizerOptions options{.type = "ByteTokenizer"};
+  const std::unique_ptr<Tokenizer> bytes = open_tokenizer(options);
+  const GgufVocabulary vocabulary = there_and_back(vocabulary_of_files(options, *bytes, 257));
+  EXPECT_EQ(vocabulary.model, "gpt2");
+  EXPECT_EQ(vocabulary.pre, "gpt-2");
+  EXPECT_EQ(vocabulary.tokens[32], "\xC4\xA0");  // U+0120, the space
+  EXPECT_EQ(vocabulary.kinds[256], TokenKind::kControl);
+  EXPECT_EQ(vocabulary.eos, 256);
+  EXPECT_EQ(vocabulary.add_bos, false);
+  expect_same_ids(*bytes, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+}
+
+// A tokenizer.json of bytes with two merges.
+nlohmann::json small_tokenizer() {
+  nlohmann::json vocabulary;
+  const GgufVocabulary bytes = vocabulary_of_files(
+      {.type = "ByteTokenizer"}, *open_tokenizer(TokenizerOptions{.type = "ByteTokenizer"}), 257);
+  for (int id = 0; id < 256; ++id) vocabulary[bytes.tokens[static_cast<std::size_t>(id)]] = id;
+  vocabulary["he"] = 256;
+  vocabulary["hel"] = 257;
+  return {{"model",
+           {{"type", "BPE"},
+            {"vocab", vocabulary},
+            {"merges", {"h e", "he l"}},
+            {"ignore_merges", false}}},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+          {"decoder", {{"type", "ByteLevel"}}},
+          {"added_tokens",
+           {{{"id", 258}, {"content", "<s>"}, {"special", true}},
+            {{"id", 259}, {"content", "<tool>"}, {"special", false}}}}};
+}
+
+class SmallTokenizer : public testing::Test {
+ protected:
+  GgufVocabulary vocabulary(std::int64_t rows = 262) {
+    write_text_file(dir_ / "tokenizer.json", json_.dump());
+    const TokenizerOptions options{.name_or_path = dir_.path().string()};
+    return vocabulary_of_files(options, *open_tokenizer(options), rows);
+  }
+
+  TempFolder dir_;
+  nlohmann::json json_ = small_tokenizer();
+};
+
+TEST_F(SmallTokenizer, KeepsMergesTemplateAndWhatItsTokensAre) {
+  write_text_file(
+      dir_ / "tokenizer_config.json",
+      R"({"bos_token": "<s>", "add_bos_token": true, "tokenizer_class": "LlamaTokenizer",
+                      "chat_template": "{{ messages }}"})");
+  const GgufVocabulary got = there_and_back(vocabulary());
+  EXPECT_THAT(got.merges, ElementsAre("h e", "he l"));
+  EXPECT_EQ(got.chat_template, "{{ messages }}");
+  EXPECT_EQ(got.bos, 258);
+  EXPECT_EQ(got.add_bos, true);
+  EXPECT_EQ(got.add_eos, false);
+  EXPECT_EQ(got.kinds[257], TokenKind::kNormal);
+  EXPECT_EQ(got.kinds[258], TokenKind::kControl);
+  EXPECT_EQ(got.kinds[259], TokenKind::kUserDefined);
+  EXPECT_EQ(got.kinds[260], TokenKind::kUnused);
+  EXPECT_EQ(got.tokens[261], "[PAD261]");
+}
+
+TEST_F(SmallTokenizer, NamesHowWordsAreCut) {
+  EXPECT_EQ(vocabulary().pre, "gpt-2");
+  const auto split = [&](const char* digits, bool ignore) {
+    json_["pre_tokenizer"] = {
+        {"type", "Sequence"},
+        {"pretokenizers",
+         {{{"type", "Split"},
+           {"pattern",
+            {{"Regex",
+              fmt::format(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|)"
+                          R"(\p{{N}}{}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+                          digits)}}},
+           {"behavior", "Isolated"},
+           {"invert", false}},
+          {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+    json_["model"]["ignore_merges"] = ignore;
+    return vocabulary().pre;
+  };
+  EXPECT_EQ(split("{1,3}", true), "llama-bpe");
+  EXPECT_EQ(split("{1,3}", false), "dbrx");
+  EXPECT_EQ(split("", false), "stablelm2");
+  json_["normalizer"] = {{"type", "NFC"}};
+  EXPECT_EQ(split("", false), "qwen2");
+}
+
+TEST_F(SmallTokenizer, WhatNoFileCanSayIsRefused) {
+  const auto refusal = [&] { return message_of(Fault::kData, [&] { vocabulary(); }); };
+  EXPECT_THAT(message_of(Fault::kData, [&] { vocabulary(100); }),
+              HasSubstr("the tokenizer has 260 ids, the model's table 100 rows"));
+  json_["normalizer"] = {{"type", "Lowercase"}};
+  EXPECT_THAT(refusal(), HasSubstr("it normalizes texts (Lowercase), which no GGUF file can say"));
+  json_["normalizer"] = nullptr;
+  json_["pre_tokenizer"]["add_prefix_space"] = true;
+  EXPECT_THAT(refusal(), HasSubstr("its words are cut as no pre-tokenizer does"));
+}
+
+TEST(GgufVocabulary, ThatContradictsItselfIsRefused) {
+  const auto refusal = [](std::vector<GgufEntry> entries) {
+    entries.push_back({"tokenizer.ggml.model", GgufValue::string("gpt2")});
+    return message_of(Fault::kData, [&] {
+      const GgufVocabulary vocabulary =
+          read_gguf_vocabulary({.entries = std::move(entries)}, "x.gguf");
+      files_of_vocabulary(vocabulary, "x.gguf");
+    });
+  };
+  const GgufEntry tokens = {"tokenizer.ggml.tokens", GgufValue::strings({"a", "b"})};
+  const GgufEntry pre = {"tokenizer.ggml.pre", GgufValue::string("gpt-2")};
+  EXPECT_THAT(refusal({}), HasSubstr("tokenizer.ggml.tokens: wanted a list of words"));
+  EXPECT_THAT(
+      refusal({tokens,
+               {"tokenizer.ggml.token_type", GgufValue::numbers(std::vector<std::int32_t>{1})}}),
+      HasSubstr("tokenizer.ggml.token_type: wanted a list of 2 numbers"));
+  EXPECT_THAT(refusal({tokens, {"tokenizer.ggml.bos_token_id", GgufValue::u32(2)}}),
+              HasSubstr("tokenizer.ggml.bos_token_id: wanted an id below 2"));
+  EXPECT_THAT(refusal({tokens, {"tokenizer.ggml.pre", GgufValue::string("tekken")}}),
+              HasSubstr("words are cut as \"tekken\" says"));
+  EXPECT_THAT(refusal({tokens, pre, {"tokenizer.ggml.merges", GgufValue::strings({"ab"})}}),
+              HasSubstr("\"ab\" are no two pieces"));
+  EXPECT_THAT(refusal({{"tokenizer.ggml.tokens", GgufValue::strings({"a", "\xFF"})}, pre}),
+              HasSubstr("its tokens are not UTF-8"));
+}
+
+}  // namespace
+}  // namespace piton
