@@ -14,9 +14,17 @@ int run_pretrain(Invocation& invocation);
 int run_report(Invocation& invocation);
 int run_score(Invocation& invocation);
 int run_tokenize(Invocation& invocation);
+int run_train_tokenizer(Invocation& invocation);
 
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
+      {"train-tokenizer", "--input PATH ... --save DIR", "learns a tokenizer from raw files",
+       "--input '*.jsonl.zst' --vocab-size 32000 --save tokenizer\n"
+       "--input books --algorithm unigram --vocab-size 16k --special-tokens '<pad>' '</s>' '<unk>' "
+       "--save tokenizer",
+       "input json-keys sample-by algorithm vocab-size min-frequency pre-tokenizer normalizer "
+       "special-tokens save overwrite on-error config threads",
+       run_train_tokenizer},
       {"preprocess", "--input PATH ... --output-prefix PREFIX", "turns raw files into token files",
        "--input book.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix corpus\n"
        "--input '*.jsonl.zst' --json-keys text --tokenizer-name-or-path DIR --workers 8 "
