@@ -5,6 +5,7 @@ namespace piton::cli {
 
 int run_bench(Invocation& invocation);
 int run_convert(Invocation& invocation);
+int run_doctor(Invocation& invocation);
 int run_generate(Invocation& invocation);
 int run_help(Invocation& invocation);
 int run_inspect(Invocation& invocation);
@@ -86,6 +87,8 @@ std::span<const Command> commands() {
        "train --model gpt2-124m --bf16 --seq-length 256\n"
        "tokenizer --tokenizer-name-or-path DIR book.txt",
        "", run_bench},
+      {"doctor", "[--json]", "what of this machine Piton can use, and what mends the rest", "--json",
+       "", run_doctor},
       {"help", "[COMMAND]", "how a command is used", "pretrain\n--megatron", "", run_help},
   };
   return kCommands;
