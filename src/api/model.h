@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "generate/beam_search.h"
 #include "generate/generator.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
@@ -43,6 +45,11 @@ class Model {
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
+  // The best continuations by beams, the best first. `ends`: see beam_search().
+  std::vector<Beam> beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
+                          const BeamOptions& options,
+                          const std::function<bool(std::span<const LikelyToken>)>& ends);
+
   // The score of one sequence: of each token but the first, given the tokens before it.
   struct Score {
     std::vector<double> log_likelihood;  // [tokens - 1], natural logarithm
@@ -57,6 +64,7 @@ class Model {
 
  private:
   Model();
+  std::optional<std::int32_t> end_of_text() const;
   void check_ids(std::span<const std::int32_t> ids) const;
   void check_length(std::size_t length) const;
   struct State;

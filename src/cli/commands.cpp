@@ -52,7 +52,8 @@ std::span<const Command> commands() {
       {"generate", "--load DIR --prompt TEXT", "continues a prompt",
        "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
        "--load run --greedy --max-new-tokens 20 < prompt.txt",
-       "load prompt prompt-file max-new-tokens greedy temperature top-k top-p seed stream json",
+       "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p seed num-beams stop "
+       "logprobs stream json",
        run_generate},
       {"score", "--load DIR FILE", "how likely a model finds a text",
        "--load run book.txt\n"

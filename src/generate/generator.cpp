@@ -5,17 +5,11 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/option_range.h"
 #include "base/philox.h"
 
 namespace piton {
 namespace {
-
-double log_sum_exp(std::span<const float> logits) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return largest + std::log(sum);
-}
 
 // In [0, 1), 53 bits of Philox word pair `index`.
 double uniform(std::uint64_t seed, std::int64_t index) {
@@ -31,13 +25,63 @@ GeneratedToken agreed(Inference& inference, const std::vector<float>& logits,
                       const SamplingOptions& options, std::int64_t index) {
   GeneratedToken token;
   if (!logits.empty()) token = draw_token(logits, options, index);
-  const std::string bytes =
-      inference.from_last_stage({reinterpret_cast<const char*>(&token), sizeof token});
-  std::memcpy(&token, bytes.data(), sizeof token);
-  return token;
+  std::vector<LikelyToken> all = {token};
+  all.insert(all.end(), token.likeliest.begin(), token.likeliest.end());
+  const std::string bytes = inference.from_last_stage(
+      {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(LikelyToken)});
+  all.resize(bytes.size() / sizeof(LikelyToken));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return {all.front(), {all.begin() + 1, all.end()}};
+}
+
+// The ids of the `count` largest logits, the lower id first on ties.
+std::vector<std::int32_t> largest(std::span<const float> logits, std::size_t count) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  count = std::min(count, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    likelier);
+  order.resize(count);
+  return order;
 }
 
 }  // namespace
+
+double log_sum_exp(std::span<const float> logits) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return largest + std::log(sum);
+}
+
+std::vector<LikelyToken> likeliest_tokens(std::span<const float> logits, std::int64_t count) {
+  const double total = log_sum_exp(logits);
+  std::vector<LikelyToken> tokens;
+  for (const std::int32_t id : largest(logits, static_cast<std::size_t>(count))) {
+    tokens.push_back({id, static_cast<double>(logits[id]) - total});
+  }
+  return tokens;
+}
+
+void check_prompt(const ModelConfig& config, std::span<const std::int32_t> prompt) {
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  if (length == 0)
+    throw Error(Fault::kUsage, "generate: the prompt is empty; wanted at least one token");
+  if (length >= config.max_positions) {
+    throw Error(Fault::kUsage,
+                "generate: the prompt has {} tokens and the model takes {}; shorten the prompt",
+                length, config.max_positions);
+  }
+  for (const std::int32_t id : prompt) {
+    if (id < 0 || id >= config.vocabulary) {
+      throw Error(Fault::kUsage, "generate: the prompt holds id {}, wanted 0 to {}", id,
+                  config.vocabulary - 1);
+    }
+  }
+}
 
 void SamplingOptions::check(std::int64_t vocabulary) const {
   if (max_new_tokens < 1)
@@ -51,6 +95,7 @@ void SamplingOptions::check(std::int64_t vocabulary) const {
                 vocabulary);
   if (!(top_p > 0 && top_p <= 1))
     throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
+  if (log_probabilities) check_range("--logprobs", *log_probabilities, 0, vocabulary);
 }
 
 GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
@@ -58,19 +103,16 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
   PITON_ASSERT(!logits.empty());
   const double total = log_sum_exp(logits);
   const auto result = [&](std::int64_t id) {
-    return GeneratedToken{static_cast<std::int32_t>(id), static_cast<double>(logits[id]) - total};
+    GeneratedToken token{{static_cast<std::int32_t>(id), static_cast<double>(logits[id]) - total},
+                         {}};
+    token.likeliest = likeliest_tokens(logits, options.log_probabilities.value_or(0));
+    return token;
   };
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
   if (options.greedy || options.top_k == 1) return result(best);
 
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](std::int32_t a, std::int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  };
-  std::size_t kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
-                    likelier);
+  std::size_t kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : logits.size();
+  const std::vector<std::int32_t> order = largest(logits, kept);
   std::vector<double> weights(kept);
   for (std::size_t i = 0; i < kept; ++i) {
     weights[i] =
@@ -99,19 +141,7 @@ std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::
   const ModelConfig& config = inference.config();
   options.check(config.vocabulary);
   const auto length = static_cast<std::int64_t>(prompt.size());
-  if (length == 0)
-    throw Error(Fault::kUsage, "generate: the prompt is empty; wanted at least one token");
-  if (length >= config.max_positions) {
-    throw Error(Fault::kUsage,
-                "generate: the prompt has {} tokens and the model takes {}; shorten the prompt",
-                length, config.max_positions);
-  }
-  for (const std::int32_t id : prompt) {
-    if (id < 0 || id >= config.vocabulary) {
-      throw Error(Fault::kUsage, "generate: the prompt holds id {}, wanted 0 to {}", id,
-                  config.vocabulary - 1);
-    }
-  }
+  check_prompt(config, prompt);
   // Their sum need not be a number.
   const std::int64_t room =
       length + std::min(config.max_positions - length, options.max_new_tokens);

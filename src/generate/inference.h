@@ -28,6 +28,11 @@ class Inference {
   const ModelConfig& config() const { return config_; }
   KvCache make_cache(std::int64_t samples, std::int64_t capacity) const;
 
+  // KvCache::copy_samples() on this rank's stream.
+  void copy_samples(KvCache& to, const KvCache& from, std::span<const std::int32_t> samples) const {
+    to.copy_samples(context_, from, samples);
+  }
+
   // One pass over `ids`, samples one after another. With a cache they are the tokens after those in
   // it, and the cache has them afterwards. Logits of all rows, or of each sample's last one: fp32
   // (fp64) [rows, padded vocabulary / t]; empty on stages that do not hold the last chunk.
