@@ -8,7 +8,8 @@
 namespace piton {
 
 // The parts that push() and finish() return, one after the other, are the text up to the stop word
-// that is complete first, without it. What may be the beginning of one is withheld until it is certain; no part ends
+// that is complete first, without it. What may be the beginning of one is withheld until it is
+// certain; no part ends
 // inside a UTF-8 character if none that is pushed does.
 class StopWords {
  public:
