@@ -7,8 +7,9 @@
 namespace piton {
 
 struct InstallationFacts {
-  std::vector<std::string> instruction_sets;  // that this machine has, of those there are kernels for
-  std::string chosen;                         // of them, for the log; "" if the machine has none
+  std::vector<std::string>
+      instruction_sets;  // that this machine has, of those there are kernels for
+  std::string chosen;    // of them, for the log; "" if the machine has none
   std::string mpi_library;
   bool cuda_built = false;
   int cuda_devices = 0;

@@ -52,7 +52,8 @@ std::span<const Command> commands() {
       {"generate", "--load DIR --prompt TEXT", "continues a prompt",
        "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
        "--load run --greedy --max-new-tokens 20 < prompt.txt",
-       "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p seed num-beams stop "
+       "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p seed "
+       "num-beams stop "
        "logprobs stream json",
        run_generate},
       {"score", "--load DIR FILE", "how likely a model finds a text",
@@ -88,8 +89,8 @@ std::span<const Command> commands() {
        "train --model gpt2-124m --bf16 --seq-length 256\n"
        "tokenizer --tokenizer-name-or-path DIR book.txt",
        "", run_bench},
-      {"doctor", "[--json]", "what of this machine Piton can use, and what mends the rest", "--json",
-       "", run_doctor},
+      {"doctor", "[--json]", "what of this machine Piton can use, and what mends the rest",
+       "--json", "", run_doctor},
       {"help", "[COMMAND]", "how a command is used", "pretrain\n--megatron", "", run_help},
   };
   return kCommands;

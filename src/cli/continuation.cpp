@@ -92,8 +92,7 @@ std::vector<Continuation> Continuer::beams(const Prompt& prompt) const {
     return stopped;
   };
   std::vector<Continuation> all;
-  for (const Beam& beam :
-       model_.beams(prompt.ids, sampling_.max_new_tokens, beams_, ends)) {
+  for (const Beam& beam : model_.beams(prompt.ids, sampling_.max_new_tokens, beams_, ends)) {
     Continuation& one = all.emplace_back();
     bool stopped = false;
     one.text = text_of(ids_of(beam.tokens), &stopped);

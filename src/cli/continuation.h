@@ -20,8 +20,8 @@ struct Continuation {
 
 class Continuer {
  public:
-  // Throws Error(kUsage) for an empty stop word, and for stop words without a tokenizer. A word that
-  // is a special token of the vocabulary ends a text too.
+  // Throws Error(kUsage) for an empty stop word, and for stop words without a tokenizer. A word
+  // that is a special token of the vocabulary ends a text too.
   Continuer(Model& model, const SamplingOptions& sampling, const BeamOptions& beams,
             const std::vector<std::string>& stop);
 

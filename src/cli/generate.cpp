@@ -36,8 +36,9 @@ void check_together(const OptionSet& set, const GenerateOptions& options,
   if (beams.num_beams == 1) return;
   for (const char* name : {"temperature", "top-k", "top-p", "seed"}) {
     if (!set.given(name)) continue;
-    throw Error(Fault::kUsage, "--num-beams: follows the likeliest tokens and draws none; leave "
-                               "--{} out",
+    throw Error(Fault::kUsage,
+                "--num-beams: follows the likeliest tokens and draws none; leave "
+                "--{} out",
                 name);
   }
   if (options.stream || sampling.log_probabilities.value_or(0) > 0) {

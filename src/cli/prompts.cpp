@@ -84,10 +84,9 @@ std::vector<Prompt> prompts_of_file(const std::string& path, const Model& model)
 
 std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given,
                                  const Model& model) {
-  const int given = static_cast<int>(text_given) +
-                    static_cast<int>(!options.prompt_ids_text.empty()) +
-                    static_cast<int>(!options.prompt_file.empty()) +
-                    static_cast<int>(!options.prompts.empty());
+  const int given =
+      static_cast<int>(text_given) + static_cast<int>(!options.prompt_ids_text.empty()) +
+      static_cast<int>(!options.prompt_file.empty()) + static_cast<int>(!options.prompts.empty());
   if (given > 1 || (given == 0 && !has_standard_input()))
     throw Error(Fault::kUsage,
                 "--prompt, --prompt-ids, --prompt-file, --prompts: got {} of them, wanted exactly "

@@ -38,12 +38,13 @@ void print_report(const LearnReport& done, bool json, Log& log) {
     std::fputs(text.c_str(), stdout);
     return;
   }
-  const std::string line = fmt::format("{}: {} pieces from {} different words\n", done.file,
-                                       done.pieces, done.words);
+  const std::string line =
+      fmt::format("{}: {} pieces from {} different words\n", done.file, done.pieces, done.words);
   std::fputs(line.c_str(), stdout);
-  log.info(fmt::format(
-      "train-tokenizer: learned in {:.1f} s; next: piton preprocess --tokenizer-name-or-path {} ...",
-      done.learning_seconds, std::filesystem::path(done.file).parent_path().string()));
+  log.info(
+      fmt::format("train-tokenizer: learned in {:.1f} s; next: piton preprocess "
+                  "--tokenizer-name-or-path {} ...",
+                  done.learning_seconds, std::filesystem::path(done.file).parent_path().string()));
 }
 
 }  // namespace

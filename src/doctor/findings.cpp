@@ -31,8 +31,9 @@ Finding instruction_sets(const InstallationFacts& installation) {
   found.text = fmt::format("{}; the kernels use {}", fmt::join(sets, ", "), installation.chosen);
   if (sets.size() == 1) {
     found.health = Health::kWarning;
-    found.mend = "a processor with AVX2 (x86-64-v3) is several times as fast; in a virtual machine, "
-                 "pass the host's processor through (-cpu host)";
+    found.mend =
+        "a processor with AVX2 (x86-64-v3) is several times as fast; in a virtual machine, "
+        "pass the host's processor through (-cpu host)";
   }
   return found;
 }
@@ -54,8 +55,8 @@ Finding cores(const HostFacts& host) {
 
 Finding memory(const HostFacts& host) {
   Finding found{.about = "memory"};
-  found.text = fmt::format("{} of {} available", size_text(host.available_memory),
-                           size_text(host.memory));
+  found.text =
+      fmt::format("{} of {} available", size_text(host.available_memory), size_text(host.memory));
   std::int64_t usable = host.available_memory;
   if (host.memory_limit) {
     found.text += fmt::format("; the container may use {}", size_text(*host.memory_limit));
@@ -64,8 +65,9 @@ Finding memory(const HostFacts& host) {
   // GPT-2 124M takes 16 bytes a parameter and as much again for what a step holds.
   if (usable < 4 * kGiB) {
     found.health = Health::kWarning;
-    found.mend = "piton plan tells what a model takes; end other programs, or give the container "
-                 "more (docker run --memory)";
+    found.mend =
+        "piton plan tells what a model takes; end other programs, or give the container "
+        "more (docker run --memory)";
   }
   return found;
 }
@@ -74,8 +76,8 @@ Finding open_files(const HostFacts& host) {
   // Three for each rank of a host beside the corpora, of which blends have some hundred.
   constexpr std::int64_t kEnough = 1024;
   Finding found{.about = "open files"};
-  found.text = host.open_files ? fmt::format("at most {} (ulimit -n)", *host.open_files)
-                               : "not limited";
+  found.text =
+      host.open_files ? fmt::format("at most {} (ulimit -n)", *host.open_files) : "not limited";
   if (host.open_files && *host.open_files < kEnough) {
     found.health = Health::kWarning;
     found.mend = "ulimit -n 4096, before the run, in the same shell";
@@ -91,8 +93,9 @@ Finding locked_memory(const HostFacts& host) {
   if (host.has_infiniband && host.locked_memory && *host.locked_memory < kGiB) {
     found.health = Health::kWarning;
     found.text += "; InfiniBand needs more";
-    found.mend = "ulimit -l unlimited (its hard limit: \"* - memlock unlimited\" in "
-                 "/etc/security/limits.conf, then log in anew)";
+    found.mend =
+        "ulimit -l unlimited (its hard limit: \"* - memlock unlimited\" in "
+        "/etc/security/limits.conf, then log in anew)";
   }
   return found;
 }
@@ -109,8 +112,9 @@ Finding shared_memory(const HostFacts& host) {
   // Gradients of GPT-2 124M in fp32, once.
   if (*host.shared_memory_free < 512 * kMiB) {
     found.health = Health::kWarning;
-    found.mend = "several ranks on a host need more: mount -o remount,size=50% /dev/shm (in a "
-                 "container: docker run --shm-size 8g)";
+    found.mend =
+        "several ranks on a host need more: mount -o remount,size=50% /dev/shm (in a "
+        "container: docker run --shm-size 8g)";
   }
   return found;
 }
@@ -124,8 +128,9 @@ Finding disk(const HostFacts& host) {
     found.mend = "start from a folder of yours, or name one with --save";
   } else if (host.folder_free < 4 * kGiB) {
     found.health = Health::kWarning;
-    found.mend = "a checkpoint of GPT-2 124M takes 1.5 GiB: make room, or name another disk with "
-                 "--save";
+    found.mend =
+        "a checkpoint of GPT-2 124M takes 1.5 GiB: make room, or name another disk with "
+        "--save";
   }
   return found;
 }
@@ -154,7 +159,9 @@ Finding mpi(const InstallationFacts& installation, const LauncherFacts& launcher
   const std::string started_by = version_in(launcher.version);
   const bool is_open_mpi = launcher.version.find("Open MPI") != std::string::npos ||
                            launcher.version.find("OpenRTE") != std::string::npos;
-  const auto major = [](const std::string& version) { return version.substr(0, version.find('.')); };
+  const auto major = [](const std::string& version) {
+    return version.substr(0, version.find('.'));
+  };
   if (!is_open_mpi || major(started_by) != major(library)) {
     found.health = Health::kWarning;
     found.mend = fmt::format(
@@ -192,7 +199,8 @@ Finding libraries(const InstallationFacts& installation) {
   }
   found.health = Health::kWarning;
   found.text += "no Apache Arrow: Parquet cannot be read";
-  found.mend = "apt-get install libarrow-dev libparquet-dev, then cmake --preset cpu and build again";
+  found.mend =
+      "apt-get install libarrow-dev libparquet-dev, then cmake --preset cpu and build again";
   return found;
 }
 

@@ -29,8 +29,7 @@ std::string text_of(const fs::path& file) {
 std::optional<std::int64_t> number_of(std::string_view text) {
   const std::size_t begin = std::min(text.find_first_not_of(" \t\n"), text.size());
   std::int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data() + begin, text.data() + text.size(), value);
+  const auto [end, error] = std::from_chars(text.data() + begin, text.data() + text.size(), value);
   if (error != std::errc() || end == text.data() + begin) return std::nullopt;
   return value;
 }

@@ -10,12 +10,12 @@ namespace piton {
 
 // Sizes in bytes. What the system does not say, or does not limit, is absent.
 struct HostFacts {
-  std::string processor;                // "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
-  int cores = 0;                        // that this process may use (affinity)
-  int online_cores = 0;                 // of the machine
-  std::optional<double> core_quota;     // processors' worth of time that the container may use
-  std::int64_t memory = 0;              // of the machine
-  std::int64_t available_memory = 0;    // without pushing others out
+  std::string processor;                     // "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
+  int cores = 0;                             // that this process may use (affinity)
+  int online_cores = 0;                      // of the machine
+  std::optional<double> core_quota;          // processors' worth of time that the container may use
+  std::int64_t memory = 0;                   // of the machine
+  std::int64_t available_memory = 0;         // without pushing others out
   std::optional<std::int64_t> memory_limit;  // of the container
   std::optional<std::int64_t> open_files;    // ulimit -n
   std::optional<std::int64_t> locked_memory;  // ulimit -l

@@ -32,9 +32,9 @@ class BeamSearch {
         prompt_(prompt),
         options_(options),
         vocabulary_(inference.config().vocabulary),
-        most_tokens_(std::min(inference.config().max_positions -
-                                  static_cast<std::int64_t>(prompt.size()),
-                              max_new_tokens)),
+        most_tokens_(
+            std::min(inference.config().max_positions - static_cast<std::int64_t>(prompt.size()),
+                     max_new_tokens)),
         room_(static_cast<std::int64_t>(prompt.size()) + most_tokens_),
         caches_{inference.make_cache(options.num_beams, room_),
                 inference.make_cache(options.num_beams, room_)} {}
@@ -109,8 +109,8 @@ class BeamSearch {
       const auto row = std::span(logits).subspan(beam * static_cast<std::size_t>(vocabulary_),
                                                  static_cast<std::size_t>(vocabulary_));
       for (const LikelyToken& token : likeliest_tokens(row, wanted)) {
-        all.push_back({static_cast<std::int32_t>(beam), token,
-                       running[beam].sum + token.log_probability});
+        all.push_back(
+            {static_cast<std::int32_t>(beam), token, running[beam].sum + token.log_probability});
       }
     }
     std::stable_sort(all.begin(), all.end(),
@@ -146,8 +146,8 @@ class BeamSearch {
   std::span<const std::int32_t> prompt_;
   const BeamOptions& options_;
   std::int64_t vocabulary_;
-  std::int64_t most_tokens_;  // of a continuation
-  std::int64_t room_;         // with the prompt
+  std::int64_t most_tokens_;       // of a continuation
+  std::int64_t room_;              // with the prompt
   std::array<KvCache, 2> caches_;  // beams are copied from one to the other
   std::size_t current_ = 0;
   std::vector<Beam> finished_;  // the best first

@@ -30,7 +30,8 @@ struct SamplingOptions {
     v(Option{"top-p", "sample among the fewest tokens whose probabilities reach p"}, top_p);
     v(Option{"seed", "of the sampled tokens"}, seed);
     v(Option{"logprobs",
-             "tell the log-probability of each token, and of the N likeliest in its place (0: its own)",
+             "tell the log-probability of each token, and of the N likeliest in its place (0: its "
+             "own)",
              {.placeholder = "N"}},
       log_probabilities);
   }

@@ -141,16 +141,16 @@ LearnReport learn_tokenizer(const LearnOptions& options, const TokenizerTraining
   const auto start = Clock::now();
   const WordCounts counts = CorpusCount(options, cutter, progress).run(threads.threads(), report);
   if (counts.size() == 0) {
-    throw Error(Fault::kData, "{}: no word in the input{}; is it empty?", kCommand,
-                report.bad_records > 0 ? fmt::format(" beside {} bad records", report.bad_records)
-                                       : "");
+    throw Error(
+        Fault::kData, "{}: no word in the input{}; is it empty?", kCommand,
+        report.bad_records > 0 ? fmt::format(" beside {} bad records", report.bad_records) : "");
   }
   report.words = counts.size();
   report.counting_seconds = seconds_since(start);
-  log.info(fmt::format("train-tokenizer: {} different words in {:.1f} MB of text, counted in "
-                       "{:.1f} s",
-                       report.words, static_cast<double>(report.text_bytes) / 1e6,
-                       report.counting_seconds));
+  log.info(fmt::format(
+      "train-tokenizer: {} different words in {:.1f} MB of text, counted in "
+      "{:.1f} s",
+      report.words, static_cast<double>(report.text_bytes) / 1e6, report.counting_seconds));
 
   const auto learning = Clock::now();
   const std::vector<CountedWord> words = counts.sorted();

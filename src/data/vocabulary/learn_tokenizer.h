@@ -34,9 +34,9 @@ struct LearnOptions : RecordOptions {
 };
 
 struct LearnReport {
-  std::string file;          // tokenizer.json
-  std::int64_t pieces = 0;   // special tokens included
-  std::int64_t merges = 0;   // 0 for unigram and wordpiece
+  std::string file;         // tokenizer.json
+  std::int64_t pieces = 0;  // special tokens included
+  std::int64_t merges = 0;  // 0 for unigram and wordpiece
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;
   std::int64_t words = 0;            // different ones

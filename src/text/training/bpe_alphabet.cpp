@@ -50,9 +50,8 @@ std::set<char32_t> alphabet_of(std::span<const CountedWord> words, const BpeTrai
   std::map<char32_t, std::int64_t> counts;
   std::vector<std::int64_t> ascii(128, 0);
   for (const CountedWord& word : words) {
-    each_character(word.text, of_byte, [&](char32_t c) {
-      (c < 128 ? ascii[c] : counts[c]) += word.count;
-    });
+    each_character(word.text, of_byte,
+                   [&](char32_t c) { (c < 128 ? ascii[c] : counts[c]) += word.count; });
   }
   for (char32_t c = 0; c < 128; ++c) {
     if (ascii[c] > 0) counts[c] = ascii[c];

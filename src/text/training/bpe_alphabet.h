@@ -32,9 +32,7 @@ class GrowingVocabulary {
   // The id of `piece`, which is added where it is new.
   std::int32_t add(std::string piece);
   std::int64_t size() const { return static_cast<std::int64_t>(pieces_.size()); }
-  const std::string& piece(std::int32_t id) const {
-    return pieces_[static_cast<std::size_t>(id)];
-  }
+  const std::string& piece(std::int32_t id) const { return pieces_[static_cast<std::size_t>(id)]; }
   std::vector<std::string> take() { return std::move(pieces_); }
 
  private:

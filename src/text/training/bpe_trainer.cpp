@@ -177,8 +177,7 @@ class BpeMerging {
     }
     counts_ = std::move(found[0].counts);
     counts_.each([&](PairCounts::Slot& slot) {
-      queue(slot.pair, slot.count,
-            std::move(found[0].lists[static_cast<std::size_t>(slot.list)]));
+      queue(slot.pair, slot.count, std::move(found[0].lists[static_cast<std::size_t>(slot.list)]));
       slot.list = -1;
     });
   }
@@ -269,7 +268,7 @@ class BpeMerging {
   std::vector<std::uint32_t> free_lists_;
   std::priority_queue<Queued> queue_;
   std::uint64_t queued_ = 0;
-  std::vector<MergeChanges> changes_;                       // of each part
+  std::vector<MergeChanges> changes_;                      // of each part
   std::vector<std::pair<std::uint64_t, WordList>> fresh_;  // pairs that one merge formed
 };
 

@@ -25,7 +25,7 @@
 namespace piton {
 
 struct TrainedBpe {
-  std::vector<std::string> pieces;                             // by id
+  std::vector<std::string> pieces;                            // by id
   std::vector<std::pair<std::int32_t, std::int32_t>> merges;  // by rank
 };
 

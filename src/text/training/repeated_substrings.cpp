@@ -79,8 +79,7 @@ class SuffixSorter {
     const auto edge = [&](std::int64_t part) {
       return suffixes.begin() + std::ssize(suffixes) * part / parts;
     };
-    threads.run(parts,
-                [&](std::int64_t part) { std::sort(edge(part), edge(part + 1), less); });
+    threads.run(parts, [&](std::int64_t part) { std::sort(edge(part), edge(part + 1), less); });
     for (std::int64_t width = 1; width < parts; width *= 2) {
       threads.run(parts / (2 * width), [&](std::int64_t pair) {
         const std::int64_t first = pair * 2 * width;

@@ -35,8 +35,7 @@ AlgorithmDefaults defaults_of(VocabularyAlgorithm algorithm) {
     case VocabularyAlgorithm::kBpe:
       return {"bpe", {"metaspace"}, {}, {"<unk>", "<s>", "</s>"}};
     case VocabularyAlgorithm::kUnigram:
-      return {
-          "unigram", {"metaspace"}, {"nmt", "nfkc", "spaces"}, {"<pad>", "</s>", "<unk>"}};
+      return {"unigram", {"metaspace"}, {"nmt", "nfkc", "spaces"}, {"<pad>", "</s>", "<unk>"}};
     case VocabularyAlgorithm::kWordPiece:
       return {"wordpiece",
               {"bert", "whitespace"},
@@ -147,7 +146,8 @@ void check_special_tokens(const std::vector<std::string>& tokens) {
   std::set<std::string> seen;
   for (const std::string& token : tokens) {
     if (token.empty()) {
-      throw Error(Fault::kUsage, "--special-tokens: got \"\", wanted tokens with at least a letter");
+      throw Error(Fault::kUsage,
+                  "--special-tokens: got \"\", wanted tokens with at least a letter");
     }
     if (token.size() > PieceVocabulary::kMaxPieceBytes) {
       throw Error(Fault::kUsage, "--special-tokens: got one of {} bytes, wanted at most {}",

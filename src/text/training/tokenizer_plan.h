@@ -13,7 +13,7 @@ namespace piton {
 
 struct TokenizerPlan {
   VocabularyAlgorithm algorithm = VocabularyAlgorithm::kByteLevelBpe;
-  Json normalizer;     // null: none
+  Json normalizer;  // null: none
   Json pre_tokenizer;
   Json decoder;
   std::vector<std::string> special_tokens;  // their ids are 0, 1, ...

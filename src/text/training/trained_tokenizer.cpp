@@ -98,8 +98,8 @@ OrderedJson wordpiece_model(const TokenizerPlan& plan, const TrainedBpe& trained
 }
 
 OrderedJson unigram_model(const TokenizerPlan& plan, const std::vector<ScoredPiece>& pieces) {
-  const auto unknown = std::find(plan.special_tokens.begin(), plan.special_tokens.end(),
-                                 plan.token_of("unk_token"));
+  const auto unknown =
+      std::find(plan.special_tokens.begin(), plan.special_tokens.end(), plan.token_of("unk_token"));
   OrderedJson vocabulary = OrderedJson::array();
   for (const ScoredPiece& piece : pieces) vocabulary.push_back({piece.text, piece.score});
   OrderedJson model = {{"type", "Unigram"}, {"unk_id", unknown - plan.special_tokens.begin()}};
@@ -141,8 +141,8 @@ std::string config_json(const TokenizerPlan& plan) {
 }  // namespace
 
 TrainedTokenizer train_tokenizer(std::span<const CountedWord> words,
-                                 const TokenizerTrainingOptions& options,
-                                 const TokenizerPlan& plan, ThreadPool& threads,
+                                 const TokenizerTrainingOptions& options, const TokenizerPlan& plan,
+                                 ThreadPool& threads,
                                  const std::function<void(std::int64_t)>& shown) {
   TrainedTokenizer trained;
   trained.config = config_json(plan);

@@ -23,8 +23,8 @@ struct TrainedTokenizer {
 // Learns from `words`, which are cut as the plan says. `shown` is called now and then with the
 // number of pieces. Throws Error(kUsage) where the vocabulary cannot hold the alphabet.
 TrainedTokenizer train_tokenizer(std::span<const CountedWord> words,
-                                 const TokenizerTrainingOptions& options,
-                                 const TokenizerPlan& plan, ThreadPool& threads,
+                                 const TokenizerTrainingOptions& options, const TokenizerPlan& plan,
+                                 ThreadPool& threads,
                                  const std::function<void(std::int64_t)>& shown);
 
 }  // namespace piton

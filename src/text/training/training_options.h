@@ -63,7 +63,8 @@ struct TokenizerTrainingOptions {
              "the first ids, in this order (default: by the algorithm)",
              {.placeholder = "TOKEN"}},
       special_tokens);
-    v(Option{"bos-token", "the special token that begins a text (default: <s>)",
+    v(Option{"bos-token",
+             "the special token that begins a text (default: <s>)",
              {.placeholder = "TOKEN"}},
       bos_token);
     v(Option{"eos-token",
@@ -74,7 +75,8 @@ struct TokenizerTrainingOptions {
              "the special token for what has no piece (default: <unk> or [UNK])",
              {.placeholder = "TOKEN"}},
       unk_token);
-    v(Option{"pad-token", "the special token that fills batches (default: <pad> or [PAD])",
+    v(Option{"pad-token",
+             "the special token that fills batches (default: <pad> or [PAD])",
              {.placeholder = "TOKEN"}},
       pad_token);
   }

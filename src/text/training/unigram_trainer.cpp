@@ -220,8 +220,7 @@ class UnigramRun {
   std::vector<ScoredPiece> finished() const {
     std::map<std::string, double> known;
     for (const ScoredPiece& piece : pieces_.pieces()) known[piece.text] = piece.score;
-    const std::int64_t room =
-        training_.vocabulary_size - std::ssize(training_.first_pieces);
+    const std::int64_t room = training_.vocabulary_size - std::ssize(training_.first_pieces);
     std::vector<ScoredPiece> chosen;
     std::set<std::string> taken(training_.first_pieces.begin(), training_.first_pieces.end());
     taken.insert("");
@@ -231,8 +230,8 @@ class UnigramRun {
       const std::string text = text_of(c);
       if (!taken.insert(text).second) continue;
       const auto found = known.find(text);
-      chosen.push_back({text, found != known.end() ? found->second
-                                                   : pieces_.lowest_score() + below});
+      chosen.push_back(
+          {text, found != known.end() ? found->second : pieces_.lowest_score() + below});
       if (found == known.end()) below += kApart;
     }
     for (const ScoredPiece& piece : pieces_.pieces()) {

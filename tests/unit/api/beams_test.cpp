@@ -101,11 +101,10 @@ TEST(Beams, RefuseWhatCannotBe) {
   const std::vector<std::int32_t> prompt = {3};
   EXPECT_THAT(message_of(Fault::kUsage, [&] { model->beams(prompt, 4, {.num_beams = 0}, never); }),
               HasSubstr("--num-beams: got 0, wanted 1 to"));
-  EXPECT_THAT(message_of(Fault::kUsage,
-                         [&] {
-                           model->beams(prompt, 4, {.num_beams = 2, .length_penalty = NAN}, never);
-                         }),
-              HasSubstr("--length-penalty: got nan"));
+  EXPECT_THAT(
+      message_of(Fault::kUsage,
+                 [&] { model->beams(prompt, 4, {.num_beams = 2, .length_penalty = NAN}, never); }),
+      HasSubstr("--length-penalty: got nan"));
   EXPECT_THAT(message_of(Fault::kUsage, [&] { model->beams({}, 4, {.num_beams = 2}, never); }),
               HasSubstr("the prompt is empty"));
 }

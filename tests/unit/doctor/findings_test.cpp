@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/files.h"
 #include "support/temp_folder.h"
 
@@ -15,7 +17,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kGiB = 1 << 30;
 
-struct Machine {
+struct MadeUpMachine {
   HostFacts host{.processor = "Some Processor",
                  .cores = 8,
                  .online_cores = 8,
@@ -45,7 +47,7 @@ struct Machine {
 };
 
 TEST(Findings, OfAGoodMachineAreAllWell) {
-  const Machine machine;
+  const MadeUpMachine machine;
   EXPECT_EQ(machine.found().size(), 12U);
   for (const Finding& one : machine.found()) {
     EXPECT_EQ(one.health, Health::kOk) << one.about << ": " << one.text;
@@ -64,50 +66,54 @@ TEST(Findings, OfAGoodMachineAreAllWell) {
 TEST(Findings, NameWhatIsWrongAndWhatMendsIt) {
   struct Case {
     std::string about;
-    std::function<void(Machine&)> spoil;
+    std::function<void(MadeUpMachine&)> spoil;
     std::string text;
     std::string mend;
     Health health = Health::kWarning;
   };
   const Case cases[] = {
-      {"instruction sets", [](Machine& m) { m.installation.instruction_sets.clear(); },
+      {"instruction sets", [](MadeUpMachine& m) { m.installation.instruction_sets.clear(); },
        "older than x86-64-v2", "--kernels reference", Health::kMissing},
       {"instruction sets",
-       [](Machine& m) { m.installation.instruction_sets = {"x86-64-v2"}; }, "x86-64-v2",
+       [](MadeUpMachine& m) { m.installation.instruction_sets = {"x86-64-v2"}; }, "x86-64-v2",
        "-cpu host"},
-      {"cores", [](Machine& m) { m.host.core_quota = 2.5; }, "has the time of 2.5", "--threads 2"},
-      {"cores", [](Machine& m) { m.host.core_quota = 0.5; }, "has the time of 0.5", "--threads 1"},
-      {"memory", [](Machine& m) { m.host.memory_limit = kGiB; }, "may use 1.0 GiB",
+      {"cores", [](MadeUpMachine& m) { m.host.core_quota = 2.5; }, "has the time of 2.5",
+       "--threads 2"},
+      {"cores", [](MadeUpMachine& m) { m.host.core_quota = 0.5; }, "has the time of 0.5",
+       "--threads 1"},
+      {"memory", [](MadeUpMachine& m) { m.host.memory_limit = kGiB; }, "may use 1.0 GiB",
        "docker run --memory"},
-      {"memory", [](Machine& m) { m.host.available_memory = 512 * kMiB; },
+      {"memory", [](MadeUpMachine& m) { m.host.available_memory = 512 * kMiB; },
        "512 MiB of 64.0 GiB available", "end other programs"},
-      {"open files", [](Machine& m) { m.host.open_files = 256; }, "at most 256", "ulimit -n 4096"},
-      {"locked memory", [](Machine& m) { m.host.has_infiniband = true; }, "InfiniBand needs more",
-       "ulimit -l unlimited"},
-      {"shared memory", [](Machine& m) { m.host.shared_memory_free = 64 * kMiB; },
+      {"open files", [](MadeUpMachine& m) { m.host.open_files = 256; }, "at most 256",
+       "ulimit -n 4096"},
+      {"locked memory", [](MadeUpMachine& m) { m.host.has_infiniband = true; },
+       "InfiniBand needs more", "ulimit -l unlimited"},
+      {"shared memory", [](MadeUpMachine& m) { m.host.shared_memory_free = 64 * kMiB; },
        "64 MiB free in /dev/shm", "--shm-size 8g"},
-      {"shared memory", [](Machine& m) { m.host.shared_memory_free.reset(); }, "no /dev/shm",
+      {"shared memory", [](MadeUpMachine& m) { m.host.shared_memory_free.reset(); }, "no /dev/shm",
        "mount -t tmpfs"},
-      {"disk", [](Machine& m) { m.host.folder_free = kGiB; }, "1.0 GiB free in /work", "--save"},
-      {"disk", [](Machine& m) { m.host.folder_writable = false; }, "cannot be written to",
+      {"disk", [](MadeUpMachine& m) { m.host.folder_free = kGiB; }, "1.0 GiB free in /work",
        "--save"},
-      {"MPI", [](Machine& m) { m.launcher = {}; }, "no mpirun on the path",
+      {"disk", [](MadeUpMachine& m) { m.host.folder_writable = false; }, "cannot be written to",
+       "--save"},
+      {"MPI", [](MadeUpMachine& m) { m.launcher = {}; }, "no mpirun on the path",
        "apt-get install openmpi-bin"},
-      {"MPI", [](Machine& m) { m.launcher.version = "mpirun (Open MPI) 5.0.3"; }, "5.0.3",
+      {"MPI", [](MadeUpMachine& m) { m.launcher.version = "mpirun (Open MPI) 5.0.3"; }, "5.0.3",
        "does not join the processes of Open MPI 4.1.4"},
-      {"MPI", [](Machine& m) { m.launcher.version = "HYDRA build details: 4.1.4"; }, "HYDRA",
+      {"MPI", [](MadeUpMachine& m) { m.launcher.version = "HYDRA build details: 4.1.4"; }, "HYDRA",
        "put that one's mpirun first on PATH"},
-      {"GPU", [](Machine& m) { m.host.has_nvidia = true; }, "this build has no CUDA",
+      {"GPU", [](MadeUpMachine& m) { m.host.has_nvidia = true; }, "this build has no CUDA",
        "cmake --preset cuda"},
-      {"GPU", [](Machine& m) { m.installation.cuda_built = true; }, "no GPU answers",
+      {"GPU", [](MadeUpMachine& m) { m.installation.cuda_built = true; }, "no GPU answers",
        "nvidia-smi"},
-      {"libraries", [](Machine& m) { m.installation.parquet = false; }, "Parquet cannot be read",
-       "apt-get install libarrow-dev libparquet-dev"},
-      {"build", [](Machine& m) { m.build.build = "Debug, GNU 12.2.0"; }, "Debug",
+      {"libraries", [](MadeUpMachine& m) { m.installation.parquet = false; },
+       "Parquet cannot be read", "apt-get install libarrow-dev libparquet-dev"},
+      {"build", [](MadeUpMachine& m) { m.build.build = "Debug, GNU 12.2.0"; }, "Debug",
        "cmake --preset cpu"},
   };
   for (const Case& one : cases) {
-    Machine machine;
+    MadeUpMachine machine;
     one.spoil(machine);
     for (const Finding& found : machine.found()) {
       if (found.about != one.about) {
@@ -122,7 +128,7 @@ TEST(Findings, NameWhatIsWrongAndWhatMendsIt) {
 }
 
 TEST(Findings, TakeWhatMakesNoDifferenceAsWell) {
-  Machine machine;
+  MadeUpMachine machine;
   machine.host.core_quota = 8;
   machine.host.open_files.reset();
   machine.host.locked_memory.reset();

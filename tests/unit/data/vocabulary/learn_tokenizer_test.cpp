@@ -70,14 +70,15 @@ TEST_P(LearnedTokenizer, IsThatOfTheTokenizersLibrary) {
   const json wanted = golden();
   const json got = learn(with_corpus(wanted["flags"])).tokenizer;
   for (const auto& [key, value] : wanted["tokenizer"].items()) {
-    if (key != "model") EXPECT_EQ(got.value(key, json("absent")), value) << key;
+    if (key == "model") continue;
+    EXPECT_EQ(got.value(key, json("absent")), value) << key;
   }
   for (const auto& [key, value] : wanted["tokenizer"]["model"].items()) {
-    if (key != "vocab" && key != "merges") {
-      EXPECT_EQ(got["model"].value(key, json("absent")), value) << key;
-    }
+    if (key == "vocab" || key == "merges") continue;
+    EXPECT_EQ(got["model"].value(key, json("absent")), value) << key;
   }
-  EXPECT_EQ(got["model"].value("merges", json()), wanted["tokenizer"]["model"].value("merges", json()));
+  EXPECT_EQ(got["model"].value("merges", json()),
+            wanted["tokenizer"]["model"].value("merges", json()));
   EXPECT_EQ(got["model"]["vocab"], wanted["tokenizer"]["model"]["vocab"]);
 }
 
@@ -91,8 +92,8 @@ INSTANTIATE_TEST_SUITE_P(Bpe, LearnedTokenizer,
 TEST(LearnedUnigram, HasThePiecesAndScoresOfTheTokenizersLibrary) {
   const json wanted = json::parse(read_text_file(kGolden / "unigram.json"));
   const json got = learn(with_corpus(wanted["flags"])).tokenizer;
-  for (const char* key : {"added_tokens", "normalizer", "pre_tokenizer", "decoder",
-                          "post_processor"}) {
+  for (const char* key :
+       {"added_tokens", "normalizer", "pre_tokenizer", "decoder", "post_processor"}) {
     EXPECT_EQ(got[key], wanted["tokenizer"][key]) << key;
   }
   EXPECT_EQ(got["model"]["unk_id"], wanted["tokenizer"]["model"]["unk_id"]);
@@ -150,13 +151,13 @@ TEST(LearnTokenizer, ReadsKeysTextsAndLists) {
                   "{\"title\": \"one two\", \"body\": [\"three\", \"four\"]}\n\n"
                   "{\"title\": \"five\", \"body\": \"six\"}\n");
   write_text_file(folder / "b.txt", "seven\neight nine\n");
-  const LearnReport json = learn_into(folder / "t", {"--input", (folder / "a.jsonl").string(),
-                                                     "--json-keys", "title", "body"});
+  const LearnReport json = learn_into(
+      folder / "t", {"--input", (folder / "a.jsonl").string(), "--json-keys", "title", "body"});
   EXPECT_EQ(json.documents, 2);
   EXPECT_EQ(json.words, 6);  // "one", " two", "three", "four", "five", "six"
   EXPECT_EQ(json.text_bytes, 23);
-  const LearnReport lines = learn_into(
-      folder / "u", {"--input", (folder / "b.txt").string(), "--sample-by", "line"});
+  const LearnReport lines =
+      learn_into(folder / "u", {"--input", (folder / "b.txt").string(), "--sample-by", "line"});
   EXPECT_EQ(lines.documents, 2);
   EXPECT_EQ(lines.words, 3);  // "seven", "eight", " nine"
 }
@@ -195,9 +196,9 @@ TEST(LearnTokenizer, RefusesTokensAndStepsThatDoNotFit) {
               HasSubstr("--normalizer: got \"nfx\", wanted none, nfc,"));
   EXPECT_THAT(fault_of(Fault::kUsage, with_corpus({"--limit-alphabet", "90"})),
               HasSubstr("the alphabet of byte-level-bpe is the 256 bytes"));
-  EXPECT_THAT(fault_of(Fault::kUsage,
-                       with_corpus({"--algorithm", "unigram", "--special-tokens", "<s>"})),
-              HasSubstr("needs one for what has no piece; add <unk>"));
+  EXPECT_THAT(
+      fault_of(Fault::kUsage, with_corpus({"--algorithm", "unigram", "--special-tokens", "<s>"})),
+      HasSubstr("needs one for what has no piece; add <unk>"));
 }
 
 TEST(LearnTokenizer, RefusesInputWithoutWordsAndBadRecords) {
@@ -209,8 +210,8 @@ TEST(LearnTokenizer, RefusesInputWithoutWordsAndBadRecords) {
   EXPECT_THAT(fault_of(Fault::kData, {"--input", (folder / "other.jsonl").string()}),
               HasSubstr("other.jsonl: line 2 (byte 17): no key \"text\""));
   EXPECT_THAT(fault_of(Fault::kUsage, {}), HasSubstr("train-tokenizer: no --input"));
-  const LearnReport skipped =
-      learn_into(folder / "t", {"--input", (folder / "other.jsonl").string(), "--on-error", "skip"});
+  const LearnReport skipped = learn_into(
+      folder / "t", {"--input", (folder / "other.jsonl").string(), "--on-error", "skip"});
   EXPECT_EQ(skipped.bad_records, 1);
   EXPECT_EQ(skipped.documents, 1);
 }
@@ -220,7 +221,9 @@ TEST(LearnTokenizer, ReplacesATokenizerOnlyWhereToldTo) {
   learn_into(folder / "t", with_corpus({"--vocab-size", "300"}));
   const std::string before = read_text_file(folder / "t/tokenizer.json");
   EXPECT_THAT(message_of(Fault::kUsage,
-                         [&] { learn_into(folder / "t", with_corpus({"--vocab-size", "310"})); }),
+                         [&] {
+                           learn_into(folder / "t", with_corpus({"--vocab-size", "310"}));
+                         }),
               HasSubstr("tokenizer.json is there already; give --overwrite, or another --save"));
   EXPECT_EQ(read_text_file(folder / "t/tokenizer.json"), before);
   learn_into(folder / "t", with_corpus({"--vocab-size", "310", "--overwrite"}));

@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -12,6 +14,7 @@
 #include "text/training/repeated_substrings.h"
 #include "text/training/unigram_lattice.h"
 #include "text/training/unigram_trainer.h"
+#include "text/unicode/utf8.h"
 
 namespace piton {
 namespace {
@@ -121,8 +124,8 @@ TEST(RepeatedSubstrings, AreThoseFollowedByDifferentCharacters) {
       }
       std::vector<std::pair<std::int64_t, std::string>> wanted;  // score, text
       for (const auto& [text, found] : all) {
-        const auto length = std::count_if(text.begin(), text.end(),
-                                          [](char c) { return (c & 0xC0) != 0x80; });
+        const auto length =
+            std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
         if (found.second.size() > 1) wanted.emplace_back(found.first * length, text);
       }
       std::sort(wanted.rbegin(), wanted.rend());
@@ -143,7 +146,8 @@ TEST(RepeatedSubstrings, AreThoseFollowedByDifferentCharacters) {
   }
 }
 
-// Every way to cut `word`, as pieces and their summed score. Characters without a piece are piece 0.
+// Every way to cut `word`, as pieces and their summed score. Characters without a piece are piece
+// 0.
 struct Cutting {
   std::vector<std::int32_t> pieces;
   double score = 0;
@@ -205,7 +209,8 @@ TEST(UnigramLattice, WeighsEveryCutting) {
     EXPECT_NEAR(path.score, best->score, 1e-12) << word;
     double score = 0;
     for (const std::int32_t id : path.pieces) {
-      score += id == 0 ? pieces.unknown_score() : pieces.pieces()[static_cast<std::size_t>(id)].score;
+      score +=
+          id == 0 ? pieces.unknown_score() : pieces.pieces()[static_cast<std::size_t>(id)].score;
     }
     EXPECT_NEAR(score, path.score, 1e-12);
   }
@@ -223,16 +228,14 @@ TEST(BpeTrainer, MergesTheMostFrequentPairAndTheLowestOfEquals) {
   counts.add("newest", 6);
   counts.add("widest", 3);
   ThreadPool pool(2);
-  const TrainedBpe trained =
-      train_bpe(counts.sorted(),
-                {.vocabulary_size = 100, .min_frequency = 6, .first_pieces = {"<s>"}}, pool,
-                [](std::int64_t) {});
+  const TrainedBpe trained = train_bpe(
+      counts.sorted(), {.vocabulary_size = 100, .min_frequency = 6, .first_pieces = {"<s>"}}, pool,
+      [](std::int64_t) {});
   // ids: <s> 0, d 1, e 2, i 3, l 4, n 5, o 6, r 7, s 8, t 9, w 10
   std::vector<std::string> learned(trained.pieces.begin() + 11, trained.pieces.end());
   EXPECT_THAT(learned, ElementsAre("es", "est", "lo", "low", "ew", "new", "newest"));
-  EXPECT_THAT(trained.merges,
-              ElementsAre(Pair(2, 8), Pair(11, 9), Pair(4, 6), Pair(13, 10), Pair(2, 10),
-                          Pair(5, 15), Pair(16, 12)));
+  EXPECT_THAT(trained.merges, ElementsAre(Pair(2, 8), Pair(11, 9), Pair(4, 6), Pair(13, 10),
+                                          Pair(2, 10), Pair(5, 15), Pair(16, 12)));
 }
 
 TEST(BpeTrainer, CountsPairsThatOverlapOnceAMerge) {
@@ -251,9 +254,9 @@ TEST(UnigramTrainer, KeepsCharactersAndWhatIsFrequent) {
   counts.add("▁other", 300);
   counts.add("▁zoo", 1);
   ThreadPool pool(2);
-  const auto vocabulary = train_unigram(
-      counts.sorted(), {.vocabulary_size = 14, .first_pieces = {"<unk>"}}, pool,
-      [](std::int64_t) {});
+  const auto vocabulary =
+      train_unigram(counts.sorted(), {.vocabulary_size = 14, .first_pieces = {"<unk>"}}, pool,
+                    [](std::int64_t) {});
   ASSERT_LE(vocabulary.size(), 14U);
   EXPECT_EQ(vocabulary[0].text, "<unk>");
   std::set<std::string> pieces;
