@@ -129,6 +129,12 @@ std::vector<GeneratedToken> Model::generate(
   return piton::generate(*state_->inference, prompt, options, end_of_text(), each);
 }
 
+std::vector<std::vector<GeneratedToken>> Model::generate_batch(
+    std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
+  return piton::generate_batch(*state_->inference, prompts, options, end_of_text(), each);
+}
+
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                                const BeamOptions& options,
                                const std::function<bool(std::span<const LikelyToken>)>& ends) {

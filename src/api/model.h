@@ -45,6 +45,10 @@ class Model {
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
+  // Of several prompts side by side: generate_batch().
+  std::vector<std::vector<GeneratedToken>> generate_batch(
+      std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
+      const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
   // The best continuations by beams, the best first. `ends`: see beam_search().
   std::vector<Beam> beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                           const BeamOptions& options,

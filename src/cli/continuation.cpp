@@ -39,33 +39,49 @@ bool Continuer::is_stop(std::int32_t id) const {
   return std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end();
 }
 
-std::vector<Continuation> Continuer::run(
-    const Prompt& prompt, const std::function<void(const std::string&)>& show) const {
-  if (beams_.num_beams == 1) return {sampled(prompt, show)};
-  std::vector<Continuation> all = beams(prompt);
-  show(all.front().text);
+std::vector<std::vector<Continuation>> Continuer::run(
+    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const {
+  std::vector<std::vector<Continuation>> all;
+  if (beams_.num_beams == 1) {
+    for (Continuation& one : sampled(prompts, show)) all.push_back({std::move(one)});
+    return all;
+  }
+  for (const Prompt& prompt : prompts) all.push_back(beams(prompt));
+  show(all.front().front().text);
   return all;
 }
 
-Continuation Continuer::sampled(const Prompt& prompt,
-                                const std::function<void(const std::string&)>& show) const {
-  Continuation one;
-  std::optional<StreamDecoder> decoder;
-  if (model_.tokenizer() != nullptr) decoder.emplace(*model_.tokenizer(), kShown);
-  StopWords stop(stop_words_);
-  const auto add = [&](const std::string& text) {
-    if (!text.empty()) show(text);
-    one.text += text;
+std::vector<Continuation> Continuer::sampled(
+    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const {
+  struct Growing {
+    std::optional<StreamDecoder> decoder;
+    StopWords stop;
   };
-  one.tokens = model_.generate(prompt.ids, sampling_, [&](const GeneratedToken& token) {
-    if (decoder) add(stop.push(decoder->push(token.id)));
-    return !stop.found() && !is_stop(token.id);
-  });
-  if (decoder && !stop.found()) {
-    add(stop.push(decoder->finish()));
-    add(stop.finish());
+  std::vector<Continuation> all(prompts.size());
+  std::vector<Growing> growing(prompts.size(), {std::nullopt, StopWords(stop_words_)});
+  std::vector<std::vector<std::int32_t>> ids;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    ids.push_back(prompts[i].ids);
+    if (model_.tokenizer() != nullptr) growing[i].decoder.emplace(*model_.tokenizer(), kShown);
   }
-  return one;
+  const auto add = [&](std::size_t i, const std::string& text) {
+    if (i == 0 && !text.empty()) show(text);
+    all[i].text += text;
+  };
+  auto tokens =
+      model_.generate_batch(ids, sampling_, [&](std::size_t i, const GeneratedToken& token) {
+        Growing& one = growing[i];
+        if (one.decoder) add(i, one.stop.push(one.decoder->push(token.id)));
+        return !one.stop.found() && !is_stop(token.id);
+      });
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    all[i].tokens = std::move(tokens[i]);
+    Growing& one = growing[i];
+    if (!one.decoder || one.stop.found()) continue;
+    add(i, one.stop.push(one.decoder->finish()));
+    add(i, one.stop.finish());
+  }
+  return all;
 }
 
 // The text of whole tokens up to a stop word; `stopped` if there is one, or a stop id.

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,11 @@ class Continuer {
   Continuer(Model& model, const SamplingOptions& sampling, const BeamOptions& beams,
             const std::vector<std::string>& stop);
 
-  // The continuation, or all beams, the best first. `show` gets the text part by part, as soon as
-  // it is certain; with beams the best one's when all is done.
-  std::vector<Continuation> run(const Prompt& prompt,
-                                const std::function<void(const std::string&)>& show) const;
+  // For each prompt the continuation, or all beams, the best first. `show` gets the text of the
+  // first prompt part by part, as soon as it is certain; with beams the best one's when all is
+  // done. Prompts are continued side by side; with beams one after another.
+  std::vector<std::vector<Continuation>> run(
+      std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const;
 
   // The JSON object about one prompt and its continuations, and what --logprobs prints otherwise: a
   // line a token.
@@ -37,8 +39,8 @@ class Continuer {
 
  private:
   bool is_stop(std::int32_t id) const;
-  Continuation sampled(const Prompt& prompt,
-                       const std::function<void(const std::string&)>& show) const;
+  std::vector<Continuation> sampled(std::span<const Prompt> prompts,
+                                    const std::function<void(const std::string&)>& show) const;
   std::vector<Continuation> beams(const Prompt& prompt) const;
   std::string text_of(const std::vector<std::int32_t>& ids, bool* stopped) const;
 

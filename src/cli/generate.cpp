@@ -1,5 +1,9 @@
 // piton generate: continues a prompt, or each of a file.
+#include <algorithm>
+#include <span>
+
 #include "api/model.h"
+#include "base/option_range.h"
 #include "cli/command.h"
 #include "cli/continuation.h"
 #include "cli/launch.h"
@@ -25,10 +29,15 @@ struct GenerateOptions {
   }
 };
 
+// Their keys and values are in memory at once.
+constexpr std::int64_t kMostPromptsAtOnce = 4096;
+
 void check_together(const OptionSet& set, const GenerateOptions& options,
-                    const SamplingOptions& sampling, const BeamOptions& beams) {
+                    const PromptOptions& prompts, const SamplingOptions& sampling,
+                    const BeamOptions& beams) {
   if (options.load.empty())
     throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
+  check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
   if (options.stream && set.given("prompts")) {
     throw Error(Fault::kUsage,
                 "--stream: goes with one prompt; --prompts prints an object when each is done");
@@ -84,7 +93,7 @@ int run_generate(Invocation& invocation) {
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
-  check_together(set, options, sampling, beams);
+  check_together(set, options, prompt_options, sampling, beams);
   if (sampling.temperature == 0) {
     sampling.greedy = true;
     sampling.temperature = 1;
@@ -104,20 +113,24 @@ int run_generate(Invocation& invocation) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  for (const Prompt& prompt : prompts) {
-    if (talks) show(prompt.text);
-    const std::vector<Continuation> all = continuer.run(prompt, [&](const std::string& text) {
+  if (talks) show(prompts.front().text);
+  const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);
+  for (std::size_t begin = 0; begin < prompts.size(); begin += at_once) {
+    const auto some = std::span(prompts).subspan(begin, std::min(at_once, prompts.size() - begin));
+    const auto found = continuer.run(some, [&](const std::string& text) {
       if (streams) show(text);
     });
-    const Continuation& best = all.front();
-    if (as_json) {
-      show(continuer.json_line(prompt, all));
-    } else {
-      show(!has_words ? ids_line(best) : streams ? "\n" : best.text + "\n");
-      if (sampling.log_probabilities) show(continuer.token_lines(best));
-    }
-    if (leads) {
-      say_why_it_ended(*model, prompt.ids.size(), best.tokens.size(), sampling, invocation.log);
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Continuation& best = found[i].front();
+      if (as_json) {
+        show(continuer.json_line(some[i], found[i]));
+      } else {
+        show(!has_words ? ids_line(best) : streams ? "\n" : best.text + "\n");
+        if (sampling.log_probabilities) show(continuer.token_lines(best));
+      }
+      if (leads) {
+        say_why_it_ended(*model, some[i].ids.size(), best.tokens.size(), sampling, invocation.log);
+      }
     }
   }
   if (leads && talks) {

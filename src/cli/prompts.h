@@ -15,6 +15,7 @@ struct PromptOptions {
   std::string prompt_ids_text;
   std::string prompt_file;
   std::string prompts;
+  std::int64_t prompts_at_once = 8;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -30,6 +31,8 @@ struct PromptOptions {
              "object with \"prompt\"; prints a JSON object for each",
              {.placeholder = "FILE"}},
       prompts);
+    v(Option{"prompts-at-once", "how many of --prompts are continued side by side"},
+      prompts_at_once);
   }
 };
 

@@ -61,10 +61,17 @@ void check_prompt(const ModelConfig& config, std::span<const std::int32_t> promp
 GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
                           std::int64_t index);
 
-// Continues `prompt` (at least one id) until max_new_tokens, `end` or the model's longest sequence.
-// Collective over the model's ranks: all get the same tokens. `each` sees a token as soon as it is
-// drawn; false from it ends (on every rank alike). Throws Error(kUsage) if the
-// prompt is empty, holds ids outside the vocabulary, or leaves no room.
+// Continues each of `prompts` (at least one id each) until max_new_tokens, `end` or the model's
+// longest sequence, all side by side. Each gets the tokens that it gets alone, but where two are so
+// near that the order of a sum decides. Collective over the model's ranks: all get the same tokens.
+// `each` sees a token as soon as it is drawn, with the index of its prompt; false from it ends that
+// text (on every rank alike). Throws Error(kUsage) as check_prompt() does.
+std::vector<std::vector<GeneratedToken>> generate_batch(
+    Inference& inference, std::span<const std::vector<std::int32_t>> prompts,
+    const SamplingOptions& options, std::optional<std::int32_t> end,
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
+
+// The same of one prompt.
 std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::int32_t> prompt,
                                      const SamplingOptions& options,
                                      std::optional<std::int32_t> end,

@@ -38,6 +38,9 @@ class Inference {
   // (fp64) [rows, padded vocabulary / t]; empty on stages that do not hold the last chunk.
   enum class Rows : std::uint8_t { kAll, kLastOfEachSample };
   Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples, Rows rows, KvCache* cache);
+  // The same of one row of each sample: row rows[i] of sample i, counted from 0.
+  Tensor logits_at(std::span<const std::int32_t> ids, std::span<const std::int32_t> rows,
+                   KvCache& cache);
 
   // The loss of labels[i] behind ids[0 .. i] of one sequence, on every rank.
   std::vector<double> token_losses(std::span<const std::int32_t> ids,
@@ -54,6 +57,7 @@ class Inference {
  private:
   ModelInput input(std::span<const std::int32_t> ids, std::int64_t samples, const KvCache* cache);
   ChunkOutput pass(ModelInput input);
+  Tensor cached_pass(ModelInput input, KvCache& cache);
   Tensor put(std::span<const std::int32_t> ids);
 
   Context context_;

@@ -1,4 +1,5 @@
-// Beams against those of Transformers (tests/golden/beams.jsonl, tools/oracle/beams.py).
+// Beams against those of Transformers (tests/golden/beams.jsonl, tools/oracle/beams.py), and
+// several prompts side by side against each alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -92,6 +93,58 @@ TEST(Beams, OfOneAreTheGreedyText) {
     sum += greedy[i].log_probability;
   }
   EXPECT_NEAR(beams[0].score, sum / 9, 1e-5);
+}
+
+// Prompts of different lengths, of which each ends by itself; logits of several rows are those of
+// one within rounding, so that tokens are the same.
+TEST(Batches, GiveEachPromptWhatItGetsAlone) {
+  BeamMachine machine;
+  for (const char* name : {"gpt2", "llama3", "bloom", "mistral"}) {
+    const auto model = Model::load(machine.machine, test::golden_folder(name), {});
+    const std::vector<std::vector<std::int32_t>> prompts = {
+        {3, 1, 4, 1, 5}, {9}, {2, 6, 5, 3, 5, 8, 9, 7, 9}, {3, 2}};
+    for (const bool greedy : {true, false}) {
+      const SamplingOptions options{.max_new_tokens = 14, .greedy = greedy, .log_probabilities = 2};
+      const auto goes_on = [](std::size_t prompt, std::size_t written) {
+        return prompt != 1 || written < 4;  // the second is ended early
+      };
+      std::vector<std::size_t> seen(prompts.size(), 0);
+      const auto all =
+          model->generate_batch(prompts, options, [&](std::size_t prompt, const GeneratedToken&) {
+            return goes_on(prompt, ++seen[prompt]);
+          });
+      ASSERT_EQ(all.size(), prompts.size());
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        std::size_t written = 0;
+        const auto alone = model->generate(
+            prompts[i], options, [&](const GeneratedToken&) { return goes_on(i, ++written); });
+        ASSERT_EQ(all[i].size(), alone.size()) << name << ", prompt " << i;
+        for (std::size_t k = 0; k < alone.size(); ++k) {
+          EXPECT_EQ(all[i][k].id, alone[k].id) << name << ", prompt " << i << ", token " << k;
+          EXPECT_NEAR(all[i][k].log_probability, alone[k].log_probability, 1e-4);
+          ASSERT_EQ(all[i][k].likeliest.size(), 2U);
+          EXPECT_GE(all[i][k].likeliest[0].log_probability, all[i][k].likeliest[1].log_probability);
+          if (greedy) {
+            EXPECT_EQ(all[i][k].likeliest[0].id, all[i][k].id);
+          }
+        }
+      }
+    }
+  }
+}
+
+// The longest sequence of the model ends each text where it is full.
+TEST(Batches, EndEachTextWhereTheModelDoes) {
+  BeamMachine machine;
+  const auto model = Model::load(machine.machine, test::golden_folder("gpt2"), {});
+  const auto longest = static_cast<std::size_t>(model->config().max_positions);
+  const std::vector<std::vector<std::int32_t>> prompts = {
+      {5}, std::vector<std::int32_t>(longest - 2, 7), std::vector<std::int32_t>(longest - 1, 7)};
+  const auto all = model->generate_batch(prompts, {.max_new_tokens = 6, .greedy = true},
+                                         [](std::size_t, const GeneratedToken&) { return true; });
+  EXPECT_EQ(all[0].size(), 6U);
+  EXPECT_EQ(all[1].size(), 2U);
+  EXPECT_EQ(all[2].size(), 1U);
 }
 
 TEST(Beams, RefuseWhatCannotBe) {
