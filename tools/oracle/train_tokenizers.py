@@ -63,7 +63,8 @@ def byte_fallback(texts, size, limit=None):
                                            decoders.Strip(" ", 1, 0)])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)])
-    trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, limit_alphabet=limit, show_progress=False,
+    limited = {"limit_alphabet": limit} if limit else {}
+    trainer = trainers.BpeTrainer(vocab_size=size, min_frequency=2, show_progress=False, **limited,
                                   special_tokens=special + [f"<0x{byte:02X}>" for byte in range(256)])
     tokenizer.train_from_iterator(texts, trainer)
     return without_added(tokenizer, special)

@@ -8,26 +8,15 @@
 
 #include "api/model.h"
 #include "base/files.h"
-#include "device/host_device.h"
-#include "kernels/cpu/kernels.h"
 #include "support/errors.h"
 #include "support/golden_huggingface.h"
+#include "support/host_machine.h"
 
 namespace piton {
 namespace {
 
+using test::HostMachine;
 using ::testing::HasSubstr;
-
-struct BeamMachine {
-  HostDevice device;
-  SilentLog log;
-  ThreadPool threads{2};
-  std::unique_ptr<Kernels> kernels = make_cpu_kernels(threads);
-  Arena arena{device};
-  std::unique_ptr<Stream> stream = device.make_stream();
-  std::unique_ptr<World> world = make_single_world(device);
-  Machine machine{*world, device, *kernels, arena, *stream, threads, log};
-};
 
 std::vector<std::int32_t> ids_of(const Beam& beam) {
   std::vector<std::int32_t> ids;
@@ -50,7 +39,7 @@ TEST(Beams, AreThoseOfTransformers) {
       read_text_file(std::filesystem::path(PITON_SOURCE_DIR) / "tests/golden/beams.jsonl"));
   std::string line;
   std::getline(golden, line);  // the provenance
-  BeamMachine machine;
+  HostMachine machine;
   std::string loaded;
   std::unique_ptr<Model> model;
   int rows = 0;
@@ -77,7 +66,7 @@ TEST(Beams, AreThoseOfTransformers) {
 }
 
 TEST(Beams, OfOneAreTheGreedyText) {
-  BeamMachine machine;
+  HostMachine machine;
   const auto model = Model::load(machine.machine, test::golden_folder("gpt2"), {});
   const std::vector<std::int32_t> prompt = {3, 1, 4, 1, 5};
   const auto greedy = model->generate(prompt, {.max_new_tokens = 9, .greedy = true},
@@ -98,7 +87,7 @@ TEST(Beams, OfOneAreTheGreedyText) {
 // Prompts of different lengths, of which each ends by itself; logits of several rows are those of
 // one within rounding, so that tokens are the same.
 TEST(Batches, GiveEachPromptWhatItGetsAlone) {
-  BeamMachine machine;
+  HostMachine machine;
   for (const char* name : {"gpt2", "llama3", "bloom", "mistral"}) {
     const auto model = Model::load(machine.machine, test::golden_folder(name), {});
     const std::vector<std::vector<std::int32_t>> prompts = {
@@ -135,7 +124,7 @@ TEST(Batches, GiveEachPromptWhatItGetsAlone) {
 
 // The longest sequence of the model ends each text where it is full.
 TEST(Batches, EndEachTextWhereTheModelDoes) {
-  BeamMachine machine;
+  HostMachine machine;
   const auto model = Model::load(machine.machine, test::golden_folder("gpt2"), {});
   const auto longest = static_cast<std::size_t>(model->config().max_positions);
   const std::vector<std::vector<std::int32_t>> prompts = {
@@ -148,7 +137,7 @@ TEST(Batches, EndEachTextWhereTheModelDoes) {
 }
 
 TEST(Beams, RefuseWhatCannotBe) {
-  BeamMachine machine;
+  HostMachine machine;
   const auto model = Model::load(machine.machine, test::golden_folder("gpt2"), {});
   const auto never = [](std::span<const LikelyToken>) { return false; };
   const std::vector<std::int32_t> prompt = {3};
