@@ -2,12 +2,12 @@
 // that make the words likely, as counted by expectation and maximization.
 //
 // Follows UnigramTrainer of the `tokenizers` library with its constants: a million substrings of at
-// most 16 characters, two rounds of expectation between cuts, three quarters kept at each. Scores
-// agree to rounding: there the sums are in the order of a hash table and of threads, here in the
-// order of the words. Pieces agree but where scores tie: of equal scores, characters come first, by
-// code point, then the pieces that were longer in the running. Characters that have lost their
-// place on the way come back below all others, there in the order of a hash table, here by code
-// point.
+// most 16 characters, two rounds of expectation between cuts, three quarters kept at each. Where no
+// cut is made pieces agree, and scores to rounding: there the sums are in the order of a hash table
+// and of threads, here in the order of the words. Of what a cut leaves, one or two pieces of a
+// hundred are others. Of equal scores, characters come first, by code point, then the pieces that
+// were longer in the running. Characters that have lost their place on the way come back below all
+// others, there in the order of a hash table, here by code point.
 #pragma once
 
 #include <cstdint>
