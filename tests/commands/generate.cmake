@@ -71,4 +71,4 @@ expect(RUN ${generate} --prompt a --num-beams 2 --top-k 4 CODE 2 ERR "--num-beam
 expect(RUN ${generate} --prompt a --num-beams 2 --logprobs 1 CODE 2 ERR "does not go with --logprobs above 0")
 expect(RUN ${generate} --prompt a --num-beams 0 CODE 2 ERR "--num-beams: got 0, wanted 1 to")
 expect(RUN ${generate} --prompt a --logprobs 999 CODE 2 ERR "--logprobs: got 999, wanted 0 to")
-expect(RUN ${generate} --prompt a --stop "" CODE 2 ERR "--stop: got \"\", wanted a word")
+expect(RUN ${generate} --prompt a --stop= CODE 2 ERR "--stop: got \"\", wanted a word")

@@ -181,6 +181,7 @@ def difference(ours, theirs):
 
 def compare(piton, case, size, files):
     flags, _, train = CASES[case]
+    corpus = list(texts_of(files))
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         subprocess.run([piton, "train-tokenizer", "--input", *files, "--vocab-size", str(size), "--save", folder, *flags],
@@ -188,13 +189,13 @@ def compare(piton, case, size, files):
         ours_seconds = time.perf_counter() - begin
         ours = json.load(open(os.path.join(folder, "tokenizer.json"), encoding="utf-8"))
         begin = time.perf_counter()
-        theirs = train(texts_of(files), size)
+        theirs = train(corpus, size)
         theirs_seconds = time.perf_counter() - begin
         print(f"{case} {size}: piton {ours_seconds:.2f} s, tokenizers {theirs_seconds:.2f} s, "
               f"{theirs_seconds / ours_seconds:.1f} x; {difference(ours, theirs) or 'the same'}")
         from transformers import AutoTokenizer
         loaded = AutoTokenizer.from_pretrained(folder)
-        texts = [t for _, t in zip(range(200), texts_of(files))]
+        texts = corpus[:200]
         lines = "\n".join(json.dumps(t) for t in texts)
         ids = subprocess.run([piton, "tokenize", "--tokenizer-name-or-path", folder, "--json-strings",
                               "--add-special-tokens", "--parse-special-tokens"], input=lines.encode(), check=True,
