@@ -37,6 +37,8 @@ print(json.dumps({"made_by": "tools/oracle/beams.py", "transformers": transforme
 for name in ["gpt2", "llama3", "gemma3"]:
     model = AutoModelForCausalLM.from_pretrained(os.path.join(FOLDER, name), dtype=torch.float64).eval()
     vocabulary = model.config.vocab_size
+    model.generation_config = GenerationConfig()  # the folder's own would end texts at its eos_token_id
+    model.config.eos_token_id = None
     for seed, (beams, penalty) in enumerate([(2, 1.0), (3, 1.0), (4, 0.0), (5, 2.0), (4, -0.5), (8, 0.7)]):
         prompt = [(7 + 13 * i * (seed + 1)) % vocabulary for i in range(1, 4 + seed)]
         free = search(model, prompt, beams, penalty, 12, None)

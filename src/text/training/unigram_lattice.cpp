@@ -26,6 +26,7 @@ double log_sum(double a, double b) {
 
 UnigramPieces::UnigramPieces(std::vector<ScoredPiece> pieces) : pieces_(std::move(pieces)) {
   PITON_ASSERT(pieces_.size() > 1);
+  for (const ScoredPiece& piece : pieces_) scores_.push_back(piece.score);
   lowest_ = std::numeric_limits<double>::infinity();
   for (std::size_t id = 1; id < pieces_.size(); ++id) {
     trie_.add(pieces_[id].text, static_cast<std::int32_t>(id));
@@ -41,14 +42,13 @@ void UnigramLattice::set(std::string_view word) {
     const std::size_t length = decode_utf8(word, begin).length;
     bool covered = false;
     std::size_t end = begin;
-    for (std::int32_t at = trie.first(word[begin]); at != Trie::kNone;
-         at = end < word.size() ? trie.step(at, word[end]) : Trie::kNone) {
+    for (Trie::Step at = trie.step_to(Trie::kRoot, word[begin]); at.node != Trie::kNone;
+         at = end < word.size() ? trie.step_to(at.node, word[end]) : Trie::Step()) {
       ++end;
-      const std::int32_t piece = trie.value(at);
-      if (piece == Trie::kNone) continue;
+      if (at.value == Trie::kNone) continue;
       covered = covered || end - begin == length;
-      nodes_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end), piece,
-                        pieces_->pieces()[static_cast<std::size_t>(piece)].score});
+      nodes_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end),
+                        at.value, pieces_->score(at.value)});
     }
     if (!covered) {
       nodes_.push_back({static_cast<std::uint32_t>(begin),

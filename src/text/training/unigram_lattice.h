@@ -24,6 +24,7 @@ class UnigramPieces {
 
   const std::vector<ScoredPiece>& pieces() const { return pieces_; }
   std::int64_t size() const { return static_cast<std::int64_t>(pieces_.size()); }
+  double score(std::int32_t id) const { return scores_[static_cast<std::size_t>(id)]; }
   double lowest_score() const { return lowest_; }
   double unknown_score() const { return lowest_ - kUnknownPenalty; }
   const Trie& trie() const { return trie_; }
@@ -31,6 +32,7 @@ class UnigramPieces {
  private:
   static constexpr double kUnknownPenalty = 10;
   std::vector<ScoredPiece> pieces_;
+  std::vector<double> scores_;  // the same, close together
   Trie trie_;
   double lowest_ = 0;
 };
