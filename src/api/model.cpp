@@ -130,15 +130,28 @@ const Tokenizer& Model::require_tokenizer() const {
   return *state_->tokenizer;
 }
 
+std::optional<std::int32_t> Model::end_of_text() const {
+  if (!state_->tokenizer) return std::nullopt;
+  const SpecialIds& special = state_->tokenizer->special();
+  return special.eos ? special.eos : special.eod;
+}
+
 std::vector<GeneratedToken> Model::generate(
     std::span<const std::int32_t> prompt, const SamplingOptions& options,
     const std::function<bool(const GeneratedToken&)>& each) {
-  std::optional<std::int32_t> end;
-  if (state_->tokenizer) {
-    end = state_->tokenizer->special().eos ? state_->tokenizer->special().eos
-                                           : state_->tokenizer->special().eod;
-  }
-  return piton::generate(*state_->inference, prompt, options, end, each);
+  return piton::generate(*state_->inference, prompt, options, end_of_text(), each);
+}
+
+std::vector<std::vector<GeneratedToken>> Model::generate_batch(
+    std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
+  return piton::generate_batch(*state_->inference, prompts, options, end_of_text(), each);
+}
+
+std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
+                               const BeamOptions& options,
+                               const std::function<bool(std::span<const LikelyToken>)>& ends) {
+  return beam_search(*state_->inference, prompt, max_new_tokens, options, end_of_text(), ends);
 }
 
 void Model::check_ids(std::span<const std::int32_t> ids) const {

@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "generate/beam_search.h"
 #include "generate/generator.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
@@ -43,8 +45,16 @@ class Model {
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
-  // The score of one sequence: the log-likelihood of each token except the first, given the tokens
-  // before it.
+  // Of several prompts side by side: generate_batch().
+  std::vector<std::vector<GeneratedToken>> generate_batch(
+      std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
+      const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
+  // The best continuations by beams, the best first. `ends`: see beam_search().
+  std::vector<Beam> beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
+                          const BeamOptions& options,
+                          const std::function<bool(std::span<const LikelyToken>)>& ends);
+
+  // The score of one sequence: of each token but the first, given the tokens before it.
   struct Score {
     std::vector<double> log_likelihood;  // [tokens - 1], natural logarithm
     double sum() const;
@@ -58,6 +68,7 @@ class Model {
 
  private:
   Model();
+  std::optional<std::int32_t> end_of_text() const;
   void check_ids(std::span<const std::int32_t> ids) const;
   void check_length(std::size_t length) const;
   struct State;

@@ -176,7 +176,7 @@ std::string overview() {
       "Trains language models: from raw text to a model that writes, on x86-64 processors.\n\n"
       "usage: piton COMMAND [ARGUMENT ...] [OPTION ...]\n\n";
   for (const Command& command : commands()) {
-    text += fmt::format("  {:<12} {}\n", command.name, command.summary);
+    text += fmt::format("  {:<15} {}\n", command.name, command.summary);
   }
   text +=
       "\npiton COMMAND --help shows what most runs need of a command, --help all every option;\n"

@@ -5,6 +5,7 @@ namespace piton::cli {
 
 int run_bench(Invocation& invocation);
 int run_convert(Invocation& invocation);
+int run_doctor(Invocation& invocation);
 int run_generate(Invocation& invocation);
 int run_help(Invocation& invocation);
 int run_inspect(Invocation& invocation);
@@ -14,9 +15,17 @@ int run_pretrain(Invocation& invocation);
 int run_report(Invocation& invocation);
 int run_score(Invocation& invocation);
 int run_tokenize(Invocation& invocation);
+int run_train_tokenizer(Invocation& invocation);
 
 std::span<const Command> commands() {
   static constexpr Command kCommands[] = {
+      {"train-tokenizer", "--input PATH ... --save DIR", "learns a tokenizer from raw files",
+       "--input '*.jsonl.zst' --vocab-size 32000 --save tokenizer\n"
+       "--input books --algorithm unigram --vocab-size 16k --special-tokens '<pad>' '</s>' '<unk>' "
+       "--save tokenizer",
+       "input json-keys sample-by algorithm vocab-size min-frequency pre-tokenizer normalizer "
+       "special-tokens save overwrite on-error config threads",
+       run_train_tokenizer},
       {"preprocess", "--input PATH ... --output-prefix PREFIX", "turns raw files into token files",
        "--input book.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix corpus\n"
        "--input '*.jsonl.zst' --json-keys text --tokenizer-name-or-path DIR --workers 8 "
@@ -43,7 +52,9 @@ std::span<const Command> commands() {
       {"generate", "--load DIR --prompt TEXT", "continues a prompt",
        "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
        "--load run --greedy --max-new-tokens 20 < prompt.txt",
-       "load prompt prompt-file max-new-tokens greedy temperature top-k top-p seed stream json",
+       "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p seed "
+       "num-beams stop "
+       "logprobs stream json",
        run_generate},
       {"score", "--load DIR FILE", "how likely a model finds a text",
        "--load run book.txt\n"
@@ -78,6 +89,8 @@ std::span<const Command> commands() {
        "train --model gpt2-124m --bf16 --seq-length 256\n"
        "tokenizer --tokenizer-name-or-path DIR book.txt",
        "", run_bench},
+      {"doctor", "[--json]", "what of this machine Piton can use, and what mends the rest",
+       "--json", "", run_doctor},
       {"help", "[COMMAND]", "how a command is used", "pretrain\n--megatron", "", run_help},
   };
   return kCommands;

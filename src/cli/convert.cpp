@@ -20,7 +20,7 @@ struct ShowOptions {
   }
 };
 
-void print(const ConvertReport& report, const ConvertOptions& options) {
+void print_lines(const ConvertReport& report, const ConvertOptions& options) {
   const double gigabytes = static_cast<double>(report.bytes) * 1e-9;
   std::string text =
       fmt::format("{}: {} from {}: {} parameters, {:.3f} GB in {:.1f} s ({:.2f} GB/s)\n",
@@ -88,7 +88,7 @@ int run_convert(Invocation& invocation) {
   if (show.json) {
     print_json(report);
   } else {
-    print(report, options);
+    print_lines(report, options);
   }
   return 0;
 }

@@ -1,10 +1,13 @@
-// piton generate: continues a prompt.
-#include <nlohmann/json.hpp>
+// piton generate: continues a prompt, or each of a file.
+#include <algorithm>
+#include <span>
 
 #include "api/model.h"
-#include "base/files.h"
+#include "base/option_range.h"
 #include "cli/command.h"
+#include "cli/continuation.h"
 #include "cli/launch.h"
+#include "cli/prompts.h"
 #include "cli/standard_input.h"
 
 namespace piton::cli {
@@ -12,9 +15,7 @@ namespace {
 
 struct GenerateOptions {
   std::string load;
-  std::string prompt;
-  std::string prompt_ids_text;
-  std::string prompt_file;
+  std::vector<std::string> stop;
   bool stream = false;
   bool json = false;
 
@@ -22,77 +23,37 @@ struct GenerateOptions {
   void visit(Visitor&& v) {
     v(Option{"load", "run, checkpoint or Hugging Face folder of the model", {.placeholder = "DIR"}},
       load);
-    v(Option{"prompt",
-             "text to continue (- or none: standard input; \"\": from the model's first token)",
-             {.placeholder = "TEXT"}},
-      prompt);
-    v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}},
-      prompt_ids_text);
-    v(Option{"prompt-file", "file whose text is continued", {.placeholder = "FILE"}}, prompt_file);
+    v(Option{"stop", "words at which the text ends, without them", {.placeholder = "WORD"}}, stop);
     v(Option{"stream", "print each piece of text as it is made"}, stream);
     v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
   }
 };
 
-std::vector<std::int32_t> parse_ids(const std::string& text) {
-  std::vector<std::int32_t> ids;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    const std::string word = text.substr(at, comma - at);
-    std::size_t used = 0;
-    long id = -1;
-    try {
-      id = std::stol(word, &used);
-    } catch (const std::exception&) {
-      used = 0;
-    }
-    if (used == 0 || used != word.size() || id < 0 || id > INT32_MAX) {
-      throw Error(Fault::kUsage, "--prompt-ids: got \"{}\", wanted ids separated by commas", word);
-    }
-    ids.push_back(static_cast<std::int32_t>(id));
-    at = comma + 1;
-  }
-  return ids;
-}
+// Their keys and values are in memory at once.
+constexpr std::int64_t kMostPromptsAtOnce = 4096;
 
-struct Prompt {
-  std::string text;  // "" if ids were given
-  std::vector<std::int32_t> ids;
-};
-
-// The text of the prompt: from the flags, else from standard input.
-std::string prompt_text(const GenerateOptions& options, bool given) {
-  if (given && options.prompt != "-") return options.prompt;
-  if (!options.prompt_file.empty()) return read_text(options.prompt_file);
-  return read_text("-");
-}
-
-Prompt prompt_of(const GenerateOptions& options, bool text_given, const Model& model) {
-  const int given = static_cast<int>(text_given) +
-                    static_cast<int>(!options.prompt_ids_text.empty()) +
-                    static_cast<int>(!options.prompt_file.empty());
-  if (given > 1 || (given == 0 && !has_standard_input()))
+void check_together(const OptionSet& set, const GenerateOptions& options,
+                    const PromptOptions& prompts, const SamplingOptions& sampling,
+                    const BeamOptions& beams) {
+  if (options.load.empty())
+    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
+  check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
+  if (options.stream && set.given("prompts")) {
     throw Error(Fault::kUsage,
-                "--prompt, --prompt-ids, --prompt-file: got {} of them, wanted exactly one, or the "
-                "text on standard input",
-                given);
-  if (!options.prompt_ids_text.empty()) return {"", parse_ids(options.prompt_ids_text)};
-  const Tokenizer& tokenizer = model.require_tokenizer();
-  Prompt prompt{.text = prompt_text(options, text_given)};
-  prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = true});
-  if (prompt.ids.empty()) {
-    // Empty prompt: begin where a document begins, which is after the end of another.
-    const SpecialIds& special = tokenizer.special();
-    const std::optional<std::int32_t> first = special.bos ? special.bos : special.eod;
-    if (!first) {
-      throw Error(Fault::kUsage,
-                  "--prompt: is empty, and the tokenizer has no token that begins a text; give a "
-                  "word");
-    }
-    prompt.ids = {*first};
+                "--stream: goes with one prompt; --prompts prints an object when each is done");
   }
-  return prompt;
+  if (beams.num_beams == 1) return;
+  for (const char* name : {"temperature", "top-k", "top-p", "seed"}) {
+    if (!set.given(name)) continue;
+    throw Error(Fault::kUsage,
+                "--num-beams: follows the likeliest tokens and draws none; leave "
+                "--{} out",
+                name);
+  }
+  if (options.stream || sampling.log_probabilities.value_or(0) > 0) {
+    throw Error(Fault::kUsage, "--num-beams: does not go with {}; leave one of them out",
+                options.stream ? "--stream" : "--logprobs above 0");
+  }
 }
 
 // Logs why there are fewer tokens than requested, unless the model ended the text.
@@ -107,77 +68,71 @@ void say_why_it_ended(const Model& model, std::size_t prompt, std::size_t writte
                   written, prompt, length));
 }
 
+std::string ids_line(const Continuation& one) {
+  std::string line;
+  for (const GeneratedToken& token : one.tokens)
+    line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
+  return line + "\n";
+}
+
 }  // namespace
 
 int run_generate(Invocation& invocation) {
   GeneralOptions general;
   GenerateOptions options;
+  PromptOptions prompt_options;
   SamplingOptions sampling;
+  BeamOptions beams;
   InferenceOptions layout;
   TokenizerOptions tokenizer;
   OptionSet set;
   set.add("Generation", options);
+  set.add("Prompt", prompt_options);
   set.add("Sampling", sampling);
+  set.add("Beams", beams);
   set.add("Parallelism", layout);
   set.add("Tokenizer", tokenizer);
   refuse_more_arguments(invocation.parse(set, general));
+  check_together(set, options, prompt_options, sampling, beams);
   if (sampling.temperature == 0) {
     sampling.greedy = true;
     sampling.temperature = 1;
   }
-  if (options.load.empty())
-    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
   Engine engine(engine_options(general), invocation.log);
   const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
-  const Prompt prompt = prompt_of(options, set.given("prompt"), *model);
+  const std::vector<Prompt> prompts = read_prompts(prompt_options, set.given("prompt"), *model);
+  const Continuer continuer(*model, sampling, beams, options.stop);
 
-  const Tokenizer* words = model->tokenizer();
-  std::optional<StreamDecoder> decoder;
-  if (words != nullptr) decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
+  const bool has_words = model->tokenizer() != nullptr;
   const bool leads = engine.world().rank() == 0;
-  const bool talks = is_conversation() && !options.json && words != nullptr;
-  const bool prints = (options.stream || talks) && !options.json && words != nullptr;
+  const bool as_json = options.json || !prompt_options.prompts.empty();
+  const bool talks = is_conversation() && !as_json && has_words;
+  const bool streams = (options.stream || talks) && !as_json && has_words;
   const auto show = [leads](const std::string& text) {
     if (!leads) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  if (talks) show(prompt.text);
-  std::string text;
-  const std::vector<GeneratedToken> tokens =
-      model->generate(prompt.ids, sampling, [&](const GeneratedToken& token) {
-        if (decoder) {
-          const std::string piece = decoder->push(token.id);
-          if (prints) show(piece);
-          text += piece;
-        }
-        return true;
-      });
-  if (decoder) {
-    const std::string rest = decoder->finish();
-    if (prints) show(rest);
-    text += rest;
-  }
-  if (options.json) {
-    nlohmann::ordered_json out;
-    out["text"] = text;
-    out["prompt_ids"] = prompt.ids;
-    for (const GeneratedToken& token : tokens) {
-      out["ids"].push_back(token.id);
-      out["log_probabilities"].push_back(token.log_probability);
+  if (talks) show(prompts.front().text);
+  const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);
+  for (std::size_t begin = 0; begin < prompts.size(); begin += at_once) {
+    const auto some = std::span(prompts).subspan(begin, std::min(at_once, prompts.size() - begin));
+    const auto found = continuer.run(some, [&](const std::string& text) {
+      if (streams) show(text);
+    });
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Continuation& best = found[i].front();
+      if (as_json) {
+        show(continuer.json_line(some[i], found[i]));
+      } else {
+        show(!has_words ? ids_line(best) : streams ? "\n" : best.text + "\n");
+        if (sampling.log_probabilities) show(continuer.token_lines(best));
+      }
+      if (leads) {
+        say_why_it_ended(*model, some[i].ids.size(), best.tokens.size(), sampling, invocation.log);
+      }
     }
-    const std::string line =
-        out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    show(line);
-  } else if (words != nullptr) {
-    show(prints ? "\n" : text + "\n");
-  } else {
-    std::string line;
-    for (const GeneratedToken& token : tokens)
-      line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
-    show(line + "\n");
   }
-  if (leads) say_why_it_ended(*model, prompt.ids.size(), tokens.size(), sampling, invocation.log);
   if (leads && talks) {
     invocation.log.info(
         fmt::format("next: piton score --load {} FILE, the loss on a text of yours", options.load));

@@ -5,19 +5,13 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/option_range.h"
 #include "base/philox.h"
 
 namespace piton {
 namespace {
 
-double log_sum_exp(std::span<const float> logits) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return largest + std::log(sum);
-}
-
-// Uniform in [0, 1): 53 bits of Philox word pair `index`.
+// In [0, 1), 53 bits of Philox word pair `index`.
 double uniform(std::uint64_t seed, std::int64_t index) {
   const auto low = static_cast<std::uint32_t>(index);
   const auto high = static_cast<std::uint32_t>(static_cast<std::uint64_t>(index) >> 32);
@@ -26,18 +20,54 @@ double uniform(std::uint64_t seed, std::int64_t index) {
   return static_cast<double>(bits) * 0x1p-53;
 }
 
-// Only the last stage draws a token; all ranks continue with it.
-GeneratedToken agreed(Inference& inference, const std::vector<float>& logits,
-                      const SamplingOptions& options, std::int64_t index) {
-  GeneratedToken token;
-  if (!logits.empty()) token = draw_token(logits, options, index);
-  const std::string bytes =
-      inference.from_last_stage({reinterpret_cast<const char*>(&token), sizeof token});
-  std::memcpy(&token, bytes.data(), sizeof token);
-  return token;
+// The ids of the `count` largest logits, the lower id first on ties.
+std::vector<std::int32_t> largest(std::span<const float> logits, std::size_t count) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto likelier = [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  count = std::min(count, order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    likelier);
+  order.resize(count);
+  return order;
 }
 
 }  // namespace
+
+double log_sum_exp(std::span<const float> logits) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return largest + std::log(sum);
+}
+
+std::vector<LikelyToken> likeliest_tokens(std::span<const float> logits, std::int64_t count) {
+  const double total = log_sum_exp(logits);
+  std::vector<LikelyToken> tokens;
+  for (const std::int32_t id : largest(logits, static_cast<std::size_t>(count))) {
+    tokens.push_back({id, static_cast<double>(logits[id]) - total});
+  }
+  return tokens;
+}
+
+void check_prompt(const ModelConfig& config, std::span<const std::int32_t> prompt) {
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  if (length == 0)
+    throw Error(Fault::kUsage, "generate: the prompt is empty; wanted at least one token");
+  if (length >= config.max_positions) {
+    throw Error(Fault::kUsage,
+                "generate: the prompt has {} tokens and the model takes {}; shorten the prompt",
+                length, config.max_positions);
+  }
+  for (const std::int32_t id : prompt) {
+    if (id < 0 || id >= config.vocabulary) {
+      throw Error(Fault::kUsage, "generate: the prompt holds id {}, wanted 0 to {}", id,
+                  config.vocabulary - 1);
+    }
+  }
+}
 
 void SamplingOptions::check(std::int64_t vocabulary) const {
   if (max_new_tokens < 1)
@@ -51,6 +81,7 @@ void SamplingOptions::check(std::int64_t vocabulary) const {
                 vocabulary);
   if (!(top_p > 0 && top_p <= 1))
     throw Error(Fault::kUsage, "--top-p: got {}, wanted 0 < p <= 1", top_p);
+  if (log_probabilities) check_range("--logprobs", *log_probabilities, 0, vocabulary);
 }
 
 GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
@@ -58,19 +89,16 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
   PITON_ASSERT(!logits.empty());
   const double total = log_sum_exp(logits);
   const auto result = [&](std::int64_t id) {
-    return GeneratedToken{static_cast<std::int32_t>(id), static_cast<double>(logits[id]) - total};
+    GeneratedToken token{{static_cast<std::int32_t>(id), static_cast<double>(logits[id]) - total},
+                         {}};
+    token.likeliest = likeliest_tokens(logits, options.log_probabilities.value_or(0));
+    return token;
   };
   const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
   if (options.greedy || options.top_k == 1) return result(best);
 
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](std::int32_t a, std::int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  };
-  std::size_t kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
-                    likelier);
+  std::size_t kept = options.top_k > 0 ? static_cast<std::size_t>(options.top_k) : logits.size();
+  const std::vector<std::int32_t> order = largest(logits, kept);
   std::vector<double> weights(kept);
   for (std::size_t i = 0; i < kept; ++i) {
     weights[i] =
@@ -92,45 +120,140 @@ GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& 
   return result(order[kept - 1]);
 }
 
+namespace {
+
+// Texts that grow side by side, a sample of the cache for each.
+class Batch {
+ public:
+  Batch(Inference& inference, std::span<const std::vector<std::int32_t>> prompts,
+        const SamplingOptions& options)
+      : inference_(inference),
+        prompts_(prompts),
+        options_(options),
+        texts_(prompts.size()),
+        over_(prompts.size(), false),
+        cache_(inference.make_cache(std::ssize(prompts), room())) {}
+
+  std::vector<std::vector<GeneratedToken>> run(
+      std::optional<std::int32_t> end,
+      const std::function<bool(std::size_t, const GeneratedToken&)>& each) {
+    std::vector<float> logits = read_prompts();
+    while (true) {
+      const std::vector<GeneratedToken> drawn = agreed_tokens(logits);
+      bool goes_on = false;
+      for (std::size_t i = 0; i < prompts_.size(); ++i) {
+        if (over_[i]) continue;
+        texts_[i].push_back(drawn[i]);
+        over_[i] = !each(i, drawn[i]) || (end && drawn[i].id == *end) ||
+                   std::ssize(texts_[i]) == most_tokens(i);
+        goes_on = goes_on || !over_[i];
+      }
+      if (!goes_on) return std::move(texts_);
+      logits = read_tokens();
+    }
+  }
+
+ private:
+  std::int64_t most_tokens(std::size_t i) const {
+    return std::min(inference_.config().max_positions - std::ssize(prompts_[i]),
+                    options_.max_new_tokens);
+  }
+  // The longest text, its prompt included.
+  std::int64_t room() const {
+    std::int64_t longest = 0;
+    std::int64_t steps = 0;
+    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+      longest = std::max(longest, std::ssize(prompts_[i]));
+      steps = std::max(steps, most_tokens(i));
+    }
+    return std::min(inference_.config().max_positions, longest + steps);
+  }
+
+  // Padded to the longest; what is behind a prompt's end is forgotten again.
+  std::vector<float> read_prompts() {
+    std::size_t longest = 0;
+    for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());
+    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> last;
+    for (const auto& prompt : prompts_) {
+      ids.insert(ids.end(), prompt.begin(), prompt.end());
+      ids.resize(ids.size() + longest - prompt.size(), prompt.front());
+      last.push_back(static_cast<std::int32_t>(prompt.size()) - 1);
+    }
+    std::vector<float> logits =
+        inference_.whole_vocabulary(inference_.logits_at(ids, last, cache_));
+    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+      cache_.truncate(static_cast<std::int64_t>(i), std::ssize(prompts_[i]));
+    }
+    return logits;
+  }
+
+  // A text that is over repeats its first place, whose logits nobody looks at.
+  std::vector<float> read_tokens() {
+    std::vector<std::int32_t> ids;
+    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+      if (over_[i]) cache_.truncate(static_cast<std::int64_t>(i), 0);
+      ids.push_back(texts_[i].back().id);
+    }
+    return inference_.whole_vocabulary(
+        inference_.logits(ids, std::ssize(prompts_), Inference::Rows::kLastOfEachSample, &cache_));
+  }
+
+  // Every rank draws nothing of its own: the last stage does, and all go on with its tokens.
+  std::vector<GeneratedToken> agreed_tokens(const std::vector<float>& logits) {
+    const auto vocabulary = static_cast<std::size_t>(inference_.config().vocabulary);
+    const auto others = static_cast<std::size_t>(options_.log_probabilities.value_or(0));
+    std::vector<LikelyToken> all;
+    for (std::size_t i = 0; i < prompts_.size() && !logits.empty(); ++i) {
+      GeneratedToken token;
+      token.likeliest.resize(others);
+      if (!over_[i]) {
+        token = draw_token(std::span(logits).subspan(i * vocabulary, vocabulary), options_,
+                           std::ssize(texts_[i]));
+      }
+      all.push_back(token);
+      all.insert(all.end(), token.likeliest.begin(), token.likeliest.end());
+    }
+    const std::string bytes = inference_.from_last_stage(
+        {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(LikelyToken)});
+    all.resize(bytes.size() / sizeof(LikelyToken));
+    std::memcpy(all.data(), bytes.data(), bytes.size());
+    std::vector<GeneratedToken> tokens;
+    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+      const LikelyToken* const first = all.data() + i * (1 + others);
+      tokens.push_back({*first, {first + 1, first + 1 + others}});
+    }
+    return tokens;
+  }
+
+  Inference& inference_;
+  std::span<const std::vector<std::int32_t>> prompts_;
+  const SamplingOptions& options_;
+  std::vector<std::vector<GeneratedToken>> texts_;
+  std::vector<bool> over_;
+  KvCache cache_;
+};
+
+}  // namespace
+
+std::vector<std::vector<GeneratedToken>> generate_batch(
+    Inference& inference, std::span<const std::vector<std::int32_t>> prompts,
+    const SamplingOptions& options, std::optional<std::int32_t> end,
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each) {
+  options.check(inference.config().vocabulary);
+  for (const auto& prompt : prompts) check_prompt(inference.config(), prompt);
+  if (prompts.empty()) return {};
+  return Batch(inference, prompts, options).run(end, each);
+}
+
 std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::int32_t> prompt,
                                      const SamplingOptions& options,
                                      std::optional<std::int32_t> end,
                                      const std::function<bool(const GeneratedToken&)>& each) {
-  const ModelConfig& config = inference.config();
-  options.check(config.vocabulary);
-  const auto length = static_cast<std::int64_t>(prompt.size());
-  if (length == 0)
-    throw Error(Fault::kUsage, "generate: the prompt is empty; wanted at least one token");
-  if (length >= config.max_positions) {
-    throw Error(Fault::kUsage,
-                "generate: the prompt has {} tokens and the model takes {}; shorten the prompt",
-                length, config.max_positions);
-  }
-  for (const std::int32_t id : prompt) {
-    if (id < 0 || id >= config.vocabulary) {
-      throw Error(Fault::kUsage, "generate: the prompt holds id {}, wanted 0 to {}", id,
-                  config.vocabulary - 1);
-    }
-  }
-  // length + max_new_tokens may overflow.
-  const std::int64_t room =
-      length + std::min(config.max_positions - length, options.max_new_tokens);
-  KvCache cache = inference.make_cache(1, room);
-  const auto read = [&](std::span<const std::int32_t> ids) {
-    return inference.whole_vocabulary(
-        inference.logits(ids, 1, Inference::Rows::kLastOfEachSample, &cache));
-  };
-  std::vector<GeneratedToken> tokens;
-  std::vector<float> logits = read(prompt);
-  while (true) {
-    tokens.push_back(agreed(inference, logits, options, static_cast<std::int64_t>(tokens.size())));
-    const GeneratedToken& token = tokens.back();
-    if (!each(token) || (end && token.id == *end)) break;
-    const auto written = static_cast<std::int64_t>(tokens.size());
-    if (written == options.max_new_tokens || length + written >= config.max_positions) break;
-    logits = read(std::span(&token.id, 1));
-  }
-  return tokens;
+  const std::vector<std::vector<std::int32_t>> one = {{prompt.begin(), prompt.end()}};
+  return generate_batch(inference, one, options, end,
+                        [&](std::size_t, const GeneratedToken& token) { return each(token); })
+      .front();
 }
 
 }  // namespace piton

@@ -19,6 +19,7 @@ struct SamplingOptions {
   std::int64_t top_k = 0;  // 0: all
   double top_p = 1.0;      // 1: all
   std::uint64_t seed = 1234;
+  std::optional<std::int64_t> log_probabilities;  // of how many of the likeliest tokens as well
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -28,15 +29,31 @@ struct SamplingOptions {
     v(Option{"top-k", "sample among the k most likely tokens (0: all)"}, top_k);
     v(Option{"top-p", "sample among the fewest tokens whose probabilities reach p"}, top_p);
     v(Option{"seed", "of the sampled tokens"}, seed);
+    v(Option{"logprobs",
+             "tell the log-probability of each token, and of the N likeliest in its place (0: its "
+             "own)",
+             {.placeholder = "N"}},
+      log_probabilities);
   }
   // Throws Error(kUsage) with the flag.
   void check(std::int64_t vocabulary) const;
 };
 
-struct GeneratedToken {
+struct LikelyToken {
   std::int32_t id = 0;
   double log_probability = 0;  // of the model, before temperature and filters
 };
+struct GeneratedToken : LikelyToken {
+  std::vector<LikelyToken> likeliest;  // as many as were asked for, the likeliest first
+};
+
+// log(sum(exp(logits))) in fp64.
+double log_sum_exp(std::span<const float> logits);
+// The `count` likeliest tokens, the lower id first on ties.
+std::vector<LikelyToken> likeliest_tokens(std::span<const float> logits, std::int64_t count);
+
+// Throws Error(kUsage) if `prompt` is empty, holds ids outside the vocabulary, or leaves no room.
+void check_prompt(const ModelConfig& config, std::span<const std::int32_t> prompt);
 
 // Draws a token from `logits` [vocabulary]: temperature, then top-k, then top-p (which keeps the
 // token that crosses p), then Philox number `index` of the seed. Throws nothing; asserts that the
@@ -44,10 +61,17 @@ struct GeneratedToken {
 GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
                           std::int64_t index);
 
-// Continues `prompt` (at least one id) until max_new_tokens, `end` or the model's longest sequence.
-// Collective over the model's ranks: all get the same tokens. Calls `each` with every token as soon
-// as it is drawn; false ends the text (must be the same on every rank). Throws Error(kUsage) if the
-// prompt is empty, has ids outside the vocabulary, or leaves no room.
+// Continues each of `prompts` (at least one id each) until max_new_tokens, `end` or the model's
+// longest sequence, all side by side. Each gets the tokens that it gets alone, but where two are so
+// near that the order of a sum decides. Collective over the model's ranks: all get the same tokens.
+// `each` sees a token as soon as it is drawn, with the index of its prompt; false from it ends that
+// text (on every rank alike). Throws Error(kUsage) as check_prompt() does.
+std::vector<std::vector<GeneratedToken>> generate_batch(
+    Inference& inference, std::span<const std::vector<std::int32_t>> prompts,
+    const SamplingOptions& options, std::optional<std::int32_t> end,
+    const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
+
+// The same of one prompt.
 std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::int32_t> prompt,
                                      const SamplingOptions& options,
                                      std::optional<std::int32_t> end,

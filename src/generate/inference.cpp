@@ -59,10 +59,28 @@ Tensor Inference::logits(std::span<const std::int32_t> ids, std::int64_t samples
     one.wanted.rows = put(last);
   }
   if (cache == nullptr) return pass(std::move(one)).logits;
-  cache->open(context_, one.sequence);
-  one.cache = cache;
-  Tensor logits = pass(std::move(one)).logits;
-  cache->close();
+  return cached_pass(std::move(one), *cache);
+}
+
+Tensor Inference::logits_at(std::span<const std::int32_t> ids, std::span<const std::int32_t> rows,
+                            KvCache& cache) {
+  const auto samples = std::ssize(rows);
+  ModelInput one = input(ids, samples, &cache);
+  one.wanted.logits = true;
+  std::vector<std::int32_t> wanted;
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    wanted.push_back(static_cast<std::int32_t>(sample * one.sequence) +
+                     rows[static_cast<std::size_t>(sample)]);
+  }
+  one.wanted.rows = put(wanted);
+  return cached_pass(std::move(one), cache);
+}
+
+Tensor Inference::cached_pass(ModelInput input, KvCache& cache) {
+  cache.open(context_, input.sequence);
+  input.cache = &cache;
+  Tensor logits = pass(std::move(input)).logits;
+  cache.close();
   return logits;
 }
 

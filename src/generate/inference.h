@@ -27,11 +27,19 @@ class Inference {
   const ModelConfig& config() const { return config_; }
   KvCache make_cache(std::int64_t samples, std::int64_t capacity) const;
 
-  // One pass over `ids`, samples in sequence. With a cache, `ids` are the tokens after those in the
-  // cache, and are added to it. Returns the logits of all rows, or of each sample's last row: fp32
-  // (fp64) [rows, padded vocabulary / t]; empty on stages without the last chunk.
+  // KvCache::copy_samples() on this rank's stream.
+  void copy_samples(KvCache& to, const KvCache& from, std::span<const std::int32_t> samples) const {
+    to.copy_samples(context_, from, samples);
+  }
+
+  // One pass over `ids`, samples one after another. With a cache they are the tokens after those in
+  // it, and the cache has them afterwards. Logits of all rows, or of each sample's last one: fp32
+  // (fp64) [rows, padded vocabulary / t]; empty on stages that do not hold the last chunk.
   enum class Rows : std::uint8_t { kAll, kLastOfEachSample };
   Tensor logits(std::span<const std::int32_t> ids, std::int64_t samples, Rows rows, KvCache* cache);
+  // The same of one row of each sample: row rows[i] of sample i, counted from 0.
+  Tensor logits_at(std::span<const std::int32_t> ids, std::span<const std::int32_t> rows,
+                   KvCache& cache);
 
   // The loss of labels[i] after ids[0 .. i] of one sequence, on every rank.
   std::vector<double> token_losses(std::span<const std::int32_t> ids,
@@ -48,6 +56,7 @@ class Inference {
  private:
   ModelInput input(std::span<const std::int32_t> ids, std::int64_t samples, const KvCache* cache);
   ChunkOutput pass(ModelInput input);
+  Tensor cached_pass(ModelInput input, KvCache& cache);
   Tensor put(std::span<const std::int32_t> ids);
 
   Context context_;

@@ -63,4 +63,26 @@ void KvCache::truncate(std::int64_t sample, std::int64_t length) {
   lengths_[sample] = static_cast<std::int32_t>(length);
 }
 
+void KvCache::copy_samples(const Context& context, const KvCache& from,
+                           std::span<const std::int32_t> samples) {
+  PITON_ASSERT(this != &from && std::ssize(samples) == this->samples() &&
+                   capacity_ == from.capacity_ && tokens_ == 0 && from.tokens_ == 0,
+               "{} samples for a cache of {}", samples.size(), this->samples());
+  const auto copy = [&](const Tensor& to, const Tensor& source) {
+    for (std::int64_t i = 0; i < this->samples(); ++i) {
+      context.device.copy(to.swap_dims(1, 2).slice(0, i, 1),
+                          source.swap_dims(1, 2).slice(0, samples[static_cast<std::size_t>(i)], 1),
+                          context.stream);
+    }
+  };
+  for (auto& [index, layer] : layers_) {
+    const Layer& source = from.layers_.at(index);
+    copy(layer.keys, source.keys);
+    copy(layer.values, source.values);
+  }
+  for (std::size_t i = 0; i < lengths_.size(); ++i) {
+    lengths_[i] = from.lengths_[static_cast<std::size_t>(samples[i])];
+  }
+}
+
 }  // namespace piton

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "ops/attention.h"
@@ -35,6 +36,11 @@ class KvCache {
   std::int64_t length(std::int64_t sample = 0) const { return lengths_[sample]; }
   void truncate(std::int64_t length);  // every sample
   void truncate(std::int64_t sample, std::int64_t length);
+
+  // Sample i becomes what sample samples[i] of `from` is: its tokens, keys and values. `from` is
+  // another cache with the same layers and capacity, outside of a pass as this one is.
+  void copy_samples(const Context& context, const KvCache& from,
+                    std::span<const std::int32_t> samples);
 
  private:
   struct Layer {

@@ -14,7 +14,7 @@ expect(RUN help --config no-such-file.toml CODE 3
 
 # Every command that the overview lists explains itself.
 execute_process(COMMAND ${PITON} --help OUTPUT_VARIABLE overview)
-string(REGEX MATCHALL "\n  [a-z]+  +" names "${overview}")
+string(REGEX MATCHALL "\n  [a-z-]+  +" names "${overview}")
 foreach(name IN LISTS names)
   string(STRIP "${name}" name)
   expect(RUN ${name} --help CODE 0 OUT "^usage: piton ${name}" "\n  piton ${name} ")

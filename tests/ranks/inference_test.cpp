@@ -1,5 +1,6 @@
 // ranks: 2 4
-// Inference gives the tokens and the logits of one process under every layout.
+// A model that only reads gives the tokens and the logits of one process under every layout.
+#include "generate/beam_search.h"
 #include "generate/generator.h"
 #include "support/ranks_main.h"
 #include "support/run_session.h"
@@ -80,6 +81,11 @@ class Reading {
                            [](const GeneratedToken&) { return true; });
   }
 
+  std::vector<Beam> beams(std::span<const std::int32_t> prompt) {
+    return beam_search(inference, prompt, 9, {.num_beams = 3}, 5,
+                       [](std::span<const LikelyToken> tokens) { return tokens.size() == 7; });
+  }
+
   std::int64_t parameter_bytes() const {
     return arena_.counts().in_use_bytes[static_cast<std::size_t>(MemoryKind::kParameters)];
   }
@@ -130,6 +136,15 @@ TEST_P(InferenceOnRanks, GivesTheTokensAndTheLogitsOfOneProcess) {
         EXPECT_EQ(tokens[i].id, wanted[i].id) << i;
         EXPECT_NEAR(tokens[i].log_probability, wanted[i].log_probability, 1e-5);
       }
+    }
+    const std::vector<Beam> wanted = one.beams(prompt);
+    const std::vector<Beam> beams = many.beams(prompt);
+    ASSERT_EQ(beams.size(), wanted.size());
+    for (std::size_t i = 0; i < beams.size(); ++i) {
+      EXPECT_NEAR(beams[i].score, wanted[i].score, 1e-5);
+      ASSERT_EQ(beams[i].tokens.size(), wanted[i].tokens.size());
+      for (std::size_t k = 0; k < wanted[i].tokens.size(); ++k)
+        EXPECT_EQ(beams[i].tokens[k].id, wanted[i].tokens[k].id) << i << ", " << k;
     }
   }
 }

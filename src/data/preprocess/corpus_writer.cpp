@@ -81,11 +81,7 @@ void CorpusWriter::enter_file(std::size_t file) {
 
 void CorpusWriter::add(EncodedBlock& block) {
   for (const BadRecord& bad : block.bad) {
-    if (options_.on_error == OnError::kFail) {
-      throw Error(Fault::kData,
-                  "{}; mend it, or count and leave out such records with --on-error skip",
-                  describe(bad));
-    }
+    if (options_.on_error == OnError::kFail) refuse_bad_record(bad);
   }
   adding_ = true;
   if (block.file != journal_.place.file) {

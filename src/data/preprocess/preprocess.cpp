@@ -4,15 +4,12 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
-#include "base/nesting.h"
 #include "base/seconds.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/preprocess/corpus_writer.h"
@@ -41,32 +38,13 @@ void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
         "preprocess: no --output-prefix; the corpora are written to PREFIX_KEY_document.bin and "
         ".idx");
   }
-  if (options.input.empty() && options.datasets.empty() && options.hf_datasets_params.empty()) {
-    throw Error(Fault::kUsage,
-                "preprocess: no --input; give files, globs, folders, or - for standard input");
-  }
-  if (!options.streaming) {
-    throw Error(Fault::kUsage,
-                "preprocess: --no-streaming: records are always read as they come; leave it out");
-  }
+  check_record_options(options, "preprocess");
   if (options.log_interval < 0) {
     throw Error(Fault::kUsage, "preprocess: --log-interval: got {}, wanted 0 or more",
                 options.log_interval);
   }
-  if (options.json_keys.empty() || options.json_keys[0].empty()) {
-    throw Error(Fault::kUsage,
-                "preprocess: --json-keys is empty; name the keys to read, as in --json-keys text");
-  }
-  const std::set<std::string> once(options.json_keys.begin(), options.json_keys.end());
-  if (once.size() != options.json_keys.size()) {
-    throw Error(Fault::kUsage, "preprocess: --json-keys names a key twice");
-  }
   if (options.workers < 1 || options.workers > 1024) {
     throw Error(Fault::kUsage, "preprocess: --workers: got {}, wanted 1 to 1024", options.workers);
-  }
-  if (options.max_record_bytes < 1 || options.max_record_bytes > (std::int64_t{1} << 31)) {
-    throw Error(Fault::kUsage, "preprocess: --max-record-bytes: got {}, wanted 1 to 2147483648",
-                options.max_record_bytes);
   }
   if (options.partitions < 1 ||
       (options.partition_index &&
@@ -91,53 +69,8 @@ void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
   }
 }
 
-// The names of the keys in the files.
-std::vector<std::string> names_in_files(const PreprocessOptions& options) {
-  std::vector<std::string> names = options.json_keys;
-  if (options.map_keys.empty()) return names;
-  const auto wrong = [&] {
-    return Error(Fault::kUsage,
-                 "preprocess: --map-keys: got {}, wanted a JSON object of keys and names, as in "
-                 "{{\"text\": \"content\"}}",
-                 options.map_keys);
-  };
-  check_json_depth(options.map_keys, "preprocess: --map-keys");
-  const auto map = nlohmann::json::parse(options.map_keys, nullptr, false);
-  if (!map.is_object()) throw wrong();
-  for (const auto& [key, value] : map.items()) {
-    if (!value.is_string()) throw wrong();
-    const auto at = std::find(options.json_keys.begin(), options.json_keys.end(), key);
-    if (at == options.json_keys.end()) {
-      throw Error(Fault::kUsage,
-                  "preprocess: --map-keys names \"{}\", which --json-keys does not hold", key);
-    }
-    names[static_cast<std::size_t>(at - options.json_keys.begin())] = value.get<std::string>();
-  }
-  return names;
-}
-
-std::vector<InputFile> files_of(const PreprocessOptions& options) {
-  std::vector<std::string> inputs = options.input;
-  if (!options.hf_datasets_params.empty()) {
-    const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
-    // Scripts name the data set in both options.
-    if (!inputs.empty() && inputs != std::vector<std::string>{named.path}) {
-      throw Error(Fault::kUsage,
-                  "preprocess: --input and --hf-datasets-params name different data: got \"{}\", "
-                  "and \"path\": "
-                  "\"{}\" in {}; use one of them",
-                  inputs[0], named.path, options.hf_datasets_params);
-    }
-    inputs = named.files;
-  }
-  inputs.insert(inputs.end(), options.datasets.begin(), options.datasets.end());
-  std::optional<InputFormat> format;
-  if (options.input_format != "auto") format = input_format(options.input_format);
-  auto files = find_input_files(inputs, format);
-  if (std::count_if(files.begin(), files.end(),
-                    [](const InputFile& file) { return file.path == "-"; }) > 1) {
-    throw Error(Fault::kUsage, "preprocess: standard input (-) is named twice");
-  }
+std::vector<InputFile> files_of_partition(const PreprocessOptions& options) {
+  const std::vector<InputFile> files = files_of(options, "preprocess");
   if (!options.partition_index) return files;
   const auto count = static_cast<std::int64_t>(files.size());
   const auto edge = [&](std::int64_t part) { return count * part / options.partitions; };
@@ -358,8 +291,8 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
                             Progress& progress, CheckpointRule rule) {
   check(options, tokenizer);
   const auto start = Clock::now();
-  const std::vector<std::string> names = names_in_files(options);
-  const std::vector<InputFile> files = files_of(options);
+  const std::vector<std::string> names = names_in_files(options, "preprocess");
+  const std::vector<InputFile> files = files_of_partition(options);
   std::int64_t total_bytes = 0;
   bool resumable = true;
   for (const InputFile& file : files) {

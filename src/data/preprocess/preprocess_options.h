@@ -7,24 +7,11 @@
 #include <vector>
 
 #include "base/options.h"
-#include "data/records/record_scanner.h"
+#include "data/records/record_options.h"
 
 namespace piton {
 
-enum class OnError {
-  kFail,  // the first bad record ends the run
-  kSkip,  // bad records are counted and left out
-};
-
-struct PreprocessOptions {
-  std::vector<std::string> input;
-  std::vector<std::string> datasets;
-  std::string hf_datasets_params;
-  bool streaming = true;
-  std::string input_format = "auto";
-  SampleBy sample_by = SampleBy::kDocument;
-  std::vector<std::string> json_keys = {"text"};
-  std::string map_keys;
+struct PreprocessOptions : RecordOptions {
   std::string output_prefix;
   bool overwrite = false;
   std::string dataset_impl = "mmap";
@@ -40,39 +27,10 @@ struct PreprocessOptions {
   int partitions = 1;
   std::optional<std::int64_t> partition_index;
   std::vector<std::string> merge;
-  OnError on_error = OnError::kFail;
-  std::int64_t max_record_bytes = 64 << 20;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"input",
-             "files, globs, folders, or - for standard input; each may be gz, zst, bz2 or xz",
-             {.placeholder = "PATH"}},
-      input);
-    v(Option{"datasets", "more of the same, read after --input", {.placeholder = "PATH"}},
-      datasets);
-    v(Option{"hf-datasets-params",
-             "JSON file with the arguments of load_dataset, local files only; instead of --input",
-             {.placeholder = "FILE"}},
-      hf_datasets_params);
-    v(Option{"streaming", "read records as they come; there is no other way"}, streaming);
-    v(Option{"input-format",
-             "what the files hold (auto: by name and content)",
-             {.choices = {"auto", "text", "jsonl", "json", "csv", "tsv", "wikiextractor",
-                          "wiki-xml", "parquet"}}},
-      input_format);
-    v(Option{"sample-by", "what one document of a text file is: the file, a paragraph or a line"},
-      Choice(sample_by, {{"line", SampleBy::kLine},
-                         {"paragraph", SampleBy::kParagraph},
-                         {"document", SampleBy::kDocument}}));
-    v(Option{"json-keys",
-             "keys or columns to read, one corpus each",
-             {.aliases = {"json-key"}, .placeholder = "KEY"}},
-      json_keys);
-    v(Option{"map-keys",
-             "JSON object from keys to their names in the files: {\"text\": \"content\"}",
-             {.placeholder = "JSON"}},
-      map_keys);
+    RecordOptions::visit(v);
     v(Option{"output-prefix",
              "corpora are PREFIX_KEY_document.bin and .idx",
              {.placeholder = "PREFIX"}},
@@ -108,9 +66,6 @@ struct PreprocessOptions {
              "join these corpora into --output-prefix; instead of --input",
              {.placeholder = "PREFIX"}},
       merge);
-    v(Option{"on-error", "what a record that cannot be used does"},
-      Choice(on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}}));
-    v(Option{"max-record-bytes", "longer records count as bad"}, max_record_bytes);
   }
 };
 

@@ -78,10 +78,16 @@ std::string_view description(Isa isa) {
   return kEntries[static_cast<std::size_t>(isa)].description;
 }
 
-Isa best_isa() {
-  for (auto entry = kEntries.rbegin(); entry != kEntries.rend(); ++entry) {
-    if (has(entry->isa)) return entry->isa;
+std::vector<Isa> isas_here() {
+  std::vector<Isa> all;
+  for (const Entry& entry : kEntries) {
+    if (has(entry.isa)) all.push_back(entry.isa);
   }
+  return all;
+}
+
+Isa best_isa() {
+  if (const std::vector<Isa> all = isas_here(); !all.empty()) return all.back();
   throw Error(Fault::kUsage,
               "cpu kernels: this processor is older than x86-64-v2, wanted SSE4.2; use "
               "--kernels reference or another machine");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "kernels/cpu/amx/table.h"
 #include "kernels/cpu/dot/table.h"
@@ -16,6 +17,9 @@ enum class Isa { kV2, kV3, kV4, kV4Bf16, kAmx };
 
 std::string_view name(Isa isa);         // "x86-64-v4-bf16", as flags spell it
 std::string_view description(Isa isa);  // "x86-64-v4 with bf16", as logs say it
+
+// All that this machine can run, the least first; none below v2.
+std::vector<Isa> isas_here();
 
 // The best that this machine (processor and system) can run. Throws Error(kUsage) below v2.
 Isa best_isa();

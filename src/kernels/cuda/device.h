@@ -11,6 +11,9 @@
 
 namespace piton::cuda {
 
+// True where this build has the back end.
+bool is_built();
+
 // How many devices this process can use; 0 without a driver or a GPU. Throws nothing.
 int cuda_devices();
 

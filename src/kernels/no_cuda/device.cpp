@@ -6,6 +6,8 @@
 
 namespace piton::cuda {
 
+bool is_built() { return false; }
+
 int cuda_devices() { return 0; }
 
 std::unique_ptr<Device> make_device(int) {

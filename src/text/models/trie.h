@@ -22,11 +22,17 @@ class Trie {
   // step(kRoot, byte), but faster.
   std::int32_t first(char byte) const { return first_[static_cast<unsigned char>(byte)]; }
   // The node after `byte`, or kNone.
-  std::int32_t step(std::int32_t node, char byte) const {
+  std::int32_t step(std::int32_t node, char byte) const { return step_to(node, byte).node; }
+  // The same with value() of that node: one look into memory instead of two.
+  struct Step {
+    std::int32_t node = kNone;
+    std::int32_t value = kNone;
+  };
+  Step step_to(std::int32_t node, char byte) const {
     const std::uint64_t key = key_of(node, byte);
     for (std::uint64_t slot = place(key);; slot = (slot + 1) & (slots_.size() - 1)) {
-      if (slots_[slot].key == key) return slots_[slot].node;
-      if (slots_[slot].key == 0) return kNone;
+      if (slots_[slot].key == key) return slots_[slot].to;
+      if (slots_[slot].key == 0) return {};
     }
   }
   std::int32_t walk(std::int32_t node, std::string_view text) const {
@@ -42,7 +48,7 @@ class Trie {
  private:
   struct Slot {
     std::uint64_t key = 0;
-    std::int32_t node = kNone;
+    Step to;
   };
   static std::uint64_t key_of(std::int32_t node, char byte) {
     return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(node)) << 8 |

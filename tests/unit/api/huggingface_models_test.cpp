@@ -11,11 +11,10 @@
 #include "api/model.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/safetensors.h"
-#include "device/host_device.h"
 #include "huggingface/hf_source.h"
-#include "kernels/cpu/kernels.h"
 #include "support/errors.h"
 #include "support/golden_huggingface.h"
+#include "support/host_machine.h"
 #include "support/temp_folder.h"
 #include "support/tensors.h"
 
@@ -23,17 +22,7 @@ namespace piton {
 namespace {
 
 using test::golden_folder;
-
-struct TestMachine {
-  HostDevice device;
-  SilentLog log;
-  ThreadPool threads{2};
-  std::unique_ptr<Kernels> kernels = make_cpu_kernels(threads);
-  Arena arena{device};
-  std::unique_ptr<Stream> stream = device.make_stream();
-  std::unique_ptr<World> world = make_single_world(device);
-  Machine machine{*world, device, *kernels, arena, *stream, threads, log};
-};
+using test::HostMachine;
 
 std::vector<std::int32_t> ids_of(const Tensor& tensor) {
   return {tensor.data<std::int32_t>(), tensor.data<std::int32_t>() + tensor.elements()};
@@ -41,7 +30,7 @@ std::vector<std::int32_t> ids_of(const Tensor& tensor) {
 
 TEST(HuggingFaceModel, GivesTheLogitsAndTheGreedyTextOfTransformers) {
   for (const std::string& name : test::golden_folders()) {
-    TestMachine machine;
+    HostMachine machine;
     const auto model = Model::load(machine.machine, golden_folder(name), {});
     const SafetensorsFile expected(golden_folder(name) / "expected.safetensors");
     const std::vector<std::int32_t> tokens = ids_of(expected.tensor("tokens"));
@@ -101,7 +90,7 @@ double product(const std::vector<double>& a, const std::vector<double>& b) {
 
 TEST(HuggingFaceModel, GivesEveryGradientOfTransformers) {
   for (const std::string& name : test::golden_folders()) {
-    TestMachine machine;
+    HostMachine machine;
     const auto model = Model::load(machine.machine, golden_folder(name), {});
     const SafetensorsFile expected(golden_folder(name) / "expected.safetensors");
     const std::vector<std::int32_t> tokens = ids_of(expected.tensor("tokens"));
@@ -136,7 +125,7 @@ TEST(HuggingFaceModel, GivesEveryGradientOfTransformers) {
 
 TEST(HuggingFaceModel, TrainsAsInPyTorch) {
   for (const char* name : {"gpt2", "llama"}) {
-    TestMachine machine;
+    HostMachine machine;
     HfSource source(golden_folder(name));
     ModelConfig config = source.model();
     config.hidden_dropout = config.attention_dropout = 0;
@@ -174,7 +163,7 @@ TEST(HuggingFaceModel, TrainsAsInPyTorch) {
 }
 
 TEST(HuggingFaceModel, WhoseTokenizerHasMoreIdsThanItsTableHasRowsIsRefused) {
-  TestMachine machine;
+  HostMachine machine;
   EXPECT_THAT(
       message_of(
           Fault::kData,

@@ -1,0 +1,21 @@
+#include "api/installation.h"
+
+#include "base/error.h"
+#include "comm/mpi/library.h"
+#include "data/records/block_reader.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cuda/device.h"
+
+namespace piton {
+
+InstallationFacts installation_facts(const std::string& isa) {
+  InstallationFacts facts{.mpi_library = mpi_library(),
+                          .cuda_built = cuda::is_built(),
+                          .cuda_devices = cuda::cuda_devices(),
+                          .parquet = can_read_parquet()};
+  for (const cpu::Isa one : cpu::isas_here()) facts.instruction_sets.emplace_back(cpu::name(one));
+  if (!facts.instruction_sets.empty()) facts.chosen = cpu::description(cpu::find_isa(isa));
+  return facts;
+}
+
+}  // namespace piton

@@ -1,0 +1,48 @@
+// What generate continues: a text, ids, or a file of prompts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/model.h"
+#include "base/options.h"
+
+namespace piton::cli {
+
+struct PromptOptions {
+  std::string prompt;
+  std::string prompt_ids_text;
+  std::string prompt_file;
+  std::string prompts;
+  std::int64_t prompts_at_once = 8;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"prompt",
+             "text to continue (- or none: standard input; \"\": from the model's first token)",
+             {.placeholder = "TEXT"}},
+      prompt);
+    v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}},
+      prompt_ids_text);
+    v(Option{"prompt-file", "file whose text is continued", {.placeholder = "FILE"}}, prompt_file);
+    v(Option{"prompts",
+             "file with a prompt a line, as text, or in a .jsonl file as a JSON string or an "
+             "object with \"prompt\"; prints a JSON object for each",
+             {.placeholder = "FILE"}},
+      prompts);
+    v(Option{"prompts-at-once", "how many of --prompts are continued side by side"},
+      prompts_at_once);
+  }
+};
+
+struct Prompt {
+  std::string text;  // "" where ids were given
+  std::vector<std::int32_t> ids;
+};
+
+// In order, one but for --prompts. `text_given`: --prompt was. Throws Error(kUsage) for none and
+// for several ways at once, Error(kData) for a file that holds none.
+std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model);
+
+}  // namespace piton::cli

@@ -1,0 +1,89 @@
+#include "data/records/record_options.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/nesting.h"
+
+namespace piton {
+
+void check_record_options(const RecordOptions& options, std::string_view command) {
+  if (options.input.empty() && options.datasets.empty() && options.hf_datasets_params.empty()) {
+    throw Error(Fault::kUsage,
+                "{}: no --input; give files, globs, folders, or - for standard input", command);
+  }
+  if (!options.streaming) {
+    throw Error(Fault::kUsage,
+                "{}: --no-streaming: records are always read as they come; leave it out", command);
+  }
+  if (options.json_keys.empty() || options.json_keys[0].empty()) {
+    throw Error(Fault::kUsage,
+                "{}: --json-keys is empty; name the keys to read, as in --json-keys text", command);
+  }
+  const std::set<std::string> once(options.json_keys.begin(), options.json_keys.end());
+  if (once.size() != options.json_keys.size()) {
+    throw Error(Fault::kUsage, "{}: --json-keys names a key twice", command);
+  }
+  if (options.max_record_bytes < 1 || options.max_record_bytes > (std::int64_t{1} << 31)) {
+    throw Error(Fault::kUsage, "{}: --max-record-bytes: got {}, wanted 1 to 2147483648", command,
+                options.max_record_bytes);
+  }
+}
+
+std::vector<std::string> names_in_files(const RecordOptions& options, std::string_view command) {
+  std::vector<std::string> names = options.json_keys;
+  if (options.map_keys.empty()) return names;
+  const auto wrong = [&] {
+    return Error(Fault::kUsage,
+                 "{}: --map-keys: got {}, wanted a JSON object of keys and names, as in "
+                 "{{\"text\": \"content\"}}",
+                 command, options.map_keys);
+  };
+  check_json_depth(options.map_keys, fmt::format("{}: --map-keys", command));
+  const auto map = nlohmann::json::parse(options.map_keys, nullptr, false);
+  if (!map.is_object()) throw wrong();
+  for (const auto& [key, value] : map.items()) {
+    if (!value.is_string()) throw wrong();
+    const auto at = std::find(options.json_keys.begin(), options.json_keys.end(), key);
+    if (at == options.json_keys.end()) {
+      throw Error(Fault::kUsage, "{}: --map-keys names \"{}\", which --json-keys does not hold",
+                  command, key);
+    }
+    names[static_cast<std::size_t>(at - options.json_keys.begin())] = value.get<std::string>();
+  }
+  return names;
+}
+
+std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command) {
+  std::vector<std::string> inputs = options.input;
+  if (!options.hf_datasets_params.empty()) {
+    const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
+    // Scripts name the data set twice.
+    if (!inputs.empty() && inputs != std::vector<std::string>{named.path}) {
+      throw Error(Fault::kUsage,
+                  "{}: --input and --hf-datasets-params name different data: got \"{}\", and "
+                  "\"path\": \"{}\" in {}; use one of them",
+                  command, inputs[0], named.path, options.hf_datasets_params);
+    }
+    inputs = named.files;
+  }
+  inputs.insert(inputs.end(), options.datasets.begin(), options.datasets.end());
+  std::optional<InputFormat> format;
+  if (options.input_format != "auto") format = input_format(options.input_format);
+  auto files = find_input_files(inputs, format);
+  if (std::count_if(files.begin(), files.end(),
+                    [](const InputFile& file) { return file.path == "-"; }) > 1) {
+    throw Error(Fault::kUsage, "{}: standard input (-) is named twice", command);
+  }
+  return files;
+}
+
+void refuse_bad_record(const BadRecord& bad) {
+  throw Error(Fault::kData, "{}; mend it, or count and leave out such records with --on-error skip",
+              describe(bad));
+}
+
+}  // namespace piton

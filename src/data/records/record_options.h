@@ -1,0 +1,81 @@
+// Which records a command reads: the files, what is in them, and what happens to bad ones.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/options.h"
+#include "data/records/block_reader.h"
+#include "data/records/input_files.h"
+#include "data/records/record_scanner.h"
+
+namespace piton {
+
+enum class OnError {
+  kFail,  // the first bad record ends the run
+  kSkip,  // bad records are counted and left out
+};
+
+struct RecordOptions {
+  std::vector<std::string> input;
+  std::vector<std::string> datasets;
+  std::string hf_datasets_params;
+  bool streaming = true;
+  std::string input_format = "auto";
+  SampleBy sample_by = SampleBy::kDocument;
+  std::vector<std::string> json_keys = {"text"};
+  std::string map_keys;
+  OnError on_error = OnError::kFail;
+  std::int64_t max_record_bytes = 64 << 20;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"input",
+             "files, globs, folders, or - for standard input; each may be gz, zst, bz2 or xz",
+             {.placeholder = "PATH"}},
+      input);
+    v(Option{"datasets", "more of the same, read after --input", {.placeholder = "PATH"}},
+      datasets);
+    v(Option{"hf-datasets-params",
+             "JSON file with the arguments of load_dataset, local files only; instead of --input",
+             {.placeholder = "FILE"}},
+      hf_datasets_params);
+    v(Option{"streaming", "read records as they come; there is no other way"}, streaming);
+    v(Option{"input-format",
+             "what the files hold (auto: by name and content)",
+             {.choices = {"auto", "text", "jsonl", "json", "csv", "tsv", "wikiextractor",
+                          "wiki-xml", "parquet"}}},
+      input_format);
+    v(Option{"sample-by", "what one document of a text file is: the file, a paragraph or a line"},
+      Choice(sample_by, {{"line", SampleBy::kLine},
+                         {"paragraph", SampleBy::kParagraph},
+                         {"document", SampleBy::kDocument}}));
+    v(Option{"json-keys",
+             "keys or columns to read (preprocess: one corpus each)",
+             {.aliases = {"json-key"}, .placeholder = "KEY"}},
+      json_keys);
+    v(Option{"map-keys",
+             "JSON object from keys to their names in the files: {\"text\": \"content\"}",
+             {.placeholder = "JSON"}},
+      map_keys);
+    v(Option{"on-error", "what a record that cannot be used does"},
+      Choice(on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}}));
+    v(Option{"max-record-bytes", "longer records count as bad"}, max_record_bytes);
+  }
+};
+
+// Throws Error(kUsage), beginning with the name of the command, for options that do not fit.
+void check_record_options(const RecordOptions& options, std::string_view command);
+
+// The names in the files of --json-keys. Throws Error(kUsage) for a --map-keys that is none.
+std::vector<std::string> names_in_files(const RecordOptions& options, std::string_view command);
+
+// The files in the order in which they are read. Throws Error(kUsage) for what does not exist.
+std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command);
+
+// Throws Error(kData) that names a record which cannot be used.
+[[noreturn]] void refuse_bad_record(const BadRecord& bad);
+
+}  // namespace piton

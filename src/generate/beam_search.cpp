@@ -1,0 +1,175 @@
+#include "generate/beam_search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "base/option_range.h"
+
+namespace piton {
+namespace {
+
+// A running beam with one more token.
+struct Candidate {
+  std::int32_t beam = 0;
+  LikelyToken token;
+  double sum = 0;  // of log-probabilities
+};
+
+struct RunningBeam {
+  std::vector<LikelyToken> tokens;
+  double sum = 0;
+};
+
+class BeamSearch {
+ public:
+  BeamSearch(Inference& inference, std::span<const std::int32_t> prompt,
+             std::int64_t max_new_tokens, const BeamOptions& options)
+      : inference_(inference),
+        prompt_(prompt),
+        options_(options),
+        vocabulary_(inference.config().vocabulary),
+        most_tokens_(
+            std::min(inference.config().max_positions - static_cast<std::int64_t>(prompt.size()),
+                     max_new_tokens)),
+        room_(static_cast<std::int64_t>(prompt.size()) + most_tokens_),
+        caches_{inference.make_cache(options.num_beams, room_),
+                inference.make_cache(options.num_beams, room_)} {}
+
+  std::vector<Beam> run(std::optional<std::int32_t> end,
+                        const std::function<bool(std::span<const LikelyToken>)>& ends) {
+    std::vector<float> logits = read_prompt();
+    std::vector<RunningBeam> running(1);
+    while (true) {
+      const std::vector<Candidate> candidates = agreed_candidates(logits, running);
+      std::vector<std::int32_t> parents;
+      std::vector<RunningBeam> next;
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+        const Candidate& one = candidates[i];
+        RunningBeam grown{running[static_cast<std::size_t>(one.beam)].tokens, one.sum};
+        grown.tokens.push_back(one.token);
+        const bool over = (end && one.token.id == *end) ||
+                          std::ssize(grown.tokens) == most_tokens_ || ends(grown.tokens);
+        if (over && i < beams()) finish(std::move(grown));
+        if (over || next.size() == beams()) continue;
+        next.push_back(std::move(grown));
+        parents.push_back(one.beam);
+      }
+      keep_the_best();
+      if (next.empty() || !can_improve(next.front())) return std::move(finished_);
+      logits = read_tokens(next, parents);
+      running = std::move(next);
+    }
+  }
+
+ private:
+  std::size_t beams() const { return static_cast<std::size_t>(options_.num_beams); }
+
+  std::vector<float> last_logits(std::span<const std::int32_t> ids, KvCache& cache) {
+    return inference_.whole_vocabulary(
+        inference_.logits(ids, cache.samples(), Inference::Rows::kLastOfEachSample, &cache));
+  }
+
+  // The prompt is read once, for all beams.
+  std::vector<float> read_prompt() {
+    KvCache once = inference_.make_cache(1, room_);
+    std::vector<float> logits = last_logits(prompt_, once);
+    inference_.copy_samples(caches_[current_], once, std::vector<std::int32_t>(beams(), 0));
+    return logits;
+  }
+
+  // Beam i goes on from what beam parents[i] was. Samples that no beam uses repeat the first one.
+  std::vector<float> read_tokens(const std::vector<RunningBeam>& running,
+                                 std::vector<std::int32_t> parents) {
+    parents.resize(beams(), parents.front());
+    std::vector<std::int32_t> ids;
+    bool moved = false;
+    for (std::size_t i = 0; i < beams(); ++i) {
+      const std::size_t of = i < running.size() ? i : 0;
+      ids.push_back(running[of].tokens.back().id);
+      moved = moved || parents[i] != static_cast<std::int32_t>(i);
+    }
+    if (moved) {
+      inference_.copy_samples(caches_[1 - current_], caches_[current_], parents);
+      current_ = 1 - current_;
+    }
+    return last_logits(ids, caches_[current_]);
+  }
+
+  // The likeliest of all running beams with one more token: of two equal ones that of the earlier
+  // beam, then the lower id. The last stage finds them, and all ranks go on with its own.
+  std::vector<Candidate> agreed_candidates(const std::vector<float>& logits,
+                                           const std::vector<RunningBeam>& running) {
+    const std::int64_t wanted = 2 * options_.num_beams;
+    std::vector<Candidate> all;
+    for (std::size_t beam = 0; beam < running.size() && !logits.empty(); ++beam) {
+      const auto row = std::span(logits).subspan(beam * static_cast<std::size_t>(vocabulary_),
+                                                 static_cast<std::size_t>(vocabulary_));
+      for (const LikelyToken& token : likeliest_tokens(row, wanted)) {
+        all.push_back(
+            {static_cast<std::int32_t>(beam), token, running[beam].sum + token.log_probability});
+      }
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.sum > b.sum; });
+    if (std::ssize(all) > wanted) all.resize(static_cast<std::size_t>(wanted));
+    const std::string bytes = inference_.from_last_stage(
+        {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(Candidate)});
+    all.resize(bytes.size() / sizeof(Candidate));
+    std::memcpy(all.data(), bytes.data(), bytes.size());
+    return all;
+  }
+
+  double score(const RunningBeam& beam) const {
+    return beam.sum / std::pow(static_cast<double>(beam.tokens.size()), options_.length_penalty);
+  }
+
+  void finish(RunningBeam beam) {
+    const double value = score(beam);
+    finished_.push_back({std::move(beam.tokens), value});
+  }
+
+  void keep_the_best() {
+    std::stable_sort(finished_.begin(), finished_.end(),
+                     [](const Beam& a, const Beam& b) { return a.score > b.score; });
+    if (finished_.size() > beams()) finished_.resize(beams());
+  }
+
+  bool can_improve(const RunningBeam& best) const {
+    return finished_.size() < beams() || score(best) > finished_.back().score;
+  }
+
+  Inference& inference_;
+  std::span<const std::int32_t> prompt_;
+  const BeamOptions& options_;
+  std::int64_t vocabulary_;
+  std::int64_t most_tokens_;       // of a continuation
+  std::int64_t room_;              // with the prompt
+  std::array<KvCache, 2> caches_;  // beams are copied from one to the other
+  std::size_t current_ = 0;
+  std::vector<Beam> finished_;  // the best first
+};
+
+}  // namespace
+
+void BeamOptions::check(std::int64_t vocabulary) const {
+  check_range("--num-beams", num_beams, 1, vocabulary);
+  if (!std::isfinite(length_penalty)) {
+    throw Error(Fault::kUsage, "--length-penalty: got {}, wanted a number", length_penalty);
+  }
+}
+
+std::vector<Beam> beam_search(Inference& inference, std::span<const std::int32_t> prompt,
+                              std::int64_t max_new_tokens, const BeamOptions& options,
+                              std::optional<std::int32_t> end,
+                              const std::function<bool(std::span<const LikelyToken>)>& ends) {
+  options.check(inference.config().vocabulary);
+  check_range("--max-new-tokens", max_new_tokens, 1);
+  check_prompt(inference.config(), prompt);
+  return BeamSearch(inference, prompt, max_new_tokens, options).run(end, ends);
+}
+
+}  // namespace piton

@@ -1,0 +1,50 @@
+// Decoding by beams: several continuations side by side, of which the likeliest are kept.
+//
+// Gives what the beam search of Transformers 5 gives with early_stopping=False: of 2 B candidates
+// the first B that end are finished, the first B that do not go on; it is over when B are finished
+// and the best running one, divided by its length as it is now, is no better than the worst of
+// them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/options.h"
+#include "generate/generator.h"
+#include "generate/inference.h"
+
+namespace piton {
+
+struct BeamOptions {
+  std::int64_t num_beams = 1;
+  double length_penalty = 1;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"num-beams", "continuations that are followed side by side (1: no beams)"}, num_beams);
+    v(Option{"length-penalty",
+             "a beam's score is its log-probability divided by its length to this power"},
+      length_penalty);
+  }
+  // Throws Error(kUsage) naming the flag.
+  void check(std::int64_t vocabulary) const;
+};
+
+struct Beam {
+  std::vector<LikelyToken> tokens;
+  double score = 0;  // sum of log-probabilities / length^length_penalty
+};
+
+// The B best continuations of `prompt`, the best first; fewer only where there are no more. Each
+// ends with `end`, where `ends` says so of its tokens (it is asked about each candidate), after
+// max_new_tokens, or at the model's longest sequence. Collective over the model's ranks, as
+// generate() is, and throws as it does.
+std::vector<Beam> beam_search(Inference& inference, std::span<const std::int32_t> prompt,
+                              std::int64_t max_new_tokens, const BeamOptions& options,
+                              std::optional<std::int32_t> end,
+                              const std::function<bool(std::span<const LikelyToken>)>& ends);
+
+}  // namespace piton

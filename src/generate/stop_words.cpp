@@ -1,0 +1,32 @@
+#include "generate/stop_words.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace piton {
+
+std::string StopWords::push(std::string_view text) {
+  if (found_) return "";
+  held_ += text;
+  std::size_t first = std::string::npos;
+  for (const std::string& word : words_) first = std::min(first, held_.find(word));
+  if (first != std::string::npos) {
+    found_ = true;
+    held_.resize(first);
+    return std::exchange(held_, "");
+  }
+  std::size_t withheld = 0;  // bytes at the end that begin a word
+  for (const std::string& word : words_) {
+    for (std::size_t length = std::min(word.size() - 1, held_.size()); length > withheld;
+         --length) {
+      if (held_.ends_with(std::string_view(word).substr(0, length))) withheld = length;
+    }
+  }
+  const std::string certain = held_.substr(0, held_.size() - withheld);
+  held_.erase(0, certain.size());
+  return certain;
+}
+
+std::string StopWords::finish() { return std::exchange(held_, ""); }
+
+}  // namespace piton

@@ -1,0 +1,85 @@
+// What kind of tokenizer `piton train-tokenizer` learns.
+//
+//   --algorithm      pieces                                 pre-tokenizers       normalizer
+//   byte-level-bpe   merges of bytes (GPT-2, LLaMA-3,       gpt2, llama3, qwen2  none
+//                    Qwen)
+//   bpe              merges of characters; others are       metaspace            none
+//                    bytes <0x00> .. <0xFF> (LLaMA)
+//   unigram          likely parts of words (T5, ALBERT)     metaspace            nmt nfkc spaces
+//   wordpiece        merges, "##" inside of words (BERT)    bert, whitespace     bert
+//
+// The first pre-tokenizer and the normalizer are what is taken where none is named.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace piton {
+
+enum class VocabularyAlgorithm { kByteLevelBpe, kBpe, kUnigram, kWordPiece };
+
+struct TokenizerTrainingOptions {
+  VocabularyAlgorithm algorithm = VocabularyAlgorithm::kByteLevelBpe;
+  std::int64_t vocab_size = 32000;
+  std::int64_t min_frequency = 2;
+  std::optional<std::int64_t> limit_alphabet;
+  std::string pre_tokenizer;            // "": by the algorithm
+  std::vector<std::string> normalizer;  // none: by the algorithm
+  bool split_digits = false;
+  std::vector<std::string> special_tokens;  // none: by the algorithm
+  std::string bos_token;                    // "": by its usual name, if there is one
+  std::string eos_token;
+  std::string unk_token;
+  std::string pad_token;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"algorithm", "how pieces are learned"},
+      Choice(algorithm, {{"byte-level-bpe", VocabularyAlgorithm::kByteLevelBpe},
+                         {"bpe", VocabularyAlgorithm::kBpe},
+                         {"unigram", VocabularyAlgorithm::kUnigram},
+                         {"wordpiece", VocabularyAlgorithm::kWordPiece}}));
+    v(Option{"vocab-size", "pieces in all, special tokens and alphabet included"}, vocab_size);
+    v(Option{"min-frequency", "how often a pair must occur to become a piece (not unigram)"},
+      min_frequency);
+    v(Option{"limit-alphabet",
+             "keep only so many different characters, the most frequent (not byte-level-bpe)"},
+      limit_alphabet);
+    v(Option{"pre-tokenizer",
+             "how a text is cut into words, which no piece crosses (default: by the algorithm)",
+             {.choices = {"gpt2", "llama3", "qwen2", "metaspace", "bert", "whitespace"}}},
+      pre_tokenizer);
+    v(Option{"normalizer",
+             "what is done to a text first, in order: none, nfc, nfd, nfkc, nfkd, nmt, lowercase, "
+             "strip-accents, spaces, bert, bert-cased (default: by the algorithm)",
+             {.placeholder = "STEP"}},
+      normalizer);
+    v(Option{"split-digits", "each digit is a word of its own"}, split_digits);
+    v(Option{"special-tokens",
+             "the first ids, in this order (default: by the algorithm)",
+             {.placeholder = "TOKEN"}},
+      special_tokens);
+    v(Option{"bos-token",
+             "the special token that begins a text (default: <s>)",
+             {.placeholder = "TOKEN"}},
+      bos_token);
+    v(Option{"eos-token",
+             "the special token that ends a text (default: </s> or <|endoftext|>)",
+             {.placeholder = "TOKEN"}},
+      eos_token);
+    v(Option{"unk-token",
+             "the special token for what has no piece (default: <unk> or [UNK])",
+             {.placeholder = "TOKEN"}},
+      unk_token);
+    v(Option{"pad-token",
+             "the special token that fills batches (default: <pad> or [PAD])",
+             {.placeholder = "TOKEN"}},
+      pad_token);
+  }
+};
+
+}  // namespace piton

@@ -1,0 +1,74 @@
+# What generate can do beside continuing one prompt: beams, stop words, log-probabilities, files of prompts.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be: größer, that is the question.\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --output-prefix ${WORK}/corpus CODE 0)
+expect(RUN pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+  --split 100,0,0 --seq-length 64 --train-iters 60 --lr 3e-3 --save ${WORK}/run CODE 0)
+set(generate generate --load ${WORK}/run --max-new-tokens 24)
+
+# A stop word ends the text and is not in it, streamed or not.
+execute_process(COMMAND ${PITON} ${generate} --prompt "To be, or" --greedy OUTPUT_VARIABLE greedy)
+string(SUBSTRING "${greedy}" 0 3 before)
+string(SUBSTRING "${greedy}" 3 3 word)
+string(FIND "${greedy}" "${word}" first)
+string(SUBSTRING "${greedy}" 0 ${first} wanted)
+foreach(way "" "--stream")
+  execute_process(COMMAND ${PITON} ${generate} --prompt "To be, or" --greedy ${way} --stop "no such word" "${word}"
+    OUTPUT_VARIABLE stopped RESULT_VARIABLE code)
+  if(NOT code EQUAL 0 OR NOT stopped STREQUAL "${wanted}\n")
+    message(FATAL_ERROR "stop word \"${word}\" ${way}: exit ${code}: \"${stopped}\" instead of \"${wanted}\"")
+  endif()
+endforeach()
+execute_process(COMMAND ${PITON} ${generate} --prompt "To be, or" --greedy --stream OUTPUT_VARIABLE streamed)
+if(NOT streamed STREQUAL greedy)
+  message(FATAL_ERROR "streamed: ${streamed} instead of ${greedy}")
+endif()
+
+# Log-probabilities: a line a token; of the likeliest beside it, which a greedy text takes.
+expect(RUN ${generate} --prompt "To be, or" --greedy --max-new-tokens 3 --logprobs 0 CODE 0
+  OUT "\n-?[0-9.]+ \"[^\n]*\"\n-?[0-9.]+ \"[^\n]*\"\n-?[0-9.]+ \"[^\n]*\"\n$")
+expect(RUN ${generate} --prompt "To be, or" --greedy --max-new-tokens 1 --logprobs 2 CODE 0
+  OUT "\n(-?[0-9.]+ \"[^\n]*\")  of  -?[0-9.]+ \"[^\n]*\", -[0-9.]+ \"[^\n]*\"\n$")
+expect(RUN ${generate} --prompt "To be, or" --greedy --max-new-tokens 1 --logprobs 2 --json CODE 0
+  OUT "\"likeliest\":\\[\\[{\"id\":[0-9]+,\"piece\":\"[^\"]*\",\"log_probability\":")
+
+# Beams: the best, and all of them in JSON, the best first.
+expect(RUN ${generate} --prompt "To be, or" --num-beams 3 CODE 0 OUT ".")
+expect(RUN ${generate} --prompt "To be, or" --num-beams 3 --length-penalty 0.5 --stop question --json CODE 0
+  OUT "\"score\":-[0-9.e-]+,\"beams\":\\[{\"text\":")
+
+# A file of prompts: an object a line, with the tokens that each prompt gets alone.
+file(WRITE ${WORK}/prompts.txt "To be, or\n\nthat is\n")
+file(WRITE ${WORK}/prompts.jsonl "\"To be, or\"\n{\"prompt\": \"that is\"}\n")
+execute_process(COMMAND ${PITON} ${generate} --prompt "To be, or" --greedy --json OUTPUT_VARIABLE one)
+execute_process(COMMAND ${PITON} ${generate} --prompt "that is" --greedy --json OUTPUT_VARIABLE two)
+string(JSON one GET "${one}" ids)
+string(JSON two GET "${two}" ids)
+foreach(words "prompts.txt;--prompts-at-once;1" "prompts.txt" "prompts.jsonl")
+  execute_process(COMMAND ${PITON} ${generate} --greedy --prompts ${WORK}/${words} OUTPUT_VARIABLE both RESULT_VARIABLE code)
+  string(REGEX MATCHALL "[^\n]+" lines "${both}")
+  list(LENGTH lines count)
+  list(GET lines 0 first)
+  list(GET lines 1 second)
+  string(JSON first GET "${first}" ids)
+  string(JSON second GET "${second}" ids)
+  if(NOT code EQUAL 0 OR NOT count EQUAL 2 OR NOT first STREQUAL one OR NOT second STREQUAL two)
+    message(FATAL_ERROR "${words}: exit ${code}\n${both}\ninstead of\n${one}${two}")
+  endif()
+endforeach()
+
+expect(RUN ${generate} --prompt a --prompts ${WORK}/prompts.txt CODE 2 ERR "got 2 of them, wanted exactly one")
+expect(RUN ${generate} --prompts ${WORK}/prompts.txt --prompts-at-once 0 CODE 2 ERR "--prompts-at-once: got 0, wanted 1 to")
+expect(RUN ${generate} --prompts ${WORK}/prompts.txt --stream CODE 2 ERR "--stream: goes with one prompt")
+file(WRITE ${WORK}/bad.jsonl "\"a\"\n{\"text\": 1}\n")
+expect(RUN ${generate} --prompts ${WORK}/bad.jsonl CODE 3 ERR "bad.jsonl: line 2: wanted a JSON string, or an object")
+file(WRITE ${WORK}/empty.txt "\n")
+expect(RUN ${generate} --prompts ${WORK}/empty.txt CODE 3 ERR "empty.txt: no prompt in it; write one a line")
+expect(RUN ${generate} --prompt a --num-beams 2 --top-k 4 CODE 2 ERR "--num-beams: follows the likeliest tokens and draws none; leave --top-k out")
+expect(RUN ${generate} --prompt a --num-beams 2 --logprobs 1 CODE 2 ERR "does not go with --logprobs above 0")
+expect(RUN ${generate} --prompt a --num-beams 0 CODE 2 ERR "--num-beams: got 0, wanted 1 to")
+expect(RUN ${generate} --prompt a --logprobs 999 CODE 2 ERR "--logprobs: got 999, wanted 0 to")
+expect(RUN ${generate} --prompt a --stop= CODE 2 ERR "--stop: got \"\", wanted a word")
