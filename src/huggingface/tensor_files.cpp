@@ -115,7 +115,7 @@ void HfTensorFiles::open_shards(const char* index_name) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: {} of {} shards are missing: {}; download them again",
-                folder_.string(), missing.size(), shards.size(), name_list(missing, kListed));
+                folder_.string(), missing.size(), shards.size(), listed(missing));
   }
   for (const std::string& shard : shards) open(shard);
   compare(index, index_name);

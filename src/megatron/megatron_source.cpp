@@ -143,7 +143,7 @@ void MegatronSource::find_ranks(const fs::path& folder) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: {} of {} ranks are missing: {}; copy them too", folder.string(),
-                missing.size(), tensor * pipeline, name_list(missing, kListed));
+                missing.size(), tensor * pipeline, listed(missing));
   }
   layout_.tensor = tensor;
   layout_.pipeline = pipeline;
@@ -270,7 +270,7 @@ MegatronSource::RankTensors MegatronSource::rank_tensors(const TorchFile& file, 
   });
   if (!unknown.empty()) {
     throw Error(Fault::kData, "{}: tensors that are not of a model that Piton has ({}): {}", where,
-                unknown.size(), name_list(unknown, kListed));
+                unknown.size(), listed(unknown));
   }
   return tensors;
 }
@@ -305,7 +305,7 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the copy complete?", where,
-                missing.size(), name_list(missing, kListed));
+                missing.size(), listed(missing));
   }
   if (!tensors.empty()) {
     throw Error(Fault::kData, "{}: has {}, which its arguments do not mention", where,
