@@ -63,7 +63,7 @@ struct SaveOptions {
 Communicator& save_group(Mesh& mesh);
 
 // Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
-// the resolved options, stored as config.toml. optimizer_steps and skipped_steps of `state` are
+// the resolved options, stored as config.toml. What `state` says of the optimizer's progress is
 // taken from the optimizer where there is one. Returns the folder. Throws Error(kData): disk full
 // (checked before the first byte), not writable.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,

@@ -258,7 +258,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     throw Error(Fault::kUsage, "--max-shard-size: got {}, wanted a number of bytes",
                 options.max_shard_bytes);
   }
-  const OpenedModel from = open_model(options.load, given_by(options));
+  const OpenedModel from = open_model(options.load, given_by(options), options.average);
   if (!options.load_model_type.empty() && format_of(options.load_model_type) != from.format) {
     throw Error(Fault::kUsage, "--load-model-type: got {}, but {} is {}; leave the flag out",
                 options.load_model_type, options.load, name(from.format));

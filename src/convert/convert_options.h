@@ -18,6 +18,7 @@ struct ConvertOptions {
   std::string save_model_type;
   std::string dtype;
   std::int64_t max_shard_bytes = 5'000'000'000;
+  bool average = false;
   bool no_verify = false;
   // Of --to mg.
   int tensor = 1;
@@ -51,6 +52,8 @@ struct ConvertOptions {
              "type of every weight (default: each as it is)",
              {.choices = {"fp32", "bf16", "fp16"}}},
       dtype);
+    v(Option{"average", "the moving average of a checkpoint's weights (pretrain --ema-decay)"},
+      average);
     v(Option{"max-shard-size", "largest file of weights, in bytes (5G)", {.placeholder = "BYTES"}},
       max_shard_bytes);
     v(Option{"target-tensor-parallel-size",

@@ -54,6 +54,8 @@ void fill_row(const Tensor& rows, std::int64_t at, std::int64_t columns, std::in
       return fill(rows.data<float>() + at, columns, first, initialization, key);
     case DType::kBF16:
       return fill(rows.data<BFloat16>() + at, columns, first, initialization, key);
+    case DType::kF16:
+      return fill(rows.data<Float16>() + at, columns, first, initialization, key);
     default:
       PITON_ASSERT(false, "no weights of {}", name(rows.dtype()));
   }

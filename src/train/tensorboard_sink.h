@@ -24,7 +24,6 @@ class TensorBoardSink final : public RunSink {
   // cannot be made.
   TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration, Log& log);
 
-  void on_start(const RunStart& start) override { global_batch_ = start.global_batch; }
   void on_step(const StepMetrics& metrics) override;
   void on_validation(const RunValidation& validation) override;
   // Throws Error(kData) where records still wait.
@@ -35,7 +34,6 @@ class TensorBoardSink final : public RunSink {
 
   Log& log_;
   std::optional<AppendedFile> file_;
-  std::int64_t global_batch_ = 0;
   bool waits_ = false;
 };
 

@@ -16,6 +16,7 @@ const RunStart kStart{
     .iteration = 2, .train_iters = 12, .eval_iters = 3, .global_batch = 4, .micro_batches = 2};
 const StepMetrics kStep{.iteration = 7,
                         .consumed_samples = 28,
+                        .global_batch = 4,
                         .lm_loss = 5.5,
                         .grad_norm = 1.25,
                         .learning_rate = 3e-4,
