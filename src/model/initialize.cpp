@@ -21,6 +21,11 @@ BFloat16 rounded(double value) {
   return to_bfloat16(static_cast<float>(value));
 }
 
+template <>
+Float16 rounded(double value) {
+  return to_float16(static_cast<float>(value));
+}
+
 // `count` canonical indices from `first` on.
 template <typename T>
 void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization,

@@ -20,16 +20,9 @@ MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
 
 namespace {
 
+using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
-
-MeshSizes mesh(int t, int d, int p) {
-  MeshSizes sizes;
-  sizes[Axis::kTensor] = t;
-  sizes[Axis::kData] = d;
-  sizes[Axis::kPipeline] = p;
-  return sizes;
-}
 
 std::vector<RunLayout> layouts(int ranks) {
   const auto zb = ScheduleKind::kZeroBubbleH1;

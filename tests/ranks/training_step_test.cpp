@@ -16,16 +16,9 @@ MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
 
 namespace {
 
+using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
-
-MeshSizes mesh(int t, int d, int p) {
-  MeshSizes sizes;
-  sizes[Axis::kTensor] = t;
-  sizes[Axis::kData] = d;
-  sizes[Axis::kPipeline] = p;
-  return sizes;
-}
 
 std::vector<RunLayout> layouts(const OptimizerOptions& optimizer = {}) {
   std::vector<RunLayout> all{
@@ -218,7 +211,13 @@ TEST(Recomputation, OfWhateverChangesNoBitAndKeepsLess) {
         TrainingRun run(ranks::world(), layout, model);
         EXPECT_EQ(run.losses(3), losses);
         EXPECT_EQ(run.pieces(), end);
-        EXPECT_LT(activations(run), activations(plain));
+        // A group that is the whole stage is as large, when it runs again, as it was.
+        const bool whole = rules.layers == model.layers / layout.mesh[Axis::kPipeline];
+        if (whole) {
+          EXPECT_LE(activations(run), activations(plain));
+        } else {
+          EXPECT_LT(activations(run), activations(plain));
+        }
         EXPECT_GT(run.calls().of(AttentionForward::kName).calls,
                   plain.calls().of(AttentionForward::kName).calls);
       }

@@ -23,6 +23,15 @@ namespace piton::test {
 inline constexpr std::int64_t kSamples = 8;  // of a global batch
 inline constexpr std::int64_t kSequence = 32;
 
+// Tensor, data and pipeline ranks.
+inline MeshSizes mesh(int t, int d, int p) {
+  MeshSizes sizes;
+  sizes[Axis::kTensor] = t;
+  sizes[Axis::kData] = d;
+  sizes[Axis::kPipeline] = p;
+  return sizes;
+}
+
 struct RunLayout {
   std::string name;
   MeshSizes mesh;
