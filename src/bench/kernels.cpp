@@ -166,7 +166,7 @@ OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DT
                                int rounds) {
   const Tensor scalars =
       machine.arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kWorkspace);
-  const float values[kStepScalars] = {1e-4F, 0.1F, 0.05F, 1.0F, 1.0F};
+  const float values[kStepScalars] = {1e-4F, 0.1F, 0.05F, 1.0F, 1.0F, 0.1F};
   machine.device.upload(values, scalars, machine.stream);
   const AdamwUpdate call{
       .main = random_tensor(machine, DType::kF32, {elements}),
@@ -176,7 +176,7 @@ OptimizerBench bench_optimizer(const Machine& machine, std::int64_t elements, DT
       .gradient = random_tensor(machine, DType::kF32, {elements}),
       .scalars = scalars,
       .beta2 = 0.95,
-      .weight_decay = 0.1};
+      .decay_multiplier = 1};
   OptimizerBench bench;
   bench.bytes =
       elements * (dtype == DType::kBF16 ? 7 * 4 + 2 : 7 * 4);  // the bf16 copy is only written

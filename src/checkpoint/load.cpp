@@ -140,7 +140,14 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
     source->check_hashes(ranks.rank(), ranks.size());
   });
   load_values(*source, model, context);
-  if (optimizer) model.optimizer->set_steps(state.optimizer_steps, state.skipped_steps);
+  if (optimizer) {
+    model.optimizer->set_progress({.steps = state.optimizer_steps,
+                                   .skipped = state.skipped_steps,
+                                   .loss_scale = state.loss_scale,
+                                   .good_updates = state.good_updates,
+                                   .hysteresis_left = state.hysteresis_left,
+                                   .history = state.spike_history});
+  }
   ranks.barrier();
   return state;
 }

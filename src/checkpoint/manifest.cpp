@@ -79,6 +79,15 @@ class Fields {
     }
     return value.get<std::uint64_t>();
   }
+  std::int64_t signed_count(const char* key) const {
+    const OrderedJson& value = field(key);
+    if (!value.is_number_integer() ||
+        (value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{kMostCounted})) {
+      refuse(fmt::format("\"{}\" is {}, wanted a whole number", key, shown(value)));
+    }
+    return value.get<std::int64_t>();
+  }
+  bool has(const char* key) const { return object_.contains(key); }
   double number(const char* key) const {
     const OrderedJson& value = field(key);
     if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
@@ -249,7 +258,7 @@ std::string hash_bytes(std::span<const std::byte> bytes) {
 std::string to_json(const TrainState& state) {
   OrderedJson facts = OrderedJson::object();
   for (const auto& [key, value] : state.facts) facts[key] = value;
-  const OrderedJson json = {
+  OrderedJson json = {
       {"iteration", state.iteration},
       {"consumed_samples", state.consumed_samples},
       {"consumed_tokens", state.consumed_tokens},
@@ -258,8 +267,13 @@ std::string to_json(const TrainState& state) {
       {"seed", state.seed},
       {"learning_rate", state.learning_rate},
       {"lm_loss", state.lm_loss},
+      {"loss_scale", state.loss_scale},
+      {"good_updates", state.good_updates},
+      {"hysteresis_left", state.hysteresis_left},
       {"facts", facts},
   };
+  if (state.scheduled_samples) json["scheduled_samples"] = *state.scheduled_samples;
+  if (!state.spike_history.empty()) json["spike_history"] = state.spike_history;
   return json.dump(1) + "\n";
 }
 
@@ -273,6 +287,25 @@ TrainState parse_train_state(const std::string& text, const std::string& where) 
   state.optimizer_steps = fields.count("optimizer_steps");
   state.skipped_steps = fields.count("skipped_steps");
   state.seed = fields.unsigned_count("seed");
+  if (fields.has("scheduled_samples")) state.scheduled_samples = fields.count("scheduled_samples");
+  if (fields.has("loss_scale")) {  // earlier versions had none
+    state.loss_scale = fields.number("loss_scale");
+    state.good_updates = fields.count("good_updates");
+    state.hysteresis_left = fields.signed_count("hysteresis_left");
+    if (!(state.loss_scale > 0) || !std::isfinite(state.loss_scale)) {
+      fields.refuse(fmt::format("\"loss_scale\" is {}, wanted a number above 0", state.loss_scale));
+    }
+  }
+  if (fields.has("spike_history")) {
+    for (const OrderedJson& value : fields.list("spike_history")) {
+      if (!value.is_number()) fields.refuse("\"spike_history\" holds what is no number");
+      state.spike_history.push_back(value.get<double>());
+    }
+    // The first counts the values that follow.
+    if (!state.spike_history.empty() && !(state.spike_history[0] >= 0)) {
+      fields.refuse("\"spike_history\" begins with no count");
+    }
+  }
   state.learning_rate = fields.number("learning_rate");
   state.lm_loss = fields.number("lm_loss");
   const OrderedJson& facts = fields.field("facts");

@@ -47,6 +47,13 @@ struct TrainState {
   std::int64_t consumed_tokens = 0;
   std::int64_t optimizer_steps = 0;  // successful updates
   std::int64_t skipped_steps = 0;
+  // Of successful updates: where the learning rate and the weight decay are. Empty where an earlier
+  // version wrote the checkpoint: optimizer_steps global batches.
+  std::optional<std::int64_t> scheduled_samples;
+  double loss_scale = 1;  // of the next step, and the two counts that it follows
+  std::int64_t good_updates = 0;
+  std::int64_t hysteresis_left = 0;   // may be below 0
+  std::vector<double> spike_history;  // of the spike rule; empty: none
   std::uint64_t seed = 0;
   double learning_rate = 0;  // of the last step, for the log
   double lm_loss = 0;        // of the last step, for the log; may be NaN

@@ -237,8 +237,13 @@ fs::path save_checkpoint(const fs::path& dir, const StoredModel& model, const St
   Communicator& ranks = save_group(context.mesh);
   const Disk disk(options.hook);
   if (model.optimizer != nullptr) {
-    state.optimizer_steps = model.optimizer->steps();
-    state.skipped_steps = model.optimizer->skipped();
+    const OptimizerProgress& progress = model.optimizer->progress();
+    state.optimizer_steps = progress.steps;
+    state.skipped_steps = progress.skipped;
+    state.loss_scale = progress.loss_scale;
+    state.good_updates = progress.good_updates;
+    state.hysteresis_left = progress.hysteresis_left;
+    state.spike_history = progress.history;
   }
   Layout layout = lay_out(model, ranks, options);
   const fs::path folder = dir / iteration_folder(state.iteration);

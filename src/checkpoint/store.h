@@ -61,10 +61,10 @@ struct SaveOptions {
 // The group of saves, created on first use, which is collective (comm/mesh.h).
 Communicator& save_group(Mesh& mesh);
 
-// Saves as DIR/iter_NNNNNNN, where NNNNNNN is state.iteration; replaces an existing one of that
-// number. `config`: the resolved options, stored as config.toml. optimizer_steps and skipped_steps
-// of `state` are taken from the optimizer if there is one. Returns the folder. Throws Error(kData)
-// if the disk is full (checked before the first byte) or not writable.
+// Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
+// the resolved options, stored as config.toml. What `state` says of the optimizer's progress is
+// taken from the optimizer where there is one. Returns the folder. Throws Error(kData): disk full
+// (checked before the first byte), not writable.
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
                                       const StoreContext& context, TrainState state,
                                       const std::string& config, const SaveOptions& options = {});

@@ -160,10 +160,12 @@ void print_samples(const PretrainOptions& options, std::int64_t first, std::int6
   const std::int64_t sequence = sequence_of(options);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
   const std::int64_t global_batch = loop.global_batch_size.value_or(loop.micro_batch_size);
+  const BatchSizes batches = batch_sizes(loop, global_batch, loop.micro_batch_size);
   const std::int64_t iterations =
-      loop.train_samples ? *loop.train_samples / global_batch : loop.train_iters;
+      loop.train_samples ? batches.updates(*loop.train_samples) : loop.train_iters;
   SampleCounts counts =
       sample_counts(iterations, loop.eval_interval, loop.eval_iters, global_batch);
+  if (loop.train_samples) counts.train = *loop.train_samples;
   if (iterations == 0) {
     counts.train = first + count;
     log.info(

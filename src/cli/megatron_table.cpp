@@ -19,26 +19,35 @@ constexpr MegatronGroup kTable[] = {
      "rope-scaling-factor:1 make-vocab-size-divisible-by:1 normalization:1 norm-epsilon:1 swiglu "
      "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
      "hidden-dropout:1 weight-decay:1 clip-grad:1 adam-beta1:1 adam-beta2:1 adam-eps:1 "
-     "sgd-momentum:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 train-iters:1 "
+     "sgd-momentum:1 muon-momentum:1 muon-use-nesterov muon-scale-mode:1 muon-num-ns-steps:1 "
+     "muon-extra-scale-factor:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 "
+     "recompute-method:1 "
+     "recompute-num-layers:1 train-iters:1 "
      "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-wsd-decay-style:1 "
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
      "log-interval:1 exit-interval:1 exit-duration-in-mins:1 no-bias-gelu-fusion use-flash-attn "
      "optimizer:1 "
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 lr:1 lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
-     "load:1 no-load-optim finetune bf16 tensor-model-parallel-size:1 "
+     "load:1 no-load-optim finetune bf16 fp16 loss-scale:1 initial-loss-scale:1 min-loss-scale:1 "
+     "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
+     "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
      "pipeline-model-parallel-size:1 use-distributed-optimizer eval-iters:1 eval-interval:1 "
      "vocab-size:1 padded-vocab-size:1 vocab-file:1 merge-file:1 vocab-extra-ids:1 "
      "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
      "test-data-path:* data-cache-path:1 mock-data seq-length:1 encoder-seq-length:1 "
      "reset-position-ids "
      "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
+     "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler "
      "distributed-timeout-minutes:1 tensorboard-dir:1",
      ""},
     // Older and alternative spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
     {kMeans, "checkpoint-activations", "--recompute-granularity full"},
     {kMeans, "openai-gelu", "--activation gelu"},
+    {kMeans, "recompute-activations", "--recompute-granularity selective"},
+    {kMeans, "checkpoint-policy:1", "--recompute-method"},
+    {kMeans, "checkpoint-num-layers:1 checkpoint-block-layer:1", "--recompute-num-layers"},
 
     {kMeans, "persistent-save-interval:1", "--save-interval"},
     {kMeans, "model-parallel-size:1", "--tensor-model-parallel-size"},
@@ -47,7 +56,8 @@ constexpr MegatronGroup kTable[] = {
 
     // For GPUs, PyTorch or Python only.
     {kIgnored,
-     "transformer-impl:1 attention-backend:1 no-masked-softmax-fusion no-bias-swiglu-fusion "
+     "transformer-impl:1 attention-backend:1 muon-fp32-matmul-prec:1 "
+     "no-masked-softmax-fusion no-bias-swiglu-fusion "
      "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-gradient-accumulation-fusion "
      "no-gradient-reduce-div-fusion cross-entropy-loss-fusion cross-entropy-fusion-impl:1 "
      "use-te-activation-func te-rng-tracker inference-rng-tracker use-mcore-models "
@@ -109,12 +119,6 @@ constexpr MegatronGroup kTable[] = {
      "no-load-rng no-initialization load-main-params-from-ckpt",
      "checkpoints have one format, hold no state of random numbers, and are read by every layout"},
     {kIgnored,
-     "loss-scale:1 initial-loss-scale:1 min-loss-scale:1 loss-scale-window:1 hysteresis:1",
-     "bf16 and fp32 need no scale of the loss"},
-    {kIgnored, "fp16",
-     "computed in fp32, which holds all that fp16 does; --bf16 is faster and needs half the "
-     "memory"},
-    {kIgnored,
      "adlr-autoresume adlr-autoresume-interval:1 rerun-mode:1 error-injection-rate:1 "
      "error-injection-type:1 enable-ft-package calc-ft-timeouts inprocess-restart "
      "inprocess-max-iterations:1 inprocess-monitor-thread-interval:1 "
@@ -144,15 +148,14 @@ constexpr MegatronGroup kTable[] = {
     {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
     {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
     {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
-    {kSame, "recompute-method:1=uniform|block recompute-num-layers:1=1",
-     "--recompute-granularity full keeps the input of each layer"},
     {kSame,
      "context-parallel-size:1=1 expert-model-parallel-size:1=1 "
      "expert-tensor-parallel-size:1=1 num-distributed-optimizer-instances:1=1",
      "1 is the only size there is yet"},
     {kSame, "cp-comm-type:*=p2p", "there is no context parallelism yet"},
-    {kSame, "weight-decay-incr-style:1=constant", "weight decay is constant"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
+    {kSame, "muon-tp-mode:1=duplicated|distributed",
+     "Muon updates whole matrices, however many tensor ranks share them"},
     {kSame, "softmax-type:1=vanilla rope-type:1=rope", "the only one there is"},
     {kSame,
      "main-grads-dtype:1=fp32 main-params-dtype:1=fp32 exp-avg-dtype:1=fp32 "
@@ -166,15 +169,12 @@ constexpr MegatronGroup kTable[] = {
     // Planned, or for models that are not trained here.
     {kNotYet,
      "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
-     "init-method-xavier-uniform data-parallel-random-init start-weight-decay:1 "
-     "end-weight-decay:1 rampup-batch-size:* decrease-batch-size-if-needed "
+     "init-method-xavier-uniform data-parallel-random-init decrease-batch-size-if-needed "
      "iterations-to-skip:* check-for-spiky-loss check-for-large-grads "
      "log-params-norm log-num-zeros-in-grad skip-train "
      "full-validation multiple-validation-sets test-mode "
      "check-weight-hash-across-dp-replicas-interval:1",
      ""},
-    {kNotYet, "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler",
-     "give the checkpoint's own flags, or --override-opt_param-scheduler"},
     {kNotYet,
      "save-retain-interval:1 no-save-optim non-persistent-save-interval:1 "
      "non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
@@ -198,7 +198,7 @@ constexpr MegatronGroup kTable[] = {
      "keep-fp8-transpose-cache kitchen-config-file:1 kitchen-recipe-number:1",
      "--bf16 is the shortest type"},
     {kNotYet,
-     "recompute-activations recompute-modules:* cpu-offloading-num-layers:1 "
+     "recompute-modules:* cpu-offloading-num-layers:1 "
      "optimizer-cpu-offload optimizer-offload-fraction:1 "
      "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
      "--recompute-granularity full saves memory"},
@@ -242,11 +242,7 @@ constexpr MegatronGroup kTable[] = {
      "moe-token-drop-policy:1 moe-apply-probs-on-input overlap-moe-expert-parallel-comm "
      "moe-upcycling-granularity:1 moe-pad-experts-for-cuda-graph-inference",
      "there are no experts"},
-    {kNotYet,
-     "muon-momentum:1 muon-no-split-qkv muon-use-nesterov muon-scale-mode:1 "
-     "muon-fp32-matmul-prec:1 muon-num-ns-steps:1 muon-tp-mode:1 "
-     "muon-extra-scale-factor:1",
-     "--optimizer is adam or sgd"},
+    {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},
     {kNotYet,
      "data-args-path:1 per-split-data-args-path:1 tiktoken-pattern:1 "
      "tiktoken-num-special-tokens:1 tiktoken-special-tokens:* yaml-cfg:1",

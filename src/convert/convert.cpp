@@ -172,7 +172,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
     throw Error(Fault::kUsage, "--max-shard-size: got {}, wanted a number of bytes",
                 options.max_shard_bytes);
   }
-  const OpenedModel from = open_model(options.load, given_by(options));
+  const OpenedModel from = open_model(options.load, given_by(options), options.average);
   check_source(options, from);
   ConvertReport report{.from = from.format, .notes = from.notes};
   report.to = target_format(options, from.format);

@@ -21,6 +21,7 @@ struct ConvertOptions {
   std::string dtype;
   std::string outtype;
   std::int64_t max_shard_bytes = 5'000'000'000;
+  bool average = false;
   bool no_verify = false;
   // Of --to mg.
   std::optional<std::int64_t> tensor;    // ranks; default 1
@@ -83,6 +84,8 @@ struct ConvertOptions {
              "gguf: type of every matrix (default: each as it is)",
              {.choices = {"f32", "f16", "bf16", "q8_0", "q4_0"}}},
       outtype);
+    v(Option{"average", "the moving average of a checkpoint's weights (pretrain --ema-decay)"},
+      average);
     v(Option{"max-shard-size", "largest file of weights, in bytes (5G)", {.placeholder = "BYTES"}},
       max_shard_bytes);
     v(Option{"target-tensor-parallel-size",

@@ -21,11 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint's weights; each tensor's hash is checked when it is first read.
+const std::string kAveragePrefix = std::string(kAverageMoment) + ".";
+
+// A checkpoint's weights, or the moving average of them; each tensor's hash is checked when it is
+// first read.
 class CheckedSource final : public TensorSource {
  public:
-  CheckedSource(const fs::path& folder, const Manifest& manifest)
-      : source_(folder, manifest, /*optimizer=*/false) {
+  CheckedSource(const fs::path& folder, const Manifest& manifest, bool average)
+      : source_(folder, manifest, /*optimizer=*/average), average_(average) {
     for (std::size_t i = 0; i < manifest.tensors.size(); ++i)
       unchecked_[manifest.tensors[i].tensor.name] = i;
     source_.check_headers();
@@ -33,9 +36,18 @@ class CheckedSource final : public TensorSource {
 
   std::string where() const override { return source_.where(); }
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
-    return source_.tensors(kind);
+    if (!average_ || kind != TensorKind::kWeight) return source_.tensors(kind);
+    std::vector<CanonicalTensor> averages;
+    for (CanonicalTensor one : source_.tensors(TensorKind::kOptimizer)) {
+      if (!one.name.starts_with(kAveragePrefix)) continue;
+      one.name.erase(0, kAveragePrefix.size());
+      one.kind = TensorKind::kWeight;
+      averages.push_back(std::move(one));
+    }
+    return averages;
   }
-  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
+  void read(const std::string& weight, const TensorRun& run, DType dtype, std::byte* dst) override {
+    const std::string name = average_ ? kAveragePrefix + weight : weight;
     const auto found = unchecked_.find(name);
     if (found != unchecked_.end()) {
       source_.check_hash(found->second);
@@ -46,10 +58,11 @@ class CheckedSource final : public TensorSource {
 
  private:
   NativeSource source_;
+  bool average_;
   std::map<std::string, std::size_t> unchecked_;  // place in the manifest
 };
 
-OpenedModel open_checkpoint(const fs::path& path) {
+OpenedModel open_checkpoint(const fs::path& path, bool average) {
   OpenedModel opened{.format = ModelFormat::kPiton};
   const fs::path folder = find_checkpoint(path);
   const Manifest manifest = read_manifest(folder);
@@ -63,7 +76,13 @@ OpenedModel open_checkpoint(const fs::path& path) {
     opened.tokenizer_folder =
         fs::is_directory(file, ignored) ? fs::path(file) : fs::path(file).parent_path();
   }
-  opened.source = std::make_unique<CheckedSource>(folder, manifest);
+  if (average && !options.optimizer.average_decay) {
+    throw Error(Fault::kUsage,
+                "--average: {} has no moving average: it was trained without "
+                "--ema-decay",
+                folder.string());
+  }
+  opened.source = std::make_unique<CheckedSource>(folder, manifest, average);
   if (manifest.has_optimizer())
     opened.notes.push_back(fmt::format("{}: the optimizer's state stays behind", folder.string()));
   return opened;
@@ -138,17 +157,23 @@ std::string_view name(ModelFormat format) {
   return "";
 }
 
-OpenedModel open_model(const fs::path& path, const MegatronGiven& given) {
+OpenedModel open_model(const fs::path& path, const MegatronGiven& given, bool average) {
   std::error_code error;
   const bool gguf = is_gguf_file(path);
   if (!gguf && !fs::is_directory(path, error)) {
     throw Error(Fault::kData, "{}: wanted the folder of a model, or a GGUF file: {}", path.string(),
                 error ? error.message() : "it is none");
   }
+  const bool foreign = gguf || is_huggingface_folder(path) || is_megatron_folder(path);
+  if (average && foreign) {
+    throw Error(Fault::kUsage,
+                "--average: got {}, which has no moving average; wanted a checkpoint of Piton",
+                path.string());
+  }
   OpenedModel opened = gguf                          ? open_gguf(path)
                        : is_huggingface_folder(path) ? open_huggingface(path)
-                       : is_megatron_folder(path)    ? open_megatron(path, given)
-                                                     : open_checkpoint(path);
+                       : foreign                     ? open_megatron(path, given)
+                                                     : open_checkpoint(path, average);
   opened.name = fs::absolute(path).lexically_normal().stem().string();
   opened.model.dtype = most_common_dtype(*opened.source);
   std::vector<CanonicalTensor> wanted;

@@ -46,9 +46,12 @@ struct OpenedModel {
 };
 
 // Opens the newest checkpoint of a run, one checkpoint, or another program's model. Throws
-// Error(kData) with what is wrong, or if it is not a model. Bytes of a checkpoint of Piton are
-// checked against their hashes when they are first read. `given` is for Megatron checkpoints.
-OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {});
+// Error(kData) naming what is wrong with it, or that it is none. Bytes of a checkpoint of Piton are
+// compared with their hashes when they are first read.
+// `given` is for those of Megatron. `average`: of a checkpoint of Piton the moving average of the
+// weights in their place; throws Error(kUsage) where there is none.
+OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {},
+                       bool average = false);
 
 // Null where there is none. Throws Error(kData) as open_tokenizer() does.
 std::unique_ptr<Tokenizer> open_tokenizer_of(const OpenedModel& model);

@@ -41,14 +41,19 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   return "its sizes";
 }
 
-// Keys common to all families, then those of `family`.
+// As Transformers calls it.
+std::string_view dtype_word(DType dtype) {
+  return dtype == DType::kBF16 ? "bfloat16" : dtype == DType::kF16 ? "float16" : "float32";
+}
+
+// Keys of every family, then its own.
 nlohmann::ordered_json config_of(const HfFamily& family, const ModelConfig& model) {
   nlohmann::ordered_json config = {{"architectures", {family.architectures.front()}},
                                    {"model_type", family.model_types.front()},
                                    {"vocab_size", model.vocabulary},
                                    {"tie_word_embeddings", model.tied},
                                    {"initializer_range", model.init_deviation},
-                                   {"dtype", model.dtype == DType::kBF16 ? "bfloat16" : "float32"}};
+                                   {"dtype", dtype_word(model.dtype)}};
   config.update(family.keys(model));
   return config;
 }

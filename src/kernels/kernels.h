@@ -20,6 +20,7 @@
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/loss.h"
+#include "kernels/muon.h"
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
 #include "kernels/rotary.h"
@@ -32,7 +33,8 @@ using KernelCall =
                  CacheAppend, ActivationForward, ActivationBackward, DropoutAddForward,
                  DropoutAddBackward, EmbeddingForward, EmbeddingBackward, LossStatistics,
                  LossCombine, LossBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
-                 AdamwUpdate, SgdUpdate, SquareSums, BeginUpdate>;
+                 AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
+                 MuonNormalize, MuonTerms, MuonUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

@@ -29,6 +29,14 @@ void SgdUpdate::check() const {
   if (copy.defined()) Operand{kName, "copy", copy}.shape(span).floating().contiguous();
 }
 
+void MovingAverage::check() const {
+  expect_one_place(*this);
+  const Shape span{average.elements()};
+  Operand{kName, "average", average}.shape(span).dtype(DType::kF32).contiguous();
+  Operand{kName, "main", main}.shape(span).dtype(DType::kF32).contiguous();
+  Operand{kName, "scalars", scalars}.shape({kStepScalars}).dtype(DType::kF32).contiguous();
+}
+
 void SquareSums::check() const {
   expect_one_place(*this);
   Operand{kName, "x", x}.dtype(DType::kF32).contiguous();
@@ -44,6 +52,11 @@ void BeginUpdate::check() const {
   Operand{kName, "scalars", scalars}.shape({kStepScalars}).dtype(DType::kF32).contiguous();
   Operand{kName, "counts", counts}.shape({kUpdateCounts}).dtype(DType::kF64).contiguous();
   Operand{kName, "sums", sums}.shape({sums.elements()}).dtype(DType::kF64).contiguous();
+  if (!spikes.history.defined()) return;
+  const std::int64_t size = spikes.history.elements();
+  PITON_ASSERT(size >= kSpikeRings + 4 && (size - kSpikeRings) % 2 == 0, "{}: a history of {}",
+               kName, size);
+  Operand{kName, "history", spikes.history}.shape({size}).dtype(DType::kF64).contiguous();
 }
 
 }  // namespace piton

@@ -2,7 +2,7 @@
 //
 // AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101), Megatron's order of operations:
 //   g = gradient * gradient_scale
-//   main = main * (1 - lr * decay)
+//   main = main * (1 - lr * decay)            decay = kWeightDecay * decay_multiplier
 //   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
 //   main = main - lr * (m / correction1) / (sqrt(v / correction2) + eps)
 // with correctionK = 1 - betaK^t.
@@ -25,7 +25,8 @@ enum StepScalar : int {
   kCorrection1,    // 1 - beta1^t
   kCorrection2,    // 1 - beta2^t
   kGradientScale,  // clip factor / loss scale
-  kApply,          // 0: change nothing (non-finite gradients)
+  kApply,          // 0: leave everything as it is (non-finite gradients)
+  kWeightDecay,    // today's, before a group's multiplier
   kStepScalars
 };
 
@@ -41,7 +42,7 @@ struct AdamwUpdate {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0;
+  double decay_multiplier = 0;  // 0: no decay
   double lr_multiplier = 1;
 
   template <typename Self, typename Visitor>
@@ -66,7 +67,7 @@ struct SgdUpdate {
   Tensor gradient;  // fp32 [n]
   Tensor scalars;   // fp32 [kStepScalars]; the corrections are not read
   double momentum = 0;
-  double weight_decay = 0;
+  double decay_multiplier = 0;  // 0: no decay
   double lr_multiplier = 1;
 
   template <typename Self, typename Visitor>
@@ -81,8 +82,28 @@ struct SgdUpdate {
   double flops() const { return 0; }
 };
 
-// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order that depends only
-// on the size of the block.
+// A moving average of the weights (Polyak & Juditsky 1992), after their update:
+//   average = average + (1 - decay) (main - average)
+// Where kApply is 0 it stays.
+struct MovingAverage {
+  static constexpr std::string_view kName = "moving average";
+  Tensor average;  // fp32 [n]  updated
+  Tensor main;     // fp32 [n]
+  Tensor scalars;  // fp32 [kStepScalars]
+  double decay = 0.999;
+
+  template <typename Self, typename Visitor>
+  static void tensors(Self& self, Visitor&& v) {
+    v("average", self.average, Access::kUpdate);
+    v("main", self.main, Access::kRead);
+    v("scalars", self.scalars, Access::kRead);
+  }
+  void check() const;
+  double flops() const { return 0; }
+};
+
+// sums[i] = sum over elements [i*block, (i+1)*block) of x^2, in fp64, in an order fixed by the size
+// of the block.
 struct SquareSums {
   static constexpr std::string_view kName = "square sums";
   Tensor sums;  // fp64 [ceil(n / block)]  written
@@ -100,17 +121,49 @@ struct SquareSums {
 
 // Indices into the fp64 [kUpdateCounts] tensor that stays on the device from step to step.
 enum UpdateCount : int {
-  kUpdates,       // successful updates: t in the corrections
-  kSkipped,       // updates skipped because the norm was not finite
-  kGradientNorm,  // of the latest gradient, before clipping
+  kUpdates,         // successful ones: the t of the corrections
+  kSkipped,         // updates left out because the norm was not finite
+  kGradientNorm,    // of the latest gradient, before clipping
+  kLossScale,       // of the gradients to come; above 0
+  kGoodUpdates,     // in a row, since the loss scale last changed or an update was skipped
+  kHysteresisLeft,  // skipped updates that the loss scale still bears
   kUpdateCounts
 };
 
-// Computes the scalars of one step's updates from the sums of squares of the gradient. It runs on
-// the device, so that no step waits for the host.
-//   norm = sqrt(sum of sums, in order)      finite: updates += 1, apply = 1; else skipped += 1
+// How the loss scale follows the gradients (Micikevicius et al. 2017, arXiv:1710.03740), by the
+// rules of Megatron's DynamicGradScaler.
+struct LossScaling {
+  bool dynamic = false;  // false: it stays
+  double least = 1;
+  std::int64_t window = 1000;   // good updates in a row that double it
+  std::int64_t hysteresis = 2;  // skipped updates that halve it
+};
+
+// Indices into the fp64 history of the spike rule.
+enum SpikeHistory : int {
+  kSpikeSteps,  // steps whose loss and norm are or were in the rings
+  kSpikeLoss,   // of this step; set before BeginUpdate
+  kSpikeRings,  // first of [window] losses, then [window] norms
+};
+
+// A step whose loss or norm is far above those of the last steps is skipped (OLMo 2,
+// arXiv:2501.00656, and OLMo-core's SkipStepOptimizer): above  mean + sigmas deviation  of the last
+// `window` finite ones, once there are half as many.
+struct SpikeRule {
+  Tensor history;  // fp64 [kSpikeRings + 2 window] or empty: no rule  updated
+  double sigmas = 6;
+};
+
+// What the updates of one step need to know, from the sums of squares of the gradient: on the
+// device, so that no step waits for the host.
+//   norm = sqrt(sum of sums, in order) / loss scale
+//                                           finite and no spike: updates += 1, apply = 1;
+//                                           else skipped += 1
 //   correctionK = 1 - betaK^max(updates, 1)
-//   gradient_scale = clip > 0 and finite: min(1, clip / (norm + 1e-6)); else 1
+//   gradient_scale = (clip > 0 and finite: min(1, clip / (norm + 1e-6)); else 1) / loss scale
+// Then the loss scale of the next step, if it is dynamic:
+//   not finite  good = 0, left -= 1; left <= 0: scale = max(scale / 2, least)
+//   else        good += 1; good = window: good = 0, left = hysteresis, scale *= 2
 struct BeginUpdate {
   static constexpr std::string_view kName = "begin update";
   Tensor scalars;  // fp32 [kStepScalars]  updated, except for the learning rate
@@ -119,12 +172,15 @@ struct BeginUpdate {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double clip = 0;
+  LossScaling scaling;
+  SpikeRule spikes;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
     v("scalars", self.scalars, Access::kUpdate);
     v("counts", self.counts, Access::kUpdate);
     v("sums", self.sums, Access::kRead);
+    v("history", self.spikes.history, Access::kUpdate);
   }
   void check() const;
   double flops() const { return 0; }

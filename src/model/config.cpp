@@ -257,7 +257,11 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (scaled_embedding) config.scaled_embedding = true;
   set(config.logit_soft_cap, logit_soft_cap);
   if (head_norms) config.head_norms = true;
+  if (bf16 && fp16) {
+    throw Error(Fault::kUsage, "--fp16: contradicts --bf16; leave one of them out");
+  }
   if (bf16) config.dtype = DType::kBF16;
+  if (fp16) config.dtype = DType::kF16;
   config.check();
   return config;
 }

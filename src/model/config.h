@@ -99,6 +99,7 @@ struct ModelOptions {
   bool scaled_embedding = false;
   std::optional<double> logit_soft_cap;
   bool bf16 = false;
+  bool fp16 = false;
   AttentionOptions attention;
   RotaryOptions rotary;
   MlpOptions mlp;
@@ -172,6 +173,11 @@ struct ModelOptions {
       head_norms);
     v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same},
       bf16);
+    v(Option{"fp16",
+             "weights and activations in half precision, under a loss scale; sums and main copies "
+             "in fp32",
+             same},
+      fp16);
     attention.visit(v);
     mlp.visit(v);
   }

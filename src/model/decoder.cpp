@@ -127,8 +127,10 @@ class DecoderChunk final : public Chunk {
     // With a cache, all tokens get the angles for sequences of the length of its capacity.
     prepare_rotary(context, input.cache != nullptr ? input.cache->capacity() : input.sequence);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
-    for (std::size_t i = 0; i < blocks_.size(); ++i) {
-      x = run_block(with_rows, blocks_[i], layers_.begin + static_cast<std::int64_t>(i), x, input);
+    for (std::size_t i = 0; i < blocks_.size();) {
+      const std::size_t last = std::min(i + group_at(i), blocks_.size());
+      x = run_blocks(with_rows, i, last, x, input);
+      i = last;
     }
     if (!place_.last()) return {.boundary = {x}};
     return results(with_rows, x, input);
@@ -192,24 +194,46 @@ class DecoderChunk final : public Chunk {
                        .query_segments = input.segments,
                        .key_segments = input.segments},
             .rotary = {.cosine = tables.cosine, .sine = tables.sine, .positions = input.positions},
-            .slopes = slopes_};
+            .slopes = slopes_,
+            .recompute = recompute_.granularity == RecomputeGranularity::kSelective};
   }
 
-  Value run_block(Context& context, const Block& block, std::int64_t layer, const Value& x,
-                  const ModelInput& input) const {
-    AttentionInput attention = attention_input(input, layer);
-    if (input.cache != nullptr) attention.cache = input.cache->layer(layer);
-    if (!recompute_) return block.forward(context, x, attention);
-    const Segment segment = [&block, attention](Context& inner, const std::vector<Value>& values) {
-      return std::vector<Value>{block.forward(inner, values[0], attention)};
+  // Whether block `index` of this chunk is computed again in backward.
+  bool is_recomputed(std::size_t index) const {
+    return recompute_.granularity == RecomputeGranularity::kFull &&
+           (!recompute_.block || static_cast<std::int64_t>(index) < recompute_.layers);
+  }
+
+  // How many blocks from this one on are one segment.
+  std::size_t group_at(std::size_t index) const {
+    return is_recomputed(index) && !recompute_.block ? static_cast<std::size_t>(recompute_.layers)
+                                                     : 1;
+  }
+
+  // Blocks [first, last) of this chunk.
+  Value run_blocks(Context& context, std::size_t first, std::size_t last, const Value& x,
+                   const ModelInput& input) const {
+    std::vector<AttentionInput> attention;
+    for (std::size_t i = first; i < last; ++i) {
+      const std::int64_t layer = layers_.begin + static_cast<std::int64_t>(i);
+      attention.push_back(attention_input(input, layer));
+      if (input.cache != nullptr) attention.back().cache = input.cache->layer(layer);
+    }
+    const Segment segment = [this, first, attention](Context& inner,
+                                                     const std::vector<Value>& values) {
+      Value y = values[0];
+      for (std::size_t i = 0; i < attention.size(); ++i) {
+        y = blocks_[first + i].forward(inner, y, attention[i]);
+      }
+      return std::vector<Value>{y};
     };
-    return recomputed(context, {x}, segment)[0];
+    return (is_recomputed(first) ? recomputed(context, {x}, segment) : segment(context, {x}))[0];
   }
 
   ModelConfig config_;
   ChunkPlace place_;
   LayerRange layers_;
-  bool recompute_;
+  RecomputeRules recompute_;
   Shard shard_;
   Vocabulary vocabulary_;
   std::optional<Embedding> embedding_;

@@ -21,7 +21,12 @@ BFloat16 rounded(double value) {
   return to_bfloat16(static_cast<float>(value));
 }
 
-// Fills `count` elements with the values of canonical indices first, first + 1, ...
+template <>
+Float16 rounded(double value) {
+  return to_float16(static_cast<float>(value));
+}
+
+// `count` canonical indices from `first` on.
 template <typename T>
 void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization,
           PhiloxKey key) {
@@ -54,6 +59,8 @@ void fill_row(const Tensor& rows, std::int64_t at, std::int64_t columns, std::in
       return fill(rows.data<float>() + at, columns, first, initialization, key);
     case DType::kBF16:
       return fill(rows.data<BFloat16>() + at, columns, first, initialization, key);
+    case DType::kF16:
+      return fill(rows.data<Float16>() + at, columns, first, initialization, key);
     default:
       PITON_ASSERT(false, "no weights of {}", name(rows.dtype()));
   }

@@ -6,13 +6,14 @@
 #include "comm/mesh.h"
 #include "model/config.h"
 #include "ops/linear.h"
+#include "ops/recompute.h"
 
 namespace piton {
 
 // Options of the layout besides the sizes of the mesh.
 struct LayoutOptions {
-  LinearStrategy linears;  // slices, sequence parallelism
-  bool recompute = false;  // each block keeps only its input and is recomputed in backward
+  LinearStrategy linears;                  // slices, sequence parallelism
+  RecomputeRules recompute;                // what is computed again in backward
   std::int64_t vocabulary_multiple = 128;  // pad the vocabulary to a multiple of this x t,
   std::int64_t vocabulary_rows = 0;        // or to exactly this many rows, if above 0
 };

@@ -78,7 +78,8 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
       .dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows},
       .head_begin = shard_.rank() * heads,
       .block_rows = shape_.block_rows,
-      .soft_cap = shape_.soft_cap};
+      .soft_cap = shape_.soft_cap,
+      .recompute = input.recompute};
   AttentionPlaces places = input.places;
   if (input.cache) {
     const CachedRows all = append_to_cache(context, *input.cache, k, v);

@@ -45,6 +45,7 @@ struct AttentionInput {
   RotarySettings rotary;           // tables and positions; AttentionShape has the convention
   Tensor slopes;                   // fp32 [a/t]: ALiBi slopes of this rank's heads, or empty
   std::optional<CacheView> cache;  // of this layer; its rows give the places
+  bool recompute = false;          // AttentionSettings::recompute
 };
 
 class Attention {

@@ -30,6 +30,7 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
   if (shape.max_positions > 0) {
     positions_ = &parameters.add(replicated_parameter(
         shard, "embedding.position.weight", shape.max_positions, shape.hidden, initialization));
+    positions_->is_table = true;
     positions_->contributions += 1;
   }
 }

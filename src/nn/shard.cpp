@@ -89,6 +89,7 @@ Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_
   const std::int64_t begin = std::min(vocabulary, shard.rank() * share);
   const std::int64_t end = std::min(vocabulary, (shard.rank() + 1) * share);
   Parameter parameter = base_parameter(shard, name, {share, in});
+  parameter.is_table = true;
   parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
   parameter.pieces.push_back({.name = std::move(name),
                               .global = {vocabulary, in},

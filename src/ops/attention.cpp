@@ -1,5 +1,6 @@
 #include "ops/attention.h"
 
+#include <memory>
 #include <utility>
 
 namespace piton {
@@ -15,6 +16,70 @@ AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& se
           .query_segments = places.query_segments,
           .key_segments = places.key_segments,
           .slopes = settings.slopes};
+}
+
+// Attention that is computed again when its backward, or that of the op behind it, first asks for
+// its result. The handles of both tensors share it.
+class AttentionAgain {
+ public:
+  // `call` has no tensors but the mask's; q, k and v are handles.
+  AttentionAgain(const Context& context, AttentionForward call, Kept q, Kept k, Kept v)
+      : context_(context.with_tape(nullptr)),
+        call_(std::move(call)),
+        q_(std::move(q)),
+        k_(std::move(k)),
+        v_(std::move(v)) {}
+
+  const AttentionForward& result() {
+    if (call_.out.defined()) return call_;
+    call_.q = q_.get();
+    call_.k = k_.get();
+    call_.v = v_.get();
+    const DType dtype = call_.q.dtype();
+    call_.out = context_.activation(dtype, call_.q.shape());
+    call_.lse =
+        context_.activation(sum_dtype(dtype), {call_.q.dim(0), call_.q.dim(2), call_.q.dim(1)});
+    context_.kernels.run(call_, context_.stream);
+    call_.q = call_.k = call_.v = {};
+    q_ = k_ = v_ = {};
+    return call_;
+  }
+
+ private:
+  Context context_;
+  AttentionForward call_;
+  Kept q_, k_, v_;
+};
+
+// One of the two, in a shape of the same elements.
+class TensorAgain final : public KeptTensor {
+ public:
+  TensorAgain(std::shared_ptr<AttentionAgain> attention, bool is_lse, const Shape& shape)
+      : attention_(std::move(attention)), is_lse_(is_lse), shape_(shape) {}
+  Tensor get() override {
+    const AttentionForward& result = attention_->result();
+    return (is_lse_ ? result.lse : result.out).reshape(shape_);
+  }
+
+ private:
+  std::shared_ptr<AttentionAgain> attention_;
+  bool is_lse_;
+  Shape shape_;
+};
+
+// The handles of the result of `call`, whose rows [b*sq, a/t * d] the next op will keep.
+std::pair<Kept, Kept> kept_results(Context& context, const AttentionForward& call,
+                                   const Tensor& rows, bool recompute) {
+  Tape& tape = *context.tape;
+  if (!recompute) return {tape.keep(call.out), tape.keep(call.lse)};
+  AttentionForward bare = call;
+  bare.out = bare.lse = bare.q = bare.k = bare.v = {};
+  const auto again = std::make_shared<AttentionAgain>(context, std::move(bare), tape.keep(call.q),
+                                                      tape.keep(call.k), tape.keep(call.v));
+  const auto of_rows = std::make_shared<TensorAgain>(again, false, rows.shape());
+  tape.provide(rows, of_rows);
+  return {Kept(std::make_shared<TensorAgain>(again, false, call.out.shape())),
+          Kept(std::make_shared<TensorAgain>(again, true, call.lse.shape()))};
 }
 
 struct KeptAttention {
@@ -65,8 +130,9 @@ Value attend(Context& context, const Value& q, const Value& k, const Value& v,
   Value result = context.tape->output(rows);
   Tape& tape = *context.tape;
   const auto keep = [&](const Tensor& tensor) { return tape.keep(tensor); };
-  const KeptAttention kept{.out = keep(call.out),
-                           .lse = keep(call.lse),
+  const auto [out, lse] = kept_results(context, call, rows, settings.recompute);
+  const KeptAttention kept{.out = out,
+                           .lse = lse,
                            .q = keep(call.q),
                            .k = keep(call.k),
                            .v = keep(call.v),

@@ -30,6 +30,8 @@ struct AttentionSettings {
   std::int64_t head_begin = 0;  // index of this rank's first head among all heads
   std::int64_t block_rows = 0;
   double soft_cap = 0;
+  // With a tape: the result is not kept, but computed again in backward (ops/recompute.h).
+  bool recompute = false;
 };
 
 // q [b, sq, a/t, d], k and v [b, sk, g/t, d] -> [b*sq, a/t * d]. The last dim of q, k and v is

@@ -1,8 +1,14 @@
 #include "ops/parameter.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace piton {
+
+bool Parameter::is_matrix() const {
+  return !is_table && shape.ndim() == 2 &&
+         std::ranges::all_of(pieces, [](const Piece& piece) { return piece.global.ndim() == 2; });
+}
 
 Parameter& ParameterList::add(Parameter parameter) {
   PITON_ASSERT(find(parameter.name) == nullptr, "parameter {} is declared twice", parameter.name);

@@ -54,6 +54,8 @@ class Parameter {
   std::vector<int> tied_stages;
   // Contributions to the gradient from one micro-batch: 1, or 2 if embedding and head share it.
   int contributions = 0;
+  // Rows are looked up, or are those of the head.
+  bool is_table = false;
 
   // Values and gradient in memory, managed by parallel/ (flat buffers) or by a test. `value` is
   // empty under ZeRO-3.
@@ -65,6 +67,8 @@ class Parameter {
   WeightCodes codes;
 
   std::int64_t elements() const { return shape.elements(); }
+  // A linear map, or several: all pieces are matrices, and it is no table.
+  bool is_matrix() const;
 };
 
 // Owns all parameters of a stage (this rank's part of them), in the order of the model. Addresses

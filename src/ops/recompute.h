@@ -3,12 +3,28 @@
 // the replay draws the same ones.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "ops/tape.h"
 
 namespace piton {
+
+enum class RecomputeGranularity : std::uint8_t {
+  kNone,
+  kFull,       // layers: only their input is kept
+  kSelective,  // attention alone: its output and log-sum-exp are computed again from q, k and v
+};
+
+// Which layers of a chunk are computed again, under kFull.
+struct RecomputeRules {
+  RecomputeGranularity granularity = RecomputeGranularity::kNone;
+  // True: the first `layers` ones, each by itself. False: all, in groups of `layers` that follow
+  // one another, of which the first input is kept.
+  bool block = false;
+  std::int64_t layers = 1;
+};
 
 using Segment = std::function<std::vector<Value>(Context&, const std::vector<Value>& inputs)>;
 

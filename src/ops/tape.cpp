@@ -109,8 +109,19 @@ Value Tape::in_place_of(const Value& source, Tensor tensor) {
 
 void Tape::record(std::function<void(Backward&)> node) { nodes_.push_back(std::move(node)); }
 
+void Tape::provide(const Tensor& tensor, std::shared_ptr<KeptTensor> kept) {
+  std::erase_if(provided_, [](const Provided& one) { return one.storage.expired(); });
+  provided_.push_back({std::move(kept), tensor.storage(), tensor.raw(), tensor.shape()});
+}
+
 Kept Tape::keep(const Tensor& tensor) {
   if (!tensor.defined()) return {};
+  for (const Provided& one : provided_) {
+    if (one.storage.lock() == tensor.storage() && one.first == tensor.raw() &&
+        one.shape == tensor.shape()) {
+      return Kept(one.kept);
+    }
+  }
   std::shared_ptr<KeptTensor> kept =
       keeper_ != nullptr ? keeper_->keep(tensor) : std::make_shared<ResidentTensor>(tensor);
   kept_.push_back({kept, tensor.storage(), extent(tensor)});
@@ -136,6 +147,7 @@ void Tape::seed(const Value& value, Tensor gradient) {
 void Tape::backward(Context context, Mode mode) {
   context.tape = nullptr;
   mode_ = mode;
+  provided_.clear();
   while (!nodes_.empty()) {
     std::function<void(Backward&)> node = std::move(nodes_.back());
     nodes_.pop_back();

@@ -87,6 +87,10 @@ class Tape {
 
   // Keeps `tensor` for the backward function of a node. An empty tensor gives an empty handle.
   Kept keep(const Tensor& tensor);
+  // A tensor of an op that can be computed again: keep() of the same tensor gives handles to
+  // `kept`, so that its memory is free once forward needs it no more. Its memory must not be
+  // written to before that.
+  void provide(const Tensor& tensor, std::shared_ptr<KeptTensor> kept);
   // An op that works in place calls this before it overwrites its input. Asserts that no node of
   // this tape keeps any byte of `tensor`: its backward would read the new values.
   void overwrite(const Tensor& tensor);
@@ -117,8 +121,15 @@ class Tape {
     std::weak_ptr<Storage> storage;
     std::pair<std::int64_t, std::int64_t> bytes;  // of the storage: first, one after the last
   };
+  struct Provided {
+    std::shared_ptr<KeptTensor> kept;
+    std::weak_ptr<Storage> storage;
+    const std::byte* first = nullptr;
+    Shape shape;
+  };
   Keeper* keeper_;
   std::vector<InPlace> kept_;
+  std::vector<Provided> provided_;   // in forward
   std::vector<Gradient> gradients_;  // by value id
   std::vector<std::function<void(Backward&)>> nodes_;
   std::vector<std::function<void(Context&)>> jobs_;

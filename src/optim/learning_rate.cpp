@@ -36,7 +36,7 @@ struct Length {
 
 }  // namespace
 
-LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t train_iters,
+LearningRate::LearningRate(const LearningRateOptions& options, double train_steps,
                            std::int64_t global_batch)
     : options_(options), batch_(static_cast<double>(global_batch)) {
   if (!(options.lr > 0) || !std::isfinite(options.lr)) {
@@ -51,7 +51,7 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
       "--lr-warmup", options.warmup_iters != 0 ? std::optional(options.warmup_iters) : std::nullopt,
       options.warmup_samples};
   const Length annealing{"--lr-wsd-decay", options.annealing_iters, options.annealing_samples};
-  decay_ = decay.steps(1, global_batch).value_or(static_cast<double>(train_iters));
+  decay_ = decay.steps(1, global_batch).value_or(train_steps);
   warmup_ = warmup.steps(0, global_batch).value_or(0);
   if (options.warmup_fraction) {
     if (warmup_ > 0) {
@@ -73,7 +73,7 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
         Fault::kUsage,
         "learning rate: nothing to decay over: got {} training steps, wanted at least 1; give "
         "--train-iters or --lr-decay-iters",
-        train_iters);
+        train_steps);
   }
   if (warmup_ >= decay_) {
     throw Error(Fault::kUsage,
@@ -102,8 +102,8 @@ LearningRate::LearningRate(const LearningRateOptions& options, std::int64_t trai
   }
 }
 
-double LearningRate::at(std::int64_t steps) const {
-  const double n = static_cast<double>(steps);
+double LearningRate::at(double steps) const {
+  const double n = steps;
   const double lr = options_.lr;
   const double min_lr = options_.min_lr;
   if (warmup_ > 0 && n <= warmup_) return lr * n / warmup_;

@@ -13,6 +13,8 @@
 //                    1 - sqrt(r) (minus_sqrt)
 //
 // Lengths may be given in samples: they are then divided by the global batch and need not be whole.
+// So is n while the batch grows (train/batch_sizes.h): the samples of the successful steps, divided
+// by the whole global batch.
 // A pure function of n, in double: nothing of it is stored, and a resumed run continues exactly.
 // Steps that were skipped (non-finite gradients) do not count.
 #pragma once
@@ -71,13 +73,13 @@ struct LearningRateOptions {
 
 class LearningRate {
  public:
-  // `train_iters`: steps of the whole run, the default of --lr-decay-iters. `global_batch`: samples
-  // of a step. Throws Error(kUsage) naming the flag if a value or combination cannot be.
-  LearningRate(const LearningRateOptions& options, std::int64_t train_iters,
-               std::int64_t global_batch);
+  // `train_steps`: of the whole run, not always whole; the default of --lr-decay-iters.
+  // `global_batch`: samples of a step. Throws Error(kUsage) naming the flag if a value or
+  // combination cannot be.
+  LearningRate(const LearningRateOptions& options, double train_steps, std::int64_t global_batch);
 
-  // The rate of the step that follows `steps` >= 0 successful ones.
-  double at(std::int64_t steps) const;
+  // The rate of the step that follows `steps` >= 0 successful ones, which need not be whole.
+  double at(double steps) const;
 
   double decay_steps() const { return decay_; }    // D
   double warmup_steps() const { return warmup_; }  // w, not always whole

@@ -99,36 +99,21 @@ void claim(NormEntry& entry, int rank, std::int64_t begin, std::int64_t end) {
   }
 }
 
+// The name that copy_key() begins with.
+std::string name_in_key(const std::string& key) { return key.substr(0, key.find('@')); }
+
 std::vector<std::string_view> moment_names(OptimizerKind rule, const OptimizerOptions& options) {
-  if (rule == OptimizerKind::kAdam) return {"exp_avg", "exp_avg_sq"};
-  if (options.sgd_momentum == 0) return {};
-  return {"momentum_buffer"};
+  std::vector<std::string_view> names;
+  if (rule == OptimizerKind::kAdam) {
+    names = {"exp_avg", "exp_avg_sq"};
+  } else if (rule == OptimizerKind::kMuon || options.sgd_momentum > 0) {
+    names = {"momentum_buffer"};
+  }
+  if (options.average_decay) names.push_back(kAverageMoment);
+  return names;
 }
 
 }  // namespace
-
-void OptimizerOptions::check() const {
-  const auto share = [](const char* flag, double value) {
-    if (!(value >= 0 && value < 1)) {
-      throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted at least 0 and below 1", flag,
-                  value);
-    }
-  };
-  share("--sgd-momentum", sgd_momentum);
-  share("--adam-beta1", beta1);
-  share("--adam-beta2", beta2);
-  if (!(eps > 0) || !std::isfinite(eps)) {
-    throw Error(Fault::kUsage, "optimizer: --adam-eps: got {}, wanted a number above 0", eps);
-  }
-  if (!(weight_decay >= 0) || !std::isfinite(weight_decay)) {
-    throw Error(Fault::kUsage, "optimizer: --weight-decay: got {}, wanted at least 0",
-                weight_decay);
-  }
-  if (!(clip_grad >= 0) || !std::isfinite(clip_grad)) {
-    throw Error(Fault::kUsage, "optimizer: --clip-grad: got {}, wanted at least 0 (0: no limit)",
-                clip_grad);
-  }
-}
 
 std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter,
                                                       std::int64_t begin, std::int64_t size) {
@@ -179,11 +164,22 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
     PITON_ASSERT(span.gradient.dtype() == DType::kF32, "{}: gradient {}", span.parameter->name,
                  to_string(span.gradient));
   }
+  if (options_.kind == OptimizerKind::kMuon) {
+    muon_ = std::make_unique<Muon>(options_.muon, mesh, kernels, device, arena);
+  }
   make_state(stream);
   scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer, stream);
   device.zero(scalars_, stream);
   counts_ = arena.allocate(DType::kF64, {kUpdateCounts}, MemoryKind::kOptimizer, stream);
   device.zero(counts_, stream);
+  progress_.loss_scale =
+      options_.loss_scale.value_or(options_.fp16 ? options_.initial_loss_scale : 1);
+  progress_.hysteresis_left = options_.hysteresis;
+  if (options_.spike_sigmas) {
+    const std::int64_t size = kSpikeRings + 2 * options_.spike_window;
+    history_ = arena.allocate(DType::kF64, {size}, MemoryKind::kOptimizer, stream);
+    progress_.history.resize(static_cast<std::size_t>(size));
+  }
   plan_norm(stream);
 }
 
@@ -192,8 +188,7 @@ void Optimizer::make_state(Stream& stream) {
   std::map<std::string_view, std::int64_t> sizes;  // of moments
   for (const UpdateSpan& span : spans_) {
     const std::int64_t size = span.gradient.elements();
-    const OptimizerKind rule = span.rule.value_or(options_.kind);
-    for (const std::string_view moment : moment_names(rule, options_)) {
+    for (const std::string_view moment : moment_names(rule_of(span), options_)) {
       sizes[moment] += aligned(size);
     }
     if (span.value.dtype() != DType::kF32) mains += aligned(size);
@@ -212,7 +207,7 @@ void Optimizer::make_state(Stream& stream) {
     const std::int64_t size = span.gradient.elements();
     OptimizerState state{.parameter = span.parameter,
                          .offset = span.offset,
-                         .rule = span.rule.value_or(options_.kind),
+                         .rule = rule_of(span),
                          .main_is_value = span.value.dtype() == DType::kF32};
     for (const std::string_view moment : moment_names(state.rule, options_)) {
       state.moments.push_back({moment, buffers.at(moment).slice(0, next[moment], size)});
@@ -224,13 +219,23 @@ void Optimizer::make_state(Stream& stream) {
       state.main = main.slice(0, main_at, size);
       main_at += aligned(size);
     }
+    const bool whole = state.rule == OptimizerKind::kMuon;
     state_.push_back(std::move(state));
+    if (whole) {
+      updates_.push_back({.span = i, .size = size});
+      continue;
+    }
     std::int64_t at = 0;
     for (const auto& [run, decays] : decay_runs(*span.parameter, span.offset, size)) {
       updates_.push_back({i, at, run, decays});
       at += run;
     }
   }
+}
+
+OptimizerKind Optimizer::rule_of(const UpdateSpan& span) const {
+  const bool other = options_.kind == OptimizerKind::kMuon && !span.parameter->is_matrix();
+  return span.rule.value_or(other ? OptimizerKind::kAdam : options_.kind);
 }
 
 void Optimizer::plan_norm(Stream& stream) {
@@ -254,6 +259,7 @@ void Optimizer::plan_norm(Stream& stream) {
   std::int64_t blocks = 0;
   for (auto& [key, entry] : entries) {
     entry.first_block = blocks;
+    block_names_.emplace_back(name_in_key(key), blocks);
     blocks += (entry.elements + norm_block_ - 1) / norm_block_;
     std::int64_t counted = 0;
     for (const auto& [begin, end] : entry.taken) counted += end - begin;
@@ -293,8 +299,14 @@ void Optimizer::add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::
 
 void Optimizer::reset_main(Stream& stream) {
   for (std::size_t i = 0; i < spans_.size(); ++i) {
-    if (state_[i].main_is_value || state_[i].size() == 0) continue;
-    kernels_->run(Copy{.dst = state_[i].main, .src = spans_[i].value}, stream);
+    const OptimizerState& state = state_[i];
+    if (state.size() == 0) continue;
+    if (!state.main_is_value) {
+      kernels_->run(Copy{.dst = state.main, .src = spans_[i].value}, stream);
+    }
+    if (options_.average_decay) {
+      kernels_->run(Copy{.dst = state.moments.back().values, .src = state.main}, stream);
+    }
   }
 }
 
@@ -309,35 +321,94 @@ void Optimizer::sum_squares(Stream& stream) {
   stream.wait(reduced);
 }
 
-void Optimizer::step(double lr, Stream& stream) {
+void Optimizer::step(const StepRates& rates, Stream& stream) {
   if (!block_sums_.defined()) return;
   sum_squares(stream);
   if (std::exchange(counts_are_set_, false)) {
     double counts[kUpdateCounts] = {};
-    counts[kUpdates] = static_cast<double>(steps_);
-    counts[kSkipped] = static_cast<double>(skipped_);
+    counts[kUpdates] = static_cast<double>(progress_.steps);
+    counts[kSkipped] = static_cast<double>(progress_.skipped);
+    counts[kLossScale] = progress_.loss_scale;
+    counts[kGoodUpdates] = static_cast<double>(progress_.good_updates);
+    counts[kHysteresisLeft] = static_cast<double>(progress_.hysteresis_left);
     device_->upload(counts, counts_, stream);
+    if (history_.defined()) device_->upload(progress_.history.data(), history_, stream);
   }
-  const auto rate = static_cast<float>(lr);
-  device_->upload(&rate, scalars_.slice(0, kLearningRate, 1), stream);
-  kernels_->run(BeginUpdate{.scalars = scalars_,
-                            .counts = counts_,
-                            .sums = block_sums_,
-                            .beta1 = options_.beta1,
-                            .beta2 = options_.beta2,
-                            .clip = options_.clip_grad},
-                stream);
-  for (const Update& update : updates_) kernels_->run(update_call(update), stream);
+  if (history_.defined()) {
+    device_->upload(&rates.loss, history_.slice(0, kSpikeLoss, 1), stream);
+  }
+  const auto put = [&](StepScalar place, double value) {
+    const auto narrow = static_cast<float>(value);
+    device_->upload(&narrow, scalars_.slice(0, place, 1), stream);
+  };
+  put(kLearningRate, rates.learning_rate);
+  put(kWeightDecay, rates.weight_decay);
+  kernels_->run(
+      BeginUpdate{.scalars = scalars_,
+                  .counts = counts_,
+                  .sums = block_sums_,
+                  .beta1 = options_.beta1,
+                  .beta2 = options_.beta2,
+                  .clip = options_.clip_grad,
+                  .scaling = options_.scaling(),
+                  .spikes = {.history = history_, .sigmas = options_.spike_sigmas.value_or(0)}},
+      stream);
+  for (const Update& update : updates_) run(update, stream);
+  if (!options_.average_decay) return;
+  for (const OptimizerState& state : state_) {
+    if (state.size() == 0) continue;
+    kernels_->run(MovingAverage{.average = state.moments.back().values,
+                                .main = state.main,
+                                .scalars = scalars_,
+                                .decay = *options_.average_decay},
+                  stream);
+  }
+}
+
+void Optimizer::run(const Update& update, Stream& stream) {
+  const OptimizerState& state = state_[update.span];
+  if (state.rule != OptimizerKind::kMuon) return kernels_->run(update_call(update), stream);
+  const UpdateSpan& span = spans_[update.span];
+  muon_->update({.parameter = span.parameter,
+                 .main = state.main,
+                 .copy = state.main_is_value ? Tensor() : span.value,
+                 .buffer = state.moments[0].values,
+                 .gradient = span.gradient},
+                scalars_, stream);
 }
 
 StepResult Optimizer::result(Stream& stream) {
   double counts[kUpdateCounts] = {};
   device_->download(counts_, counts, stream);
   const auto skipped = static_cast<std::int64_t>(counts[kSkipped]);
-  StepResult result{.grad_norm = counts[kGradientNorm], .skipped = skipped > skipped_};
-  steps_ = static_cast<std::int64_t>(counts[kUpdates]);
-  skipped_ = skipped;
+  StepResult result{.grad_norm = counts[kGradientNorm], .skipped = skipped > progress_.skipped};
+  progress_ = {.steps = static_cast<std::int64_t>(counts[kUpdates]),
+               .skipped = skipped,
+               .loss_scale = counts[kLossScale],
+               .good_updates = static_cast<std::int64_t>(counts[kGoodUpdates]),
+               .hysteresis_left = static_cast<std::int64_t>(counts[kHysteresisLeft]),
+               .history = std::move(progress_.history)};
+  if (history_.defined()) {
+    device_->download(history_, progress_.history.data(), stream);
+    progress_.history[kSpikeLoss] = 0;  // it may be NaN, and the next step has its own
+  }
   return result;
+}
+
+std::vector<std::string> Optimizer::parameters_not_finite(Stream& stream) const {
+  std::vector<std::string> names;
+  if (!block_sums_.defined()) return names;
+  std::vector<double> sums(static_cast<std::size_t>(block_sums_.elements()));
+  device_->download(block_sums_, sums.data(), stream);
+  for (std::size_t i = 0; i < block_names_.size(); ++i) {
+    const auto& [name, first] = block_names_[i];
+    const std::int64_t end =
+        i + 1 < block_names_.size() ? block_names_[i + 1].second : block_sums_.elements();
+    const bool finite = std::all_of(sums.begin() + first, sums.begin() + end,
+                                    [](double sum) { return std::isfinite(sum); });
+    if (!finite && (names.empty() || names.back() != name)) names.push_back(name);
+  }
+  return names;
 }
 
 KernelCall Optimizer::update_call(const Update& update) const {
@@ -347,15 +418,15 @@ KernelCall Optimizer::update_call(const Update& update) const {
     return tensor.slice(0, update.begin, update.size);
   };
   const Tensor copy = state.main_is_value ? Tensor() : part(span.value);
-  const double decay = update.decays ? options_.weight_decay : 0;
+  const double decay = update.decays ? 1 : 0;
   if (state.rule == OptimizerKind::kSgd) {
     return SgdUpdate{.main = part(state.main),
-                     .buffer = state.moments.empty() ? Tensor() : part(state.moments[0].values),
+                     .buffer = options_.sgd_momentum > 0 ? part(state.moments[0].values) : Tensor(),
                      .copy = copy,
                      .gradient = part(span.gradient),
                      .scalars = scalars_,
                      .momentum = options_.sgd_momentum,
-                     .weight_decay = decay};
+                     .decay_multiplier = decay};
   }
   return AdamwUpdate{.main = part(state.main),
                      .first = part(state.moments[0].values),
@@ -366,13 +437,16 @@ KernelCall Optimizer::update_call(const Update& update) const {
                      .beta1 = options_.beta1,
                      .beta2 = options_.beta2,
                      .eps = options_.eps,
-                     .weight_decay = decay};
+                     .decay_multiplier = decay};
 }
 
-void Optimizer::set_steps(std::int64_t steps, std::int64_t skipped) {
-  PITON_ASSERT(steps >= 0 && skipped >= 0);
-  steps_ = steps;
-  skipped_ = skipped;
+void Optimizer::set_progress(const OptimizerProgress& progress) {
+  PITON_ASSERT(progress.steps >= 0 && progress.skipped >= 0);
+  const double constant = progress_.loss_scale;
+  const std::size_t history = progress_.history.size();
+  progress_ = progress;
+  progress_.history.resize(history);  // of a run that had no such rule: it begins
+  if (!options_.scaling().dynamic) progress_.loss_scale = constant;
   counts_are_set_ = true;
 }
 

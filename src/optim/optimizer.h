@@ -1,5 +1,5 @@
-// Updates of the flat spans that this rank owns, each by the rule that it names (AdamW or SGD with
-// momentum), and the gradient's norm over all ranks.
+// Updates of the flat spans that this rank owns, each by its rule (AdamW, SGD with momentum, or
+// Muon for whole matrices), and the gradient's norm over all ranks.
 //
 // Precision: main copy, moments and the gradient are fp32 whatever the weights are; squares are
 // summed in fp64. Formulas: kernels/optimizer.h.
@@ -18,51 +18,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
 #include "comm/mesh.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
 #include "ops/parameter.h"
+#include "optim/muon.h"
+#include "optim/optimizer_options.h"
 
 namespace piton {
 
 inline constexpr std::int64_t kNormBlock =
     16384;  // elements; 64 KiB of fp32: two fit a level-1 cache with what reads them
-
-enum class OptimizerKind : std::uint8_t { kAdam, kSgd };
-
-struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::kAdam;
-  double sgd_momentum = 0.9;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.01;
-  double clip_grad = 1.0;  // 0: no clipping
-
-  template <typename Visitor>
-  void visit(Visitor&& v) {
-    const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"optimizer", "adam: AdamW; sgd: with momentum, and decay added to the gradient", same},
-      Choice(kind, {{"adam", OptimizerKind::kAdam}, {"sgd", OptimizerKind::kSgd}}));
-    v(Option{"adam-beta1", "adam: decay of the first moment", same}, beta1);
-    v(Option{"adam-beta2", "adam: decay of the second moment", same}, beta2);
-    v(Option{"adam-eps", "adam: added to the root of the second moment", same}, eps);
-    v(Option{"sgd-momentum", "sgd: decay of the sum of gradients; 0 keeps no sum", same},
-      sgd_momentum);
-    v(Option{"weight-decay", "decay of matrices a step, times the learning rate", same},
-      weight_decay);
-    v(Option{"clip-grad", "largest norm of the gradient; 0 for no limit", same}, clip_grad);
-  }
-
-  // Throws Error(kUsage) naming the flag.
-  void check() const;
-};
 
 // A run of one parameter that this rank updates: parallel/'s OwnedSpan, which this floor cannot
 // name.
@@ -71,7 +44,8 @@ struct UpdateSpan {
   std::int64_t offset = 0;  // first element, in the local tensor
   Tensor gradient;          // fp32 [n]
   Tensor value;             // [n] in the weights' dtype
-  // How it is updated; empty: by OptimizerOptions::kind. Spans of one step may differ.
+  // How it is updated; empty: by OptimizerOptions::kind, but by AdamW under Muon for what is no
+  // matrix. Spans of one step may differ.
   std::optional<OptimizerKind> rule = {};
 };
 
@@ -86,9 +60,12 @@ std::vector<UpdateSpan> update_spans(const std::vector<Owned>& owned) {
   return spans;
 }
 
-// What an update remembers of the gradients before, under the name that a checkpoint has for it.
+// The last moment of every span where there is an average.
+inline constexpr std::string_view kAverageMoment = "ema";
+
+// What an update remembers of what was before, under the name that a checkpoint has for it.
 struct Moment {
-  std::string_view name;  // adam: "exp_avg" (m), "exp_avg_sq" (v); sgd: "momentum_buffer"
+  std::string_view name;  // adam: "exp_avg" (m), "exp_avg_sq" (v); sgd, muon: "momentum_buffer"
   Tensor values;          // fp32 [n]
 };
 
@@ -104,9 +81,28 @@ struct OptimizerState {
   std::int64_t size() const { return main.elements(); }
 };
 
+// What changes from step to step.
+struct StepRates {
+  double learning_rate = 0;
+  double weight_decay = 0;
+  double loss = 0;  // of the step, for the spike rule
+};
+
 struct StepResult {
   double grad_norm = 0;  // before clipping
-  bool skipped = false;  // the norm is not finite: nothing was changed
+  bool skipped = false;  // the norm is not finite, or a spike: nothing was changed
+};
+
+// How far the updates have come: what a run goes on from, beside the moments.
+struct OptimizerProgress {
+  std::int64_t steps = 0;    // successful ones: the t of the corrections
+  std::int64_t skipped = 0;  // since the start of the run
+  double loss_scale = 1;     // of the next step
+  std::int64_t good_updates = 0;
+  std::int64_t hysteresis_left = 0;  // may be below 0
+  std::vector<double> history;       // of the spike rule (kernels/optimizer.h); empty: none
+
+  bool operator==(const OptimizerProgress&) const = default;
 };
 
 class Optimizer {
@@ -117,20 +113,27 @@ class Optimizer {
   Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
             Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 
-  // main = value, on the stream; nothing to do where they are one.
+  // main = value, and average = main, on the stream.
   void reset_main(Stream& stream);
 
-  // One update by the finished gradients at learning rate `lr`; collective. All of it is on the
-  // stream when this returns, and nothing has been waited for. The caller then publishes the
-  // values.
-  void step(double lr, Stream& stream);
+  // One update by the finished gradients, which are those of the loss times loss_scale();
+  // collective. All of it is on the stream when this returns, and nothing has been waited for. The
+  // caller then publishes the values.
+  void step(const StepRates& rates, Stream& stream);
   // How the latest step() went: waits for it. Called when the whole step is on the stream.
   StepResult result(Stream& stream);
 
   // As of the latest result().
-  std::int64_t steps() const { return steps_; }      // successful ones: the t of the corrections
-  std::int64_t skipped() const { return skipped_; }  // since the start of the run
-  void set_steps(std::int64_t steps, std::int64_t skipped);  // of a run that goes on
+  const OptimizerProgress& progress() const { return progress_; }
+  std::int64_t steps() const { return progress_.steps; }
+  std::int64_t skipped() const { return progress_.skipped; }
+  double loss_scale() const { return progress_.loss_scale; }
+  // Of a run that goes on. A constant loss scale stays that of the options.
+  void set_progress(const OptimizerProgress& progress);
+
+  // Parameters of the whole model whose latest gradient was not finite, in the order of names, each
+  // once; the same on every rank. Waits for the latest step().
+  std::vector<std::string> parameters_not_finite(Stream& stream) const;
 
   const std::vector<OptimizerState>& state() const { return state_; }
 
@@ -147,6 +150,8 @@ class Optimizer {
     Tensor sums;      // their place in block_sums_
   };
 
+  OptimizerKind rule_of(const UpdateSpan& span) const;
+  void run(const Update& update, Stream& stream);
   KernelCall update_call(const Update& update) const;
   void make_state(Stream& stream);
   void plan_norm(Stream& stream);
@@ -164,13 +169,15 @@ class Optimizer {
   Arena* arena_;
   std::vector<OptimizerState> state_;
   std::vector<Update> updates_;
+  std::unique_ptr<Muon> muon_;
   std::vector<NormPart> norm_parts_;
   Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if the model has none
   Tensor scalars_;     // fp32 [kStepScalars]
   Tensor counts_;      // fp64 [kUpdateCounts]
-  std::int64_t steps_ = 0;
-  std::int64_t skipped_ = 0;
-  bool counts_are_set_ = false;  // by set_steps(), and not yet on the device
+  Tensor history_;     // fp64, of the spike rule, or empty
+  std::vector<std::pair<std::string, std::int64_t>> block_names_;  // parameter, its first block
+  OptimizerProgress progress_;
+  bool counts_are_set_ = true;  // in progress_, and not yet on the device
 };
 
 // Elements [begin, begin + size) of a parameter's local tensor, cut where the decay rule of its

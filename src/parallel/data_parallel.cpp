@@ -18,11 +18,13 @@ std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                                                            std::vector<Parameter*> parameters,
                                                            Mesh& mesh, Kernels& kernels,
                                                            Device& device, Arena& arena,
-                                                           Stream& stream) {
+                                                           Stream& stream, CutPolicy cut) {
+  PITON_ASSERT(zero_stage < 3 || cut == CutPolicy::kEven, "stage 3 cuts evenly");
   ShardingSetup setup{.groups = make_reduction_groups(parameters, mesh),
                       .kernels = kernels,
                       .device = device,
-                      .arena = arena};
+                      .arena = arena,
+                      .cut = cut};
   for (Parameter* parameter : parameters) {
     (parameter->trainable ? setup.trainable : setup.frozen).push_back(parameter);
   }

@@ -52,10 +52,12 @@ struct OwnValues {
 class ShardedParameters : public WeightProvider {
  public:
   // Allocates the buffers, and sets `value` and `gradient` of each parameter as far as the stage
-  // keeps them whole. Values are not initialized. Frozen parameters get no gradient.
+  // keeps them whole. Values are not initialized. Frozen parameters get no gradient. `cut`: of
+  // trainable parameters; stage 3 cuts evenly.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, Kernels& kernels, Device& device,
-                                                 Arena& arena, Stream& stream);
+                                                 Arena& arena, Stream& stream,
+                                                 CutPolicy cut = CutPolicy::kEven);
   // For inference: whole values on every rank, no gradients, and one copy of each weight. It is
   // kept as plain rows until a packed form is first acquired, and from then on packed. A table that
   // is both embedding and head keeps both forms. owned() is empty; whole_value() asserts that the

@@ -1,6 +1,7 @@
 #include "parallel/parallel_options.h"
 
 #include "base/error.h"
+#include "base/option_range.h"
 
 namespace piton {
 namespace {
@@ -30,6 +31,22 @@ MeshSizes mesh_of(int world_size, int tensor, int pipeline) {
 }
 
 }  // namespace
+
+RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
+  const bool full = recompute == RecomputeGranularity::kFull;
+  if (!full && (recompute_method || recompute_layers)) {
+    throw Error(Fault::kUsage,
+                "parallel: --recompute-{}: needs --recompute-granularity full, which runs layers "
+                "again",
+                recompute_method ? "method" : "num-layers");
+  }
+  if (recompute_layers) {
+    check_range("parallel: --recompute-num-layers (of a stage)", *recompute_layers, 1, layers);
+  }
+  return {.granularity = recompute,
+          .block = recompute_method == "block",
+          .layers = recompute_layers.value_or(1)};
+}
 
 MeshSizes ParallelOptions::check(int world_size) const {
   expect_positive("num-slices", linears.slices);

@@ -3,15 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "base/options.h"
 #include "comm/mesh.h"
 #include "ops/linear.h"
+#include "ops/recompute.h"
 #include "parallel/schedule.h"
 
 namespace piton {
-
-enum class RecomputeGranularity : std::uint8_t { kNone, kFull };
 
 struct ParallelOptions {
   int tensor = 1;
@@ -21,6 +22,11 @@ struct ParallelOptions {
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   RecomputeGranularity recompute = RecomputeGranularity::kNone;
+  std::optional<std::string> recompute_method;   // uniform
+  std::optional<std::int64_t> recompute_layers;  // 1
+
+  // Of stages that have at most `layers` ones. Throws Error(kUsage) naming the flag.
+  RecomputeRules recompute_rules(std::int64_t layers) const;
 
   // 0 to 3; the distributed optimizer is stage 1 where no higher one is asked for.
   int effective_zero_stage() const {
@@ -49,9 +55,20 @@ struct ParallelOptions {
       Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
     v(Option{"recompute-granularity",
-             "full: keep each layer's input only and run it again in backward"},
+             "what runs again in backward: full: layers, whose input alone is kept; selective: "
+             "attention, without its projections"},
       Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
-                                               {"full", RecomputeGranularity::kFull}}));
+                                               {"full", RecomputeGranularity::kFull},
+                                               {"selective", RecomputeGranularity::kSelective}}));
+    v(Option{"recompute-method",
+             "full: uniform (or full, as AscendSpeed calls it): all layers, in groups; block: the "
+             "first ones of each stage",
+             {.choices = {"uniform", "block", "full"}}},
+      recompute_method);
+    v(Option{"recompute-num-layers",
+             "uniform: layers of a group, of which one input is kept; block: layers of each stage "
+             "(default: 1)"},
+      recompute_layers);
     v(Option{"num-slices",
              "parts that a split linear is cut into, to overlap its communication",
              {.aliases = {"coc-parallel-num"}}},

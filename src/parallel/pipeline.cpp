@@ -53,6 +53,14 @@ Pipeline::Pipeline(Schedule schedule, std::vector<Chunk*> chunks, Communicator& 
                own.size(), chunks_.size());
 }
 
+void Pipeline::set_schedule(Schedule schedule) {
+  check(schedule);
+  PITON_ASSERT(
+      schedule.stages == schedule_.stages && schedule.stage_of_chunk == schedule_.stage_of_chunk,
+      "a schedule of other stages or chunks");
+  schedule_ = std::move(schedule);
+}
+
 Chunk& Pipeline::chunk(int index) {
   const std::vector<int> own = schedule_.chunks_of_stage(group_->rank());
   const auto found = std::ranges::find(own, index);

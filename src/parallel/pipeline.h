@@ -28,6 +28,11 @@ class Pipeline {
   // (check()).
   Pipeline(Schedule schedule, std::vector<Chunk*> chunks, Communicator& group);
 
+  const Schedule& schedule() const { return schedule_; }
+  // Of the steps to come: the same stages and chunks, with other numbers of micro-batches. Throws
+  // Error(kUsage) if it is invalid.
+  void set_schedule(Schedule schedule);
+
   // One step: forward and backward of all micro-batches. inputs[m] is micro-batch m on the device;
   // every stage gets all of them (the first stage needs tokens, the last one labels). Gradients are
   // added to the parameters through context.weights. Receives are posted early. The memory of a

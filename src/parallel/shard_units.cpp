@@ -49,19 +49,20 @@ void cut_between_parameters(ShardUnit& unit) {
 std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameters,
                                         const ReductionGroups& groups, const UnitRules& rules) {
   std::vector<ShardUnit> units;
-  std::map<std::tuple<const ReductionGroup*, DType>, std::size_t> open;
+  std::map<std::tuple<const ReductionGroup*, DType, CutPolicy>, std::size_t> open;
   std::vector<std::int64_t> bytes;  // by unit
   for (std::size_t i = parameters.size(); i-- > 0;) {
     Parameter* parameter = parameters[i];
     const ReductionGroup* group = &groups.of(*parameter);
     const bool tied = groups.is_tied(*parameter);
-    const std::tuple key{group, parameter->dtype};
+    const CutPolicy cut = rules.cut_of(*parameter);
+    const std::tuple key{group, parameter->dtype, cut};
     const auto known = open.find(key);
     std::size_t unit = units.size();
     if (known != open.end() && !tied) unit = known->second;
     if (unit == units.size()) {
       units.push_back({.group = group,
-                       .cut = rules.cut,
+                       .cut = cut,
                        .dtype = parameter->dtype,
                        .tied = tied,
                        .parts = rules.sharded ? group->size() : 1,
@@ -71,8 +72,17 @@ std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameter
     }
     units[unit].entries.push_back({parameter, 0, parameter->elements()});
     bytes[unit] += parameter->elements() * size_bytes(DType::kF32);
-    if (!tied && bytes[unit] >= rules.bucket_bytes) open.erase(key);
+    const std::int64_t most = cut == CutPolicy::kEven
+                                  ? rules.bucket_bytes
+                                  : rules.bucket_bytes * std::max(units[unit].parts / 2, 1);
+    if (!tied && bytes[unit] >= most) open.erase(key);
   }
+  // A unit is complete with its first parameter, the last entry as yet.
+  std::map<const Parameter*, std::size_t> place;
+  for (std::size_t i = 0; i < parameters.size(); ++i) place[parameters[i]] = i;
+  std::ranges::stable_sort(units, std::greater<>(), [&](const ShardUnit& unit) {
+    return place.at(unit.entries.back().parameter);
+  });
   for (ShardUnit& unit : units) {
     std::ranges::reverse(unit.entries);
     if (unit.cut == CutPolicy::kEven) {

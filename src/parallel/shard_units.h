@@ -24,6 +24,7 @@ inline constexpr std::int64_t kUnitAlignment = 16;
 enum class CutPolicy : std::uint8_t {
   kEven,             // at any multiple of kUnitAlignment
   kWholeParameters,  // only between parameters: for updates that need whole matrices
+  kWholeMatrices,    // of rules: that for Parameter::is_matrix(), kEven for the others
 };
 
 struct UnitEntry {
@@ -47,17 +48,23 @@ struct ShardUnit {
 };
 
 struct UnitRules {
-  // A unit takes no more parameters once it holds this many bytes, counted as fp32. 0: each
-  // parameter is a unit.
+  // A unit takes no more parameters once it holds this many bytes, counted as fp32; of whole
+  // parameters for half as many parts as it has, so that parts are about equal. 0: each parameter
+  // is a unit.
   std::int64_t bucket_bytes = 0;
   bool sharded = true;  // false: one part, which every rank owns
   CutPolicy cut = CutPolicy::kEven;
+
+  CutPolicy cut_of(const Parameter& parameter) const {
+    if (cut != CutPolicy::kWholeMatrices) return cut;
+    return parameter.is_matrix() ? CutPolicy::kWholeParameters : CutPolicy::kEven;
+  }
 };
 
-// Divides parameters into units. All parameters of a unit have one reduction group and one dtype. A
-// tied parameter is a unit of its own, which every stage that holds it cuts in the same way. Units
-// are in the order in which backward completes them, from the last parameter to the first. Within a
-// kEven unit, entries are in the order of `parameters`.
+// Divides parameters into units. All parameters of a unit have one reduction group, dtype and cut.
+// A tied parameter is a unit of its own, which every stage that holds it cuts in the same way.
+// Units are in the order in which backward completes them, from the last parameter to the first.
+// Within a kEven unit, entries are in the order of `parameters`.
 std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameters,
                                         const ReductionGroups& groups, const UnitRules& rules);
 

@@ -19,6 +19,7 @@ struct ShardingSetup {
   Kernels& kernels;
   Device& device;
   Arena& arena;
+  CutPolicy cut = CutPolicy::kEven;
 };
 
 std::unique_ptr<ShardedParameters> make_replicated(ShardingSetup setup, Stream& stream);

@@ -15,6 +15,7 @@
 #include "base/options_in_file.h"
 #include "base/regular_file.h"
 #include "checkpoint/manifest.h"
+#include "train/batch_sizes.h"
 
 namespace piton {
 namespace {
@@ -22,6 +23,19 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kLargestText = 16 << 20;
+
+// Of "20" or "[2, 2, 24]".
+std::vector<std::int64_t> numbers_in(const std::string& text) {
+  std::vector<std::int64_t> numbers;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data(); at < end;) {
+    std::int64_t number = 0;
+    const auto [stop, error] = std::from_chars(at, end, number);
+    if (error == std::errc()) numbers.push_back(number);
+    at = std::max(stop, at + 1);
+  }
+  return numbers;
+}
 
 // A checkpoint that is removed while it is looked at is none.
 std::vector<CheckpointRecord> checkpoints_in(const fs::path& folder) {
@@ -64,10 +78,14 @@ std::string RunRecord::option(const std::string& key) const {
 }
 
 std::int64_t RunRecord::planned_iterations() const {
-  const std::string text = option("train-iters");
-  std::int64_t planned = 0;
-  std::from_chars(text.data(), text.data() + text.size(), planned);
-  return planned;
+  const std::vector<std::int64_t> iterations = numbers_in(option("train-iters"));
+  if (!iterations.empty() && iterations[0] > 0) return iterations[0];
+  // A batch that grows.
+  const std::vector<std::int64_t> samples = numbers_in(option("train-samples"));
+  const std::vector<std::int64_t> batch = numbers_in(option("global-batch-size"));
+  const std::vector<std::int64_t> ramp = numbers_in(option("rampup-batch-size"));
+  if (samples.empty() || batch.empty() || ramp.size() != 3) return 0;
+  return BatchSizes(batch[0], ramp, 1).updates(samples[0]);
 }
 
 RunRecord read_run(const fs::path& folder) {

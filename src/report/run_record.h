@@ -29,7 +29,7 @@ struct RunRecord {
 
   // The value of an option; "" if it is not set.
   std::string option(const std::string& key) const;
-  // --train-iters, or 0 if unknown.
+  // Of the whole run, or 0 where nothing says.
   std::int64_t planned_iterations() const;
 };
 

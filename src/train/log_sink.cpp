@@ -29,7 +29,7 @@ std::string megatron_line(const RunStart& start, const StepMetrics& metrics, dou
       "grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | "
       "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
       metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.elapsed_ms,
-      metrics.learning_rate, start.global_batch, metrics.lm_loss, metrics.loss_scale,
+      metrics.learning_rate, metrics.global_batch, metrics.lm_loss, metrics.loss_scale,
       metrics.grad_norm, metrics.skipped, metrics.tokens_per_second, metrics.model_tflops,
       100 * metrics.share_of_peak, clock_of(seconds_left(start, metrics.iteration, seconds)));
 }

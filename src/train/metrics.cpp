@@ -73,6 +73,7 @@ std::string to_json(const StepMetrics& metrics) {
   Json json{{"iteration", metrics.iteration},
             {"consumed_samples", metrics.consumed_samples},
             {"consumed_tokens", metrics.consumed_tokens},
+            {"global_batch", metrics.global_batch},
             {"lm_loss", number(metrics.lm_loss)},
             {"grad_norm", number(metrics.grad_norm)},
             {"learning_rate", metrics.learning_rate},
@@ -100,6 +101,7 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
     step.iteration = object["iteration"].get<std::int64_t>();
     step.consumed_samples = count_in(object, "consumed_samples");
     step.consumed_tokens = count_in(object, "consumed_tokens");
+    step.global_batch = count_in(object, "global_batch");
     step.lm_loss = number_in(object, "lm_loss");
     step.grad_norm = number_in(object, "grad_norm");
     step.learning_rate = number_in(object, "learning_rate");

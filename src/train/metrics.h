@@ -20,6 +20,7 @@ struct StepMetrics {
   std::int64_t iteration = 0;
   std::int64_t consumed_samples = 0;
   std::int64_t consumed_tokens = 0;
+  std::int64_t global_batch = 0;  // samples of this step
   double lm_loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;

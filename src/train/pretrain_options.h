@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "data/samples/data_options.h"
 #include "model/config.h"
 #include "optim/learning_rate.h"
-#include "optim/optimizer.h"
+#include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
 
@@ -20,7 +21,8 @@ struct LoopOptions {
   std::optional<std::int64_t> global_batch_size;  // default: micro batch x data-parallel ranks
   std::int64_t sequence = 0;
   std::int64_t train_iters = 0;
-  std::optional<std::int64_t> train_samples;  // in place of train_iters
+  std::optional<std::int64_t> train_samples;    // in place of train_iters
+  std::vector<std::int64_t> rampup_batch_size;  // as in train/batch_sizes.h; empty: constant
   std::optional<std::int64_t> exit_interval;
   std::optional<double> exit_duration_minutes;
   std::uint64_t seed = 1234;
@@ -33,6 +35,7 @@ struct LoopOptions {
   bool no_load_optim = false;
   bool finetune = false;
   bool override_scheduler = false;
+  bool use_checkpoint_scheduler = false;
   std::int64_t log_interval = 1;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
@@ -55,6 +58,11 @@ struct LoopOptions {
       train_iters);
     v(Option{"train-samples", "the same in samples: updates are samples / --global-batch-size"},
       train_samples);
+    v(Option{"rampup-batch-size",
+             "grow the batch: its first size, the increment, and the samples until it is whole; "
+             "beside --train-samples",
+             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+      rampup_batch_size);
     v(Option{"exit-interval", "save and stop after an iteration that this divides"}, exit_interval);
     v(Option{"exit-duration-in-mins",
              "save and stop after the first iteration that ends this long after the start"},
@@ -82,8 +90,14 @@ struct LoopOptions {
              "a new run from the loaded weights: iteration 0, its own data and options"},
       finetune);
     v(Option{"override-opt_param-scheduler",
-             "a resume takes this run's learning rate, decay and warm-up, not the checkpoint's"},
+             "a resume takes this run's learning rate, its schedule and that of the weight decay, "
+             "not the checkpoint's",
+             {.aliases = {"override-lr-scheduler"}}},
       override_scheduler);
+    v(Option{"use-checkpoint-opt_param-scheduler",
+             "a resume takes those of the checkpoint, whatever this run's flags say",
+             {.aliases = {"use-checkpoint-lr-scheduler"}}},
+      use_checkpoint_scheduler);
     v(Option{"log-interval", "iterations between lines of the log (at a terminal: 10)"},
       log_interval);
     v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);

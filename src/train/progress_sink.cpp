@@ -33,7 +33,7 @@ void ProgressSink::on_part(const RunPart& part) {
                                         part.pass == Pass::kForward ? "forward" : "backward");
   show(part.evaluation > 0 ? part.iteration : part.iteration - 1,
        fmt::format("{}{}: micro-batch {} of {}", last_, what, part.micro_batch + 1,
-                   start_.micro_batches));
+                   part.micro_batches));
 }
 
 void ProgressSink::on_step(const StepMetrics& metrics) {

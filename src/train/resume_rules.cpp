@@ -4,37 +4,67 @@
 
 #include "base/error.h"
 #include "checkpoint/store.h"
+#include "optim/weight_decay.h"
 
 namespace piton {
 
 namespace {
 
-// A constant rate, and WSD's before it decays, do not depend on where the run ends, so longer or
-// shorter runs may continue. True if nothing else differs: both runs have such a rate, and this run
-// would have given every step of the checkpoint the same rate.
-bool only_the_end_differs(const std::filesystem::path& checkpoint, const PretrainOptions& settled) {
-  PretrainOptions before;
-  OptionSet set;
-  before.add_to(set);
-  set.read_toml(checkpoint / kConfigName);
+// The length of a run in whole global batches.
+double whole_steps(const LoopOptions& loop) {
+  if (!loop.train_samples) return static_cast<double>(loop.train_iters);
+  return static_cast<double>(*loop.train_samples) /
+         static_cast<double>(loop.global_batch_size.value_or(1));
+}
+
+bool decays_differ(const PretrainOptions& before, const PretrainOptions& settled) {
+  const WeightDecay earlier(before.optimizer, whole_steps(before.loop));
+  const WeightDecay now(settled.optimizer, whole_steps(settled.loop));
+  const bool ends_elsewhere = whole_steps(before.loop) != whole_steps(settled.loop);
+  return earlier.at(0) != now.at(0) || earlier.at(1) != now.at(1) ||
+         (earlier.changes() && ends_elsewhere);
+}
+
+// A constant rate, and WSD's before it falls, do not depend on where the run ends: longer or
+// shorter runs go on under them. True if that is all that differs: both runs have such a rate, and
+// every step of the checkpoint was taken at the rate that this run would have given it.
+bool only_the_end_differs(const std::filesystem::path& checkpoint, const PretrainOptions& before,
+                          const PretrainOptions& settled) {
   const auto has_no_end = [](const PretrainOptions& options) {
     const DecayStyle style = options.learning_rate.decay_style;
     return style == DecayStyle::kConstant || style == DecayStyle::kWsd;
   };
   if (!has_no_end(before) || !has_no_end(settled)) return false;
   const auto rate_of = [](const PretrainOptions& options) {
-    return LearningRate(options.learning_rate, options.loop.train_iters,
+    return LearningRate(options.learning_rate, whole_steps(options.loop),
                         options.loop.global_batch_size.value_or(1));
   };
+  if (decays_differ(before, settled)) return false;
   const LearningRate earlier = rate_of(before);
   const LearningRate now = rate_of(settled);
   const TrainState state = read_state(checkpoint, read_manifest(checkpoint));
   for (std::int64_t step = 0; step < state.optimizer_steps; ++step) {
-    if (earlier.at(step) != now.at(step)) return false;
+    if (earlier.at(static_cast<double>(step)) != now.at(static_cast<double>(step))) return false;
   }
   // The next step too: a highest rate that was not reached yet is another experiment.
   return before.learning_rate.lr == settled.learning_rate.lr &&
          earlier.warmup_steps() == now.warmup_steps();
+}
+
+// The schedules of the checkpoint's run in place of this run's.
+void take_schedules(const PretrainOptions& before, PretrainOptions& settled,
+                    const std::filesystem::path& checkpoint) {
+  settled.learning_rate = before.learning_rate;
+  settled.optimizer.weight_decay = before.optimizer.weight_decay;
+  settled.optimizer.start_weight_decay = before.optimizer.start_weight_decay;
+  settled.optimizer.end_weight_decay = before.optimizer.end_weight_decay;
+  settled.optimizer.weight_decay_increase = before.optimizer.weight_decay_increase;
+  if (!decays_differ(before, settled)) return;
+  throw Error(Fault::kUsage,
+              "--use-checkpoint-opt_param-scheduler: {} increases the weight decay over {:g} steps "
+              "and this run has {:g}; give a run of that length, or "
+              "--override-opt_param-scheduler",
+              checkpoint.string(), whole_steps(before.loop), whole_steps(settled.loop));
 }
 
 }  // namespace
@@ -58,12 +88,25 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
         "(--finetune starts from its weights)",
         checkpoint.string(), fmt::join(differences, "; "));
   }
-  const std::vector<std::string> schedule = set.differences(stored, Resume::kSchedule);
+  std::vector<std::string> schedule = set.differences(stored, Resume::kSchedule);
+  PretrainOptions before;
+  OptionSet stored_set;
+  before.add_to(stored_set);
+  stored_set.read_toml(stored);
+  if (schedule.empty() && decays_differ(before, settled)) {
+    schedule.push_back(fmt::format(
+        "--train-iters: {} increases the weight decay over {:g} steps, this run over {:g}",
+        stored.string(), whole_steps(before.loop), whole_steps(settled.loop)));
+  }
+  if (settled.loop.use_checkpoint_scheduler) {
+    take_schedules(before, settled, checkpoint);
+    return {};
+  }
   if (!schedule.empty() && !settled.loop.override_scheduler &&
-      !only_the_end_differs(checkpoint, settled)) {
+      !only_the_end_differs(checkpoint, before, settled)) {
     throw Error(Fault::kUsage,
-                "--load: {} has another learning rate ahead: {}; use its values, or give "
-                "--override-opt_param-scheduler to go on with this run's",
+                "--load: {} has another learning rate or weight decay ahead: {}; use its values, "
+                "or give --override-opt_param-scheduler to go on with this run's",
                 checkpoint.string(), fmt::join(schedule, "; "));
   }
   return fmt::format("{}", fmt::join(schedule, "; "));

@@ -11,10 +11,12 @@ namespace piton {
 // Resolved options as TOML: config.toml of a run and of its checkpoints.
 std::string configuration_of(PretrainOptions& settled);
 
-// Checks the hash of the configuration of `checkpoint` and compares it with the resolved options of
-// this run. Returns the permitted differences in the learning rate's schedule: those after the
-// checkpoint's steps, under a constant rate or WSD, or all if --override-opt_param-scheduler is
-// set; "" if there are none. Throws Error(kUsage) with every other difference.
+// Compares the configuration of `checkpoint`, whose hash is checked first, with the resolved
+// options of this run. Returns what differs in the schedules of learning rate and weight decay:
+// what comes after the checkpoint's steps, under a constant rate or WSD, or all that
+// --override-opt_param-scheduler allows; "" where nothing does. Under
+// --use-checkpoint-opt_param-scheduler `settled` gets the checkpoint's schedules. Throws
+// Error(kUsage) that names every other difference.
 std::string compare_options(const std::filesystem::path& checkpoint, PretrainOptions& settled);
 
 }  // namespace piton

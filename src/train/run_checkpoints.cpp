@@ -59,7 +59,7 @@ StoreContext RunCheckpoints::context() {
 }
 
 TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
-                                  RunData& data, Log& log) {
+                                  std::int64_t train_iters, RunData& data, Log& log) {
   const LoopOptions& loop = settled_.loop;
   const std::string schedule = compare_options(checkpoint, settled_);
   if (!schedule.empty()) {
@@ -71,7 +71,7 @@ TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const
   compare_facts(state, fresh, data, checkpoint);
   state.facts.insert(fresh.facts.begin(), fresh.facts.end());  // an earlier version stored fewer
   const auto order = state.facts.find(kOrderFact);
-  if (order != state.facts.end() && state.iteration <= loop.train_iters &&
+  if (order != state.facts.end() && state.iteration <= train_iters &&
       order->second != data.order_of_samples(state.consumed_samples)) {
     log.warning(
         "--train-iters: a run of this length shuffles the corpus another way, so samples may "
@@ -84,7 +84,12 @@ TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const
         "follows differ from those of a run that was not stopped",
         kernels->second, machine_.kernels.name()));
   }
-  if (loop.no_load_optim) session_.publish_values();
+  if (loop.no_load_optim) {
+    session_.publish_values();
+    state.scheduled_samples = 0;  // with the optimizer its schedule starts anew
+  }
+  state.scheduled_samples =
+      state.scheduled_samples.value_or(state.optimizer_steps * loop.global_batch_size.value_or(0));
   log.info(fmt::format(
       "resumed {}: iteration {}, {} samples, {} tokens, learning rate {:.3E}, last loss {:.6f}",
       checkpoint.string(), state.iteration, state.consumed_samples, state.consumed_tokens,

@@ -27,10 +27,11 @@ class RunCheckpoints {
 
   // All of these are collective. Each throws the same Error on every rank.
 
-  // Loads all of `checkpoint` and returns its state. `fresh`: the state of a new run; its facts are
-  // compared with those of the checkpoint, whose other facts are kept.
-  TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh, RunData& data,
-                    Log& log);
+  // Loads all of `checkpoint`, and returns its state. `fresh`: the state of a run that starts anew;
+  // its facts are compared with those of the checkpoint, whose other facts are kept. `train_iters`:
+  // of this run.
+  TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
+                    std::int64_t train_iters, RunData& data, Log& log);
 
   // Loads only the weights, for a new run.
   void start_from_weights(const std::filesystem::path& checkpoint, Log& log);

@@ -18,8 +18,9 @@ std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorp
 DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
                    Log& notes) {
   const LoopOptions& loop = options.loop;
-  const SampleCounts counts =
+  SampleCounts counts =
       sample_counts(plan.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
+  counts.train = plan.train_samples;
   DataSets sets =
       open_data_sets(options.data, plan.sequence, static_cast<std::uint32_t>(loop.seed), counts,
                      notes, mock_ids(options, plan.session.model.vocabulary, tokenizer));
@@ -70,7 +71,9 @@ MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
 
 RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
                  Log& notes, const OwnSamples& own)
-    : global_batch_(plan.global_batch), micro_batch_(options.loop.micro_batch_size) {
+    : batches_(plan.batches),
+      global_batch_(plan.global_batch),
+      micro_batch_(options.loop.micro_batch_size) {
   const BatchRules rules = rules_of(options, plan.session.model.vocabulary, tokenizer);
   if (own.make) {
     const std::shared_ptr<const SampleSource> samples = open_own(own, options, plan);
@@ -118,11 +121,11 @@ std::string RunData::name_of_fact(const std::string& key) const {
   return key;
 }
 
-std::vector<MicroBatch> RunData::batch(BatchSource& source, const Mesh& mesh,
-                                       std::int64_t consumed) {
+std::vector<MicroBatch> RunData::batch(BatchSource& source, const Mesh& mesh, std::int64_t consumed,
+                                       std::int64_t global_batch) {
   try {
     return source.batch({.consumed_samples = consumed,
-                         .global_batch = global_batch_,
+                         .global_batch = global_batch,
                          .micro_batch = micro_batch_,
                          .rank = mesh.coordinate(Axis::kData),
                          .ranks = mesh.size(Axis::kData)});
@@ -133,12 +136,12 @@ std::vector<MicroBatch> RunData::batch(BatchSource& source, const Mesh& mesh,
 }
 
 std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t consumed) {
-  return batch(*train_, mesh, consumed);
+  return batch(*train_, mesh, consumed, batches_.at(consumed));
 }
 
 std::vector<MicroBatch> RunData::validation_batch(const Mesh& mesh, std::int64_t consumed) {
   PITON_ASSERT(valid_ != nullptr);
-  return batch(*valid_, mesh, consumed);
+  return batch(*valid_, mesh, consumed, global_batch_);
 }
 
 void RunData::check_unchanged() {

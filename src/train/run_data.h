@@ -57,8 +57,10 @@ class RunData {
   std::string order_of_samples(std::int64_t consumed);
 
  private:
-  std::vector<MicroBatch> batch(BatchSource& source, const Mesh& mesh, std::int64_t consumed);
+  std::vector<MicroBatch> batch(BatchSource& source, const Mesh& mesh, std::int64_t consumed,
+                                std::int64_t global_batch);
 
+  BatchSizes batches_;  // of training; those of validation are whole
   std::int64_t global_batch_;
   std::int64_t micro_batch_;
   std::unique_ptr<BatchSource> train_;

@@ -25,6 +25,11 @@ void check_ranges(const LoopOptions& loop) {
   check_range("--eval-interval", loop.eval_interval, 1);
   check_range("--eval-iters", loop.eval_iters, 0);
   check_range("--max-consecutive-skips", loop.max_consecutive_skips, 1);
+  if (loop.override_scheduler && loop.use_checkpoint_scheduler) {
+    throw Error(Fault::kUsage,
+                "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler exclude "
+                "each other; give one");
+  }
   if (loop.exit_interval) check_range("--exit-interval", *loop.exit_interval, 1);
   if (loop.exit_duration_minutes && !(*loop.exit_duration_minutes > 0)) {
     throw Error(Fault::kUsage, "--exit-duration-in-mins: got {}, wanted more than 0",
@@ -44,6 +49,16 @@ void check_totals(const LoopOptions& loop, const RunPlan& plan) {
 }
 
 }  // namespace
+
+BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::int64_t share) {
+  if (loop.rampup_batch_size.empty()) return BatchSizes(global_batch);
+  if (!loop.train_samples) {
+    throw Error(Fault::kUsage,
+                "--rampup-batch-size: needs --train-samples in place of --train-iters, as steps "
+                "differ in size");
+  }
+  return BatchSizes(global_batch, loop.rampup_batch_size, share);
+}
 
 RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                       std::int64_t tokenizer_vocabulary) {
@@ -78,14 +93,23 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
               kMostMicroBatches);
   plan.micro_batches = static_cast<int>(plan.global_batch / share);
+  plan.batches = batch_sizes(loop, plan.global_batch, share);
   plan.train_iters =
-      loop.train_samples ? *loop.train_samples / plan.global_batch : loop.train_iters;
+      loop.train_samples ? plan.batches.updates(*loop.train_samples) : loop.train_iters;
   if (plan.train_iters < 1) {
     throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
                 *loop.train_samples, plan.global_batch);
   }
   check_totals(loop, plan);
+  plan.train_samples = loop.train_samples.value_or(plan.train_iters * plan.global_batch);
+  if (options.optimizer.kind == OptimizerKind::kMuon &&
+      options.parallel.effective_zero_stage() == 3) {
+    throw Error(Fault::kUsage,
+                "--optimizer muon: updates whole matrices, which --zero-stage 3 cuts; use stage 2, "
+                "or another optimizer");
+  }
   const int t = plan.mesh[Axis::kTensor];
+  const int stages = plan.mesh[Axis::kPipeline];
   if (options.parallel.linears.sequence_parallel &&
       loop.micro_batch_size * plan.sequence % t != 0) {
     throw Error(Fault::kUsage,
@@ -95,7 +119,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   plan.session = {.model = model,
                   .layout = {.linears = options.parallel.linears,
-                             .recompute = options.parallel.recompute == RecomputeGranularity::kFull,
+                             .recompute = options.parallel.recompute_rules(
+                                 (model.layers + stages - 1) / stages),
                              .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                              .vocabulary_rows = padded_vocabulary_size(
                                  model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor])},
@@ -113,15 +138,21 @@ PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& p
   if (options.tokenizer.is_null()) *settled.model.vocabulary -= 1;  // as resolve_model() counts
   settled.loop.global_batch_size = plan.global_batch;
   settled.loop.sequence = plan.sequence;
-  settled.loop.train_iters = plan.train_iters;
-  settled.loop.train_samples.reset();
+  if (options.loop.rampup_batch_size.empty()) {
+    settled.loop.train_iters = plan.train_iters;
+    settled.loop.train_samples.reset();
+  }
   // A constant rate has no end, unless the warm-up is a share of it.
   LearningRateOptions& rate = settled.learning_rate;
   if (rate.decay_style == DecayStyle::kConstant && !rate.warmup_fraction) {
     rate.decay_iters.reset();
     rate.decay_samples.reset();
-  } else if (!rate.decay_samples) {
-    rate.decay_iters = rate.decay_iters.value_or(plan.train_iters);
+  } else if (!rate.decay_samples && !rate.decay_iters) {
+    if (plan.whole_steps() != static_cast<double>(plan.train_iters)) {
+      rate.decay_samples = plan.train_samples;
+    } else {
+      rate.decay_iters = plan.train_iters;
+    }
   }
   return settled;
 }

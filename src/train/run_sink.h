@@ -26,9 +26,9 @@ struct RunStart {
   std::int64_t iteration = 0;      // iterations done before; 0 for a new run
   std::int64_t train_iters = 0;    // of the whole run
   std::int64_t eval_iters = 0;     // batches of an evaluation
-  std::int64_t global_batch = 0;   // samples of an update
+  std::int64_t global_batch = 0;   // samples of an update; where it grows, of the last ones
   std::int64_t sequence = 0;       // tokens of a sample
-  std::int64_t micro_batches = 0;  // a step, of each data-parallel rank
+  std::int64_t micro_batches = 0;  // of that, on each data-parallel rank
 };
 
 // A pass over one micro-batch begins.
@@ -38,6 +38,7 @@ struct RunPart {
   std::int64_t evaluation = 0;  // batch of an evaluation, from 1; 0: part of a step
   Pass pass = Pass::kForward;
   int micro_batch = 0;
+  std::int64_t micro_batches = 1;  // of the step or the batch of the evaluation
 };
 
 struct RunValidation {

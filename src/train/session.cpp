@@ -42,9 +42,11 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
   }
   make_parameters();
   if (settings.use == SessionUse::kTraining) {
-    optimizer_ = std::make_unique<Optimizer>(
-        settings.optimizer_options, update_spans(sharded_->owned()), kNormBlock, mesh,
-        machine.kernels, machine.device, machine.arena, machine.stream);
+    OptimizerOptions& options = settings_.optimizer_options;
+    options.fp16 = settings.model.dtype == DType::kF16;
+    optimizer_ =
+        std::make_unique<Optimizer>(options, update_spans(sharded_->owned()), kNormBlock, mesh,
+                                    machine.kernels, machine.device, machine.arena, machine.stream);
   }
   pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks),
                                          mesh.group(Axis::kPipeline));
@@ -60,9 +62,12 @@ void Session::make_parameters() {
   if (reads) {
     for (Parameter* parameter : all_parameters_) parameter->trainable = false;
   }
-  sharded_ =
-      ShardedParameters::make(settings_.zero_stage, all_parameters_, *mesh_, machine_.kernels,
-                              machine_.device, machine_.arena, machine_.stream);
+  sharded_ = ShardedParameters::make(
+      settings_.zero_stage, all_parameters_, *mesh_, machine_.kernels, machine_.device,
+      machine_.arena, machine_.stream,
+      settings_.optimizer_options.kind == OptimizerKind::kMuon && settings_.zero_stage < 3
+          ? CutPolicy::kWholeMatrices
+          : CutPolicy::kEven);
 }
 
 Session::~Session() { machine_.stream.synchronize(); }
@@ -148,9 +153,18 @@ double Session::total_tokens(const std::vector<MicroBatch>& batches) {
   return summed_over_ranks(tokens, kSampleAxes);
 }
 
+void Session::schedule_micro_batches(int count) {
+  if (pipeline_->schedule().micro_batches == count) return;
+  PITON_ASSERT(!settings_.own_schedule, "a schedule of {} micro-batches, got {}",
+               settings_.own_schedule->micro_batches, count);
+  pipeline_->set_schedule(make_schedule(settings_.schedule, mesh_->size(Axis::kPipeline), count));
+}
+
 StepReport Session::gradients(const std::vector<MicroBatch>& batches,
                               std::int64_t consumed_samples) {
-  StepReport report{.loss_tokens = total_tokens(batches)};
+  StepReport report{.loss_tokens = total_tokens(batches),
+                    .loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
+  schedule_micro_batches(static_cast<int>(batches.size()));
   if (report.loss_tokens == 0) {
     throw Error(Fault::kData,
                 "batch at sample {}: no token of the global batch has a loss; check the loss mask "
@@ -161,15 +175,15 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
   const bool wide = settings_.model.dtype == DType::kF64;
   const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1},
                                                MemoryKind::kWorkspace, machine_.stream);
-  const double inverse = 1.0 / report.loss_tokens;
-  const auto narrow = static_cast<float>(inverse);
-  machine_.device.upload(wide ? static_cast<const void*>(&inverse) : &narrow, scale,
+  const double factor = report.loss_scale / report.loss_tokens;
+  const auto narrow = static_cast<float>(factor);
+  machine_.device.upload(wide ? static_cast<const void*>(&factor) : &narrow, scale,
                          machine_.stream);
 
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
-  sharded_->begin_step(settings_.micro_batches, machine_.stream);
+  sharded_->begin_step(static_cast<int>(batches.size()), machine_.stream);
   const PipelineResult result = pipeline_->train(context(true), inputs);
   sharded_->finish_gradients(machine_.stream);
 
@@ -178,9 +192,13 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
 }
 
 StepReport Session::train_step(const std::vector<MicroBatch>& batches,
-                               std::int64_t consumed_samples, double lr) {
+                               std::int64_t consumed_samples, double lr,
+                               std::optional<double> weight_decay) {
   StepReport report = gradients(batches, consumed_samples);
-  optimizer_->step(lr, machine_.stream);
+  optimizer_->step({.learning_rate = lr,
+                    .weight_decay = weight_decay.value_or(settings_.optimizer_options.weight_decay),
+                    .loss = report.loss},
+                   machine_.stream);
   sharded_->publish_values(machine_.stream);
   const StepResult step = optimizer_->result(machine_.stream);
   report.grad_norm = step.grad_norm;

@@ -33,7 +33,7 @@ struct SessionSettings {
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   std::optional<Schedule> own_schedule;  // instead of one of that kind
-  int micro_batches = 1;                 // per step
+  int micro_batches = 1;                 // a step; fewer or more under a schedule of that kind
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
   SessionUse use = SessionUse::kTraining;
@@ -43,9 +43,10 @@ struct SessionSettings {
 
 struct StepReport {
   double loss = 0;       // mean over the tokens of the whole global batch
-  double grad_norm = 0;  // before clipping
-  bool skipped = false;  // gradients were not finite: nothing was updated
+  double grad_norm = 0;  // before clipping, without the loss scale
+  bool skipped = false;  // gradients were not finite, or a spike: nothing was updated
   double loss_tokens = 0;
+  double loss_scale = 1;  // of this step
 };
 
 class Session {
@@ -60,10 +61,11 @@ class Session {
   // copies.
   void publish_values();
 
-  // One update from this data-parallel rank's micro-batches. `consumed_samples`: of the run, before
-  // this batch; random masks depend on it.
+  // One update from this data-parallel rank's micro-batches, as many on each rank.
+  // `consumed_samples`: of the run, before this batch; mask draws count from it. `weight_decay`: of
+  // this step; empty: that of the options.
   StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples,
-                        double lr);
+                        double lr, std::optional<double> weight_decay = {});
 
   // Forward and backward of one batch without an update: gradients stay in the parameters. Not for
   // kInference.
@@ -88,6 +90,7 @@ class Session {
   ModelInput upload(const MicroBatch& batch, const Tensor& scale);
 
  private:
+  void schedule_micro_batches(int count);
   double total_tokens(const std::vector<MicroBatch>& batches);
   void make_parameters();
   double summed_over_ranks(double value, AxisSet axes);

@@ -46,7 +46,7 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
        {"learning-rate", metrics.learning_rate},
        {"grad-norm", metrics.grad_norm},
        {"loss-scale", metrics.loss_scale},
-       {"batch-size", static_cast<double>(global_batch_)},
+       {"batch-size", static_cast<double>(metrics.global_batch)},
        {"iteration-time", metrics.elapsed_ms * 1e-3},
        {"tokens-per-second", metrics.tokens_per_second},
        {"mem-allocated-bytes", static_cast<double>(metrics.memory.peak_total_bytes)}}));

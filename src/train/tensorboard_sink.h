@@ -25,7 +25,6 @@ class TensorBoardSink final : public RunSink {
   // cannot be made.
   TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration, Log& log);
 
-  void on_start(const RunStart& start) override { global_batch_ = start.global_batch; }
   void on_step(const StepMetrics& metrics) override;
   void on_validation(const RunValidation& validation) override;
   // Throws Error(kData) if records are still waiting.
@@ -36,7 +35,6 @@ class TensorBoardSink final : public RunSink {
 
   Log& log_;
   std::optional<AppendedFile> file_;
-  std::int64_t global_batch_ = 0;
   bool waits_ = false;
 };
 

@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -19,6 +21,27 @@ std::unique_ptr<Communicator> group_of_all(World& world) {
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return world.make_group(ranks, "run");
+}
+
+// Where the weights of a layer are in the order of forward: the number behind "layers.", after the
+// embedding and before the last norm and the head.
+std::int64_t place_in_forward(const std::string& name) {
+  constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
+  if (name.starts_with("embedding")) return -1;
+  if (!name.starts_with("layers.")) return name.starts_with("head") ? kLast : kLast - 1;
+  return std::atoll(name.c_str() + std::string_view("layers.").size());
+}
+
+// ": backward met them first in NAME". `bad`: parameters whose gradients are not finite. Backward
+// goes from the last layer to the first and spreads what is not finite on its way.
+std::string first_bad_layer(const std::vector<std::string>& bad, double loss) {
+  if (bad.empty()) return "";
+  const auto first =
+      std::max_element(bad.begin(), bad.end(), [](const std::string& a, const std::string& b) {
+        return place_in_forward(a) < place_in_forward(b);
+      });
+  return fmt::format(" (backward met the first in {}; {} parameters have some{})", *first,
+                     bad.size(), std::isfinite(loss) ? "" : ", and the loss is not finite");
 }
 
 }  // namespace
@@ -80,7 +103,10 @@ void Trainer::open() {
     sinks_.on_part({.iteration = state_.iteration + (evaluation_ > 0 ? 0 : 1),
                     .evaluation = evaluation_,
                     .pass = part.pass,
-                    .micro_batch = part.micro_batch});
+                    .micro_batch = part.micro_batch,
+                    .micro_batches = evaluation_ > 0
+                                         ? plan_.micro_batches
+                                         : session_->pipeline().schedule().micro_batches});
   };
   sinks_.on_start(start());
   if (done()) {
@@ -97,11 +123,12 @@ void Trainer::open_tokenizer_and_plan() {
   if (foreign_ && tokenizer_) check_rows_for(*tokenizer_, foreign_->model(), options_.loop.load);
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
-  rate_ =
-      std::make_unique<LearningRate>(options_.learning_rate, plan_.train_iters, plan_.global_batch);
-  settled_ = settled_options(options_, plan_);
-  settled_.tokenizer = from_anywhere(options_.tokenizer);
   options_.optimizer.check();
+  // What was given, before what came out of it.
+  static_cast<void>(LearningRate(options_.learning_rate, plan_.whole_steps(), plan_.global_batch));
+  settled_ = settled_options(options_, plan_);
+  make_schedules();
+  settled_.tokenizer = from_anywhere(options_.tokenizer);
   state_.seed = options_.loop.seed;
   if (state_.seed > std::numeric_limits<std::uint32_t>::max()) {
     say(
@@ -112,7 +139,13 @@ void Trainer::open_tokenizer_and_plan() {
   if (tokenizer_) state_.facts["tokenizer"] = tokenizer_->content_hash();
 }
 
-// Ranks on different kinds of processors compute with different instructions.
+void Trainer::make_schedules() {
+  rate_ = std::make_unique<LearningRate>(settled_.learning_rate, plan_.whole_steps(),
+                                         plan_.global_batch);
+  decay_ = std::make_unique<WeightDecay>(settled_.optimizer, plan_.whole_steps());
+}
+
+// Ranks on processors of other kinds compute with other instructions.
 void Trainer::say_where_kernels_differ() {
   if (everyone_->size() == 1) return;
   const std::vector<std::string> names = everyone_->gather_bytes(machine_.kernels.name());
@@ -157,8 +190,9 @@ void Trainer::load_or_draw() {
   } else if (settled_.loop.finetune) {
     checkpoints_->start_from_weights(checkpoint, sinks_);
   } else {
-    state_ = checkpoints_->resume(checkpoint, state_, *data_, sinks_);
+    state_ = checkpoints_->resume(checkpoint, state_, plan_.train_iters, *data_, sinks_);
     if (continues(settled_.loop.load, settled_.loop.save)) saved_iteration_ = state_.iteration;
+    make_schedules();  // which may be the checkpoint's
   }
 }
 
@@ -209,17 +243,21 @@ StepMetrics Trainer::step() {
   return guarded([&] {
     const LoopOptions& loop = settled_.loop;
     const auto begin = std::chrono::steady_clock::now();
-    state_.learning_rate = rate_->at(session_->optimizer().steps());
+    const double place = static_cast<double>(state_.scheduled_samples.value_or(0)) /
+                         static_cast<double>(plan_.global_batch);
+    const std::int64_t batch = plan_.batches.at(state_.consumed_samples);
+    state_.learning_rate = rate_->at(place);
     const StepReport report =
         session_->train_step(data_->training_batch(*mesh_, state_.consumed_samples),
-                             state_.consumed_samples, state_.learning_rate);
+                             state_.consumed_samples, state_.learning_rate, decay_->at(place));
     const double seconds = seconds_since(begin);
     state_.iteration += 1;
-    state_.consumed_samples += plan_.global_batch;
-    state_.consumed_tokens += plan_.global_batch * plan_.sequence;
+    state_.consumed_samples += batch;
+    state_.consumed_tokens += batch * plan_.sequence;
+    if (!report.skipped) state_.scheduled_samples = state_.scheduled_samples.value_or(0) + batch;
     state_.lm_loss = report.loss;
+    StepMetrics metrics = measured(report, batch, seconds);
     count_skips(report);
-    StepMetrics metrics = measured(report, seconds);
     if (data_->has_validation() && (state_.iteration % loop.eval_interval == 0 || done())) {
       metrics.validation_loss = run_evaluation();
     }
@@ -232,18 +270,20 @@ StepMetrics Trainer::step() {
   });
 }
 
-StepMetrics Trainer::measured(const StepReport& report, double seconds) const {
+StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, double seconds) const {
   StepMetrics metrics{.iteration = state_.iteration,
                       .consumed_samples = state_.consumed_samples,
                       .consumed_tokens = state_.consumed_tokens,
+                      .global_batch = batch,
                       .lm_loss = report.loss,
                       .grad_norm = report.grad_norm,
                       .learning_rate = state_.learning_rate,
+                      .loss_scale = report.loss_scale,
                       .elapsed_ms = 1e3 * seconds,
                       .skipped = session_->optimizer().skipped(),
                       .memory = machine_.arena.counts(),
                       .traffic = machine_.world.traffic()};
-  const double tokens = static_cast<double>(plan_.global_batch * plan_.sequence);
+  const double tokens = static_cast<double>(batch * plan_.sequence);
   metrics.tokens_per_second = tokens / seconds;
   const double flops =
       3.0 * plan_.session.model.forward_flops_per_token(plan_.sequence) * tokens / seconds;
@@ -253,16 +293,35 @@ StepMetrics Trainer::measured(const StepReport& report, double seconds) const {
 }
 
 void Trainer::count_skips(const StepReport& report) {
-  consecutive_skips_ = report.skipped ? consecutive_skips_ + 1 : 0;
-  if (report.skipped) {
-    say(fmt::format("iteration {}: gradients are not finite; the update is skipped",
-                    state_.iteration));
+  if (!report.skipped) {
+    consecutive_skips_ = 0;
+    return;
   }
+  const OptimizerOptions& options = session_->settings().optimizer_options;
+  const bool adapts = options.scaling().dynamic && report.loss_scale > options.min_loss_scale;
+  if (adapts) {
+    say(fmt::format(
+        "iteration {}: gradients overflow at a loss scale of {}; the update is skipped, "
+        "the scale is now {}",
+        state_.iteration, report.loss_scale, session_->optimizer().loss_scale()));
+    return;
+  }
+  if (std::isfinite(report.grad_norm)) {
+    say(fmt::format(
+        "iteration {}: a spike (loss {:.4f}, gradient norm {:.3f}); the update is skipped",
+        state_.iteration, report.loss, report.grad_norm));
+    return;
+  }
+  ++consecutive_skips_;
+  say(fmt::format("iteration {}: gradients are not finite; the update is skipped",
+                  state_.iteration));
   if (consecutive_skips_ >= settled_.loop.max_consecutive_skips) {
+    const std::vector<std::string> bad =
+        session_->optimizer().parameters_not_finite(machine_.stream);
     throw Error(Fault::kDiverged,
-                "iteration {}: {} updates in a row had no finite gradients; lower --lr, or "
+                "iteration {}: {} updates in a row had no finite gradients{}; lower --lr, or "
                 "continue from an earlier checkpoint",
-                state_.iteration, consecutive_skips_);
+                state_.iteration, consecutive_skips_, first_bad_layer(bad, report.loss));
   }
 }
 

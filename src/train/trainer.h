@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "huggingface/hf_source.h"
+#include "optim/weight_decay.h"
 #include "train/failure_report.h"
 #include "train/machine.h"
 #include "train/metrics_sink.h"
@@ -56,8 +57,9 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // One iteration: an update, and the evaluation if one is due after it. Throws Error(kDiverged)
-  // after --max-consecutive-skips updates in a row without finite gradients.
+  // One iteration: an update, and the evaluation that is due after it. Throws Error(kDiverged)
+  // after --max-consecutive-skips updates in a row without finite gradients, and names the layer in
+  // which backward met them first.
   StepMetrics step();
 
   // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) if the run
@@ -101,6 +103,7 @@ class Trainer {
 
   void open();
   void open_tokenizer_and_plan();
+  void make_schedules();
   void say_where_kernels_differ();
   void take_folder(bool may_create);
   void load_or_draw();
@@ -108,7 +111,7 @@ class Trainer {
   void open_figures();
   RunStart start() const;
 
-  StepMetrics measured(const StepReport& report, double seconds) const;
+  StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   void count_skips(const StepReport& report);
   double run_evaluation();
   void check_corpora();
@@ -127,6 +130,7 @@ class Trainer {
   RunPlan plan_;
   TrainState state_;
   std::unique_ptr<LearningRate> rate_;
+  std::unique_ptr<WeightDecay> decay_;
   std::unique_ptr<Mesh> mesh_;
   OwnSamples own_samples_;
   std::unique_ptr<RunData> data_;
@@ -139,8 +143,8 @@ class Trainer {
   bool owns_folder_ = false;  // --save's folder is this run's
   double peak_flops_ = 0;     // of one rank
   std::int64_t started_at_ = 0;
-  std::int64_t evaluation_ = 0;  // batch of the current evaluation, from 1; 0: none
-  std::int64_t consecutive_skips_ = 0;
+  std::int64_t evaluation_ = 0;         // batch of the evaluation under way, from 1; 0: none
+  std::int64_t consecutive_skips_ = 0;  // but those by which the loss scale finds its place
   std::optional<std::int64_t> saved_iteration_;  // of the checkpoint in --save's folder
 };
 

@@ -29,6 +29,21 @@ expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 --lr 5e-4 ${again} CODE 
 expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 ${again} CODE 0 ERR "iteration +4/ +4 ")
 expect(RUN ${bare} --train-iters 6 --micro-batch-size 4 --lr 5e-4 --override-opt_param-scheduler --log-interval 2
            --save-interval 1 ${again} CODE 0 ERR "by this run's schedule: --lr: " "iteration +6/ +6 ")
+# The checkpoint's own schedule, whatever the flags say: the run that was meant.
+set(meant ${bare} --micro-batch-size 4 --train-iters 8 --lr-warmup-iters 2)
+expect(RUN ${meant} --save ${WORK}/meant CODE 0)
+expect(RUN ${meant} --save ${WORK}/said --exit-interval 5 CODE 0)
+set(said ${bare} --micro-batch-size 4 --train-iters 8 --lr 5e-4 --weight-decay 0.3 --save ${WORK}/said --load ${WORK}/said)
+expect(RUN ${said} CODE 2 ERR "--lr: [^\n]* has 0.001" "--weight-decay: ")
+expect(RUN ${said} --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler CODE 2 ERR "exclude each other")
+expect(RUN ${said} --use-checkpoint-opt_param-scheduler CODE 0 ERR "resumed .*iteration 5,")
+foreach(folder meant said)
+  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
+endforeach()
+if(NOT hash_meant MATCHES "weights" OR NOT hash_meant STREQUAL hash_said)
+  message(FATAL_ERROR "the checkpoint's schedule was not taken: ${hash_meant} ${hash_said}")
+endif()
+
 set(flat ${bare} --lr-decay-style constant --micro-batch-size 4 --save ${WORK}/flat --load ${WORK}/flat)
 expect(RUN ${flat} --train-iters 2 CODE 0)
 expect(RUN ${flat} --train-iters 4 CODE 0 ERR "resumed .*iteration 2," "iteration +4/ +4 ")

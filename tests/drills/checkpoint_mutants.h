@@ -329,18 +329,24 @@ inline Mutant change_header(CheckpointFiles& checkpoint, Draw& draw) {
   }
 }
 
+inline bool state_may_lack(std::string_view key) {
+  return key == "loss_scale" || key == "scheduled_samples";
+}
+
 inline Mutant change_state(CheckpointFiles& checkpoint, Draw& draw) {
   Json state = Json::parse(checkpoint.files.at("state.json"));
-  constexpr const char* kKeys[] = {"iteration",       "consumed_samples", "consumed_tokens",
-                                   "optimizer_steps", "skipped_steps",    "seed",
-                                   "learning_rate",   "lm_loss",          "facts"};
-  const char* key = kKeys[draw.below(9)];
+  constexpr const char* kKeys[] = {
+      "iteration",    "consumed_samples", "consumed_tokens",  "optimizer_steps", "skipped_steps",
+      "seed",         "learning_rate",    "lm_loss",          "facts",           "loss_scale",
+      "good_updates", "hysteresis_left",  "scheduled_samples"};
+  const char* key = kKeys[draw.below(std::size(kKeys))];
   const std::string what = std::string("state.json: ") + key;
   switch (draw.below(4)) {
     case 0:
       state.erase(key);
       checkpoint.set_text("state.json", state.dump());
-      return {what + " is missing"};
+      // Earlier versions had no such fields.
+      return {what + " is missing", /*may_load=*/state_may_lack(key)};
     case 1: {
       std::string text = state.dump();
       text.insert(1,

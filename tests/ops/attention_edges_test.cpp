@@ -36,7 +36,7 @@ class AttentionEdges : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(AttentionEdges, OfTilesAndHeadsAgreeWithTheReference) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     expect_agreement(*kernels_, device_, attention_edge_cases({.dtype = dtype, .awkward = true}));
   }
 }
@@ -45,7 +45,7 @@ TEST_P(AttentionEdges, OfTilesAndHeadsAgreeWithTheReference) {
 // that earlier keys count for nothing.
 TEST_P(AttentionEdges, OfScoresThatGrowAgreeWithTheReference) {
   constexpr std::int64_t kTokens = 300;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     std::vector<CallCase> cases;
     for (const double growth : {0.02, 0.125, 1.0}) {
       TensorSource source(9);
@@ -225,7 +225,8 @@ TEST_P(AttentionNumbers, ThatAreNotFiniteReachWhoSeesThem) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, AttentionNumbers,
-                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16,
+                                                              DType::kF16),
                                             ::testing::Values(0, 32)),
                          [](const auto& info) {
                            return std::string(name(std::get<0>(info.param))) +

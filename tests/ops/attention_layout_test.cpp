@@ -127,7 +127,8 @@ TEST_P(AttentionLayouts, PackedGiveTheSamplesOnTheirOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, AttentionLayouts,
-                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16,
+                                                              DType::kF16),
                                             ::testing::Values(0, 32)),
                          [](const auto& info) {
                            return std::string(name(std::get<0>(info.param))) +

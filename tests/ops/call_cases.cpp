@@ -192,11 +192,61 @@ class CaseList {
         Copy{.dst = source_.integers({9, 4}, 0, 0), .src = source_.integers({9, 4}, -5, 1 << 30)});
   }
 
+  void add_muon() {
+    for (const std::int64_t n : {1, 7, 40}) {
+      add(fmt::format("{} x {}", n, n), 4,
+          MuonTerms{.scaled = source_.unwritten(dtype_, {n, n}),
+                    .rest = source_.unwritten(dtype_, {n, n}),
+                    .gram = source_.normal(dtype_, {n, n}),
+                    .a = 3.4445,
+                    .b = -4.775,
+                    .c = 2.0315});
+    }
+    for (const std::int64_t n : {0, 1, 1000, 5000}) {
+      for (const double apply : {1.0, 0.0}) {
+        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+        for (const bool nesterov : {false, true}) {
+          add(fmt::format("n {} apply {} nesterov {}", n, apply, nesterov), 4,
+              MuonMomentum{.direction = source_.unwritten(DType::kF32, {n}),
+                           .buffer = source_.normal(DType::kF32, {n}),
+                           .gradient = source_.normal(DType::kF32, {n}),
+                           .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                           .momentum = 0.9,
+                           .nesterov = nesterov});
+        }
+        for (const bool copied : {false, true}) {
+          add(fmt::format("n {} apply {}", n, apply), 4,
+              MuonUpdate{.main = source_.normal(DType::kF32, {n}),
+                         .copy = copied ? source_.normal(dtype_, {n}) : Tensor(),
+                         .direction = source_.normal(dtype_, {n}),
+                         .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                         .decay_multiplier = 0.5,
+                         .lr_multiplier = 3});
+        }
+      }
+      for (const double apply : {1.0, 0.0}) {
+        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+        add(fmt::format("n {} apply {}", n, apply), 4,
+            MovingAverage{.average = source_.normal(DType::kF32, {n}),
+                          .main = source_.normal(DType::kF32, {n}),
+                          .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                          .decay = 0.75});
+      }
+      for (const double sum : {0.75, 0.0}) {
+        add(fmt::format("n {} sum {}", n, sum), 4,
+            MuonNormalize{.x = source_.unwritten(dtype_, {n}),
+                          .direction = source_.normal(DType::kF32, {n}),
+                          .sums = tensor_of(DType::kF64, {3}, std::vector<double>{sum, 2 * sum, 0}),
+                          .eps = 0.25});
+      }
+    }
+  }
+
   void add_updates() {
     for (const std::int64_t n : {0, 1, 1000}) {
       for (const double apply : {1.0, 0.0}) {
         for (const bool copied : {false, true}) {
-          const std::vector<double> scalars{0.01, 0.271, 0.002997, 0.5, apply};
+          const std::vector<double> scalars{0.01, 0.271, 0.002997, 0.5, apply, 0.1};
           Tensor second = source_.normal(DType::kF32, {n});
           for (std::int64_t i = 0; i < n; ++i) set_value(second, i, std::fabs(value_at(second, i)));
           add(fmt::format("n {} apply {}", n, apply), 4,
@@ -209,13 +259,13 @@ class CaseList {
                           .beta1 = 0.9,
                           .beta2 = 0.999,
                           .eps = 1e-8,
-                          .weight_decay = 0.1,
+                          .decay_multiplier = 0.5,
                           .lr_multiplier = 0.5});
         }
       }
       for (const double apply : {1.0, 0.0}) {
         for (const bool copied : {false, true}) {
-          const std::vector<double> scalars{0.01, 1, 1, 0.5, apply};
+          const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
           for (const bool buffered : {false, true}) {
             add(fmt::format("n {} apply {} buffer {}", n, apply, buffered), 4,
                 SgdUpdate{.main = source_.normal(DType::kF32, {n}),
@@ -224,7 +274,7 @@ class CaseList {
                           .gradient = source_.normal(DType::kF32, {n}),
                           .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
                           .momentum = 0.9,
-                          .weight_decay = 0.1,
+                          .decay_multiplier = 0.5,
                           .lr_multiplier = 0.5});
           }
         }
@@ -236,13 +286,20 @@ class CaseList {
                        .block = block});
       }
       for (const double clip : {0.0, 0.5}) {
-        add(fmt::format("n {} clip {}", n, clip), n,
-            BeginUpdate{
-                .scalars =
-                    tensor_of(DType::kF32, {kStepScalars}, std::vector<double>{0.1, 2, 2, 2, 2}),
-                .counts = tensor_of(DType::kF64, {kUpdateCounts}, std::vector<double>{3, 1, 7}),
-                .sums = tensor_of(DType::kF64, {n}, std::vector<double>(n, 0.75)),
-                .clip = clip});
+        for (const bool dynamic : {false, true}) {
+          add(fmt::format("n {} clip {} dynamic {}", n, clip, dynamic), n,
+              BeginUpdate{
+                  .scalars = tensor_of(DType::kF32, {kStepScalars},
+                                       std::vector<double>{0.1, 2, 2, 2, 2, 0.01}),
+                  .counts = tensor_of(DType::kF64, {kUpdateCounts},
+                                      std::vector<double>{3, 1, 7, 8, 4, 1}),
+                  .sums = tensor_of(DType::kF64, {n}, std::vector<double>(n, 0.75)),
+                  .clip = clip,
+                  .scaling = {.dynamic = dynamic, .window = 5, .hysteresis = 3},
+                  .spikes = {.history = tensor_of(DType::kF64, {kSpikeRings + 6},
+                                                  std::vector<double>{5, 1.5, 1, 2, 0, 3, 4, 0}),
+                             .sigmas = dynamic ? 6.0 : 0.01}});
+        }
       }
     }
   }
@@ -487,6 +544,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   list.add_losses();
   list.add_elementwise();
   list.add_updates();
+  list.add_muon();
   std::vector<CallCase> cases = list.take();
   for (CallCase& attention : attention_cases(options)) cases.push_back(std::move(attention));
   return cases;

@@ -96,7 +96,8 @@ std::string parameter_name(const ::testing::TestParamInfo<std::tuple<DType, bool
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, CpuKernels,
-                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16),
+                         ::testing::Combine(::testing::Values(DType::kF32, DType::kBF16,
+                                                              DType::kF16),
                                             ::testing::Bool()),
                          parameter_name);
 
@@ -112,7 +113,7 @@ TEST_P(CpuInstructionSet, AgreesWithTheReferenceOnEveryCall) {
     GTEST_SKIP() << error.what();
   }
   HostDevice device;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     expect_agreement(
         *kernels, device,
         call_cases({.dtype = dtype, .awkward = true, .row_tile = kernels->row_tile()}));

@@ -66,7 +66,7 @@ TEST_P(NonFinite, NumbersComeOutWhereTheyDoOfTheReference) {
   HostDevice device;
   CallRunner runner(*kernels, device);
   int nonfinite = 0;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (const CallCase& call_case : call_cases({.dtype = dtype, .row_tile = 4})) {
       if (!applies(call_case.call)) continue;
       for_each_tensor(

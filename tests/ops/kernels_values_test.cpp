@@ -325,17 +325,18 @@ TEST_P(KernelValues, OfAdamwFollowTheScalarRecursionForTwentySteps) {
   for (int t = 1; t <= 20; ++t) {
     const double correction1 = 1 - std::pow(beta1, t), correction2 = 1 - std::pow(beta2, t);
     const std::vector<double> raw{std::sin(t), 4 + std::cos(3 * t)};
-    run(AdamwUpdate{.main = main,
-                    .first = first,
-                    .second = second,
-                    .copy = copy,
-                    .gradient = fp32({2}, raw),
-                    .scalars = fp32({kStepScalars}, {rate, correction1, correction2, 0.25, 1}),
-                    .beta1 = beta1,
-                    .beta2 = beta2,
-                    .eps = eps,
-                    .weight_decay = decay,
-                    .lr_multiplier = multiplier});
+    run(AdamwUpdate{
+        .main = main,
+        .first = first,
+        .second = second,
+        .copy = copy,
+        .gradient = fp32({2}, raw),
+        .scalars = fp32({kStepScalars}, {rate, correction1, correction2, 0.25, 1, 2 * decay}),
+        .beta1 = beta1,
+        .beta2 = beta2,
+        .eps = eps,
+        .decay_multiplier = 0.5,
+        .lr_multiplier = multiplier});
     for (std::size_t i = 0; i < 2; ++i) {
       const double g = 0.25 * raw[i];
       w[i] *= 1 - rate * multiplier * decay;
@@ -353,7 +354,7 @@ TEST_P(KernelValues, OfAdamwFollowTheScalarRecursionForTwentySteps) {
                   .first = first,
                   .second = second,
                   .gradient = fp32({2}, {std::nan(""), kInfinity}),
-                  .scalars = fp32({kStepScalars}, {rate, 1, 1, 1, 0})});
+                  .scalars = fp32({kStepScalars}, {rate, 1, 1, 1, 0, 0})});
   EXPECT_EQ(values(main), before) << "kApply 0 leaves everything as it is";
 }
 
@@ -363,7 +364,7 @@ TEST_P(KernelValues, OfSgdAreThoseOfTorchForThreeSteps) {
   const Tensor buffer = host_tensor(DType::kF32, {2});
   const Tensor copy = host_tensor(DType::kBF16, {2});
   SgdUpdate call{
-      .main = main, .buffer = buffer, .copy = copy, .momentum = 0.9, .weight_decay = 0.2};
+      .main = main, .buffer = buffer, .copy = copy, .momentum = 0.9, .decay_multiplier = 1};
   struct Step {
     std::vector<double> gradient, weights, sums;
   };
@@ -372,7 +373,7 @@ TEST_P(KernelValues, OfSgdAreThoseOfTorchForThreeSteps) {
                            Step{{-1.5, 0.125}, {0.860992, -0.569916}, {-0.37592, 0.86716}}}) {
     // The gradient scale undoes a factor of 4.
     call.gradient = fp32({2}, {4 * step.gradient[0], 4 * step.gradient[1]});
-    call.scalars = fp32({kStepScalars}, {0.1, 1, 1, 0.25, 1});
+    call.scalars = fp32({kStepScalars}, {0.1, 1, 1, 0.25, 1, 0.2});
     run(call);
     expect_values(main, step.weights, 12);
     expect_values(buffer, step.sums, 12);
@@ -391,8 +392,9 @@ TEST_P(KernelValues, OfSquareSumsAreThoseOfEachBlock) {
 }
 
 TEST_P(KernelValues, OfBeginUpdateClipCountAndSkip) {
-  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0});
-  const Tensor counts = host_tensor(DType::kF64, {kUpdateCounts});
+  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0, 0.01});
+  const Tensor counts =
+      tensor_of(DType::kF64, {kUpdateCounts}, std::vector<double>{0, 0, 0, 1, 0, 0});
   BeginUpdate call{.scalars = scalars,
                    .counts = counts,
                    .sums = tensor_of(DType::kF64, {3}, std::vector<double>{9, 4, 3}),
@@ -401,17 +403,49 @@ TEST_P(KernelValues, OfBeginUpdateClipCountAndSkip) {
                    .clip = 2};
   run(call);
   run(call);  // the second update: 1 - 0.5^2, 1 - 0.75^2; norm 4
-  expect_values(scalars, {0.1, 0.75, 0.4375, 2 / 4.000001, 1}, 4);
-  EXPECT_EQ(values(counts), (std::vector<double>{2, 0, 4}));
+  expect_values(scalars, {0.1, 0.75, 0.4375, 2 / 4.000001, 1, 0.01}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{2, 0, 4, 1, 0, 0}));
   call.sums = tensor_of(DType::kF64, {2}, std::vector<double>{1, INFINITY});
   run(call);
-  expect_values(scalars, {0.1, 0.75, 0.4375, 1, 0}, 4);
-  EXPECT_EQ(values(counts), (std::vector<double>{2, 1, INFINITY}));
+  expect_values(scalars, {0.1, 0.75, 0.4375, 1, 0, 0.01}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{2, 1, INFINITY, 1, 0, 0}));
   call.sums = tensor_of(DType::kF64, {1}, std::vector<double>{16});
   call.clip = 0;  // no limit
   run(call);
-  expect_values(scalars, {0.1, 0.875, 0.578125, 1, 1}, 4);
-  EXPECT_EQ(values(counts), (std::vector<double>{3, 1, 4}));
+  expect_values(scalars, {0.1, 0.875, 0.578125, 1, 1, 0.01}, 4);
+  EXPECT_EQ(values(counts), (std::vector<double>{3, 1, 4, 1, 0, 0}));
+}
+
+// A window of 2, hysteresis of 2 and a least scale of 4, by hand. Longer runs against
+// Megatron-core: tests/unit/optim/optimizer_test.cpp.
+TEST_P(KernelValues, OfBeginUpdateScaleTheLossAsMegatronDoes) {
+  const Tensor scalars = fp32({kStepScalars}, {0.1, 0, 0, 0, 0, 0});
+  const Tensor counts =
+      tensor_of(DType::kF64, {kUpdateCounts}, std::vector<double>{0, 0, 0, 32, 0, 2});
+  BeginUpdate call{.scalars = scalars,
+                   .counts = counts,
+                   .clip = 1,
+                   .scaling = {.dynamic = true, .least = 4, .window = 2, .hysteresis = 2}};
+  struct Step {
+    bool finite;
+    double scale, good, left;  // after it
+  };
+  for (const Step& step :
+       {Step{true, 32, 1, 2}, Step{false, 32, 0, 1}, Step{false, 16, 0, 0}, Step{true, 16, 1, 0},
+        Step{false, 8, 0, -1}, Step{false, 4, 0, -2}, Step{false, 4, 0, -3}, Step{true, 4, 1, -3},
+        Step{true, 8, 0, 2}, Step{false, 8, 0, 1}, Step{true, 8, 1, 1}, Step{true, 16, 0, 2}}) {
+    const double scale = value_at(counts, kLossScale);
+    const double sum = step.finite ? 36 * scale * scale : INFINITY;
+    call.sums = tensor_of(DType::kF64, {1}, std::vector<double>{sum});
+    run(call);
+    EXPECT_EQ(value_at(counts, kLossScale), step.scale);
+    EXPECT_EQ(value_at(counts, kGoodUpdates), step.good);
+    EXPECT_EQ(value_at(counts, kHysteresisLeft), step.left);
+    EXPECT_EQ(value_at(scalars, kApply), step.finite ? 1 : 0);
+    if (!step.finite) continue;
+    EXPECT_EQ(value_at(counts, kGradientNorm), 6) << "without the scale";
+    EXPECT_NEAR(value_at(scalars, kGradientScale), 1 / 6.000001 / scale, 1e-8);
+  }
 }
 
 }  // namespace

@@ -20,16 +20,9 @@ MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
 
 namespace {
 
+using test::mesh;
 using test::RunLayout;
 using test::TrainingRun;
-
-MeshSizes mesh(int t, int d, int p) {
-  MeshSizes sizes;
-  sizes[Axis::kTensor] = t;
-  sizes[Axis::kData] = d;
-  sizes[Axis::kPipeline] = p;
-  return sizes;
-}
 
 std::vector<RunLayout> layouts(int ranks) {
   const auto zb = ScheduleKind::kZeroBubbleH1;
@@ -51,6 +44,14 @@ std::vector<RunLayout> layouts(int ranks) {
              .mesh = mesh(1, 1, 2),
              .recompute = true,
              .schedule = zb},
+            {.name = "TP 2 + SP, attention again",
+             .mesh = mesh(2, 1, 1),
+             .sequence_parallel = true,
+             .rules = {RecomputeGranularity::kSelective}},
+            {.name = "ZeRO-3, two layers at a time again",
+             .mesh = mesh(1, 2, 1),
+             .zero = 3,
+             .rules = {RecomputeGranularity::kFull, /*block=*/false, 2}},
             {.name = "PP 2, a V", .mesh = mesh(1, 1, 2), .own_schedule = test::letter_v(4)},
             {.name = "DP 2", .mesh = mesh(1, 2, 1)},
             {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},

@@ -1,6 +1,8 @@
 // Counts the calls of each kind that another back end runs.
 #pragma once
 
+#include <functional>
+
 #include "kernels/call_counts.h"
 #include "kernels/forwarding_kernels.h"
 
@@ -12,11 +14,14 @@ class CountingKernels final : public ForwardingKernels {
   explicit CountingKernels(Kernels& inner) : ForwardingKernels(inner) {}
 
   CallCounts& counts() { return counts_; }
+  // Called after each call, which may still be under way.
+  std::function<void(const KernelCall&)> after;
 
  private:
   void submit(const KernelCall& call, Stream& stream) override {
     counts_.add(call);
     inner_.run(call, stream);
+    if (after) after(call);
   }
 
   CallCounts counts_;

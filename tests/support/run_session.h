@@ -23,6 +23,15 @@ namespace piton::test {
 inline constexpr std::int64_t kSamples = 8;  // per global batch
 inline constexpr std::int64_t kSequence = 32;
 
+// Tensor, data and pipeline ranks.
+inline MeshSizes mesh(int t, int d, int p) {
+  MeshSizes sizes;
+  sizes[Axis::kTensor] = t;
+  sizes[Axis::kData] = d;
+  sizes[Axis::kPipeline] = p;
+  return sizes;
+}
+
 struct RunLayout {
   std::string name;
   MeshSizes mesh;
@@ -32,6 +41,8 @@ struct RunLayout {
   int zero = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   std::optional<Schedule> own_schedule;
+  RecomputeRules rules;  // instead of `recompute`
+  OptimizerOptions optimizer;
 };
 
 // The token of `sample` at `place`: depends on nothing else.
@@ -74,16 +85,19 @@ class TrainingRun {
     const int replicas = layout.mesh[Axis::kData];
     session_ = std::make_unique<Session>(
         machine_, mesh_,
-        SessionSettings{.model = model,
-                        .layout = {.linears = {.slices = layout.slices,
-                                               .sequence_parallel = layout.sequence_parallel},
-                                   .recompute = layout.recompute,
-                                   .vocabulary_multiple = 16},
-                        .zero_stage = layout.zero,
-                        .schedule = layout.schedule,
-                        .own_schedule = layout.own_schedule,
-                        .micro_batches = static_cast<int>(kSamples / 2 / replicas),
-                        .seed = 11});
+        SessionSettings{
+            .model = model,
+            .layout = {.linears = {.slices = layout.slices,
+                                   .sequence_parallel = layout.sequence_parallel},
+                       .recompute = layout.recompute ? RecomputeRules{RecomputeGranularity::kFull}
+                                                     : layout.rules,
+                       .vocabulary_multiple = 16},
+            .zero_stage = layout.zero,
+            .schedule = layout.schedule,
+            .own_schedule = layout.own_schedule,
+            .micro_batches = static_cast<int>(kSamples / 2 / replicas),
+            .seed = 11,
+            .optimizer_options = layout.optimizer});
     session_->initialize();
   }
 
@@ -121,6 +135,7 @@ class TrainingRun {
   const Machine& machine() { return machine_; }
   Arena& arena() { return arena_; }
   CallCounts& calls() { return counting_.counts(); }
+  CountingKernels& kernels() { return counting_; }
   std::int64_t consumed() const { return consumed_; }
   void set_consumed(std::int64_t consumed) { consumed_ = consumed; }
   StoreContext store() { return {mesh_, device_, arena_, *stream_}; }

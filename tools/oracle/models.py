@@ -184,4 +184,5 @@ def main(folder, families):
         print(family, losses, norms)
 
 
-main(sys.argv[1], sys.argv[2:])
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

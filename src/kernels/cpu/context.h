@@ -118,7 +118,12 @@ void execute(Context& context, const SoftCapForward& call);
 void execute(Context& context, const SoftCapBackward& call);
 void execute(Context& context, const AdamwUpdate& call);
 void execute(Context& context, const SgdUpdate& call);
+void execute(Context& context, const MovingAverage& call);
 void execute(Context& context, const SquareSums& call);
 void execute(Context& context, const BeginUpdate& call);
+void execute(Context& context, const MuonMomentum& call);
+void execute(Context& context, const MuonNormalize& call);
+void execute(Context& context, const MuonTerms& call);
+void execute(Context& context, const MuonUpdate& call);
 
 }  // namespace piton::cpu

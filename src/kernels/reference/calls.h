@@ -32,7 +32,12 @@ void execute(const SoftCapForward& call);
 void execute(const SoftCapBackward& call);
 void execute(const AdamwUpdate& call);
 void execute(const SgdUpdate& call);
+void execute(const MovingAverage& call);
 void execute(const SquareSums& call);
 void execute(const BeginUpdate& call);
+void execute(const MuonMomentum& call);
+void execute(const MuonNormalize& call);
+void execute(const MuonTerms& call);
+void execute(const MuonUpdate& call);
 
 }  // namespace piton::reference

@@ -83,7 +83,7 @@ struct ShardedRun {
       sharded->contribute(*parameter, *stream);
     }
     sharded->finish_gradients(*stream);
-    optimizer->step(0.01 / number, *stream);
+    optimizer->step({0.01 / number, 0.01}, *stream);
     sharded->publish_values(*stream);
     optimizer->result(*stream);
   }

@@ -223,7 +223,11 @@ struct SmallRun {
             }
           });
     }
-    optimizer->set_steps(salt, salt / 2);
+    optimizer->set_progress(progress_of(salt));
+  }
+
+  static OptimizerProgress progress_of(int salt) {
+    return {.steps = salt, .skipped = salt / 2, .good_updates = 3, .hysteresis_left = -salt};
   }
 
   // How many elements are not what fill(salt) made them; padding must be 0.
@@ -253,8 +257,7 @@ struct SmallRun {
             }
           });
     }
-    count += optimizer->steps() != salt;
-    count += optimizer->skipped() != salt / 2;
+    count += optimizer->progress() != progress_of(salt);
     return count;
   }
 

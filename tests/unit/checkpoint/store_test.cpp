@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/files.h"
 #include "checkpoint/safetensors.h"
@@ -130,6 +131,23 @@ TEST(TrainState, SurvivesTheRoundTripWithEveryField) {
   state.optimizer_steps = 11;
   state.skipped_steps = 1;
   EXPECT_EQ(parse_train_state(to_json(state), "x"), state);
+  state.scheduled_samples = 44;
+  state.loss_scale = 65536;
+  state.good_updates = 7;
+  state.hysteresis_left = -2;
+  state.spike_history = {3, 0.1, 1.0 / 3, 2e-17};
+  EXPECT_EQ(parse_train_state(to_json(state), "x"), state);
+  const auto refused = [&](const char* key, const nlohmann::json& value) {
+    nlohmann::json json = nlohmann::json::parse(to_json(state));
+    json[key] = value;
+    return message_of(Fault::kData, [&] { parse_train_state(json.dump(), "s"); });
+  };
+  EXPECT_THAT(refused("loss_scale", 0), HasSubstr("\"loss_scale\" is 0, wanted a number above 0"));
+  EXPECT_THAT(refused("good_updates", -1), HasSubstr("\"good_updates\" is -1"));
+  EXPECT_THAT(refused("hysteresis_left", 0.5), HasSubstr("\"hysteresis_left\" is 0.5"));
+  EXPECT_THAT(refused("spike_history", {-1, 2}), HasSubstr("begins with no count"));
+  EXPECT_THAT(refused("spike_history", {1, "x"}), HasSubstr("holds what is no number"));
+  EXPECT_THAT(refused("scheduled_samples", "x"), HasSubstr("\"scheduled_samples\""));
   state.lm_loss = std::nan("");
   EXPECT_TRUE(std::isnan(parse_train_state(to_json(state), "x").lm_loss));
   EXPECT_THAT(

@@ -228,7 +228,7 @@ TEST(LoadValues, OfATensorRankAndAStageAreItsOwn) {
     NativeSource stored(folder, read_manifest(folder), true);
     CountingSource source(stored);
     load_values(source, run.stored(), run.context());
-    run.optimizer->set_steps(5, 2);
+    run.optimizer->set_progress(SmallRun::progress_of(5));
     EXPECT_EQ(run.differences(5), 0);
     ranks[static_cast<std::size_t>(world.rank())] = source.bytes;
   });

@@ -106,12 +106,12 @@ TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
 TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
   FlagsFixture f;
   const std::string message =
-      f.failure({"--num-experts", "8", "--rampup-batch-size", "16", "16", "5859375", "--fp8-format",
+      f.failure({"--num-experts", "8", "--recompute-modules", "moe", "mlp", "--fp8-format",
                  "hybrid", "--lr", "fast", "--no-such-flag", "1"});
   EXPECT_EQ(message,
             "5 options cannot be taken:\n"
             "  --num-experts: not yet; there are no experts\n"
-            "  --rampup-batch-size: not yet\n"
+            "  --recompute-modules: not yet; --recompute-granularity full saves memory\n"
             "  --fp8-format: not yet; --bf16 is the shortest type\n"
             "  --lr: got \"fast\", wanted number\n"
             "  --no-such-flag: unknown option; --help lists all");
@@ -124,6 +124,15 @@ TEST(MegatronFlags, ThatStandForOptionsSetThem) {
   EXPECT_EQ(f.options.parallel.recompute, RecomputeGranularity::kFull);
   EXPECT_EQ(f.options.model.attention.positions, "rope");
   EXPECT_EQ(f.options.loop.micro_batch_size, 3);
+  // AscendSpeed's, with dashes or not.
+  f.set.parse({"--checkpoint_policy", "block", "--checkpoint-block-layer", "25"});
+  EXPECT_TRUE(f.options.parallel.recompute_rules(30).block);
+  EXPECT_EQ(f.options.parallel.recompute_rules(30).layers, 25);
+  f.set.parse({"--checkpoint-policy", "full", "--checkpoint-num-layers", "2"});
+  EXPECT_FALSE(f.options.parallel.recompute_rules(30).block);
+  EXPECT_EQ(f.options.parallel.recompute_rules(30).layers, 2);
+  f.set.parse({"--recompute-activations"});
+  EXPECT_EQ(f.options.parallel.recompute, RecomputeGranularity::kSelective);
 }
 
 TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {
@@ -196,13 +205,13 @@ TEST(MegatronFlags, MakeALlamaOfMegatronsDecoder) {
   EXPECT_EQ(megatron.tied, named.tied);
 }
 
-// fp16 is no misspelt bf16.
+// tf32 is no misspelt bf16.
 TEST(Hints, AreNearSpellingsOrNothing) {
   PretrainOptions options;
   OptionSet set;
   options.add_to(set);
-  EXPECT_EQ(message_of(Fault::kUsage, [&] { set.parse({"--fp16"}); }),
-            "--fp16: unknown option; --help lists all");
+  EXPECT_EQ(message_of(Fault::kUsage, [&] { set.parse({"--tf32"}); }),
+            "--tf32: unknown option; --help lists all");
   EXPECT_THAT(message_of(Fault::kUsage, [&] { set.parse({"--bf6"}); }), HasSubstr("mean --bf16?"));
 }
 

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <random>
+#include <sstream>
 
 #include "device/host_device.h"
 #include "kernels/reference/kernels.h"
@@ -129,7 +132,7 @@ TEST(Optimizer, FollowsTheRecursionInDoubleForTenSteps) {
           squares += double{g} * g;
         }
       }
-      optimizer.step(lr, *alone.stream);
+      optimizer.step({lr, options.weight_decay}, *alone.stream);
       const StepResult result = optimizer.result(*alone.stream);
       EXPECT_NEAR(result.grad_norm, std::sqrt(squares), 1e-14 * std::sqrt(squares));
       EXPECT_FALSE(result.skipped);
@@ -186,11 +189,11 @@ TEST(Optimizer, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
     Optimizer optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
                         alone.device, alone.arena, *alone.stream);
     optimizer.reset_main(*alone.stream);
-    optimizer.step(0.01, *alone.stream);
+    optimizer.step({0.01, 0.01}, *alone.stream);
     const auto before = test::values(value);
     const auto first = test::values(optimizer.state()[0].moments[0].values);
     test::set_value(gradient, 4, bad);
-    optimizer.step(0.01, *alone.stream);
+    optimizer.step({0.01, 0.01}, *alone.stream);
     const StepResult result = optimizer.result(*alone.stream);
     EXPECT_TRUE(result.skipped);
     EXPECT_FALSE(std::isfinite(result.grad_norm));
@@ -199,10 +202,168 @@ TEST(Optimizer, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
     EXPECT_EQ(optimizer.steps(), 1);
     EXPECT_EQ(optimizer.skipped(), 1);
     test::set_value(gradient, 4, 0.5);
-    optimizer.step(0.01, *alone.stream);
+    optimizer.step({0.01, 0.01}, *alone.stream);
     EXPECT_FALSE(optimizer.result(*alone.stream).skipped);
     EXPECT_EQ(optimizer.steps(), 2);
   }
+}
+
+// The gradients are those of the scaled loss; what is skipped is what overflows.
+TEST(Optimizer, FollowsMegatronsLossScale) {
+  std::ifstream file(std::filesystem::path(PITON_SOURCE_DIR) /
+                     "tests/golden/megatron_loss_scales.txt");
+  int cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    SCOPED_TRACE(line);
+    std::istringstream words(line);
+    OptimizerOptions options;
+    words >> options.initial_loss_scale >> options.min_loss_scale >> options.loss_scale_window >>
+        options.hysteresis;
+    options.fp16 = true;
+    Alone alone;
+    Parameter weight = matrix("w", 2, 3, DType::kF16);
+    test::TensorSource source(1);
+    const Tensor gradient = source.normal(DType::kF32, {6});
+    const Tensor value = source.normal(DType::kF16, {6});
+    Optimizer optimizer(options, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
+                        alone.device, alone.arena, *alone.stream);
+    optimizer.reset_main(*alone.stream);
+    std::string kind;
+    double scale = 0;
+    int steps = 0;
+    for (; words >> kind >> scale; ++steps) {
+      for (int i = 0; i < 6; ++i) test::set_value(gradient, i, 0.5 * optimizer.loss_scale());
+      if (kind == "x") test::set_value(gradient, 4, std::numeric_limits<double>::infinity());
+      const auto before = test::values(value);
+      optimizer.step({0.01, 0.01}, *alone.stream);
+      const StepResult result = optimizer.result(*alone.stream);
+      EXPECT_EQ(result.skipped, kind == "x");
+      if (result.skipped) {
+        EXPECT_EQ(test::values(value), before);
+      } else {
+        EXPECT_DOUBLE_EQ(result.grad_norm, std::sqrt(6 * 0.25));
+      }
+      EXPECT_EQ(optimizer.loss_scale(), scale) << "step " << steps;
+      // A run that stops here and goes on has the same state.
+      const OptimizerProgress progress = optimizer.progress();
+      optimizer.set_progress(progress);
+      EXPECT_EQ(optimizer.progress(), progress);
+    }
+    EXPECT_EQ(steps, 48);
+    ++cases;
+  }
+  EXPECT_EQ(cases, 8);
+}
+
+// The average after the values are set is the values; a skipped update leaves it.
+TEST(Optimizer, KeepsAMovingAverageOfTheWeights) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const OptimizerKind kind : {OptimizerKind::kAdam, OptimizerKind::kSgd}) {
+      Alone alone;
+      Parameter weight = matrix("w", 2, 3, dtype);
+      test::TensorSource source(4);
+      const Tensor gradient = source.normal(DType::kF32, {6});
+      const Tensor value = source.normal(dtype, {6});
+      OptimizerOptions options{.kind = kind, .sgd_momentum = 0};
+      options.average_decay = 0.75;
+      Optimizer optimizer(options, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
+                          alone.device, alone.arena, *alone.stream);
+      optimizer.reset_main(*alone.stream);
+      const OptimizerState& state = optimizer.state()[0];
+      EXPECT_EQ(state.moments.back().name, "ema");
+      std::vector<double> expected = test::values(value);
+      EXPECT_EQ(test::values(state.moments.back().values), expected);
+      for (int step = 0; step < 4; ++step) {
+        test::set_value(gradient, 2, step == 2 ? std::nan("") : 0.25);
+        optimizer.step({0.125, 0.01}, *alone.stream);
+        EXPECT_EQ(optimizer.result(*alone.stream).skipped, step == 2);
+        const auto main = test::values(state.main);
+        for (std::size_t i = 0; step != 2 && i < 6; ++i) {
+          expected[i] += 0.25 * (main[i] - expected[i]);
+        }
+        for (std::size_t i = 0; i < 6; ++i) {
+          EXPECT_NEAR(test::value_at(state.moments.back().values, static_cast<std::int64_t>(i)),
+                      expected[i], 1e-6);
+        }
+      }
+    }
+  }
+}
+
+// By hand: a window of 4 and 3 sigmas; the rule begins when two steps are known. Of losses 1, 2, 1,
+// 2 the mean is 1.5 and the deviation 0.577: above 3.232 is a spike.
+TEST(Optimizer, SkipsSpikesOfTheLossAndOfTheNorm) {
+  struct Step {
+    double loss, norm;
+    bool skipped;
+  };
+  const std::vector<Step> steps{
+      {1, 1, false},           {200, 1, false},  // too early for a rule
+      {1, 1.1, true},          {2, 0.9, false}, {1, 1, false},
+      {2, 1.05, false},        {3.2, 1, false},  // 1, 2, 1, 2 are known
+      {1, 1, false},           {2, 1, false},   {1, 1, false},
+      {2, 0.999, false},       {3.3, 1, true},  // the same are known again
+      {2, 1, false},                            // 2, 1, 2, 3.3
+      {1, 1.5, true},                           // a norm
+      {std::nan(""), 1, false}};                // no number is no spike of the loss
+  Alone alone;
+  Parameter weight = matrix("w", 1, 1);
+  const Tensor gradient = host_tensor(DType::kF32, {1});
+  const Tensor value = host_tensor(DType::kF32, {1});
+  OptimizerOptions options;
+  options.spike_sigmas = 3;
+  options.spike_window = 4;
+  Optimizer optimizer(options, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
+                      alone.device, alone.arena, *alone.stream);
+  int number = 0;
+  for (const Step& step : steps) {
+    SCOPED_TRACE(++number);
+    test::set_value(gradient, 0, step.norm);
+    const auto before = test::values(value);
+    optimizer.step({.learning_rate = 0.1, .loss = step.loss}, *alone.stream);
+    const StepResult result = optimizer.result(*alone.stream);
+    EXPECT_EQ(result.skipped, step.skipped);
+    EXPECT_EQ(test::values(value) == before, step.skipped);
+    EXPECT_NEAR(result.grad_norm, step.norm, 1e-6);
+    // A run that stops here and goes on knows the same.
+    optimizer.set_progress(OptimizerProgress(optimizer.progress()));
+  }
+}
+
+TEST(Optimizer, NamesTheParametersWhoseGradientsAreNotFinite) {
+  Alone alone;
+  Parameter a = matrix("a", 8, 8);
+  Parameter b = matrix("b", 2, 3);
+  Parameter c = vector("c", 40);
+  std::vector<UpdateSpan> spans;
+  for (Parameter* parameter : {&c, &a, &b}) {
+    spans.push_back({parameter, 0, host_tensor(DType::kF32, {parameter->elements()}),
+                     host_tensor(DType::kF32, {parameter->elements()})});
+  }
+  Optimizer optimizer({}, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
+                      *alone.stream);
+  optimizer.step({0.01, 0.01}, *alone.stream);
+  EXPECT_THAT(optimizer.parameters_not_finite(*alone.stream), ElementsAre());
+  test::set_value(spans[1].gradient, 63, std::nan(""));
+  test::set_value(spans[0].gradient, 0, std::numeric_limits<double>::infinity());
+  optimizer.step({0.01, 0.01}, *alone.stream);
+  EXPECT_THAT(optimizer.parameters_not_finite(*alone.stream), ElementsAre("a", "c"));
+}
+
+// A constant scale is that of the options, whatever a checkpoint had.
+TEST(Optimizer, KeepsAConstantLossScale) {
+  Alone alone;
+  Parameter weight = matrix("w", 2, 3);
+  OptimizerOptions options;
+  options.loss_scale = 8;
+  Optimizer optimizer(options,
+                      {{&weight, 0, host_tensor(DType::kF32, {6}), host_tensor(DType::kF32, {6})}},
+                      16, alone.mesh, *alone.kernels, alone.device, alone.arena, *alone.stream);
+  EXPECT_EQ(optimizer.loss_scale(), 8);
+  optimizer.set_progress({.steps = 3, .skipped = 1, .loss_scale = 64});
+  EXPECT_EQ(optimizer.loss_scale(), 8);
+  EXPECT_EQ(optimizer.steps(), 3);
 }
 
 TEST(DecayRuns, FollowThePiecesRowsAndTakePaddingWithThePartBefore) {
@@ -238,6 +399,33 @@ TEST(OptimizerOptions, RefuseWhatCannotBe) {
   EXPECT_THAT(refused([](auto& o) { o.sgd_momentum = 1; }), HasSubstr("--sgd-momentum"));
   EXPECT_THAT(refused([](auto& o) { o.weight_decay = -1; }), HasSubstr("--weight-decay"));
   EXPECT_THAT(refused([](auto& o) { o.clip_grad = -1; }), HasSubstr("--clip-grad"));
+  EXPECT_THAT(refused([](auto& o) { o.start_weight_decay = 0; }),
+              HasSubstr("--start-weight-decay: needs --weight-decay-incr-style linear or cosine"));
+  EXPECT_THAT(refused([](auto& o) { o.end_weight_decay = 0.1; }), HasSubstr("--end-weight-decay"));
+  const auto ramp = [](auto& o, double start, double end) {
+    o.weight_decay_increase = WeightDecayIncrease::kLinear;
+    o.start_weight_decay = start;
+    o.end_weight_decay = end;
+  };
+  EXPECT_THAT(refused([](auto& o) { o.weight_decay_increase = WeightDecayIncrease::kCosine; }),
+              HasSubstr("needs --start-weight-decay and --end-weight-decay"));
+  EXPECT_THAT(refused([&](auto& o) { ramp(o, -1, 0); }), HasSubstr("--start-weight-decay: got -1"));
+  EXPECT_THAT(refused([&](auto& o) { ramp(o, 0.2, 0.1); }),
+              HasSubstr("--end-weight-decay: got 0.1, wanted at least --start-weight-decay, which "
+                        "is 0.2"));
+  EXPECT_THAT(refused([](auto& o) { o.loss_scale = 0; }), HasSubstr("--loss-scale: got 0"));
+  EXPECT_THAT(refused([](auto& o) { o.initial_loss_scale = NAN; }),
+              HasSubstr("--initial-loss-scale: got nan"));
+  EXPECT_THAT(refused([](auto& o) { o.min_loss_scale = 0x1p33; }),
+              HasSubstr("--min-loss-scale: got 8589934592, wanted at most --initial-loss-scale"));
+  EXPECT_THAT(refused([](auto& o) { o.loss_scale_window = 0; }),
+              HasSubstr("--loss-scale-window: got 0, wanted 1 or more"));
+  EXPECT_THAT(refused([](auto& o) { o.hysteresis = 0; }), HasSubstr("--hysteresis: got 0"));
+  EXPECT_THAT(refused([](auto& o) { o.muon.momentum = 1; }), HasSubstr("--muon-momentum: got 1"));
+  EXPECT_THAT(refused([](auto& o) { o.muon.steps = 100; }),
+              HasSubstr("--muon-num-ns-steps: got 100, wanted 1 to 99"));
+  EXPECT_THAT(refused([](auto& o) { o.muon.extra_scale = 0; }),
+              HasSubstr("--muon-extra-scale-factor: got 0"));
 }
 
 // Two spans by two rules in one step: each as an optimizer of its rule alone would update it.
@@ -253,7 +441,7 @@ TEST(Optimizer, UpdatesEachSpanByItsRule) {
     Optimizer optimizer({.kind = kind, .clip_grad = 0.5}, spans, 16, alone.mesh, *alone.kernels,
                         alone.device, alone.arena, *alone.stream);
     optimizer.reset_main(*alone.stream);
-    for (int step = 0; step < 3; ++step) optimizer.step(0.1, *alone.stream);
+    for (int step = 0; step < 3; ++step) optimizer.step({0.1, 0.01}, *alone.stream);
     EXPECT_EQ(optimizer.result(*alone.stream).skipped, false);
     EXPECT_EQ(optimizer.steps(), 3);
     return std::pair{test::values(spans[0].value), test::values(spans[1].value)};
@@ -314,7 +502,7 @@ std::vector<double> norms(int zero_stage, int ranks) {
       sharded->contribute(*parameter, *stream);
     }
     sharded->finish_gradients(*stream);
-    optimizer.step(1e-3, *stream);
+    optimizer.step({1e-3, 0.01}, *stream);
     result[static_cast<std::size_t>(world.rank())] = optimizer.result(*stream).grad_norm;
     sharded->publish_values(*stream);
   });
@@ -373,7 +561,7 @@ TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
     OptimizerOptions options;
     Optimizer optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena,
                         *alone.stream);
-    optimizer.step(1e-3, *alone.stream);
+    optimizer.step({1e-3, 0.01}, *alone.stream);
     EXPECT_DOUBLE_EQ(optimizer.result(*alone.stream).grad_norm, std::sqrt(20.0 + 36.0 + 244.0));
   });
 }

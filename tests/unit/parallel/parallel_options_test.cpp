@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "support/errors.h"
 
 namespace piton {
 namespace {
@@ -74,7 +75,27 @@ TEST(ParallelOptions, RefuseValuesOutOfRange) {
             "parallel: --tensor-model-parallel-size is 0, wanted at least 1");
   EXPECT_EQ(refusal({"--coc-parallel-num=0"}, 1), "parallel: --num-slices is 0, wanted at least 1");
   EXPECT_NE(refusal({"--pipeline-schedule=gpipe"}, 1), "accepted");
-  EXPECT_NE(refusal({"--recompute-granularity=selective"}, 1), "accepted");
+  EXPECT_NE(refusal({"--recompute-granularity=partial"}, 1), "accepted");
+}
+
+TEST(ParallelOptions, RecomputeLayersOfAStage) {
+  ParallelOptions options;
+  EXPECT_EQ(options.recompute_rules(4).granularity, RecomputeGranularity::kNone);
+  options.recompute = RecomputeGranularity::kFull;
+  EXPECT_EQ(options.recompute_rules(4).layers, 1);
+  EXPECT_FALSE(options.recompute_rules(4).block);
+  options.recompute_method = "block";
+  options.recompute_layers = 4;
+  EXPECT_EQ(options.recompute_rules(4).layers, 4);
+  EXPECT_TRUE(options.recompute_rules(4).block);
+  const auto refused = [&](std::int64_t layers) {
+    return message_of(Fault::kUsage, [&] { options.recompute_rules(layers); });
+  };
+  EXPECT_EQ(refused(3), "parallel: --recompute-num-layers (of a stage): got 4, wanted 1 to 3");
+  options.recompute = RecomputeGranularity::kSelective;
+  EXPECT_THAT(refused(4), testing::HasSubstr("--recompute-method: needs --recompute-granularity"));
+  options.recompute_method.reset();
+  EXPECT_THAT(refused(4), testing::HasSubstr("--recompute-num-layers: needs"));
 }
 
 TEST(ParallelOptions, DistributedOptimizerIsStageOneUnlessMoreIsAskedFor) {

@@ -125,6 +125,39 @@ TEST(ShardUnits, OfWholeParametersCutNone) {
   });
 }
 
+// Tables and vectors are cut evenly beside matrices, in units of their own.
+TEST(ShardUnits, OfWholeMatricesCutTheOthersEvenly) {
+  test::run_ranks(2, [&](World& world) {
+    Mesh mesh(world, Side::mesh_sizes(2));
+    ParameterList parameters;
+    const auto add = [&](const std::string& name, const Shape& shape, bool table) {
+      Parameter parameter;
+      parameter.name = name;
+      parameter.shape = shape;
+      parameter.is_table = table;
+      parameter.pieces.push_back({.name = name, .global = shape, .extent = shape});
+      parameter.placement[Axis::kData].gradient_is_partial = true;
+      parameters.add(std::move(parameter));
+    };
+    add("table", {64, 16}, true);
+    add("a", {16, 16}, false);
+    add("gain", {16}, false);
+    add("b", {16, 32}, false);
+    add("c", {16, 15}, false);
+    const ReductionGroups groups = make_reduction_groups(parameters.all(), mesh);
+    const auto units = make_shard_units(
+        parameters.all(), groups, {.bucket_bytes = 1 << 20, .cut = CutPolicy::kWholeMatrices});
+    ASSERT_EQ(units.size(), 2);
+    EXPECT_EQ(units[0].cut, CutPolicy::kWholeParameters);
+    EXPECT_EQ(units[0].size, 2 * 512) << "b | a + c, aligned";
+    EXPECT_EQ(units[1].cut, CutPolicy::kEven);
+    EXPECT_EQ(units[1].size, 64 * 16 + 16 + 16) << "and padding";
+    for (const ShardSpan& span : owned_spans(units)) {
+      if (span.unit == 0) EXPECT_EQ(span.size, span.parameter->elements());
+    }
+  });
+}
+
 // Dense parameters and experts of one stage: each kind in units of its own group.
 TEST(ShardUnits, BelongToOneReductionGroup) {
   test::run_ranks(4, [&](World& world) {

@@ -16,6 +16,7 @@ const RunStart kStart{
     .iteration = 2, .train_iters = 12, .eval_iters = 3, .global_batch = 4, .micro_batches = 2};
 const StepMetrics kStep{.iteration = 7,
                         .consumed_samples = 28,
+                        .global_batch = 4,
                         .lm_loss = 5.5,
                         .grad_norm = 1.25,
                         .learning_rate = 3e-4,
@@ -86,11 +87,11 @@ TEST(ProgressSink, ShowsStepsAndWhatRunsWithinThem) {
   LastProgress progress;
   ProgressSink sink(progress);
   sink.on_start(kStart);
-  sink.on_part({.iteration = 3, .pass = Pass::kBackward, .micro_batch = 1});
+  sink.on_part({.iteration = 3, .pass = Pass::kBackward, .micro_batch = 1, .micro_batches = 2});
   EXPECT_EQ(progress.last.note, "step 3, backward: micro-batch 2 of 2");
   EXPECT_EQ(progress.last.done, 2);
   EXPECT_EQ(progress.last.total, 12);
-  sink.on_part({.iteration = 3, .pass = Pass::kForward, .micro_batch = 1});
+  sink.on_part({.iteration = 3, .pass = Pass::kForward, .micro_batch = 1, .micro_batches = 2});
   EXPECT_EQ(progress.updates, 1) << "not more often than an eye can follow";
   sink.on_step(kStep);
   EXPECT_EQ(progress.last.note, "loss 5.5000, 1234 tokens/s");
@@ -98,13 +99,13 @@ TEST(ProgressSink, ShowsStepsAndWhatRunsWithinThem) {
   ProgressSink next(progress);
   next.on_start(kStart);
   next.on_step(kStep);
-  next.on_part({.iteration = 7, .evaluation = 2});
+  next.on_part({.iteration = 7, .evaluation = 2, .micro_batches = 2});
   EXPECT_EQ(progress.last.note,
             "loss 5.5000, 1234 tokens/s; evaluation 2 of 3: micro-batch 1 of 2");
   EXPECT_EQ(progress.last.done, 7);
   ProgressSink first(progress);
   first.on_start(kStart);
-  first.on_part({.iteration = 7, .evaluation = 1});
+  first.on_part({.iteration = 7, .evaluation = 1, .micro_batches = 2});
   EXPECT_EQ(progress.last.note, "evaluation 1 of 3: micro-batch 1 of 2");
   sink.on_finish();
   EXPECT_TRUE(progress.finished);

@@ -59,8 +59,7 @@ TEST(TensorBoardSink, MakesAFileAStartAndSaysWhereAResumeGoesOn) {
   NoLog log;
   {
     TensorBoardSink sink(dir / "run/tensorboard", 0, log);
-    sink.on_start({.global_batch = 4});
-    sink.on_step({.iteration = 1, .lm_loss = 5.5, .learning_rate = 3e-4});
+    sink.on_step({.iteration = 1, .global_batch = 4, .lm_loss = 5.5, .learning_rate = 3e-4});
     sink.on_validation({.iteration = 1, .loss = 30});
     sink.on_finish();
   }

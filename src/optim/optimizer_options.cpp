@@ -1,0 +1,99 @@
+#include "optim/optimizer_options.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/option_range.h"
+
+namespace piton {
+namespace {
+
+// The least that rounding to fp32 leaves above 0, and its inverse: scales have both in fp32.
+constexpr double kMostLossScale = 0x1p126;
+
+constexpr std::int64_t kMostSpikeWindow = 10000;  // it is in every checkpoint's state.json
+
+void check_loss_scales(const OptimizerOptions& options) {
+  const auto scale = [](const char* flag, double value) {
+    if (!(value > 0) || !(value <= kMostLossScale)) {
+      throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted more than 0 and at most 2^126",
+                  flag, value);
+    }
+  };
+  if (options.loss_scale) scale("--loss-scale", *options.loss_scale);
+  scale("--initial-loss-scale", options.initial_loss_scale);
+  scale("--min-loss-scale", options.min_loss_scale);
+  if (options.min_loss_scale > options.initial_loss_scale) {
+    throw Error(Fault::kUsage,
+                "optimizer: --min-loss-scale: got {}, wanted at most --initial-loss-scale, which "
+                "is {}",
+                options.min_loss_scale, options.initial_loss_scale);
+  }
+  check_range("optimizer: --loss-scale-window", options.loss_scale_window, 1);
+  check_range("optimizer: --hysteresis", options.hysteresis, 1);
+}
+
+void check_weight_decay(const OptimizerOptions& options) {
+  const auto decay = [](const char* flag, double value) {
+    if (!(value >= 0) || !std::isfinite(value)) {
+      throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted at least 0", flag, value);
+    }
+  };
+  decay("--weight-decay", options.weight_decay);
+  const bool constant = options.weight_decay_increase == WeightDecayIncrease::kConstant;
+  if (constant && (options.start_weight_decay || options.end_weight_decay)) {
+    throw Error(Fault::kUsage,
+                "optimizer: --{}-weight-decay: needs --weight-decay-incr-style linear or cosine; a "
+                "constant decay is --weight-decay",
+                options.start_weight_decay ? "start" : "end");
+  }
+  if (constant) return;
+  if (!options.start_weight_decay || !options.end_weight_decay) {
+    throw Error(Fault::kUsage,
+                "optimizer: --weight-decay-incr-style: needs --start-weight-decay and "
+                "--end-weight-decay");
+  }
+  decay("--start-weight-decay", *options.start_weight_decay);
+  decay("--end-weight-decay", *options.end_weight_decay);
+  if (*options.end_weight_decay < *options.start_weight_decay) {
+    throw Error(Fault::kUsage,
+                "optimizer: --end-weight-decay: got {}, wanted at least --start-weight-decay, "
+                "which is {}",
+                *options.end_weight_decay, *options.start_weight_decay);
+  }
+}
+
+}  // namespace
+
+void OptimizerOptions::check() const {
+  const auto share = [](const char* flag, double value) {
+    if (!(value >= 0 && value < 1)) {
+      throw Error(Fault::kUsage, "optimizer: {}: got {}, wanted at least 0 and below 1", flag,
+                  value);
+    }
+  };
+  share("--sgd-momentum", sgd_momentum);
+  share("--adam-beta1", beta1);
+  share("--adam-beta2", beta2);
+  if (!(eps > 0) || !std::isfinite(eps)) {
+    throw Error(Fault::kUsage, "optimizer: --adam-eps: got {}, wanted a number above 0", eps);
+  }
+  check_weight_decay(*this);
+  check_loss_scales(*this);
+  muon.check();
+  if (average_decay && !(*average_decay > 0 && *average_decay < 1)) {
+    throw Error(Fault::kUsage, "optimizer: --ema-decay: got {}, wanted a number between 0 and 1",
+                *average_decay);
+  }
+  if (spike_sigmas && (!(*spike_sigmas > 0) || !std::isfinite(*spike_sigmas))) {
+    throw Error(Fault::kUsage, "optimizer: --skip-spikes: got {}, wanted a number above 0",
+                *spike_sigmas);
+  }
+  check_range("optimizer: --spike-window", spike_window, 2, kMostSpikeWindow);
+  if (!(clip_grad >= 0) || !std::isfinite(clip_grad)) {
+    throw Error(Fault::kUsage, "optimizer: --clip-grad: got {}, wanted at least 0 (0: no limit)",
+                clip_grad);
+  }
+}
+
+}  // namespace piton

@@ -1,0 +1,183 @@
+# Weight decay that increases, a batch that grows, half precision, Muon and recomputation: each run that stops and
+# continues ends where one without a stop does, on one and on two ranks; what the log says; and what is refused.
+include(${CMAKE_CURRENT_LIST_DIR}/../support/expect.cmake)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+string(REPEAT "To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer\n" 60 text)
+file(WRITE ${WORK}/text.txt "${text}")
+expect(RUN preprocess --input ${WORK}/text.txt --tokenizer-type ByteTokenizer --append-eod
+           --output-prefix ${WORK}/corpus CODE 0)
+set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+         --seq-length 32 --micro-batch-size 2 --global-batch-size 8 --lr 1e-2 --split 100,0,0 --hidden-dropout 0.1)
+set(steps --train-iters 20)
+
+# The hash of FOLDER's newest checkpoint to VARIABLE.
+function(hash_of folder variable)
+  execute_process(COMMAND ${PITON} inspect ${folder} --hash --json OUTPUT_VARIABLE hash RESULT_VARIABLE code)
+  if(NOT code EQUAL 0 OR NOT hash MATCHES "weights")
+    message(FATAL_ERROR "${folder}: no hash: ${hash}")
+  endif()
+  set(${variable} "${hash}" PARENT_SCOPE)
+endfunction()
+
+# Trains with the flags that follow: through, and with stops after every seventh iteration. The log of the first is
+# LOG afterwards.
+function(expect_resume name ranks)
+  set(start ${PITON})
+  if(ranks GREATER 1)
+    set(start ${LAUNCH} ${ranks} ${PITON})
+  endif()
+  execute_process(COMMAND ${start} ${bare} ${ARGN} --save ${WORK}/${name}_whole RESULT_VARIABLE code
+                  OUTPUT_VARIABLE log ERROR_VARIABLE log)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${name}: exit ${code}\n${log}")
+  endif()
+  foreach(part 1 2 3)
+    execute_process(COMMAND ${start} ${bare} ${ARGN} --exit-interval 7 --save ${WORK}/${name}_parts
+                            --load ${WORK}/${name}_parts
+                    RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+    if(NOT code EQUAL 0)
+      message(FATAL_ERROR "${name}, part ${part}: exit ${code}\n${error}")
+    endif()
+  endforeach()
+  hash_of(${WORK}/${name}_whole whole)
+  hash_of(${WORK}/${name}_parts parts)
+  if(NOT whole STREQUAL parts)
+    message(FATAL_ERROR "${name}: a run that continued ends elsewhere: ${whole} ${parts}\n${log}\n${error}")
+  endif()
+  set(LOG "${log}" PARENT_SCOPE)
+endfunction()
+
+function(expect_log)
+  foreach(wanted ${ARGN})
+    if(NOT LOG MATCHES "${wanted}")
+      message(FATAL_ERROR "no \"${wanted}\" in\n${LOG}")
+    endif()
+  endforeach()
+endfunction()
+
+# Weight decay.
+set(decay ${steps} --start-weight-decay 0 --end-weight-decay 0.5 --weight-decay-incr-style cosine)
+expect_resume(decay 1 ${decay})
+expect_resume(decay_two 2 ${decay} --zero-stage 2)
+expect(RUN ${bare} ${steps} --weight-decay 0.5 --save ${WORK}/constant CODE 0)
+hash_of(${WORK}/constant constant)
+hash_of(${WORK}/decay_whole cosine)
+if(constant STREQUAL cosine)
+  message(FATAL_ERROR "the decay does not increase")
+endif()
+set(ramp --start-weight-decay 0 --end-weight-decay 0.5 --weight-decay-incr-style linear --lr-decay-style constant)
+expect(RUN ${bare} --train-iters 4 ${ramp} --save ${WORK}/ramp CODE 0)
+expect(RUN ${bare} --train-iters 6 ${ramp} --save ${WORK}/ramp --load ${WORK}/ramp CODE 2
+       ERR "--train-iters: [^\n]* increases the weight decay over 4 steps, this run over 6" "--override-opt_param-scheduler")
+expect(RUN ${bare} --train-iters 6 ${ramp} --override-opt_param-scheduler --save ${WORK}/ramp --load ${WORK}/ramp CODE 0)
+expect(RUN ${bare} ${steps} --end-weight-decay 0.5 CODE 2 ERR "--end-weight-decay: needs --weight-decay-incr-style")
+expect(RUN ${bare} ${steps} --weight-decay-incr-style linear CODE 2 ERR "--weight-decay-incr-style: needs --start-weight-decay")
+
+# A batch that grows: 4 x 2, 2 x 4, 2 x 6 samples, then 12 x 8.
+set(grows --train-samples 124 --rampup-batch-size 2 2 24 --lr-warmup-samples 16)
+expect_resume(grows 1 ${grows})
+expect_log("iteration +1/ +20 . consumed samples: +2 [^\n]*global batch size: +2 "
+           "iteration +5/ +20 . consumed samples: +12 [^\n]*learning rate: 5[.]000E-03[^\n]*global batch size: +4 "
+           "iteration +9/ +20 . consumed samples: +36 [^\n]*global batch size: +8 "
+           "iteration +20/ +20 . consumed samples: +124 ")
+expect(RUN inspect ${WORK}/grows_whole CODE 0 OUT "124 samples")
+expect(RUN report ${WORK}/grows_whole --output ${WORK}/grows.html CODE 0)
+file(READ ${WORK}/grows.html page)
+if(NOT page MATCHES "20 of 20")
+  message(FATAL_ERROR "the report does not know the length of the run")
+endif()
+set(grows_two --train-samples 124 --rampup-batch-size 4 4 24 --micro-batch-size 1 --pipeline-model-parallel-size 2)
+expect_resume(grows_two 2 ${grows_two})
+expect(RUN ${bare} ${steps} --rampup-batch-size 2 2 24 CODE 2 ERR "--rampup-batch-size: needs --train-samples")
+expect(RUN ${bare} --train-samples 124 --rampup-batch-size 3 1 24 CODE 2 ERR "wanted multiples of 2")
+expect(RUN ${bare} --train-samples 124 --rampup-batch-size 2 4 24 CODE 2 ERR "past --global-batch-size 8")
+expect(RUN ${bare} ${grows} --rampup-batch-size 4 4 24 --save ${WORK}/grows_parts --load ${WORK}/grows_parts CODE 2
+       ERR "another experiment: --rampup-batch-size")
+
+# Half precision.
+set(half ${steps} --fp16 --initial-loss-scale 1073741824 --loss-scale-window 3)
+expect_resume(half 1 ${half})
+expect_log("iteration 1: gradients overflow at a loss scale of 1073741824; the update is skipped"
+           "loss scale: 1073741824.0 [^\n]*number of skipped iterations: 1 " "number of skipped iterations: [1-9][0-9]* [^\n]*\n[^\n]*saved")
+expect_resume(half_two 2 ${half} --tensor-model-parallel-size 2 --sequence-parallel)
+expect_resume(half_static 1 ${steps} --fp16 --loss-scale 512)
+expect_log("loss scale: 512.0 [^\n]*number of skipped iterations: 0 ")
+expect(RUN generate --load ${WORK}/half_whole --prompt "To be" --max-new-tokens 2 CODE 0)
+expect(RUN convert --load ${WORK}/half_whole --to hf --save ${WORK}/half_hf CODE 0)
+file(READ ${WORK}/half_hf/config.json config)
+if(NOT config MATCHES "float16")
+  message(FATAL_ERROR "config.json has no float16: ${config}")
+endif()
+expect(RUN ${bare} ${steps} --fp16 --bf16 CODE 2 ERR "--fp16: contradicts --bf16")
+expect(RUN ${bare} ${steps} --fp16 --loss-scale -1 CODE 2 ERR "--loss-scale: got -1")
+expect(RUN ${bare} ${steps} --fp16 --min-loss-scale 8 --initial-loss-scale 4 CODE 2 ERR "--min-loss-scale: got 8, wanted at most")
+# A scale that no gradient fits: the run stops, and says where backward broke first.
+expect(RUN ${bare} ${steps} --fp16 --loss-scale 1e30 --max-consecutive-skips 3 CODE 5
+       ERR "iteration 3: 3 updates in a row had no finite gradients [(]backward met the first in (head|final_norm)")
+
+# Muon.
+set(muon ${steps} --optimizer muon --muon-extra-scale-factor 0.2)
+expect_resume(muon 1 ${muon} --bf16 --muon-use-nesterov)
+expect_resume(muon_two 2 ${muon} --zero-stage 1)
+expect(RUN inspect ${WORK}/muon_whole CODE 0 OUT "with optimiser state")
+expect(RUN ${bare} ${muon} --zero-stage 3 CODE 2 ERR "--optimizer muon: updates whole matrices, which --zero-stage 3 cuts")
+expect(RUN ${bare} ${steps} --optimizer muon --muon-momentum 1 CODE 2 ERR "--muon-momentum: got 1")
+expect(RUN ${bare} ${steps} --optimizer muon --muon-num-ns-steps 0 CODE 2 ERR "--muon-num-ns-steps: got 0")
+expect(RUN ${bare} ${steps} --save ${WORK}/muon_whole --load ${WORK}/muon_whole CODE 2 ERR "another experiment" "--optimizer")
+
+# A moving average of the weights.
+set(average ${steps} --ema-decay 0.9)
+expect_resume(average 1 ${average} --bf16)
+expect_resume(average_two 2 ${average} --optimizer sgd --sgd-momentum 0 --zero-stage 3)
+expect(RUN convert --load ${WORK}/average_whole --average --to hf --save ${WORK}/average_hf CODE 0)
+expect(RUN convert --load ${WORK}/average_whole --to hf --save ${WORK}/last_hf CODE 0)
+expect(RUN score --load ${WORK}/average_hf ${WORK}/text.txt --tokenizer-type ByteTokenizer CODE 0 OUT "^loss ")
+file(SHA256 ${WORK}/average_hf/model.safetensors of_average)
+file(SHA256 ${WORK}/last_hf/model.safetensors of_last)
+if(of_average STREQUAL of_last)
+  message(FATAL_ERROR "the average is the last weights")
+endif()
+expect(RUN convert --load ${WORK}/muon_whole --average --save ${WORK}/none CODE 2 ERR "--average: .* has no moving average")
+expect(RUN ${bare} ${steps} --ema-decay 1 CODE 2 ERR "--ema-decay: got 1, wanted a number between 0 and 1")
+
+# Spikes: a rule so narrow that many steps are some.
+set(spikes ${steps} --skip-spikes 0.5 --spike-window 4)
+expect_resume(spikes 1 ${spikes})
+expect_log("iteration [0-9]+: a spike [(]loss [0-9.]+, gradient norm [0-9.]+[)]; the update is skipped")
+expect_resume(spikes_two 2 ${spikes} --zero-stage 2)
+expect(RUN ${bare} ${steps} --skip-spikes 0 CODE 2 ERR "--skip-spikes: got 0")
+expect(RUN ${bare} ${steps} --skip-spikes 6 --spike-window 1 CODE 2 ERR "--spike-window: got 1, wanted 2 to 10000")
+
+# What is computed again changes nothing.
+expect(RUN ${bare} --train-iters 4 --save ${WORK}/kept CODE 0)
+hash_of(${WORK}/kept kept)
+set(number 0)
+foreach(flags "--recompute-granularity;full" "--recompute-granularity;full;--recompute-method;uniform;--recompute-num-layers;2"
+              "--recompute-granularity;full;--recompute-method;block;--recompute-num-layers;1" "--recompute-activations"
+              "--checkpoint-activations;--checkpoint-num-layers;2" "--checkpoint-activations;--checkpoint_policy;full"
+              "--checkpoint-activations;--checkpoint-policy;block;--checkpoint_block_layer;1")
+  math(EXPR number "${number} + 1")
+  expect(RUN ${bare} --train-iters 4 ${flags} --save ${WORK}/again${number} CODE 0)
+  hash_of(${WORK}/again${number} again)
+  if(NOT again STREQUAL kept)
+    message(FATAL_ERROR "${flags}: other weights: ${again} ${kept}")
+  endif()
+endforeach()
+expect(RUN ${bare} ${steps} --recompute-method uniform CODE 2 ERR "--recompute-method: needs --recompute-granularity full")
+expect(RUN ${bare} ${steps} --recompute-granularity selective --recompute-num-layers 1 CODE 2
+       ERR "--recompute-num-layers: needs --recompute-granularity full")
+expect(RUN ${bare} ${steps} --recompute-granularity full --recompute-num-layers 5 CODE 2
+       ERR "--recompute-num-layers [(]of a stage[)]: got 5, wanted 1 to 4")
+expect(RUN ${bare} ${steps} --checkpoint-activations --checkpoint_policy custom CODE 2 ERR "--recompute-method")
+
+# What is planned follows.
+foreach(kind none selective full)
+  execute_process(COMMAND ${PITON} plan --model gpt2-124m --bf16 --seq-length 256 --micro-batch-size 4
+                          --recompute-granularity ${kind} --json OUTPUT_VARIABLE plan RESULT_VARIABLE code)
+  string(REGEX MATCH "\"activations\":([0-9]+)" found "${plan}")
+  set(bytes_${kind} ${CMAKE_MATCH_1})
+endforeach()
+if(NOT bytes_selective LESS bytes_none OR NOT bytes_full LESS bytes_selective)
+  message(FATAL_ERROR "activations: ${bytes_none}, selective ${bytes_selective}, full ${bytes_full}")
+endif()

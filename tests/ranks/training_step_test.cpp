@@ -1,0 +1,229 @@
+// ranks: 2
+// What a step does beside its layout, on every layout of two ranks: an update without finite
+// gradients is skipped by all, half precision under a loss scale, Muon, and what is computed again.
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/ranks_main.h"
+#include "support/run_session.h"
+
+namespace piton {
+
+MpiOptions ranks::options() { return {.timeout_seconds = 60}; }
+
+namespace {
+
+using test::mesh;
+using test::RunLayout;
+using test::TrainingRun;
+
+std::vector<RunLayout> layouts(const OptimizerOptions& optimizer = {}) {
+  std::vector<RunLayout> all{
+      {.name = "TP 2", .mesh = mesh(2, 1, 1)},
+      {.name = "TP 2 + SP", .mesh = mesh(2, 1, 1), .sequence_parallel = true},
+      {.name = "PP 2", .mesh = mesh(1, 1, 2)},
+      {.name = "PP 2, ZB-H1", .mesh = mesh(1, 1, 2), .schedule = ScheduleKind::kZeroBubbleH1},
+      {.name = "DP 2", .mesh = mesh(1, 2, 1)},
+      {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
+      {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
+      {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3}};
+  if (optimizer.kind == OptimizerKind::kMuon) all.pop_back();
+  for (RunLayout& layout : all) layout.optimizer = optimizer;
+  return all;
+}
+
+ModelConfig small(const std::string& name, DType dtype = DType::kF32) {
+  ModelConfig model = preset(name);
+  model.vocabulary = 101;
+  model.hidden_dropout = 0.1;
+  model.attention_dropout = 0.1;
+  model.dtype = dtype;
+  return model;
+}
+
+// One rank of one process.
+struct Alone {
+  Alone(const RunLayout& layout, const ModelConfig& model)
+      : world(make_single_world(device)), run(*world, layout, model) {}
+  HostDevice device;
+  std::unique_ptr<World> world;
+  TrainingRun run;
+};
+
+// The same on every rank?
+void expect_common(const std::string& text) {
+  for (const std::string& other : ranks::everyone().gather_bytes(text)) EXPECT_EQ(other, text);
+}
+
+TEST(NotFinite, InOneElementOfOneRankSkipsTheUpdateOnAll) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    for (const int culprit : {0, 1}) {
+      for (const RunLayout& layout : layouts()) {
+        SCOPED_TRACE(fmt::format("{}, {} on rank {}", layout.name, bad, culprit));
+        TrainingRun run(ranks::world(), layout, small("gpt2-tiny"));
+        run.step();
+        const auto before = run.pieces();
+        bool spoil = ranks::world().rank() == culprit;
+        run.kernels().after = [&](const KernelCall& call) {
+          const auto* gradient = std::get_if<LinearBackwardWeight>(&call);
+          if (gradient == nullptr || !std::exchange(spoil, false)) return;
+          gradient->dweight.data<float>()[gradient->dweight.elements() / 2] =
+              static_cast<float>(bad);
+        };
+        const StepReport report = run.step();
+        EXPECT_TRUE(report.skipped);
+        EXPECT_FALSE(std::isfinite(report.grad_norm));
+        EXPECT_EQ(run.pieces(), before);
+        EXPECT_EQ(run.session().optimizer().steps(), 1);
+        EXPECT_EQ(run.session().optimizer().skipped(), 1);
+        const std::vector<std::string> names =
+            run.session().optimizer().parameters_not_finite(run.machine().stream);
+        ASSERT_EQ(names.size(), 1);
+        expect_common(names[0]);
+        EXPECT_FALSE(run.step().skipped);
+        EXPECT_NE(run.pieces(), before);
+      }
+    }
+  }
+}
+
+// A scale that overflows at first, and one constant: skipped steps and scales are those of one
+// process, and losses near them: activations that cross ranks are rounded to half precision.
+TEST(HalfPrecision, LearnsUnderAScaleThatAllRanksShare) {
+  OptimizerOptions dynamic;
+  dynamic.initial_loss_scale = 0x1p30;
+  dynamic.loss_scale_window = 4;
+  dynamic.hysteresis = 1;
+  OptimizerOptions constant;
+  constant.loss_scale = 1024;
+  for (const OptimizerOptions& optimizer : {dynamic, constant}) {
+    const ModelConfig model = small("llama-tiny", DType::kF16);
+    constexpr int kSteps = 30;
+    Alone alone({.name = "one process", .optimizer = optimizer}, model);
+    std::vector<double> losses;
+    std::vector<std::string> scales;
+    const auto step = [](TrainingRun& run) {
+      const StepReport report = run.step();
+      return std::pair(report.loss, fmt::format("{} at {}{}\n", run.session().optimizer().skipped(),
+                                                report.loss_scale, report.skipped ? " x" : ""));
+    };
+    for (int i = 0; i < kSteps; ++i) {
+      const auto [loss, scale] = step(alone.run);
+      losses.push_back(loss);
+      scales.push_back(scale);
+    }
+    EXPECT_LT(losses.back(), losses.front() - 0.2);
+    const bool adapts = !optimizer.loss_scale;
+    EXPECT_EQ(alone.run.session().optimizer().skipped() > 5, adapts);
+    EXPECT_EQ(alone.run.session().optimizer().loss_scale() == 1024, !adapts);
+    for (const RunLayout& layout : layouts(optimizer)) {
+      SCOPED_TRACE(layout.name);
+      TrainingRun run(ranks::world(), layout, model);
+      std::string told;
+      for (int i = 0; i < kSteps; ++i) {
+        const auto [loss, scale] = step(run);
+        EXPECT_NEAR(loss, losses[i], 0.02 * losses[i]) << "step " << i;
+        told += scale;
+      }
+      expect_common(told);
+      EXPECT_LT(
+          std::abs(run.session().optimizer().skipped() - alone.run.session().optimizer().skipped()),
+          3)
+          << "a scale on the brink may be too much for one rounding and not for the other";
+    }
+  }
+}
+
+TEST(Muon, OnEveryLayoutFollowsOneProcess) {
+  OptimizerOptions optimizer;
+  optimizer.kind = OptimizerKind::kMuon;
+  optimizer.muon.extra_scale = 0.2;
+  optimizer.muon.nesterov = true;
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    const ModelConfig model = small(name);
+    constexpr int kSteps = 10;
+    Alone alone({.name = "one process", .optimizer = optimizer}, model);
+    const std::vector<double> losses = alone.run.losses(kSteps);
+    EXPECT_LT(losses.back(), losses.front());
+    for (const RunLayout& layout : layouts(optimizer)) {
+      SCOPED_TRACE(std::string(name) + ", " + layout.name);
+      TrainingRun run(ranks::world(), layout, model);
+      const std::vector<double> split = run.losses(kSteps);
+      for (int step = 0; step < kSteps; ++step) {
+        ASSERT_NEAR(split[step], losses[step], 1e-5 * losses[step]) << "step " << step;
+      }
+    }
+  }
+}
+
+// Moments of two kinds, and matrices on one rank each, saved and loaded.
+TEST(Muon, TenStepsAndTenMoreAreTwentyToTheBit) {
+  OptimizerOptions optimizer;
+  optimizer.kind = OptimizerKind::kMuon;
+  optimizer.muon.extra_scale = 0.2;
+  const std::filesystem::path folder = std::filesystem::path(PITON_BINARY_DIR) / "muon_2";
+  if (ranks::world().rank() == 0) std::filesystem::remove_all(folder);
+  ranks::everyone().barrier();
+  const ModelConfig model = small("llama-tiny", DType::kBF16);
+  std::string hash;
+  for (const RunLayout& layout : layouts(optimizer)) {
+    SCOPED_TRACE(layout.name);
+    std::map<std::string, std::string> end;
+    {
+      TrainingRun run(ranks::world(), layout, model);
+      run.losses(10);
+      save_checkpoint(folder, run.stored(), run.store(),
+                      {.iteration = 10, .consumed_samples = run.consumed()}, "");
+      run.losses(10);
+      end = run.pieces();
+    }
+    TrainingRun again(ranks::world(), layout, model);
+    again.set_consumed(
+        load_checkpoint(find_checkpoint(folder), again.stored(), again.store()).consumed_samples);
+    again.losses(10);
+    EXPECT_EQ(again.pieces(), end);
+    ranks::everyone().barrier();
+  }
+}
+
+TEST(Recomputation, OfWhateverChangesNoBitAndKeepsLess) {
+  const std::vector<std::pair<const char*, RecomputeRules>> kinds{
+      {"every layer", {RecomputeGranularity::kFull}},
+      {"groups of two", {RecomputeGranularity::kFull, /*block=*/false, 2}},
+      {"the first layer", {RecomputeGranularity::kFull, /*block=*/true, 1}},
+      {"attention", {RecomputeGranularity::kSelective}}};
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    ModelConfig model = small("llama-tiny", dtype);
+    model.layers = 4;
+    for (RunLayout layout : layouts()) {
+      TrainingRun plain(ranks::world(), layout, model);
+      const std::vector<double> losses = plain.losses(3);
+      const auto end = plain.pieces();
+      const auto activations = [](TrainingRun& run) {
+        return run.arena().counts().peak_bytes[static_cast<int>(MemoryKind::kActivations)];
+      };
+      for (const auto& [name, rules] : kinds) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}", layout.name, piton::name(dtype), name));
+        layout.rules = rules;
+        TrainingRun run(ranks::world(), layout, model);
+        EXPECT_EQ(run.losses(3), losses);
+        EXPECT_EQ(run.pieces(), end);
+        // A group that is the whole stage is as large, when it runs again, as it was.
+        const bool whole = rules.layers == model.layers / layout.mesh[Axis::kPipeline];
+        if (whole) {
+          EXPECT_LE(activations(run), activations(plain));
+        } else {
+          EXPECT_LT(activations(run), activations(plain));
+        }
+        EXPECT_GT(run.calls().of(AttentionForward::kName).calls,
+                  plain.calls().of(AttentionForward::kName).calls);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace piton
