@@ -88,6 +88,22 @@ struct ConvertOptions {
       average);
     v(Option{"max-shard-size", "largest file of weights, in bytes (5G)", {.placeholder = "BYTES"}},
       max_shard_bytes);
+    visit_megatron(v);
+    v(Option{"type",
+             "size that --load has to be of",
+             {.choices = {"560M", "7B", "7B1", "13B", "30B", "33B", "65B", "70B", "176B"}}},
+      size);
+    v(Option{"src-tensor-model-parallel-size", "tensor ranks that --load has to be of"},
+      source_tensor);
+    v(Option{"src-pipeline-model-parallel-size", "pipeline ranks that --load has to be of"},
+      source_pipeline);
+    v(Option{"no-verify", "do not compare the result with the source"}, no_verify);
+  }
+
+ private:
+  // Of --to mg.
+  template <typename Visitor>
+  void visit_megatron(Visitor&& v) {
     v(Option{"target-tensor-parallel-size",
              "mg: ranks that each layer is divided over (1)",
              {.aliases = {"tensor-model-parallel-size", "tgt-tensor-model-parallel-size"}}},
@@ -129,15 +145,6 @@ struct ConvertOptions {
              "mg: keep the arguments as argparse.Namespace too, for Megatron's "
              "--use-checkpoint-args; such files are not loaded by torch.load(weights_only=True)"},
       arguments);
-    v(Option{"type",
-             "size that --load has to be of",
-             {.choices = {"560M", "7B", "7B1", "13B", "30B", "33B", "65B", "70B", "176B"}}},
-      size);
-    v(Option{"src-tensor-model-parallel-size", "tensor ranks that --load has to be of"},
-      source_tensor);
-    v(Option{"src-pipeline-model-parallel-size", "pipeline ranks that --load has to be of"},
-      source_pipeline);
-    v(Option{"no-verify", "do not compare the result with the source"}, no_verify);
   }
 };
 

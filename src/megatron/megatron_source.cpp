@@ -171,8 +171,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   const auto table = first.find("word_embeddings.weight");
   if (table == first.end()) throw Error(Fault::kData, "{}: has no word_embeddings.weight", where);
   layout_.padded_vocabulary = table->second.rows * layout_.tensor;
-  layout_.fused_mlp = std::ranges::none_of(
-      first, [](const auto& one) { return one.first.ends_with(".gate.weight"); });
+  layout_.fused_mlp = has_fused_mlp();
 
   std::optional<std::int64_t> vocabulary = given.vocabulary;
   if (values == nullptr) {
@@ -273,6 +272,19 @@ MegatronSource::RankTensors MegatronSource::rank_tensors(const TorchFile& file, 
                 unknown.size(), listed(unknown));
   }
   return tensors;
+}
+
+// By the first chunk that has a layer; some may have empty places alone.
+bool MegatronSource::has_fused_mlp() const {
+  for (const std::unique_ptr<TorchFile>& file : ranks_[0]) {
+    for (int chunk = 0; chunk < layout_.chunks; ++chunk) {
+      for (const auto& [key, tensor] : rank_tensors(*file, chunk)) {
+        if (key.ends_with(".gate.weight")) return false;
+        if (key.ends_with(".fc1.weight")) return true;
+      }
+    }
+  }
+  return true;
 }
 
 void MegatronSource::add_rank(int t, int p, int chunk) {

@@ -79,6 +79,7 @@ class MegatronSource final : public TensorSource {
   void read_arguments(const MegatronGiven& given);
   RankTensors rank_tensors(const TorchFile& file, int chunk) const;
   Stored stored(const TorchFile& file, const PickleValue& value, const std::string& name) const;
+  bool has_fused_mlp() const;
   void add_rank(int t, int p, int chunk);
   void add_pieces(const Assembly& assembly, const Stored& stored, const std::string& what);
   void check_cover();

@@ -184,7 +184,7 @@ TEST_F(Convert, SaysWhatTheSourceIsWhereAnotherWasNamed) {
 }
 
 TEST_F(Convert, DividesLayersUnevenlyAndLeavesPlacesEmpty) {
-  const fs::path source = test::golden_folder("llama");  // of two layers
+  const fs::path source = test::golden_folder("qwen3");  // of two layers
   const auto divide = [&](const fs::path& save, std::vector<std::int64_t> stages,
                           std::vector<std::int64_t> empty, bool apart) {
     run(source, save, "mg", [&](ConvertOptions& o) {
