@@ -9,7 +9,7 @@
 `golden` writes gguf/blocks.safetensors, numbers and what gguf.quants makes of them, and gguf/NAME.gguf of each of MODELS from
 the folder huggingface/NAME: tensors are named, divided and turned here, apart from Piton's tables. `compare` makes GGUF files of
 small models of every family in every type and holds llama.cpp's logits and greedy tokens against those of Transformers (F32), of
-Piton on the same file (all types); in Transformers' own reader of GGUF files where that has the architecture. `stories` is the
+Piton on the same file (all types). `stories` is the
 same of a model that was trained, with its tokenizer: the text. `tokenizers` holds the ids of llama.cpp against those of Piton.
 """
 import argparse
