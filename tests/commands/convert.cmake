@@ -58,13 +58,13 @@ if(NOT got STREQUAL wanted)
 endif()
 expect(RUN convert --load ${WORK}/mg11 --save ${WORK}/mg-run CODE 0 OUT "mg-run: piton from mg")
 expect(RUN generate --load ${WORK}/mg-run --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
-# Shown as it lies.
+# inspect shows the layout.
 expect(RUN inspect ${WORK}/mg22 CODE 0 OUT "mg22: Megatron-LM, qwen3, F32 in 2 x 2 ranks .tensor x pipeline., version 3, 160 rows of the table\n")
 expect(RUN inspect ${WORK}/mg22 --json CODE 0 OUT "\"layout\":{\"tensor\":2,\"pipeline\":2,\"chunks\":1,")
 expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --to mg --target-tensor-parallel-size 4 CODE 2
   ERR "--target-tensor-parallel-size: got 4, wanted a divisor of the 2 groups of heads")
-expect(RUN convert --load ${golden}/llama3 --save ${WORK}/x --to mg CODE 3 ERR "its rotary positions cannot be said in the format mg")
-expect(RUN convert --load ${golden}/mistral --save ${WORK}/x --to mg CODE 3 ERR "its attention window cannot be said in the format mg")
+expect(RUN convert --load ${golden}/llama3 --save ${WORK}/x --to mg CODE 3 ERR "its rotary positions cannot be expressed in the format mg")
+expect(RUN convert --load ${golden}/mistral --save ${WORK}/x --to mg CODE 3 ERR "its attention window cannot be expressed in the format mg")
 expect(RUN convert --load ${WORK}/mg11 --num-layers 3 --save ${WORK}/x CODE 2 ERR "--num-layers: got 3, but the model of [^ ]*/mg11 has 2; leave the flag out")
 file(GLOB left ${WORK}/x*)
 if(left)
