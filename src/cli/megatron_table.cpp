@@ -46,7 +46,7 @@ constexpr MegatronGroup kTable[] = {
     {kMeans, "checkpoint-activations", "--recompute-granularity full"},
     {kMeans, "openai-gelu", "--activation gelu"},
     {kMeans, "recompute-activations", "--recompute-granularity selective"},
-    {kMeans, "checkpoint-policy:1", "--recompute-method"},
+    {kMeans, "checkpoint-policy:1", "--recompute-granularity full --recompute-method"},
     {kMeans, "checkpoint-num-layers:1 checkpoint-block-layer:1", "--recompute-num-layers"},
 
     {kMeans, "persistent-save-interval:1", "--save-interval"},

@@ -92,7 +92,7 @@ seed_line(asp-train-optimized-pipeline
   RUN ${train} --optimized-pipeline --manual-mbs example-config-1
   THEN WAITS BECAUSE "no micro-batches of different sizes yet" SAYS "--optimized-pipeline")
 seed_line(asp-train-fold RUN ${train} --fold-mode aiao THEN WAITS BECAUSE "no Fold3D yet" SAYS "--fold-mode")
-seed_line(asp-train-policy RUN ${train} --checkpoint-policy block THEN WAITS BECAUSE "no selective recomputation yet" SAYS "--checkpoint-policy")
+seed_line(asp-train-policy RUN ${train} --checkpoint-policy block THEN RUNS)
 seed_line(asp-train-lora
   RUN ${train} --lora-target-modules query_key_value dense gate_proj up_proj down_proj --lora-r 64 --lora-alpha 128
       --lora-modules-to-save word_embeddings lm_head.lm_head --lora-register-forward-hook word_embeddings input_layernorm
