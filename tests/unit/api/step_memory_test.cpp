@@ -25,6 +25,11 @@ void* counted(std::size_t bytes) {
 
 void* operator new(std::size_t bytes) { return counted(bytes); }
 void* operator new[](std::size_t bytes) { return counted(bytes); }
+// std::stable_sort takes its buffer by this one.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  if (bytes >= kData) ++large_blocks;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
 void operator delete(void* block) noexcept { std::free(block); }
 void operator delete[](void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t) noexcept { std::free(block); }
