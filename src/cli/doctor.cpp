@@ -10,6 +10,7 @@
 #include "api/installation.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
+#include "cli/launch.h"
 #include "doctor/findings.h"
 
 namespace piton::cli {
@@ -79,11 +80,10 @@ int run_doctor(Invocation& invocation) {
   OptionSet set;
   set.add("Report", options);
   refuse_more_arguments(invocation.parse(set, general));
-  const char* isa = std::getenv("PITON_ISA");
   const BuildInfo info = build_info();
   const std::vector<Finding> found =
       findings(read_host_facts("/", std::filesystem::current_path()),
-               installation_facts(isa != nullptr ? isa : ""), launcher_facts(),
+               installation_facts(engine_options(general).isa), launcher_facts(),
                {.version = fmt::format("{}, commit {}", info.version, info.commit),
                 .build = std::string(info.build)});
   const std::string text = options.json ? json_of(found) : text_of(found);

@@ -13,6 +13,7 @@
 #include "api/engine.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "train/failure_report.h"
 
 namespace piton::library {
 
@@ -39,8 +40,6 @@ struct OpenedEngine {
   Engine engine;
 };
 
-constexpr int kDefect = 1;  // neither usage, data nor memory
-
 inline void fill(piton_error* error, int code, const char* message) {
   if (error == nullptr) return;
   error->code = code;
@@ -56,15 +55,10 @@ int guarded(piton_error* error, Work&& work) noexcept {
     work();
     fill(error, 0, "");
     return 0;
-  } catch (const Error& caught) {
-    fill(error, static_cast<int>(caught.fault()), caught.what());
-    return static_cast<int>(caught.fault());
-  } catch (const std::bad_alloc&) {
-    fill(error, static_cast<int>(Fault::kMemory), "the system has no memory left");
-    return static_cast<int>(Fault::kMemory);
   } catch (const std::exception& caught) {
-    fill(error, kDefect, caught.what());
-    return kDefect;
+    const Failure failure = failure_of(caught);
+    fill(error, failure.exit_code, failure.message.c_str());
+    return failure.exit_code;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/listed.h"
 #include "data/records/csv_fields.h"
 
 namespace piton {
@@ -33,17 +34,11 @@ std::int64_t line_ends(std::string_view bytes) {
   return lines + std::count(bytes.begin(), bytes.end(), '\n');
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& one : names) text += (text.empty() ? "" : ", ") + one;
-  return text;
-}
-
 void check_columns(const FileFacts& file, const std::vector<std::string>& wanted) {
   for (const std::string& column : wanted) {
     if (std::find(file.columns.begin(), file.columns.end(), column) == file.columns.end()) {
       throw Error(Fault::kData, "{}: no column \"{}\"; it has {}; choose with --json-keys",
-                  file.path, column, listed(file.columns));
+                  file.path, column, listed(file.columns, file.columns.size()));
     }
   }
 }

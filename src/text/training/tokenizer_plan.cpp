@@ -8,17 +8,12 @@
 #include "base/error.h"
 #include "base/option_range.h"
 #include "text/models/vocabulary.h"
+#include "text/unicode/scanners.h"
 
 namespace piton {
 namespace {
 
 constexpr const char* kMetaspace = "\xE2\x96\x81";
-
-// The regular expressions as Meta and Alibaba publish them with their tokenizers.
-constexpr const char* kLlama3Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // What an algorithm takes where the user names nothing.
 struct AlgorithmDefaults {
@@ -106,7 +101,8 @@ Json pre_tokenizer_of(const std::string& name, bool split_digits) {
   if (name == "gpt2") {
     steps.push_back(byte_level(true));
   } else if (name == "llama3" || name == "qwen2") {
-    steps.push_back(split_at({{"Regex", name == "llama3" ? kLlama3Pattern : kQwen2Pattern}}));
+    const Scanner published{.kind = Scanner::Kind::kCl100k, .digits = name == "llama3" ? 3 : 1};
+    steps.push_back(split_at({{"Regex", published.pattern()}}));
     steps.push_back(byte_level(false));
   } else if (name == "metaspace") {
     steps.push_back(split_at({{"String", "\n"}}));  // no piece crosses a line
