@@ -9,6 +9,7 @@
 .PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz mutants docs format check-format tidy dependencies clean
 
 JOBS ?= $(shell nproc)
+SANITIZE_WHOLE ?= OFF
 FUZZ_SECONDS ?= 300
 FUZZ_RUNS ?= 10000000
 CTEST = ctest --output-on-failure -j $(JOBS)
@@ -26,13 +27,14 @@ test: test-debug test-cpu
 all-tests: build
 	cmake --build --preset cpu -j $(JOBS)
 
-# Everything, in the build that users run.
-test-cpu: all-tests
-	$(CTEST) --preset cpu -LE nightly; status=$$?; tools/list-skipped.sh build; exit $$status
+# All but the unit tests, in the build that users run. The unit tests of a day are the sanitized ones.
+test-cpu: build
+	cmake --build --preset cpu -j $(JOBS) --target whole_tests
+	$(CTEST) --preset cpu -LE 'nightly|unit'; status=$$?; tools/list-skipped.sh build; exit $$status
 
 # Unit tests with every access and every undefined operation checked.
 test-debug: dependencies
-	cmake --preset debug
+	cmake --preset debug -DPITON_SANITIZE_WHOLE=$(SANITIZE_WHOLE)
 	cmake --build --preset debug -j $(JOBS) --target unit_tests
 	$(SANITIZER_OPTIONS) $(CTEST) --preset debug -L unit
 
@@ -42,6 +44,7 @@ demo: build
 # Tests that have a larger matrix run it where PITON_NIGHTLY is set.
 # Ten million inputs a fuzzer, or two hours of processor time.
 nightly: FUZZ_SECONDS = 7200
+nightly: SANITIZE_WHOLE = ON
 nightly: test-debug test-tsan fuzz all-tests
 	PITON_NIGHTLY=1 $(CTEST) --preset cpu
 	$(MAKE) mutants

@@ -26,7 +26,7 @@ function(piton_folder folder)
   endforeach()
   target_link_libraries(${target} ${scope} ${arg_LIBS})
   if(sources)
-    piton_compile_together(${target})
+    piton_compile_together(${target} 12)
   endif()
   if(EXISTS ${path}/folder.cmake)
     include(${path}/folder.cmake)  # sources compiled with flags of their own, generated files

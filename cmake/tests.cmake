@@ -18,14 +18,17 @@ file(GLOB double_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/support/*.c
 add_library(piton_test_doubles STATIC ${double_sources})
 target_include_directories(piton_test_doubles PUBLIC ${CMAKE_SOURCE_DIR}/tests)
 target_link_libraries(piton_test_doubles PUBLIC piton_kernels PRIVATE piton_test_support)
-piton_compile_together(piton_test_doubles)
+piton_compile_together(piton_test_doubles 6)
 
 # A test is compiled more often than it runs long: half of the time of -O3, which the libraries have.
 function(piton_test_compilation name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  piton_compile_together(${name})
+  piton_compile_together(${name} 6)
 endfunction()
 target_compile_options(piton_test_doubles PRIVATE $<$<CONFIG:Release>:-O1>)
+
+# All test programs but the unit tests.
+add_custom_target(whole_tests)
 
 # piton_test(name label libraries...  SOURCES files...)
 function(piton_test name label)
@@ -36,6 +39,9 @@ function(piton_test name label)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${label}/${name} COMMAND ${name})
   set_tests_properties(${label}/${name} PROPERTIES LABELS ${label})
+  if(NOT label STREQUAL "unit")
+    add_dependencies(whole_tests ${name})
+  endif()
 endfunction()
 
 file(GLOB_RECURSE folder_marks CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/*_test.cpp)
@@ -93,6 +99,7 @@ foreach(file IN LISTS rank_sources)
   add_executable(ranks_${name} ${file})
   target_link_libraries(ranks_${name} PRIVATE piton_test_support piton_test_doubles piton_api)
   piton_test_compilation(ranks_${name})
+  add_dependencies(whole_tests ranks_${name})
   set_target_properties(ranks_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   file(STRINGS ${file} head LIMIT_COUNT 2)
   list(GET head 0 first)
@@ -120,6 +127,7 @@ endforeach()
 
 file(GLOB command_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/commands/*.cmake)
 if(TARGET piton)
+  add_dependencies(whole_tests piton piton_shared)
   foreach(file IN LISTS command_tests)
     get_filename_component(name ${file} NAME_WE)
     add_test(NAME commands/${name}

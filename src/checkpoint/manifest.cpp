@@ -4,11 +4,11 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 
@@ -130,7 +130,7 @@ class Fields {
 
 OrderedJson parse_json(std::string_view text, const std::string& where) {
   check_json_depth(text, where);
-  OrderedJson json = OrderedJson::parse(text.begin(), text.end(), nullptr, false);
+  OrderedJson json = read_json_or_discarded<OrderedJson>(text);
   if (json.is_discarded()) throw Error(Fault::kData, "checkpoint: {}: not valid JSON", where);
   return json;
 }

@@ -1,12 +1,12 @@
 #include "checkpoint/regions.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace piton {
 namespace {
@@ -38,7 +38,7 @@ std::string encode(const std::vector<Holding>& holdings) {
 
 std::vector<Holding> decode(const std::string& text) {
   std::vector<Holding> holdings;
-  for (const Json& one : Json::parse(text)) {
+  for (const Json& one : read_json<Json>(text)) {
     Holding holding;
     holding.tensor = {one[0].get<std::string>(), static_cast<DType>(one[1].get<int>()),
                       shape_of(one[2]), static_cast<TensorKind>(one[7].get<int>())};

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace piton {

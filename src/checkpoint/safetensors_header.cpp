@@ -1,11 +1,11 @@
 #include "checkpoint/safetensors_header.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace piton {
 namespace {

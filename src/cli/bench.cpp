@@ -1,7 +1,7 @@
 // piton bench: compares this machine's kernels and steps with its limits.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/option_range.h"
 #include "bench/decode.h"
 #include "bench/kernels.h"

@@ -2,8 +2,7 @@
 // because they read texts, not models.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "bench/text.h"
 #include "cli/command.h"
 

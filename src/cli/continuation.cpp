@@ -1,9 +1,9 @@
 #include "cli/continuation.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "generate/stop_words.h"
 
 namespace piton::cli {

@@ -1,9 +1,8 @@
 // piton convert: converts a model to another format and verifies the result.
 #include "convert/convert.h"
 
-#include <nlohmann/json.hpp>
-
 #include "api/engine.h"
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/converter_flags.h"
 #include "cli/launch.h"

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "api/installation.h"
+#include "base/json.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/launch.h"

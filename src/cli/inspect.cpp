@@ -1,9 +1,9 @@
 // piton inspect: a checkpoint, model of another program, corpus, tokenizer, recipe, layout or
 // training samples, in words.
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "api/model.h"
+#include "base/json.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
 #include "cli/command.h"

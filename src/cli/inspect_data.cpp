@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/print.h"
 #include "data/corpus/corpus_card.h"
 #include "data/samples/batch_source.h"
@@ -93,7 +93,7 @@ void print_corpus(const std::string& prefix, const TokenizerOptions& options, in
   }
   const std::optional<CorpusCard> card = read_card(prefix);
   if (json) {
-    Json object = Json::parse(to_json(about));
+    Json object = read_json<Json>(to_json(about));
     if (card) {
       object["tokenizer"] = {{"name", card->tokenizer_name}, {"hash", card->tokenizer_hash}};
       object["options"] = card->options;

@@ -4,12 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "gguf/gguf_source.h"
 #include "huggingface/hf_source.h"

@@ -1,9 +1,9 @@
 // piton plan: what a layout costs each rank, and how long its pipeline idles.
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "api/planning.h"
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/launch.h"
 #include "cli/megatron_flags.h"

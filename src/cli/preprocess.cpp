@@ -3,9 +3,8 @@
 
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "data/corpus/corpus_card.h"

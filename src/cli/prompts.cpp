@@ -1,9 +1,9 @@
 #include "cli/prompts.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "cli/standard_input.h"
 
@@ -52,7 +52,7 @@ Prompt encoded(std::string text, const Model& model) {
 // The prompt of a line of JSON. `where`: file and line.
 std::string prompt_of_json(const std::string& line, const std::string& where) {
   check_json_depth(line, where);
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = read_json_or_discarded<nlohmann::json>(line);
   if (json.is_string()) return json.get<std::string>();
   if (json.is_object() && json.contains("prompt") && json["prompt"].is_string()) {
     return json["prompt"].get<std::string>();

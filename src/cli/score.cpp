@@ -1,13 +1,13 @@
 // piton score: how probable a text is to a model.
 #include <chrono>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <sstream>
 
 #include "api/model.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "checkpoint/safetensors.h"
 #include "cli/command.h"
@@ -52,7 +52,7 @@ struct ScoreOptions {
 std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
   const std::string text = read_text_file(path);
   check_json_depth(text, path);
-  const nlohmann::json lists = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json lists = read_json_or_discarded<nlohmann::json>(text);
   const auto refuse = [&](const std::string& got) {
     throw Error(Fault::kData, "{}: got {}, wanted a JSON list of lists of token ids", path, got);
   };
@@ -98,7 +98,7 @@ std::vector<std::string> texts_of(const std::string& file, const std::string& li
   for (std::string line; std::getline(stream, line);) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json record = read_json_or_discarded<nlohmann::json>(line);
     for (const std::string& key : keys) {
       if (!record.is_object() || !record.contains(key) || !record[key].is_string()) {
         throw Error(Fault::kData,

@@ -1,10 +1,10 @@
 // piton tokenize: text to ids, and ids to text.
 #include <charconv>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "cli/command.h"
 #include "cli/standard_input.h"
@@ -142,7 +142,7 @@ class Printer {
 std::string string_of(std::string_view line, std::int64_t number) {
   check_json_depth(line, fmt::format("--json-strings: line {}", number));
   try {
-    return nlohmann::json::parse(line).get<std::string>();
+    return read_json<nlohmann::json>(line).get<std::string>();
   } catch (const nlohmann::json::exception&) {
     throw Error(Fault::kData, "--json-strings: line {} is not a JSON string", number);
   }

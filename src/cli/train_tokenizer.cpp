@@ -1,7 +1,7 @@
 // piton train-tokenizer: raw files to a tokenizer.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/threads.h"
 #include "cli/command.h"
 #include "data/vocabulary/learn_tokenizer.h"

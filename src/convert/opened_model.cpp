@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/native_source.h"
 #include "checkpoint/store.h"
@@ -93,7 +94,7 @@ OpenedModel open_huggingface(const fs::path& path) {
   auto source = std::make_unique<HfSource>(path);
   opened.model = source->model();
   opened.origin = {hf_family(source->config()),
-                   nlohmann::ordered_json::parse(source->config().text())};
+                   read_json<nlohmann::ordered_json>(source->config().text())};
   opened.family = source->config().word("model_type");
   opened.notes = source->notes();
   opened.tokenizer = tokenizer_of_folder(path);

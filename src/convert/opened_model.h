@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "checkpoint/tensor_source.h"
 #include "huggingface/family.h"
 #include "megatron/megatron_source.h"

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/option_range.h"
 #include "checkpoint/write_source.h"
 #include "huggingface/config_keys.h"

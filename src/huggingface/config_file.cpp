@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 
@@ -22,7 +22,7 @@ constexpr std::size_t kShown = 60;  // characters of a value in a message
 HfConfig::HfConfig(const std::string& text, std::string where)
     : where_(std::move(where)), text_(text) {
   check_json_depth(text, where_);
-  Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json document = read_json_or_discarded<Json>(text);
   if (!document.is_object()) {
     throw Error(Fault::kData, "{}: got {}, wanted a JSON object; is the copy complete?", where_,
                 document.is_discarded() ? "text that is not JSON" : document.type_name());

@@ -1,9 +1,9 @@
 // Makes the config.json of a model that was not read from one.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "huggingface/family.h"
 
 namespace piton {

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "huggingface/names.h"

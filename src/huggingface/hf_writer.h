@@ -10,9 +10,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "checkpoint/tensor_source.h"
 #include "huggingface/family.h"
 

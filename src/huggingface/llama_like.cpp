@@ -1,9 +1,9 @@
 #include "huggingface/llama_like.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "huggingface/names.h"
 
 namespace piton {

@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "huggingface/families.h"
 #include "huggingface/llama_like.h"
 #include "huggingface/names.h"

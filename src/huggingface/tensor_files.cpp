@@ -2,12 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/listed.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
@@ -59,7 +59,7 @@ bool has_huggingface_weights(const fs::path& folder) {
 std::map<std::string, std::string> parse_hf_index(const std::string& text,
                                                   const std::string& where) {
   check_json_depth(text, where);
-  const nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json document = read_json_or_discarded<nlohmann::json>(text);
   const auto refuse = [&](const std::string& what) {
     throw Error(Fault::kData, "{}: {}; is the copy complete?", where, what);
   };

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/local_time.h"
 #include "base/lock_file.h"
 #include "base/nesting.h"
@@ -62,7 +62,7 @@ std::string failure_in(const fs::path& file) {
   if (!fs::exists(file)) return "";
   const std::string text = read_regular_file(file, kLargestText);
   check_json_depth(text, file.string());
-  const nlohmann::json report = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json report = read_json_or_discarded<nlohmann::json>(text);
   const bool is_report =
       report.is_object() && report.contains("message") && report["message"].is_string();
   return is_report ? report["message"].get<std::string>() : "failure.json cannot be read";

@@ -4,16 +4,16 @@
 #include <unistd.h>
 
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 
 namespace piton {
 namespace {
 
 std::string fault_in(const std::filesystem::path& file) {
-  const auto report = nlohmann::json::parse(read_text_file(file), nullptr, false);
+  const auto report = read_json_or_discarded<nlohmann::json>(read_text_file(file));
   return report.is_object() ? report.value("fault", "") : "";
 }
 

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 
@@ -26,7 +26,7 @@ void for_each_line(const std::filesystem::path& path,
   std::string line;
   for (std::int64_t index = 1; std::getline(lines, line); ++index) {
     check_json_depth(line, path.string());
-    const Json object = Json::parse(line, nullptr, false);
+    const Json object = read_json_or_discarded<Json>(line);
     if (object.is_discarded() || !object.is_object() || !object.contains("iteration") ||
         !object["iteration"].is_number_integer()) {
       // The last line may have been cut by a crash.

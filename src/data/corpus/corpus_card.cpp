@@ -1,10 +1,10 @@
 #include "data/corpus/corpus_card.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 
 namespace piton {
 namespace {
@@ -34,7 +34,7 @@ std::optional<CorpusCard> read_card(const std::string& prefix) {
   if (std::filesystem::file_size(path) > static_cast<std::uintmax_t>(kLongestBytes)) {
     return std::nullopt;
   }
-  const auto json = nlohmann::json::parse(read_text_file(path, kLongestBytes), nullptr, false);
+  const auto json = read_json_or_discarded<nlohmann::json>(read_text_file(path, kLongestBytes));
   if (!json.is_object() || !json.contains("piton")) return std::nullopt;
   try {
     const auto& tokenizer = json.at("tokenizer");

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
 #include "data/preprocess/duplicate_filter.h"
@@ -81,7 +81,7 @@ std::optional<PreprocessJournal> PreprocessJournal::load(const std::string& outp
   check_json_depth(text, file);
   PreprocessJournal journal;
   try {
-    const Json json = Json::parse(text);
+    const Json json = read_json<Json>(text);
     journal.work = json.at("work");
     read_progress(json, journal);
     if (!json.contains("file_start")) return journal;  // of an earlier version: start over

@@ -6,11 +6,11 @@
 #include <array>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/nesting.h"
 #include "data/records/byte_stream.h"
 #include "data/records/record_scanner.h"
@@ -187,7 +187,7 @@ HfInputs inputs_of_hf_params(const std::string& file) {
   check_json_depth(text, file);
   nlohmann::json params;
   try {
-    params = nlohmann::json::parse(text);
+    params = read_json<nlohmann::json>(text);
   } catch (const nlohmann::json::parse_error& error) {
     const auto at = std::min<std::size_t>(error.byte > 0 ? error.byte - 1 : 0, text.size());
     const auto line =

@@ -1,11 +1,11 @@
 #include "data/records/record_options.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/nesting.h"
 
 namespace piton {
@@ -43,7 +43,7 @@ std::vector<std::string> names_in_files(const RecordOptions& options, std::strin
                  command, options.map_keys);
   };
   check_json_depth(options.map_keys, fmt::format("{}: --map-keys", command));
-  const auto map = nlohmann::json::parse(options.map_keys, nullptr, false);
+  const auto map = read_json_or_discarded<nlohmann::json>(options.map_keys);
   if (!map.is_object()) throw wrong();
   for (const auto& [key, value] : map.items()) {
     if (!value.is_string()) throw wrong();

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace piton {
 namespace {

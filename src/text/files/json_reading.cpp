@@ -1,5 +1,6 @@
 #include "text/files/json_reading.h"
 
+#include "base/json.h"
 #include "base/nesting.h"
 
 namespace piton {
@@ -16,7 +17,7 @@ namespace {
 Json parse_json(std::string_view text, const std::string& where) {
   check_json_depth(text, where);
   try {
-    return Json::parse(text);
+    return read_json<Json>(text);
   } catch (const Json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     std::string_view message = error.what();
