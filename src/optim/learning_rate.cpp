@@ -13,7 +13,8 @@ namespace piton {
 
 namespace {
 
-// One length of the schedule, given in steps, in samples, or not at all; in steps.
+// One length of the schedule: the user gives it in steps, in samples, or not at all. steps()
+// converts it to steps.
 struct Length {
   std::string_view name;  // "--lr-decay"
   std::optional<std::int64_t> iters;

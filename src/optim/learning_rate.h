@@ -5,18 +5,18 @@
 //   n <= w, w > 0    lr * n / w                      (so 0 for the very first step)
 //   constant         lr
 //   n > D            min_lr
-//   inverse root     max(min_lr, lr * sqrt(max(w b, 1) / max(n b, 1))), b samples of a step
+//   inverse root     max(min_lr, lr * sqrt(max(w b, 1) / max(n b, 1))),  b = samples per step
 //   otherwise        min_lr + c * (lr - min_lr),  r = (n - w) / (D - w)
 //                    c = 1 - r (linear),  c = (1 + cos(pi r)) / 2 (cosine)
-//   WSD              c = 1 up to D - A steps, then by r = (n - D + A) / A:
-//                    1 - r (linear), (1 + cos(pi r)) / 2 (cosine), 2 * 2^-r - 1 (exponential),
-//                    1 - sqrt(r) (minus_sqrt)
+//   WSD              c = 1 for n <= D - A; after that, with r = (n - D + A) / A:
+//                    c = 1 - r (linear), (1 + cos(pi r)) / 2 (cosine),
+//                    2 * 2^-r - 1 (exponential), 1 - sqrt(r) (minus_sqrt)
 //
-// Lengths may be given in samples: they are then divided by the global batch and need not be whole.
-// So is n while the batch grows (train/batch_sizes.h): the samples of the successful steps, divided
-// by the whole global batch.
-// A pure function of n, in double: nothing of it is stored, and a resumed run continues exactly.
-// Steps that were skipped (non-finite gradients) do not count.
+// A length given in samples is divided by the global batch size, so w, D and A may be fractional.
+// While the batch size grows (train/batch_sizes.h), n is fractional too: the samples of the
+// successful steps, divided by the full global batch size.
+// The rate is a pure function of n, computed in double. It has no state, so a resumed run continues
+// exactly. Skipped steps (a non-finite gradient, a spike) do not count.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace piton {
 
-// kWsd: warm-up, stable, decay.
+// kWsd: warmup-stable-decay.
 enum class DecayStyle : std::uint8_t { kConstant, kLinear, kCosine, kInverseSquareRoot, kWsd };
 enum class AnnealingStyle : std::uint8_t { kExponential, kLinear, kCosine, kMinusSquareRoot };
 
@@ -73,16 +73,16 @@ struct LearningRateOptions {
 
 class LearningRate {
  public:
-  // `train_steps`: of the whole run, not always whole; the default of --lr-decay-iters.
-  // `global_batch`: samples of a step. Throws Error(kUsage) naming the flag if a value or
-  // combination cannot be.
+  // `train_steps`: steps of the whole run, the default of --lr-decay-iters; may be fractional.
+  // `global_batch`: samples per step. Throws Error(kUsage) naming the flag if a value or a
+  // combination of values is not valid.
   LearningRate(const LearningRateOptions& options, double train_steps, std::int64_t global_batch);
 
-  // The rate of the step that follows `steps` >= 0 successful ones, which need not be whole.
+  // The learning rate of the step after `steps` >= 0 successful steps, which may be fractional.
   double at(double steps) const;
 
   double decay_steps() const { return decay_; }    // D
-  double warmup_steps() const { return warmup_; }  // w, not always whole
+  double warmup_steps() const { return warmup_; }  // w
 
  private:
   double annealing_share(double steps) const;

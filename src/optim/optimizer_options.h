@@ -1,5 +1,5 @@
-// What the optimizer can be told: its rule, weight decay, clipping, the loss scale, Muon and a
-// moving average of the weights.
+// Options of the optimizer: update rule, weight decay, gradient clipping, loss scale, Muon, moving
+// average of the weights, and skipping of spikes.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ struct OptimizerOptions {
   double eps = 1e-8;
   double weight_decay = 0.01;
   double clip_grad = 1.0;  // 0: no clipping
-  // Of the decay over the run (optim/weight_decay.h).
+  // Weight decay that changes over the run (optim/weight_decay.h).
   std::optional<double> start_weight_decay, end_weight_decay;
   WeightDecayIncrease weight_decay_increase = WeightDecayIncrease::kConstant;
-  std::optional<double> loss_scale;  // constant
-  double initial_loss_scale = 4294967296;
+  std::optional<double> loss_scale;        // constant; empty: dynamic under fp16, else 1
+  double initial_loss_scale = 4294967296;  // 2^32, as in Megatron-LM
   double min_loss_scale = 1;
   std::int64_t loss_scale_window = 1000;
   std::int64_t hysteresis = 2;
   MuonOptions muon;
-  std::optional<double> average_decay;  // of a moving average of the weights; empty: none is kept
-  std::optional<double> spike_sigmas;   // of the spike rule; empty: none
+  std::optional<double> average_decay;  // of the moving average of the weights; empty: no average
+  std::optional<double> spike_sigmas;   // standard deviations; empty: no update counts as a spike
   std::int64_t spike_window = 128;
-  bool fp16 = false;  // of the model: its loss scale is dynamic, unless `loss_scale` is given
+  bool fp16 = false;  // the model is fp16: the loss scale is dynamic unless `loss_scale` is given
 
   template <typename Visitor>
   void visit(Visitor&& v) {
