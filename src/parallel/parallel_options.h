@@ -1,5 +1,5 @@
-// How the ranks of a run share a model and its batch: the flags, and the mesh that follows from
-// them. Data parallelism takes the ranks that tensor and pipeline leave.
+// Options of the parallel layout of a run, and the mesh that they define. The data-parallel size is
+// the number of ranks divided by tensor x pipeline.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,20 @@ struct ParallelOptions {
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   RecomputeGranularity recompute = RecomputeGranularity::kNone;
-  std::optional<std::string> recompute_method;   // uniform
-  std::optional<std::int64_t> recompute_layers;  // 1
+  std::optional<std::string> recompute_method;   // default: uniform
+  std::optional<std::int64_t> recompute_layers;  // default: 1
 
-  // Of stages that have at most `layers` ones. Throws Error(kUsage) naming the flag.
+  // `layers`: the number of layers of the largest stage. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(std::int64_t layers) const;
 
-  // 0 to 3; the distributed optimizer is stage 1 where no higher one is asked for.
+  // 0 to 3. --use-distributed-optimizer is stage 1, unless --zero-stage is higher.
   int effective_zero_stage() const {
     return use_distributed_optimizer && zero_stage == 0 ? 1 : zero_stage;
   }
 
-  // Throws Error(kUsage) naming the flag: a value out of its range, or a number of processes that
-  // does not divide. ModelLayout::check refuses
-  // what the model cannot be cut into, and sequence parallelism on one tensor rank.
+  // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag if a value is out of range
+  // or `world_size` is not a multiple of tensor x pipeline. ModelLayout::check refuses layouts that
+  // do not fit the model, and sequence parallelism on one tensor rank.
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>
@@ -76,14 +76,14 @@ struct ParallelOptions {
   }
 };
 
-// How the ranks share a model that only reads: to generate and to score.
+// Options of the parallel layout for inference: generation and scoring.
 struct InferenceOptions {
   int tensor = 1;
   int pipeline = 1;
   int zero_stage = 0;
 
-  // Throws Error(kUsage) naming the flag. Ranks beyond tensor x pipeline are data-parallel ranks,
-  // and have something to do under ZeRO-3 only.
+  // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag. More than one
+  // data-parallel rank is refused unless the weights are sharded over them (ZeRO stage 3).
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>

@@ -23,7 +23,8 @@ int StageMessages::target_stage(const Name& name) const {
 
 std::int64_t StageMessages::tag(const Name& name, int tensor) const {
   const auto& [direction, chunk, micro_batch] = name;
-  // Unique for each boundary, direction, micro-batch and tensor, whatever the order of sends.
+  // A unique number for each boundary, direction, micro-batch and tensor, so that the order of
+  // sends does not matter.
   return ((std::int64_t{micro_batch} * schedule_.chunks() + chunk) * 2 +
           static_cast<int>(direction)) *
              kMaxTensors +
