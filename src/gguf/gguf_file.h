@@ -37,8 +37,8 @@ class GgufWriter {
   GgufWriter(const std::filesystem::path& path, GgufHeader header);
 
   const GgufHeader& header() const { return header_; }
-  // The next bytes of the tensors, in their order and without what lies between them; parts of a
-  // tensor are fine.
+  // Appends the next bytes of the tensors, in the order of the header and without the padding
+  // between tensors. A call may give a part of a tensor.
   void append(std::span<const std::byte> bytes);
   // Asserts that every byte was given.
   void commit();

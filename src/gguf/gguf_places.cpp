@@ -71,7 +71,7 @@ std::int64_t stored_row(const GgufPlace& place, std::int64_t row) {
 }
 
 bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model) {
-  // Canonical rows are those of halves; in pairs they lie already.
+  // stored_row() expects canonical rows in halves (i and i + d/2 rotate together), not in pairs.
   return !model.rotary_pairs && !(architecture.packed_mlp && !model.gated);
 }
 

@@ -21,7 +21,7 @@ struct LoopOptions {
   std::optional<std::int64_t> global_batch_size;  // default: micro batch x data-parallel ranks
   std::int64_t sequence = 0;
   std::int64_t train_iters = 0;
-  std::optional<std::int64_t> train_samples;    // in place of train_iters
+  std::optional<std::int64_t> train_samples;    // instead of train_iters
   std::vector<std::int64_t> rampup_batch_size;  // as in train/batch_sizes.h; empty: constant
   std::optional<std::int64_t> exit_interval;
   std::optional<double> exit_duration_minutes;
@@ -40,7 +40,7 @@ struct LoopOptions {
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
   std::int64_t max_consecutive_skips = 10;
-  bool brief_log = false;  // lines for a terminal's width; set where the log is read by eye
+  bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -119,8 +119,9 @@ struct PretrainOptions {
 
   void add_to(OptionSet& options);
 
-  // The model of the flags, checked, with the tokenizer's vocabulary if there is one. With
-  // NullTokenizer, an end of documents follows the --vocab-size ids, as in Megatron.
+  // The model that the options describe, checked. If there is a tokenizer, the vocabulary is the
+  // tokenizer's. NullTokenizer adds an end-of-document id after the --vocab-size ids, as in
+  // Megatron.
   ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
 };
 
