@@ -33,14 +33,17 @@ struct InspectOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"hash", "of a checkpoint's weights and optimiser state, the same for every layout"},
+    v(Option{"hash",
+             "print the hash of a checkpoint's weights and optimizer state, the same for every "
+             "layout"},
       hash);
-    v(Option{"loss", "of a run: its losses as a picture, from its metrics.jsonl"}, loss);
+    v(Option{"loss", "draw the losses of a run, from its metrics.jsonl"}, loss);
     v(Option{"json", "print one JSON object"}, json);
-    v(Option{"world-size", "ranks of the layout to show (default: tensor x pipeline)"}, world_size);
-    v(Option{"count", "samples, or sequences of a corpus, to show"}, count);
-    v(Option{"first", "samples: the first one to show, as the run counts them"}, first);
-    v(Option{"scan-ids", "of a corpus: read every id, for the largest"}, scan_ids);
+    v(Option{"world-size", "number of ranks of the layout to show (default: tensor x pipeline)"},
+      world_size);
+    v(Option{"count", "number of samples, or of sequences of a corpus, to show"}, count);
+    v(Option{"first", "samples: index of the first one to show, as the run counts them"}, first);
+    v(Option{"scan-ids", "read every id of a corpus to find the largest"}, scan_ids);
   }
 };
 

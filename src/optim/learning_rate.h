@@ -44,30 +44,30 @@ struct LearningRateOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kSchedule};
-    v(Option{"lr", "highest learning rate", same}, lr);
-    v(Option{"min-lr", "learning rate that the decay ends at", same}, min_lr);
-    v(Option{"lr-decay-style", "shape of the decay after the warm-up", same},
+    v(Option{"lr", "peak learning rate", same}, lr);
+    v(Option{"min-lr", "learning rate at the end of the decay", same}, min_lr);
+    v(Option{"lr-decay-style", "shape of the decay after the warmup", same},
       Choice(decay_style, {{"constant", DecayStyle::kConstant},
                            {"linear", DecayStyle::kLinear},
                            {"cosine", DecayStyle::kCosine},
                            {"inverse-square-root", DecayStyle::kInverseSquareRoot},
                            {"WSD", DecayStyle::kWsd}}));
-    v(Option{"lr-decay-iters", "steps until min-lr is reached (default: all training steps)", same},
+    v(Option{"lr-decay-iters", "steps until --min-lr is reached (default: all training steps)",
+             same},
       decay_iters);
-    v(Option{"lr-warmup-iters", "steps in which the rate rises from 0 to lr", same}, warmup_iters);
-    v(Option{"lr-warmup-fraction", "the same as a fraction of the decay steps", same},
+    v(Option{"lr-warmup-iters", "steps in which the learning rate rises from 0 to --lr", same},
+      warmup_iters);
+    v(Option{"lr-warmup-fraction", "length of the warmup as a fraction of the decay steps", same},
       warmup_fraction);
-    v(Option{"lr-wsd-decay-style", "shape of WSD's last part, which falls to min-lr", same},
+    v(Option{"lr-wsd-decay-style", "shape of the last part of WSD, the fall to --min-lr", same},
       Choice(annealing_style, {{"exponential", AnnealingStyle::kExponential},
                                {"linear", AnnealingStyle::kLinear},
                                {"cosine", AnnealingStyle::kCosine},
                                {"minus_sqrt", AnnealingStyle::kMinusSquareRoot}}));
-    v(Option{"lr-wsd-decay-iters", "steps of WSD's last part", same}, annealing_iters);
-    v(Option{"lr-decay-samples", "as --lr-decay-iters, in samples; beside --train-samples", same},
-      decay_samples);
-    v(Option{"lr-warmup-samples", "as --lr-warmup-iters, in samples", same}, warmup_samples);
-    v(Option{"lr-wsd-decay-samples", "as --lr-wsd-decay-iters, in samples", same},
-      annealing_samples);
+    v(Option{"lr-wsd-decay-iters", "steps of the last part of WSD", same}, annealing_iters);
+    v(Option{"lr-decay-samples", "--lr-decay-iters in samples", same}, decay_samples);
+    v(Option{"lr-warmup-samples", "--lr-warmup-iters in samples", same}, warmup_samples);
+    v(Option{"lr-wsd-decay-samples", "--lr-wsd-decay-iters in samples", same}, annealing_samples);
   }
 };
 

@@ -41,15 +41,15 @@ struct MuonOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
-    v(Option{"muon-momentum", "muon: decay of the mean of gradients", same}, momentum);
-    v(Option{"muon-use-nesterov", "muon: look one step of the momentum ahead", same}, nesterov);
-    v(Option{"muon-scale-mode", "muon: how the update grows with a matrix's shape", same},
+    v(Option{"muon-momentum", "muon: decay of the momentum", same}, momentum);
+    v(Option{"muon-use-nesterov", "muon: use Nesterov momentum", same}, nesterov);
+    v(Option{"muon-scale-mode", "muon: how the update depends on the shape of the matrix", same},
       Choice(scale, {{"spectral", MuonScale::kSpectral},
                      {"unit_rms_norm", MuonScale::kUnitRmsNorm},
                      {"shape_scaling", MuonScale::kShapeScaling}}));
-    v(Option{"muon-num-ns-steps", "muon: Newton-Schulz iterations", same}, steps);
+    v(Option{"muon-num-ns-steps", "muon: number of Newton-Schulz iterations", same}, steps);
     v(Option{"muon-extra-scale-factor",
-             "muon: one more factor of the update (0.2: as large as AdamW's)", same},
+             "muon: additional factor of the update (0.2: as large as AdamW's)", same},
       extra_scale);
   }
 

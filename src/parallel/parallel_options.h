@@ -40,37 +40,41 @@ struct ParallelOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
-    v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
-    v(Option{"sequence-parallel", "split activations between the matrices along the sequence, too"},
+    v(Option{"tensor-model-parallel-size",
+             "number of ranks that each layer's matrices are split over"},
+      tensor);
+    v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
+      pipeline);
+    v(Option{"sequence-parallel",
+             "also split the activations between tensor-parallel layers, along the sequence"},
       linears.sequence_parallel);
     v(Option{"use-distributed-optimizer",
-             "shard the optimizer's state over data-parallel ranks (--zero-stage 1)"},
+             "shard the optimizer state over data-parallel ranks; same as --zero-stage 1"},
       use_distributed_optimizer);
     v(Option{"zero-stage",
-             "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
-             "weights"},
+             "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 "
+             "also weights"},
       zero_stage);
-    v(Option{"pipeline-schedule", "order of passes on the stages"},
+    v(Option{"pipeline-schedule", "order of forward and backward passes on the stages"},
       Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
     v(Option{"recompute-granularity",
-             "what runs again in backward: full: layers, whose input alone is kept; selective: "
-             "attention, without its projections"},
+             "what backward computes again: full: layers, of which only the input is kept; "
+             "selective: attention, without its projections"},
       Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
                                                {"full", RecomputeGranularity::kFull},
                                                {"selective", RecomputeGranularity::kSelective}}));
     v(Option{"recompute-method",
-             "full: uniform (or full, as AscendSpeed calls it): all layers, in groups; block: the "
-             "first ones of each stage",
+             "with full: uniform (full in AscendSpeed): all layers, in groups; block: the first "
+             "layers of each stage",
              {.choices = {"uniform", "block", "full"}}},
       recompute_method);
     v(Option{"recompute-num-layers",
-             "uniform: layers of a group, of which one input is kept; block: layers of each stage "
+             "uniform: layers per group, of which one input is kept; block: layers per stage "
              "(default: 1)"},
       recompute_layers);
     v(Option{"num-slices",
-             "parts that a split linear is cut into, to overlap its communication",
+             "number of parts that a split linear layer is cut into, to overlap its communication",
              {.aliases = {"coc-parallel-num"}}},
       linears.slices);
   }
@@ -88,9 +92,14 @@ struct InferenceOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
-    v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
-    v(Option{"zero-stage", "3: the remaining ranks share the weights; 0: there are none"},
+    v(Option{"tensor-model-parallel-size",
+             "number of ranks that each layer's matrices are split over"},
+      tensor);
+    v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
+      pipeline);
+    v(Option{"zero-stage",
+             "3: shard the weights over the ranks beyond tensor x pipeline; 0: there are no such "
+             "ranks"},
       zero_stage);
   }
 };
