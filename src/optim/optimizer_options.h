@@ -77,7 +77,7 @@ struct OptimizerOptions {
     v(Option{"loss-scale-window",
              "fp16: updates in a row without overflow that double the loss scale", same},
       loss_scale_window);
-    v(Option{"hysteresis", "fp16: updates with overflow before the loss scale is halved", same},
+    v(Option{"hysteresis", "fp16: number of overflows at which the loss scale is halved", same},
       hysteresis);
     muon.visit(v);
     v(Option{"ema-decay",
