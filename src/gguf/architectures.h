@@ -46,9 +46,9 @@ GgufArchitecture gguf_architecture(const std::string& name, const std::string& w
 // key.
 ModelConfig gguf_model(const GgufDescription& description, const std::string& where);
 
-// `model` without what no GGUF file can say and what makes no difference up to `max_positions`: a
-// window and a scaling that begin behind it, digits of numbers that fp32 has not, how weights were
-// drawn.
+// `model` without what a GGUF file cannot express and what makes no difference up to
+// `max_positions`: a window and a scaling that begin after it, digits beyond fp32, and how weights
+// were initialized.
 ModelConfig as_gguf_says(ModelConfig model);
 
 // A description from which gguf_model() reads as_gguf_says(model), in the architecture of the name

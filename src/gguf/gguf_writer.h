@@ -15,12 +15,12 @@
 namespace piton {
 
 struct GgufWriteOptions {
-  // Of matrices; each as it is where this is not set. Norms, biases and learned positions are F32.
-  // With Q4_0 the head's table is Q8_0, as it costs most there. Rows that are no whole blocks
-  // cannot be quantized: those matrices are F16.
+  // The type of matrices; not set: each keeps its type. Norms, biases and learned positions are
+  // F32. With Q4_0 the head's table is Q8_0, because the loss of precision costs most there. A
+  // matrix whose rows are not whole blocks cannot be quantized; it is F16.
   std::optional<GgmlType> type;
   std::vector<GgufEntry> entries;                 // before those of the description
-  std::vector<GgufEntry> vocabulary;              // behind them
+  std::vector<GgufEntry> vocabulary;              // after those of the description
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 

@@ -53,9 +53,9 @@ struct SymbolWords {
 };
 
 // Adds to `vocabulary`: first pieces; the alphabet by code point; with a continuing prefix, the
-// characters that occur behind the first one of a word, by code point. (The `tokenizers` library
-// adds these as it meets them, in the order of a hash table.) Throws Error(kUsage) where all these
-// are more than the vocabulary may hold.
+// characters that occur after the first one of a word, by code point. (The `tokenizers` library
+// adds these in the order of a hash table.) Throws Error(kUsage) if these are more than the
+// vocabulary may hold.
 SymbolWords spell_words(std::span<const CountedWord> words, const BpeTraining& training,
                         GrowingVocabulary& vocabulary);
 

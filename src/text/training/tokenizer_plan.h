@@ -23,7 +23,7 @@ struct TokenizerPlan {
 
   // The token of a role, "" if none has it.
   std::string token_of(const std::string& role) const;
-  // Special tokens, and the pieces of bytes behind them.
+  // Special tokens, then the pieces of bytes.
   std::vector<std::string> first_pieces() const;
 };
 
