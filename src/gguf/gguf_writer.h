@@ -26,11 +26,11 @@ struct GgufWriteOptions {
 
 struct GgufWritten {
   std::int64_t quantized = 0;              // tensors
-  std::vector<std::string> not_in_blocks;  // names of those that are F16 instead
+  std::vector<std::string> not_in_blocks;  // names of tensors that are F16 instead
 };
 
-// Throws Error(kData) as the source does, for values that cannot be quantized, and where the disk
-// is full. Memory: one block.
+// Throws Error(kData) like the source, for values that cannot be quantized, and if the disk is
+// full. Needs memory for one block.
 GgufWritten write_gguf(const std::filesystem::path& path, TensorSource& source,
                        const ModelConfig& model, const GgufDescription& description,
                        const GgufWriteOptions& options);
