@@ -30,9 +30,9 @@ struct TrainedBpe {
   std::vector<std::pair<std::int32_t, std::int32_t>> merges;  // by rank
 };
 
-// Fewer pieces than asked for where no pair is as frequent as training.min_frequency. The result
-// does not depend on the number of threads. `shown` is called now and then with the number of
-// pieces. Throws as spell_words() does.
+// Returns fewer pieces than asked for if no further pair is as frequent as training.min_frequency.
+// The result does not depend on the number of threads. Calls `shown` from time to time with the
+// number of pieces. Throws like spell_words().
 TrainedBpe train_bpe(std::span<const CountedWord> words, const BpeTraining& training,
                      ThreadPool& threads, const std::function<void(std::int64_t)>& shown);
 

@@ -1,4 +1,4 @@
-// What kind of tokenizer `piton train-tokenizer` learns.
+// Options of `piton train-tokenizer` for the kind of tokenizer.
 //
 //   --algorithm      pieces                                 pre-tokenizers       normalizer
 //   byte-level-bpe   merges of bytes (GPT-2, LLaMA-3,       gpt2, llama3, qwen2  none
@@ -8,7 +8,7 @@
 //   unigram          likely parts of words (T5, ALBERT)     metaspace            nmt nfkc spaces
 //   wordpiece        merges, "##" inside of words (BERT)    bert, whitespace     bert
 //
-// The first pre-tokenizer and the normalizer are what is taken where none is named.
+// The first pre-tokenizer and the normalizer of a row are the defaults.
 #pragma once
 
 #include <cstdint>
