@@ -50,7 +50,7 @@ struct TrainState {
   // Samples of successful updates: the position in the schedules of learning rate and weight decay.
   // Empty in checkpoints of earlier versions, where it is optimizer_steps x the global batch size.
   std::optional<std::int64_t> scheduled_samples;
-  double loss_scale = 1;  // of the next step; it follows from the two counts below
+  double loss_scale = 1;  // of the next step; changed by the two counts below
   std::int64_t good_updates = 0;
   std::int64_t hysteresis_left = 0;   // may be below 0
   std::vector<double> spike_history;  // of the spike rule; empty: none

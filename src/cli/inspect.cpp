@@ -113,7 +113,7 @@ void print_checkpoint(const std::filesystem::path& folder, bool json) {
   print(fmt::format("{}: iteration {}, {} samples, {} tokens, loss {:.6f}\n{} parameters{}\n{}",
                     folder.string(), state.iteration, state.consumed_samples, state.consumed_tokens,
                     state.lm_loss, weights,
-                    manifest.has_optimizer() ? ", with optimiser state" : "", lines));
+                    manifest.has_optimizer() ? ", with optimizer state" : "", lines));
 }
 
 void print_recipe(const PretrainOptions& options, bool json) {
@@ -148,7 +148,7 @@ void print_recipe(const PretrainOptions& options, bool json) {
   print(fmt::format(
       "{} parameters, {} layers of width {}, {} heads ({} groups) of {}, vocabulary {}\n"
       "tokenizer: {}\n"
-      "weights {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB; {:.3f} GFLOP a token of {} "
+      "weights {:.1f} MiB, gradients {:.1f} MiB, optimizer {:.1f} MiB; {:.3f} GFLOP a token of {} "
       "(forward and backward)\n",
       parameters, model.layers, model.hidden, model.heads, model.groups, model.head_size,
       model.vocabulary, tokenizer_name, static_cast<double>(weight_bytes) / (1 << 20),
