@@ -9,9 +9,9 @@
 //   std::cout << model.generate("Once upon a time", {"--max-new-tokens", "50"});
 //
 // Options are the words of the command line (`piton pretrain --help all`). Errors are thrown as
-// libpiton::Error. Needs C++17 and nothing but the C interface (piton_c.h), so that a program and
-// the library may come from different compilers. Threads, callbacks and processes: as piton_c.h
-// says; an exception of a callback is passed on to the caller.
+// libpiton::Error. This header needs C++17 and only uses the C interface (piton_c.h), so a program
+// and the library may come from different compilers. For threads, callbacks and processes see
+// piton_c.h; an exception thrown by a callback is passed on to the caller.
 #pragma once
 
 #include <piton/piton_c.h>
@@ -86,7 +86,7 @@ using LogFunction = std::function<void(int level, const std::string& line)>;
 
 class Engine {
  public:
-  // `threads`: 0 for every core of this process.
+  // `threads`: 0 for one thread per core of this process.
   explicit Engine(int threads = 0, LogFunction log = {})
       : log_(std::make_unique<LogFunction>(std::move(log))) {
     detail::check([&](piton_error* error) {
@@ -158,8 +158,8 @@ class Model {
     }
   }
 
-  // Continues `prompt`. `each` receives every token with the text that is complete by it, and may
-  // end the text by returning false; the rest of the text comes with id -1.
+  // Continues `prompt`. Calls `each` for every new token, with the text that it completes; `each`
+  // returns false to end the text. If text is left at the end, a last call has id -1 and that text.
   std::vector<Token> generate(
       const std::vector<std::int32_t>& prompt, const Words& sampling,
       const std::function<bool(const Token&, std::string_view text)>& each) const {
@@ -194,7 +194,7 @@ class Model {
     return text;
   }
 
-  // [ids - 1]: log-likelihood of each token but the first, given those before it.
+  // [ids - 1]: log-likelihood of each token except the first, given the tokens before it.
   std::vector<double> score(const std::vector<std::int32_t>& ids) const {
     std::vector<double> score(ids.empty() ? 0 : ids.size() - 1);
     detail::check([&](piton_error* error) {
@@ -215,7 +215,7 @@ class Model {
   piton_model* model_ = nullptr;
 };
 
-// Samples of the program, in place of --data-path.
+// Samples that the program provides, instead of --data-path.
 struct Samples {
   std::int64_t count = 0;
   // Fills `ids` [length = sequence + 1] with sample `index`; the same index gives the same ids.
@@ -276,7 +276,7 @@ class Trainer {
       return 0;
     });
   }
-  // An exception of the program's samples goes before the error that it causes.
+  // If the program's samples have thrown, throws that exception, not the error that it causes.
   template <typename Call>
   void run(Call&& call) {
     piton_error error{};

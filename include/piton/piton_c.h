@@ -1,17 +1,18 @@
-/* libpiton in C: train, generate and score from a program. Also what the C++ header (piton.h) and
-   the Python package call.
+/* libpiton in C: train, generate and score from a program. The C++ header (piton.h) and the Python
+   package call these functions.
 
-   Options are words of the command line: {"--model", "gpt2-124m", "--bf16"} means the same to
-   piton_trainer_open() as to `piton pretrain`, and `piton COMMAND --help all` lists them.
+   Options are words of the command line: {"--model", "gpt2-124m", "--bf16"} has the same meaning
+   for piton_trainer_open() as for `piton pretrain`. `piton COMMAND --help all` lists them.
 
    Errors: a function that returns int returns 0, or the exit code that `piton` would have (2 usage,
-   3 data, 4 memory, 5 diverged, 1 a defect of Piton), and fills `error` where that is not null. A
-   failed call changes nothing that the caller owns; `*result` is then null.
+   3 data, 4 memory, 5 diverged, 1 a defect of Piton), and fills `error` unless it is null. A failed
+   call changes nothing that the caller owns; `*result` is then null.
 
-   Threads: an engine and everything opened on it serve one thread at a time. Callbacks come on the
-   thread that called; a log line may come from any thread. A callback must not throw or jump.
+   Threads: an engine and everything opened on it must be used by one thread at a time. Callbacks
+   are called on the thread of the call; the log function may be called on any thread. A callback
+   must not throw or jump out (longjmp).
 
-   One process: ranks of mpirun are for the `piton` binary. */
+   Processes: the library runs in one process. To use several ranks, run `piton` with mpirun. */
 #ifndef PITON_C_H
 #define PITON_C_H
 
@@ -33,7 +34,7 @@ typedef struct piton_model piton_model;     /* a trained model */
 typedef struct piton_trainer piton_trainer; /* a training run */
 
 typedef struct piton_error {
-  int code;           /* as returned */
+  int code;           /* the value that the function returned */
   char message[1020]; /* UTF-8, ends with 0; cut if longer */
 } piton_error;
 
@@ -49,17 +50,18 @@ typedef void (*piton_log_function)(void* user, int level, const char* line);
 /* "0.1.0" */
 PITON_PUBLIC const char* piton_version(void);
 
-/* `threads`: 0 for every core of this process. `kernels`: "cpu" (also for null) or "reference".
-   `log`: null for silence. */
+/* `threads`: 0 for one thread per core of this process. `kernels`: "cpu" (also for null) or
+   "reference". `log`: null for no log. */
 PITON_PUBLIC int piton_engine_open(int threads, const char* kernels, piton_log_function log,
                                    void* user, piton_engine** result, piton_error* error);
-/* May come before its models and trainers are closed. Null is allowed, in every close. */
+/* May be called before the models and trainers of the engine are closed. Every close function
+   accepts null. */
 PITON_PUBLIC void piton_engine_close(piton_engine* engine);
 
 /* ---- Models ---- */
 
-/* `path`: the folder of a run, one checkpoint, or a Hugging Face folder. `tokenizer`: its options
-   as words, or none for the tokenizer of the folder. */
+/* `path`: the folder of a run, one checkpoint, or a Hugging Face folder. `tokenizer`: tokenizer
+   options as words; no words for the tokenizer of the folder. */
 PITON_PUBLIC int piton_model_load(piton_engine* engine, const char* path, piton_words tokenizer,
                                   piton_model** result, piton_error* error);
 PITON_PUBLIC void piton_model_close(piton_model* model);
@@ -68,29 +70,29 @@ PITON_PUBLIC int64_t piton_model_vocabulary_size(const piton_model* model);
 PITON_PUBLIC int64_t piton_model_max_positions(const piton_model* model); /* longest sequence */
 PITON_PUBLIC int64_t piton_model_parameters(const piton_model* model);
 
-/* The ids of `text` (`bytes` bytes), with the special tokens that the tokenizer puts around a text
-   if `special` is not 0. Fills `ids` up to `capacity`; `*count` is how many there are. */
+/* Encodes `text` (`bytes` bytes). If `special` is not 0, adds the special tokens that the tokenizer
+   puts around a text. Writes at most `capacity` ids to `ids`; `*count` is the number of all ids. */
 PITON_PUBLIC int piton_model_encode(piton_model* model, const char* text, size_t bytes, int special,
                                     int32_t* ids, size_t capacity, size_t* count,
                                     piton_error* error);
-/* The text of `ids`: fills `text` up to `capacity` bytes, without a 0; `*bytes` is how long it is.
- */
+/* Decodes `ids`. Writes at most `capacity` bytes to `text`, without a 0 at the end; `*bytes` is the
+   length of the whole text. */
 PITON_PUBLIC int piton_model_decode(piton_model* model, const int32_t* ids, size_t count,
                                     char* text, size_t capacity, size_t* bytes, piton_error* error);
 
-/* A token that was drawn, with the text that is complete by it: whole characters of UTF-8, "" while
-   one is not. The rest of the text comes at the end with id -1. Return 0 to end the text. */
+/* Called for each new token, with the text that it completes: whole UTF-8 characters, "" while a
+   character is not complete. If text is left at the end, a last call has id -1 and that text.
+   Return 0 to end the text. */
 typedef int (*piton_token_function)(void* user, int32_t id, double log_probability,
                                     const char* text, size_t bytes);
 /* Continues `prompt`. `sampling`: options of `piton generate` (--max-new-tokens, --greedy,
-   --temperature,
-   --top-k, --top-p, --seed). */
+   --temperature, --top-k, --top-p, --seed). */
 PITON_PUBLIC int piton_model_generate(piton_model* model, const int32_t* prompt, size_t count,
                                       piton_words sampling, piton_token_function each, void* user,
                                       piton_error* error);
 
-/* log_likelihood [count - 1]: of each token but the first, given those before it; natural
- * logarithm. */
+/* log_likelihood [count - 1]: natural logarithm of the probability of each token except the first,
+   given the tokens before it. */
 PITON_PUBLIC int piton_model_score(piton_model* model, const int32_t* ids, size_t count,
                                    double* log_likelihood, piton_error* error);
 /* logits [count, vocabulary size] */
@@ -99,7 +101,7 @@ PITON_PUBLIC int piton_model_logits(piton_model* model, const int32_t* ids, size
 
 /* ---- Training ---- */
 
-/* Samples of the program, in place of --data-path. */
+/* Samples that the program provides, instead of --data-path. */
 typedef struct piton_samples {
   int64_t count;
   /* Writes sample `index` (0 .. count - 1): `length` = sequence + 1 ids, of which all but the last
@@ -107,7 +109,7 @@ typedef struct piton_samples {
      or anything else to end the run with an error. */
   int (*read)(void* user, int64_t index, int32_t* ids, int64_t length);
   void* user;
-  /* Identifies the data in checkpoints: a run resumes on data of this name alone. Copied. */
+  /* Identifies the data in checkpoints: a run only resumes on data of the same name. Copied. */
   const char* name;
 } piton_samples;
 
@@ -124,9 +126,8 @@ typedef struct piton_step {
   int64_t skipped;        /* updates without finite gradients, since the start of the run */
 } piton_step;
 
-/* Opens a run: `options` as for `piton pretrain`, recipe included; `samples` may be null. A run
-   whose
-   --save folder has a checkpoint of --load continues there. */
+/* Opens a run. `options`: as for `piton pretrain`, which may include a recipe. `samples` may be
+   null. If the folder of --load has a checkpoint, the run continues from it. */
 PITON_PUBLIC int piton_trainer_open(piton_engine* engine, piton_words options,
                                     const piton_samples* samples, piton_trainer** result,
                                     piton_error* error);
@@ -138,13 +139,13 @@ PITON_PUBLIC int piton_trainer_save_due(
 PITON_PUBLIC int64_t piton_trainer_iteration(const piton_trainer* trainer);
 PITON_PUBLIC int64_t piton_trainer_sequence(const piton_trainer* trainer); /* tokens of a sample */
 
-/* One update. After an error of a step the run has ended; close it. */
+/* Makes one update. After an error the run has ended; close it. */
 PITON_PUBLIC int piton_trainer_step(piton_trainer* trainer, piton_step* step, piton_error* error);
 /* Mean loss over --eval-iters batches of the validation split. */
 PITON_PUBLIC int piton_trainer_evaluate(piton_trainer* trainer, double* loss, piton_error* error);
-/* A checkpoint in --save. */
+/* Saves a checkpoint in --save. */
 PITON_PUBLIC int piton_trainer_save(piton_trainer* trainer, piton_error* error);
-/* Ends the run well: everything that is written is complete. Call it before the close. */
+/* Ends the run: completes everything that is written. Call it before piton_trainer_close(). */
 PITON_PUBLIC int piton_trainer_finish(piton_trainer* trainer, piton_error* error);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// What this build can do on this machine, for those that ask before they run anything.
+// What this build can use on this machine, for programs that ask before they start a run.
 #pragma once
 
 #include <string>
@@ -7,17 +7,16 @@
 namespace piton {
 
 struct InstallationFacts {
-  std::vector<std::string>
-      instruction_sets;  // that this machine has, of those there are kernels for
-  std::string chosen;    // of them, for the log; "" if the machine has none
+  std::vector<std::string> instruction_sets;  // on this machine, with kernels in this build
+  std::string chosen;  // the one that kernels use, as the log names it; "" if there is none
   std::string mpi_library;
   bool cuda_built = false;
   int cuda_devices = 0;
   bool parquet = false;
 };
 
-// `isa`: the instruction set that is forced, "" for none (PITON_ISA). Throws Error(kUsage) if it is
-// unknown or not on this machine.
+// `isa`: use this instruction set (PITON_ISA); "" chooses. Throws Error(kUsage) if it is unknown or
+// not on this machine.
 InstallationFacts installation_facts(const std::string& isa);
 
 }  // namespace piton

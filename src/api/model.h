@@ -41,25 +41,28 @@ class Model {
   // Throws Error(kUsage) if there is none.
   const Tokenizer& require_tokenizer() const;
 
+  // Continues one prompt. `each` gets every token as soon as it is drawn; if it returns false, the
+  // text ends.
   std::vector<GeneratedToken> generate(std::span<const std::int32_t> prompt,
                                        const SamplingOptions& options,
                                        const std::function<bool(const GeneratedToken&)>& each);
 
-  // Of several prompts side by side: generate_batch().
+  // Continues several prompts at the same time; `each` also gets the index of the prompt. See
+  // generate_batch() in generate/generator.h.
   std::vector<std::vector<GeneratedToken>> generate_batch(
       std::span<const std::vector<std::int32_t>> prompts, const SamplingOptions& options,
       const std::function<bool(std::size_t prompt, const GeneratedToken&)>& each);
-  // The best continuations by beams, the best first. `ends`: see beam_search().
+  // The continuations found by beam search, best first. `ends`: see beam_search().
   std::vector<Beam> beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                           const BeamOptions& options,
                           const std::function<bool(std::span<const LikelyToken>)>& ends);
 
-  // The score of one sequence: of each token but the first, given the tokens before it.
+  // The log-likelihood of each token of a sequence, except the first, given the tokens before it.
   struct Score {
     std::vector<double> log_likelihood;  // [tokens - 1], natural logarithm
     double sum() const;
   };
-  // Logits of every position: fp32 [tokens, V], without padding.
+  // Logits of every position: fp32 [tokens, V], without the padding of the vocabulary.
   Tensor logits(std::span<const std::int32_t> ids);
   Score score(std::span<const std::int32_t> ids);
   // Gradients of the mean loss over all tokens of all `sequences`: canonical tensors in fp32, by

@@ -8,7 +8,7 @@
 
 namespace piton {
 
-// "unknown-host" where the system does not say.
+// "unknown-host" if the system does not tell the name.
 inline std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown-host";

@@ -47,10 +47,10 @@ struct TrainState {
   std::int64_t consumed_tokens = 0;
   std::int64_t optimizer_steps = 0;  // successful updates
   std::int64_t skipped_steps = 0;
-  // Of successful updates: where the learning rate and the weight decay are. Empty where an earlier
-  // version wrote the checkpoint: optimizer_steps global batches.
+  // Samples of successful updates: the position in the schedules of learning rate and weight decay.
+  // Empty in checkpoints of earlier versions, where it is optimizer_steps x the global batch size.
   std::optional<std::int64_t> scheduled_samples;
-  double loss_scale = 1;  // of the next step, and the two counts that it follows
+  double loss_scale = 1;  // of the next step; changed by the two counts below
   std::int64_t good_updates = 0;
   std::int64_t hysteresis_left = 0;   // may be below 0
   std::vector<double> spike_history;  // of the spike rule; empty: none

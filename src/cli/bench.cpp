@@ -27,26 +27,25 @@ struct BenchOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"profile", "train, decode, prefill: also where the time of one goes, call by call"},
-      profile);
-    v(Option{"no-floor", "train: leave out the products measured alone (and over_product_floor)"},
+    v(Option{"profile", "train, decode, prefill: also show the time of each kernel call"}, profile);
+    v(Option{"no-floor",
+             "train: do not measure the matrix products alone; leaves out over_product_floor"},
       no_floor);
-    v(Option{"rows", "gemm: rows of x (default: micro batch x sequence)"}, rows);
-    v(Option{"in", "gemm: columns of x, with --out (default: the linear maps of the model)"}, in);
-    v(Option{"out", "gemm: columns of y, with --in"}, out);
-    v(Option{"elements", "optimizer: weights (default: those of the model)"}, elements);
-    v(Option{"context", "decode, prefill: tokens of the prompt"}, context);
-    v(Option{"tokens", "decode: tokens of a round"}, tokens);
-    v(
-        Option{
-            "shape-order",
-            "attention: layout of queries, keys and values in memory (TND: samples packed into one "
-            "row)"},
-        Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd},
-                                         {"BSH", AttentionLayout::kBsh},
-                                         {"SBH", AttentionLayout::kSbh},
-                                         {"BNSD", AttentionLayout::kBnsd},
-                                         {"TND", AttentionLayout::kTnd}}));
+    v(Option{"rows", "gemm: number of rows of x (default: micro batch x sequence)"}, rows);
+    v(Option{"in",
+             "gemm: number of columns of x, with --out (default: the linear layers of the model)"},
+      in);
+    v(Option{"out", "gemm: number of columns of y, with --in"}, out);
+    v(Option{"elements", "optimizer: number of weights (default: those of the model)"}, elements);
+    v(Option{"context", "decode, prefill: number of tokens of the prompt"}, context);
+    v(Option{"tokens", "decode: number of tokens per round"}, tokens);
+    v(Option{"shape-order",
+             "attention: memory layout of queries, keys and values (TND: samples packed in a row)"},
+      Choice<AttentionLayout>(layout, {{"BSND", AttentionLayout::kBsnd},
+                                       {"BSH", AttentionLayout::kBsh},
+                                       {"SBH", AttentionLayout::kSbh},
+                                       {"BNSD", AttentionLayout::kBnsd},
+                                       {"TND", AttentionLayout::kTnd}}));
     of_all.visit(v);
   }
 

@@ -12,7 +12,8 @@ struct BenchRounds {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"rounds", "measurements of each thing, taken in turns; the best counts"}, rounds);
+    v(Option{"rounds", "number of measurements of each case, taken alternately; the best counts"},
+      rounds);
     v(Option{"json", "print one JSON object"}, json);
   }
 

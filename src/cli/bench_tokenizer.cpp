@@ -18,11 +18,11 @@ struct TokenizerBenchOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"made-text",
-             "instead of --input: text that is hard to tokenize",
+             "kind of generated text that is hard to tokenize; instead of --input",
              {.choices = {"one-letter", "random-letters", "random-bytes"}, .placeholder = "KIND"}},
       made_text);
-    v(Option{"megabytes", "the texts are repeated in memory up to this size"}, megabytes);
-    v(Option{"fresh", "open the tokenizer anew for each round, so that it remembers no words"},
+    v(Option{"megabytes", "size in MB to which the texts are repeated in memory"}, megabytes);
+    v(Option{"fresh", "open the tokenizer again for each round, so that it has no cached words"},
       fresh);
     of_all.visit(v);
   }

@@ -59,7 +59,7 @@ constexpr OtherName kOtherNames[] = {
     {"evaluate", "that is piton score"},
     {"perplexity", "that is piton score"},
     {"serve", "there is no server yet; piton generate --stream writes as it goes"},
-    {"export", "there is no export yet; a run's checkpoints are safetensors"},
+    {"export", "that is piton convert"},
     {"encode", "that is piton tokenize"},
     {"decode", "that is piton tokenize --decode"},
     {"preprocess_data", "that is piton preprocess"},
@@ -90,7 +90,8 @@ std::string without_explained(const std::string& table, const Command& command,
     }
   }
   for (const auto& [other, names] : elsewhere) {
-    text += fmt::format("{}Also, as of `piton {}`: {}.\n", text.empty() ? "" : "\n", other, names);
+    text += fmt::format("{}Also takes these groups of `piton {}`: {}.\n", text.empty() ? "" : "\n",
+                        other, names);
   }
   return text;
 }
@@ -179,8 +180,8 @@ std::string overview() {
     text += fmt::format("  {:<15} {}\n", command.name, command.summary);
   }
   text +=
-      "\npiton COMMAND --help shows what most runs need of a command, --help all every option;\n"
-      "piton --version what this binary is.\n"
+      "\npiton COMMAND --help shows the options that most runs need, --help all shows all;\n"
+      "piton --version shows the version and the build.\n"
       "Exit codes: 0 done; 2 usage; 3 data or checkpoint invalid; 4 out of memory; 5 diverged;\n"
       "6 a peer lost; 75 saved after a signal, start again.\n";
   return text;

@@ -31,17 +31,19 @@ struct GeneralOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"config", "read options from this TOML file; flags win", {.placeholder = "FILE"}},
+    v(Option{"config",
+             "TOML file with options; flags on the command line win",
+             {.placeholder = "FILE"}},
       config);
-    v(Option{"threads", "compute threads of this process (0: all its cores)"}, threads);
+    v(Option{"threads", "number of compute threads of this process (0: all its cores)"}, threads);
     v(Option{"kernels",
-             "implementation of the mathematics",
+             "implementation of the kernels (reference: simple and slow, for comparison)",
              {.choices = {"reference", "cpu", "cuda"}}},
       kernels);
     v(Option{"distributed-timeout-minutes",
-             "how long a rank waits for the others before it takes them for lost"},
+             "minutes that a rank waits for the others before the run fails"},
       distributed_timeout_minutes);
-    v(Option{"quiet", "warnings and errors only"}, quiet);
+    v(Option{"quiet", "print only warnings and errors"}, quiet);
   }
 };
 

@@ -33,7 +33,7 @@ std::span<const Command> commands() {
        "input json-keys sample-by append-eod output-prefix workers on-error overwrite merge "
        "tokenizer-type tokenizer-name-or-path config",
        run_preprocess},
-      {"tokenize", "--tokenizer-name-or-path DIR [FILE]", "text to token ids and back",
+      {"tokenize", "--tokenizer-name-or-path DIR [FILE]", "converts text to token ids and back",
        "--tokenizer-name-or-path DIR --pieces book.txt\n"
        "--tokenizer-name-or-path DIR --decode ids.txt",
        "", run_tokenize},
@@ -56,15 +56,15 @@ std::span<const Command> commands() {
        "num-beams stop "
        "logprobs stream json",
        run_generate},
-      {"score", "--load DIR FILE", "how likely a model finds a text",
+      {"score", "--load DIR FILE", "computes how likely a text is for a model",
        "--load run book.txt\n"
        "--load run --json-keys text valid.jsonl",
        "load json-keys ids-file json", run_score},
-      {"convert", "--load DIR --save DIR", "a model from one format to another, proved equal",
+      {"convert", "--load DIR --save DIR", "converts a model to another format and verifies it",
        "--load run --save run-hf\n"
        "--load run-hf --save run-bf16 --to hf --params-dtype bf16 --max-shard-size 2G",
        "", run_convert},
-      {"plan", "[RECIPE.toml] [OPTION ...]", "memory and traffic of a layout, before it runs",
+      {"plan", "[RECIPE.toml] [OPTION ...]", "computes memory and traffic of a layout",
        "--model llama2-7b --bf16 --tensor-model-parallel-size 8 --micro-batch-size 1\n"
        "--simulate zb-h1 --stages 4 --micro-batches 8",
        "simulate stages micro-batches world-size model bf16 seq-length micro-batch-size "
@@ -72,26 +72,26 @@ std::span<const Command> commands() {
        "recompute-granularity json config device-memory layouts",
        run_plan},
       {"inspect", "PATH | RECIPE.toml | samples | layout [OPTION ...]",
-       "a checkpoint, corpus, tokenizer, recipe or training samples in words",
+       "describes a checkpoint, corpus, tokenizer, recipe, layout or training samples",
        "run\n"
        "samples --data-path corpus_text_document --seq-length 64 --tokenizer-type ByteTokenizer",
        "hash loss json count first scan-ids world-size data-path split seq-length tokenizer-type "
        "tokenizer-name-or-path config",
        run_inspect},
-      {"report", "DIR ...", "a page of HTML about a run, or several beside each other",
+      {"report", "DIR ...", "writes an HTML page about one or more runs",
        "run\n"
        "runs/a runs/b --output compare.html --follow",
        "", run_report},
       {"bench",
        "train|gemm|attention|optimizer|decode|prefill|tokenizer|preprocess [RECIPE.toml] [OPTION "
        "...]",
-       "how close to the machine's limits the work runs",
+       "measures speed, and compares it with the limits of the machine",
        "train --model gpt2-124m --bf16 --seq-length 256\n"
        "tokenizer --tokenizer-name-or-path DIR book.txt",
        "", run_bench},
-      {"doctor", "[--json]", "what of this machine Piton can use, and what mends the rest",
+      {"doctor", "[--json]", "checks what Piton can use on this machine, and how to fix the rest",
        "--json", "", run_doctor},
-      {"help", "[COMMAND]", "how a command is used", "pretrain\n--megatron", "", run_help},
+      {"help", "[COMMAND]", "shows how to use a command", "pretrain\n--megatron", "", run_help},
   };
   return kCommands;
 }

@@ -21,7 +21,7 @@ struct DoctorOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"json", "print one JSON object: what is looked at, how it is, what mends it"}, json);
+    v(Option{"json", "print one JSON object: each check, its result and how to fix it"}, json);
   }
 };
 

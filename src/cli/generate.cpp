@@ -21,10 +21,13 @@ struct GenerateOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load", "run, checkpoint or Hugging Face folder of the model", {.placeholder = "DIR"}},
+    v(Option{"load",
+             "run, checkpoint, Hugging Face folder or GGUF file of the model",
+             {.placeholder = "DIR"}},
       load);
-    v(Option{"stop", "words at which the text ends, without them", {.placeholder = "WORD"}}, stop);
-    v(Option{"stream", "print each piece of text as it is made"}, stream);
+    v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
+      stop);
+    v(Option{"stream", "print each piece of text as soon as it is generated"}, stream);
     v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
   }
 };

@@ -13,7 +13,7 @@ struct HelpOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"markdown", "print docs/cli.md, the options of all commands"}, markdown);
-    v(Option{"megatron", "print docs/megatron_flags.md, what becomes of Megatron-LM's flags"},
+    v(Option{"megatron", "print docs/megatron_flags.md, how Megatron-LM's flags are treated"},
       megatron);
   }
 };
@@ -24,8 +24,8 @@ void print_page(Terminal& terminal) {
   options.add("General", general);
   const std::string head =
       "# Commands and options\n\n"
-      "Written by `piton help --markdown` (`make docs`); a test compares. A TOML key is the flag\n"
-      "without its dashes; tables in a file only group. Flags win over files.\n\n"
+      "Written by `piton help --markdown` (`make docs`); a test compares it. A TOML key is a flag\n"
+      "without its dashes; tables in a file only group keys. Flags win over files.\n\n"
       "Every command takes these:\n\n" +
       options.markdown() + "\n";
   std::fputs(head.c_str(), stdout);

@@ -33,14 +33,17 @@ struct InspectOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"hash", "of a checkpoint's weights and optimiser state, the same for every layout"},
+    v(Option{"hash",
+             "print the hash of a checkpoint's weights and optimizer state, the same for every "
+             "layout"},
       hash);
-    v(Option{"loss", "of a run: its losses as a picture, from its metrics.jsonl"}, loss);
+    v(Option{"loss", "draw the losses of a run, from its metrics.jsonl"}, loss);
     v(Option{"json", "print one JSON object"}, json);
-    v(Option{"world-size", "ranks of the layout to show (default: tensor x pipeline)"}, world_size);
-    v(Option{"count", "samples, or sequences of a corpus, to show"}, count);
-    v(Option{"first", "samples: the first one to show, as the run counts them"}, first);
-    v(Option{"scan-ids", "of a corpus: read every id, for the largest"}, scan_ids);
+    v(Option{"world-size", "number of ranks of the layout to show (default: tensor x pipeline)"},
+      world_size);
+    v(Option{"count", "number of samples, or of sequences of a corpus, to show"}, count);
+    v(Option{"first", "samples: index of the first one to show, as the run counts them"}, first);
+    v(Option{"scan-ids", "read every id of a corpus to find the largest"}, scan_ids);
   }
 };
 
@@ -110,7 +113,7 @@ void print_checkpoint(const std::filesystem::path& folder, bool json) {
   print(fmt::format("{}: iteration {}, {} samples, {} tokens, loss {:.6f}\n{} parameters{}\n{}",
                     folder.string(), state.iteration, state.consumed_samples, state.consumed_tokens,
                     state.lm_loss, weights,
-                    manifest.has_optimizer() ? ", with optimiser state" : "", lines));
+                    manifest.has_optimizer() ? ", with optimizer state" : "", lines));
 }
 
 void print_recipe(const PretrainOptions& options, bool json) {
@@ -145,7 +148,7 @@ void print_recipe(const PretrainOptions& options, bool json) {
   print(fmt::format(
       "{} parameters, {} layers of width {}, {} heads ({} groups) of {}, vocabulary {}\n"
       "tokenizer: {}\n"
-      "weights {:.1f} MiB, gradients {:.1f} MiB, optimiser {:.1f} MiB; {:.3f} GFLOP a token of {} "
+      "weights {:.1f} MiB, gradients {:.1f} MiB, optimizer {:.1f} MiB; {:.3f} GFLOP a token of {} "
       "(forward and backward)\n",
       parameters, model.layers, model.hidden, model.heads, model.groups, model.head_size,
       model.vocabulary, tokenizer_name, static_cast<double>(weight_bytes) / (1 << 20),

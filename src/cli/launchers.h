@@ -1,11 +1,11 @@
-// Detects launchers whose processes do not know each other.
+// Detects launchers that started several processes without joining them into one run.
 #pragma once
 
 namespace piton::cli {
 
-// Throws Error(kUsage) if a launcher (srun, torchrun, MPICH's mpiexec) started several processes
-// that were not joined, as this world of `ranks` shows: each would be a separate run, all in one
-// folder.
+// `ranks`: the number of ranks that this process sees. Throws Error(kUsage) if it is 1 although a
+// launcher (srun, torchrun, MPICH's mpiexec) started several processes: each would be a run of its
+// own, and all would write to the same folder.
 void refuse_unjoined_processes(int ranks);
 
 }  // namespace piton::cli

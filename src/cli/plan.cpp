@@ -25,22 +25,21 @@ struct PlanOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"simulate",
-             "run this schedule on paper, with passes of equal length, instead of planning a model",
+             "simulate this schedule with passes of equal length, instead of planning a model",
              {.choices = {"", "1f1b", "zb-h1"}}},
       simulate);
-    v(Option{"stages", "pipeline stages to simulate"}, stages);
-    v(Option{"micro-batches", "micro-batches to simulate"}, micro_batches);
-    v(Option{"world-size", "ranks of the run (default: tensor x pipeline)"}, ranks);
+    v(Option{"stages", "number of pipeline stages to simulate"}, stages);
+    v(Option{"micro-batches", "number of micro-batches to simulate"}, micro_batches);
+    v(Option{"world-size", "number of ranks of the run (default: tensor x pipeline)"}, ranks);
     v(Option{"device-memory",
-             "say whether each rank fits into so much, as in 80GB or 64GiB",
+             "memory per rank, such as 80GB or 64GiB; tells whether each rank fits",
              {.placeholder = "SIZE"}},
       device_memory);
-    v(
-        Option{
-            "layouts",
-            "compare these: tensor x pipeline ranks, and x data ranks if --world-size does not say",
-            {.placeholder = "TxP[xD]"}},
-        layouts);
+    v(Option{"layouts",
+             "layouts to compare: tensor x pipeline ranks, and x data ranks unless given by "
+             "--world-size",
+             {.placeholder = "TxP[xD]"}},
+      layouts);
     v(Option{"json", "print one JSON object"}, json);
   }
 };

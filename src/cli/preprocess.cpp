@@ -18,7 +18,7 @@ struct OutputOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"json", "print one JSON object about what was written"}, json);
+    v(Option{"json", "print the result as one JSON object"}, json);
   }
 };
 

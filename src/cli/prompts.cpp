@@ -37,7 +37,7 @@ Prompt encoded(std::string text, const Model& model) {
   Prompt prompt{.text = std::move(text)};
   prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = true});
   if (!prompt.ids.empty()) return prompt;
-  // Nothing to continue: where a document begins, which is behind the end of another.
+  // Nothing to continue: start as a document starts, with <s> or after the end of another document.
   const SpecialIds& special = tokenizer.special();
   const std::optional<std::int32_t> first = special.bos ? special.bos : special.eod;
   if (!first) {

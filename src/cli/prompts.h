@@ -20,18 +20,20 @@ struct PromptOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"prompt",
-             "text to continue (- or none: standard input; \"\": from the model's first token)",
+             "text to continue (- or not given: standard input; \"\": start from the model's first "
+             "token)",
              {.placeholder = "TEXT"}},
       prompt);
     v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}},
       prompt_ids_text);
-    v(Option{"prompt-file", "file whose text is continued", {.placeholder = "FILE"}}, prompt_file);
+    v(Option{"prompt-file", "file with the text to continue", {.placeholder = "FILE"}},
+      prompt_file);
     v(Option{"prompts",
-             "file with a prompt a line, as text, or in a .jsonl file as a JSON string or an "
-             "object with \"prompt\"; prints a JSON object for each",
+             "file with one prompt per line: text, or in a .jsonl file a JSON string or an object "
+             "with \"prompt\"; prints one JSON object per prompt",
              {.placeholder = "FILE"}},
       prompts);
-    v(Option{"prompts-at-once", "how many of --prompts are continued side by side"},
+    v(Option{"prompts-at-once", "number of --prompts that are continued at the same time"},
       prompts_at_once);
   }
 };

@@ -21,10 +21,11 @@ struct ReportOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"output",
-             "file of the page (default: report.html in the first run's folder)",
+             "HTML file to write (default: report.html in the first run's folder)",
              {.placeholder = "FILE.html"}},
       output);
-    v(Option{"follow", "write the page anew while a run goes on; it refreshes itself"}, follow);
+    v(Option{"follow", "write the page again while a run continues; the page reloads itself"},
+      follow);
     v(Option{"every", "seconds between two pages of --follow"}, every);
   }
 };

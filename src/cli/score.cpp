@@ -27,22 +27,24 @@ struct ScoreOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load", "run, checkpoint or Hugging Face folder of the model", {.placeholder = "DIR"}},
+    v(Option{"load",
+             "run, checkpoint, Hugging Face folder or GGUF file of the model",
+             {.placeholder = "DIR"}},
       load);
     v(Option{"ids-file",
-             "JSON list of lists of token ids, instead of a text",
+             "JSON file with lists of token ids to score, instead of a text",
              {.placeholder = "F.json"}},
       ids_file);
     v(Option{"logits",
-             "write the logits of all sequences, one after another: fp32 [tokens, vocabulary]",
+             "file for the logits of all sequences, one after another: fp32 [tokens, vocabulary]",
              {.placeholder = "F.safetensors"}},
       logits);
     v(Option{"gradients",
-             "write the gradients of the mean loss under canonical names",
+             "file for the gradients of the mean loss, under canonical names",
              {.placeholder = "F.safetensors"}},
       gradients);
     v(Option{"json-keys",
-             "the file is JSON lines: score the texts under these keys, each by itself",
+             "read the file as JSON lines and score the texts under these keys, each by itself",
              {.placeholder = "KEY"}},
       json_keys);
     v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);

@@ -25,18 +25,19 @@ struct TokenizeOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"lines", "each line is a text of its own"}, lines);
-    v(Option{"json-strings", "each line is a text of its own, written as a JSON string"},
+    v(Option{"lines", "treat each line as a separate text"}, lines);
+    v(Option{"json-strings", "treat each line as a separate text, written as a JSON string"},
       json_strings);
     v(Option{"json",
-             "print an object a text: ids, count, pieces with --pieces, text with --decode"},
+             "print an object per text: ids, count, pieces with --pieces, text with --decode"},
       json);
-    v(Option{"decode", "the input is ids, the output text"}, decode);
+    v(Option{"decode", "read ids and print text"}, decode);
     v(Option{"pieces", "print pieces instead of ids"}, pieces);
     v(Option{"count", "print the number of tokens instead of ids"}, count);
-    v(Option{"add-special-tokens", "put around each text what the tokenizer's files say"},
+    v(Option{"add-special-tokens",
+             "add the tokens that the tokenizer puts around a text (<s>, [CLS] ... [SEP])"},
       add_special_tokens);
-    v(Option{"parse-special-tokens", "special tokens that stand in the text become their ids"},
+    v(Option{"parse-special-tokens", "convert special tokens in the text to their ids"},
       parse_special_tokens);
   }
 

@@ -14,7 +14,7 @@ struct LearnReportOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"json", "print one JSON object about what was learned"}, json);
+    v(Option{"json", "print the result as one JSON object"}, json);
   }
 };
 

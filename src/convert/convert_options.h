@@ -63,39 +63,40 @@ struct ConvertOptions {
              {.aliases = {"load-dir", "input-model-dir"}, .placeholder = "DIR"}},
       load);
     v(Option{"load-model-type",
-             "what --load has to be (default: whatever it is)",
+             "format that --load must have (default: any)",
              {.choices = {"piton", "hf", "mg", "gguf"}}},
       load_model_type);
     v(Option{"save",
-             "folder to make, or NAME.gguf",
+             "folder to write, or NAME.gguf",
              {.aliases = {"save-dir", "output-model-dir"}, .placeholder = "DIR"}},
       save);
     v(Option{"to",
-             "what to make (default: gguf where --save is NAME.gguf, mg where flags of mg are "
-             "given, hf "
-             "from a checkpoint of Piton, piton from all others)",
+             "format to write (default: gguf if --save is NAME.gguf, mg if mg flags are given, hf "
+             "from a Piton checkpoint, piton from all others)",
              {.aliases = {"save-model-type"}, .choices = {"piton", "hf", "mg", "gguf"}}},
       save_model_type);
     v(Option{"params-dtype",
-             "type of every weight (default: each as it is)",
+             "dtype of every weight (default: unchanged)",
              {.choices = {"fp32", "bf16", "fp16"}}},
       dtype);
     v(Option{"outtype",
-             "gguf: type of every matrix (default: each as it is)",
+             "gguf: dtype of every matrix (default: unchanged)",
              {.choices = {"f32", "f16", "bf16", "q8_0", "q4_0"}}},
       outtype);
-    v(Option{"average", "the moving average of a checkpoint's weights (pretrain --ema-decay)"},
+    v(Option{"average", "convert the moving average of the weights (pretrain --ema-decay)"},
       average);
-    v(Option{"max-shard-size", "largest file of weights, in bytes (5G)", {.placeholder = "BYTES"}},
+    v(Option{"max-shard-size",
+             "largest file of weights in bytes, such as 5G",
+             {.placeholder = "BYTES"}},
       max_shard_bytes);
     visit_megatron(v);
     v(Option{"type",
-             "size that --load has to be of",
+             "model size that --load must have",
              {.choices = {"560M", "7B", "7B1", "13B", "30B", "33B", "65B", "70B", "176B"}}},
       size);
-    v(Option{"src-tensor-model-parallel-size", "tensor ranks that --load has to be of"},
+    v(Option{"src-tensor-model-parallel-size", "number of tensor ranks that --load must have"},
       source_tensor);
-    v(Option{"src-pipeline-model-parallel-size", "pipeline ranks that --load has to be of"},
+    v(Option{"src-pipeline-model-parallel-size", "number of pipeline ranks that --load must have"},
       source_pipeline);
     v(Option{"no-verify", "do not compare the result with the source"}, no_verify);
   }
@@ -105,45 +106,46 @@ struct ConvertOptions {
   template <typename Visitor>
   void visit_megatron(Visitor&& v) {
     v(Option{"target-tensor-parallel-size",
-             "mg: ranks that each layer is divided over (1)",
+             "mg: number of ranks that each layer is split over (default: 1)",
              {.aliases = {"tensor-model-parallel-size", "tgt-tensor-model-parallel-size"}}},
       tensor);
     v(Option{"target-pipeline-parallel-size",
-             "mg: ranks that the layers are divided over (1)",
+             "mg: number of stages that the layers are divided into (default: 1)",
              {.aliases = {"pipeline-model-parallel-size", "tgt-pipeline-model-parallel-size"}}},
       pipeline);
     v(Option{"num-layers-per-virtual-pipeline-stage",
-             "mg: layers of a virtual stage (0: one stage a rank)",
+             "mg: number of layers per virtual stage (0: one stage per rank)",
              {.placeholder = "N"}},
       layers_of_virtual_stage);
     v(Option{"make-vocab-size-divisible-by",
-             "mg: rows of the table on each rank are a multiple of this",
+             "mg: divisor of the number of embedding rows on each rank",
              {.placeholder = "N"}},
       vocabulary_multiple);
-    v(Option{"use-mcore-models", "mg: the module tree of Megatron-core, not the older one"}, core);
+    v(Option{"use-mcore-models", "mg: write the module tree of Megatron-core, not the older one"},
+      core);
     v(Option{"transformer-impl",
-             "mg: the layers of --use-mcore-models",
+             "mg: layer implementation of --use-mcore-models",
              {.choices = {"local", "transformer_engine"}}},
       core_layers);
     v(Option{"no-merge-mlp",
-             "mg: gate and up are tensors of their own (AscendSpeed without --mlp-layer-fusion)",
+             "mg: store gate and up as separate tensors (AscendSpeed without --mlp-layer-fusion)",
              {.negation = "merge-mlp"}},
       apart_mlp);
     v(Option{"num-layer-list",
-             "mg: layers of each pipeline rank (default: as many on each)",
+             "mg: number of layers of each pipeline rank (default: equal numbers)",
              {.aliases = {"partition-layers"}, .placeholder = "N,N,..."}},
       stage_layers);
     v(Option{"noop-layers",
-             "mg: places of the whole model that stay without a layer, counted from 0",
+             "mg: positions in the whole model that have no layer, counted from 0",
              {.placeholder = "N,N,..."}},
       empty_layers);
     v(Option{"added-token-num",
-             "mg: room in the padded table for this many ids more than the vocabulary has",
+             "mg: number of ids beyond the vocabulary that the padded table has room for",
              {.placeholder = "N"}},
       added_tokens);
     v(Option{"megatron-args",
-             "mg: keep the arguments as argparse.Namespace too, for Megatron's "
-             "--use-checkpoint-args; such files are not loaded by torch.load(weights_only=True)"},
+             "mg: also store the arguments as argparse.Namespace, for Megatron's "
+             "--use-checkpoint-args; torch.load(weights_only=True) does not load such files"},
       arguments);
   }
 };

@@ -76,19 +76,19 @@ std::vector<GgufEntry> vocabulary_of(const OpenedModel& from, std::vector<std::s
   }
 }
 
-// Where llama.cpp computes otherwise than the model that was trained, within its longest sequence
-// or behind it.
+// Adds notes about what llama.cpp computes differently from the trained model, within its longest
+// sequence or beyond it.
 void note_differences(const ModelConfig& model, const std::string& architecture,
                       std::vector<std::string>& notes) {
   if (model.window_before && !architecture.starts_with("gemma")) {
     notes.push_back(
-        fmt::format("llama.cpp has no attention window in models of architecture {}: behind {} "
+        fmt::format("llama.cpp has no attention window in models of architecture {}: after {} "
                     "tokens it sees more keys than this model was trained with",
                     architecture, *model.window_before + 1));
   }
   if (model.rotary_scaling.kind == RotaryScaling::Kind::kDynamic) {
     notes.push_back(
-        fmt::format("its rotary scaling (dynamic) is left out: it begins behind the {} tokens of "
+        fmt::format("its rotary scaling (dynamic) is left out: it begins after the {} tokens of "
                     "the file's context",
                     model.max_positions));
   }

@@ -1,4 +1,4 @@
-// Whether a machine has what Piton needs and likes, and what mends it where it has not.
+// Checks whether a machine has what Piton needs, and tells how to fix what is missing.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ std::string_view name(Health health);  // "ok", "warning", "missing"
 struct Finding {
   std::string about;  // "instruction sets"
   Health health = Health::kOk;
-  std::string text;  // what is so
-  std::string mend;  // a command or what to do; "" where all is well
+  std::string text;  // what was found
+  std::string mend;  // a command or an instruction that fixes it; "" if nothing is wrong
 };
 
 struct LauncherFacts {
@@ -34,7 +34,7 @@ struct BuildFacts {
   std::string build;    // "Release, GNU 12.2.0"
 };
 
-// One finding for each thing that is looked at, always the same ones in the same order.
+// One finding for each check. The checks and their order are always the same.
 std::vector<Finding> findings(const HostFacts& host, const InstallationFacts& installation,
                               const LauncherFacts& launcher, const BuildFacts& build);
 

@@ -34,7 +34,7 @@ std::optional<std::int64_t> number_of(std::string_view text) {
   return value;
 }
 
-// The value behind "KEY:" of a file of such lines; "" if there is none.
+// The value after "KEY:" in `text`, lines of keys and values; "" if the key is not there.
 std::string value_of(const std::string& text, const std::string& key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {

@@ -1,4 +1,4 @@
-// What the system gives this process: processors, memory, limits, space.
+// Resources of this process on this system: processors, memory, limits, disk space.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace piton {
 
-// Sizes in bytes. What the system does not say, or does not limit, is absent.
+// Sizes are in bytes. What the system does not tell, or does not limit, is absent.
 struct HostFacts {
   std::string processor;                     // "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz"
   int cores = 0;                             // that this process may use (affinity)
   int online_cores = 0;                      // of the machine
   std::optional<double> core_quota;          // processors' worth of time that the container may use
   std::int64_t memory = 0;                   // of the machine
-  std::int64_t available_memory = 0;         // without pushing others out
+  std::int64_t available_memory = 0;         // without swapping
   std::optional<std::int64_t> memory_limit;  // of the container
   std::optional<std::int64_t> open_files;    // ulimit -n
   std::optional<std::int64_t> locked_memory;  // ulimit -l
@@ -27,8 +27,8 @@ struct HostFacts {
   bool has_nvidia = false;  // a driver or a device of NVIDIA
 };
 
-// `root`: "/", or a folder with the files of a made-up system (tests); limits and spaces are those
-// of this process in both cases.
+// `root`: "/", or a folder with the files of an artificial system, for tests. Limits and disk space
+// are those of this process in both cases.
 HostFacts read_host_facts(const std::filesystem::path& root, const std::filesystem::path& folder);
 
 }  // namespace piton

@@ -24,9 +24,10 @@ struct BeamOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"num-beams", "continuations that are followed side by side (1: no beams)"}, num_beams);
+    v(Option{"num-beams", "number of continuations that beam search follows (1: no beam search)"},
+      num_beams);
     v(Option{"length-penalty",
-             "a beam's score is its log-probability divided by its length to this power"},
+             "power of the length by which the log-probability of a beam is divided"},
       length_penalty);
   }
   // Throws Error(kUsage) naming the flag.

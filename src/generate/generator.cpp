@@ -169,7 +169,7 @@ class Batch {
     return std::min(inference_.config().max_positions, longest + steps);
   }
 
-  // Padded to the longest; what is behind a prompt's end is forgotten again.
+  // Prompts are padded to the longest one; the cache then forgets the padding.
   std::vector<float> read_prompts() {
     std::size_t longest = 0;
     for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());

@@ -23,15 +23,15 @@ struct SamplingOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"max-new-tokens", "tokens to write at most"}, max_new_tokens);
-    v(Option{"greedy", "always the most likely token"}, greedy);
-    v(Option{"temperature", "logits are divided by it before sampling (0: --greedy)"}, temperature);
-    v(Option{"top-k", "sample among the k most likely tokens (0: all)"}, top_k);
-    v(Option{"top-p", "sample among the fewest tokens whose probabilities reach p"}, top_p);
-    v(Option{"seed", "of the sampled tokens"}, seed);
+    v(Option{"max-new-tokens", "largest number of tokens to generate"}, max_new_tokens);
+    v(Option{"greedy", "always take the most likely token"}, greedy);
+    v(Option{"temperature", "divisor of the logits before sampling (0: --greedy)"}, temperature);
+    v(Option{"top-k", "sample from the k most likely tokens (0: all)"}, top_k);
+    v(Option{"top-p", "sample from the fewest tokens whose probabilities reach p"}, top_p);
+    v(Option{"seed", "seed of the sampling"}, seed);
     v(Option{"logprobs",
-             "tell the log-probability of each token, and of the N likeliest in its place (0: its "
-             "own)",
+             "print the log-probability of each token and of the N most likely in its place (0: "
+             "its own only)",
              {.placeholder = "N"}},
       log_probabilities);
   }

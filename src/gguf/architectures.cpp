@@ -368,7 +368,7 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
     std::string fault;
     try {
       if (!can_be_placed(architecture, said))
-        throw Error(Fault::kData, "its tensors lie otherwise there");
+        throw Error(Fault::kData, "it stores these tensors in another layout");
       GgufDescription description = described_in(architecture, said);
       const std::string lost = model_difference(said, gguf_model(description, "its keys"));
       if (lost.empty()) return description;

@@ -20,7 +20,7 @@ constexpr const char* kJsonFile = "tokenizer.json";
 constexpr const char* kPiecesFile = "tokenizer.model";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 
-// Tokens behind the last that is used are rows of padding.
+// The number of tokens without the padding rows at the end.
 std::size_t used_tokens(const GgufVocabulary& vocabulary) {
   std::size_t used = vocabulary.tokens.size();
   while (used > 0 && vocabulary.kinds[used - 1] == TokenKind::kUnused) --used;

@@ -39,7 +39,7 @@ GgufWriter::GgufWriter(const fs::path& path, GgufHeader header)
   end_tensors();
 }
 
-// Ends those that are complete, with the zeros behind them.
+// Writes the zeros after each complete tensor and goes to the next tensor.
 void GgufWriter::end_tensors() {
   while (tensor_ < header_.tensors.size() && left_ == 0) {
     const std::int64_t bytes = header_.tensors[tensor_].bytes();

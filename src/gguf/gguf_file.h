@@ -13,18 +13,18 @@
 
 namespace piton {
 
-// It is a file whose name ends in ".gguf", or that begins as a GGUF file does.
+// Returns whether `path` is a file whose name ends in ".gguf", or that begins like a GGUF file.
 bool is_gguf_file(const std::filesystem::path& path);
 
 class GgufFile {
  public:
-  // Throws Error(kData) as parse_gguf() and RegularFile do, and for one part of several.
+  // Throws Error(kData) like parse_gguf() and RegularFile, and for a part of a split file.
   explicit GgufFile(const std::filesystem::path& path);
 
   const RegularFile& file() const { return file_; }
   const GgufHeader& header() const { return header_; }
   std::string where() const { return file_.path().string(); }
-  // Of its first byte in the file.
+  // The position of the first byte of `tensor` in the file.
   std::int64_t offset(const GgufTensor& tensor) const { return header_.data_begin + tensor.offset; }
 
  private:
@@ -37,8 +37,8 @@ class GgufWriter {
   GgufWriter(const std::filesystem::path& path, GgufHeader header);
 
   const GgufHeader& header() const { return header_; }
-  // The next bytes of the tensors, in their order and without what lies between them; parts of a
-  // tensor are fine.
+  // Appends the next bytes of the tensors, in the order of the header and without the padding
+  // between tensors. A call may give a part of a tensor.
   void append(std::span<const std::byte> bytes);
   // Asserts that every byte was given.
   void commit();
@@ -48,8 +48,8 @@ class GgufWriter {
 
   AtomicFile file_;
   GgufHeader header_;
-  std::size_t tensor_ = 0;  // that is being written
-  std::int64_t left_ = 0;   // bytes of it
+  std::size_t tensor_ = 0;  // the tensor that is being written
+  std::int64_t left_ = 0;   // bytes of it that are still missing
 };
 
 }  // namespace piton

@@ -70,7 +70,7 @@ class Cursor {
   void check(std::int64_t bytes, const std::string& what) const {
     if (bytes > left()) refuse(fmt::format("ends at byte {} within {}", file_bytes_, what));
     if (at_ + bytes > kLargestHeader) {
-      refuse(fmt::format("{}: its head goes on behind byte {}, wanted a smaller one", what,
+      refuse(fmt::format("{}: the header goes beyond byte {}, wanted a smaller one", what,
                          kLargestHeader));
     }
   }
@@ -228,7 +228,7 @@ void check_offsets(const Cursor& cursor, const GgufHeader& header, std::int64_t 
   std::int64_t at = 0;
   for (const GgufTensor& tensor : header.tensors) {
     if (tensor.offset != at) {
-      cursor.refuse(fmt::format("{}: at offset {}, wanted {}, behind the tensor before",
+      cursor.refuse(fmt::format("{}: at offset {}, wanted {}, after the previous tensor",
                                 tensor.name, tensor.offset, at));
     }
     if (tensor.bytes() > file_bytes - header.data_begin - at) {

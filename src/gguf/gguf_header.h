@@ -1,17 +1,19 @@
-// The head of a GGUF file: what it says of itself, and where its tensors are. Little-endian.
+// The header of a GGUF file: entries (keys and values) and the list of tensors. Little-endian.
 //
-//   "GGUF", u32 version 3, u64 tensors n, u64 entries m
-//   m entries   string key, u32 kind, value        kinds: GgufKind; a list: u32 kind, u64 count,
-//   values n tensors   string name, u32 dims, u64 [dims] sizes (columns first), u32 type, u64
-//   offset zeros up to a multiple of general.alignment (32), then the data: each tensor at its
-//   offset, in the order of the list, with zeros up to the next multiple
+//   head        "GGUF", u32 version 3, u64 number n of tensors, u64 number m of entries
+//   m entries   string key, u32 kind (GgufKind), value
+//   n tensors   string name, u32 dims, u64 [dims] sizes (columns first), u32 type, u64 offset
+//   padding     zeros up to a multiple of general.alignment (default 32)
+//   data        each tensor at its offset, in the order of the list, padded with zeros to the next
+//               multiple
 //
-// A string is u64 bytes and the bytes. Version 2 is laid out alike.
+// A string is its u64 number of bytes, then the bytes. A list is u32 kind, u64 count, values.
+// Version 2 has the same layout.
 //
-// Nothing of a file is trusted: counts and lengths that pass its end, sizes whose product does not
-// fit, offsets that are not those of the tensors before, names that are there twice and types that
-// Piton does not have are Error(kData), one line that names the file and the entry or tensor.
-// Memory is bounded by the bytes that are there, never by a count.
+// The file is not trusted. Counts and lengths beyond its end, sizes whose product overflows,
+// offsets that do not follow from the previous tensors, duplicate names, and types that Piton does
+// not support are Error(kData): one line that names the file and the entry or tensor. Memory is
+// bounded by the bytes in the file, never by a count that it states.
 #pragma once
 
 #include <cstddef>
@@ -62,8 +64,9 @@ struct GgufValue {
 
   bool is_integer() const;
   bool is_number() const;  // floating
-  // Of is_integer(): saturated to 64 bits with a sign. Of is_number(): a float's is the decimal
-  // number that it was rounded from, if that has at most seven digits (1e-06, not 9.99999997e-07).
+  // integer() is for is_integer(), saturated to signed 64 bits. number() is for is_number(): for a
+  // float, the decimal number that it was rounded from, if that has at most seven digits (1e-06,
+  // not 9.99999997e-07).
   std::int64_t integer() const;
   double number() const;
   bool truth() const { return bits != 0; }
@@ -94,21 +97,21 @@ struct GgufHeader {
   std::int64_t alignment = 32;
   std::int64_t data_begin = 0;  // from the start of the file
 
-  // Null where there is none.
+  // Null if there is no such entry.
   const GgufValue* find(std::string_view key) const;
 };
 
 // Fills `out` with the bytes from `offset` on.
 using ReadBytes = std::function<void(std::int64_t offset, std::span<std::byte> out)>;
 
-// Reads the head of a file of `file_bytes` bytes and compares it with that size. Throws
+// Reads the header of a file and checks it against the size of the file, `file_bytes`. Throws
 // Error(kData), beginning with `where`.
 GgufHeader parse_gguf(const ReadBytes& read, std::int64_t file_bytes, const std::string& where);
 
-// The other way: sets offsets and data_begin, and returns the bytes before the data.
+// The inverse of parse_gguf(): sets offsets and data_begin, and returns the bytes before the data.
 std::string make_gguf_header(GgufHeader& header);
 
-// The next multiple.
+// `bytes`, rounded up to a multiple of `alignment`.
 std::int64_t aligned(std::int64_t bytes, std::int64_t alignment);
 
 }  // namespace piton

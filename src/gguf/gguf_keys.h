@@ -1,4 +1,4 @@
-// What a GGUF file says of its model, read key by key.
+// The description of a model in a GGUF file, read key by key.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct GgufDescription {
   std::map<std::string, std::vector<float>> tables;
   std::map<std::string, std::vector<std::int64_t>> shapes;  // of tensors, rows first
 
-  // Keys of the architecture: `key` without its name in front.
+  // Adds a key of the architecture; `key` is without the name of the architecture.
   void add(const std::string& key, GgufValue value);
 };
 
-// Keys are given without the architecture's name. Each throws Error(kData) naming file and key for
-// a value of another kind or range.
+// Reads keys of the architecture, given without its name. Each function throws Error(kData) naming
+// file and key if the value is of another kind or out of range.
 class GgufKeys {
  public:
-  // `where` names the file in messages. `description` must outlive this.
+  // `where` names the file in messages. `description` must outlive this object.
   GgufKeys(const GgufDescription& description, std::string where);
 
   const std::string& where() const { return where_; }
@@ -36,16 +36,18 @@ class GgufKeys {
 
   bool has(const std::string& key) const { return find(key) != nullptr; }
   bool has_tensor(const std::string& name) const { return description_.shapes.contains(name); }
-  // Positive integers below 2^31. Without `otherwise` the key must be there.
+  // size(): a positive integer below 2^31. A missing key gives `otherwise`, or is an error without
+  // it.
   std::int64_t size(const std::string& key, std::optional<std::int64_t> otherwise = {}) const;
   double number(const std::string& key, std::optional<double> otherwise = {}) const;
   bool flag(const std::string& key, bool otherwise) const;
   std::string word(const std::string& key, const std::string& otherwise) const;
 
-  // Of a whole key: one of Piton's own, which other programs pass over.
+  // The value of a full key of Piton's own, which other programs ignore. Null if it is missing.
   const GgufValue* find_own(const std::string& key) const;
 
-  // Throws Error(kData): the value is not one that Piton has; `wanted` says which are.
+  // Throws Error(kData): Piton does not support the value of `key`; `wanted` lists what it
+  // supports.
   [[noreturn]] void refuse(const std::string& key, const std::string& wanted) const;
 
  private:

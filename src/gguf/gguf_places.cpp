@@ -10,7 +10,7 @@
 namespace piton {
 namespace {
 
-// Beginnings of names, of a layer behind "layers.N." and "blk.N.".
+// Canonical and GGUF beginnings of names; in kLayer, those after "layers.N." and "blk.N.".
 constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
     {"embedding.token.", "token_embd."},
     {"embedding.position.", "position_embd."},
@@ -34,7 +34,7 @@ constexpr std::pair<std::string_view, std::string_view> kLayer[] = {
     {"mlp.end_norm.", "post_ffw_norm."},
 };
 
-// The place of a tensor of a layer; `part` is its name behind "layers.N.".
+// The place of a tensor of a layer; `part` is its name after "layers.N.".
 GgufPlace layer_place(const GgufArchitecture& architecture, const ModelConfig& model,
                       std::string_view part) {
   GgufPlace place;
@@ -71,7 +71,7 @@ std::int64_t stored_row(const GgufPlace& place, std::int64_t row) {
 }
 
 bool can_be_placed(const GgufArchitecture& architecture, const ModelConfig& model) {
-  // Canonical rows are those of halves; in pairs they lie already.
+  // stored_row() expects canonical rows in halves (i and i + d/2 rotate together), not in pairs.
   return !model.rotary_pairs && !(architecture.packed_mlp && !model.gated);
 }
 

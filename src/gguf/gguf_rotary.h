@@ -2,10 +2,11 @@
 //
 //   rope.dimension_count, rope.freq_base, rope.scaling.type (none, linear, yarn), .factor,
 //   .original_context_length, .attn_factor
-//   rope_freqs.weight          [c/2]: divisors of the angles. LLaMA-3's scaling is written so, and
-//   as
-//                              entries piton.rope.* with the numbers that these follow from
-//   rope_factors_short.weight, rope_factors_long.weight   [c/2]: those of longrope
+//   rope_freqs.weight [c/2]: divisors of the angles, for LLaMA-3's scaling. Piton also writes the
+//   numbers that they are computed from, as entries piton.rope.*
+//   rope_factors_short.weight [c/2], rope_factors_long.weight [c/2]: divisors of longrope
+//
+// c is the number of channels of a head that are rotated.
 #pragma once
 
 #include "gguf/gguf_keys.h"
@@ -17,7 +18,7 @@ inline constexpr const char* kRopeDivisors = "rope_freqs.weight";
 inline constexpr const char* kShortDivisors = "rope_factors_short.weight";
 inline constexpr const char* kLongDivisors = "rope_factors_long.weight";
 
-// Sizes and the longest sequence of `model` are set.
+// Sets the rotary positions of `model`, whose sizes and longest sequence must be set.
 void read_gguf_rotary(const GgufKeys& keys, ModelConfig& model);
 void write_gguf_rotary(const ModelConfig& model, GgufDescription& description);
 

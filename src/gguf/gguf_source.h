@@ -1,10 +1,10 @@
 // The weights of a GGUF file as canonical tensors (checkpoint/tensor_source.h).
 //
-// Opening compares the keys with the tensors: every tensor of the model is there in its shape, and
-// nothing else is. Quantized weights are read as the fp32 values that their blocks stand for. Gains
-// of norms whose canonical weights are differences from 1 are read as gain - 1, in fp32.
+// Opening checks the tensors against the keys: every tensor of the model must be in the file, with
+// its shape, and no other tensor may be. Quantized weights are read as fp32 values. If the
+// canonical weights of a norm are differences from 1, its gains are read as gain - 1, in fp32.
 //
-// The head is tied where output.weight is missing, or is the token table's copy to the bit.
+// The head is tied if output.weight is missing, or has the same bits as the token table.
 #pragma once
 
 #include <filesystem>
@@ -20,19 +20,19 @@ namespace piton {
 
 class GgufSource final : public TensorSource {
  public:
-  // Throws Error(kData) that names file, key or tensor.
+  // Throws Error(kData) naming file, key or tensor.
   explicit GgufSource(const std::filesystem::path& path);
 
   const GgufFile& file() const { return file_; }
   const GgufArchitecture& architecture() const { return architecture_; }
   const ModelConfig& model() const { return model_; }
 
-  // Of a canonical tensor of this file: how it is stored.
+  // How a canonical tensor is stored in this file.
   GgmlType stored_type(const std::string& name) const { return places_.at(name).stored->type; }
   bool stored_from_one(const std::string& name) const { return places_.at(name).place.from_one; }
 
   std::string where() const override { return file_.where(); }
-  // None of kOptimizer.
+  // Empty for kOptimizer.
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override;
   void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override;
 
@@ -53,8 +53,8 @@ class GgufSource final : public TensorSource {
   std::map<std::string, Place> places_;  // by canonical name
 };
 
-// What a GGUF file would hold of another source: each value after it was encoded as in `file`, and
-// decoded again. What is compared with the file when that was written from `source`.
+// The values of `source` after a round trip through the types of `file`: each is encoded as in
+// `file`, and decoded again. Used to verify a file that was written from `source`.
 class AsGgufHolds final : public TensorSource {
  public:
   AsGgufHolds(TensorSource& source, const GgufSource& file) : source_(source), file_(file) {}

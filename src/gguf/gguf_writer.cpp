@@ -25,7 +25,7 @@ struct Written {
   const std::vector<float>* table = nullptr;  // of the configuration: instead of the assembly
 };
 
-// The rows of a place, in as many parts as lie one after another.
+// Adds the rows of a place: as one part if they keep their order, else one part per row.
 void add_parts(const GgufPlace& place, const std::string& canonical, const Shape& shape,
                Assembly& assembly) {
   const std::int64_t step = place.turned == 0 ? shape[0] : 1;

@@ -15,22 +15,22 @@
 namespace piton {
 
 struct GgufWriteOptions {
-  // Of matrices; each as it is where this is not set. Norms, biases and learned positions are F32.
-  // With Q4_0 the head's table is Q8_0, as it costs most there. Rows that are no whole blocks
-  // cannot be quantized: those matrices are F16.
+  // The type of matrices; not set: each keeps its type. Norms, biases and learned positions are
+  // F32. With Q4_0 the head's table is Q8_0, because the loss of precision costs most there. A
+  // matrix whose rows are not whole blocks cannot be quantized; it is F16.
   std::optional<GgmlType> type;
   std::vector<GgufEntry> entries;                 // before those of the description
-  std::vector<GgufEntry> vocabulary;              // behind them
+  std::vector<GgufEntry> vocabulary;              // after those of the description
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
 
 struct GgufWritten {
   std::int64_t quantized = 0;              // tensors
-  std::vector<std::string> not_in_blocks;  // names of those that are F16 instead
+  std::vector<std::string> not_in_blocks;  // names of tensors that are F16 instead
 };
 
-// Throws Error(kData) as the source does, for values that cannot be quantized, and where the disk
-// is full. Memory: one block.
+// Throws Error(kData) like the source, for values that cannot be quantized, and if the disk is
+// full. Needs memory for one block.
 GgufWritten write_gguf(const std::filesystem::path& path, TensorSource& source,
                        const ModelConfig& model, const GgufDescription& description,
                        const GgufWriteOptions& options);

@@ -1,4 +1,4 @@
-// Bytes of the numbers in a GGUF file's entries.
+// Sizes of the numbers in the entries of a GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace piton {
 
-// 0 of strings, lists, and what is no kind.
+// The size in bytes; 0 for strings, lists and unknown kinds.
 inline std::int64_t kind_width(GgufKind kind) {
   switch (kind) {
     case GgufKind::kU8:

@@ -1,10 +1,11 @@
-// The tokenizer of a GGUF file (its entries tokenizer.*), from and to the files that tokenizers are
-// published in.
+// Converts the tokenizer of a GGUF file (its entries tokenizer.*) from and to published files.
 //
-//   model   what it is
-//   gpt2    byte-level BPE: tokens as tokenizer.json spells them, merges; `pre` names how words are
-//   cut llama   SentencePiece's BPE: pieces with scores t5      SentencePiece's Unigram: the same,
-//   and the map of its normalizer none    there is none
+//   model   tokenizer
+//   gpt2    byte-level BPE: tokens as spelled in tokenizer.json, and merges; `pre` names the
+//           pre-tokenizer
+//   llama   BPE of SentencePiece: pieces with scores
+//   t5      Unigram of SentencePiece: pieces with scores, and the map of its normalizer
+//   none    no tokenizer
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace piton {
 
-// As SentencePiece numbers them, and GGUF after it.
+// The numbers are those of SentencePiece, which GGUF also uses.
 enum class TokenKind : std::int32_t {
   kNormal = 1,
   kUnknown = 2,
@@ -46,18 +47,18 @@ std::vector<GgufEntry> vocabulary_entries(const GgufVocabulary& vocabulary);
 // Throws Error(kData), beginning with `where`, for entries that contradict one another.
 GgufVocabulary read_gguf_vocabulary(const GgufHeader& header, const std::string& where);
 
-// The vocabulary of a tokenizer's files, with as many tokens as a model's table has `rows`; ids
-// that the tokenizer lacks are unused ones. `tokenizer` is what open_tokenizer(options) gives.
-// Throws Error(kData) naming what a GGUF file cannot say of it.
+// The vocabulary of a tokenizer's files, with one token for each of the `rows` of the embedding;
+// ids that the tokenizer does not have are unused tokens. `tokenizer` is open_tokenizer(options).
+// Throws Error(kData) naming what a GGUF file cannot express.
 GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokenizer& tokenizer,
                                    std::int64_t rows);
 
-// The other way: names and contents of files that open_tokenizer() reads. None for "none". Throws
-// Error(kData), beginning with `where`, for a vocabulary that Piton has no tokenizer for.
+// The inverse: names and contents of files that open_tokenizer() reads. Empty for "none". Throws
+// Error(kData), beginning with `where`, for a vocabulary that no tokenizer of Piton supports.
 std::map<std::string, std::string> files_of_vocabulary(const GgufVocabulary& vocabulary,
                                                        const std::string& where);
 
-// The tokenizer that those files make. Null for "none".
+// The tokenizer of these files. Null for "none".
 std::unique_ptr<Tokenizer> open_gguf_tokenizer(const GgufVocabulary& vocabulary,
                                                const std::string& where);
 

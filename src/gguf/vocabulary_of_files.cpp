@@ -267,7 +267,7 @@ GgufVocabulary piece_vocabulary(const TokenizerFiles& files, const Tokenizer& to
       read_text_file(files.model, kVocabularyFileLimit), files.model.string());
   if (facts.kind != Kind::kBpe && facts.kind != Kind::kUnigram)
     refuse_tokenizer(files.model, "it is a model of words or of characters");
-  if (facts.whitespace_as_suffix) refuse_tokenizer(files.model, "its spaces are behind words");
+  if (facts.whitespace_as_suffix) refuse_tokenizer(files.model, "its spaces are after words");
   const bool unigram = facts.kind == Kind::kUnigram;
   GgufVocabulary vocabulary{.model = unigram ? "t5" : "llama", .pre = "default"};
   set_tokens(tokenizer, read_tokenizer_config(files.folder).added, rows, vocabulary);

@@ -9,18 +9,17 @@
 
 namespace piton {
 
-// How words are cut, and whether a word that is a token is one whatever the merges are.
 struct WordCut {
-  Scanner scanner;
-  bool ignore_merges = false;
-  bool nfc = false;  // texts are normalized first; GGUF files do not say so
+  Scanner scanner;             // how text is split into words
+  bool ignore_merges = false;  // a word that is a token is not merged from parts
+  bool nfc = false;            // text is normalized first; GGUF files have no key for it
 
   bool operator==(const WordCut&) const = default;
 };
 
-// "" where llama.cpp has no name for it.
+// "" if llama.cpp has no name for it.
 std::string word_cut_name(const WordCut& cut);
-// Nothing for names of cuts that Piton has none for.
+// Nullopt for the name of a pre-tokenizer that Piton does not have.
 std::optional<WordCut> word_cut(std::string_view name);
 
 }  // namespace piton

@@ -27,7 +27,7 @@ std::string difference(const ModelConfig& model, const ModelConfig& held) {
   if (differs(&C::gains_from_one, &C::end_norms)) return "its norms";
   if (differs(&C::scaled_embedding)) return "a scaled embedding";
   if (differs(&C::attention_soft_cap, &C::logit_soft_cap)) return "its soft caps";
-  if (differs(&C::embedding_norm)) return "a norm behind the embedding";
+  if (differs(&C::embedding_norm)) return "a norm after the embedding";
   if (differs(&C::normalized_head)) return "a normalized head";
   if (differs(&C::head_norms)) return "norms of heads";
   if (differs(&C::rotary_pairs)) return "rotary positions of interleaved channels";

@@ -50,43 +50,42 @@ struct AttentionOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"position-embedding-type",
-             "how a token knows its place (default: the family's); absolute and rotary are older "
-             "names of "
-             "the first two",
+             "kind of position embedding (default: that of the family); absolute and rotary are "
+             "older names of learned_absolute and rope",
              {.resume = Resume::kMustMatch,
               .choices = {"learned_absolute", "rope", "alibi", "none", "absolute", "rotary"}}},
       positions);
     v(Option{"pre-tockens",
-             "keys before a token that it sees beside itself (default: all)",
+             "number of earlier keys that a token sees (default: all)",
              {.aliases = {"pre-tokens"}, .resume = Resume::kMustMatch}},
       window_before);
     v(Option{"next-tockens",
-             "keys up to i + N are within the window of token i; it is causal all the same (below "
-             "0: the nearest are hidden)",
+             "N: token i sees no key after i + N (below 0: the nearest are hidden); attention is "
+             "causal in any case",
              {.aliases = {"next-tokens"}, .resume = Resume::kMustMatch}},
       window_after);
     v(Option{"sparse-mode",
-             "0: causal within the window; 1, 2, 3: causal without one; 4: the window alone, with "
-             "both ends",
+             "mask: 0 causal and window; 1, 2, 3 causal only; 4 window only, with both ends given",
              same},
       sparse_mode);
     v(Option{"window-attn-skip-freq",
-             "N: layers N, 2 N, ... see all keys, the others --pre-tockens (default: all have it)",
+             "N: layers N, 2 N, ... see all keys, the others only the window (default: all have "
+             "the window)",
              same},
       full_attention_every);
     v(Option{"query-pre-attn-scalar",
-             "scores are divided by the root of this (default: of --kv-channels)", same},
+             "number by whose square root scores are divided (default: --kv-channels)", same},
       query_scalar);
     v(Option{"attn-logit-softcapping",
-             "scores x become c tanh(x / c) for this c (Gemma 2; default: as they are)", same},
+             "cap c of scores: x becomes c tanh(x / c) (Gemma 2; default: no cap)", same},
       soft_cap);
     v(Option{"use-flash-attn",
-             "attention in tiles, without a matrix of scores: what it is unless another form is "
-             "asked for"},
+             "compute attention in tiles, without a matrix of scores (the default)"},
       use_flash_attn);
-    v(Option{"triangle-attn", "attention in blocks of rows, each against all keys up to its end"},
+    v(Option{"triangle-attn",
+             "compute attention in blocks of rows, each against all keys up to its end"},
       triangle_attn);
-    v(Option{"triangle-block-size", "rows of a block of --triangle-attn (default: 512)"},
+    v(Option{"triangle-block-size", "number of rows per block of --triangle-attn (default: 512)"},
       triangle_block_size);
   }
 

@@ -108,76 +108,70 @@ struct ModelOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"model",
-             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b; for trying out "
-             "gpt2-tiny, "
-             "llama-tiny",
+             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b; for trying out: "
+             "gpt2-tiny, llama-tiny",
              same},
       model);
     v(Option{"model-family",
-             "gpt2, bloom, llama, qwen2, qwen3 or gemma (default: where sizes are given, gpt2, as "
-             "Megatron-LM's decoder)",
+             "gpt2, bloom, llama, qwen2, qwen3 or gemma (default: that of --model, else gpt2)",
              same},
       family);
-    v(Option{"num-layers", "transformer blocks", same}, layers);
+    v(Option{"num-layers", "number of transformer blocks", same}, layers);
     v(Option{"hidden-size", "width of the residual stream", same}, hidden);
     v(Option{"ffn-hidden-size", "width inside the MLP", same}, ffn_hidden);
-    v(Option{"num-attention-heads", "query heads", same}, heads);
-    v(Option{"num-query-groups", "key-value heads (grouped queries)", same}, groups);
-    v(Option{"kv-channels", "width of one head", same}, head_size);
-    v(Option{"vocab-size", "ids of the tokenizer (from the tokenizer where one is given)", same},
-      vocabulary);
-    v(Option{"max-position-embeddings", "longest sequence", same}, max_positions);
+    v(Option{"num-attention-heads", "number of query heads", same}, heads);
+    v(Option{"num-query-groups", "number of key-value heads (default: all heads)", same}, groups);
+    v(Option{"kv-channels", "width of one attention head", same}, head_size);
+    v(Option{"vocab-size", "number of token ids (default: from the tokenizer)", same}, vocabulary);
+    v(Option{"max-position-embeddings", "longest sequence in tokens", same}, max_positions);
     v(Option{"norm-epsilon",
-             "added inside the root of norms",
+             "number added under the square root of norms",
              {.aliases = {"layernorm-epsilon"}, .resume = Resume::kMustMatch}},
       norm_eps);
     v(Option{"normalization",
-             "of the residual stream (default: the family's)",
+             "norm of the residual stream (default: that of the family)",
              {.resume = Resume::kMustMatch, .choices = {"LayerNorm", "RMSNorm"}}},
       normalization);
-    v(Option{"disable-bias-linear", "linears have no biases (llama: never)", same},
+    v(Option{"disable-bias-linear", "use linear layers without biases (llama: always)", same},
       disable_bias_linear);
     v(Option{"untie-embeddings-and-output-weights",
-             "the head has a table of its own (default of llama, qwen2 and qwen3)", same},
+             "give the output head a table of its own (default for llama, qwen2 and qwen3)", same},
       untied);
     v(Option{"tie-embeddings-and-output-weights",
-             "the head multiplies by the token table (default of gpt2, bloom and gemma)", same},
+             "use the token embedding as output head (default for gpt2, bloom and gemma)", same},
       tied);
     rotary.visit(v);
-    v(Option{"hidden-dropout", "dropout after attention, MLP and embedding", same}, hidden_dropout);
-    v(Option{"attention-dropout", "dropout of attention probabilities", same}, attention_dropout);
-    v(Option{"init-method-std", "deviation of initial weights", same}, init_deviation);
-    v(Option{"add-qkv-bias", "biases of query, key and value alone, where a family has none", same},
-      qkv_biases);
-    v(Option{"add-dense-bias", "a bias of attention's output projection, where a family has none",
+    v(Option{"hidden-dropout", "dropout rate after attention, MLP, embedding", same},
+      hidden_dropout);
+    v(Option{"attention-dropout", "dropout rate of attention probabilities", same},
+      attention_dropout);
+    v(Option{"init-method-std", "standard deviation of initial weights", same}, init_deviation);
+    v(Option{"add-qkv-bias", "add biases to query, key and value only, if the family has none",
              same},
+      qkv_biases);
+    v(Option{"add-dense-bias",
+             "add a bias to the output projection of attention, if the family has none", same},
       output_bias);
-    v(Option{"embed-layernorm", "a norm directly behind the token embedding (Bloom)", same},
+    v(Option{"embed-layernorm", "add a norm after the token embedding (Bloom)", same},
       embedding_norm);
     v(Option{"normalized-head",
-             "each row of the head's table is divided by its length before use (Baichuan-2)", same},
+             "divide each row of the output head by its length before use (Baichuan-2)", same},
       normalized_head);
     v(Option{"apply-layernorm-1p",
-             "weights of norms are their gains' differences from 1 (Gemma)",
+             "store the gain of a norm as its difference from 1 (Gemma)",
              {.aliases = {"add-rmsnorm-offset"}, .resume = Resume::kMustMatch}},
       gains_from_one);
-    v(Option{"post-norm", "a norm at the end of each branch, before it is added (Gemma 2)", same},
-      end_norms);
+    v(Option{"post-norm", "add a norm at the end of each branch (Gemma 2)", same}, end_norms);
     v(Option{"input-embeds-norm",
-             "rows of the embedding are multiplied by the root of --hidden-size (Gemma)", same},
+             "multiply the embedding by the square root of --hidden-size (Gemma)", same},
       scaled_embedding);
     v(Option{"output-logit-softcapping",
-             "logits x become c tanh(x / c) for this c (Gemma 2; default: as they are)", same},
+             "cap c of logits: x becomes c tanh(x / c) (Gemma 2; default: no cap)", same},
       logit_soft_cap);
-    v(Option{"qk-layernorm", "norm each head of query and key before its positions", same},
+    v(Option{"qk-layernorm", "normalize heads of query and key before positions", same},
       head_norms);
-    v(Option{"bf16", "weights and activations in bfloat16, sums and main copies in fp32", same},
-      bf16);
-    v(Option{"fp16",
-             "weights and activations in half precision, under a loss scale; sums and main copies "
-             "in fp32",
-             same},
-      fp16);
+    v(Option{"bf16", "use bfloat16; sums and main copies are in fp32", same}, bf16);
+    v(Option{"fp16", "use fp16 with a loss scale; sums and main copies are in fp32", same}, fp16);
     attention.visit(v);
     mlp.visit(v);
   }

@@ -30,15 +30,17 @@ struct MlpOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"activation",
-             "of the MLP (default: the family's)",
+             "activation of the MLP (default: that of the family)",
              {.resume = Resume::kMustMatch,
               .choices = {"gelu", "gelu-erf", "gelu-fast", "swiglu", "geglu"}}},
       activation);
-    v(Option{"swiglu", "the same as --activation swiglu", same}, swiglu);
+    v(Option{"swiglu", "same as --activation swiglu", same}, swiglu);
     v(Option{"no-bias-gelu-fusion",
-             "the exact GELU, as where Megatron does not fuse it: --activation gelu-erf", same},
+             "use the exact GELU, like Megatron with this flag; same as --activation gelu-erf",
+             same},
       exact_gelu);
-    v(Option{"is-x-model", "GeGLU inside half of --ffn-hidden-size", same}, is_x_model);
+    v(Option{"is-x-model", "use GeGLU with half of --ffn-hidden-size as its inner width", same},
+      is_x_model);
   }
 
   // Sets the activation and whether it is gated; does not change f. Throws Error(kUsage) if flags

@@ -78,34 +78,35 @@ struct RotaryOptions {
     v(Option{"rotary-base-local",
              "base of the rotary angles in layers with a window (default: --rotary-base)", same},
       local_base);
-    v(Option{"rotary-percent", "share of each head's channels that rotary positions turn", same},
+    v(Option{"rotary-percent", "fraction of each head's channels that rotary positions rotate",
+             same},
       percent);
-    v(Option{"rotary-interleaved",
-             "rotary positions turn channels 2i and 2i + 1 together, not i and i + d/2", same},
+    v(Option{"rotary-interleaved", "rotate channels 2i and 2i + 1 together, not i and i + d/2",
+             same},
       interleaved);
     v(Option{"rotary-scaling-type",
-             "how rotary angles are stretched for longer sequences",
+             "method that stretches rotary angles for longer sequences",
              {.resume = Resume::kMustMatch,
               .choices = {"none", "linear", "dynamic", "llama3", "yarn", "longrope"}}},
       scaling_type);
     v(Option{"rotary-scaling-factor",
-             "by how much (default: llama3 8, others longest sequence over original)",
+             "factor of --rotary-scaling-type (default: llama3 8, others: longest sequence / "
+             "original)",
              {.aliases = {"rope-scaling-factor"}, .resume = Resume::kMustMatch}},
       scaling_factor);
     v(Option{"original-max-position-embeddings",
-             "longest sequence before stretching (default: llama3 8192, others the longest "
+             "longest sequence before stretching (default: llama3 8192, others: the longest "
              "sequence)",
              same},
       original_positions);
-    v(Option{"rotary-seq-len-interpolation-factor", "--rotary-scaling-type linear with this factor",
-             same},
+    v(Option{"rotary-seq-len-interpolation-factor",
+             "same as --rotary-scaling-type linear with this factor", same},
       interpolation_factor);
-    v(Option{"use-rope-scaling", "--rotary-scaling-type llama3", same}, use_rope_scaling);
-    v(Option{"rotary-short-factors", "longrope: a divisor of each angle up to the original length",
-             same},
+    v(Option{"use-rope-scaling", "same as --rotary-scaling-type llama3", same}, use_rope_scaling);
+    v(Option{"rotary-short-factors",
+             "longrope: divisors of the angles for sequences up to the original length", same},
       short_factors);
-    v(Option{"rotary-long-factors", "longrope: a divisor of each angle beyond the original length",
-             same},
+    v(Option{"rotary-long-factors", "longrope: divisors of the angles for longer sequences", same},
       long_factors);
   }
 

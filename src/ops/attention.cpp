@@ -18,11 +18,11 @@ AttentionMask mask_of(const AttentionPlaces& places, const AttentionSettings& se
           .slopes = settings.slopes};
 }
 
-// Attention that is computed again when its backward, or that of the op behind it, first asks for
-// its result. The handles of both tensors share it.
+// Recomputes the attention forward when the backward of attention, or of the op after it, first
+// needs `out` or `lse`. The handles of both tensors share one recomputation.
 class AttentionAgain {
  public:
-  // `call` has no tensors but the mask's; q, k and v are handles.
+  // `call` holds only the tensors of the mask; q, k and v are handles.
   AttentionAgain(const Context& context, AttentionForward call, Kept q, Kept k, Kept v)
       : context_(context.with_tape(nullptr)),
         call_(std::move(call)),
@@ -51,7 +51,7 @@ class AttentionAgain {
   Kept q_, k_, v_;
 };
 
-// One of the two, in a shape of the same elements.
+// The handle of one recomputed tensor, `out` or `lse`, reshaped to `shape`.
 class TensorAgain final : public KeptTensor {
  public:
   TensorAgain(std::shared_ptr<AttentionAgain> attention, bool is_lse, const Shape& shape)
@@ -67,7 +67,8 @@ class TensorAgain final : public KeptTensor {
   Shape shape_;
 };
 
-// The handles of the result of `call`, whose rows [b*sq, a/t * d] the next op will keep.
+// The handles of call.out [b, sq, a/t, d] and call.lse [b, a/t, sq]. `rows` [b*sq, a/t * d] is
+// call.out in the shape that the next op will keep.
 std::pair<Kept, Kept> kept_results(Context& context, const AttentionForward& call,
                                    const Tensor& rows, bool recompute) {
   Tape& tape = *context.tape;

@@ -13,7 +13,8 @@ namespace piton {
 
 namespace {
 
-// One length of the schedule, given in steps, in samples, or not at all; in steps.
+// One length of the schedule: the user gives it in steps, in samples, or not at all. steps()
+// converts it to steps.
 struct Length {
   std::string_view name;  // "--lr-decay"
   std::optional<std::int64_t> iters;
@@ -84,20 +85,22 @@ LearningRate::LearningRate(const LearningRateOptions& options, double train_step
   const std::optional<double> last = annealing.steps(1, global_batch);
   if (options.decay_style != DecayStyle::kWsd) {
     if (last) {
-      throw Error(Fault::kUsage, "learning rate: --lr-wsd-decay-iters is of --lr-decay-style WSD");
+      throw Error(Fault::kUsage,
+                  "learning rate: --lr-wsd-decay-iters: needs --lr-decay-style WSD; give both, or "
+                  "leave it out");
     }
     return;
   }
   if (!last) {
     throw Error(Fault::kUsage,
-                "learning rate: --lr-decay-style WSD: needs --lr-wsd-decay-iters, the steps in "
-                "which it falls to --min-lr");
+                "learning rate: --lr-decay-style WSD: needs --lr-wsd-decay-iters, the number of "
+                "steps in which the rate falls to --min-lr");
   }
   annealing_ = *last;
   if (warmup_ + annealing_ > decay_) {
     throw Error(Fault::kUsage,
-                "learning rate: --lr-wsd-decay-iters: got {} steps, wanted at most {}, the {} of "
-                "the decay without the warm-up",
+                "learning rate: --lr-wsd-decay-iters: got {} steps, wanted at most {}: the decay "
+                "of {} steps minus the warm-up",
                 annealing_, decay_ - warmup_, decay_);
   }
 }

@@ -5,18 +5,18 @@
 //   n <= w, w > 0    lr * n / w                      (so 0 for the very first step)
 //   constant         lr
 //   n > D            min_lr
-//   inverse root     max(min_lr, lr * sqrt(max(w b, 1) / max(n b, 1))), b samples of a step
+//   inverse root     max(min_lr, lr * sqrt(max(w b, 1) / max(n b, 1))),  b = samples per step
 //   otherwise        min_lr + c * (lr - min_lr),  r = (n - w) / (D - w)
 //                    c = 1 - r (linear),  c = (1 + cos(pi r)) / 2 (cosine)
-//   WSD              c = 1 up to D - A steps, then by r = (n - D + A) / A:
-//                    1 - r (linear), (1 + cos(pi r)) / 2 (cosine), 2 * 2^-r - 1 (exponential),
-//                    1 - sqrt(r) (minus_sqrt)
+//   WSD              c = 1 for n <= D - A; after that, with r = (n - D + A) / A:
+//                    c = 1 - r (linear), (1 + cos(pi r)) / 2 (cosine),
+//                    2 * 2^-r - 1 (exponential), 1 - sqrt(r) (minus_sqrt)
 //
-// Lengths may be given in samples: they are then divided by the global batch and need not be whole.
-// So is n while the batch grows (train/batch_sizes.h): the samples of the successful steps, divided
-// by the whole global batch.
-// A pure function of n, in double: nothing of it is stored, and a resumed run continues exactly.
-// Steps that were skipped (non-finite gradients) do not count.
+// A length given in samples is divided by the global batch size, so w, D and A may be fractional.
+// While the batch size grows (train/batch_sizes.h), n is fractional too: the samples of the
+// successful steps, divided by the full global batch size.
+// The rate is a pure function of n, computed in double. It has no state, so a resumed run continues
+// exactly. Skipped steps (a non-finite gradient, a spike) do not count.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace piton {
 
-// kWsd: warm-up, stable, decay.
+// kWsd: warmup-stable-decay.
 enum class DecayStyle : std::uint8_t { kConstant, kLinear, kCosine, kInverseSquareRoot, kWsd };
 enum class AnnealingStyle : std::uint8_t { kExponential, kLinear, kCosine, kMinusSquareRoot };
 
@@ -44,45 +44,45 @@ struct LearningRateOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kSchedule};
-    v(Option{"lr", "highest learning rate", same}, lr);
-    v(Option{"min-lr", "learning rate that the decay ends at", same}, min_lr);
-    v(Option{"lr-decay-style", "shape of the decay after the warm-up", same},
+    v(Option{"lr", "peak learning rate", same}, lr);
+    v(Option{"min-lr", "learning rate at the end of the decay", same}, min_lr);
+    v(Option{"lr-decay-style", "shape of the decay after the warmup", same},
       Choice(decay_style, {{"constant", DecayStyle::kConstant},
                            {"linear", DecayStyle::kLinear},
                            {"cosine", DecayStyle::kCosine},
                            {"inverse-square-root", DecayStyle::kInverseSquareRoot},
                            {"WSD", DecayStyle::kWsd}}));
-    v(Option{"lr-decay-iters", "steps until min-lr is reached (default: all training steps)", same},
+    v(Option{"lr-decay-iters", "steps until --min-lr is reached (default: all training steps)",
+             same},
       decay_iters);
-    v(Option{"lr-warmup-iters", "steps in which the rate rises from 0 to lr", same}, warmup_iters);
-    v(Option{"lr-warmup-fraction", "the same as a fraction of the decay steps", same},
+    v(Option{"lr-warmup-iters", "steps in which the learning rate rises from 0 to --lr", same},
+      warmup_iters);
+    v(Option{"lr-warmup-fraction", "length of the warmup as a fraction of the decay steps", same},
       warmup_fraction);
-    v(Option{"lr-wsd-decay-style", "shape of WSD's last part, which falls to min-lr", same},
+    v(Option{"lr-wsd-decay-style", "shape of the last part of WSD, the fall to --min-lr", same},
       Choice(annealing_style, {{"exponential", AnnealingStyle::kExponential},
                                {"linear", AnnealingStyle::kLinear},
                                {"cosine", AnnealingStyle::kCosine},
                                {"minus_sqrt", AnnealingStyle::kMinusSquareRoot}}));
-    v(Option{"lr-wsd-decay-iters", "steps of WSD's last part", same}, annealing_iters);
-    v(Option{"lr-decay-samples", "as --lr-decay-iters, in samples; beside --train-samples", same},
-      decay_samples);
-    v(Option{"lr-warmup-samples", "as --lr-warmup-iters, in samples", same}, warmup_samples);
-    v(Option{"lr-wsd-decay-samples", "as --lr-wsd-decay-iters, in samples", same},
-      annealing_samples);
+    v(Option{"lr-wsd-decay-iters", "steps of the last part of WSD", same}, annealing_iters);
+    v(Option{"lr-decay-samples", "--lr-decay-iters in samples", same}, decay_samples);
+    v(Option{"lr-warmup-samples", "--lr-warmup-iters in samples", same}, warmup_samples);
+    v(Option{"lr-wsd-decay-samples", "--lr-wsd-decay-iters in samples", same}, annealing_samples);
   }
 };
 
 class LearningRate {
  public:
-  // `train_steps`: of the whole run, not always whole; the default of --lr-decay-iters.
-  // `global_batch`: samples of a step. Throws Error(kUsage) naming the flag if a value or
-  // combination cannot be.
+  // `train_steps`: steps of the whole run, the default of --lr-decay-iters; may be fractional.
+  // `global_batch`: samples per step. Throws Error(kUsage) naming the flag if a value or a
+  // combination of values is not valid.
   LearningRate(const LearningRateOptions& options, double train_steps, std::int64_t global_batch);
 
-  // The rate of the step that follows `steps` >= 0 successful ones, which need not be whole.
+  // The learning rate of the step after `steps` >= 0 successful steps, which may be fractional.
   double at(double steps) const;
 
   double decay_steps() const { return decay_; }    // D
-  double warmup_steps() const { return warmup_; }  // w, not always whole
+  double warmup_steps() const { return warmup_; }  // w
 
  private:
   double annealing_share(double steps) const;

@@ -9,13 +9,14 @@
 namespace piton {
 namespace {
 
-// Of Keller Jordan's iteration: the steepest at 0 of those that end near 1.
+// Coefficients of Keller Jordan's Newton-Schulz iteration. They maximize the slope at 0, so that
+// small singular values grow fast, while the result stays near 1.
 constexpr double kA = 3.4445;
 constexpr double kB = -4.7750;
 constexpr double kC = 2.0315;
-constexpr std::int64_t kMostSteps = 99;  // as torch has it
+constexpr std::int64_t kMostSteps = 99;  // the limit of torch.optim.Muon
 
-constexpr std::int64_t kSumBlock = 16384;  // elements of a sum of squares
+constexpr std::int64_t kSumBlock = 16384;  // elements per partial sum of squares
 
 double scale_of(MuonScale scale, const Shape& shape) {
   const auto rows = static_cast<double>(shape[0]);
@@ -31,7 +32,7 @@ double scale_of(MuonScale scale, const Shape& shape) {
   return 1;
 }
 
-// A matrix as the weight of a linear.
+// `matrix` [out, in] as the weight of a linear layer.
 WeightView as_weight(const Tensor& matrix) {
   return {.tensor = matrix,
           .out = matrix.dim(0),
@@ -40,7 +41,7 @@ WeightView as_weight(const Tensor& matrix) {
           .codes = {}};
 }
 
-// The dim that tensor ranks split; -1: each has all.
+// The dim that is split over the tensor ranks; -1 if every rank holds the whole parameter.
 int split_dim(const Parameter& parameter, const Communicator& ranks) {
   const AxisPlacement& placement = parameter.placement[Axis::kTensor];
   const bool split = placement.kind == AxisPlacement::Kind::kSplit && ranks.size() > 1;
@@ -135,14 +136,15 @@ Tensor Muon::own_part(const Parameter& parameter, const Piece& piece, const Tens
   return rows;
 }
 
-// P of the iteration, from its gram [n, n].
+// P = a I + b gram + c gram^2 (muon.h).
 Tensor Muon::polynomial(const Tensor& gram, Stream& stream) {
   const Tensor scaled = memory(gram.dtype(), gram.shape(), stream);
   const Tensor rest = memory(gram.dtype(), gram.shape(), stream);
   kernels_->run(MuonTerms{.scaled = scaled, .rest = rest, .gram = gram, .a = kA, .b = kB, .c = kC},
                 stream);
   Tensor result = memory(gram.dtype(), gram.shape(), stream);
-  // The gram is symmetric: its transpose, by which a linear multiplies, is the gram.
+  // LinearForward multiplies by the transpose of its weight. The Gram matrix is symmetric, so its
+  // transpose is the same matrix.
   kernels_->run(
       LinearForward{.y = result, .x = scaled, .weight = as_weight(gram), .residual = rest}, stream);
   return result;

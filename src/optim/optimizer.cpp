@@ -11,16 +11,15 @@
 namespace piton {
 namespace {
 
-// State of spans is laid out one after the other, each at a multiple of 16 elements: 64 bytes of
-// fp32.
+// The state of each span starts at a multiple of 16 elements: 64 bytes of fp32, one cache line.
 constexpr std::int64_t kAlignment = 16;
 
 std::int64_t aligned(std::int64_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// What tells apart the different parts of the model that share a name: the coordinates on the axes
-// that split it. Equal keys are copies of the same numbers.
+// The name of the parameter and this rank's coordinates on the axes that split it. Ranks with equal
+// keys hold copies of the same elements.
 std::string copy_key(const Parameter& parameter, const Mesh& mesh) {
   std::string key = parameter.name;
   for (int a = 0; a < kAxes; ++a) {
@@ -32,10 +31,10 @@ std::string copy_key(const Parameter& parameter, const Mesh& mesh) {
   return key;
 }
 
-// A run of a parameter that a rank holds.
+// Elements [begin, end) of a parameter, held by one rank.
 struct HeldRun {
-  std::string key;
-  std::int64_t elements = 0;  // of the whole parameter
+  std::string key;            // copy_key()
+  std::int64_t elements = 0;  // of the parameter's local tensor
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
@@ -74,15 +73,15 @@ std::vector<HeldRun> decode(const std::string& text) {
 
 using Interval = std::pair<std::int64_t, std::int64_t>;  // [begin, end)
 
-// One parameter over all ranks.
+// Which rank counts which elements of one key in the norm.
 struct NormEntry {
   std::int64_t elements = 0;
   std::int64_t first_block = 0;
-  std::map<std::int64_t, std::int64_t> taken;  // begin -> end of what lower ranks hold
-  std::map<int, std::vector<Interval>> owned;  // by rank: what no lower rank holds
+  std::map<std::int64_t, std::int64_t> taken;  // begin -> end of elements that have an owner
+  std::map<int, std::vector<Interval>> owned;  // by rank: elements that no lower rank holds
 };
 
-// Gives `rank` what of [begin, end) nobody has yet.
+// Makes `rank` the owner of those elements of [begin, end) that have no owner yet.
 void claim(NormEntry& entry, int rank, std::int64_t begin, std::int64_t end) {
   std::vector<Interval> free;
   std::int64_t at = begin;
@@ -99,7 +98,7 @@ void claim(NormEntry& entry, int rank, std::int64_t begin, std::int64_t end) {
   }
 }
 
-// The name that copy_key() begins with.
+// The name of the parameter, from its copy_key().
 std::string name_in_key(const std::string& key) { return key.substr(0, key.find('@')); }
 
 std::vector<std::string_view> moment_names(OptimizerKind rule, const OptimizerOptions& options) {
@@ -118,7 +117,7 @@ std::vector<std::string_view> moment_names(OptimizerKind rule, const OptimizerOp
 std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter,
                                                       std::int64_t begin, std::int64_t size) {
   PITON_ASSERT(begin >= 0 && size >= 0 && begin + size <= parameter.elements());
-  // The rule of every row: a change at the first row of each piece.
+  // The rule can only change at the first row of a piece.
   std::vector<std::pair<std::int64_t, bool>> changes;  // first row, decays
   for (const Piece& piece : parameter.pieces) {
     if (piece.extent.elements() > 0) changes.emplace_back(piece.local_row, piece.decays);
@@ -185,7 +184,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
 
 void Optimizer::make_state(Stream& stream) {
   std::int64_t mains = 0;
-  std::map<std::string_view, std::int64_t> sizes;  // of moments
+  std::map<std::string_view, std::int64_t> sizes;  // by moment: elements over all spans
   for (const UpdateSpan& span : spans_) {
     const std::int64_t size = span.gradient.elements();
     for (const std::string_view moment : moment_names(rule_of(span), options_)) {
@@ -282,8 +281,8 @@ void Optimizer::plan_norm(Stream& stream) {
   }
 }
 
-// Elements [begin, end) of the parameter: what is before the first edge of a block, whole blocks to
-// the end.
+// Adds elements [begin, end) of the parameter: one part up to the next block boundary, if `begin`
+// is inside a block, and one part for all blocks after it.
 void Optimizer::add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
                                std::int64_t first_block) {
   while (begin < end) {
@@ -311,7 +310,8 @@ void Optimizer::reset_main(Stream& stream) {
 }
 
 void Optimizer::sum_squares(Stream& stream) {
-  // Entries of other owners were left with everyone's sums by the last step.
+  // The all-reduce of the previous step also filled the entries of other ranks, which this rank
+  // does not overwrite below.
   device_->zero(block_sums_, stream);
   for (const NormPart& part : norm_parts_) {
     kernels_->run(SquareSums{.sums = part.sums, .x = part.gradient, .block = norm_block_}, stream);
@@ -390,7 +390,7 @@ StepResult Optimizer::result(Stream& stream) {
                .history = std::move(progress_.history)};
   if (history_.defined()) {
     device_->download(history_, progress_.history.data(), stream);
-    progress_.history[kSpikeLoss] = 0;  // it may be NaN, and the next step has its own
+    progress_.history[kSpikeLoss] = 0;  // may be NaN; every step sets its own loss
   }
   return result;
 }
@@ -445,7 +445,7 @@ void Optimizer::set_progress(const OptimizerProgress& progress) {
   const double constant = progress_.loss_scale;
   const std::size_t history = progress_.history.size();
   progress_ = progress;
-  progress_.history.resize(history);  // of a run that had no such rule: it begins
+  progress_.history.resize(history);  // saved without --skip-spikes: start with an empty history
   if (!options_.scaling().dynamic) progress_.loss_scale = constant;
   counts_are_set_ = true;
 }

@@ -1,20 +1,21 @@
-// Updates of the flat spans that this rank owns, each by its rule (AdamW, SGD with momentum, or
-// Muon for whole matrices), and the gradient's norm over all ranks.
+// Updates the flat spans that this rank owns, each by its rule (AdamW, SGD with momentum, or Muon
+// for whole matrices). Computes the norm of the gradient over all ranks.
 //
-// Precision: main copy, moments and the gradient are fp32 whatever the weights are; squares are
-// summed in fp64. Formulas: kernels/optimizer.h.
+// Precision: main copies, moments and gradients are fp32, whatever the dtype of the weights.
+// Squares are summed in fp64. Formulas: kernels/optimizer.h.
 //
-// The norm is the L2 norm of the whole model's gradient, each element counted once: copies of an
-// element on several ranks (data-parallel, tensor-replicated, tied stages) have one owner, the
-// lowest rank that holds it. Squares are exact in fp64 and summed there, in blocks counted from the
-// start of each parameter. Block sums travel unsummed, as one array over all blocks of the model,
-// and are then added in the order of names. Where the cut between two ranks' parts is inside a
-// block, its sum is that of two numbers: so the norm of one model split is the same for every
-// number of data-parallel ranks and every ZeRO stage up to the last bits of fp64, and the clip
-// factor, which is rounded to fp32, has the same bits but where those decide its rounding.
+// The norm is the L2 norm of the whole model's gradient. Each element is counted once: if several
+// ranks hold it (data-parallel ranks, replication over tensor ranks, tied stages), the lowest of
+// these ranks counts it. The square of an fp32 number is exact in fp64. Squares are summed in
+// blocks, which are counted from the start of each parameter. One all-reduce exchanges the block
+// sums of the whole model; then every rank adds them in the order of parameter names. If a block is
+// cut between two ranks, its sum is the sum of two partial sums. For a given tensor and pipeline
+// split, the norm is therefore the same for any number of data-parallel ranks and any ZeRO stage,
+// up to the last bits of fp64. The clip factor is rounded to fp32, so its bits are the same unless
+// these last bits change the rounding.
 //
-// Nothing of a step waits for the host: norm, clip factor, the decision to skip and the count of
-// updates are computed on the device.
+// The device does not wait for the host during a step: norm, clip factor, the decision to skip and
+// the number of updates are computed on the device.
 #pragma once
 
 #include <cstdint>
@@ -34,22 +35,23 @@
 
 namespace piton {
 
-inline constexpr std::int64_t kNormBlock =
-    16384;  // elements; 64 KiB of fp32: two fit a level-1 cache with what reads them
+// Elements per block of the norm. One fp64 sum for 64 KiB of fp32 gradient: the all-reduce of the
+// sums takes 1/8192 of the gradient's bytes.
+inline constexpr std::int64_t kNormBlock = 16384;
 
-// A run of one parameter that this rank updates: parallel/'s OwnedSpan, which this floor cannot
-// name.
+// Consecutive elements of one parameter that this rank updates. The same as OwnedSpan of parallel/,
+// a higher layer, which this folder cannot include.
 struct UpdateSpan {
   Parameter* parameter = nullptr;
-  std::int64_t offset = 0;  // first element, in the local tensor
+  std::int64_t offset = 0;  // first element, counted in the parameter's local tensor
   Tensor gradient;          // fp32 [n]
   Tensor value;             // [n] in the weights' dtype
-  // How it is updated; empty: by OptimizerOptions::kind, but by AdamW under Muon for what is no
-  // matrix. Spans of one step may differ.
+  // The update rule of this span. Empty: that of OptimizerOptions::kind; with kMuon, AdamW for
+  // parameters that are not matrices. Spans of one step may have different rules.
   std::optional<OptimizerKind> rule = {};
 };
 
-// For anything with the fields of OwnedSpan.
+// Converts a list of OwnedSpan (parallel/data_parallel.h).
 template <typename Owned>
 std::vector<UpdateSpan> update_spans(const std::vector<Owned>& owned) {
   std::vector<UpdateSpan> spans;
@@ -60,10 +62,11 @@ std::vector<UpdateSpan> update_spans(const std::vector<Owned>& owned) {
   return spans;
 }
 
-// The last moment of every span where there is an average.
+// The moving average of the weights (--ema-decay). If it is kept, it is the last moment of every
+// span.
 inline constexpr std::string_view kAverageMoment = "ema";
 
-// What an update remembers of what was before, under the name that a checkpoint has for it.
+// One state tensor of an update rule. `name` is its name in checkpoints.
 struct Moment {
   std::string_view name;  // adam: "exp_avg" (m), "exp_avg_sq" (v); sgd, muon: "momentum_buffer"
   Tensor values;          // fp32 [n]
@@ -73,81 +76,86 @@ struct Moment {
 struct OptimizerState {
   Parameter* parameter = nullptr;
   std::int64_t offset = 0;      // as in UpdateSpan
-  Tensor main;                  // fp32 [n]; the value itself where weights are fp32
-  std::vector<Moment> moments;  // as the span's rule has them; none for sgd without momentum
+  Tensor main;                  // fp32 [n]; if the weights are fp32, the value itself
+  std::vector<Moment> moments;  // those of the rule; none for sgd without momentum
   OptimizerKind rule = OptimizerKind::kAdam;
   bool main_is_value = false;
 
   std::int64_t size() const { return main.elements(); }
 };
 
-// What changes from step to step.
+// Inputs of a step that change from step to step.
 struct StepRates {
   double learning_rate = 0;
   double weight_decay = 0;
-  double loss = 0;  // of the step, for the spike rule
+  double loss = 0;  // of this step, for --skip-spikes
 };
 
 struct StepResult {
   double grad_norm = 0;  // before clipping
-  bool skipped = false;  // the norm is not finite, or a spike: nothing was changed
+  bool skipped = false;  // the norm is not finite, or the step is a spike: nothing was changed
 };
 
-// How far the updates have come: what a run goes on from, beside the moments.
+// What a resumed run needs in addition to the moments.
 struct OptimizerProgress {
-  std::int64_t steps = 0;    // successful ones: the t of the corrections
-  std::int64_t skipped = 0;  // since the start of the run
+  std::int64_t steps = 0;    // successful updates: t in Adam's bias corrections
+  std::int64_t skipped = 0;  // skipped updates since the start of the run
   double loss_scale = 1;     // of the next step
+  // In a row, since the loss scale last changed or an update was skipped.
   std::int64_t good_updates = 0;
-  std::int64_t hysteresis_left = 0;  // may be below 0
-  std::vector<double> history;       // of the spike rule (kernels/optimizer.h); empty: none
+  // Non-finite gradients until one halves the loss scale; at 0 or below, each one halves it.
+  std::int64_t hysteresis_left = 0;
+  std::vector<double> history;  // SpikeRule::history; empty without --skip-spikes
 
   bool operator==(const OptimizerProgress&) const = default;
 };
 
 class Optimizer {
  public:
-  // Collective over all ranks of `mesh`. Moments start at 0; main copies are set by reset_main(),
-  // once values are (initialization, loading). `norm_block`: elements of a block of the norm. The
-  // tensors of `spans` are kept.
+  // Collective over all ranks of `mesh`. Moments are 0. Call reset_main() to set the main copies
+  // once the values are initialized or loaded. `norm_block`: elements per block of the norm. Keeps
+  // the tensors of `spans`.
   Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
             Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
 
-  // main = value, and average = main, on the stream.
+  // Enqueues main = value, then average = main.
   void reset_main(Stream& stream);
 
-  // One update by the finished gradients, which are those of the loss times loss_scale();
-  // collective. All of it is on the stream when this returns, and nothing has been waited for. The
-  // caller then publishes the values.
+  // Enqueues one update and returns immediately. Collective. The gradients must be finished; they
+  // are gradients of the loss times loss_scale(). Afterwards the caller publishes the values
+  // (ShardedParameters::publish_values).
   void step(const StepRates& rates, Stream& stream);
-  // How the latest step() went: waits for it. Called when the whole step is on the stream.
+  // Waits for the latest step() and returns its result. Call it after everything else of the step
+  // has been enqueued, so that the device has work while the host waits.
   StepResult result(Stream& stream);
 
-  // As of the latest result().
+  // The state at the latest result().
   const OptimizerProgress& progress() const { return progress_; }
   std::int64_t steps() const { return progress_.steps; }
   std::int64_t skipped() const { return progress_.skipped; }
   double loss_scale() const { return progress_.loss_scale; }
-  // Of a run that goes on. A constant loss scale stays that of the options.
+  // For a resumed run. A constant loss scale keeps the value of the options.
   void set_progress(const OptimizerProgress& progress);
 
-  // Parameters of the whole model whose latest gradient was not finite, in the order of names, each
-  // once; the same on every rank. Waits for the latest step().
+  // Names of all parameters of the model whose latest gradient was not finite: sorted, each once,
+  // the same list on every rank. Waits for the latest step().
   std::vector<std::string> parameters_not_finite(Stream& stream) const;
 
   const std::vector<OptimizerState>& state() const { return state_; }
 
  private:
-  // A part of a span whose elements all decay or all do not.
+  // A part of a span in which weight decay applies to all elements or to none. For Muon: the whole
+  // span, because Muon takes the decay rule from the pieces of the parameter.
   struct Update {
-    std::size_t span = 0;
-    std::int64_t begin = 0;  // in the span
+    std::size_t span = 0;    // index in spans_
+    std::int64_t begin = 0;  // first element, counted in the span
     std::int64_t size = 0;
     bool decays = false;
   };
+  // Elements that this rank counts in the norm: a part of one block, or several blocks.
   struct NormPart {
-    Tensor gradient;  // of one block, or of whole blocks: what this rank owns
-    Tensor sums;      // their place in block_sums_
+    Tensor gradient;  // fp32 [n]
+    Tensor sums;      // fp64 [blocks], a slice of block_sums_
   };
 
   OptimizerKind rule_of(const UpdateSpan& span) const;
@@ -171,18 +179,18 @@ class Optimizer {
   std::vector<Update> updates_;
   std::unique_ptr<Muon> muon_;
   std::vector<NormPart> norm_parts_;
-  Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if the model has none
+  Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if nothing is trainable
   Tensor scalars_;     // fp32 [kStepScalars]
   Tensor counts_;      // fp64 [kUpdateCounts]
-  Tensor history_;     // fp64, of the spike rule, or empty
+  Tensor history_;     // fp64, SpikeRule::history, or empty
   std::vector<std::pair<std::string, std::int64_t>> block_names_;  // parameter, its first block
   OptimizerProgress progress_;
-  bool counts_are_set_ = true;  // in progress_, and not yet on the device
+  bool counts_are_set_ = true;  // progress_ was set on the host; step() has to upload it
 };
 
-// Elements [begin, begin + size) of a parameter's local tensor, cut where the decay rule of its
-// pieces changes: {size, decays}, in order. Padding rows follow the part before them: they are 0
-// and stay 0.
+// Cuts elements [begin, begin + size) of a parameter's local tensor into runs in which weight decay
+// applies to all elements or to none: {size, decays}, in order. Padding rows belong to the run
+// before them; they are 0 and stay 0.
 std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter,
                                                       std::int64_t begin, std::int64_t size);
 

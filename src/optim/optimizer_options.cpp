@@ -8,10 +8,12 @@
 namespace piton {
 namespace {
 
-// The least that rounding to fp32 leaves above 0, and its inverse: scales have both in fp32.
+// The device uses the loss scale and its inverse in fp32. 2^-126 is the smallest normal fp32
+// number, so 2^126 is the largest power of 2 whose inverse is normal.
 constexpr double kMostLossScale = 0x1p126;
 
-constexpr std::int64_t kMostSpikeWindow = 10000;  // it is in every checkpoint's state.json
+// Every checkpoint stores the window in its state.json, which should stay small.
+constexpr std::int64_t kMostSpikeWindow = 10000;
 
 void check_loss_scales(const OptimizerOptions& options) {
   const auto scale = [](const char* flag, double value) {

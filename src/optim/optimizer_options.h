@@ -1,5 +1,5 @@
-// What the optimizer can be told: its rule, weight decay, clipping, the loss scale, Muon and a
-// moving average of the weights.
+// Options of the optimizer: update rule, weight decay, gradient clipping, loss scale, Muon, moving
+// average of the weights, and skipping of spikes.
 #pragma once
 
 #include <cstdint>
@@ -22,75 +22,76 @@ struct OptimizerOptions {
   double eps = 1e-8;
   double weight_decay = 0.01;
   double clip_grad = 1.0;  // 0: no clipping
-  // Of the decay over the run (optim/weight_decay.h).
+  // Weight decay that changes over the run (optim/weight_decay.h).
   std::optional<double> start_weight_decay, end_weight_decay;
   WeightDecayIncrease weight_decay_increase = WeightDecayIncrease::kConstant;
-  std::optional<double> loss_scale;  // constant
-  double initial_loss_scale = 4294967296;
+  std::optional<double> loss_scale;        // constant; empty: dynamic under fp16, else 1
+  double initial_loss_scale = 4294967296;  // 2^32, as in Megatron-LM
   double min_loss_scale = 1;
   std::int64_t loss_scale_window = 1000;
   std::int64_t hysteresis = 2;
   MuonOptions muon;
-  std::optional<double> average_decay;  // of a moving average of the weights; empty: none is kept
-  std::optional<double> spike_sigmas;   // of the spike rule; empty: none
+  std::optional<double> average_decay;  // of the moving average of the weights; empty: no average
+  std::optional<double> spike_sigmas;   // standard deviations; empty: no update counts as a spike
   std::int64_t spike_window = 128;
-  bool fp16 = false;  // of the model: its loss scale is dynamic, unless `loss_scale` is given
+  bool fp16 = false;  // the model is fp16: the loss scale is dynamic unless `loss_scale` is given
 
   template <typename Visitor>
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"optimizer",
-             "adam: AdamW; sgd: with momentum, and decay added to the gradient; muon: orthogonal "
-             "updates of matrices, AdamW for tables, biases and gains",
+             "adam: AdamW; sgd: momentum, with weight decay added to the gradient; muon: Muon for "
+             "matrices, AdamW for embeddings, biases and gains",
              same},
       Choice(kind, {{"adam", OptimizerKind::kAdam},
                     {"sgd", OptimizerKind::kSgd},
                     {"muon", OptimizerKind::kMuon}}));
     v(Option{"adam-beta1", "adam: decay of the first moment", same}, beta1);
     v(Option{"adam-beta2", "adam: decay of the second moment", same}, beta2);
-    v(Option{"adam-eps", "adam: added to the root of the second moment", same}, eps);
-    v(Option{"sgd-momentum", "sgd: decay of the sum of gradients; 0 keeps no sum", same},
-      sgd_momentum);
+    v(Option{"adam-eps", "adam: number added to the root of the second moment", same}, eps);
+    v(Option{"sgd-momentum", "sgd: momentum (0: none)", same}, sgd_momentum);
     const OptionRules ahead{.resume = Resume::kSchedule};
-    v(Option{"weight-decay", "decay of matrices a step, times the learning rate", ahead},
+    v(Option{"weight-decay", "weight decay of matrices per step, as a factor of the learning rate",
+             ahead},
       weight_decay);
-    v(Option{"start-weight-decay", "the decay at the start of the run, where it increases", ahead},
+    v(Option{"start-weight-decay", "weight decay at the start of the run, if it increases", ahead},
       start_weight_decay);
-    v(Option{"end-weight-decay", "the decay at the end of the run", ahead}, end_weight_decay);
+    v(Option{"end-weight-decay", "weight decay at the end of the run, if it increases", ahead},
+      end_weight_decay);
     v(Option{"weight-decay-incr-style",
-             "linear, cosine: from --start-weight-decay to --end-weight-decay; constant: "
-             "--weight-decay",
+             "constant: --weight-decay; linear, cosine: from --start-weight-decay to "
+             "--end-weight-decay",
              ahead},
       Choice(weight_decay_increase, {{"constant", WeightDecayIncrease::kConstant},
                                      {"linear", WeightDecayIncrease::kLinear},
                                      {"cosine", WeightDecayIncrease::kCosine}}));
-    v(Option{"clip-grad", "largest norm of the gradient; 0 for no limit", same}, clip_grad);
-    v(Option{"loss-scale", "constant factor of the loss in backward (fp16, default: it adapts)",
-             same},
+    v(Option{"clip-grad",
+             "largest norm of the gradient; larger gradients are scaled down (0: no limit)", same},
+      clip_grad);
+    v(Option{"loss-scale", "constant loss scale (default: dynamic for fp16, else 1)", same},
       loss_scale);
-    v(Option{"initial-loss-scale", "fp16: the factor that adapts, at the start", same},
+    v(Option{"initial-loss-scale", "fp16: first value of the dynamic loss scale", same},
       initial_loss_scale);
-    v(Option{"min-loss-scale", "fp16: its least value", same}, min_loss_scale);
-    v(Option{"loss-scale-window", "fp16: updates in a row without overflow that double it", same},
+    v(Option{"min-loss-scale", "fp16: smallest value of the dynamic loss scale", same},
+      min_loss_scale);
+    v(Option{"loss-scale-window",
+             "fp16: updates in a row without overflow that double the loss scale", same},
       loss_scale_window);
-    v(Option{"hysteresis", "fp16: updates skipped for overflow before it is halved", same},
+    v(Option{"hysteresis", "fp16: number of overflows at which the loss scale is halved", same},
       hysteresis);
     muon.visit(v);
     v(Option{"ema-decay",
-             "keep a moving average of the weights, of which this share stays at each update "
-             "(0.9999; "
-             "`convert --average` takes it)",
+             "keep a moving average of the weights with this decay (such as 0.9999); `convert "
+             "--average` exports it",
              same},
       average_decay);
-    v(
-        Option{
-            "skip-spikes",
-            "skip an update whose loss or gradient norm is so many standard deviations above those "
-            "of the last steps (6; default: none is)",
-            same},
-        spike_sigmas);
-    v(Option{"spike-window", "steps that --skip-spikes looks back; it begins after half of them",
+    v(Option{"skip-spikes",
+             "skip an update whose loss or gradient norm is this many standard deviations above "
+             "the mean of the last steps (such as 6; default: never)",
              same},
+      spike_sigmas);
+    v(Option{"spike-window",
+             "number of steps in that mean; skipping starts when half of them are known", same},
       spike_window);
   }
 

@@ -1,13 +1,13 @@
 // The weight decay of each step, as Megatron-core's OptimizerParamScheduler.get_wd computes it.
 //
-// After n successful steps, with s and e the decay at the start and at the end of the N steps of
-// the increase:
+// After n successful steps, with decay s at the start of the run, e at its end, and N steps in the
+// run:
 //
 //   n > N or constant    e
 //   otherwise            s + c (e - s),  c = n / N (linear),  c = (1 + cos(pi (1 - n / N))) / 2
 //                        (cosine)
 //
-// A pure function of n, in double, as the learning rate is (optim/learning_rate.h).
+// Like the learning rate (optim/learning_rate.h), it is a pure function of n, computed in double.
 #pragma once
 
 #include "optim/optimizer_options.h"
@@ -16,10 +16,10 @@ namespace piton {
 
 class WeightDecay {
  public:
-  // `steps`: of the increase, all of a run's. `options` are checked.
+  // `steps`: N; may be fractional. `options` must have passed OptimizerOptions::check().
   WeightDecay(const OptimizerOptions& options, double steps);
 
-  // The decay of the step that follows `steps` >= 0 successful ones, which need not be whole.
+  // The weight decay of the step after `steps` >= 0 successful steps, which may be fractional.
   double at(double steps) const;
 
   bool changes() const { return start_ != end_; }

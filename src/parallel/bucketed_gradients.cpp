@@ -37,7 +37,8 @@ void BucketedGradients::begin_step(int micro_batches, Stream& stream) {
     device_->zero(gradients_[u], stream);
     Progress& progress = progress_[u];
     progress.reduced = {};
-    // A parameter that does not say what it expects is reduced at the end.
+    // A unit with a parameter of unknown number of contributions (0) never becomes complete.
+    // finish() reduces it.
     progress.incomplete = static_cast<int>(units_[u].entries.size());
     for (std::size_t i = 0; i < progress.missing.size(); ++i) {
       progress.missing[i] =
@@ -89,7 +90,7 @@ void BucketedGradients::finish(Stream& stream) {
   for (const Progress& progress : progress_) stream.wait(progress.reduced);
   std::vector<Event> sums;
   for (const auto& [parameter, stages] : groups_.tied) {
-    const Tensor own = own_part(places_.at(parameter).unit);  // the other stages own the same part
+    const Tensor own = own_part(places_.at(parameter).unit);  // the same part on all its stages
     sums.push_back(stages->all_reduce(own, Reduction::kSum, stream));
     arena_->hold(own, sums.back().fence());
   }

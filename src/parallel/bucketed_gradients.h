@@ -18,7 +18,7 @@
 
 namespace piton {
 
-inline constexpr std::int64_t kBucketBytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t kBucketBytes = std::int64_t{32} << 20;  // UnitRules::bucket_bytes
 
 class BucketedGradients {
  public:
@@ -28,13 +28,17 @@ class BucketedGradients {
   BucketedGradients(const std::vector<ShardUnit>& units, const ReductionGroups& groups,
                     Device& device, Arena& arena, Stream& stream);
 
+  // Zeroes the gradients. Each parameter will get Parameter::contributions x `micro_batches`
+  // contributions.
   void begin_step(int micro_batches, Stream& stream);
-  // Asserts that there are no more contributions than begin_step() expects.
+  // Counts one contribution, which is already added to Parameter::gradient. Starts the reductions
+  // that it makes possible. Asserts that there are no more contributions than expected.
   void contribute(Parameter& parameter, Stream& stream);
   // Starts the reductions that have not started, sums tied parameters over their stages, and makes
   // `stream` wait for all.
   void finish(Stream& stream);
 
+  // The gradient of a span, [span.size].
   Tensor part(const ShardSpan& span) const {
     return gradients_[span.unit].slice(0, span.unit_begin, span.size);
   }
@@ -51,7 +55,7 @@ class BucketedGradients {
   };
   // Starts the next units if they are complete; with `finishing`, all units.
   void advance(bool finishing, Stream& stream);
-  Tensor own_part(std::size_t unit) const;
+  Tensor own_part(std::size_t unit) const;  // [part size]
   // Starts the sums over tensor ranks. The unit's reduction has to follow these events.
   std::vector<Event> sum_over_tensor(std::size_t unit, Stream& stream);
 
@@ -65,7 +69,7 @@ class BucketedGradients {
   std::size_t next_ = 0;            // first unit that is not being reduced
 };
 
-// fp64 if the values are fp64, else fp32.
+// The dtype of gradients: fp64 if the values are fp64, else fp32.
 DType gradient_dtype(const ShardUnit& unit);
 
 }  // namespace piton

@@ -1,5 +1,6 @@
-// Parameters, gradients and optimizer state over the data-parallel ranks: plain replication and the
-// three ZeRO stages (Rajbhandari et al. 2019, arXiv:1910.02054), behind one interface.
+// Distributes parameters, gradients and optimizer state over the data-parallel ranks: plain
+// replication (stage 0) and the three ZeRO stages (Rajbhandari et al. 2019, arXiv:1910.02054),
+// with one interface.
 //
 //                     each rank holds
 //   stage  unit       values     gradients  optimizer state  gradients are
@@ -17,13 +18,14 @@
 // The placement of a parameter determines over which ranks its gradient is summed
 // (Placement::partial_axes() and tied_stages). The order is: over tensor ranks that hold different
 // tokens, then over the reduction group (data, context), then over tied stages. The sum over tied
-// stages is last because the other stage may still be waiting for backward of this one, so no part
-// of the backward pass may wait for that sum. Gradients are sums, never means: the loss scale
-// contains the factor 1 / tokens.
+// stages is last to avoid a deadlock: the other stage may still wait for the backward pass of this
+// stage, so the backward pass must not wait for that sum. Gradients are sums, never means: the loss
+// scale contains the factor 1 / tokens.
 //
 // Stages 0 and 1 add up the micro-batches of a step on each rank, then sum over ranks. Stages 2 and
-// 3 sum over ranks for each micro-batch, then add up the micro-batches. With one micro-batch all
-// four give the same bits; with several, 0 equals 1 and 2 equals 3.
+// 3 sum over ranks for each micro-batch, then add up the micro-batches. With one micro-batch, all
+// four stages give the same bits. With several, stage 0 gives the bits of stage 1, and stage 2
+// those of stage 3.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +41,8 @@ namespace piton {
 // A span that this rank updates, with its gradient and value.
 struct OwnedSpan {
   ShardSpan span;
-  Tensor gradient;  // fp32 (fp64) [size]; after finish_gradients(), the sum over all ranks
+  Tensor gradient;  // fp32 (fp64 for fp64 weights) [size]; after finish_gradients(), the sum over
+                    // all ranks
   Tensor value;     // [size], in the dtype of the weights; the update writes it
 };
 
@@ -51,17 +54,18 @@ struct OwnValues {
 
 class ShardedParameters : public WeightProvider {
  public:
-  // Allocates the buffers, and sets `value` and `gradient` of each parameter as far as the stage
-  // keeps them whole. Values are not initialized. Frozen parameters get no gradient. `cut`: of
-  // trainable parameters; stage 3 cuts evenly.
+  // Allocates the buffers. Sets `value` and `gradient` of each parameter if the stage keeps them
+  // whole. Values are not initialized. Frozen parameters get no gradient. `cut` is for trainable
+  // parameters; stage 3 only takes kEven.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, Kernels& kernels, Device& device,
                                                  Arena& arena, Stream& stream,
                                                  CutPolicy cut = CutPolicy::kEven);
-  // For inference: whole values on every rank, no gradients, and one copy of each weight. It is
-  // kept as plain rows until a packed form is first acquired, and from then on packed. A table that
-  // is both embedding and head keeps both forms. owned() is empty; whole_value() asserts that the
-  // plain rows are still there; begin_step() and finish_gradients() assert.
+  // For inference: every rank holds all values, without gradients, and one copy of each weight. A
+  // weight is stored as plain rows until a packed form of it is first acquired; then the packed
+  // form replaces the rows. A table that is both embedding and head keeps both forms. owned() is
+  // empty. whole_value() asserts that the plain rows still exist. begin_step() and
+  // finish_gradients() must not be called (asserted).
   static std::unique_ptr<ShardedParameters> make_inference(
       const std::vector<Parameter*>& parameters, Kernels& kernels, Arena& arena);
 
@@ -83,13 +87,13 @@ class ShardedParameters : public WeightProvider {
   // All local rows of a parameter, in its local shape, on every rank. Stage 3 gathers them. For
   // saving, checking and hashing.
   virtual Tensor whole_value(Parameter& parameter, Stream& stream) = 0;
-  // The part of a parameter that this rank stores, for initialization and loading: all local rows
-  // in stage 0, below stage 3 if the parameter is frozen, and for inference. The caller overwrites
+  // The part of a parameter that this rank stores, for initialization and loading. It is all local
+  // rows in stage 0, for frozen parameters below stage 3, and for inference. The caller overwrites
   // all of it. Raises the version of the parameter. Afterwards all ranks call publish_values(),
   // which gathers the values that the stage keeps whole.
   virtual OwnValues own_values(Parameter& parameter) = 0;
-  // Copies this rank's part out of `rows`, all local rows of the parameter. As with own_values(),
-  // publish_values() has to follow.
+  // Copies this rank's part of `rows`, which are all local rows of the parameter, in its local
+  // shape. As with own_values(), all ranks call publish_values() afterwards.
   void set_value(Parameter& parameter, const Tensor& rows, Stream& stream);
 
  protected:

@@ -79,7 +79,7 @@ void GatheredWeights::prefetch(Stream& stream) {
   if (recording_ != Recording::kDone) return;
   const std::size_t end = std::min(record_.size(), next_ + kPrefetchDepth);
   for (std::size_t i = next_; i < end; ++i) gathered(*record_[i], stream);
-  // What an unexpected use left, and no use within the window wants.
+  // Free what a use outside the record has gathered and no use in the window needs.
   for (auto one = gathered_.begin(); one != gathered_.end();) {
     const auto next = std::next(one);
     if (one->second.leases == 0 && !in_window(one->first)) drop(one, stream);
@@ -91,7 +91,7 @@ WeightUse GatheredWeights::acquire(Parameter& parameter, WeightForm form, Stream
   const Place& place = places_.at(&parameter);
   follow_record(place);
   Gathered& one = gathered(place, stream);
-  ++one.leases;  // before prefetch() looks for what nobody uses
+  ++one.leases;  // before prefetch(), which frees values without leases
   prefetch(stream);
   stream.wait(one.ready);
   std::shared_ptr<void> lease(static_cast<void*>(&one),

@@ -1,4 +1,5 @@
-// Weights that are only read: a weight that multiplies is held in the form that multiplies.
+// ShardedParameters for inference. When a weight is first used in a packed form, that form replaces
+// its plain rows, so there is one copy of each weight.
 #include "base/error.h"
 #include "parallel/data_parallel.h"
 
@@ -18,7 +19,8 @@ class InferenceValues final : public ShardedParameters {
   WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) override {
     WeightView view = forms_.get(parameter, parameter.value, form, stream);
     const bool packed = view.form != WeightForm::kRows;
-    if (packed && parameter.contributions < 2) parameter.value = {};  // no table looks rows up
+    // A parameter with two uses is embedding and head: the embedding still reads plain rows.
+    if (packed && parameter.contributions < 2) parameter.value = {};
     return {std::move(view), nullptr};
   }
 

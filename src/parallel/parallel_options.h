@@ -1,5 +1,5 @@
-// How the ranks of a run share a model and its batch: the flags, and the mesh that follows from
-// them. Data parallelism takes the ranks that tensor and pipeline leave.
+// Options of the parallel layout of a run, and the mesh that they define. The data-parallel size is
+// the number of ranks divided by tensor x pipeline.
 #pragma once
 
 #include <cstdint>
@@ -22,75 +22,84 @@ struct ParallelOptions {
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
   RecomputeGranularity recompute = RecomputeGranularity::kNone;
-  std::optional<std::string> recompute_method;   // uniform
-  std::optional<std::int64_t> recompute_layers;  // 1
+  std::optional<std::string> recompute_method;   // default: uniform
+  std::optional<std::int64_t> recompute_layers;  // default: 1
 
-  // Of stages that have at most `layers` ones. Throws Error(kUsage) naming the flag.
+  // `layers`: the number of layers of the largest stage. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(std::int64_t layers) const;
 
-  // 0 to 3; the distributed optimizer is stage 1 where no higher one is asked for.
+  // 0 to 3. --use-distributed-optimizer is stage 1, unless --zero-stage is higher.
   int effective_zero_stage() const {
     return use_distributed_optimizer && zero_stage == 0 ? 1 : zero_stage;
   }
 
-  // Throws Error(kUsage) naming the flag: a value out of its range, or a number of processes that
-  // does not divide. ModelLayout::check refuses
-  // what the model cannot be cut into, and sequence parallelism on one tensor rank.
+  // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag if a value is out of range
+  // or `world_size` is not a multiple of tensor x pipeline. ModelLayout::check refuses layouts that
+  // do not fit the model, and sequence parallelism on one tensor rank.
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
-    v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
-    v(Option{"sequence-parallel", "split activations between the matrices along the sequence, too"},
+    v(Option{"tensor-model-parallel-size",
+             "number of ranks that each layer's matrices are split over"},
+      tensor);
+    v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
+      pipeline);
+    v(Option{"sequence-parallel",
+             "also split the activations between tensor-parallel layers, along the sequence"},
       linears.sequence_parallel);
     v(Option{"use-distributed-optimizer",
-             "shard the optimizer's state over data-parallel ranks (--zero-stage 1)"},
+             "shard the optimizer state over data-parallel ranks; same as --zero-stage 1"},
       use_distributed_optimizer);
     v(Option{"zero-stage",
-             "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 and gradients, 3 and "
-             "weights"},
+             "what data-parallel ranks shard: 0 nothing, 1 optimizer state, 2 also gradients, 3 "
+             "also weights"},
       zero_stage);
-    v(Option{"pipeline-schedule", "order of passes on the stages"},
+    v(Option{"pipeline-schedule", "order of forward and backward passes on the stages"},
       Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
     v(Option{"recompute-granularity",
-             "what runs again in backward: full: layers, whose input alone is kept; selective: "
-             "attention, without its projections"},
+             "what backward computes again: full: layers, of which only the input is kept; "
+             "selective: attention, without its projections"},
       Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
                                                {"full", RecomputeGranularity::kFull},
                                                {"selective", RecomputeGranularity::kSelective}}));
     v(Option{"recompute-method",
-             "full: uniform (or full, as AscendSpeed calls it): all layers, in groups; block: the "
-             "first ones of each stage",
+             "with full: uniform (full in AscendSpeed): all layers, in groups; block: the first "
+             "layers of each stage",
              {.choices = {"uniform", "block", "full"}}},
       recompute_method);
     v(Option{"recompute-num-layers",
-             "uniform: layers of a group, of which one input is kept; block: layers of each stage "
+             "uniform: layers per group, of which one input is kept; block: layers per stage "
              "(default: 1)"},
       recompute_layers);
     v(Option{"num-slices",
-             "parts that a split linear is cut into, to overlap its communication",
+             "number of parts that a split linear layer is cut into, to overlap its communication",
              {.aliases = {"coc-parallel-num"}}},
       linears.slices);
   }
 };
 
-// How the ranks share a model that only reads: to generate and to score.
+// Options of the parallel layout for inference: generation and scoring.
 struct InferenceOptions {
   int tensor = 1;
   int pipeline = 1;
   int zero_stage = 0;
 
-  // Throws Error(kUsage) naming the flag. Ranks beyond tensor x pipeline are data-parallel ranks,
-  // and have something to do under ZeRO-3 only.
+  // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag. More than one
+  // data-parallel rank is refused unless the weights are sharded over them (ZeRO stage 3).
   MeshSizes check(int world_size) const;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"tensor-model-parallel-size", "ranks that share each layer's matrices"}, tensor);
-    v(Option{"pipeline-model-parallel-size", "stages that the layers are cut into"}, pipeline);
-    v(Option{"zero-stage", "3: the remaining ranks share the weights; 0: there are none"},
+    v(Option{"tensor-model-parallel-size",
+             "number of ranks that each layer's matrices are split over"},
+      tensor);
+    v(Option{"pipeline-model-parallel-size", "number of stages that the layers are divided into"},
+      pipeline);
+    v(Option{"zero-stage",
+             "3: shard the weights over the ranks beyond tensor x pipeline; 0: there are no such "
+             "ranks"},
       zero_stage);
   }
 };

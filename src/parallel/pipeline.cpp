@@ -11,15 +11,16 @@ namespace {
 // A micro-batch in one chunk, between its forward and its last backward part.
 struct Flight {
   Tape tape;
-  std::vector<Value> inputs;  // leaves; the tape's nodes hold what they need of them
-  ChunkOutput output;         // ids only: the tensors are the next chunk's now
+  std::vector<Value> inputs;  // leaves of the tape; their tensors are only in the nodes that need
+                              // them
+  ChunkOutput output;         // without boundary tensors, which belong to the next chunk
 };
 
 void forget_tensors(std::vector<Value>& values) {
   for (Value& value : values) value.tensor = {};
 }
 
-// The totals of a step, by name.
+// Adds up the named sums of a step.
 class Sums {
  public:
   explicit Sums(const Context& context) : context_(context) {}
@@ -77,7 +78,7 @@ StageMessages Pipeline::messages(const Context& context, const std::vector<Model
   return messages;
 }
 
-// One training step under way.
+// Executes the passes of one training step.
 class Pipeline::Run {
  public:
   Run(Pipeline& pipeline, Context& context, const std::vector<ModelInput>& inputs,
@@ -110,7 +111,8 @@ class Pipeline::Run {
   void backward(const Step& step, Tape::Mode mode) {
     Flight& flight = flights_.at({step.chunk, step.micro_batch});
     for (const NamedSum& sum : flight.output.sums) {
-      // The op that made it knows its scale; the seed only says that it is wanted.
+      // The seed only starts the backward pass from this sum; the op that computed the sum knows
+      // the scale of its gradient.
       if (sum.value.wants_gradient()) flight.tape.seed(sum.value, sum.value.tensor);
     }
     if (!is_last(step)) {

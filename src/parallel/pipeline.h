@@ -1,5 +1,5 @@
-// Executes a schedule on this stage. All schedules use this runtime, also a run without a pipeline
-// (one stage, one chunk, the steps F B F B ...).
+// Executes a schedule on this stage. All schedules use this runtime. A run without a pipeline is a
+// schedule of one stage and one chunk, with the steps F B F B ...
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ struct PipelineResult {
 class Pipeline {
  public:
   // `chunks`: this stage's chunks, in the order of schedule.chunks_of_stage(stage). `group`: the
-  // pipeline group, where the member is the stage. Throws Error(kUsage) if the schedule is invalid
-  // (check()).
+  // pipeline group; a rank's index in it is its stage. Throws Error(kUsage) if the schedule is
+  // invalid (check()).
   Pipeline(Schedule schedule, std::vector<Chunk*> chunks, Communicator& group);
 
   const Schedule& schedule() const { return schedule_; }
-  // Of the steps to come: the same stages and chunks, with other numbers of micro-batches. Throws
-  // Error(kUsage) if it is invalid.
+  // Replaces the schedule, for another number of micro-batches. Stages and chunks must be the same.
+  // Throws Error(kUsage) if it is invalid.
   void set_schedule(Schedule schedule);
 
   // One step: forward and backward of all micro-batches. inputs[m] is micro-batch m on the device;
@@ -39,8 +39,9 @@ class Pipeline {
   // tensor that is being sent is not reused before the send is complete.
   PipelineResult train(Context context, const std::vector<ModelInput>& inputs);
 
-  // Forward of any number of micro-batches, in order, without tapes and dropout. On the last stage,
-  // calls `each` with the number of the micro-batch and the output of the last chunk.
+  // Forward passes of any number of micro-batches, in order, without tapes and without dropout. On
+  // the last stage, calls `each` with the index of the micro-batch and the output of the last
+  // chunk.
   using ForEachOutput = std::function<void(int micro_batch, ChunkOutput& output)>;
   PipelineResult forward(Context context, const std::vector<ModelInput>& inputs,
                          const ForEachOutput& each = {});

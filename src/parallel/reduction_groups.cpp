@@ -23,7 +23,7 @@ bool ReductionGroups::is_tied(const Parameter& parameter) const {
 ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh) {
   ReductionGroups groups;
   groups.tensor = &mesh.group(Axis::kTensor);
-  // A stage without parameters takes part in nothing, but the dense group always exists.
+  // The group of dense parameters always exists, even on a stage without parameters.
   std::set<AxisSet> sets{axes(Axis::kContext, Axis::kExpert, Axis::kData)};
   std::vector<Parameter*> tied;
   for (Parameter* parameter : parameters) {

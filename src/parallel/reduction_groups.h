@@ -12,8 +12,8 @@
 namespace piton {
 
 // The ranks that hold the same values of a parameter and different contributions to its gradient.
-// They shard it among them. Gradients and values have separate communicators, so that neither waits
-// for the other: gathers of values are prefetched while gradients are still being reduced.
+// They share its shards. Gradients and values have separate communicators, so that neither waits
+// for the other: values are prefetched while gradients are still being reduced.
 struct ReductionGroup {
   Communicator* gradients = nullptr;
   Communicator* values = nullptr;
@@ -36,12 +36,13 @@ struct ReductionGroups {
   }
   bool is_tied(const Parameter& parameter) const;
 
-  // Data, context and expert, but for the axes that split the parameter.
+  // The axes of a parameter's reduction group: context, expert and data, without those that split
+  // the parameter.
   static AxisSet axes_of(const Parameter& parameter);
 };
 
-// Makes the groups: collective, called by all ranks of the mesh. Asserts that the gradient of every
-// trainable parameter is partial over each of those axes that has more than one rank.
+// Makes the groups. Collective: all ranks of the mesh call it. Asserts, for every trainable
+// parameter, that its gradient is partial over each axis of axes_of() with more than one rank.
 ReductionGroups make_reduction_groups(const std::vector<Parameter*>& parameters, Mesh& mesh);
 
 }  // namespace piton

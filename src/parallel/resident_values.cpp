@@ -34,7 +34,7 @@ OwnValues ResidentValues::own_values(Parameter& parameter) {
 }
 
 void ResidentValues::publish_values(Stream& stream) {
-  // Where every rank has made the whole update there is nothing to gather.
+  // Without sharding, every rank has updated all values: there is nothing to gather.
   if (sharded_) values_.gather_parts(setup_.arena, stream);
   for (Parameter* parameter : setup_.trainable) ++parameter->version;
   setup_.arena.settle(stream);

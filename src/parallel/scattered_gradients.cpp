@@ -103,7 +103,7 @@ void ScatteredGradients::finish(Stream& stream) {
   drain(0, stream);
   std::vector<Event> sums;
   for (const auto& [parameter, stages] : groups_.tied) {
-    const Tensor& own = parts_[places_.at(parameter).unit];  // the other stages own the same part
+    const Tensor& own = parts_[places_.at(parameter).unit];  // the same part on all its stages
     sums.push_back(stages->all_reduce(own, Reduction::kSum, stream));
     arena_->hold(own, sums.back().fence());
   }

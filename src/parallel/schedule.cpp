@@ -35,7 +35,7 @@ std::vector<int> Schedule::chunks_of_stage(int stage) const {
 
 namespace {
 
-// One chunk a stage, no steps yet.
+// A schedule with one chunk per stage and without steps.
 Schedule straight_pipeline(std::string name, int stages, int micro_batches) {
   if (stages < 1 || micro_batches < 1) {
     throw Error(Fault::kUsage,
@@ -72,8 +72,8 @@ Schedule zero_bubble_h1(int stages, int micro_batches) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Step>& steps = schedule.steps[stage];
     const int warm_up = std::min(stages - stage - 1, micro_batches);
-    // Stage r lets its weight jobs trail by r micro-batches: it warmed up with r forwards less than
-    // stage 0, so with the r tapes kept longer it holds as many as stage 0 does, and no more.
+    // Stage r defers its weight gradients by r micro-batches. Its warmup has r forwards fewer than
+    // that of stage 0, so with r tapes kept longer it holds as many tapes as stage 0.
     const int trail = stage;
     for (int m = 0; m < warm_up; ++m) steps.push_back({Pass::kForward, m, stage});
     for (int m = 0; m < micro_batches; ++m) {
@@ -101,7 +101,7 @@ Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
 
 namespace {
 
-// What one (chunk, micro-batch) has gone through.
+// The passes of one (chunk, micro-batch) that were found so far.
 struct Progress {
   bool forward = false;
   bool backward_input = false;

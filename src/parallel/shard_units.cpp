@@ -23,7 +23,8 @@ void cut_evenly(ShardUnit& unit) {
   unit.size = round_up(end, kUnitAlignment * unit.parts);
 }
 
-// Largest first, each into the part that is emptiest: parts differ by at most one parameter.
+// Greedy: largest parameter first, each into the part with the fewest elements so far. Two parts
+// then differ by at most the size of one parameter.
 void cut_between_parameters(ShardUnit& unit) {
   std::vector<std::size_t> order(unit.entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -77,7 +78,8 @@ std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameter
                                   : rules.bucket_bytes * std::max(units[unit].parts / 2, 1);
     if (!tied && bytes[unit] >= most) open.erase(key);
   }
-  // A unit is complete with its first parameter, the last entry as yet.
+  // Backward completes parameters from last to first, so a unit is complete with its first
+  // parameter. The entries are still reversed: that parameter is the last entry.
   std::map<const Parameter*, std::size_t> place;
   for (std::size_t i = 0; i < parameters.size(); ++i) place[parameters[i]] = i;
   std::ranges::stable_sort(units, std::greater<>(), [&](const ShardUnit& unit) {

@@ -5,10 +5,10 @@
 //            |  parameter a   | b | parameter c                              |..........|
 //   parts    |     rank 0     |     rank 1     |     rank 2     |     rank 3            |
 //
-// A unit is padded until each part is a multiple of 16 elements. A plain reduce-scatter or
-// all-gather can so move it, and every rank sends and receives the same number of bytes. A unit is
-// always reduced or gathered as a whole. It is a bucket of parameters (ZeRO 0 to 2) or one
-// parameter (ZeRO 3).
+// A unit is padded until each part is a multiple of 16 elements. All parts are equal, so plain
+// reduce-scatters and all-gathers serve, and every rank sends and receives the same number of
+// bytes. A unit is always reduced or gathered as a whole. It is a bucket of parameters (ZeRO 0 to
+// 2) or one parameter (ZeRO 3).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline constexpr std::int64_t kUnitAlignment = 16;
 enum class CutPolicy : std::uint8_t {
   kEven,             // at any multiple of kUnitAlignment
   kWholeParameters,  // only between parameters: for updates that need whole matrices
-  kWholeMatrices,    // of rules: that for Parameter::is_matrix(), kEven for the others
+  kWholeMatrices,    // only in UnitRules: kWholeParameters for matrices, kEven for the others
 };
 
 struct UnitEntry {
@@ -48,9 +48,9 @@ struct ShardUnit {
 };
 
 struct UnitRules {
-  // A unit takes no more parameters once it holds this many bytes, counted as fp32; of whole
-  // parameters for half as many parts as it has, so that parts are about equal. 0: each parameter
-  // is a unit.
+  // A unit takes no more parameters once it holds this many bytes, counted as fp32. Under
+  // kWholeParameters it takes parts / 2 times as many bytes: with more parameters, the parts become
+  // about equal in size. 0: each parameter is a unit.
   std::int64_t bucket_bytes = 0;
   bool sharded = true;  // false: one part, which every rank owns
   CutPolicy cut = CutPolicy::kEven;
@@ -68,8 +68,7 @@ struct UnitRules {
 std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameters,
                                         const ReductionGroups& groups, const UnitRules& rules);
 
-// Consecutive elements of one parameter inside this rank's part of a unit. The optimizer updates
-// spans.
+// Consecutive elements of one parameter in this rank's part of a unit. The optimizer updates spans.
 struct ShardSpan {
   Parameter* parameter = nullptr;
   std::int64_t parameter_offset = 0;  // first element, counted in the parameter's local tensor

@@ -8,7 +8,7 @@
 namespace piton {
 namespace {
 
-// When each pass of each (chunk, micro-batch) ended; below 0: not yet.
+// The end times of the passes of each (chunk, micro-batch); below 0: not yet ended.
 class Ends {
  public:
   Ends(int chunks, int micro_batches)
@@ -16,7 +16,8 @@ class Ends {
         forward_(static_cast<std::size_t>(chunks) * micro_batches, -1.0),
         backward_(forward_) {}
   double& forward(int chunk, int m) { return forward_[index(chunk, m)]; }
-  double& backward(int chunk, int m) { return backward_[index(chunk, m)]; }  // of its input half
+  // Of the input gradients.
+  double& backward(int chunk, int m) { return backward_[index(chunk, m)]; }
 
  private:
   std::size_t index(int chunk, int m) const {
@@ -41,7 +42,7 @@ double duration(const Step& step, const StepTimes& times) {
   return 0;
 }
 
-// The step of another chunk that `step` needs; false if it needs none.
+// Sets `other` to the step of another chunk whose result `step` needs. False if it needs none.
 bool needed(const Schedule& schedule, const Step& step, Step* other) {
   if (step.pass == Pass::kForward && step.chunk > 0) {
     *other = {Pass::kForward, step.micro_batch, step.chunk - 1};
@@ -100,7 +101,8 @@ Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& time
   std::vector<double> free_at(schedule.stages, 0.0);
   Ends ends(schedule.chunks(), schedule.micro_batches);
 
-  // Each stage goes as far as what it needs has ended; a round in which none moves is a deadlock.
+  // In each round, every stage executes steps until one needs a step that has not ended yet. After
+  // a round without progress, the schedule has ended, or is in a deadlock.
   for (bool moved = true; moved;) {
     moved = false;
     for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -123,8 +125,8 @@ Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& time
         result.end[stage].push_back(end);
         free_at[stage] = end;
         if (step.pass == Pass::kForward) ends.forward(step.chunk, step.micro_batch) = end;
-        // A whole backward runs each node's weight jobs with the node (ops/tape.h), so its input
-        // gradients leave when all of it is done.
+        // kBackward computes the weight gradients of each node together with its input gradients
+        // (ops/tape.h), so the input gradients of the chunk are sent when the whole step has ended.
         if (step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput) {
           ends.backward(step.chunk, step.micro_batch) = end;
         }

@@ -1,4 +1,4 @@
-// Simulates a schedule: when each step starts and ends, which stage waits, what is alive.
+// Simulates a schedule: start and end of each step, idle time, and peak of activations.
 #pragma once
 
 #include <vector>
@@ -7,25 +7,26 @@
 
 namespace piton {
 
+// Durations, in any one unit of time.
 struct StepTimes {
   double forward = 1;
   double backward_input = 1;
-  double backward_weight = 1;  // a whole backward takes both
+  double backward_weight = 1;  // kBackward takes backward_input + backward_weight
   double message = 0;          // from one stage to the next
 };
 
 struct Simulation {
   double time = 0;                    // of the whole schedule
-  double ideal = 0;                   // the busiest stage's own work
+  double ideal = 0;                   // the work of the busiest stage, without waiting
   double bubble = 0;                  // time / ideal - 1
   std::vector<int> peak_activations;  // [stages]: most (chunk, micro-batch) tapes alive at once; a
-                                      // tape ends with its last backward part
-  std::vector<std::vector<double>> start;  // [stages][step]
-  std::vector<std::vector<double>> end;
+                                      // tape is freed after its last backward part
+  std::vector<std::vector<double>> start;  // [stages][steps of the stage]
+  std::vector<std::vector<double>> end;    // [stages][steps of the stage]
 };
 
-// times[c]: of chunk c; one entry serves all chunks. Throws Error(kUsage) naming the waiting steps
-// if the schedule cannot end (deadlock).
+// times[c] is for chunk c; a single entry is for all chunks. Throws Error(kUsage) naming the
+// waiting steps if the schedule deadlocks.
 Simulation simulate(const Schedule& schedule, const std::vector<StepTimes>& times);
 
 }  // namespace piton

@@ -23,7 +23,8 @@ int StageMessages::target_stage(const Name& name) const {
 
 std::int64_t StageMessages::tag(const Name& name, int tensor) const {
   const auto& [direction, chunk, micro_batch] = name;
-  // Unique for each boundary, direction, micro-batch and tensor, whatever the order of sends.
+  // A unique number for each boundary, direction, micro-batch and tensor, so that the order of
+  // sends does not matter.
   return ((std::int64_t{micro_batch} * schedule_.chunks() + chunk) * 2 +
           static_cast<int>(direction)) *
              kMaxTensors +
@@ -36,8 +37,8 @@ void StageMessages::expect(const std::vector<Step>& steps) {
   if (group_.size() > 1 &&
       tag({Direction::kBackward, schedule_.chunks(), last}, 0) > group_.largest_tag()) {
     throw Error(Fault::kUsage,
-                "--global-batch-size: {} micro-batches of a step through {} chunks: their messages "
-                "are too many to be numbered (up to {}); take fewer or larger micro-batches",
+                "--global-batch-size: {} micro-batches per step through {} chunks need more "
+                "message tags than this MPI has ({}); use fewer, larger micro-batches",
                 last + 1, schedule_.chunks(), group_.largest_tag());
   }
   for (const Step& step : steps) {

@@ -1,4 +1,5 @@
-// Messages between the chunks of a pipeline: boundaries forward, their gradients backward.
+// Messages between the chunks of a pipeline. A boundary is the list of tensors that one chunk
+// passes to the next. Boundaries are sent forward, their gradients backward.
 //
 // Receives are posted early, for the next kAhead messages that the steps of this stage need. Sends
 // start at once; the memory of a tensor is not reused before its send is complete. Between chunks
@@ -22,22 +23,27 @@ enum class Direction : std::uint8_t { kForward, kBackward };
 class StageMessages {
  public:
   static constexpr std::size_t kAhead = 2;
-  static constexpr int kMaxTensors = 4;  // of a boundary
+  static constexpr int kMaxTensors = 4;  // in one boundary
 
   using BoundaryOf = std::function<std::vector<BoundaryTensor>(int chunk, int micro_batch)>;
 
-  // `boundary_of`: what chunk `chunk` gives to the next one; asked for boundaries on both sides.
+  // `boundary_of`: dtypes and shapes of the boundary between `chunk` and the next chunk. It is
+  // called for the boundaries before and after the chunks of this stage.
   StageMessages(const Schedule& schedule, Communicator& group, const Context& context,
                 BoundaryOf boundary_of);
 
-  // The steps that follow: their messages, in order. Throws Error(kUsage) if there are more than
-  // the group has tags for.
+  // Announces the steps of this stage, whose messages will be received in this order. Throws
+  // Error(kUsage) if there are more messages than the group has tags.
   void expect(const std::vector<Step>& steps);
+  // Posts the receives of the next messages, up to kAhead that are not taken.
   void post_receives();
 
-  // A message is named by the chunk that gave the boundary (whose gradient it may be).
-  // The tensors; the context's stream has waited for them.
+  // In both directions, `chunk` is the chunk before the boundary: the sender of kForward and the
+  // receiver of kBackward.
+  //
+  // The tensors of a message; the context's stream waits for them. Each message is taken once.
   std::vector<Tensor> take(Direction direction, int chunk, int micro_batch);
+  // Sends a message. Its tensors must have the dtypes and shapes of the boundary.
   void give(Direction direction, int chunk, int micro_batch, const std::vector<Value>& values);
 
  private:
@@ -55,9 +61,9 @@ class StageMessages {
   Communicator& group_;
   const Context& context_;
   BoundaryOf boundary_of_;
-  std::deque<Name> expected_;          // from other stages, not posted
-  std::map<Name, Incoming> incoming_;  // posted, not taken
-  std::map<Name, std::vector<Tensor>> local_;
+  std::deque<Name> expected_;                  // from other stages, not posted yet
+  std::map<Name, Incoming> incoming_;          // posted, not taken yet
+  std::map<Name, std::vector<Tensor>> local_;  // between chunks of this stage, not taken yet
 };
 
 }  // namespace piton

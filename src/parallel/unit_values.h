@@ -1,5 +1,5 @@
-// Parameter values in the order of their units: whole (ZeRO 0 to 2), or this rank's part of each
-// unit alone (ZeRO 3).
+// Parameter values in the order of their units: whole units (ZeRO 0 to 2), or only this rank's part
+// of each unit (ZeRO 3).
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,30 @@
 
 namespace piton {
 
-// One tensor [elements(unit)] for each unit, cut from one allocation for each dtype, zeroed.
-// `dtype_of(unit)` and `elements(unit)` say what of.
+// One tensor for each unit, [elements(unit)] of dtype_of(unit), zeroed. All units of a dtype are
+// slices of one allocation.
 std::vector<Tensor> allocate_units(const std::vector<ShardUnit>& units,
                                    DType (*dtype_of)(const ShardUnit&),
                                    std::int64_t (*elements)(const ShardUnit&), MemoryKind kind,
                                    Device& device, Arena& arena, Stream& stream);
 
-// All ranks hold all rows; Parameter::value is a view.
+// Every rank holds all values; Parameter::value is a view of them.
 class WholeValues {
  public:
-  // Allocates (kParameters), zeroes, and sets Parameter::value of every entry. `units` outlives it.
+  // Allocates the values (kParameters), zeroes them, and sets Parameter::value of every entry.
+  // `units` must outlive this object.
   WholeValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena, Stream& stream);
 
   Tensor part(const ShardSpan& span) const;  // [size]
-  // Each rank's part of every unit to all ranks of its group; `stream` waits for them.
+  // All-gathers every unit from the parts of the ranks of its group. `stream` waits for them.
   void gather_parts(Arena& arena, Stream& stream);
 
  private:
   const std::vector<ShardUnit>& units_;
-  std::vector<Tensor> values_;  // by unit
+  std::vector<Tensor> values_;  // by unit, [unit size]
 };
 
-// This rank holds its part of every unit.
+// Every rank holds only its part of every unit. `units` must outlive this object.
 class ShardValues {
  public:
   ShardValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena, Stream& stream);
@@ -43,7 +44,7 @@ class ShardValues {
 
  private:
   const std::vector<ShardUnit>& units_;
-  std::vector<Tensor> values_;  // by unit
+  std::vector<Tensor> values_;  // by unit, [part size]
 };
 
 }  // namespace piton

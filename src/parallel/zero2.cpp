@@ -1,5 +1,5 @@
-// Stage 2: values are whole; of the gradients each rank keeps its parts, to which every
-// micro-batch's contributions are reduce-scattered.
+// ZeRO stage 2: every rank holds all values, and its parts of the gradients. The gradients of each
+// micro-batch are reduce-scattered and added to these parts.
 #include "parallel/scattered_gradients.h"
 #include "parallel/zero_stages.h"
 

@@ -1,5 +1,5 @@
-// Stage 3: of values, gradients and optimizer state each rank keeps its parts; rows are gathered
-// around each use. Frozen parameters are sharded too.
+// ZeRO stage 3: every rank holds only its parts of values, gradients and optimizer state. Values
+// are gathered around each use. Frozen parameters are sharded too.
 #include "base/error.h"
 #include "parallel/gathered_weights.h"
 #include "parallel/scattered_gradients.h"

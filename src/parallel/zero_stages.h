@@ -11,7 +11,7 @@
 
 namespace piton {
 
-// What every stage is made from.
+// The common arguments of the constructors of all stages.
 struct ShardingSetup {
   std::vector<Parameter*> trainable;
   std::vector<Parameter*> frozen;
@@ -38,16 +38,16 @@ std::vector<OwnedSpan> owned_parts(const std::vector<ShardUnit>& units, const Gr
   return owned;
 }
 
-// What this rank stores of each parameter, by parameter.
+// The part of each parameter that this rank stores.
 class OwnParts {
  public:
-  // Those of `units`, whose values are in `values` (WholeValues or ShardValues).
+  // Adds this rank's parts of `units`, whose values are in `values` (WholeValues or ShardValues).
   template <typename Values>
   void add(const std::vector<ShardUnit>& units, const Values& values) {
     for (const ShardSpan& span : owned_spans(units))
       parts_[span.parameter] = {span.parameter_offset, values.part(span)};
   }
-  // Nothing is defined where all of the rank's part is padding.
+  // Empty if this rank's part has no elements of the parameter.
   OwnValues of(const Parameter& parameter) const {
     const auto found = parts_.find(&parameter);
     return found == parts_.end() ? OwnValues() : found->second;
@@ -57,8 +57,8 @@ class OwnParts {
   std::map<const Parameter*, OwnValues> parts_;
 };
 
-// Stages 0 to 2: every rank holds all values, so a use is the resident weight. Frozen parameters
-// are in buffers of their own.
+// Stages 0 to 2: every rank holds all values, so acquire() gathers nothing. Frozen parameters are
+// in separate buffers.
 class ResidentValues : public ShardedParameters {
  public:
   const std::vector<ShardUnit>& units() const override { return units_; }

@@ -1,4 +1,4 @@
-// The names that a pickle may use, and what a call of each makes. All other names are refused.
+// The global names that a pickle may use, and what a call of each creates. All others are refused.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@ namespace piton {
 enum class PickleGlobal {
   kDict,         // OrderedDict, dict, defaultdict: from pairs, or empty
   kList,         // list, tuple, set, torch.Size: from one list
-  kTensor,       // torch._utils._rebuild_tensor_v2 and its kin
+  kTensor,       // torch._utils._rebuild_tensor_v2 and its variants
   kParameter,    // its first argument
   kStorage,      // a type of storage, for persistent ids
   kBytes,        // _codecs.encode(text, "latin1")

@@ -20,8 +20,8 @@ struct Machine {
   Stream& stream;
   ThreadPool& threads;
   Log& log;
-  // FLOP/s of this rank's threads, by the widest multiply-add loop of a dtype; empty: cannot be
-  // measured.
+  // Measures the peak FLOP/s of this rank's threads for a dtype, with a loop of the widest
+  // multiply-add instruction. Empty: cannot be measured.
   std::function<double(DType)> measure_peak_flops = {};
   // The same with operands loaded from cache; 0 if loads are not a separate limit.
   std::function<double(DType)> measure_loading_peak_flops = {};

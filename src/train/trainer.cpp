@@ -23,8 +23,8 @@ std::unique_ptr<Communicator> group_of_all(World& world) {
   return world.make_group(ranks, "run");
 }
 
-// Where the weights of a layer are in the order of forward: the number behind "layers.", after the
-// embedding and before the last norm and the head.
+// The place of a weight in the order of the forward pass: embedding, layers by the number after
+// "layers.", last norm, head.
 std::int64_t place_in_forward(const std::string& name) {
   constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
   if (name.starts_with("embedding")) return -1;

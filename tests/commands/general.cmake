@@ -3,7 +3,7 @@ include(${SOURCE}/tests/support/expect.cmake)
 
 expect(RUN --version CODE 0
   OUT "^piton [0-9]+\\.[0-9]+\\.[0-9]+\n" "\ncommit: [0-9a-f]+|\ncommit: unknown" "\nback ends: ")
-expect(RUN --help CODE 0 OUT "usage: piton COMMAND" "\n  help  +how a command is used\n")
+expect(RUN --help CODE 0 OUT "usage: piton COMMAND" "\n  help  +shows how to use a command\n")
 expect(RUN CODE 2 ERR "usage: piton COMMAND")
 expect(RUN helpp CODE 2 ERR "^piton helpp: unknown command, did you mean help")
 expect(RUN help helpp CODE 2 ERR "^piton help: unknown command, did you mean help")

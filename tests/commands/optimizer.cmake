@@ -38,7 +38,7 @@ endif()
 if(NOT hash_two MATCHES "weights" OR NOT hash_two STREQUAL hash_shards)
   message(FATAL_ERROR "ZeRO 2, continued under ZeRO 3, ends elsewhere: ${hash_two} ${hash_shards}")
 endif()
-expect(RUN inspect ${WORK}/whole CODE 0 OUT "with optimiser state")
+expect(RUN inspect ${WORK}/whole CODE 0 OUT "with optimizer state")
 
 # One moment instead of two: 4 bytes a weight less.
 expect(RUN plan --model gpt2-124m --optimizer sgd --json CODE 0 OUT "\"optimizer\":497[0-9]+")

@@ -120,7 +120,7 @@ expect(RUN ${bare} ${steps} --fp16 --loss-scale 1e30 --max-consecutive-skips 3 C
 set(muon ${steps} --optimizer muon --muon-extra-scale-factor 0.2)
 expect_resume(muon 1 ${muon} --bf16 --muon-use-nesterov)
 expect_resume(muon_two 2 ${muon} --zero-stage 1)
-expect(RUN inspect ${WORK}/muon_whole CODE 0 OUT "with optimiser state")
+expect(RUN inspect ${WORK}/muon_whole CODE 0 OUT "with optimizer state")
 expect(RUN ${bare} ${muon} --zero-stage 3 CODE 2 ERR "--optimizer muon: updates whole matrices, which --zero-stage 3 cuts")
 expect(RUN ${bare} ${steps} --optimizer muon --muon-momentum 1 CODE 2 ERR "--muon-momentum: got 1")
 expect(RUN ${bare} ${steps} --optimizer muon --muon-num-ns-steps 0 CODE 2 ERR "--muon-num-ns-steps: got 0")

@@ -145,7 +145,7 @@ TEST_F(DiskFull, AtPreprocessKeepsWhatIsDoneAndTheSameCommandGoesOn) {
       EXPECT_FALSE(fs::exists(disk_ / "out_text_document.idx")) << "half a corpus looks whole";
       disk_.empty();
       EXPECT_EQ(tiny_.run(words), (ProcessEnd{.code = 0})) << tiny_.shown();
-      went_on += tiny_.shown().find("going on behind ") != std::string::npos ? 1 : 0;
+      went_on += tiny_.shown().find("continuing after ") != std::string::npos ? 1 : 0;
     }
     EXPECT_TRUE(text_of(disk_ / "out_text_document.bin") +
                     text_of(disk_ / "out_text_document.idx") ==

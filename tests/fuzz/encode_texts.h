@@ -9,9 +9,9 @@
 
 namespace piton {
 
-// Encodes and decodes `own` (the file itself is a text as good as any) and some texts of all kinds.
-// Ids lie in the vocabulary, a second time gives the same, and streaming decodes the same text, if
-// it `streams`: decoders that a tokenizer.json puts together may look at all of a text.
+// Encodes and decodes `own` (the file itself, used as a text) and some other texts. Checks that all
+// ids are in the vocabulary, and that encoding again gives the same ids. If `streams`, also checks
+// that streaming decodes to the same text; some decoders of tokenizer.json need the whole text.
 inline void encode_texts(const Tokenizer& tokenizer, std::string_view own, bool streams = true) {
   const std::string letters(200, 'a');
   for (const std::string_view text :

@@ -300,7 +300,7 @@ TEST_P(KernelValues, OfCacheAppendLandBehindWhatIsThere) {
 }
 
 TEST_P(KernelValues, OfCopiesAndSumsAreRoundedToNearestEvenOnce) {
-  // bf16 has 8 bits: 257 lies between 256 and 258, 259 between 258 and 260, both ties.
+  // bf16 has 8 bits: 257 is between 256 and 258, 259 between 258 and 260, both ties.
   const Tensor wide = fp32({5}, {257, 259, 257.5, -1e39, 3});
   const Tensor narrow = host_tensor(DType::kBF16, {5});
   run(Copy{.dst = narrow, .src = wide});

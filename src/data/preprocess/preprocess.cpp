@@ -196,7 +196,7 @@ PreprocessJournal first_journal(const PreprocessOptions& options, OutputPrefix& 
   }
   if (going) {
     const BlockReader::Place& place = going->place;
-    log.info(fmt::format("preprocess: going on behind {} documents{}", going->documents,
+    log.info(fmt::format("preprocess: continuing after {} documents{}", going->documents,
                          place.file < files.size()
                              ? fmt::format(", at byte {} of {}", place.byte, files[place.file].path)
                              : ""));
@@ -340,9 +340,10 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   } catch (...) {
     progress.finish();
     if (writer.suspend()) {
-      log.info(fmt::format(
-          "preprocess: stopped behind {} documents, which are kept: the same command goes on there",
-          writer.journal().documents));
+      log.info(
+          fmt::format("preprocess: stopped after {} documents, which are kept; the same command "
+                      "continues there",
+                      writer.journal().documents));
     }
     throw;
   }

@@ -32,38 +32,41 @@ struct PreprocessOptions : RecordOptions {
   void visit(Visitor&& v) {
     RecordOptions::visit(v);
     v(Option{"output-prefix",
-             "corpora are PREFIX_KEY_document.bin and .idx",
+             "prefix of the corpora: PREFIX_KEY_document.bin and .idx",
              {.placeholder = "PREFIX"}},
       output_prefix);
-    v(Option{"overwrite", "replace corpora that are there already"}, overwrite);
+    v(Option{"overwrite", "replace existing corpora"}, overwrite);
     v(Option{"dataset-impl",
-             "form of the corpus; the older lazy and cached are read, not written",
+             "format of the corpora; the older lazy and cached can be read, but not written",
              {.choices = {"mmap"}}},
       dataset_impl);
-    v(Option{"append-eod", "end every document with the end-of-document id"}, append_eod);
+    v(Option{"append-eod", "append the end-of-document id to every document"}, append_eod);
     v(Option{"add-special-tokens",
-             "add what the tokenizer puts around a text (<s>, [CLS] .. [SEP])"},
+             "add the tokens that the tokenizer puts around a text (<s>, [CLS] ... [SEP])"},
       add_special_tokens);
-    v(Option{"parse-special-tokens", "special tokens that stand in the text become their ids"},
+    v(Option{"parse-special-tokens", "convert special tokens in the text to their ids"},
       parse_special_tokens);
-    v(Option{"split-sentences", "cut documents into sentences (Punkt): PREFIX_KEY_sentence"},
+    v(Option{"split-sentences",
+             "split documents into sentences (Punkt); corpora are PREFIX_KEY_sentence"},
       split_sentences);
-    v(Option{"keep-newlines", "sentences keep the line ends behind them"}, keep_newlines);
+    v(Option{"keep-newlines", "keep the line ends after each sentence"}, keep_newlines);
     v(Option{"punkt-parameters",
-             "folder of Punkt parameters in NLTK's form (default: learned from the input)",
+             "folder of Punkt parameters in NLTK's format (default: learned from the input)",
              {.placeholder = "DIR"}},
       punkt_parameters);
     v(Option{"remove-duplicates",
-             "write a document only the first time that its exact text is met"},
+             "write a document only the first time that its exact text occurs"},
       remove_duplicates);
-    v(Option{"workers", "threads in all; the output does not depend on them"}, workers);
-    v(Option{"log-interval", "a line in the log every N documents (0: none)"}, log_interval);
-    v(Option{"partitions", "cut the list of files into so many parts, for --partition-index"},
+    v(Option{"workers", "number of threads; the output does not depend on it"}, workers);
+    v(Option{"log-interval", "number of documents between log lines (0: none)"}, log_interval);
+    v(Option{"partitions",
+             "number of parts that the input files are divided into, for --partition-index"},
       partitions);
-    v(Option{"partition-index", "process this part alone, 0 to N-1; join the corpora with --merge"},
+    v(Option{"partition-index",
+             "index of the part to process, from 0; afterwards join the corpora with --merge"},
       partition_index);
     v(Option{"merge",
-             "join these corpora into --output-prefix; instead of --input",
+             "corpora to join into --output-prefix; instead of --input",
              {.placeholder = "PREFIX"}},
       merge);
   }

@@ -25,7 +25,7 @@ std::optional<std::string> split_csv_fields(std::string_view record, char separa
         ++at;
       }
       if (at < record.size() && record[at] != separator)
-        return "text stands behind a closing quote";
+        return "there is text after a closing quote";
     } else {
       const auto end = record.find(separator, at);
       field.assign(record.substr(at, end == std::string_view::npos ? end : end - at));

@@ -33,36 +33,40 @@ struct RecordOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"input",
-             "files, globs, folders, or - for standard input; each may be gz, zst, bz2 or xz",
+             "files, globs, folders, or - for standard input; files may be compressed (gz, zst, "
+             "bz2, xz)",
              {.placeholder = "PATH"}},
       input);
-    v(Option{"datasets", "more of the same, read after --input", {.placeholder = "PATH"}},
-      datasets);
+    v(Option{"datasets", "more input, read after --input", {.placeholder = "PATH"}}, datasets);
     v(Option{"hf-datasets-params",
-             "JSON file with the arguments of load_dataset, local files only; instead of --input",
+             "JSON file with arguments of Hugging Face's load_dataset, for local files; replaces "
+             "--input",
              {.placeholder = "FILE"}},
       hf_datasets_params);
-    v(Option{"streaming", "read records as they come; there is no other way"}, streaming);
+    v(Option{"streaming", "read records as a stream; always on"}, streaming);
     v(Option{"input-format",
-             "what the files hold (auto: by name and content)",
+             "format of the input files (auto: by name and content)",
              {.choices = {"auto", "text", "jsonl", "json", "csv", "tsv", "wikiextractor",
                           "wiki-xml", "parquet"}}},
       input_format);
-    v(Option{"sample-by", "what one document of a text file is: the file, a paragraph or a line"},
+    v(Option{"sample-by",
+             "what becomes one document in a text file: a line, a paragraph, or the whole file "
+             "(document)"},
       Choice(sample_by, {{"line", SampleBy::kLine},
                          {"paragraph", SampleBy::kParagraph},
                          {"document", SampleBy::kDocument}}));
     v(Option{"json-keys",
-             "keys or columns to read (preprocess: one corpus each)",
+             "keys or columns to read (preprocess: one corpus for each)",
              {.aliases = {"json-key"}, .placeholder = "KEY"}},
       json_keys);
     v(Option{"map-keys",
-             "JSON object from keys to their names in the files: {\"text\": \"content\"}",
+             "JSON object that maps keys to their names in the files: {\"text\": \"content\"}",
              {.placeholder = "JSON"}},
       map_keys);
-    v(Option{"on-error", "what a record that cannot be used does"},
+    v(Option{"on-error", "what to do with a record that cannot be used"},
       Choice(on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}}));
-    v(Option{"max-record-bytes", "longer records count as bad"}, max_record_bytes);
+    v(Option{"max-record-bytes", "largest record in bytes; --on-error applies to larger ones"},
+      max_record_bytes);
   }
 };
 

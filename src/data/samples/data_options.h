@@ -37,53 +37,57 @@ struct DataOptions {
   void visit(Visitor&& v) {
     const OptionRules experiment{.resume = Resume::kMustMatch};
     v(Option{"mock-data",
-             "made-up sequences in the place of corpora, as Megatron-core's; thirds, without "
-             "--split",
+             "use generated sequences in place of corpora, like Megatron-core; divided into "
+             "thirds, or by --split",
              experiment},
       mock_data);
     v(Option{"data-path",
-             "corpus prefixes, or weights and prefixes in turn; divided by --split",
+             "prefixes of corpora, or weights and prefixes alternately; divided by --split",
              {.placeholder = "[WEIGHT] PREFIX"}},
       data_path);
     v(Option{"train-data-path",
-             "corpora of training alone; instead of --data-path and --split",
+             "corpora for training only; instead of --data-path and --split",
              {.placeholder = "[WEIGHT] PREFIX"}},
       train_data_path);
-    v(Option{"valid-data-path", "corpora of validation alone", {.placeholder = "[WEIGHT] PREFIX"}},
+    v(Option{"valid-data-path", "corpora for validation only", {.placeholder = "[WEIGHT] PREFIX"}},
       valid_data_path);
-    v(Option{"test-data-path", "corpora of the test alone", {.placeholder = "[WEIGHT] PREFIX"}},
+    v(Option{"test-data-path", "corpora for the test only", {.placeholder = "[WEIGHT] PREFIX"}},
       test_data_path);
     v(Option{"train-weighted-split-paths",
-             "\"NAME: WEIGHT START:END PREFIX, ...\", shares of corpora to train on",
+             "shares of corpora to train on: \"NAME: WEIGHT START:END PREFIX, ...\"",
              {.placeholder = "TEXT"}},
       train_weighted_split_paths);
     v(Option{"valid-weighted-split-paths",
-             "the same for validation; each text is a set of its own",
+             "same for validation; each text is a separate set",
              {.placeholder = "TEXT"}},
       valid_weighted_split_paths);
-    v(Option{"test-weighted-split-paths", "the same for the test", {.placeholder = "TEXT"}},
+    v(Option{"test-weighted-split-paths",
+             "same for the test; each text is a separate set",
+             {.placeholder = "TEXT"}},
       test_weighted_split_paths);
     v(Option{"split",
              "shares of training, validation and test, in sequences of each corpus",
              {.resume = Resume::kMustMatch, .placeholder = "A,B,C"}},
       split);
-    v(Option{"train-data-exact-num-epochs", "read the training corpora exactly so many times",
-             experiment},
+    v(Option{"train-data-exact-num-epochs",
+             "number of times that the training corpora are read, exactly", experiment},
       train_data_exact_num_epochs);
     v(Option{"data-cache-path",
-             "folder that keeps sample orders between runs, verified by content",
+             "folder that stores sample orders for later runs, which verify them by content",
              {.placeholder = "DIR"}},
       data_cache_path);
     v(Option{"dataloader-type",
-             "single: the shuffled order once; cyclic: a new permutation each epoch", experiment},
+             "single: go through the shuffled order once; cyclic: a new permutation each epoch",
+             experiment},
       Choice(dataloader_type,
              {{"single", DataloaderType::kSingle}, {"cyclic", DataloaderType::kCyclic}}));
-    v(Option{"reset-position-ids", "positions restart after each end of a document", experiment},
+    v(Option{"reset-position-ids", "restart positions after each end of document", experiment},
       reset_position_ids);
-    v(Option{"reset-attention-mask", "tokens do not see earlier documents of their row",
+    v(Option{"reset-attention-mask", "hide earlier documents of the same sample from a token",
              experiment},
       reset_attention_mask);
-    v(Option{"eod-mask-loss", "nothing is learned after the end of a document", experiment},
+    v(Option{"eod-mask-loss",
+             "leave the prediction after each end-of-document token out of the loss", experiment},
       eod_mask_loss);
   }
 };

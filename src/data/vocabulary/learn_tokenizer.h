@@ -29,7 +29,7 @@ struct LearnOptions : RecordOptions {
              "folder for tokenizer.json and tokenizer_config.json",
              {.aliases = {"output"}, .placeholder = "DIR"}},
       save);
-    v(Option{"overwrite", "replace a tokenizer that is there already"}, overwrite);
+    v(Option{"overwrite", "replace an existing tokenizer"}, overwrite);
   }
 };
 

@@ -41,27 +41,30 @@ struct TokenizerOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"tokenizer-type",
-             "kind of tokenizer (default: by the files given)",
+             "kind of tokenizer (default: from its files)",
              {.choices = types(), .placeholder = "TYPE"}},
       type);
     v(Option{"tokenizer-name-or-path",
              "folder or file of the tokenizer",
              {.aliases = {"tokenizer-model"}, .placeholder = "DIR"}},
       name_or_path);
-    v(Option{"tokenizer-not-use-fast", "read tokenizer.model before tokenizer.json"}, not_use_fast);
-    v(Option{"vocab-file", "vocab.json, vocab.txt or *.model", {.placeholder = "FILE"}},
+    v(Option{"tokenizer-not-use-fast", "prefer tokenizer.model to tokenizer.json"}, not_use_fast);
+    v(Option{"vocab-file",
+             "vocabulary file: vocab.json, vocab.txt or *.model",
+             {.placeholder = "FILE"}},
       vocab_file);
-    v(Option{"merge-file", "merges.txt of a byte-level BPE", {.placeholder = "FILE"}}, merge_file);
-    v(Option{"vocab-extra-ids",
-             "number of <extra_id_i> tokens that are appended",
-             {.placeholder = "N"}},
+    v(Option{"merge-file",
+             "file with the merges of a byte-level BPE: merges.txt",
+             {.placeholder = "FILE"}},
+      merge_file);
+    v(Option{"vocab-extra-ids", "number of <extra_id_i> tokens to append", {.placeholder = "N"}},
       vocab_extra_ids);
     v(Option{"make-vocab-size-divisible-by",
-             "rows of the embedding on each tensor rank are a multiple of this",
+             "divisor of the number of embedding rows on each tensor rank",
              {.placeholder = "N"}},
       make_vocab_size_divisible_by);
     v(Option{"pad-vocab-size-to",
-             "rows of the embedding, exactly (0: by divisibility)",
+             "exact number of embedding rows (0: by --make-vocab-size-divisible-by)",
              {.aliases = {"padded-vocab-size"}, .placeholder = "N"}},
       pad_vocab_size_to);
   }

@@ -80,8 +80,8 @@ class CharacterIds {
   std::vector<std::int32_t> ids_;
 };
 
-// The characters behind the first of any word that are in the alphabet. A word's first character
-// counts where it is left out too, as in the `tokenizers` library.
+// The characters of the alphabet that occur after the first character of a word. A first character
+// counts as the first even if it is not in the alphabet, as in the `tokenizers` library.
 std::set<char32_t> continuing_characters(std::span<const CountedWord> words,
                                          const std::vector<char32_t>& of_byte,
                                          const CharacterIds& known) {

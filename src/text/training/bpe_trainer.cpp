@@ -30,7 +30,7 @@ struct PairsOfWords {
     }
     append_once(word, lists[static_cast<std::size_t>(slot.list)]);
   }
-  // `later`: of words behind all that are here.
+  // Adds the pairs of `later`, whose words all come after the words in this object.
   void add(PairsOfWords& later) {
     later.counts.each([&](const PairCounts::Slot& theirs) {
       const WordList& words = later.lists[static_cast<std::size_t>(theirs.list)];
@@ -41,7 +41,7 @@ struct PairsOfWords {
   }
 };
 
-// What one merge of (a, b) into c does to the pairs beside it, by the id of the neighbour: as much
+// What one merge of (a, b) into c does to the pairs beside it, by the id of the neighbor: as much
 // as (x, a) loses, (x, c) wins; as much as (b, x) loses, (c, x) wins.
 struct SideChanges {
   struct Change {
@@ -106,7 +106,7 @@ class BpeMerging {
     count_pairs();
   }
 
-  // The merges in order, a pair that is merged anew twice.
+  // The merges in order. A pair that is merged again is in the list twice.
   std::vector<std::uint64_t> run(const std::function<void(std::int64_t)>& shown) {
     constexpr std::int64_t kShowEvery = 256;
     std::vector<std::uint64_t> merges;

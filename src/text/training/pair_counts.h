@@ -1,4 +1,4 @@
-// How often each pair of neighbouring pieces occurs: an open hash table.
+// Counts of pairs of neighboring pieces: a hash table with open addressing.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace piton {
 
-// Two ids as one number; numbers are in the order of (left, right).
+// Two ids as one number. The numbers are in the order of (left, right).
 inline std::uint64_t pair_of(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
          static_cast<std::uint32_t>(right);
@@ -27,7 +27,7 @@ class PairCounts {
     std::int32_t list = -1;  // for the user of the table
   };
 
-  // The slot of `pair`, which is made where it is new. It holds until the next call.
+  // The slot of `pair`; a new one if there is none. The reference is valid until the next call.
   Slot& at(std::uint64_t pair) {
     if ((used_ + 1) * 2 > slots_.size()) grow();
     Slot& slot = slots_[place_of(pair)];
@@ -37,10 +37,10 @@ class PairCounts {
     }
     return slot;
   }
-  // 0 for a pair that was never met.
+  // 0 for a pair that was never added.
   std::int64_t count(std::uint64_t pair) const { return slots_[place_of(pair)].count; }
 
-  // Calls use(slot) for each pair, in an order that depends on what was added when.
+  // Calls use(slot) for each pair. The order depends on the order in which pairs were added.
   template <typename Use>
   void each(Use&& use) {
     for (Slot& slot : slots_) {

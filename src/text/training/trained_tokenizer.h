@@ -1,5 +1,5 @@
-// A trained vocabulary as the files that the `tokenizers` library, Transformers and
-// open_tokenizer() read.
+// Trains a tokenizer and makes its files, for the `tokenizers` library, Transformers and
+// open_tokenizer().
 #pragma once
 
 #include <functional>
@@ -20,8 +20,9 @@ struct TrainedTokenizer {
   std::int64_t merges = 0;
 };
 
-// Learns from `words`, which are cut as the plan says. `shown` is called now and then with the
-// number of pieces. Throws Error(kUsage) where the vocabulary cannot hold the alphabet.
+// Learns from `words`, which must have been split by the steps of the plan. Calls `shown` from time
+// to time with the number of pieces. Throws Error(kUsage) if the vocabulary cannot hold the
+// alphabet.
 TrainedTokenizer train_tokenizer(std::span<const CountedWord> words,
                                  const TokenizerTrainingOptions& options, const TokenizerPlan& plan,
                                  ThreadPool& threads,

@@ -1,4 +1,4 @@
-// What kind of tokenizer `piton train-tokenizer` learns.
+// Options of `piton train-tokenizer` for the kind of tokenizer.
 //
 //   --algorithm      pieces                                 pre-tokenizers       normalizer
 //   byte-level-bpe   merges of bytes (GPT-2, LLaMA-3,       gpt2, llama3, qwen2  none
@@ -8,7 +8,7 @@
 //   unigram          likely parts of words (T5, ALBERT)     metaspace            nmt nfkc spaces
 //   wordpiece        merges, "##" inside of words (BERT)    bert, whitespace     bert
 //
-// The first pre-tokenizer and the normalizer are what is taken where none is named.
+// The first pre-tokenizer and the normalizer of a row are the defaults.
 #pragma once
 
 #include <cstdint>
@@ -38,45 +38,47 @@ struct TokenizerTrainingOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"algorithm", "how pieces are learned"},
+    v(Option{"algorithm", "algorithm that learns the vocabulary"},
       Choice(algorithm, {{"byte-level-bpe", VocabularyAlgorithm::kByteLevelBpe},
                          {"bpe", VocabularyAlgorithm::kBpe},
                          {"unigram", VocabularyAlgorithm::kUnigram},
                          {"wordpiece", VocabularyAlgorithm::kWordPiece}}));
-    v(Option{"vocab-size", "pieces in all, special tokens and alphabet included"}, vocab_size);
-    v(Option{"min-frequency", "how often a pair must occur to become a piece (not unigram)"},
+    v(Option{"vocab-size", "size of the vocabulary, with special tokens and alphabet"}, vocab_size);
+    v(Option{"min-frequency",
+             "smallest number of occurrences of a pair that becomes a piece (not for unigram)"},
       min_frequency);
     v(Option{"limit-alphabet",
-             "keep only so many different characters, the most frequent (not byte-level-bpe)"},
+             "largest number of characters; the most frequent ones are kept (not for "
+             "byte-level-bpe)"},
       limit_alphabet);
     v(Option{"pre-tokenizer",
-             "how a text is cut into words, which no piece crosses (default: by the algorithm)",
+             "rule that splits text into words; no piece crosses words (default: by algorithm)",
              {.choices = {"gpt2", "llama3", "qwen2", "metaspace", "bert", "whitespace"}}},
       pre_tokenizer);
     v(Option{"normalizer",
-             "what is done to a text first, in order: none, nfc, nfd, nfkc, nfkd, nmt, lowercase, "
-             "strip-accents, spaces, bert, bert-cased (default: by the algorithm)",
+             "steps applied to the text first, in order: none, nfc, nfd, nfkc, nfkd, nmt, "
+             "lowercase, strip-accents, spaces, bert, bert-cased (default: by algorithm)",
              {.placeholder = "STEP"}},
       normalizer);
-    v(Option{"split-digits", "each digit is a word of its own"}, split_digits);
+    v(Option{"split-digits", "make each digit a word of its own"}, split_digits);
     v(Option{"special-tokens",
-             "the first ids, in this order (default: by the algorithm)",
+             "special tokens, which get the first ids in this order (default: by algorithm)",
              {.placeholder = "TOKEN"}},
       special_tokens);
     v(Option{"bos-token",
-             "the special token that begins a text (default: <s>)",
+             "special token at the beginning of a text (default: <s>)",
              {.placeholder = "TOKEN"}},
       bos_token);
     v(Option{"eos-token",
-             "the special token that ends a text (default: </s> or <|endoftext|>)",
+             "special token at the end of a text (default: </s> or <|endoftext|>)",
              {.placeholder = "TOKEN"}},
       eos_token);
     v(Option{"unk-token",
-             "the special token for what has no piece (default: <unk> or [UNK])",
+             "special token for text without a piece (default: <unk> or [UNK])",
              {.placeholder = "TOKEN"}},
       unk_token);
     v(Option{"pad-token",
-             "the special token that fills batches (default: <pad> or [PAD])",
+             "special token for padding (default: <pad> or [PAD])",
              {.placeholder = "TOKEN"}},
       pad_token);
   }

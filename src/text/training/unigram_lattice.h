@@ -1,4 +1,4 @@
-// The ways to cut a word into pieces of a unigram vocabulary, and what they weigh.
+// All segmentations of a word into pieces of a unigram vocabulary, with their probabilities.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct ScoredPiece {
   double score = 0;  // log-probability
 };
 
-// Pieces while they are chosen. Piece 0 stands for every character that has no piece; its text is
-// never looked for and its score is 10 below the lowest (as SentencePiece).
+// The candidate pieces during training. Piece 0 is for every character without a piece: its text is
+// not searched for, and its score is 10 below the lowest score (as in SentencePiece).
 class UnigramPieces {
  public:
   explicit UnigramPieces(std::vector<ScoredPiece> pieces);
@@ -32,25 +32,26 @@ class UnigramPieces {
  private:
   static constexpr double kUnknownPenalty = 10;
   std::vector<ScoredPiece> pieces_;
-  std::vector<double> scores_;  // the same, close together
+  std::vector<double> scores_;  // scores of pieces_, contiguous for speed
   Trie trie_;
   double lowest_ = 0;
 };
 
-// Keeps its memory from word to word. One for each thread.
+// Reuses its memory for all words. Each thread has its own.
 class UnigramLattice {
  public:
   explicit UnigramLattice(const UnigramPieces& pieces) : pieces_(&pieces) {}
 
-  // What follows is about this word, which is not empty.
+  // Sets the word for the other functions. It must not be empty.
   void set(std::string_view word);
 
-  // Adds to `expected`, by piece, how often each is expected in `count` such words under all
-  // cuttings. In logarithms, as the `tokenizers` library adds them up.
+  // Adds to `expected` [pieces] the expected number of each piece in `count` such words, over all
+  // segmentations. Sums are in logarithms, as in the `tokenizers` library.
   void add_expected(double count, std::vector<double>& expected);
 
-  // The pieces of the likeliest cutting, the last one first. Of equal cuttings the one whose last
-  // piece begins earlier, and so on. `whole` false: without the piece that is the whole word.
+  // The pieces of the most likely segmentation, the last piece first. Of equal segmentations, the
+  // one whose last piece begins earlier, then its second last, and so on. With `whole` false, the
+  // piece that is the whole word is not used.
   struct Path {
     std::vector<std::int32_t> pieces;
     double score = 0;

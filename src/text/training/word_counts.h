@@ -1,5 +1,5 @@
-// How often each word of a corpus occurs. Each distinct word is kept once: the memory depends on
-// the number of distinct words, not on the corpus.
+// The number of occurrences of each word of a corpus. Each distinct word is stored once: the memory
+// depends on the number of distinct words, not on the size of the corpus.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class WordCounts {
   void add(const WordCounts& other);
 
   std::int64_t size() const { return static_cast<std::int64_t>(entries_.size()); }
-  // The words in the order of their bytes, which depends on neither threads nor the order of the
-  // corpus. The texts live as long as the table.
+  // The words in the order of their bytes, so that the result does not depend on threads or on the
+  // order of the corpus. The texts are valid as long as the table.
   std::vector<CountedWord> sorted() const;
 
  private:

@@ -1,5 +1,5 @@
-// The first steps of a tokenizer.json, normalizer and pre-tokenizer, as training needs them: a text
-// into the words that the model will be asked about, one after another.
+// Normalizer and pre-tokenizer of a tokenizer.json, for training: splits a text into the words that
+// the model will get, one after another.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace piton {
 
 class WordCutter {
  public:
-  // The objects "normalizer" and "pre_tokenizer" of the file, each may be null.
+  // The objects "normalizer" and "pre_tokenizer" of tokenizer.json; each may be null.
   WordCutter(const Json& normalizer, const Json& pre_tokenizer)
       : normalizer_(read_normalizer(normalizer, "normalizer")),
         words_(read_pre_tokenizer(pre_tokenizer, "pre_tokenizer", /*raw_bytes=*/true)) {}
@@ -26,7 +26,7 @@ class WordCutter {
     Words words;
   };
 
-  // The words are raw bytes, which the vocabulary spells (byte_level.h).
+  // The words are raw bytes, which the vocabulary spells as in byte_level.h.
   bool byte_level() const { return words_.byte_level; }
 
   // Calls word(std::string_view) for each word of `text`, which is UTF-8.

@@ -293,7 +293,7 @@ TEST(Preprocess, KilledAtRandomMomentsAndRestartedGivesTheSameBytes) {
       ::waitpid(child, &status, 0);
       if (WIFSIGNALED(status)) {
         ++kills;
-        // Nothing that looks whole lies about before it is.
+        // An .idx file only exists when its corpus is complete.
         if (std::filesystem::exists(folder / "killed/out_text_document.idx")) {
           IndexedDataset::open(folder / "killed/out_text_document");
         }

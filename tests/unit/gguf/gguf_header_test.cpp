@@ -1,4 +1,5 @@
-// The head of a GGUF file: what is written is read again, and what lies is refused in one line.
+// The header of a GGUF file: it is read as it was written, and false values are refused in one
+// line.
 #include "gguf/gguf_header.h"
 
 #include <gmock/gmock.h>

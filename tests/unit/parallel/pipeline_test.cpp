@@ -195,7 +195,7 @@ TEST(Pipeline, RefusesMoreMessagesThanItsGroupCanNumber) {
   };
   run(100);
   const std::string message = message_of(Fault::kUsage, [&] { run(60); });
-  EXPECT_NE(message.find("--global-batch-size: 4 micro-batches of a step through 2 chunks"),
+  EXPECT_NE(message.find("--global-batch-size: 4 micro-batches per step through 2 chunks"),
             std::string::npos)
       << message;
 }
