@@ -118,7 +118,8 @@ CASES = {
     "bpe-limited": (["--algorithm", "bpe", "--limit-alphabet", "60"], 700,
                     lambda texts, size: byte_fallback(texts, size, 60)),
     "wordpiece": (["--algorithm", "wordpiece"], 1800, wordpiece),
-    "unigram": (["--algorithm", "unigram"], 3000, unigram),  # no piece is cut: see docs/train_tokenizer.md
+    "unigram": (["--algorithm", "unigram"], 3000, unigram),  # no piece is cut
+    "unigram-cut": (["--algorithm", "unigram"], 2500, unigram),
 }
 
 

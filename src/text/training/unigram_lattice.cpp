@@ -29,12 +29,20 @@ UnigramPieces::UnigramPieces(std::vector<ScoredPiece> pieces) : pieces_(std::mov
   for (const ScoredPiece& piece : pieces_) scores_.push_back(piece.score);
   lowest_ = std::numeric_limits<double>::infinity();
   for (std::size_t id = 1; id < pieces_.size(); ++id) {
-    trie_.add(pieces_[id].text, static_cast<std::int32_t>(id));
     lowest_ = std::min(lowest_, pieces_[id].score);
   }
 }
 
+void UnigramPieces::make_trie() {
+  if (has_trie_) return;
+  for (std::size_t id = 1; id < pieces_.size(); ++id) {
+    trie_.add(pieces_[id].text, static_cast<std::int32_t>(id));
+  }
+  has_trie_ = true;
+}
+
 void UnigramLattice::set(std::string_view word) {
+  PITON_ASSERT(pieces_->has_trie());
   const Trie& trie = pieces_->trie();
   size_ = word.size();
   nodes_.clear();
@@ -47,23 +55,29 @@ void UnigramLattice::set(std::string_view word) {
       ++end;
       if (at.value == Trie::kNone) continue;
       covered = covered || end - begin == length;
-      nodes_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end),
-                        at.value, pieces_->score(at.value)});
+      nodes_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint16_t>(end - begin),
+                        end - begin == length, at.value});
     }
     if (!covered) {
-      nodes_.push_back({static_cast<std::uint32_t>(begin),
-                        static_cast<std::uint32_t>(begin + length), 0, pieces_->unknown_score()});
+      nodes_.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint16_t>(length),
+                        /*character=*/true, 0});
     }
     begin += length;
   }
+}
+
+void UnigramLattice::set(std::size_t size, std::span<const LatticeNode> nodes) {
+  size_ = size;
+  nodes_.assign(nodes.begin(), nodes.end());
 }
 
 void UnigramLattice::add_expected(double count, std::vector<double>& expected) {
   forward_.assign(size_ + 1, kNothing);
   backward_.assign(size_ + 1, kNothing);
   forward_[0] = 0;
-  for (const Node& node : nodes_) {
-    forward_[node.end] = log_sum(forward_[node.end], node.score + forward_[node.begin]);
+  for (const LatticeNode& node : nodes_) {
+    double& after = forward_[node.begin + node.length];
+    after = log_sum(after, score_of(node) + forward_[node.begin]);
   }
   backward_[size_] = 0;
   // Pieces that begin at one place are added up from the shortest on.
@@ -71,14 +85,16 @@ void UnigramLattice::add_expected(double count, std::vector<double>& expected) {
     std::size_t first = last;
     while (first > 0 && nodes_[first - 1].begin == nodes_[last - 1].begin) --first;
     for (std::size_t i = first; i < last; ++i) {
-      const Node& node = nodes_[i];
-      backward_[node.begin] = log_sum(backward_[node.begin], node.score + backward_[node.end]);
+      const LatticeNode& node = nodes_[i];
+      double& before = backward_[node.begin];
+      before = log_sum(before, score_of(node) + backward_[node.begin + node.length]);
     }
     last = first;
   }
   const double all = forward_[size_];
-  for (const Node& node : nodes_) {
-    const double share = forward_[node.begin] + node.score + backward_[node.end] - all;
+  for (const LatticeNode& node : nodes_) {
+    const double share =
+        forward_[node.begin] + score_of(node) + backward_[node.begin + node.length] - all;
     expected[static_cast<std::size_t>(node.piece)] += count * std::exp(share);
   }
 }
@@ -87,18 +103,19 @@ void UnigramLattice::best(bool whole, Path& path) {
   forward_.assign(size_ + 1, 0);
   last_.assign(size_ + 1, -1);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    if (!whole && node.begin == 0 && node.end == size_) continue;
+    const LatticeNode& node = nodes_[i];
+    const std::size_t end = node.begin + node.length;
+    if (!whole && node.begin == 0 && end == size_) continue;
     if (node.begin > 0 && last_[node.begin] < 0) continue;
-    const double score = forward_[node.begin] + node.score;
-    if (last_[node.end] >= 0 && score <= forward_[node.end]) continue;
-    forward_[node.end] = score;
-    last_[node.end] = static_cast<std::int32_t>(i);
+    const double score = forward_[node.begin] + score_of(node);
+    if (last_[end] >= 0 && score <= forward_[end]) continue;
+    forward_[end] = score;
+    last_[end] = static_cast<std::int32_t>(i);
   }
   path.pieces.clear();
   path.score = forward_[size_];
   for (std::size_t end = size_; end > 0 && last_[end] >= 0;) {
-    const Node& node = nodes_[static_cast<std::size_t>(last_[end])];
+    const LatticeNode& node = nodes_[static_cast<std::size_t>(last_[end])];
     path.pieces.push_back(node.piece);
     end = node.begin;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/training/remembered_lattices.h"
 #include "text/training/repeated_substrings.h"
 #include "text/unicode/utf8.h"
 
@@ -21,6 +22,7 @@ constexpr double kLeastExpected = 0.5;  // a piece that is expected less often i
 // Words are added up in so many parts, whatever the number of threads; each has a number for every
 // piece.
 constexpr std::int64_t kParts = 8;
+constexpr std::size_t kRememberedNodes = 32 << 20;  // in all parts; 384 MiB
 
 // The derivative of log(gamma(x)).
 double digamma(double x) {
@@ -44,24 +46,49 @@ class UnigramRun {
  public:
   UnigramRun(std::span<const CountedWord> words, const UnigramTraining& training,
              ThreadPool& threads)
-      : words_(words), training_(training), threads_(threads), pieces_(seeds()) {}
+      : words_(words),
+        training_(training),
+        threads_(threads),
+        pieces_(seeds()),
+        lattices_(kParts, RememberedLattices(kRememberedNodes / kParts)) {}
 
   std::vector<ScoredPiece> run(const std::function<void(std::int64_t)>& shown) {
     const std::int64_t wanted = training_.vocabulary_size * 11 / 10;
     while (true) {
       for (int round = 0; round < kRoundsBetweenCuts; ++round) {
-        pieces_ = UnigramPieces(maximized(expected()));
+        take(maximized(expected()));
         shown(pieces_.size());
       }
       if (pieces_.size() <= wanted) break;
       const std::int64_t before = pieces_.size();
-      pieces_ = UnigramPieces(cut(wanted));
+      take(cut(wanted));
       if (pieces_.size() >= before) break;  // every piece is needed
     }
     return finished();
   }
 
  private:
+  // Pieces of the next round with their numbers in this one.
+  struct Chosen {
+    std::vector<ScoredPiece> pieces;
+    std::vector<std::size_t> numbers;
+    void add(std::size_t number, ScoredPiece piece) {
+      pieces.push_back(std::move(piece));
+      numbers.push_back(number);
+    }
+  };
+  void take(Chosen chosen) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(pieces_.size()),
+                                  RememberedLattices::kRemoved);
+    for (std::size_t id = 0; id < chosen.numbers.size(); ++id) {
+      ids[chosen.numbers[id]] = static_cast<std::int32_t>(id);
+    }
+    threads_.run(kParts, [&](std::int64_t part) {
+      lattices_[static_cast<std::size_t>(part)].renumber(ids);
+    });
+    pieces_ = UnigramPieces(std::move(chosen.pieces));
+  }
+
   std::vector<ScoredPiece> seeds() {
     std::map<char32_t, std::int64_t> counts;
     for (const CountedWord& word : words_) {
@@ -105,14 +132,19 @@ class UnigramRun {
   std::vector<double> sum_over_words(Add&& add) {
     std::vector<std::vector<double>> sums(kParts);
     const auto count = std::ssize(words_);
+    std::size_t known = 0;
+    for (const RememberedLattices& part : lattices_) known += part.words();
+    if (known < words_.size()) pieces_.make_trie();
     threads_.run(kParts, [&](std::int64_t part) {
       std::vector<double>& mine = sums[static_cast<std::size_t>(part)];
       mine.assign(static_cast<std::size_t>(pieces_.size()), 0);
       UnigramLattice lattice(pieces_);
       UnigramLattice::Path path;
-      for (std::int64_t w = count * part / kParts; w < count * (part + 1) / kParts; ++w) {
+      const std::int64_t begin = count * part / kParts;
+      for (std::int64_t w = begin; w < count * (part + 1) / kParts; ++w) {
         const CountedWord& word = words_[static_cast<std::size_t>(w)];
-        lattice.set(word.text);
+        lattices_[static_cast<std::size_t>(part)].set(static_cast<std::size_t>(w - begin),
+                                                      word.text, lattice);
         add(lattice, path, static_cast<double>(word.count), mine);
       }
     });
@@ -130,20 +162,23 @@ class UnigramRun {
 
   // The pieces that are expected, with their new scores. The digamma function in the place of the
   // logarithm makes rare pieces rarer (Liang and Klein 2007, structured Bayesian models).
-  std::vector<ScoredPiece> maximized(const std::vector<double>& expected) const {
-    std::vector<ScoredPiece> kept = {pieces_.pieces()[0]};
+  Chosen maximized(const std::vector<double>& expected) const {
+    Chosen kept;
+    kept.add(0, pieces_.pieces()[0]);
     double sum = 0;
     for (std::size_t id = 1; id < expected.size(); ++id) {
       if (expected[id] < kLeastExpected) continue;
-      kept.push_back({pieces_.pieces()[id].text, expected[id]});
+      kept.add(id, {pieces_.pieces()[id].text, expected[id]});
       sum += expected[id];
     }
-    if (kept.size() == 1) {
+    if (kept.pieces.size() == 1) {
       throw Error(Fault::kData,
                   "train-tokenizer: no piece is expected once in the text; give more of it");
     }
     const double all = digamma(sum);
-    for (std::size_t id = 1; id < kept.size(); ++id) kept[id].score = digamma(kept[id].score) - all;
+    for (std::size_t id = 1; id < kept.pieces.size(); ++id) {
+      kept.pieces[id].score = digamma(kept.pieces[id].score) - all;
+    }
     return kept;
   }
 
@@ -154,6 +189,7 @@ class UnigramRun {
   };
   std::vector<Alternative> alternatives() {
     std::vector<Alternative> all(static_cast<std::size_t>(pieces_.size()));
+    pieces_.make_trie();
     const std::int64_t count = pieces_.size();
     threads_.run(kParts, [&](std::int64_t part) {
       UnigramLattice lattice(pieces_);
@@ -173,7 +209,7 @@ class UnigramRun {
   }
 
   // The pieces without those whose loss makes the words least unlikely.
-  std::vector<ScoredPiece> cut(std::int64_t wanted) {
+  Chosen cut(std::int64_t wanted) {
     const std::vector<Alternative> others = alternatives();
     const std::vector<double> uses =
         sum_over_words([](UnigramLattice& lattice, UnigramLattice::Path& path, double count,
@@ -188,17 +224,20 @@ class UnigramRun {
     double sum = 0;
     for (const double use : uses) sum += use;
     const double log_sum = std::log(sum);
-    std::vector<ScoredPiece> kept = {pieces_.pieces()[0]};
+    Chosen kept;
+    kept.add(0, pieces_.pieces()[0]);
     std::vector<std::pair<double, std::size_t>> losses;
     for (std::size_t id = 1; id < uses.size(); ++id) {
       if (others[id].likelier && uses[id] == 0) continue;
       if (others[id].pieces.empty()) {
-        kept.push_back(pieces_.pieces()[id]);
+        kept.add(id, pieces_.pieces()[id]);
         continue;
       }
       if (uses[id] == 0) continue;
-      // Its uses become uses of its alternative.
-      const auto parts = static_cast<double>(others[id].pieces.size());
+      // Its uses become uses of its alternative. The sum of all uses should grow by those of the
+      // alternative's pieces; the tokenizers library adds as many as there are pieces in the
+      // vocabulary, which favors frequent pieces. Piton's vocabulary is to be the same.
+      const auto parts = static_cast<double>(pieces_.size());
       const double log_sum_without = std::log(sum + uses[id] * (parts - 1));
       double without = 0;
       for (const std::int32_t piece : others[id].pieces) {
@@ -211,8 +250,8 @@ class UnigramRun {
     const auto size = static_cast<double>(pieces_.size());
     const auto room = std::max(wanted, static_cast<std::int64_t>(size * kKeptShare));
     for (const auto& [loss, id] : losses) {
-      if (std::ssize(kept) >= room) break;
-      kept.push_back(pieces_.pieces()[id]);
+      if (std::ssize(kept.pieces) >= room) break;
+      kept.add(id, pieces_.pieces()[id]);
     }
     return kept;
   }
@@ -251,6 +290,7 @@ class UnigramRun {
   ThreadPool& threads_;
   std::vector<char32_t> characters_;  // of all words, by code point
   UnigramPieces pieces_;
+  std::vector<RememberedLattices> lattices_;  // one for each part
 };
 
 }  // namespace

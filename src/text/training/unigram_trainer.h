@@ -3,11 +3,10 @@
 //
 // Follows UnigramTrainer of the `tokenizers` library, with its constants: a million substrings of
 // at most 16 characters, two rounds of expectation between prunings, three quarters kept at each.
-// Without pruning, the pieces are the same and the scores differ by rounding only: the library sums
-// in the order of a hash table and of threads, Piton in the order of the words. After pruning, one
-// or two pieces in a hundred differ. Of equal scores, characters come first, by code point, then
-// the pieces that were candidates for longer. Characters that were pruned are added again at the
-// end: by code point, in the library in the order of a hash table.
+// The pieces are the same. The scores differ by rounding only: the library sums in the order of a
+// hash table and of threads, Piton in the order of the words. Of equal scores, characters come
+// first, by code point, then the pieces that were candidates for longer. Characters that were
+// pruned are added again at the end: by code point, in the library in the order of a hash table.
 #pragma once
 
 #include <cstdint>

@@ -89,8 +89,10 @@ INSTANTIATE_TEST_SUITE_P(Bpe, LearnedTokenizer,
 // The library adds its sums up in the order of a hash table, so its last digits differ from run to
 // run: 1e-9 of sums of 1e4 terms, and what the logarithm makes of them. Characters that have lost
 // their place come back 0.0001 apart, below all others, there in the order of a hash table.
-TEST(LearnedUnigram, HasThePiecesAndScoresOfTheTokenizersLibrary) {
-  const json wanted = json::parse(read_text_file(kGolden / "unigram.json"));
+class LearnedUnigram : public LearnedTokenizer {};
+
+TEST_P(LearnedUnigram, HasThePiecesAndScoresOfTheTokenizersLibrary) {
+  const json wanted = golden();
   const json got = learn(with_corpus(wanted["flags"])).tokenizer;
   for (const char* key :
        {"added_tokens", "normalizer", "pre_tokenizer", "decoder", "post_processor"}) {
@@ -118,6 +120,8 @@ TEST(LearnedUnigram, HasThePiecesAndScoresOfTheTokenizersLibrary) {
   }
   EXPECT_LT(came_back, 200);
 }
+
+INSTANTIATE_TEST_SUITE_P(Unigram, LearnedUnigram, testing::Values("unigram", "unigram-cut"));
 
 TEST(LearnTokenizer, GivesTheSameForAnyNumberOfThreads) {
   for (const char* algorithm : {"byte-level-bpe", "bpe", "wordpiece", "unigram"}) {

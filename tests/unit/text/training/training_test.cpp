@@ -11,6 +11,7 @@
 
 #include "text/training/bpe_trainer.h"
 #include "text/training/pair_counts.h"
+#include "text/training/remembered_lattices.h"
 #include "text/training/repeated_substrings.h"
 #include "text/training/unigram_lattice.h"
 #include "text/training/unigram_trainer.h"
@@ -176,15 +177,16 @@ void all_cuttings(const std::string& word, const UnigramPieces& pieces, Cutting 
 }
 
 TEST(UnigramLattice, WeighsEveryCutting) {
-  const UnigramPieces pieces({{"", 0},
-                              {"a", -2.5},
-                              {"b", -3},
-                              {"ab", -3.5},
-                              {"ba", -4},
-                              {"aba", -4.25},
-                              {"é", -6},
-                              {"bé", -5.5},
-                              {"abab", -9}});
+  UnigramPieces pieces({{"", 0},
+                        {"a", -2.5},
+                        {"b", -3},
+                        {"ab", -3.5},
+                        {"ba", -4},
+                        {"aba", -4.25},
+                        {"é", -6},
+                        {"bé", -5.5},
+                        {"abab", -9}});
+  pieces.make_trie();
   std::mt19937 random(3);
   UnigramLattice lattice(pieces);
   for (const std::string& word : random_words(60, {"a", "b", "é", "x"}, 9, random)) {
@@ -218,6 +220,38 @@ TEST(UnigramLattice, WeighsEveryCutting) {
   UnigramLattice::Path path;
   lattice.best(/*whole=*/false, path);
   EXPECT_THAT(path.pieces, ElementsAre(2, 1));
+}
+
+// What is remembered of a word is what a search among the pieces that are left finds, also for the
+// words that there was no room for.
+TEST(RememberedLattices, FollowTheRemovalOfPieces) {
+  UnigramPieces pieces(
+      {{"", 0}, {"a", -1}, {"b", -2}, {"ab", -3}, {"ba", -4}, {"aba", -5}, {"é", -6}});
+  pieces.make_trie();
+  UnigramPieces fewer({{"", 0}, {"aba", -2}, {"é", -2.5}, {"a", -1.5}, {"ba", -3}});
+  fewer.make_trie();
+  constexpr std::int32_t kRemoved = RememberedLattices::kRemoved;
+  const std::vector<std::int32_t> ids = {0, 3, kRemoved, kRemoved, 4, 1, 2};
+  std::mt19937 random(5);
+  const auto words = random_words(40, {"a", "b", "é", "x"}, 9, random);
+  RememberedLattices remembered(200);
+  UnigramLattice before(pieces);
+  for (std::size_t w = 0; w < words.size(); ++w) remembered.set(w, words[w], before);
+  ASSERT_GT(remembered.words(), 5U);
+  ASSERT_LT(remembered.words(), words.size());
+  remembered.renumber(ids);
+  UnigramLattice lattice(fewer);
+  UnigramLattice searched(fewer);
+  for (std::size_t w = 0; w < words.size(); ++w) {
+    remembered.set(w, words[w], lattice);
+    searched.set(words[w]);
+    std::vector<double> got(5, 0);
+    std::vector<double> wanted(5, 0);
+    lattice.add_expected(2, got);
+    searched.add_expected(2, wanted);
+    for (std::size_t id = 0; id < got.size(); ++id)
+      EXPECT_NEAR(got[id], wanted[id], 1e-12) << words[w];
+  }
 }
 
 // The plain algorithm, as long as no pair forms anew after its merge.
