@@ -112,7 +112,7 @@ constexpr MegatronGroup kTable[] = {
      "train` profiles"},
     {kIgnored,
      "ckpt-format:1 use-dist-ckpt dist-ckpt-format:1 auto-detect-ckpt-format "
-     "ckpt-fully-parallel-save no-ckpt-fully-parallel-save ckpt-fully-parallel-load async-save "
+     "ckpt-fully-parallel-save no-ckpt-fully-parallel-save ckpt-fully-parallel-load "
      "use-persistent-ckpt-worker ckpt-assume-constant-structure dist-ckpt-strictness:1 "
      "dist-ckpt-save-pre-mcore-014 dist-ckpt-optim-fully-reshardable "
      "distrib-optim-fully-reshardable-mem-efficient no-strict-fsdp-dtensor-load no-save-rng "

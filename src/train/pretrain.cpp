@@ -28,6 +28,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     if (trainer.exit_due() || trainer.done()) break;
     if (trainer.save_due()) trainer.save_if_possible();
   }
+  trainer.finish_saves();
   const bool has_trained = !was_done && trainer.state().iteration > 0;
   if (!loop.save.empty() && has_trained && !trainer.is_saved()) trainer.save();
   trainer.finish();

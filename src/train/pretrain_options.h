@@ -32,6 +32,7 @@ struct LoopOptions {
   std::int64_t save_interval = 0;  // 0: at the end only
   std::int64_t keep = 0;           // 0: all
   bool verify_saves = false;
+  bool async_save = true;
   bool no_load_optim = false;
   bool finetune = false;
   bool override_scheduler = false;
@@ -85,6 +86,10 @@ struct LoopOptions {
       keep);
     v(Option{"verify-saves", "read every checkpoint back from the disk and compare it with memory"},
       verify_saves);
+    v(Option{"async-save",
+             "write checkpoints between steps in the background, from a copy of the state in "
+             "memory; --no-async-save makes training wait for the disk"},
+      async_save);
     v(Option{"no-load-optim", "start the optimiser anew from the loaded weights"}, no_load_optim);
     v(Option{"finetune",
              "a new run from the loaded weights: iteration 0, its own data and options"},

@@ -58,7 +58,10 @@ Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
   guarded([&] { open(); });
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() {
+  // Before anything is released: the folder's lock, and what the save communicates by.
+  if (checkpoints_ != nullptr) checkpoints_->await_background();
+}
 
 template <typename Work>
 void Trainer::together(Work&& work) {
@@ -66,6 +69,15 @@ void Trainer::together(Work&& work) {
 }
 
 void Trainer::report(const std::exception& error) {
+  if (checkpoints_ != nullptr) {
+    // The checkpoint of a step before the failure is good: the threads of all ranks can end it.
+    try {
+      const auto finished = checkpoints_->take_finished(/*wait=*/true, *everyone_);
+      if (finished) say_outcome(*finished);
+    } catch (const std::exception&) {
+      // A rank is lost. What is reported is why.
+    }
+  }
   const Failure failure = failure_of(error);
   const bool said = dynamic_cast<const SaidByAnotherRank*>(&error) != nullptr;
   const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
@@ -242,6 +254,7 @@ RunStart Trainer::start() const {
 StepMetrics Trainer::step() {
   return guarded([&] {
     const LoopOptions& loop = settled_.loop;
+    settle_background_save(/*wait=*/false);
     const auto begin = std::chrono::steady_clock::now();
     const double place = static_cast<double>(state_.scheduled_samples.value_or(0)) /
                          static_cast<double>(plan_.global_batch);
@@ -369,7 +382,7 @@ double Trainer::run_evaluation() {
 
 bool Trainer::save_due() const {
   const LoopOptions& loop = settled_.loop;
-  if (loop.save.empty() || is_saved()) return false;
+  if (loop.save.empty() || is_saved() || saving_iteration_ == state_.iteration) return false;
   return done() || (loop.save_interval > 0 && state_.iteration % loop.save_interval == 0);
 }
 
@@ -384,24 +397,76 @@ void Trainer::save() {
       throw Error(Fault::kUsage, "save: this run has no folder to save to; give --save DIR");
     }
     check_corpora();
+    settle_background_save(/*wait=*/true);
     write_checkpoint();
   });
 }
 
 void Trainer::save_if_possible() {
-  const LoopOptions& loop = settled_.loop;
   guarded([&] {
     check_corpora();
+    settle_background_save(/*wait=*/true);
+    if (settled_.loop.async_save && write_in_background()) return;
     try {
       write_checkpoint();
     } catch (const Error& error) {
       if (error.fault() != Fault::kData) throw;
-      sinks_.warning(fmt::format(
-          "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
-          state_.iteration, error.what(),
-          std::min(state_.iteration + loop.save_interval, plan_.train_iters)));
+      warn_of_failed_save(state_.iteration, error);
     }
   });
+}
+
+void Trainer::finish_saves() {
+  guarded([&] { settle_background_save(/*wait=*/true); });
+}
+
+void Trainer::warn_of_failed_save(std::int64_t iteration, const Error& error) {
+  const std::int64_t next =
+      std::min(iteration + settled_.loop.save_interval, plan_.train_iters);
+  sinks_.warning(fmt::format("iteration {} is not saved: {}{}", iteration, error.what(),
+                             next > state_.iteration
+                                 ? fmt::format("; the run goes on and saves again at iteration {}",
+                                               next)
+                                 : ""));
+}
+
+// Returns false if there is no memory for a copy of the state.
+bool Trainer::write_in_background() {
+  if (!checkpoints_->start_save(state_, *data_)) {
+    sinks_.warning(
+        "there is no memory for a copy of the state: training waits until it is saved; "
+        "--no-async-save says so from the start");
+    return false;
+  }
+  saving_iteration_ = state_.iteration;
+  if (!copies_state_) {
+    copies_state_ = true;
+    say(fmt::format("saves go on in the background, from a copy of the state ({:.1f} MB on rank 0)",
+                    static_cast<double>(checkpoints_->copy_bytes()) * 1e-6));
+  }
+  return true;
+}
+
+// Reports the save in the background if it is over on all ranks; `wait`: when it is.
+void Trainer::settle_background_save(bool wait) {
+  constexpr double kLong = 1;  // seconds
+  const std::optional<FinishedSave> finished = checkpoints_->take_finished(wait, *everyone_);
+  if (!finished) return;
+  if (finished->waited_seconds > kLong) {
+    say(fmt::format("training waited {:.1f} s for the end of the save of iteration {}",
+                    finished->waited_seconds, finished->iteration));
+  }
+  say_outcome(*finished);
+}
+
+void Trainer::say_outcome(const FinishedSave& finished) {
+  saving_iteration_.reset();
+  if (finished.error) return warn_of_failed_save(finished.iteration, *finished.error);
+  saved_iteration_ = finished.iteration;
+  sinks_.on_save({.iteration = finished.iteration,
+                  .folder = finished.folder,
+                  .seconds = finished.seconds,
+                  .blocked_seconds = finished.copy_seconds + finished.waited_seconds});
 }
 
 // A changed corpus ends a run, whatever the reason for the save.
@@ -413,12 +478,18 @@ void Trainer::write_checkpoint() {
   const auto begin = std::chrono::steady_clock::now();
   const std::filesystem::path folder = checkpoints_->save(state_, *data_);
   saved_iteration_ = state_.iteration;
-  sinks_.on_save(
-      {.iteration = state_.iteration, .folder = folder, .seconds = seconds_since(begin)});
+  const double seconds = seconds_since(begin);
+  sinks_.on_save({.iteration = state_.iteration,
+                  .folder = folder,
+                  .seconds = seconds,
+                  .blocked_seconds = seconds});
 }
 
 void Trainer::finish() {
-  guarded([&] { sinks_.on_finish(); });
+  guarded([&] {
+    settle_background_save(/*wait=*/true);
+    sinks_.on_finish();
+  });
 }
 
 StopRequest Trainer::agreed_stop(int signal) {

@@ -66,12 +66,18 @@ class Trainer {
   // has none.
   double evaluate();
 
-  // Saves a checkpoint of this state in --save. Throws Error(kUsage) without --save.
+  // Saves a checkpoint of this state in --save, which is on the disk when this returns. Throws
+  // Error(kUsage) without --save.
   void save();
   // The same between other saves: if it fails, as on a full disk, the run continues with a warning.
+  // With --async-save it returns when the state is copied, and the files are written while training
+  // goes on. One save at a time: waits for the one before. A step() after its end, or the next of
+  // these three calls, tells the sinks how it went.
   void save_if_possible();
+  // Waits until no save is in the background.
+  void finish_saves();
 
-  // Tells the sinks that the run ended well.
+  // Waits for a save in the background, and tells the sinks that the run ended well.
   void finish();
 
   // The stop request that the ranks agree on. `signal`: this rank's, or 0.
@@ -116,6 +122,10 @@ class Trainer {
   double run_evaluation();
   void check_corpora();
   void write_checkpoint();
+  bool write_in_background();
+  void settle_background_save(bool wait);
+  void say_outcome(const FinishedSave& finished);
+  void warn_of_failed_save(std::int64_t iteration, const Error& error);
   void warn_of_rare_saves(double seconds_a_step);
 
   std::chrono::steady_clock::time_point created_;
@@ -145,7 +155,9 @@ class Trainer {
   std::int64_t started_at_ = 0;
   std::int64_t evaluation_ = 0;         // batch of the evaluation under way, from 1; 0: none
   std::int64_t consecutive_skips_ = 0;  // but those by which the loss scale finds its place
-  std::optional<std::int64_t> saved_iteration_;  // of the checkpoint in --save's folder
+  std::optional<std::int64_t> saved_iteration_;   // of the checkpoint in --save's folder
+  std::optional<std::int64_t> saving_iteration_;  // of the save in the background
+  bool copies_state_ = false;                     // saves are in the background; set at the first
 };
 
 }  // namespace piton
