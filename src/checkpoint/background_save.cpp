@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cstring>
 #include <system_error>
 
 #include "base/seconds.h"
@@ -12,6 +13,7 @@
 namespace piton {
 namespace {
 
+constexpr std::int64_t kCopyPart = std::int64_t{2} << 20;  // bytes that one thread copies at once
 constexpr std::int64_t kAlignment = 64;  // of each job, so that it may be read as its dtype
 
 std::int64_t aligned(std::int64_t bytes) {
@@ -53,8 +55,19 @@ bool SaveCopy::make_room(const StoreContext& context, std::int64_t bytes, Commun
   return all;
 }
 
+void SaveCopy::copy(const Tensor& to, const Tensor& from, Stream& stream, ThreadPool& threads) {
+  if (from.place().kind != DeviceKind::kHost) return device_.copy(to, from, stream);
+  stream.synchronize();
+  const std::int64_t bytes = to.bytes();
+  threads.run((bytes + kCopyPart - 1) / kCopyPart, [&](std::int64_t part) {
+    const std::int64_t begin = part * kCopyPart;
+    std::memcpy(to.raw() + begin, from.raw() + begin,
+                static_cast<std::size_t>(std::min(kCopyPart, bytes - begin)));
+  });
+}
+
 bool SaveCopy::take(const StoredModel& model, const StoreContext& context, const SaveLayout& layout,
-                    Communicator& ranks) {
+                    ThreadPool& threads, Communicator& ranks) {
   std::int64_t needed = 0;
   for (const WriteJob& job : layout.writes.jobs) needed += aligned(layout.bytes(job));
   if (!make_room(context, needed, ranks)) return false;
@@ -65,8 +78,8 @@ bool SaveCopy::take(const StoredModel& model, const StoreContext& context, const
                     for (const WriteJob& job : jobs) {
                       const std::int64_t elements = job.end - job.begin;
                       const Tensor to(bytes_.storage(), at, source.dtype(), Shape{elements});
-                      device_.copy(to, source.slice(0, layout.place_in_source(job), elements),
-                                   context.stream);
+                      copy(to, source.slice(0, layout.place_in_source(job), elements),
+                           context.stream, threads);
                       at += aligned(layout.bytes(job));
                     }
                   });
@@ -88,12 +101,12 @@ void SaveCopy::give(const SaveLayout& layout, JobWriter& writer, FirstFault& fau
 std::unique_ptr<BackgroundSave> BackgroundSave::start(
     const std::filesystem::path& dir, const StoredModel& model, const StoreContext& context,
     const TrainState& state, const std::string& config, const SaveOptions& options, SaveCopy& copy,
-    const ThreadPool& threads) {
+    ThreadPool& threads) {
   PITON_ASSERT(options.keep >= 0 && options.file_bytes > 0);
   const auto begin = std::chrono::steady_clock::now();
   Communicator& ranks = save_group(context.mesh);
   SaveLayout layout = lay_out(model, ranks, options.file_bytes);
-  if (!copy.take(model, context, layout, ranks)) return nullptr;
+  if (!copy.take(model, context, layout, threads, ranks)) return nullptr;
   // The thread must not keep handles of tensors: it would free them at its own time.
   layout.parameters.clear();
   layout.state.clear();

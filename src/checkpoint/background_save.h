@@ -29,15 +29,16 @@ class SaveCopy {
   explicit SaveCopy(Device& device) : device_(device) {}
   std::int64_t bytes() const { return bytes_.defined() ? bytes_.bytes() : 0; }
 
-  // Copies the jobs of this rank. Collective over `ranks`. Returns false, on all ranks, if a host
-  // has no memory for the copies of its ranks.
+  // Copies the jobs of this rank, by all threads. Collective over `ranks`. Returns false, on all
+  // ranks, if a host has no memory for the copies of its ranks.
   bool take(const StoredModel& model, const StoreContext& context, const SaveLayout& layout,
-            Communicator& ranks);
+            ThreadPool& threads, Communicator& ranks);
   // The copied bytes of a job; they follow one another in the order of the jobs.
   void give(const SaveLayout& layout, JobWriter& writer, FirstFault& fault) const;
 
  private:
   bool make_room(const StoreContext& context, std::int64_t bytes, Communicator& ranks);
+  void copy(const Tensor& to, const Tensor& from, Stream& stream, ThreadPool& threads);
 
   Device& device_;
   Tensor bytes_;  // u8
@@ -46,15 +47,15 @@ class SaveCopy {
 class BackgroundSave {
  public:
   // Collective. Copies the state and starts to write. `copy` must stay as it is until the save is
-  // over. `threads`: the compute threads, from which the new thread must keep away. Returns null on
-  // all ranks if a host has no memory for the copy; then nothing has been done. Arguments and
-  // errors as with save_checkpoint().
+  // over. `threads`: the compute threads, which copy; the new thread runs wherever it may. Returns
+  // null on all ranks if a host has no memory for the copy; then nothing has been done. Arguments
+  // and errors as with save_checkpoint().
   static std::unique_ptr<BackgroundSave> start(const std::filesystem::path& dir,
                                                const StoredModel& model,
                                                const StoreContext& context, const TrainState& state,
                                                const std::string& config,
                                                const SaveOptions& options, SaveCopy& copy,
-                                               const ThreadPool& threads);
+                                               ThreadPool& threads);
   // Waits for the end; an error is dropped.
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;

@@ -65,9 +65,9 @@ class RunCheckpoints {
   // The same in the background: the state is copied, and files are written while training goes on.
   // Returns false if there is no memory for the copy; then nothing has been done.
   bool start_save(TrainState& state, RunData& data);
-  // The save that start_save() began, once: when it is over on all ranks, which all ranks see at the
-  // same call. `wait`: waits for its end. Nullopt if there is none, or it is not over. Throws what
-  // the save threw that is not an Error(kData).
+  // The save that start_save() began, once: when it is over on all ranks, which all ranks see at
+  // the same call. `wait`: waits for its end. Nullopt if there is none, or it is not over. Throws
+  // what the save threw that is not an Error(kData).
   std::optional<FinishedSave> take_finished(bool wait, Communicator& everyone);
 
   // Not collective: waits until no save is in the background, and drops its result.

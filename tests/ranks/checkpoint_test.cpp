@@ -82,7 +82,7 @@ TEST(Checkpoint, IsWrittenWhileTheRanksTalkAboutOtherThings) {
   for (const test::TestLayout& layout : kLayouts) {
     const SharedFolder dir;
     test::SmallRun run(world(), layout);
-    const ThreadPool pool(1);
+    ThreadPool pool(2);
     SaveCopy copy(run.device);
     Communicator& step = run.mesh.group(kAllAxes);
     run.fill(3);

@@ -55,7 +55,7 @@ TEST(BackgroundSave, WritesTheBytesOfItsStepWhileTheNextOnesAreMade) {
       const TempFolder dir;
       run_ranks(layout.ranks(), [&](World& world) {
         ShardedRun run(world, layout, stage, dtype);
-        const ThreadPool pool(1);
+        ThreadPool pool(2);
         Gate gate;
         SaveCopy copy(run.device);
         run.step(1);
@@ -88,7 +88,7 @@ TEST(BackgroundSave, IsTheSameUnderTensorAndPipelineRanks) {
   const TempFolder dir;
   run_ranks(layout.ranks(), [&](World& world) {
     SmallRun run(world, layout);
-    const ThreadPool pool(1);
+    ThreadPool pool(2);
     Gate gate;
     SaveCopy copy(run.device);
     run.fill(5);
@@ -108,7 +108,7 @@ TEST(BackgroundSave, FailsOnAllRanksAndKeepsTheOneBefore) {
   std::vector<std::string> messages(4);
   run_ranks(4, [&](World& world) {
     SmallRun run(world, layout);
-    const ThreadPool pool(1);
+    ThreadPool pool(2);
     SaveCopy copy(run.device);
     run.fill(1);
     save_checkpoint(dir.path(), run.stored(), run.context(), state_of(1), "");
@@ -142,7 +142,7 @@ TEST(BackgroundSave, IsNotBegunWhereOneRankHasNoMemoryForTheCopy) {
   const TestLayout layout{.data = 2};
   run_ranks(2, [&](World& world) {
     ShardedRun run(world, layout, 1, DType::kF32);
-    const ThreadPool pool(1);
+    ThreadPool pool(2);
     HostDevice small("small", world.rank() == 1 ? 1000 : 0);
     SaveCopy copy(small);
     EXPECT_EQ(BackgroundSave::start(dir / "run", run.stored(), run.context(), state_of(1), "", {},
@@ -158,7 +158,7 @@ TEST(BackgroundSave, EndsWithoutBeingWaitedFor) {
   const TempFolder dir;
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {});
-    const ThreadPool pool(1);
+    ThreadPool pool(2);
     SaveCopy copy(run.device);
     run.fill(3);
     static_cast<void>(BackgroundSave::start(dir.path(), run.stored(), run.context(), state_of(3),

@@ -102,7 +102,7 @@ bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep
                                   if (calls++ == fatal) ::kill(::getpid(), SIGKILL);
                                 }};
       if (background) {
-        const ThreadPool pool(1);
+        ThreadPool pool(2);
         SaveCopy copy(run.device);
         const auto save = BackgroundSave::start(dir, run.stored(), run.context(),
                                                 state_of(iteration), "", options, copy, pool);
