@@ -118,10 +118,9 @@ void JobWriter::write(const WriteJob& job, const std::byte* data) {
   const std::size_t index = layout_.plan.index.at(holding.tensor.name);
   const StoredTensor& stored = layout_.plan.tensors[index];
   const std::int64_t width = size_bytes(holding.tensor.dtype);
-  parts_.push_back(
-      {.tensor = index,
-       .run = {holding.start, holding.extent, job.begin, job.end},
-       .hash = hash_bytes({data, static_cast<std::size_t>(layout_.bytes(job))})});
+  parts_.push_back({.tensor = index,
+                    .run = {holding.start, holding.extent, job.begin, job.end},
+                    .hash = hash_bytes({data, static_cast<std::size_t>(layout_.bytes(job))})});
   DiskFile& file = files_->get(stored.file);
   for_each_stretch(holding.tensor.shape, holding.start, holding.extent, job.begin, job.end,
                    [&](std::int64_t at, std::int64_t element, std::int64_t count) {

@@ -46,7 +46,8 @@ void for_each_source(const StoredModel& model, const SaveLayout& layout, Stream&
   const auto pass = [&](std::size_t source, const Tensor& tensor) {
     const std::size_t first = next;
     while (next < jobs.size() && layout.holding(jobs[next]).source == source) ++next;
-    if (next > first) fault.run([&] { visit(tensor.flatten(), jobs.subspan(first, next - first)); });
+    if (next > first)
+      fault.run([&] { visit(tensor.flatten(), jobs.subspan(first, next - first)); });
   };
   for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
     Parameter& parameter = *layout.parameters[i];

@@ -299,7 +299,8 @@ int run_plan(Invocation& invocation) {
       {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(plan.sequence)},
       {"pipeline", to_json(simulation)}};
   for (std::size_t rank = 0; rank < estimates.size(); ++rank)
-    out["ranks"].push_back(to_json(estimates[rank], static_cast<int>(rank), options.loop.async_save));
+    out["ranks"].push_back(
+        to_json(estimates[rank], static_cast<int>(rank), options.loop.async_save));
   std::fputs((out.dump() + "\n").c_str(), stdout);
   return 0;
 }
