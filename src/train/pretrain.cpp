@@ -10,7 +10,9 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                         const std::function<int()>& stop, const std::function<void()>& over,
                         Progress& progress) {
   const LoopOptions& loop = options.loop;
-  LogSink log(machine.log, {.interval = loop.log_interval, .brief = loop.brief_log});
+  LogSink log(machine.log, {.interval = loop.log_interval,
+                            .brief = loop.brief_log,
+                            .timers = options.timing.timing_log_option});
   ProgressSink shown(progress);
   Trainer trainer(machine, options, {&log, &shown});
   PretrainResult result{.loss = trainer.state().lm_loss};

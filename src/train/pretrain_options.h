@@ -13,6 +13,7 @@
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
+#include "train/timing_options.h"
 
 namespace piton {
 
@@ -116,6 +117,7 @@ struct LoopOptions {
 struct PretrainOptions {
   ModelOptions model;
   LoopOptions loop;
+  TimingOptions timing;
   ParallelOptions parallel;
   LearningRateOptions learning_rate;
   OptimizerOptions optimizer;
@@ -123,6 +125,7 @@ struct PretrainOptions {
   TokenizerOptions tokenizer;
 
   void add_to(OptionSet& options);
+  void add_without_timing_to(OptionSet& options);  // for a command with timing options of its own
 
   // The model of the flags, checked, with the tokenizer's vocabulary if there is one. With
   // NullTokenizer, an end of documents follows the --vocab-size ids, as in Megatron.

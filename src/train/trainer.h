@@ -35,7 +35,10 @@
 #include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
+#include "train/run_sections.h"
 #include "train/run_sink.h"
+#include "train/run_timers.h"
+#include "train/run_trace.h"
 #include "train/tensorboard_sink.h"
 
 namespace piton {
@@ -117,6 +120,9 @@ class Trainer {
   void open_figures();
   RunStart start() const;
 
+  StepMetrics one_step();
+  std::vector<MicroBatch> next_batch();
+  bool log_due() const;
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   void count_skips(const StepReport& report);
   double run_evaluation();
@@ -124,11 +130,15 @@ class Trainer {
   void write_checkpoint();
   bool write_in_background();
   void settle_background_save(bool wait);
-  void say_outcome(const FinishedSave& finished);
+  std::vector<TimerTimes> save_times();
+  void say_outcome(const FinishedSave& finished, std::vector<TimerTimes> timers);
   void warn_of_failed_save(std::int64_t iteration, const Error& error);
   void warn_of_rare_saves(double seconds_a_step);
 
   std::chrono::steady_clock::time_point created_;
+  std::unique_ptr<RunTrace> trace_;    // --trace
+  std::unique_ptr<RunTimers> timers_;  // --timing-log-level
+  RunSections sections_;               // what these two observe
   Machine machine_;
   PretrainOptions options_;
   PretrainOptions settled_;            // with the value of every derived default
@@ -153,6 +163,7 @@ class Trainer {
   bool owns_folder_ = false;  // --save's folder is this run's
   double peak_flops_ = 0;     // of one rank
   std::int64_t started_at_ = 0;
+  std::int64_t timed_at_ = 0;           // iteration of the last times in the log
   std::int64_t evaluation_ = 0;         // batch of the evaluation under way, from 1; 0: none
   std::int64_t consecutive_skips_ = 0;  // but those by which the loss scale finds its place
   std::optional<std::int64_t> saved_iteration_;   // of the checkpoint in --save's folder
