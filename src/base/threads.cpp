@@ -271,6 +271,13 @@ void ThreadPool::run(std::int64_t parts, PartFunction part) {
   }
 }
 
+void ThreadPool::unpin_this_thread() const {
+  if (!state_->caller_mask) return;
+  const CoreMask& mask = *state_->caller_mask;
+  // If it fails, the thread only stays where it is.
+  static_cast<void>(pthread_setaffinity_np(pthread_self(), mask.size(), mask.get()));
+}
+
 int ThreadPool::thread_index() { return t_index; }
 
 std::vector<int> available_cores() {

@@ -48,6 +48,10 @@ class ThreadPool {
   // part that calls run() executes its parts by itself, in order.
   void run(std::int64_t parts, PartFunction part);
 
+  // For a thread that a pinned caller has started, and that inherited its one processor: lets it
+  // run where the caller could before.
+  void unpin_this_thread() const;
+
   // Index of the calling thread in the pool, 0 .. threads()-1; 0 for threads outside the pool.
   static int thread_index();
 

@@ -15,7 +15,8 @@
 // read is an error.
 //
 // Saves use a communicator group of their own, so that their messages never mix with those of a
-// step or a load.
+// step or a load. So the files may also be written while training goes on
+// (checkpoint/background_save.h).
 //
 // Both are collective over all ranks of the mesh. A fault on one rank (a full disk, a changed byte)
 // is thrown on all of them, with the rank.
@@ -68,6 +69,9 @@ Communicator& save_group(Mesh& mesh);
 std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
                                       const StoreContext& context, TrainState state,
                                       const std::string& config, const SaveOptions& options = {});
+
+// `state` with what the optimizer, if the model has one, says of its progress.
+TrainState with_progress(TrainState state, const StoredModel& model);
 
 // Collective. Throws Error(kData) if DIR (which need not exist yet) has no room for one more
 // checkpoint of the model. Called before a run's first step.

@@ -381,7 +381,7 @@ int run_bench(Invocation& invocation) {
   PretrainOptions options;
   OptionSet set;
   set.add("Bench", bench);
-  options.add_to(set);
+  options.add_without_timing_to(set);
   std::string name;
   if (!invocation.words.empty() && !invocation.words[0].starts_with("-")) {
     name = invocation.words[0];

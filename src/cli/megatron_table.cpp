@@ -100,19 +100,18 @@ constexpr MegatronGroup kTable[] = {
      "one thread reads a corpus, by calls of the system"},
     {kIgnored,
      "tensorboard-log-interval:1 tensorboard-queue-size:1 "
-     "log-timers-to-tensorboard no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard "
+     "no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard "
      "log-memory-to-tensorboard log-world-size-to-tensorboard wandb-project:1 wandb-entity:1 "
      "wandb-exp-name:1 wandb-save-dir:1 one-logger-project:1 one-logger-run-name:1 no-one-logger "
      "one-logger-async app-tag-run-name:1 app-tag-run-version:1 config-logger-dir:1 "
      "log-straggler disable-straggler-on-startup straggler-ctrlr-port:1 straggler-minmax-count:1 "
-     "timing-log-level:1 timing-log-option:1 no-barrier-with-level-1-timing logging-level:1 "
-     "log-progress log-energy profile profile-step-start:1 profile-step-end:1 profile-ranks:* "
+     "no-barrier-with-level-1-timing logging-level:1 log-progress log-energy "
      "use-pytorch-profiler run-workload-inspector-server dump-param-to-param-group-map:1",
      "figures of every step are in metrics.jsonl and tensorboard/ of --save, and `piton bench "
      "train` profiles"},
     {kIgnored,
      "ckpt-format:1 use-dist-ckpt dist-ckpt-format:1 auto-detect-ckpt-format "
-     "ckpt-fully-parallel-save no-ckpt-fully-parallel-save ckpt-fully-parallel-load async-save "
+     "ckpt-fully-parallel-save no-ckpt-fully-parallel-save ckpt-fully-parallel-load "
      "use-persistent-ckpt-worker ckpt-assume-constant-structure dist-ckpt-strictness:1 "
      "dist-ckpt-save-pre-mcore-014 dist-ckpt-optim-fully-reshardable "
      "distrib-optim-fully-reshardable-mem-efficient no-strict-fsdp-dtensor-load no-save-rng "

@@ -59,7 +59,7 @@ nlohmann::ordered_json to_json(const Simulation& simulation) {
           {"peak_activations", simulation.peak_activations}};
 }
 
-nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank) {
+nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank, bool async_save) {
   nlohmann::ordered_json bytes;
   for (int kind = 0; kind < kMemoryKinds; ++kind) {
     bytes[std::string(name(static_cast<MemoryKind>(kind)))] = estimate.memory.peak_bytes[kind];
@@ -69,6 +69,7 @@ nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank) {
   return {{"rank", rank},
           {"parameters", estimate.parameters},
           {"bytes", bytes},
+          {"save_copy_bytes", async_save ? estimate.save_copy_bytes : 0},
           {"sent_bytes",
            {{"all_reduce", sent.all_reduce_bytes},
             {"all_gather", sent.all_gather_bytes},
@@ -160,7 +161,7 @@ std::string verdict(std::int64_t needed, std::int64_t memory) {
 }
 
 void print_table(const std::vector<RankEstimate>& estimates, const Simulation& simulation,
-                 std::int64_t memory) {
+                 std::int64_t memory, bool async_save) {
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t rank = 0; rank < estimates.size(); ++rank) {
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
@@ -188,6 +189,12 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
   }
   text +=
       fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);
+  if (async_save) {
+    text += fmt::format(
+        "a save in the background copies {} MiB of it, in the memory of the host "
+        "(--no-async-save: none)\n",
+        mebibytes(estimates[0].save_copy_bytes));
+  }
   if (memory > 0) text += verdict(most, memory) + "\n";
   std::fputs(text.c_str(), stdout);
 }
@@ -282,7 +289,8 @@ int run_plan(Invocation& invocation) {
       simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
   if (!plan_options.json) {
     std::fputs(in_a_sentence(plan, options).c_str(), stdout);
-    print_table(estimates, simulation, bytes_of_size(plan_options.device_memory));
+    print_table(estimates, simulation, bytes_of_size(plan_options.device_memory),
+                options.loop.async_save);
     return 0;
   }
   nlohmann::ordered_json out{
@@ -290,7 +298,8 @@ int run_plan(Invocation& invocation) {
       {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(plan.sequence)},
       {"pipeline", to_json(simulation)}};
   for (std::size_t rank = 0; rank < estimates.size(); ++rank)
-    out["ranks"].push_back(to_json(estimates[rank], static_cast<int>(rank)));
+    out["ranks"].push_back(
+        to_json(estimates[rank], static_cast<int>(rank), options.loop.async_save));
   std::fputs((out.dump() + "\n").c_str(), stdout);
   return 0;
 }

@@ -27,6 +27,21 @@ TrafficCounts difference(TrafficCounts a, const TrafficCounts& b) {
   return a;
 }
 
+// Weights, main copies and moments of the whole model, over the ranks that write them.
+std::int64_t save_copy_bytes(Session& session, const RunPlan& plan) {
+  double bytes = 0, elements = 0;  // of this rank's state: the same per element everywhere
+  for (const OptimizerState& state : session.optimizer().state()) {
+    elements += static_cast<double>(state.size());
+    if (!state.main_is_value) bytes += static_cast<double>(state.main.bytes());
+    for (const Moment& moment : state.moments) bytes += static_cast<double>(moment.values.bytes());
+  }
+  const ModelConfig& model = plan.session.model;
+  const double per_element =
+      static_cast<double>(size_bytes(model.dtype)) + (elements > 0 ? bytes / elements : 0);
+  return static_cast<std::int64_t>(per_element * static_cast<double>(model.parameters())) /
+         plan.mesh.ranks();
+}
+
 }  // namespace
 
 RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int64_t micro_batch) {
@@ -40,7 +55,8 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int
   const TrafficCounts before = machine.world.traffic();
   session.train_step(batches, plan.global_batch, 0);
   RankEstimate estimate{.memory = machine.arena.counts(),
-                        .traffic = difference(machine.world.traffic(), before)};
+                        .traffic = difference(machine.world.traffic(), before),
+                        .save_copy_bytes = save_copy_bytes(session, plan)};
   for (const Parameter* parameter : session.parameters())
     estimate.parameters += parameter->elements();
   return estimate;

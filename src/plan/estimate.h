@@ -12,6 +12,8 @@ struct RankEstimate {
   MemoryCounts memory;          // high-water mark by kind and in all
   TrafficCounts traffic;        // sent by this rank in one step
   std::int64_t parameters = 0;  // local elements, padding included
+  // Host memory of --async-save: what this rank writes of a checkpoint, which ranks share evenly.
+  std::int64_t save_copy_bytes = 0;
 };
 
 // `machine` has the meta device and a virtual world of the plan's size.

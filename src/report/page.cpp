@@ -38,7 +38,8 @@ stroke:var(--c);stroke-width:1.6}.curve .band{fill:var(--c);stroke:none;opacity:
 .curve circle{fill:var(--c)}.faint path{opacity:.55}.scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14px}
 td,th{text-align:left;padding:3px 12px 3px 0;
-border-bottom:1px solid var(--line);vertical-align:top}.n{text-align:right;
+border-bottom:1px solid var(--line);vertical-align:top}pre{white-space:pre-wrap;overflow-wrap:anywhere;
+font-size:13px;margin:6px 0 12px}.n{text-align:right;
 font-variant-numeric:tabular-nums}tr.differs td{font-weight:600}footer{margin-top:30px}
 )";
 
@@ -187,6 +188,48 @@ std::string checkpoints(const std::vector<RunRecord>& runs) {
          rows + "</table></div>";
 }
 
+// At most `most` bytes of UTF-8 text, whole characters.
+std::string beginning(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0U) == 0x80U) --most;
+  return text.substr(0, most) + " ...";
+}
+
+std::string samples(const std::vector<RunRecord>& runs) {
+  constexpr std::size_t kShown = 2000;  // bytes of a sample
+  std::string out;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const auto& [title, text] : runs[i].samples) {
+      out += fmt::format(
+          "<details><summary><span class=\"key\" {}></span>{}, {}</summary><pre>{}</pre></details>",
+          color_of(i), html_escaped(runs[i].name), html_escaped(title),
+          html_escaped(beginning(text, kShown)));
+    }
+  }
+  return out.empty() ? "" : "<h2>First samples</h2>" + out;
+}
+
+// The times of --timing-log-level that every run wrote last.
+std::string timers(const std::vector<RunRecord>& runs) {
+  std::string rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto last = std::find_if(runs[i].steps.rbegin(), runs[i].steps.rend(),
+                                   [](const StepMetrics& step) { return !step.timers.empty(); });
+    if (last == runs[i].steps.rend()) continue;
+    for (const TimerTimes& one : last->timers) {
+      rows += fmt::format(
+          "<tr><td {}><span class=\"key\"></span>{}</td><td class=\"n\">{}</td><td>{}</td><td "
+          "class=\"n\">{}</td></tr>",
+          color_of(i), html_escaped(runs[i].name), last->iteration, html_escaped(one.name),
+          number(one.most_ms(), "{:.2f}"));
+    }
+  }
+  if (rows.empty()) return "";
+  return "<h2>Times of a step</h2><div class=\"scroll\"><table><tr><th>run</th><th class=\"n\">"
+         "iteration</th><th>part</th><th class=\"n\">ms, slowest rank</th></tr>" +
+         rows + "</table></div>";
+}
+
 // Rows of all runs' options in the order of the first run that has them; those that differ first.
 std::string options_table(const std::vector<RunRecord>& runs) {
   std::vector<std::string> keys;
@@ -236,7 +279,8 @@ std::string report_page(const std::vector<RunRecord>& runs, const PageOptions& o
   page += fmt::format("<title>{}</title>\n<style>{}</style></head>\n<body>\n<h1>{}</h1>\n",
                       html_escaped(names), kStyle, html_escaped(names));
   page += "<div class=\"runs\">" + cards + "</div>\n<h2>Curves</h2><div class=\"plots\">" +
-          plots(runs) + "</div>\n" + checkpoints(runs) + "\n" + options_table(runs);
+          plots(runs) + "</div>\n" + timers(runs) + "\n" + checkpoints(runs) + "\n" +
+          samples(runs) + "\n" + options_table(runs);
   return page +
          fmt::format(
              "\n<footer class=\"soft\">made by piton report, {}{}</footer>\n</body></html>\n",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <ctime>
+#include <sstream>
 #include <system_error>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "base/regular_file.h"
 #include "checkpoint/manifest.h"
 #include "train/batch_sizes.h"
+#include "train/run_folder.h"
 
 namespace piton {
 namespace {
@@ -56,6 +58,22 @@ std::vector<CheckpointRecord> checkpoints_in(const fs::path& folder) {
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.iteration < b.iteration; });
   return found;
+}
+
+// Of a text with a line "--- sample 0: 16 tokens, 16 in the loss" before each.
+std::vector<std::pair<std::string, std::string>> samples_in(const fs::path& file) {
+  std::vector<std::pair<std::string, std::string>> samples;
+  if (!fs::exists(file)) return samples;
+  std::istringstream lines(read_regular_file(file, kLargestText));
+  for (std::string line; std::getline(lines, line);) {
+    constexpr std::string_view kHead = "--- sample ";
+    if (line.starts_with(kHead)) {
+      samples.emplace_back(line.substr(4), "");
+    } else if (!samples.empty()) {
+      samples.back().second += line + "\n";
+    }
+  }
+  return samples;
 }
 
 std::string failure_in(const fs::path& file) {
@@ -100,6 +118,7 @@ RunRecord read_run(const fs::path& folder) {
   RunRecord record{.name = whole.filename().string(), .steps = read_metrics(metrics)};
   if (fs::exists(folder / kConfigName)) record.options = options_in_file(folder / kConfigName);
   record.checkpoints = checkpoints_in(folder);
+  record.samples = samples_in(folder / kSamplesName);
   record.failure = failure_in(folder / "failure.json");
   record.running = living_owner(folder / "run.lock").has_value();
   return record;

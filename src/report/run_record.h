@@ -23,9 +23,10 @@ struct RunRecord {
   std::vector<StepMetrics> steps;
   // Every option that config.toml sets, with its value as written there.
   std::vector<std::pair<std::string, std::string>> options;
-  std::vector<CheckpointRecord> checkpoints;  // by iteration
-  std::string failure;                        // the message of failure.json; "" if there is none
-  bool running = false;                       // its lock has a living owner
+  std::vector<CheckpointRecord> checkpoints;                 // by iteration
+  std::vector<std::pair<std::string, std::string>> samples;  // the first ones: title, text
+  std::string failure;   // the message of failure.json; "" if there is none
+  bool running = false;  // its lock has a living owner
 
   // The value of an option; "" if it is not set.
   std::string option(const std::string& key) const;

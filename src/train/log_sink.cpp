@@ -54,6 +54,11 @@ void LogSink::on_step(const StepMetrics& metrics) {
   const double seconds = seconds_since(started_);
   log_.info(options_.brief ? brief_line(start_, metrics, seconds)
                            : megatron_line(start_, metrics, seconds));
+  log_timers(metrics.timers);
+}
+
+void LogSink::log_timers(const std::vector<TimerTimes>& timers) {
+  for (const std::string& line : timer_lines(timers, options_.timers)) log_.info(line);
 }
 
 void LogSink::on_validation(const RunValidation& validation) {
@@ -65,7 +70,12 @@ void LogSink::on_validation(const RunValidation& validation) {
 
 void LogSink::on_save(const RunSave& save) {
   if (start_.rank != 0) return;
-  log_.info(fmt::format("saved {} in {:.1f} s", save.folder.string(), save.seconds));
+  const bool in_background = save.blocked_seconds < save.seconds;
+  log_.info(fmt::format(
+      "saved {} in {:.1f} s{}", save.folder.string(), save.seconds,
+      in_background ? fmt::format(", of which training waited {:.2f} s", save.blocked_seconds)
+                    : ""));
+  log_timers(save.timers);
 }
 
 }  // namespace piton

@@ -23,6 +23,7 @@ std::string brief_line(const RunStart& start, const StepMetrics& metrics, double
 struct LogSinkOptions {
   std::int64_t interval = 1;  // iterations between lines; the last iteration has one anyway
   bool brief = false;
+  std::string timers = "minmax";  // --timing-log-option
 };
 
 // Writes only on the first rank.
@@ -36,6 +37,8 @@ class LogSink final : public RunSink {
   void on_save(const RunSave& save) override;
 
  private:
+  void log_timers(const std::vector<TimerTimes>& timers);
+
   Log& log_;
   LogSinkOptions options_;
   RunStart start_;

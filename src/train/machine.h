@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/log.h"
+#include "base/sections.h"
 #include "base/threads.h"
 #include "comm/communicator.h"
 #include "device/device.h"
@@ -20,6 +21,7 @@ struct Machine {
   Stream& stream;
   ThreadPool& threads;
   Log& log;
+  SectionObserver* sections = nullptr;  // told of the parts of a step; null: no one is interested
   // Measures the peak FLOP/s of this rank's threads for a dtype, with a loop of the widest
   // multiply-add instruction. Empty: cannot be measured.
   std::function<double(DType)> measure_peak_flops = {};

@@ -91,6 +91,7 @@ std::string to_json(const StepMetrics& metrics) {
               {"broadcast", metrics.traffic.broadcast_bytes},
               {"point_to_point", metrics.traffic.point_to_point_bytes}}}};
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
+  for (const TimerTimes& one : metrics.timers) json["timers_ms"][one.name] = one.most_ms();
   return json.dump();
 }
 
@@ -117,6 +118,12 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
     }
     if (object.contains("validation_loss")) {
       step.validation_loss = number_in(object, "validation_loss");
+    }
+    const auto timers = object.find("timers_ms");
+    if (timers != object.end() && timers->is_object()) {
+      for (const auto& [name, ms] : timers->items()) {
+        if (ms.is_number()) step.timers.push_back({name, {ms.get<double>()}});
+      }
     }
     return true;
   });

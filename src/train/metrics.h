@@ -13,6 +13,7 @@
 #include "base/appended_file.h"
 #include "comm/communicator.h"
 #include "tensor/arena.h"
+#include "train/run_timers.h"
 
 namespace piton {
 
@@ -33,6 +34,7 @@ struct StepMetrics {
   MemoryCounts memory;       // of the writing rank
   TrafficCounts traffic;     // of the writing rank, since its start
   std::optional<double> validation_loss;
+  std::vector<TimerTimes> timers;  // mean of a step since the last ones; with --timing-log-level
 };
 
 std::string to_json(const StepMetrics& metrics);

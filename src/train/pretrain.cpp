@@ -10,7 +10,9 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                         const std::function<int()>& stop, const std::function<void()>& over,
                         Progress& progress) {
   const LoopOptions& loop = options.loop;
-  LogSink log(machine.log, {.interval = loop.log_interval, .brief = loop.brief_log});
+  LogSink log(machine.log, {.interval = loop.log_interval,
+                            .brief = loop.brief_log,
+                            .timers = options.timing.timing_log_option});
   ProgressSink shown(progress);
   Trainer trainer(machine, options, {&log, &shown});
   PretrainResult result{.loss = trainer.state().lm_loss};
@@ -28,6 +30,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     if (trainer.exit_due() || trainer.done()) break;
     if (trainer.save_due()) trainer.save_if_possible();
   }
+  trainer.finish_saves();
   const bool has_trained = !was_done && trainer.state().iteration > 0;
   if (!loop.save.empty() && has_trained && !trainer.is_saved()) trainer.save();
   trainer.finish();

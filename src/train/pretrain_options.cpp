@@ -4,6 +4,11 @@ namespace piton {
 
 // Not in the header: the code for every option takes seconds to compile.
 void PretrainOptions::add_to(OptionSet& options) {
+  add_without_timing_to(options);
+  options.add("Traces and timers", timing);
+}
+
+void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Model", model);
   options.add("Training", loop);
   options.add("Parallelism", parallel);

@@ -13,6 +13,7 @@
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
+#include "train/timing_options.h"
 
 namespace piton {
 
@@ -32,6 +33,7 @@ struct LoopOptions {
   std::int64_t save_interval = 0;  // 0: at the end only
   std::int64_t keep = 0;           // 0: all
   bool verify_saves = false;
+  bool async_save = true;
   bool no_load_optim = false;
   bool finetune = false;
   bool override_scheduler = false;
@@ -90,6 +92,10 @@ struct LoopOptions {
       keep);
     v(Option{"verify-saves", "read every checkpoint back from disk and compare it with memory"},
       verify_saves);
+    v(Option{"async-save",
+             "write checkpoints between steps in the background, from a copy of the state in "
+             "memory; --no-async-save makes training wait for the disk"},
+      async_save);
     v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
       no_load_optim);
     v(Option{"finetune",
@@ -117,6 +123,7 @@ struct LoopOptions {
 struct PretrainOptions {
   ModelOptions model;
   LoopOptions loop;
+  TimingOptions timing;
   ParallelOptions parallel;
   LearningRateOptions learning_rate;
   OptimizerOptions optimizer;
@@ -124,6 +131,7 @@ struct PretrainOptions {
   TokenizerOptions tokenizer;
 
   void add_to(OptionSet& options);
+  void add_without_timing_to(OptionSet& options);  // for a command with timing options of its own
 
   // The model that the options describe, checked. If there is a tokenizer, the vocabulary is the
   // tokenizer's. NullTokenizer adds an end-of-document id after the --vocab-size ids, as in

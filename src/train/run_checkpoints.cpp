@@ -1,5 +1,9 @@
 #include "train/run_checkpoints.h"
 
+#include <chrono>
+#include <utility>
+
+#include "base/seconds.h"
 #include "checkpoint/load_values.h"
 #include "train/resume_rules.h"
 #include "train/run_folder.h"
@@ -120,12 +124,53 @@ void RunCheckpoints::check_room() {
   piton::check_room(settled_.loop.save, stored_model(), context());
 }
 
-std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
-  const LoopOptions& loop = settled_.loop;
+void RunCheckpoints::add_facts(TrainState& state, RunData& data) const {
   state.facts[kOrderFact] = data.order_of_samples(state.consumed_samples);
   state.facts[kKernelsFact] = machine_.kernels.name();
-  return save_checkpoint(loop.save, stored_model(), context(), state, configuration_of(settled_),
-                         {.keep = static_cast<int>(loop.keep), .verify = loop.verify_saves});
+}
+
+SaveOptions RunCheckpoints::save_options() const {
+  return {.keep = static_cast<int>(settled_.loop.keep), .verify = settled_.loop.verify_saves};
+}
+
+std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
+  PITON_ASSERT(!in_background());
+  add_facts(state, data);
+  return save_checkpoint(settled_.loop.save, stored_model(), context(), state,
+                         configuration_of(settled_), save_options());
+}
+
+bool RunCheckpoints::start_save(TrainState& state, RunData& data) {
+  PITON_ASSERT(!in_background());
+  const auto begin = std::chrono::steady_clock::now();
+  add_facts(state, data);
+  background_ =
+      BackgroundSave::start(settled_.loop.save, stored_model(), context(), state,
+                            configuration_of(settled_), save_options(), copy_, machine_.threads);
+  begun_ = {.iteration = state.iteration, .copy_seconds = seconds_since(begin)};
+  return in_background();
+}
+
+std::optional<FinishedSave> RunCheckpoints::take_finished(bool wait, Communicator& everyone) {
+  if (!in_background()) return std::nullopt;
+  if (!wait) {
+    // The threads of the ranks end at different times: the slowest decides.
+    for (const std::string& other : everyone.gather_bytes(background_->over() ? "y" : "n")) {
+      if (other != "y") return std::nullopt;
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const std::unique_ptr<BackgroundSave> over = std::move(background_);
+  FinishedSave finished = begun_;
+  try {
+    finished.folder = over->wait();
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kData) throw;
+    finished.error = error;
+  }
+  finished.seconds = over->seconds();
+  finished.waited_seconds = seconds_since(begin);
+  return finished;
 }
 
 }  // namespace piton

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 
+#include "base/error.h"
+#include "checkpoint/background_save.h"
 #include "checkpoint/store.h"
 #include "huggingface/hf_source.h"
 #include "train/machine.h"
@@ -19,11 +23,25 @@ namespace piton {
 // --finetune has no weights.
 std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
 
+// A save that was written in the background, and is over on all ranks.
+struct FinishedSave {
+  std::int64_t iteration = 0;
+  std::filesystem::path folder;  // empty if it failed
+  std::optional<Error> error;
+  double seconds = 0;         // from its start to its end
+  double copy_seconds = 0;    // of that, training waited so long
+  double waited_seconds = 0;  // for its end, by take_finished()
+};
+
 class RunCheckpoints {
  public:
   // All arguments must outlive it. `settled`: the resolved options.
   RunCheckpoints(const Machine& machine, Mesh& mesh, Session& session, PretrainOptions& settled)
-      : machine_(machine), mesh_(mesh), session_(session), settled_(settled) {}
+      : machine_(machine),
+        mesh_(mesh),
+        session_(session),
+        settled_(settled),
+        copy_(machine.device) {}
 
   // All of these are collective. Each throws the same Error on every rank.
 
@@ -40,17 +58,36 @@ class RunCheckpoints {
   // Throws Error(kData) if --save has no room for a checkpoint.
   void check_room();
 
-  // Returns the checkpoint's folder. The caller has checked that the corpora are unchanged.
+  // Returns the checkpoint's folder. The caller has checked that the corpora are unchanged, and no
+  // save is in the background.
   std::filesystem::path save(TrainState& state, RunData& data);
+
+  // The same in the background: the state is copied, and files are written while training goes on.
+  // Returns false if there is no memory for the copy; then nothing has been done.
+  bool start_save(TrainState& state, RunData& data);
+  // The save that start_save() began, once: when it is over on all ranks, which all ranks see at
+  // the same call. `wait`: waits for its end. Nullopt if there is none, or it is not over. Throws
+  // what the save threw that is not an Error(kData).
+  std::optional<FinishedSave> take_finished(bool wait, Communicator& everyone);
+
+  // Not collective: waits until no save is in the background, and drops its result.
+  void await_background() { background_.reset(); }
+  bool in_background() const { return background_ != nullptr; }
+  std::int64_t copy_bytes() const { return copy_.bytes(); }  // memory of start_save()
 
  private:
   StoredModel stored_model();
   StoreContext context();
+  void add_facts(TrainState& state, RunData& data) const;
+  SaveOptions save_options() const;
 
   Machine machine_;
   Mesh& mesh_;
   Session& session_;
   PretrainOptions& settled_;
+  SaveCopy copy_;
+  std::unique_ptr<BackgroundSave> background_;
+  FinishedSave begun_;  // what is known of it
 };
 
 }  // namespace piton

@@ -1,9 +1,11 @@
 #include "train/run_data.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/hash.h"
 #include "data/corpus/corpus_card.h"
+#include "data/samples/describe.h"
 
 namespace piton {
 namespace {
@@ -157,6 +159,15 @@ void RunData::check_unchanged() {
     }
     stamps_[i] = stamp;
   }
+}
+
+std::string RunData::first_samples(std::int64_t count, const Tokenizer* tokenizer) {
+  std::string text;
+  for (std::int64_t place = 0; place < std::min(count, global_batch_); ++place) {
+    const MicroBatch sample = train_->micro_batch(std::array{place});
+    text += samples_to_text(sample, place, tokenizer, /*colors=*/false);
+  }
+  return text;
 }
 
 std::string RunData::order_of_samples(std::int64_t consumed) {

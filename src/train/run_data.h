@@ -52,6 +52,10 @@ class RunData {
   // reach a checkpoint unnoticed. A new modification time alone is not a change.
   void check_unchanged();
 
+  // The first `count` samples of the run, or all if it has fewer, as `piton inspect samples` shows
+  // them. `tokenizer`: null if the run has none.
+  std::string first_samples(std::int64_t count, const Tokenizer* tokenizer);
+
   // A hash over the first sample of the run and the newest one that is read at `consumed`:
   // identifies the order of samples.
   std::string order_of_samples(std::int64_t consumed);

@@ -10,6 +10,9 @@
 
 namespace piton {
 
+// The first samples of the run, as text.
+inline constexpr const char* kSamplesName = "samples.txt";
+
 // Held by the first rank during the whole run.
 class RunFolder {
  public:

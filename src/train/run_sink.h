@@ -4,8 +4,9 @@
 //
 //   on_message*  on_start  ( on_part*  on_step  ( on_part*  on_validation )?  on_save? )* on_finish
 //
-// with messages at any time. Messages come only on the first rank: all ranks would say the same. An
-// error ends a run without on_finish. An exception of a sink ends the run.
+// with messages at any time. A save in the background (--async-save) is reported when it is over:
+// before a later step, or before on_finish. Messages come only on the first rank: all ranks would
+// say the same. An error ends a run without on_finish. An exception of a sink ends the run.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +50,9 @@ struct RunValidation {
 struct RunSave {
   std::int64_t iteration = 0;
   std::filesystem::path folder;
-  double seconds = 0;
+  double seconds = 0;              // from its start to its end
+  double blocked_seconds = 0;      // of that, training waited: all of it unless in the background
+  std::vector<TimerTimes> timers;  // of the wait; with --timing-log-level
 };
 
 class RunSink {

@@ -7,6 +7,7 @@
 
 #include "model/decoder.h"
 #include "model/initialize.h"
+#include "train/run_sections.h"
 
 namespace piton {
 namespace {
@@ -160,6 +161,15 @@ void Session::schedule_micro_batches(int count) {
   pipeline_->set_schedule(make_schedule(settings_.schedule, mesh_->size(Axis::kPipeline), count));
 }
 
+PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs) {
+  const Section whole(machine_.sections, kForwardBackwardSection);
+  sharded_->begin_step(static_cast<int>(inputs.size()), machine_.stream);
+  PipelineResult result = pipeline_->train(context(true), inputs);
+  const Section sums(machine_.sections, kGradientSumsSection);
+  sharded_->finish_gradients(machine_.stream);
+  return result;
+}
+
 StepReport Session::gradients(const std::vector<MicroBatch>& batches,
                               std::int64_t consumed_samples) {
   StepReport report{.loss_tokens = total_tokens(batches),
@@ -183,10 +193,7 @@ StepReport Session::gradients(const std::vector<MicroBatch>& batches,
   std::vector<ModelInput> inputs;
   inputs.reserve(batches.size());
   for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
-  sharded_->begin_step(static_cast<int>(batches.size()), machine_.stream);
-  const PipelineResult result = pipeline_->train(context(true), inputs);
-  sharded_->finish_gradients(machine_.stream);
-
+  const PipelineResult result = forward_backward(inputs);
   report.loss = loss_of(result) / report.loss_tokens;
   return report;
 }
@@ -195,11 +202,15 @@ StepReport Session::train_step(const std::vector<MicroBatch>& batches,
                                std::int64_t consumed_samples, double lr,
                                std::optional<double> weight_decay) {
   StepReport report = gradients(batches, consumed_samples);
+  const Section update(machine_.sections, kOptimizerSection);
   optimizer_->step({.learning_rate = lr,
                     .weight_decay = weight_decay.value_or(settings_.optimizer_options.weight_decay),
                     .loss = report.loss},
                    machine_.stream);
-  sharded_->publish_values(machine_.stream);
+  {
+    const Section publish(machine_.sections, kPublishSection);
+    sharded_->publish_values(machine_.stream);
+  }
   const StepResult step = optimizer_->result(machine_.stream);
   report.grad_norm = step.grad_norm;
   report.skipped = step.skipped;

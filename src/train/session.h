@@ -91,6 +91,7 @@ class Session {
 
  private:
   void schedule_micro_batches(int count);
+  PipelineResult forward_backward(const std::vector<ModelInput>& inputs);
   double total_tokens(const std::vector<MicroBatch>& batches);
   void make_parameters();
   double summed_over_ranks(double value, AxisSet axes);

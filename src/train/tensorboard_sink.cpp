@@ -29,8 +29,8 @@ std::filesystem::path unused_name(const std::filesystem::path& folder) {
 }  // namespace
 
 TensorBoardSink::TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration,
-                                 Log& log)
-    : log_(log) {
+                                 bool timers, Log& log)
+    : log_(log), timers_(timers) {
   create_folders(folder);
   const std::filesystem::path path = unused_name(folder);
   std::string head = event_file_head(wall_time());
@@ -50,6 +50,11 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
        {"iteration-time", metrics.elapsed_ms * 1e-3},
        {"tokens-per-second", metrics.tokens_per_second},
        {"mem-allocated-bytes", static_cast<double>(metrics.memory.peak_total_bytes)}}));
+  if (!timers_) return;
+  for (const TimerTimes& one : metrics.timers) {
+    append(
+        event_record(wall_time(), metrics.iteration, {{one.name + "-time", one.most_ms() * 1e-3}}));
+  }
 }
 
 void TensorBoardSink::on_validation(const RunValidation& validation) {

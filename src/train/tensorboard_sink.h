@@ -21,9 +21,11 @@ namespace piton {
 class TensorBoardSink final : public RunSink {
  public:
   // Makes a new file in `folder`, which is created if it is missing. `iteration`: done before.
-  // Warns `log` once if records have to wait for space on the disk. Throws Error(kData) if the file
-  // cannot be made.
-  TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration, Log& log);
+  // `timers`: also writes the largest times of parts of a step, "forward-backward-time" and so on,
+  // in seconds. Warns `log` once if records have to wait for space on the disk. Throws Error(kData)
+  // if the file cannot be made.
+  TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration, bool timers,
+                  Log& log);
 
   void on_step(const StepMetrics& metrics) override;
   void on_validation(const RunValidation& validation) override;
@@ -34,6 +36,7 @@ class TensorBoardSink final : public RunSink {
   void append(const std::string& record);
 
   Log& log_;
+  bool timers_;
   std::optional<AppendedFile> file_;
   bool waits_ = false;
 };

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/files.h"
+#include "base/option_range.h"
 #include "base/said_elsewhere.h"
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
@@ -16,6 +18,8 @@
 
 namespace piton {
 namespace {
+
+constexpr std::int64_t kSamplesKept = 3;
 
 std::unique_ptr<Communicator> group_of_all(World& world) {
   std::vector<int> ranks(static_cast<std::size_t>(world.size()));
@@ -49,16 +53,26 @@ std::string first_bad_layer(const std::vector<std::string>& bad, double loss) {
 Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
                  std::vector<RunSink*> sinks, OwnSamples own)
     : created_(std::chrono::steady_clock::now()),
-      machine_(machine),
+      trace_(RunTrace::make(options.timing, options.loop.save, machine.world.rank())),
+      machine_(trace_ ? trace_->traced(machine) : machine),
       options_(options),
       settled_(options),
       sinks_(std::move(sinks), machine.world.rank() == 0),
       failure_report_(options.loop.save),
       own_samples_(std::move(own)) {
+  if (options.timing.timing_log_level > 0) {
+    timers_ = std::make_unique<RunTimers>(options.timing.timing_log_level);
+    sections_.add(*timers_);
+  }
+  if (trace_) sections_.add(*trace_);
+  if (!sections_.empty()) machine_.sections = &sections_;
   guarded([&] { open(); });
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() {
+  // Before anything is released: the folder's lock, and what the save communicates by.
+  if (checkpoints_ != nullptr) checkpoints_->await_background();
+}
 
 template <typename Work>
 void Trainer::together(Work&& work) {
@@ -66,6 +80,15 @@ void Trainer::together(Work&& work) {
 }
 
 void Trainer::report(const std::exception& error) {
+  if (checkpoints_ != nullptr) {
+    // The checkpoint of a step before the failure is good: the threads of all ranks can end it.
+    try {
+      const auto finished = checkpoints_->take_finished(/*wait=*/true, *everyone_);
+      if (finished) say_outcome(*finished, {});
+    } catch (const std::exception&) {
+      // A rank is lost. What is reported is why.
+    }
+  }
   const Failure failure = failure_of(error);
   const bool said = dynamic_cast<const SaidByAnotherRank*>(&error) != nullptr;
   const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
@@ -95,11 +118,13 @@ void Trainer::open() {
   load_or_draw();
   keep_or_say_that_nothing_is_kept();
   open_figures();
+  if (trace_) trace_->open(state_.iteration, *everyone_);
   if (machine_.measure_peak_flops) {
     peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
   }
-  started_at_ = state_.iteration;
+  started_at_ = timed_at_ = state_.iteration;
   session_->pipeline().observer = [this](const Step& part) {
+    sections_.begin_pass(part.pass, part.micro_batch);
     sinks_.on_part({.iteration = state_.iteration + (evaluation_ > 0 ? 0 : 1),
                     .evaluation = evaluation_,
                     .pass = part.pass,
@@ -124,6 +149,8 @@ void Trainer::open_tokenizer_and_plan() {
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
   options_.optimizer.check();
+  check_range("--timing-log-level", options_.timing.timing_log_level, 0, 2);
+  RunTrace::check(options_.timing, options_.loop.save, machine_.world.size());
   // What was given, before what came out of it.
   static_cast<void>(LearningRate(options_.learning_rate, plan_.whole_steps(), plan_.global_batch));
   settled_ = settled_options(options_, plan_);
@@ -206,6 +233,8 @@ void Trainer::keep_or_say_that_nothing_is_kept() {
   if (!done()) checkpoints_->check_room();
   phase(*everyone_, 0, [&] {
     folder_->start(configuration_of(settled_), state_.iteration);
+    write_text_file(std::filesystem::path(loop.save) / kSamplesName,
+                    data_->first_samples(kSamplesKept, tokenizer_.get()));
     if (tokenizer_ != nullptr) keep_tokenizer(options_.tokenizer, *tokenizer_, loop.save);
     failure_report_.forget_earlier();
   });
@@ -219,7 +248,8 @@ void Trainer::open_figures() {
     events = std::filesystem::path(loop.save) / "tensorboard";
   phase(*everyone_, 0, [&] {
     if (!events.empty() && !done()) {
-      tensorboard_ = std::make_unique<TensorBoardSink>(events, state_.iteration, sinks_);
+      tensorboard_ = std::make_unique<TensorBoardSink>(
+          events, state_.iteration, settled_.timing.log_timers_to_tensorboard, sinks_);
     }
   });
   if (tensorboard_ != nullptr) sinks_.add_first(*tensorboard_);
@@ -241,33 +271,56 @@ RunStart Trainer::start() const {
 
 StepMetrics Trainer::step() {
   return guarded([&] {
-    const LoopOptions& loop = settled_.loop;
-    const auto begin = std::chrono::steady_clock::now();
-    const double place = static_cast<double>(state_.scheduled_samples.value_or(0)) /
-                         static_cast<double>(plan_.global_batch);
-    const std::int64_t batch = plan_.batches.at(state_.consumed_samples);
-    state_.learning_rate = rate_->at(place);
-    const StepReport report =
-        session_->train_step(data_->training_batch(*mesh_, state_.consumed_samples),
-                             state_.consumed_samples, state_.learning_rate, decay_->at(place));
-    const double seconds = seconds_since(begin);
-    state_.iteration += 1;
-    state_.consumed_samples += batch;
-    state_.consumed_tokens += batch * plan_.sequence;
-    if (!report.skipped) state_.scheduled_samples = state_.scheduled_samples.value_or(0) + batch;
-    state_.lm_loss = report.loss;
-    StepMetrics metrics = measured(report, batch, seconds);
-    count_skips(report);
-    if (data_->has_validation() && (state_.iteration % loop.eval_interval == 0 || done())) {
-      metrics.validation_loss = run_evaluation();
-    }
-    sinks_.on_step(metrics);
-    if (metrics.validation_loss) {
-      sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
-    }
-    if (state_.iteration - started_at_ == 2) warn_of_rare_saves(seconds);
+    settle_background_save(/*wait=*/false);
+    if (trace_) trace_->before_step(state_.iteration, *everyone_);
+    const StepMetrics metrics = one_step();
+    if (trace_) trace_->after_step(state_.iteration, *everyone_, sinks_);
     return metrics;
   });
+}
+
+StepMetrics Trainer::one_step() {
+  const Section whole(machine_.sections, kStepSection, state_.iteration + 1);
+  const LoopOptions& loop = settled_.loop;
+  const auto begin = std::chrono::steady_clock::now();
+  const double place = static_cast<double>(state_.scheduled_samples.value_or(0)) /
+                       static_cast<double>(plan_.global_batch);
+  const std::int64_t batch = plan_.batches.at(state_.consumed_samples);
+  state_.learning_rate = rate_->at(place);
+  const StepReport report = session_->train_step(next_batch(), state_.consumed_samples,
+                                                 state_.learning_rate, decay_->at(place));
+  const double seconds = seconds_since(begin);
+  state_.iteration += 1;
+  state_.consumed_samples += batch;
+  state_.consumed_tokens += batch * plan_.sequence;
+  if (!report.skipped) state_.scheduled_samples = state_.scheduled_samples.value_or(0) + batch;
+  state_.lm_loss = report.loss;
+  StepMetrics metrics = measured(report, batch, seconds);
+  count_skips(report);
+  if (data_->has_validation() && (state_.iteration % loop.eval_interval == 0 || done())) {
+    metrics.validation_loss = run_evaluation();
+  }
+  if (timers_ && log_due()) {
+    const auto steps = static_cast<double>(state_.iteration - timed_at_);
+    metrics.timers = timers_->take_parts(steps, *everyone_);
+    timed_at_ = state_.iteration;
+  }
+  sinks_.on_step(metrics);
+  if (metrics.validation_loss) {
+    sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
+  }
+  if (state_.iteration - started_at_ == 2) warn_of_rare_saves(seconds);
+  return metrics;
+}
+
+std::vector<MicroBatch> Trainer::next_batch() {
+  const Section data(machine_.sections, kDataSection);
+  return data_->training_batch(*mesh_, state_.consumed_samples);
+}
+
+// As LogSink has it.
+bool Trainer::log_due() const {
+  return done() || state_.iteration % settled_.loop.log_interval == 0;
 }
 
 StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, double seconds) const {
@@ -355,6 +408,7 @@ double Trainer::evaluate() {
 double Trainer::run_evaluation() {
   const LoopOptions& loop = settled_.loop;
   Session::Evaluation sum;
+  const Section whole(machine_.sections, kEvaluateSection);
   const std::int64_t round = std::max<std::int64_t>(state_.iteration - 1, 0) / loop.eval_interval;
   for (std::int64_t i = 0; i < loop.eval_iters; ++i) {
     const std::int64_t consumed = (round * loop.eval_iters + i) * plan_.global_batch;
@@ -369,7 +423,7 @@ double Trainer::run_evaluation() {
 
 bool Trainer::save_due() const {
   const LoopOptions& loop = settled_.loop;
-  if (loop.save.empty() || is_saved()) return false;
+  if (loop.save.empty() || is_saved() || saving_iteration_ == state_.iteration) return false;
   return done() || (loop.save_interval > 0 && state_.iteration % loop.save_interval == 0);
 }
 
@@ -384,24 +438,91 @@ void Trainer::save() {
       throw Error(Fault::kUsage, "save: this run has no folder to save to; give --save DIR");
     }
     check_corpora();
+    settle_background_save(/*wait=*/true);
     write_checkpoint();
   });
 }
 
 void Trainer::save_if_possible() {
-  const LoopOptions& loop = settled_.loop;
   guarded([&] {
     check_corpora();
+    settle_background_save(/*wait=*/true);
+    if (settled_.loop.async_save && write_in_background()) return;
     try {
       write_checkpoint();
     } catch (const Error& error) {
       if (error.fault() != Fault::kData) throw;
-      sinks_.warning(fmt::format(
-          "iteration {} is not saved: {}; the run goes on and saves again at iteration {}",
-          state_.iteration, error.what(),
-          std::min(state_.iteration + loop.save_interval, plan_.train_iters)));
+      warn_of_failed_save(state_.iteration, error);
     }
   });
+}
+
+void Trainer::finish_saves() {
+  guarded([&] { settle_background_save(/*wait=*/true); });
+}
+
+void Trainer::warn_of_failed_save(std::int64_t iteration, const Error& error) {
+  const std::int64_t next = std::min(iteration + settled_.loop.save_interval, plan_.train_iters);
+  sinks_.warning(
+      fmt::format("iteration {} is not saved: {}{}", iteration, error.what(),
+                  next > state_.iteration
+                      ? fmt::format("; the run goes on and saves again at iteration {}", next)
+                      : ""));
+}
+
+// Returns false if there is no memory for a copy of the state.
+bool Trainer::write_in_background() {
+  bool begun = false;
+  {
+    const Section copy(machine_.sections, kSaveSection, state_.iteration);
+    begun = checkpoints_->start_save(state_, *data_);
+  }
+  if (!begun) {
+    sinks_.warning(
+        "there is no memory for a copy of the state: training waits until it is saved; "
+        "--no-async-save says so from the start");
+    return false;
+  }
+  saving_iteration_ = state_.iteration;
+  if (!copies_state_) {
+    copies_state_ = true;
+    say(fmt::format("saves go on in the background, from a copy of the state ({:.1f} MB on rank 0)",
+                    static_cast<double>(checkpoints_->copy_bytes()) * 1e-6));
+  }
+  return true;
+}
+
+// Reports the save in the background if it is over on all ranks; `wait`: when it is.
+void Trainer::settle_background_save(bool wait) {
+  constexpr double kLong = 1;  // seconds
+  std::optional<FinishedSave> finished;
+  if (wait && checkpoints_->in_background()) {
+    const Section save(machine_.sections, kSaveSection);
+    finished = checkpoints_->take_finished(wait, *everyone_);
+  } else {
+    finished = checkpoints_->take_finished(wait, *everyone_);
+  }
+  if (!finished) return;
+  if (finished->waited_seconds > kLong) {
+    say(fmt::format("training waited {:.1f} s for the end of the save of iteration {}",
+                    finished->waited_seconds, finished->iteration));
+  }
+  say_outcome(*finished, save_times());
+}
+
+std::vector<TimerTimes> Trainer::save_times() {
+  return timers_ ? timers_->take_saves(*everyone_) : std::vector<TimerTimes>();
+}
+
+void Trainer::say_outcome(const FinishedSave& finished, std::vector<TimerTimes> timers) {
+  saving_iteration_.reset();
+  if (finished.error) return warn_of_failed_save(finished.iteration, *finished.error);
+  saved_iteration_ = finished.iteration;
+  sinks_.on_save({.iteration = finished.iteration,
+                  .folder = finished.folder,
+                  .seconds = finished.seconds,
+                  .blocked_seconds = finished.copy_seconds + finished.waited_seconds,
+                  .timers = std::move(timers)});
 }
 
 // A changed corpus ends a run, whatever the reason for the save.
@@ -411,14 +532,26 @@ void Trainer::check_corpora() {
 
 void Trainer::write_checkpoint() {
   const auto begin = std::chrono::steady_clock::now();
-  const std::filesystem::path folder = checkpoints_->save(state_, *data_);
+  std::filesystem::path folder;
+  {
+    const Section save(machine_.sections, kSaveSection, state_.iteration);
+    folder = checkpoints_->save(state_, *data_);
+  }
   saved_iteration_ = state_.iteration;
-  sinks_.on_save(
-      {.iteration = state_.iteration, .folder = folder, .seconds = seconds_since(begin)});
+  const double seconds = seconds_since(begin);
+  sinks_.on_save({.iteration = state_.iteration,
+                  .folder = folder,
+                  .seconds = seconds,
+                  .blocked_seconds = seconds,
+                  .timers = save_times()});
 }
 
 void Trainer::finish() {
-  guarded([&] { sinks_.on_finish(); });
+  guarded([&] {
+    settle_background_save(/*wait=*/true);
+    if (trace_) trace_->finish(*everyone_, sinks_);
+    sinks_.on_finish();
+  });
 }
 
 StopRequest Trainer::agreed_stop(int signal) {

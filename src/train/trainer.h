@@ -35,7 +35,10 @@
 #include "train/run_data.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
+#include "train/run_sections.h"
 #include "train/run_sink.h"
+#include "train/run_timers.h"
+#include "train/run_trace.h"
 #include "train/tensorboard_sink.h"
 
 namespace piton {
@@ -66,12 +69,18 @@ class Trainer {
   // has none.
   double evaluate();
 
-  // Saves a checkpoint of this state in --save. Throws Error(kUsage) without --save.
+  // Saves a checkpoint of this state in --save, which is on the disk when this returns. Throws
+  // Error(kUsage) without --save.
   void save();
   // The same between other saves: if it fails, as on a full disk, the run continues with a warning.
+  // With --async-save it returns when the state is copied, and the files are written while training
+  // goes on. One save at a time: waits for the one before. A step() after its end, or the next of
+  // these three calls, tells the sinks how it went.
   void save_if_possible();
+  // Waits until no save is in the background.
+  void finish_saves();
 
-  // Tells the sinks that the run ended well.
+  // Waits for a save in the background, and tells the sinks that the run ended well.
   void finish();
 
   // The stop request that the ranks agree on. `signal`: this rank's, or 0.
@@ -111,14 +120,25 @@ class Trainer {
   void open_figures();
   RunStart start() const;
 
+  StepMetrics one_step();
+  std::vector<MicroBatch> next_batch();
+  bool log_due() const;
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   void count_skips(const StepReport& report);
   double run_evaluation();
   void check_corpora();
   void write_checkpoint();
+  bool write_in_background();
+  void settle_background_save(bool wait);
+  std::vector<TimerTimes> save_times();
+  void say_outcome(const FinishedSave& finished, std::vector<TimerTimes> timers);
+  void warn_of_failed_save(std::int64_t iteration, const Error& error);
   void warn_of_rare_saves(double seconds_a_step);
 
   std::chrono::steady_clock::time_point created_;
+  std::unique_ptr<RunTrace> trace_;    // --trace
+  std::unique_ptr<RunTimers> timers_;  // --timing-log-level
+  RunSections sections_;               // what these two observe
   Machine machine_;
   PretrainOptions options_;
   PretrainOptions settled_;            // with the value of every derived default
@@ -143,9 +163,12 @@ class Trainer {
   bool owns_folder_ = false;  // --save's folder is this run's
   double peak_flops_ = 0;     // of one rank
   std::int64_t started_at_ = 0;
+  std::int64_t timed_at_ = 0;           // iteration of the last times in the log
   std::int64_t evaluation_ = 0;         // batch of the evaluation under way, from 1; 0: none
   std::int64_t consecutive_skips_ = 0;  // but those by which the loss scale finds its place
-  std::optional<std::int64_t> saved_iteration_;  // of the checkpoint in --save's folder
+  std::optional<std::int64_t> saved_iteration_;   // of the checkpoint in --save's folder
+  std::optional<std::int64_t> saving_iteration_;  // of the save in the background
+  bool copies_state_ = false;                     // saves are in the background; set at the first
 };
 
 }  // namespace piton

@@ -7,12 +7,13 @@ file(WRITE ${WORK}/text.txt "${text}")
 expect(RUN preprocess --input ${WORK}/text.txt --output-prefix ${WORK}/c --tokenizer-type ByteTokenizer CODE 0)
 foreach(lr 1e-3 2e-3)
   expect(RUN pretrain --model gpt2-tiny --data-path ${WORK}/c_text_document --tokenizer-type ByteTokenizer
-    --seq-length 16 --train-iters 3 --lr ${lr} --save ${WORK}/lr${lr} CODE 0)
+    --seq-length 16 --train-iters 3 --lr ${lr} --timing-log-level 1 --save ${WORK}/lr${lr} CODE 0)
 endforeach()
 
 expect(RUN report ${WORK}/lr1e-3 CODE 0 ERR "report: .*lr1e-3/report.html")
 file(READ ${WORK}/lr1e-3/report.html page)
-foreach(part "<title>lr1e-3</title>" "3 of 3" "finished" "<svg " "tokens a second" "train-iters")
+foreach(part "<title>lr1e-3</title>" "3 of 3" "finished" "<svg " "tokens a second" "train-iters" "<h2>Times of a step</h2>"
+             "lr1e-3, sample 2: 16 tokens, 16 in the loss</summary><pre>")
   string(FIND "${page}" "${part}" at)
   if(at EQUAL -1)
     message(FATAL_ERROR "the page has no ${part}")

@@ -82,6 +82,31 @@ TEST_F(Signals, TwoHundredSigusr1SaveOnceAndChangeNothingElse) {
   }
 }
 
+TEST_F(Signals, DuringASaveInTheBackgroundEndTheRunWithBothSavesWhole) {
+  for (std::int64_t round = first_round(); round < end_round(4, 100); ++round) {
+    SCOPED_TRACE(testing::Message() << "round " << round << ", seed " << seed(round));
+    Draw draw(seed(round));
+    const auto to = folder_ / ("background-" + std::to_string(round));
+    Process::Settings settings;
+    settings.environment = {"PITON_ISA=v2"};
+    settings.out = to.string() + ".log";
+    Process process(with_program(storm_run("v2", to) + Words{"--save-interval", "1"}), settings);
+    const std::int64_t after = 1 + draw.below(4);
+    ASSERT_TRUE(wait_for([&] { return latest(to) >= after; })) << text_of(settings.out);
+    std::this_thread::sleep_for(std::chrono::microseconds(draw.below(8'000)));
+    process.kill(draw.below(2) == 0 ? SIGTERM : SIGINT);
+    const ProcessEnd end = process.wait(seconds(60)).value_or(ProcessEnd{});
+    EXPECT_EQ(end, (ProcessEnd{.code = 75, .signal = 0})) << to_string(end) << "\n"
+                                                          << text_of(settings.out);
+    // Every step is saved, so the last one was in the background, or was saved at the end.
+    EXPECT_EQ(latest(to), lines_of(to / "metrics.jsonl")) << text_of(settings.out);
+    EXPECT_EQ(hash_of(to), reference("v2", latest(to)));
+    for (const auto& entry : std::filesystem::directory_iterator(to)) {
+      EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+    }
+  }
+}
+
 TEST_F(Signals, TheFirstIsHeardWithinASecondAndTheSecondEndsAtOnceInAStepOfMinutes) {
   struct Case {
     int first, second, code;

@@ -1,7 +1,9 @@
 // ranks: 4
 // Several processes write into the same files, and read them under another layout.
 #include <filesystem>
+#include <thread>
 
+#include "checkpoint/background_save.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/small_model.h"
 // After what it needs: it defines main().
@@ -22,6 +24,7 @@ class SharedFolder {
   }
   ~SharedFolder() { everyone().barrier(); }
   const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const char* name) const { return path_ / name; }
 
  private:
   std::unique_ptr<TempFolder> own_;
@@ -73,6 +76,33 @@ TEST(Checkpoint, ThatOneRankCannotWriteFailsOnAllAndKeepsTheOneBefore) {
       Error);
   load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());
   EXPECT_EQ(run.differences(1), 0);
+}
+
+TEST(Checkpoint, IsWrittenWhileTheRanksTalkAboutOtherThings) {
+  for (const test::TestLayout& layout : kLayouts) {
+    const SharedFolder dir;
+    test::SmallRun run(world(), layout);
+    ThreadPool pool(2);
+    SaveCopy copy(run.device);
+    Communicator& step = run.mesh.group(kAllAxes);
+    run.fill(3);
+    const auto waited =
+        save_checkpoint(dir / "waited", run.stored(), run.context(), test::state_of(3), "");
+    const auto save = BackgroundSave::start(dir / "background", run.stored(), run.context(),
+                                            test::state_of(3), "", {}, copy, pool);
+    ASSERT_NE(save, nullptr);
+    run.fill(4);
+    // Collectives of other groups, some of which a slow rank holds up.
+    const Tensor numbers = host_tensor(DType::kF32, {100'000});
+    for (int round = 0; round < 50; ++round) {
+      if (world().rank() == round % 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      step.all_reduce(numbers, Reduction::kSum, *run.stream).wait();
+      step.gather_bytes("x");
+    }
+    const auto folder = save->wait();
+    EXPECT_EQ(weights_hash(folder) + optimizer_hash(folder),
+              weights_hash(waited) + optimizer_hash(waited));
+  }
 }
 
 }  // namespace

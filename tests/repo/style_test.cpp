@@ -99,6 +99,23 @@ TEST(Libraries, NeitherPrintNorExitNorReadTheEnvironment) {
                   "a/b.cpp:5: prints, exits or reads the environment outside cli"));
 }
 
+// nlohmann's header alone takes a second to read and four to compile: base/json.h compiles it once.
+Faults json_faults(const SourceTree& tree) {
+  Faults faults;
+  for_each_code_line(tree, [&](const std::string& path, std::size_t i, const std::string& line) {
+    if (path != "base/json.h" && line.find("#include <nlohmann/json.hpp>") != std::string::npos) {
+      faults.push_back(at_line(path, i, "include base/json.h instead"));
+    }
+  });
+  return faults;
+}
+
+TEST(Json, IsIncludedByOneHeader) {
+  EXPECT_THAT(json_faults({{"base/json.h", "#include <nlohmann/json.hpp>\n"},
+                           {"a/a.cpp", "#include \"a/a.h\"\n#include <nlohmann/json.hpp>\n"}}),
+              ElementsAre("a/a.cpp:2: include base/json.h instead"));
+}
+
 // Names that say nothing are the second place to look for everything.
 Faults name_faults(const SourceTree& tree) {
   Faults faults;
@@ -166,6 +183,7 @@ TEST_F(ThisRepository, HasHeadersThatSayWhatTheyAre) {
 }
 TEST_F(ThisRepository, HasConditionsInOneHeader) { EXPECT_THAT(condition_faults(src_), IsEmpty()); }
 TEST_F(ThisRepository, PrintsAndExitsInCliAlone) { EXPECT_THAT(output_faults(src_), IsEmpty()); }
+TEST_F(ThisRepository, CompilesJsonOnce) { EXPECT_THAT(json_faults(src_), IsEmpty()); }
 TEST_F(ThisRepository, HasTellingNames) { EXPECT_THAT(name_faults(src_), IsEmpty()); }
 TEST_F(ThisRepository, HasShortFiles) { EXPECT_THAT(length_faults(src_, 600), IsEmpty()); }
 TEST_F(ThisRepository, IsFinished) { EXPECT_THAT(unfinished_faults(src_), IsEmpty()); }

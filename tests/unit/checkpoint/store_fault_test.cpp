@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "checkpoint/background_save.h"
 #include "checkpoint/store.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
@@ -87,7 +88,8 @@ std::vector<std::string> leftovers(const fs::path& dir) {
 
 // Saves in a process of its own that dies, as by SIGKILL, before its call number `fatal`. True if
 // it died, false if the save came to its end first. This process has one thread only.
-bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep) {
+// `background`: the state changes while it is saved.
+bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep, bool background) {
   const pid_t child = ::fork();
   if (child == 0) {
     int calls = 0;
@@ -96,10 +98,19 @@ bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep
       const auto world = make_single_world(device);
       SmallRun run(*world, {}, kVariant);
       run.fill(salt);
-      save_checkpoint(dir, run.stored(), run.context(), state_of(iteration), "",
-                      {.keep = keep, .hook = [&](std::string_view, const fs::path&) {
-                         if (calls++ == fatal) ::kill(::getpid(), SIGKILL);
-                       }});
+      const SaveOptions options{.keep = keep, .hook = [&](std::string_view, const fs::path&) {
+                                  if (calls++ == fatal) ::kill(::getpid(), SIGKILL);
+                                }};
+      if (background) {
+        ThreadPool pool(2);
+        SaveCopy copy(run.device);
+        const auto save = BackgroundSave::start(dir, run.stored(), run.context(),
+                                                state_of(iteration), "", options, copy, pool);
+        run.fill(salt + 5);
+        save->wait();
+      } else {
+        save_checkpoint(dir, run.stored(), run.context(), state_of(iteration), "", options);
+      }
     } catch (...) {
       ::_exit(2);
     }
@@ -115,14 +126,19 @@ bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep
 TEST(Save, KilledBeforeAnyOfItsCallsLeavesTheOldCheckpointOrTheNewOneWhole) {
   // {iteration of the second save, checkpoints kept}: beside the first, in its place, and instead
   // of it.
-  for (const auto& [iteration, keep] : {std::pair(2, 0), {1, 0}, {2, 1}}) {
+  struct Case {
+    int iteration, keep;
+    bool background;
+  };
+  for (const auto& [iteration, keep, background] :
+       {Case{2, 0, false}, {1, 0, false}, {2, 1, false}, {2, 1, true}}) {
     std::set<int> seen;
     int fatal = 0;
     for (bool died = true; died; ++fatal) {
       ASSERT_LT(fatal, 200);
       const FastDir dir;
       save(dir.path(), 1, 10);
-      died = killed_at(fatal, dir.path(), iteration, 20, keep);
+      died = killed_at(fatal, dir.path(), iteration, 20, keep, background);
       const int salt = loaded_salt(dir.path(), {10, 20});
       EXPECT_THAT(salt, AnyOf(10, 20)) << "killed before call " << fatal;
       seen.insert(salt);

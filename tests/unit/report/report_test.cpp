@@ -82,6 +82,10 @@ std::filesystem::path write_run(const std::filesystem::path& folder, const std::
                   "[model]\nmodel = \"<tiny>\"\n# rotary-base is not set\n"
                   "[training]\ntrain-iters = 4\nlr = " +
                       lr + "\n");
+  write_text_file(folder / "samples.txt",
+                  "--- sample 0: 4 tokens, 3 in the loss\n<b>To be</b>,\nor not\n"
+                  "--- sample 1: 4 tokens, 4 in the loss\n" +
+                      std::string(3000, 'y') + "\xC3\xA4\n");
   MetricsFile metrics(folder / "metrics.jsonl", 0);
   for (int i = 1; i <= 3; ++i) {
     StepMetrics step{.iteration = i,
@@ -89,7 +93,10 @@ std::filesystem::path write_run(const std::filesystem::path& folder, const std::
                      .lm_loss = 5.0 - i,
                      .tokens_per_second = 1000,
                      .elapsed_ms = 1500};
-    if (i == 2) step.validation_loss = 3.25;
+    if (i == 2) {
+      step.validation_loss = 3.25;
+      step.timers = {{"forward-backward", {10.5, 12.25}}};
+    }
     metrics.write(step);
   }
   metrics.finish();
@@ -110,6 +117,12 @@ TEST(RunRecord, IsWhatTheFilesOfARunSay) {
   EXPECT_EQ(run.checkpoints[0].bytes, 2050);
   EXPECT_EQ(run.failure, "");
   EXPECT_FALSE(run.running);
+  ASSERT_EQ(run.samples.size(), 2);
+  EXPECT_EQ(run.samples[0].first, "sample 0: 4 tokens, 3 in the loss");
+  EXPECT_EQ(run.samples[0].second, "<b>To be</b>,\nor not\n");
+  EXPECT_EQ(run.samples[1].second.size(), 3003);
+  ASSERT_EQ(run.steps[1].timers.size(), 1);
+  EXPECT_EQ(run.steps[1].timers[0].most_ms(), 12.25);
 }
 
 TEST(RunRecord, KnowsARunThatGoesOnOrFailed) {
@@ -144,10 +157,14 @@ TEST(ReportPage, ShowsRunsBesideEachOther) {
   const std::string page = report_page(runs, {.made = "today"});
   for (const char* part :
        {"<title>a, b</title>", "3 of 4", "3.2500 at 2", "stopped", "0:00:05", "&lt;tiny&gt;",
-        "<tr class=\"differs\"><td>lr</td><td>0.001</td><td>0.002</td>", "2 KiB", "today"}) {
+        "<tr class=\"differs\"><td>lr</td><td>0.001</td><td>0.002</td>", "2 KiB", "today",
+        "a, sample 0: 4 tokens, 3 in the loss</summary><pre>&lt;b&gt;To be&lt;/b&gt;,\nor "
+        "not\n</pre>",
+        "yyy ...</pre>", "<td>forward-backward</td><td class=\"n\">12.25</td>"}) {
     EXPECT_TRUE(has(page, part));
   }
   EXPECT_FALSE(has(page, "<tiny>"));
+  EXPECT_FALSE(has(page, std::string(2001, 'y')));
   EXPECT_FALSE(has(page, "http-equiv"));
   EXPECT_FALSE(has(page, "src="));  // nothing from elsewhere
   EXPECT_FALSE(has(page, "<script"));

@@ -58,7 +58,8 @@ TEST(LogSink, WritesEveryIntervalAndAtTheEndOnTheFirstRank) {
     sink.on_start(start);
     for (StepMetrics step = kStep; step.iteration <= 12; ++step.iteration) sink.on_step(step);
     sink.on_validation({.iteration = 12, .loss = 0});
-    sink.on_save({.iteration = 12, .folder = "run/iter_0000012", .seconds = 1.24});
+    sink.on_save(
+        {.iteration = 12, .folder = "run/iter_0000012", .seconds = 1.24, .blocked_seconds = 1.24});
     if (rank == 1) {
       EXPECT_THAT(log.lines, IsEmpty());
       continue;

@@ -58,12 +58,12 @@ TEST(TensorBoardSink, MakesAFileAStartAndSaysWhereAResumeGoesOn) {
   const TempFolder dir;
   NoLog log;
   {
-    TensorBoardSink sink(dir / "run/tensorboard", 0, log);
+    TensorBoardSink sink(dir / "run/tensorboard", 0, /*timers=*/false, log);
     sink.on_step({.iteration = 1, .global_batch = 4, .lm_loss = 5.5, .learning_rate = 3e-4});
     sink.on_validation({.iteration = 1, .loss = 30});
     sink.on_finish();
   }
-  { const TensorBoardSink resumed(dir / "run/tensorboard", 1, log); }
+  { const TensorBoardSink resumed(dir / "run/tensorboard", 1, false, log); }
   const auto files = files_of(dir / "run/tensorboard");
   ASSERT_EQ(files.size(), 2);
   for (const auto& file : files) {

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
@@ -20,6 +22,7 @@ namespace piton {
 namespace {
 
 using test::EventSink;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -122,6 +125,7 @@ TEST_F(TrainerTest, TellsItsSinksWhatHappensInOrder) {
   trainer.step();
   trainer.step();
   trainer.save_if_possible();
+  trainer.finish_saves();
   trainer.evaluate();
   trainer.finish();
   EXPECT_THAT(sink.events, ElementsAre("start 0", "forward of 1", "backward of 1", "forward of 1",
@@ -157,6 +161,124 @@ TEST_F(TrainerTest, SaysWhenItIsDueToSaveAndToLeave) {
     EXPECT_FALSE(trainer.save_due());
   }
   EXPECT_EQ(due, "-- s- -e s- s- ");
+}
+
+// Text of the hash of the newest checkpoint in `folder`.
+std::string hash_of(const std::filesystem::path& folder) {
+  const std::filesystem::path checkpoint = find_checkpoint(folder);
+  return weights_hash(checkpoint) + optimizer_hash(checkpoint);
+}
+
+TEST_F(TrainerTest, ASaveInTheBackgroundIsReportedLaterAndHasTheStateOfItsStep) {
+  const std::filesystem::path waited = folder_ / "waited", background = folder_ / "background";
+  for (const auto& [to, flag] :
+       {std::pair{waited, "--no-async-save"}, {background, "--async-save"}}) {
+    EventSink sink;
+    Trainer trainer(own_.machine(), options({"--save", to.string(), "--save-interval", "2", flag}),
+                    {&sink});
+    trainer.step();
+    trainer.step();
+    trainer.save_if_possible();
+    EXPECT_FALSE(trainer.save_due());
+    EXPECT_EQ(trainer.is_saved(), to == waited);
+    EXPECT_EQ(sink.events.back(), to == waited ? "save 2" : "step 2");
+    trainer.step();
+    trainer.finish_saves();
+    EXPECT_THAT(sink.events, Contains("save 2"));
+    trainer.finish();
+    EXPECT_EQ(std::ranges::count(sink.events, "save 2"), 1);
+    EXPECT_EQ(sink.events.back(), "finish");
+  }
+  EXPECT_EQ(hash_of(background), hash_of(waited));
+}
+
+TEST_F(TrainerTest, ASaveWaitsForTheOneBeforeAndTheLastOneForItsFiles) {
+  EventSink sink;
+  {
+    Trainer trainer(own_.machine(), options({"--save", run_folder(), "--save-interval", "1"}),
+                    {&sink});
+    while (!trainer.done()) {
+      trainer.step();
+      if (trainer.save_due()) trainer.save_if_possible();
+    }
+  }  // not finished: the end of the trainer waits for the last one
+  EXPECT_EQ(latest_iteration(run_folder()), 6);
+  std::vector<std::string> saves;
+  for (const std::string& event : sink.events) {
+    if (event.starts_with("save")) saves.push_back(event);
+  }
+  EXPECT_THAT(saves, ElementsAre("save 1", "save 2", "save 3", "save 4", "save 5"));
+}
+
+// Files above 20 000 bytes are refused during its life: those of the tensors.
+class SmallFilesOnly {
+ public:
+  SmallFilesOnly() : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    rlimit small = before_;
+    small.rlim_cur = 20000;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  }
+  ~SmallFilesOnly() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  sighandler_t handler_;
+};
+
+TEST_F(TrainerTest, ASaveThatFailsInTheBackgroundIsWarnedOfAndTheNextOneWorks) {
+  EventSink sink;
+  Trainer trainer(own_.machine(), options({"--save", run_folder(), "--save-interval", "2"}),
+                  {&sink});
+  trainer.step();
+  trainer.step();
+  {
+    const SmallFilesOnly disk;
+    trainer.save_if_possible();
+    trainer.finish_saves();
+  }
+  EXPECT_FALSE(trainer.is_saved());
+  EXPECT_THAT(sink.messages,
+              Contains(AllOf(HasSubstr("warning: iteration 2 is not saved: checkpoint: "),
+                             HasSubstr("model-00001.safetensors: cannot "),
+                             HasSubstr("; the run goes on and saves again at iteration 4"))));
+  EXPECT_EQ(latest_iteration(run_folder()), std::nullopt);
+  trainer.step();
+  trainer.step();
+  trainer.save_if_possible();
+  trainer.finish();
+  EXPECT_EQ(latest_iteration(run_folder()), 4);
+  // The last save of a run is no warning.
+  trainer.step();
+  const SmallFilesOnly disk;
+  EXPECT_THAT(message_of(Fault::kData, [&] { trainer.save(); }), HasSubstr("cannot "));
+}
+
+// Throws in the step after `steps`.
+class ThrowingSink final : public RunSink {
+ public:
+  explicit ThrowingSink(int steps) : steps_(steps) {}
+  void on_part(const RunPart& part) override {
+    if (part.iteration > steps_) throw Error(Fault::kDiverged, "the test ends this");
+  }
+
+ private:
+  int steps_;
+};
+
+TEST_F(TrainerTest, AFailureWaitsForTheSaveInTheBackground) {
+  EventSink sink;
+  ThrowingSink failing(2);
+  Trainer trainer(own_.machine(), options({"--save", run_folder()}), {&sink, &failing});
+  trainer.step();
+  trainer.step();
+  trainer.save_if_possible();
+  EXPECT_THROW(trainer.step(), Error);
+  EXPECT_THAT(sink.events, Contains("save 2"));
+  EXPECT_EQ(latest_iteration(run_folder()), 2);
 }
 
 TEST_F(TrainerTest, SaysThatNothingIsLeftToDo) {
