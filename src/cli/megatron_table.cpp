@@ -39,7 +39,9 @@ constexpr MegatronGroup kTable[] = {
      "reset-position-ids "
      "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
      "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler "
-     "distributed-timeout-minutes:1 tensorboard-dir:1",
+     "distributed-timeout-minutes:1 tensorboard-dir:1 async-save timing-log-level:1 "
+     "timing-log-option:1 log-timers-to-tensorboard profile profile-step-start:1 "
+     "profile-step-end:1 profile-ranks:*",
      ""},
     // Older and alternative spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
