@@ -33,7 +33,10 @@ class OwnStorage final : public Storage {
 
 }  // namespace
 
-bool SaveCopy::make_room(const StoreContext& context, std::int64_t bytes, Communicator& ranks) {
+bool SaveCopy::make_room(const StoreContext& context, const SaveLayout& layout,
+                         Communicator& ranks) {
+  std::int64_t bytes = 0;
+  for (const WriteJob& job : layout.writes.jobs) bytes += aligned(layout.bytes(job));
   // All ranks of a host write about the same number of bytes. The system would promise more memory
   // than there is, and end the run when it is used.
   FirstFault fault;
@@ -55,6 +58,18 @@ bool SaveCopy::make_room(const StoreContext& context, std::int64_t bytes, Commun
   return all;
 }
 
+bool SaveCopy::prepare(const StoredModel& model, const StoreContext& context,
+                       const SaveOptions& options, ThreadPool& threads) {
+  Communicator& ranks = save_group(context.mesh);
+  if (!make_room(context, lay_out(model, ranks, options.file_bytes), ranks)) return false;
+  threads.run((bytes() + kCopyPart - 1) / kCopyPart, [&](std::int64_t part) {
+    const std::int64_t begin = part * kCopyPart;
+    std::memset(bytes_.raw() + begin, 0,
+                static_cast<std::size_t>(std::min(kCopyPart, bytes() - begin)));
+  });
+  return true;
+}
+
 void SaveCopy::copy(const Tensor& to, const Tensor& from, Stream& stream, ThreadPool& threads) {
   if (from.place().kind != DeviceKind::kHost) return device_.copy(to, from, stream);
   stream.synchronize();
@@ -68,9 +83,7 @@ void SaveCopy::copy(const Tensor& to, const Tensor& from, Stream& stream, Thread
 
 bool SaveCopy::take(const StoredModel& model, const StoreContext& context, const SaveLayout& layout,
                     ThreadPool& threads, Communicator& ranks) {
-  std::int64_t needed = 0;
-  for (const WriteJob& job : layout.writes.jobs) needed += aligned(layout.bytes(job));
-  if (!make_room(context, needed, ranks)) return false;
+  if (!make_room(context, layout, ranks)) return false;
   FirstFault fault;
   std::int64_t at = 0;
   for_each_source(model, layout, context.stream, fault,

@@ -29,6 +29,11 @@ class SaveCopy {
   explicit SaveCopy(Device& device) : device_(device) {}
   std::int64_t bytes() const { return bytes_.defined() ? bytes_.bytes() : 0; }
 
+  // Collective. Takes the memory for the copies of this model, and touches it, so that the first
+  // save takes no longer than the others. Returns false, on all ranks, if a host has not enough.
+  bool prepare(const StoredModel& model, const StoreContext& context, const SaveOptions& options,
+               ThreadPool& threads);
+
   // Copies the jobs of this rank, by all threads. Collective over `ranks`. Returns false, on all
   // ranks, if a host has no memory for the copies of its ranks.
   bool take(const StoredModel& model, const StoreContext& context, const SaveLayout& layout,
@@ -37,7 +42,7 @@ class SaveCopy {
   void give(const SaveLayout& layout, JobWriter& writer, FirstFault& fault) const;
 
  private:
-  bool make_room(const StoreContext& context, std::int64_t bytes, Communicator& ranks);
+  bool make_room(const StoreContext& context, const SaveLayout& layout, Communicator& ranks);
   void copy(const Tensor& to, const Tensor& from, Stream& stream, ThreadPool& threads);
 
   Device& device_;

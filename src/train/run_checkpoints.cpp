@@ -124,6 +124,10 @@ void RunCheckpoints::check_room() {
   piton::check_room(settled_.loop.save, stored_model(), context());
 }
 
+bool RunCheckpoints::prepare_copy() {
+  return copy_.prepare(stored_model(), context(), save_options(), machine_.threads);
+}
+
 void RunCheckpoints::add_facts(TrainState& state, RunData& data) const {
   state.facts[kOrderFact] = data.order_of_samples(state.consumed_samples);
   state.facts[kKernelsFact] = machine_.kernels.name();

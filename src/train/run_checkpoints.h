@@ -58,6 +58,9 @@ class RunCheckpoints {
   // Throws Error(kData) if --save has no room for a checkpoint.
   void check_room();
 
+  // Takes the memory for the copies of start_save(). Returns false if there is not enough.
+  bool prepare_copy();
+
   // Returns the checkpoint's folder. The caller has checked that the corpora are unchanged, and no
   // save is in the background.
   std::filesystem::path save(TrainState& state, RunData& data);

@@ -231,6 +231,8 @@ void Trainer::keep_or_say_that_nothing_is_kept() {
     return;
   }
   if (!done()) checkpoints_->check_room();
+  saves_in_background_ = loop.async_save;
+  if (!done() && loop.save_interval > 0 && saves_in_background_) prepare_background_saves();
   phase(*everyone_, 0, [&] {
     folder_->start(configuration_of(settled_), state_.iteration);
     write_text_file(std::filesystem::path(loop.save) / kSamplesName,
@@ -447,7 +449,7 @@ void Trainer::save_if_possible() {
   guarded([&] {
     check_corpora();
     settle_background_save(/*wait=*/true);
-    if (settled_.loop.async_save && write_in_background()) return;
+    if (saves_in_background_ && write_in_background()) return;
     try {
       write_checkpoint();
     } catch (const Error& error) {
@@ -470,6 +472,22 @@ void Trainer::warn_of_failed_save(std::int64_t iteration, const Error& error) {
                       : ""));
 }
 
+void Trainer::prepare_background_saves() {
+  if (checkpoints_->prepare_copy()) {
+    say(fmt::format("saves go on in the background, from a copy of the state ({:.1f} MB on rank 0)",
+                    static_cast<double>(checkpoints_->copy_bytes()) * 1e-6));
+  } else {
+    no_copy();
+  }
+}
+
+void Trainer::no_copy() {
+  saves_in_background_ = false;
+  sinks_.warning(
+      "there is no memory for a copy of the state: training waits while it is saved, as with "
+      "--no-async-save");
+}
+
 // Returns false if there is no memory for a copy of the state.
 bool Trainer::write_in_background() {
   bool begun = false;
@@ -478,17 +496,10 @@ bool Trainer::write_in_background() {
     begun = checkpoints_->start_save(state_, *data_);
   }
   if (!begun) {
-    sinks_.warning(
-        "there is no memory for a copy of the state: training waits until it is saved; "
-        "--no-async-save says so from the start");
+    no_copy();
     return false;
   }
   saving_iteration_ = state_.iteration;
-  if (!copies_state_) {
-    copies_state_ = true;
-    say(fmt::format("saves go on in the background, from a copy of the state ({:.1f} MB on rank 0)",
-                    static_cast<double>(checkpoints_->copy_bytes()) * 1e-6));
-  }
   return true;
 }
 

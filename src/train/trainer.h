@@ -128,6 +128,8 @@ class Trainer {
   double run_evaluation();
   void check_corpora();
   void write_checkpoint();
+  void prepare_background_saves();
+  void no_copy();
   bool write_in_background();
   void settle_background_save(bool wait);
   std::vector<TimerTimes> save_times();
@@ -168,7 +170,7 @@ class Trainer {
   std::int64_t consecutive_skips_ = 0;  // but those by which the loss scale finds its place
   std::optional<std::int64_t> saved_iteration_;   // of the checkpoint in --save's folder
   std::optional<std::int64_t> saving_iteration_;  // of the save in the background
-  bool copies_state_ = false;                     // saves are in the background; set at the first
+  bool saves_in_background_ = false;              // --async-save, and there is memory for it
 };
 
 }  // namespace piton

@@ -58,6 +58,8 @@ TEST(BackgroundSave, WritesTheBytesOfItsStepWhileTheNextOnesAreMade) {
         ThreadPool pool(2);
         Gate gate;
         SaveCopy copy(run.device);
+        EXPECT_TRUE(copy.prepare(run.stored(), run.context(), {}, pool));
+        const std::int64_t prepared = copy.bytes();
         run.step(1);
         save_checkpoint(dir / "waited", run.stored(), run.context(), state_of(1), "a = 1");
         const auto save =
@@ -69,6 +71,7 @@ TEST(BackgroundSave, WritesTheBytesOfItsStepWhileTheNextOnesAreMade) {
         gate.open();
         EXPECT_EQ(save->wait(), dir / "background/iter_0000001");
         EXPECT_TRUE(save->over());
+        EXPECT_EQ(copy.bytes(), prepared);
         // The memory serves again, and a save that training waits for may follow.
         BackgroundSave::start(dir / "background", run.stored(), run.context(), state_of(4), "", {},
                               copy, pool)
@@ -149,6 +152,7 @@ TEST(BackgroundSave, IsNotBegunWhereOneRankHasNoMemoryForTheCopy) {
                                     copy, pool),
               nullptr);
     EXPECT_EQ(copy.bytes(), 0);
+    EXPECT_FALSE(copy.prepare(run.stored(), run.context(), {}, pool));
     save_checkpoint(dir / "run", run.stored(), run.context(), state_of(1), "");
   });
   EXPECT_EQ(latest_iteration(dir / "run"), 1);
