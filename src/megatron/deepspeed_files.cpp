@@ -22,6 +22,7 @@ constexpr int kMostNumber = 4096;  // of ranks and of layers
 struct Found {
   std::vector<int> ranks;                          // mp_rank_NN_model_states.pt
   std::map<std::pair<int, int>, fs::path> layers;  // layer_LL-model_TT-model_states.pt
+  bool optimizer = false;                          // *_optim_states.pt
   bool zero3 = false;                              // zero_pp_rank_D_mp_rank_NN_model_states.pt
 };
 
@@ -38,6 +39,8 @@ Found files_in(const fs::path& folder) {
       found.ranks.push_back(std::stoi(match[1]));
     } else if (std::regex_match(name, match, layer_form)) {
       found.layers[{std::stoi(match[1]), std::stoi(match[2])}] = entry.path();
+    } else if (name.ends_with("_optim_states.pt")) {
+      found.optimizer = true;
     } else if (std::regex_match(name, zero_form)) {
       found.zero3 = true;
     }
@@ -90,6 +93,7 @@ DeepSpeedFiles::DeepSpeedFiles(const fs::path& folder) : folder_(folder) {
                 "file of them by zero_to_fp32.py, which DeepSpeed has put there",
                 folder.string());
   }
+  has_optimizer_ = found.optimizer;
   if (!found.ranks.empty()) {
     for (std::size_t i = 0; i < found.ranks.size(); ++i) {
       if (found.ranks[i] == static_cast<int>(i)) continue;

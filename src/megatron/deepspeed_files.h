@@ -11,7 +11,8 @@
 // or, written by DeepSpeed itself,
 //   layer_LL-model_TT-model_states.pt        the tensors of one layer, without its number
 //
-// Weights that ZeRO-3 has divided are refused.
+// Optimizers are in files of their own (*_optim_states.pt), which are not read. Weights that ZeRO-3
+// has divided are refused.
 #pragma once
 
 #include <map>
@@ -43,6 +44,7 @@ class DeepSpeedFiles final : public MegatronFiles {
   std::string facts_file() const override { return first_->file().path().string(); }
   BoxedTensors tensors(int t, int p, int chunk) const override;
   std::string file_of(int t, int p) const override;
+  bool has_optimizer() const override { return has_optimizer_; }
 
  private:
   // Tensors of a rank: of one file, under names that begin with `prefix`.
@@ -61,7 +63,8 @@ class DeepSpeedFiles final : public MegatronFiles {
   std::vector<std::unique_ptr<TorchFile>> files_;
   const TorchFile* first_ = nullptr;
   std::vector<std::vector<Part>> ranks_;  // [t]
-  bool pipeline_ = false;                 // layers have numbers
+  bool has_optimizer_ = false;
+  bool pipeline_ = false;  // layers have numbers
 };
 
 }  // namespace piton

@@ -121,7 +121,7 @@ class Trainer {
   std::chrono::steady_clock::time_point created_;
   Machine machine_;
   PretrainOptions options_;
-  PretrainOptions settled_;            // with the value of every derived default
+  PretrainOptions settled_;              // with the value of every derived default
   std::optional<ForeignModel> foreign_;  // --load is a folder of another program
   RunSinks sinks_;
   FailureReport failure_report_;

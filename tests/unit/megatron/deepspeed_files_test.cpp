@@ -138,6 +138,10 @@ TEST_F(DeepSpeed, ThatIsNotWholeIsRefusedByName) {
   const fs::path folder = written(source, 2, 1);
   fs::remove(folder / "release/mp_rank_00_model_states.pt");
   EXPECT_THAT(refusal(folder), HasSubstr("has no mp_rank_00_model_states.pt; copy it too"));
+  const fs::path other = written(source, 1, 1);
+  write_text_file(other / "release/zero_pp_rank_0_mp_rank_00_optim_states.pt", "x");
+  EXPECT_THAT(MegatronSource(other).notes().back(),
+              HasSubstr("the optimizer's state stays behind"));
   write_text_file(folder / "release/zero_pp_rank_0_mp_rank_00_model_states.pt", "x");
   EXPECT_THAT(refusal(folder), HasSubstr("the weights are divided by ZeRO-3"));
   write_text_file(folder / "latest", "../release");
