@@ -128,17 +128,31 @@ def copy(source, target):
     return seconds
 
 
+def resident_at_most(process):
+    """Of the process so far. (What wait4() tells begins with what this program had when it forked.)"""
+    try:
+        for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
 def convert(program, source, target, flags):
     """Seconds and bytes of resident memory at most."""
     drop_from_cache(source)
     start = time.monotonic()
     process = subprocess.Popen([program, "convert", "--load", source, "--save", target, "--quiet", "--no-verify", *flags],
                                stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
+    memory = 0
+    while process.poll() is None:
+        memory = max(memory, resident_at_most(process.pid))
+        time.sleep(0.005)
     os.sync()
-    if status != 0:
-        raise SystemExit(f"{source} -> {target}: exit {os.waitstatus_to_exitcode(status)}")
-    return time.monotonic() - start, usage.ru_maxrss * 1024
+    if process.returncode != 0:
+        raise SystemExit(f"{source} -> {target}: exit {process.returncode}")
+    return time.monotonic() - start, memory
 
 
 def main():

@@ -33,6 +33,7 @@ def without_a_gpu():
 
     torch.cuda.current_device = lambda: "cpu"  # where its buffers are made
     torch.cuda.synchronize = lambda *_: None
+    torch.Tensor.cuda = lambda self, *_, **__: self
     # Files are written by threads: forks of a process with threads may hang.
     filesystem_async.mp = types.SimpleNamespace(get_context=lambda _: multiprocessing.dummy, Queue=multiprocessing.Queue)
     filesystem_async._process_memory = lambda: 0  # for its log; it would want psutil
