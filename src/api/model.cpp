@@ -8,6 +8,7 @@
 #include "convert/opened_model.h"
 #include "gguf/gguf_file.h"
 #include "huggingface/hf_source.h"
+#include "megatron/megatron_source.h"
 #include "train/foreign_model.h"
 #include "train/run_tokenizer.h"
 
@@ -45,7 +46,7 @@ struct Model::State {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
-  // Source of the values: a checkpoint's folder, or a Hugging Face folder.
+  // Source of the values: a checkpoint's folder, or what another program wrote.
   std::filesystem::path folder;
   std::unique_ptr<TensorSource> source;
 
@@ -79,10 +80,11 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   PretrainOptions options;
   std::optional<ModelConfig> foreign;
   std::vector<std::string> notes;
-  if (is_gguf_file(path)) {
+  if (is_gguf_file(path) || is_megatron_folder(path)) {
     OpenedModel opened = open_model(path);
     foreign = opened.model;
     notes = std::move(opened.notes);
+    options.tokenizer = opened.tokenizer;
     if (tokenizer.empty() && !opened.tokenizer_files.empty())
       state.tokenizer = open_tokenizer_of(opened);
     state.source = std::move(opened.source);

@@ -82,6 +82,13 @@ std::string RegularFile::stamp() const {
   return fmt::format("{} {}.{}", about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
 }
 
+FilePart::FilePart(const RegularFile& file, std::int64_t offset, std::int64_t bytes)
+    : file_(&file), offset_(offset), bytes_(bytes) {
+  PITON_ASSERT(offset >= 0 && bytes >= 0 && bytes <= file.size_bytes() &&
+                   offset <= file.size_bytes() - bytes,
+               "{} bytes at {} of {}", bytes, offset, file.size_bytes());
+}
+
 std::string read_regular_file(const std::filesystem::path& path, std::int64_t limit_bytes) {
   const RegularFile file(path);
   if (file.size_bytes() > limit_bytes) {

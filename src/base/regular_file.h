@@ -42,4 +42,28 @@ class RegularFile {
   std::int64_t size_ = 0;
 };
 
+// A stretch of a file, which outlives it: some formats hold whole files of other formats. Offsets
+// count from its first byte.
+class FilePart {
+ public:
+  // All of the file.
+  FilePart(const RegularFile& file) : file_(&file), bytes_(file.size_bytes()) {}
+  // Asserts that the file has these bytes.
+  FilePart(const RegularFile& file, std::int64_t offset, std::int64_t bytes);
+
+  const RegularFile& file() const { return *file_; }
+  const std::filesystem::path& path() const { return file_->path(); }
+  std::int64_t offset() const { return offset_; }  // in the file
+  std::int64_t size_bytes() const { return bytes_; }
+  // As RegularFile::read_at.
+  void read_at(std::int64_t offset, std::span<std::byte> out) const {
+    file_->read_at(offset_ + offset, out);
+  }
+
+ private:
+  const RegularFile* file_;
+  std::int64_t offset_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
 }  // namespace piton

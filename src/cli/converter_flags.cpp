@@ -42,7 +42,6 @@ constexpr ConverterFlag kFlags[] = {
     {"load-weight-map", 0, Fate::kIgnored, kFromFiles},
     {"load-checkpoint-loosely", 0, Fate::kRefused,
      "a checkpoint that lacks tensors or has others is refused by name; leave it out"},
-    {"deepspeed", 0, Fate::kRefused, "DeepSpeed's layouts are not written yet"},
     {"lora-load", 1, Fate::kRefused, kNoAdapters},
     {"lora-r", 1, Fate::kRefused, kNoAdapters},
     {"lora-alpha", 1, Fate::kRefused, kNoAdapters},

@@ -208,7 +208,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
     throw Error(
         Fault::kData,
         "inspect: {}: {}; wanted a checkpoint ({} or {}), a Hugging Face model (config.json and "
-        "*.safetensors), a Megatron-LM checkpoint (mp_rank_*), a GGUF file, a corpus prefix "
+        "*.safetensors), a Megatron-LM checkpoint (mp_rank_*, .metadata), a GGUF file, a corpus "
+        "prefix "
         "({}.idx), a tokenizer (tokenizer.json, *.model, "
         "vocab.json, vocab.txt or *.tiktoken), a RECIPE.toml, samples or layout",
         path,

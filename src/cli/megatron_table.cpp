@@ -68,6 +68,8 @@ constexpr MegatronGroup kTable[] = {
      "defer-embedding-wgrad-compute "
      "wgrad-deferral-limit:1 delay-wgrad-compute flash-decode",
      "kernels are chosen by the processor (PITON_ISA)"},
+    {kIgnored, "shape-order:1",
+     "attention has the same results in every order of dims; piton bench attention measures them"},
     {kIgnored,
      "enable-cuda-graph cuda-graph-warmup-steps:1 external-cuda-graph cuda-graph-impl:1 "
      "cuda-graph-scope:1 manual-gc manual-gc-interval:1 no-manual-gc-eval "

@@ -32,6 +32,7 @@ struct ConvertOptions {
   std::string core_layers = "local";
   bool apart_mlp = false;
   bool arguments = false;
+  bool deepspeed = false;
   std::vector<std::int64_t> stage_layers;
   std::vector<std::int64_t> empty_layers;
   std::int64_t added_tokens = 0;
@@ -52,6 +53,7 @@ struct ConvertOptions {
            : core                         ? "--use-mcore-models"
            : apart_mlp                    ? "--no-merge-mlp"
            : arguments                    ? "--megatron-args"
+           : deepspeed                    ? "--deepspeed"
            : added_tokens != 0            ? "--added-token-num"
                                           : "";
   }
@@ -147,6 +149,10 @@ struct ConvertOptions {
              "mg: also store the arguments as argparse.Namespace, for Megatron's "
              "--use-checkpoint-args; torch.load(weights_only=True) does not load such files"},
       arguments);
+    v(Option{"deepspeed",
+             "mg: DeepSpeed's files, mp_rank_NN_model_states.pt, as AscendSpeed's converters write "
+             "them; stages of Bloom alone"},
+      deepspeed);
   }
 };
 

@@ -58,6 +58,26 @@ void set_special_ids(const SpecialIds& special, Json& config) {
   set("pad_token_id", special.pad);
 }
 
+// What AscendSpeed's converters make of --deepspeed.
+void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
+                     const ModelConfig& model) {
+  if (options.core) {
+    throw Error(Fault::kUsage,
+                "--deepspeed: is of the older module tree; leave out --use-mcore-models");
+  }
+  if (layout.chunks > 1 || !layout.empty_layers.empty()) {
+    throw Error(Fault::kUsage,
+                "--deepspeed: has neither virtual stages nor places without a layer");
+  }
+  if (layout.pipeline > 1 && !is_deepspeed_pipeline(model)) {
+    throw Error(Fault::kUsage,
+                "--deepspeed: got {} pipeline ranks, but only Bloom is divided into stages there; "
+                "leave out --target-pipeline-parallel-size",
+                layout.pipeline);
+  }
+  layout.head_copy = false;
+}
+
 MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model) {
   check_range("--target-tensor-parallel-size", options.tensor.value_or(1), 1, kMostRanks);
   check_range("--target-pipeline-parallel-size", options.pipeline.value_or(1), 1, kMostRanks);
@@ -87,6 +107,7 @@ MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model
                 "--no-merge-mlp: Megatron-core (--use-mcore-models) has gate and up as one tensor; "
                 "leave one of the flags out");
   }
+  if (options.deepspeed) check_deepspeed(options, layout, model);
   layout.check(model);
   return layout;
 }
@@ -167,6 +188,7 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
                   .dtype = chosen_dtype(options),
                   .iteration = from.iteration,
                   .arguments = options.arguments,
+                  .deepspeed = options.deepspeed,
                   .wrote = context.wrote});
 }
 

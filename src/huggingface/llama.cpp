@@ -10,6 +10,7 @@ namespace {
 
 ModelConfig llama_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
+  refuse_partial_rotary(config, model);
   model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
   model.biases = config.flag("mlp_bias", false);
   return model;

@@ -111,6 +111,13 @@ void set_rotary(const HfConfig& config, ModelConfig& model) {
   set_rotary(config, config.object(newer ? "rope_parameters" : "rope_scaling"), model);
 }
 
+void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model) {
+  if (model.rotary_share == 1) return;
+  const char* key = "partial_rotary_factor";
+  const HfConfig rope = config.object("rope_parameters");
+  (rope.has(key) ? rope : config).refuse(key, "1: in this family all channels turn");
+}
+
 std::string one_layer_type(const HfConfig& config) {
   const std::vector<std::string> types = config.words("layer_types");
   if (types.empty()) return "";

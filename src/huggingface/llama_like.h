@@ -29,6 +29,10 @@ void set_rotary(const HfConfig& config, ModelConfig& model);
 // Reads one object of "rope_parameters".
 void set_rotary(const HfConfig& config, const HfConfig& rope, ModelConfig& model);
 
+// Transformers turns all channels in families whose code does not ask for "partial_rotary_factor",
+// whatever config.json says; other programs do not. Throws Error(kData) if it says another than 1.
+void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model);
+
 // The value of "layer_types" if all layers have the same; "" if the key is absent. Throws
 // Error(kData) if they differ.
 std::string one_layer_type(const HfConfig& config);

@@ -10,6 +10,7 @@ namespace {
 
 ModelConfig mistral_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
+  refuse_partial_rotary(config, model);
   if (!config.lists("sliding_window")) config.refuse("sliding_window", "a number of keys, or null");
   if (one_layer_type(config) != "full_attention") set_window(config, model);
   return model;

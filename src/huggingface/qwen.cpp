@@ -26,12 +26,14 @@ void set_qwen_window(const HfConfig& config, ModelConfig& model) {
 
 ModelConfig qwen2_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, qwen2_facts());
+  refuse_partial_rotary(config, model);
   set_qwen_window(config, model);
   return model;
 }
 
 ModelConfig qwen3_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, qwen3_facts());
+  refuse_partial_rotary(config, model);
   if (!config.has("head_dim")) model.head_size = 128;  // Transformers' default
   model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
   set_qwen_window(config, model);

@@ -10,6 +10,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "megatron/arguments.h"
+#include "megatron/deepspeed_files.h"
 #include "pickle/torch_writer.h"
 
 namespace piton {
@@ -56,14 +57,20 @@ class RankFile {
   }
 
   void write(const ModelConfig& model, int t, int p) {
+    model_ = &model;
     out_.begin_dict();
     out_.text("checkpoint_version");
     out_.number(options_.layout.version);
     out_.text("iteration");
     out_.integer(options_.iteration);
-    for (int chunk = 0; chunk < options_.layout.chunks; ++chunk) {
-      out_.text(options_.layout.chunks > 1 ? fmt::format("model{}", chunk) : std::string("model"));
-      write_chunk(megatron_tensors(model, options_.layout, t, p, chunk));
+    if (options_.deepspeed) {
+      write_module(t, p);
+    } else {
+      for (int chunk = 0; chunk < options_.layout.chunks; ++chunk) {
+        out_.text(options_.layout.chunks > 1 ? fmt::format("model{}", chunk)
+                                             : std::string("model"));
+        write_chunk(megatron_tensors(model, options_.layout, t, p, chunk));
+      }
     }
     out_.text(kPitonArguments);
     write_megatron_arguments(model, options_.layout, out_);
@@ -82,6 +89,45 @@ class RankFile {
   }
 
  private:
+  void write_module(int t, int p) {
+    std::vector<MegatronTensor> tensors = megatron_tensors(*model_, options_.layout, t, p, 0);
+    out_.text("dp_world_size");
+    out_.integer(0);
+    out_.text("module");
+    if (!is_deepspeed_pipeline(*model_)) return write_chunk(std::move(tensors));
+    std::map<std::int64_t, std::int64_t> layers;
+    for (const PlacedLayer& one : megatron_layers(*model_, options_.layout, p, 0))
+      layers[one.local] = one.layer;
+    Node names;
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      names.child(numbered_name(tensors[i].key, layers)).tensor = i;
+    out_.begin_dict();
+    out_.text("module");
+    write_node(names, tensors);
+    out_.end_dict();
+  }
+
+  // "3.mlp.dense_4h_to_h.weight" for "layers.0.fc2.weight" of the first stage.
+  std::string numbered_name(const std::string& key,
+                            const std::map<std::int64_t, std::int64_t>& layers) const {
+    const std::string name = megatron_name(key, MegatronTree::kLegacy);
+    constexpr std::string_view kLayers = "layers.";
+    if (key.starts_with(kLayers)) {
+      const std::int64_t local = std::stoll(key.substr(kLayers.size()));
+      const std::size_t at = name.find(kLayers) + kLayers.size();
+      return fmt::format("{}{}", kFirstPipelineLayer + layers.at(local),
+                         name.substr(name.find('.', at)));
+    }
+    constexpr std::string_view kFinal = "final_norm.";
+    if (key.starts_with(kFinal)) {
+      return fmt::format("{}.final_layernorm.{}", kFirstPipelineLayer + model_->layers + 1,
+                         key.substr(kFinal.size()));
+    }
+    constexpr std::string_view kEmbedding = "language_model.embedding.";
+    PITON_ASSERT(name.starts_with(kEmbedding), "{} is in no pipeline", key);
+    return fmt::format("tied_modules.embed.{}", name.substr(kEmbedding.size()));
+  }
+
   void write_chunk(std::vector<MegatronTensor> tensors) {
     Node root;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -111,6 +157,7 @@ class RankFile {
   }
 
   TorchWriter out_;
+  const ModelConfig* model_ = nullptr;
   TensorSource& source_;
   const MegatronWriteOptions& options_;
   std::map<std::string, DType> dtypes_;            // of the source
@@ -119,18 +166,23 @@ class RankFile {
 
 }  // namespace
 
+bool is_deepspeed_pipeline(const ModelConfig& model) {
+  return model.tied && model.embedding_norm && model.positions == PositionKind::kAlibi;
+}
+
 void write_megatron(const fs::path& folder, TensorSource& source, const ModelConfig& model,
                     const MegatronWriteOptions& options) {
   const MegatronLayout& layout = options.layout;
   for (int p = 0; p < layout.pipeline; ++p) {
     for (int t = 0; t < layout.tensor; ++t) {
-      const std::string rank = layout.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}", t, p)
-                                                   : fmt::format("mp_rank_{:02}", t);
-      RankFile(folder / "release" / rank / "model_optim_rng.pt", source, options)
-          .write(model, t, p);
+      const std::string rank =
+          options.deepspeed ? fmt::format("mp_rank_{:02}_model_states.pt", p * layout.tensor + t)
+          : layout.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}/model_optim_rng.pt", t, p)
+                                : fmt::format("mp_rank_{:02}/model_optim_rng.pt", t);
+      RankFile(folder / "release" / rank, source, options).write(model, t, p);
     }
   }
-  write_text_file(folder / kTrackerName, "release");
+  write_text_file(folder / (options.deepspeed ? kDeepSpeedTracker : kTrackerName), "release");
 }
 
 }  // namespace piton

@@ -5,6 +5,12 @@
 //     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
 //     model_args (megatron/arguments.h)
 //
+// For DeepSpeed (MegatronWriteOptions::deepspeed), as AscendSpeed's converters write it:
+//
+//   DIR/latest                                "release"
+//   DIR/release/mp_rank_NN_model_states.pt    megatron/deepspeed_files.h: the model's tree is
+//                                             "module"; Bloom is a pipeline of numbered layers
+//
 // The files are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors,
 // but for MegatronWriteOptions::arguments.
 #pragma once
@@ -27,8 +33,13 @@ struct MegatronWriteOptions {
   std::int64_t iteration = 0;
   bool arguments =
       false;  // also as a namespace "args", which torch.load(weights_only=True) refuses
+  bool deepspeed = false;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
 };
+
+// True if DeepSpeed's form of the model is a pipeline of numbered layers; only such a form is
+// divided into stages.
+bool is_deepspeed_pipeline(const ModelConfig& model);
 
 // Writes into `folder`, which must exist. Needs memory for one block. Throws Error(kData) as the
 // source does, and if the disk is full.

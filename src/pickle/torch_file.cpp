@@ -50,8 +50,12 @@ bool TorchTensor::contiguous() const {
   return true;
 }
 
-TorchFile::TorchFile(const std::filesystem::path& path) : file_(path) {
-  if (is_zip(file_)) {
+TorchFile::TorchFile(const std::filesystem::path& path) : own_(path), part_(*own_) { open(); }
+
+TorchFile::TorchFile(const FilePart& part) : part_(part) { open(); }
+
+void TorchFile::open() {
+  if (is_zip(part_)) {
     open_archive();
   } else {
     open_stream();
@@ -59,9 +63,9 @@ TorchFile::TorchFile(const std::filesystem::path& path) : file_(path) {
 }
 
 void TorchFile::open_archive() {
-  const std::map<std::string, ZipMember> members = read_zip(file_);
+  const std::map<std::string, ZipMember> members = read_zip(part_);
   const auto refuse = [&](const std::string& what) {
-    throw Error(Fault::kData, "{}: not a file of torch.save: {}", file_.path().string(), what);
+    throw Error(Fault::kData, "{}: not a file of torch.save: {}", part_.path().string(), what);
   };
   std::string folder;
   for (const auto& [name, member] : members) {
@@ -70,9 +74,9 @@ void TorchFile::open_archive() {
   const auto pickle = members.find(folder + "data.pkl");
   if (pickle == members.end()) refuse("it has no data.pkl");
   const auto order = members.find(folder + "byteorder");
-  if (order != members.end() && read_member(file_, order->second, 64) != "little")
+  if (order != members.end() && read_member(part_, order->second, 64) != "little")
     refuse("its numbers are big-endian");
-  document_ = read_pickle(read_member(file_, pickle->second, kMostPickle), file_.path().string());
+  document_ = read_pickle(read_member(part_, pickle->second, kMostPickle), part_.path().string());
   const std::string data = folder + "data/";
   for (const auto& [name, member] : members) {
     if (name.starts_with(data)) storages_[name.substr(data.size())] = {member.offset, member.bytes};
@@ -83,13 +87,13 @@ void TorchFile::open_archive() {
 // each key the number of elements (int64) and the bytes. The tensors that use a key tell its
 // element size.
 void TorchFile::open_stream() {
-  const std::string where = file_.path().string();
+  const std::string where = part_.path().string();
   const auto refuse = [&](const std::string& what) {
     throw Error(Fault::kData, "{}: not a file of torch.save: {}", where, what);
   };
   std::string head(
-      static_cast<std::size_t>(std::min<std::int64_t>(file_.size_bytes(), kMostPickle)), '\0');
-  file_.read_at(0, std::as_writable_bytes(std::span(head)));
+      static_cast<std::size_t>(std::min<std::int64_t>(part_.size_bytes(), kMostPickle)), '\0');
+  part_.read_at(0, std::as_writable_bytes(std::span(head)));
   std::string_view rest = head;
   if (!rest.starts_with(kStreamMark)) refuse("it begins neither as a zip archive nor as a pickle");
   rest.remove_prefix(kStreamMark.size());
@@ -108,22 +112,22 @@ void TorchFile::open_stream() {
   for (const PickleValue* key : keys.root().items) {
     const auto width = widths.find(key->text);
     if (width == widths.end()) refuse("a storage that no tensor has");
-    if (file_.size_bytes() - at < 8) refuse("it ends early");
+    if (part_.size_bytes() - at < 8) refuse("it ends early");
     std::int64_t elements = 0;
-    file_.read_at(at, std::as_writable_bytes(std::span(&elements, 1)));
+    part_.read_at(at, std::as_writable_bytes(std::span(&elements, 1)));
     at += 8;
-    if (elements < 0 || elements > (file_.size_bytes() - at) / width->second)
+    if (elements < 0 || elements > (part_.size_bytes() - at) / width->second)
       refuse("it ends early; is the copy complete?");
     storages_[key->text] = {at, elements * width->second};
     at += elements * width->second;
   }
-  if (at != file_.size_bytes()) refuse("bytes follow its last storage");
+  if (at != part_.size_bytes()) refuse("bytes follow its last storage");
 }
 
 TorchTensor TorchFile::tensor(const PickleValue& value, const std::string& name) const {
   PITON_ASSERT(value.kind == PickleValue::Kind::kTensor, "{} is no tensor", name);
   const PickleTensor& tensor = value.tensor;
-  const std::string where = file_.path().string();
+  const std::string where = part_.path().string();
   const auto storage = storages_.find(tensor.storage);
   if (storage == storages_.end()) {
     throw Error(Fault::kData, "{}: {}: its storage {} is not in the file; is the copy complete?",
@@ -139,10 +143,11 @@ TorchTensor TorchFile::tensor(const PickleValue& value, const std::string& name)
     throw Error(Fault::kData, "{}: {}: reaches beyond its storage of {} elements", where, name,
                 elements);
   }
-  return {.dtype = tensor.dtype,
-          .offset = storage->second.offset + std::min(tensor.offset, elements) * width,
-          .shape = tensor.shape,
-          .strides = tensor.strides};
+  return {
+      .dtype = tensor.dtype,
+      .offset = part_.offset() + storage->second.offset + std::min(tensor.offset, elements) * width,
+      .shape = tensor.shape,
+      .strides = tensor.strides};
 }
 
 }  // namespace piton

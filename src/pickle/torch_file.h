@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@
 
 namespace piton {
 
-// A tensor in the file: an element is at `offset` + element size * sum of index * stride.
+// A tensor in the file: an element is at byte `offset` + element size * sum of index * stride.
 struct TorchTensor {
   std::string dtype;        // as safetensors spells it: "F32", "BF16", "I64", "BOOL", ...
   std::int64_t offset = 0;  // bytes
@@ -36,8 +37,11 @@ class TorchFile {
   // Reads the pickle, not the storages. Throws Error(kData) with the file and the reason; names
   // that are not allowed (pickle/globals.h) are reported before anything else.
   explicit TorchFile(const std::filesystem::path& path);
+  // The same where it is a part of a file, which has to outlive this.
+  explicit TorchFile(const FilePart& part);
+  TorchFile(TorchFile&&) = delete;
 
-  const RegularFile& file() const { return file_; }
+  const RegularFile& file() const { return part_.file(); }
   const PickleValue& root() const { return document_.root(); }
 
   // Where the tensor's elements are. `name` is for messages. Throws Error(kData) if the storage is
@@ -49,10 +53,12 @@ class TorchFile {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
+  void open();
   void open_archive();
   void open_stream();
 
-  RegularFile file_;
+  std::optional<RegularFile> own_;
+  FilePart part_;
   PickleDocument document_;
   std::map<std::string, Storage> storages_;
 };

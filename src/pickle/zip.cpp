@@ -27,7 +27,7 @@ constexpr std::uint16_t kPadding = 0x4246;  // "FB": PyTorch's, ignored by all r
 constexpr std::uint32_t kAll32 = 0xFFFFFFFF;
 constexpr std::int64_t kAlignment = 64;
 
-[[noreturn]] void refuse(const RegularFile& file, const std::string& what) {
+[[noreturn]] void refuse(const FilePart& file, const std::string& what) {
   throw Error(Fault::kData, "{}: not a valid zip archive: {}; is the copy complete?",
               file.path().string(), what);
 }
@@ -39,8 +39,7 @@ T number(std::string_view bytes, std::size_t at) {
   return value;
 }
 
-std::string read(const RegularFile& file, std::int64_t offset, std::int64_t bytes,
-                 const char* what) {
+std::string read(const FilePart& file, std::int64_t offset, std::int64_t bytes, const char* what) {
   if (offset < 0 || bytes < 0 || bytes > file.size_bytes() || offset > file.size_bytes() - bytes) {
     refuse(file, fmt::format("{} of {} bytes at byte {}, and the file has {}", what, bytes, offset,
                              file.size_bytes()));
@@ -57,13 +56,13 @@ struct Directory {
 };
 
 // Checks a 64-bit length against the size of the file, which no part can exceed.
-std::int64_t length(const RegularFile& file, std::uint64_t value, const char* what) {
+std::int64_t length(const FilePart& file, std::uint64_t value, const char* what) {
   if (value > static_cast<std::uint64_t>(file.size_bytes()))
     refuse(file, fmt::format("{} {}, and the file has {} bytes", what, value, file.size_bytes()));
   return static_cast<std::int64_t>(value);
 }
 
-Directory wide_directory(const RegularFile& file, std::int64_t locator_at) {
+Directory wide_directory(const FilePart& file, std::int64_t locator_at) {
   const std::string locator = read(file, locator_at, kLocator64Bytes, "locator");
   if (number<std::uint32_t>(locator, 0) != kLocator64Mark)
     refuse(file, "sizes of 64 bits without their record");
@@ -75,7 +74,7 @@ Directory wide_directory(const RegularFile& file, std::int64_t locator_at) {
           .members = length(file, number<std::uint64_t>(end, 32), "members:")};
 }
 
-Directory find_directory(const RegularFile& file) {
+Directory find_directory(const FilePart& file) {
   const std::int64_t tail = std::min(file.size_bytes(), kEndBytes + kMostComment);
   const std::string end = read(file, file.size_bytes() - tail, tail, "end");
   // Take the last record whose comment ends with the file.
@@ -96,7 +95,7 @@ Directory find_directory(const RegularFile& file) {
 // 64-bit sizes, in the order of the 32-bit fields that do not suffice.
 struct WideSizes {
   std::string_view bytes;
-  std::uint64_t next(const RegularFile& file, std::uint64_t narrow) {
+  std::uint64_t next(const FilePart& file, std::uint64_t narrow) {
     if (narrow != kAll32) return narrow;
     if (bytes.size() < 8) refuse(file, "a member lacks its sizes of 64 bits");
     const auto value = number<std::uint64_t>(bytes, 0);
@@ -117,8 +116,7 @@ WideSizes wide_sizes(std::string_view extra) {
 }
 
 // Removes the first directory record from `records` and returns its member.
-ZipMember next_member(const RegularFile& file, std::string_view& records,
-                      const Directory& directory) {
+ZipMember next_member(const FilePart& file, std::string_view& records, const Directory& directory) {
   if (records.size() < kDirectoryBytes || number<std::uint32_t>(records, 0) != kDirectoryMark)
     refuse(file, "its directory ends early");
   const std::size_t name_bytes = number<std::uint16_t>(records, 28);
@@ -160,7 +158,7 @@ ZipMember next_member(const RegularFile& file, std::string_view& records,
 }
 
 // PyTorch's archives have no overlaps; overlapping members would be read many times.
-void check_overlaps(const RegularFile& file, const std::map<std::string, ZipMember>& members) {
+void check_overlaps(const FilePart& file, const std::map<std::string, ZipMember>& members) {
   std::vector<const ZipMember*> by_place;
   for (const auto& [name, member] : members) by_place.push_back(&member);
   std::ranges::sort(by_place, {}, &ZipMember::offset);
@@ -192,13 +190,13 @@ void put_common(std::string& text, std::uint32_t crc) {
 
 }  // namespace
 
-bool is_zip(const RegularFile& file) {
+bool is_zip(const FilePart& file) {
   if (file.size_bytes() < kEndBytes) return false;
   const std::string mark = read(file, 0, 4, "mark");
   return number<std::uint32_t>(mark, 0) == kLocalMark || number<std::uint32_t>(mark, 0) == kEndMark;
 }
 
-std::map<std::string, ZipMember> read_zip(const RegularFile& file) {
+std::map<std::string, ZipMember> read_zip(const FilePart& file) {
   const Directory directory = find_directory(file);
   if (directory.bytes > kMostDirectory) {
     refuse(file, fmt::format("a directory of {} bytes, wanted at most {}", directory.bytes,
@@ -217,8 +215,7 @@ std::map<std::string, ZipMember> read_zip(const RegularFile& file) {
   return members;
 }
 
-std::string read_member(const RegularFile& file, const ZipMember& member,
-                        std::int64_t limit_bytes) {
+std::string read_member(const FilePart& file, const ZipMember& member, std::int64_t limit_bytes) {
   if (member.bytes > limit_bytes) {
     refuse(file, fmt::format("{} is of {} bytes, wanted at most {}", member.name, member.bytes,
                              limit_bytes));

@@ -22,19 +22,19 @@ namespace piton {
 
 struct ZipMember {
   std::string name;
-  std::int64_t offset = 0;  // of its bytes in the file
+  std::int64_t offset = 0;  // of its bytes in the archive
   std::int64_t bytes = 0;
   std::uint32_t crc = 0;  // CRC-32 of its bytes, as the directory has it
 };
 
-// True if the file begins like an archive.
-bool is_zip(const RegularFile& file);
+// True if it begins like an archive.
+bool is_zip(const FilePart& file);
 
 // The members, by name.
-std::map<std::string, ZipMember> read_zip(const RegularFile& file);
+std::map<std::string, ZipMember> read_zip(const FilePart& file);
 
 // The member's bytes, checked against its CRC. Throws Error(kData), also above `limit_bytes`.
-std::string read_member(const RegularFile& file, const ZipMember& member, std::int64_t limit_bytes);
+std::string read_member(const FilePart& file, const ZipMember& member, std::int64_t limit_bytes);
 
 // Writes an archive member by member; the file appears under its name at commit(). The bytes of
 // each member begin at a multiple of 64.

@@ -1,9 +1,11 @@
 #include "train/foreign_model.h"
 
-#include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "huggingface/hf_source.h"
+#include "megatron/megatron_source.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -37,6 +39,29 @@ struct FillOpenFields {
     if (open) field = other;
   }
 };
+
+std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
+  const std::string& folder = options.loop.load;
+  if (folder.empty()) return std::nullopt;
+  if (is_huggingface_folder(folder)) {
+    auto source = std::make_unique<HfSource>(folder);
+    return ForeignModel{.model = source->model(),
+                        .kind = source->config().word("model_type"),
+                        .notes = source->notes(),
+                        .source = std::move(source)};
+  }
+  if (!is_megatron_folder(folder)) return std::nullopt;
+  // NullTokenizer's --vocab-size is without the end of documents, which has a row.
+  MegatronGiven given;
+  if (!options.tokenizer.is_null()) given.vocabulary = options.model.vocabulary;
+  if (options.model.says_a_model())
+    given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
+  auto source = std::make_unique<MegatronSource>(folder, given);
+  return ForeignModel{.model = source->model(),
+                      .kind = "checkpoint of Megatron",
+                      .notes = source->notes(),
+                      .source = std::move(source)};
+}
 
 }  // namespace
 
@@ -84,7 +109,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
   alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
 }
 
-std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
+std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
   const std::string& folder = options.loop.load;
   if (folder.ends_with(".gguf")) {
     throw Error(Fault::kUsage,
@@ -92,13 +117,13 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
                 "(piton convert --load {} --save DIR) and load that",
                 folder, folder);
   }
-  if (folder.empty() || !is_huggingface_folder(folder)) return nullptr;
-  auto source = std::make_unique<HfSource>(folder);
-  ModelConfig model = source->model();
-  model.dtype = DType::kF32;  // the run's own choice
+  std::optional<ForeignModel> foreign = open_foreign_model(options);
+  if (!foreign) return std::nullopt;
+  foreign->model.dtype = DType::kF32;  // the run's own choice
+  const ModelConfig& model = foreign->model;
   if (!options.model.model.empty()) {
     throw Error(Fault::kUsage, "--model: got {}, but {} says what the model is; leave the flag out",
-                options.model.model, source->config().where());
+                options.model.model, foreign->source->where());
   }
   ModelOptions theirs = ModelOptions::of(model);
   if (theirs.resolve(model.vocabulary) != model) {
@@ -106,7 +131,7 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
         Fault::kData,
         "{}: describes a model that the flags of pretrain cannot describe (rotary scaling with "
         "bounds of its own?); it can be scored and generated from",
-        source->config().where());
+        foreign->source->where());
   }
   const RotaryOptions& rotary = options.model.rotary;
   if (rotary.scaling_type || rotary.use_rope_scaling || rotary.interpolation_factor) {
@@ -122,7 +147,7 @@ std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options) {
   } else if (options.tokenizer.empty()) {
     options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;
   }
-  return source;
+  return foreign;
 }
 
 void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,

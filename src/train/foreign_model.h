@@ -1,20 +1,30 @@
-// Starts a run from the weights of a Hugging Face folder: --load names it, and its config.json
-// describes the model.
+// Starts a run from the weights of another program: --load names a Hugging Face folder or a
+// checkpoint of Megatron, which describes the model.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "huggingface/hf_source.h"
+#include "checkpoint/tensor_source.h"
 #include "train/pretrain_options.h"
 
 namespace piton {
 
-// Null if --load does not name such a folder. Otherwise completes `options`: flags of the model
+struct ForeignModel {
+  ModelConfig model;
+  std::string kind;  // "llama", "checkpoint of Megatron": for messages
+  std::vector<std::string> notes;
+  std::unique_ptr<TensorSource> source;
+};
+
+// Nullopt if --load does not name such a folder. Otherwise completes `options`: flags of the model
 // that the command line does not give, and the tokenizer if none is named. A run starts from the
 // weights as with --finetune, whether that is given or not. Settings that do not affect weights may
 // differ: dropout, the window, rotary positions, --bf16. Throws Error(kUsage) with a flag that
 // contradicts the folder, and Error(kData) for a folder that cannot be read.
-std::unique_ptr<HfSource> adopt_foreign_model(PretrainOptions& options);
+std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options);
 
 // Sets the options that nobody gave to those of `from`.
 void fill_open_options(ModelOptions& options, ModelOptions from);

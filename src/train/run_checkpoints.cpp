@@ -5,6 +5,8 @@
 
 #include "base/seconds.h"
 #include "checkpoint/load_values.h"
+#include "huggingface/hf_source.h"
+#include "megatron/megatron_source.h"
 #include "train/resume_rules.h"
 #include "train/run_folder.h"
 
@@ -31,6 +33,12 @@ void compare_facts(const TrainState& stored, const TrainState& fresh, const RunD
 }  // namespace
 
 std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
+  if (!loop.save.empty() && is_megatron_folder(loop.save)) {
+    throw Error(Fault::kUsage,
+                "--save: {} holds a checkpoint of Megatron; give another folder (--load {} starts "
+                "from that one)",
+                loop.save, loop.save);
+  }
   const bool goes_on = !loop.finetune && continues(loop.load, loop.save);
   if (!loop.save.empty() && !goes_on && latest_iteration(loop.save)) {
     throw Error(Fault::kUsage,
@@ -47,8 +55,8 @@ std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
     notes.info(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
     return {};
   }
-  return is_huggingface_folder(loop.load) ? std::filesystem::path(loop.load)
-                                          : find_checkpoint(loop.load);
+  const bool foreign = is_huggingface_folder(loop.load) || is_megatron_folder(loop.load);
+  return foreign ? std::filesystem::path(loop.load) : find_checkpoint(loop.load);
 }
 
 StoredModel RunCheckpoints::stored_model() {
@@ -110,14 +118,14 @@ void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint,
                        from.iteration));
 }
 
-void RunCheckpoints::start_from_foreign_weights(HfSource& source, Log& log) {
+void RunCheckpoints::start_from_foreign_weights(const ForeignModel& foreign, Log& log) {
   StoredModel model = stored_model();
   model.optimizer = nullptr;
-  for (const std::string& note : source.notes()) log.warning(note);
-  load_weights(source, model, context());
+  for (const std::string& note : foreign.notes) log.warning(note);
+  load_weights(*foreign.source, model, context());
   session_.publish_values();
-  log.info(fmt::format("a new run from the weights of {} ({})", source.where(),
-                       source.config().word("model_type")));
+  log.info(
+      fmt::format("a new run from the weights of {} ({})", foreign.source->where(), foreign.kind));
 }
 
 void RunCheckpoints::check_room() {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/background_save.h"
 #include "checkpoint/store.h"
-#include "huggingface/hf_source.h"
+#include "train/foreign_model.h"
 #include "train/machine.h"
 #include "train/pretrain_options.h"
 #include "train/run_data.h"
@@ -17,10 +17,11 @@
 
 namespace piton {
 
-// The checkpoint or Hugging Face folder to start from, or empty for random weights. --load may name
+// The checkpoint or other program's folder to start from, or empty for random weights. --load may
+// name
 // --save's own folder before anything was saved there: the first start of a run that will be
 // started again. Throws Error(kUsage) if --save has a run that would be overwritten, or if
-// --finetune has no weights.
+// --finetune has no weights, or if --save is another program's folder.
 std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
 
 // A save that was written in the background, and is over on all ranks.
@@ -53,7 +54,7 @@ class RunCheckpoints {
 
   // Loads only the weights, for a new run.
   void start_from_weights(const std::filesystem::path& checkpoint, Log& log);
-  void start_from_foreign_weights(HfSource& source, Log& log);
+  void start_from_foreign_weights(const ForeignModel& foreign, Log& log);
 
   // Throws Error(kData) if --save has no room for a checkpoint.
   void check_room();

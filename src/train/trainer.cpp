@@ -145,7 +145,7 @@ void Trainer::open() {
 void Trainer::open_tokenizer_and_plan() {
   foreign_ = adopt_foreign_model(options_);
   if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
-  if (foreign_ && tokenizer_) check_rows_for(*tokenizer_, foreign_->model(), options_.loop.load);
+  if (foreign_ && tokenizer_) check_rows_for(*tokenizer_, foreign_->model, options_.loop.load);
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
   options_.optimizer.check();
@@ -212,7 +212,7 @@ void Trainer::load_or_draw() {
                   plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
   if (checkpoint.empty()) {
     session_->initialize();
-  } else if (foreign_ != nullptr) {
+  } else if (foreign_) {
     checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
     checkpoints_->start_from_weights(checkpoint, sinks_);

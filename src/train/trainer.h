@@ -25,9 +25,9 @@
 #include <string>
 #include <vector>
 
-#include "huggingface/hf_source.h"
 #include "optim/weight_decay.h"
 #include "train/failure_report.h"
+#include "train/foreign_model.h"
 #include "train/machine.h"
 #include "train/metrics_sink.h"
 #include "train/pretrain_options.h"
@@ -143,8 +143,8 @@ class Trainer {
   RunSections sections_;               // what these two observe
   Machine machine_;
   PretrainOptions options_;
-  PretrainOptions settled_;            // with the value of every derived default
-  std::unique_ptr<HfSource> foreign_;  // --load is a Hugging Face folder
+  PretrainOptions settled_;              // with the value of every derived default
+  std::optional<ForeignModel> foreign_;  // --load is a folder of another program
   RunSinks sinks_;
   FailureReport failure_report_;
   std::unique_ptr<Communicator> everyone_;

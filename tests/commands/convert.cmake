@@ -59,10 +59,38 @@ endif()
 expect(RUN convert --load ${WORK}/mg11 --save ${WORK}/mg-run CODE 0 OUT "mg-run: piton from mg")
 expect(RUN generate --load ${WORK}/mg-run --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
 # inspect shows the layout.
-expect(RUN inspect ${WORK}/mg22 CODE 0 OUT "mg22: Megatron-LM, qwen3, F32 in 2 x 2 ranks .tensor x pipeline., version 3, 160 rows of the table\n")
-expect(RUN inspect ${WORK}/mg22 --json CODE 0 OUT "\"layout\":{\"tensor\":2,\"pipeline\":2,\"chunks\":1,")
+expect(RUN inspect ${WORK}/mg22 CODE 0 OUT "mg22: Megatron-LM, qwen3, F32 in mp_rank, 2 x 2 ranks .tensor x pipeline., version 3, 160 rows of the table\n")
+expect(RUN inspect ${WORK}/mg22 --json CODE 0 OUT "\"layout\":{\"form\":\"mp_rank\",\"tensor\":2,\"pipeline\":2,\"chunks\":1,")
 expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --to mg --target-tensor-parallel-size 4 CODE 2
   ERR "--target-tensor-parallel-size: got 4, wanted a divisor of the 2 groups of heads")
+
+# Megatron-core's torch_dist and DeepSpeed's files; --load takes what convert does.
+set(divided ${SOURCE}/tests/golden/megatron/torch_dist/divided)
+expect(RUN inspect ${divided} CODE 0 OUT "llama, F32 in torch_dist, 2 x 2 ranks .tensor x pipeline., version 3, 128 rows of the table\n"
+  "the weights are the optimizer's fp32 copies")
+expect(RUN convert --load ${divided} --params-dtype bf16 --save ${WORK}/from-dist --to hf CODE 0 OUT "from-dist: hf from mg"
+  ERR "the weights are the optimizer's fp32 copies .--params-dtype rounds them to the run's type.; its moments stay behind")
+expect(RUN convert --load ${SOURCE}/tests/golden/megatron/torch_dist/plain --save ${WORK}/from-plain --to hf CODE 0)
+file(SHA256 ${WORK}/from-dist/model.safetensors got)
+file(SHA256 ${WORK}/from-plain/model.safetensors wanted)
+if(NOT got STREQUAL wanted)
+  message(FATAL_ERROR "the model of torch_dist is not that of one process")
+endif()
+expect(RUN convert --load ${divided} --src-tensor-model-parallel-size 4 --save ${WORK}/x CODE 2 ERR "got 4, but [^ ]*/divided is of 2")
+expect(RUN generate --load ${divided} --prompt-ids 5,6 --greedy --max-new-tokens 3 CODE 0)
+expect(RUN pretrain --load ${divided} --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1
+  --global-batch-size 2 --train-iters 2 --lr 1e-3 --bf16 --save ${WORK}/from-core
+  CODE 0 OUT "a new run from the weights of [^ ]*/iter_0000005 .checkpoint of Megatron." "iteration +2/ +2 ")
+expect(RUN pretrain --load ${divided} --num-layers 3 --mock-data --tokenizer-type NullTokenizer --train-iters 2 CODE 2
+  ERR "--num-layers: got 3, but the model of [^ ]*/divided has 2; leave the flag out")
+expect(RUN pretrain --load ${divided} --save ${WORK}/mg22 --mock-data --tokenizer-type NullTokenizer --train-iters 2 CODE 2
+  ERR "--save: [^ ]*/mg22 holds a checkpoint of Megatron; give another folder")
+expect(RUN convert --load ${golden}/bloom --save ${WORK}/ds --deepspeed --target-pipeline-parallel-size 2 CODE 0 OUT "ds: mg from hf")
+expect(RUN inspect ${WORK}/ds CODE 0 OUT "bloom, F32 in deepspeed, 1 x 2 ranks")
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --deepspeed --target-pipeline-parallel-size 2 CODE 2
+  ERR "--deepspeed: got 2 pipeline ranks, but only Bloom is divided into stages there")
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --deepspeed --use-mcore-models CODE 2 ERR "leave out --use-mcore-models")
+
 expect(RUN convert --load ${golden}/llama3 --save ${WORK}/x --to mg CODE 3 ERR "its rotary positions cannot be expressed in the format mg")
 expect(RUN convert --load ${golden}/mistral --save ${WORK}/x --to mg CODE 3 ERR "its attention window cannot be expressed in the format mg")
 expect(RUN convert --load ${WORK}/mg11 --num-layers 3 --save ${WORK}/x CODE 2 ERR "--num-layers: got 3, but the model of [^ ]*/mg11 has 2; leave the flag out")

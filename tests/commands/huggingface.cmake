@@ -44,7 +44,7 @@ endif()
 # Flags that contradict the folder, and those that may differ.
 expect(RUN ${run} --load ${golden}/llama --num-layers 3 CODE 2 ERR "--num-layers: got 3, but the model of [^ ]*/llama has 2; leave")
 expect(RUN ${run} --load ${golden}/llama --normalization LayerNorm CODE 2 ERR "--normalization: contradicts the model of ")
-expect(RUN ${run} --load ${golden}/llama --model llama-tiny CODE 2 ERR "--model: got llama-tiny, but [^ ]*config.json says what the model is")
+expect(RUN ${run} --load ${golden}/llama --model llama-tiny CODE 2 ERR "--model: got llama-tiny, but [^ ]*/llama says what the model is")
 expect(RUN ${run} --load ${golden}/llama --num-layers 2 --bf16 --rotary-base 20000 --pre-tockens 7 --hidden-dropout 0.1 CODE 0)
 
 # A tokenizer of more ids than the model has rows, where nobody named a size.

@@ -176,6 +176,13 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
               HasSubstr("max_window_layers: got 1"));
   EXPECT_THAT(refusal("mistral", [](Json& config) { config.erase("sliding_window"); }),
               HasSubstr("sliding_window: got nothing"));
+  // Transformers passes it over in these families, and others do not.
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    EXPECT_THAT(
+        refusal(family,
+                [](Json& config) { config["rope_parameters"]["partial_rotary_factor"] = 0.5; }),
+        HasSubstr("partial_rotary_factor: got 0.5, wanted 1: in this family all channels turn"));
+  }
 }
 
 TEST(HfModel, WithSizesThatCannotBeIsRefusedByName) {

@@ -11,6 +11,7 @@
 #include "megatron/megatron_writer.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
+#include "unit/megatron/compare_sources.h"
 
 namespace piton {
 namespace {
@@ -20,20 +21,6 @@ using testing::HasSubstr;
 
 fs::path golden_model(const std::string& name) {
   return fs::path(PITON_SOURCE_DIR) / "tests/golden/huggingface" / name;
-}
-
-std::vector<std::byte> bytes_of(TensorSource& source, const CanonicalTensor& tensor) {
-  std::vector<std::byte> bytes(
-      static_cast<std::size_t>(tensor.shape.elements() * size_bytes(tensor.dtype)));
-  source.read(tensor.name, whole_run(tensor.shape), tensor.dtype, bytes.data());
-  return bytes;
-}
-
-void expect_same(TensorSource& a, TensorSource& b) {
-  const std::vector<CanonicalTensor> first = a.tensors(TensorKind::kWeight);
-  ASSERT_EQ(first.size(), b.tensors(TensorKind::kWeight).size());
-  for (const CanonicalTensor& tensor : first)
-    EXPECT_EQ(bytes_of(a, tensor), bytes_of(b, tensor)) << tensor.name;
 }
 
 class Megatron : public testing::Test {

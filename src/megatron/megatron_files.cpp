@@ -1,0 +1,20 @@
+#include "megatron/megatron_files.h"
+
+#include "megatron/deepspeed_files.h"
+#include "megatron/rank_files.h"
+#include "megatron/torch_dist.h"
+
+namespace piton {
+
+std::unique_ptr<MegatronFiles> open_megatron_files(const std::filesystem::path& folder) {
+  if (has_rank_files(folder)) return std::make_unique<RankFiles>(folder);
+  if (has_torch_dist(folder)) return std::make_unique<TorchDist>(folder);
+  if (has_deepspeed_files(folder)) return std::make_unique<DeepSpeedFiles>(folder);
+  return nullptr;
+}
+
+bool has_megatron_files(const std::filesystem::path& folder) {
+  return has_rank_files(folder) || has_torch_dist(folder) || has_deepspeed_files(folder);
+}
+
+}  // namespace piton

@@ -1,0 +1,73 @@
+// The files of a Megatron checkpoint in one of its layouts: who holds which tensor, and where its
+// bytes are. What they mean is up to MegatronSource.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/regular_file.h"
+#include "pickle/pickle_value.h"
+#include "tensor/dtype.h"
+
+namespace piton {
+
+// Rows and columns of a stored tensor that are together in a file, rows `stride` elements apart.
+struct TensorBox {
+  const RegularFile* file = nullptr;
+  std::int64_t offset = 0;  // of its first element, in bytes
+  std::int64_t row = 0, rows = 0;
+  std::int64_t column = 0, columns = 0;
+  std::int64_t stride = 0;
+};
+
+struct BoxedTensor {
+  DType dtype = DType::kF32;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;  // of a tensor of one dim: 1
+  std::vector<TensorBox> boxes;
+};
+
+using BoxedTensors = std::map<std::string, BoxedTensor>;  // by key (megatron/names.h)
+
+// How the files are divided.
+struct MegatronDivision {
+  int tensor = 1;
+  int pipeline = 1;
+  int chunks = 1;           // of each pipeline rank: virtual stages
+  bool whole = false;       // tensors are whole, and belong to no rank
+  bool all_layers = false;  // layers have their numbers in the whole model, in no stage
+  double version = 3;       // checkpoint_version where the files do not say it
+};
+
+class MegatronFiles {
+ public:
+  virtual ~MegatronFiles() = default;
+
+  // "mp_rank", "torch_dist", ...: for messages.
+  virtual std::string form() const = 0;
+  virtual std::filesystem::path folder() const = 0;
+  virtual const MegatronDivision& division() const = 0;
+  // The dict with args, iteration and checkpoint_version, and the file that holds it. An empty dict
+  // where there is none.
+  virtual const PickleValue& facts() const = 0;
+  virtual std::string facts_file() const = 0;
+  // The weights of chunk `chunk` on rank (t, p) by key, and their file for messages. Throws
+  // Error(kData) for those that are of no model that Piton has.
+  virtual BoxedTensors tensors(int t, int p, int chunk) const = 0;
+  virtual std::string file_of(int t, int p) const = 0;
+  // The state of an optimizer is there.
+  virtual bool has_optimizer() const { return false; }
+  // Its fp32 copies of these weights, as far as they are found.
+  virtual BoxedTensors masters(int /*t*/, int /*p*/, int /*chunk*/) const { return {}; }
+};
+
+bool has_megatron_files(const std::filesystem::path& folder);
+
+// Null where there is none. Throws Error(kData) for a damaged one.
+std::unique_ptr<MegatronFiles> open_megatron_files(const std::filesystem::path& folder);
+
+}  // namespace piton

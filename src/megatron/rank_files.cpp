@@ -1,0 +1,150 @@
+#include "megatron/rank_files.h"
+
+#include <algorithm>
+#include <optional>
+#include <regex>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/listed.h"
+#include "megatron/master_weights.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostRanks = 4096;
+constexpr const char* kDistributed = "distrib_optim.pt";
+constexpr const char* kOptimizer = "optimizer";
+
+// The numbers in a rank's folder name: mp_rank_TT or mp_rank_TT_PPP.
+struct RankName {
+  int t = 0;
+  int p = 0;
+};
+
+std::optional<RankName> rank_name(const std::string& name) {
+  const std::regex form("mp_rank_([0-9]{2,6})(?:_([0-9]{3,6}))?");
+  std::smatch match;
+  if (!std::regex_match(name, match, form)) return std::nullopt;
+  RankName rank{.t = std::stoi(match[1])};
+  if (match[2].matched) rank.p = std::stoi(match[2]);
+  return rank;
+}
+
+// mp_rank_TT_DDD/optim.pt of data-parallel rank DDD, which looks like a stage.
+bool is_optimizer_folder(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "optim.pt", ignored) &&
+         !fs::exists(folder / "model_optim_rng.pt", ignored) &&
+         !fs::exists(folder / "model_rng.pt", ignored);
+}
+
+}  // namespace
+
+bool has_rank_files(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (rank_name(entry.path().filename().string())) return true;
+  }
+  return false;
+}
+
+RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
+  std::map<std::pair<int, int>, fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::optional<RankName> rank = rank_name(entry.path().filename().string());
+    if (!rank) continue;
+    if (is_optimizer_folder(entry.path())) {
+      optimizer_apart_ = true;
+      continue;
+    }
+    if (!found.try_emplace({rank->t, rank->p}, entry.path()).second) {
+      throw Error(Fault::kData, "{}: rank {} of stage {} is there twice", folder.string(), rank->t,
+                  rank->p);
+    }
+    division_.tensor = std::max(division_.tensor, rank->t + 1);
+    division_.pipeline = std::max(division_.pipeline, rank->p + 1);
+  }
+  if (std::int64_t{division_.tensor} * division_.pipeline > kMostRanks) {
+    throw Error(Fault::kData, "{}: names ranks up to {} x {}, wanted at most {}", folder.string(),
+                division_.tensor, division_.pipeline, kMostRanks);
+  }
+  std::vector<std::string> missing;
+  for (int t = 0; t < division_.tensor; ++t) {
+    auto& stages = ranks_.emplace_back();
+    for (int p = 0; p < division_.pipeline; ++p) {
+      const auto rank = found.find({t, p});
+      if (rank == found.end()) {
+        missing.push_back(division_.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}", t, p)
+                                                 : fmt::format("mp_rank_{:02}", t));
+        continue;
+      }
+      std::error_code ignored;
+      fs::path file = rank->second / "model_optim_rng.pt";
+      if (!fs::exists(file, ignored) && fs::exists(rank->second / "model_rng.pt", ignored))
+        file = rank->second / "model_rng.pt";
+      Rank& own = stages.emplace_back();
+      own.model = std::make_unique<TorchFile>(file);
+      if (fs::exists(rank->second / kDistributed, ignored))
+        own.optimizer = std::make_unique<TorchFile>(rank->second / kDistributed);
+    }
+  }
+  if (!missing.empty()) {
+    throw Error(Fault::kData, "{}: {} of {} ranks are missing: {}; copy them too", folder.string(),
+                missing.size(), division_.tensor * division_.pipeline, listed(missing));
+  }
+  while (facts().find(fmt::format("model{}", division_.chunks - 1)) != nullptr &&
+         facts().find(fmt::format("model{}", division_.chunks)) != nullptr) {
+    ++division_.chunks;
+  }
+}
+
+BoxedTensors RankFiles::tensors(int t, int p, int chunk) const { return named(t, p, chunk).take(); }
+
+NamedTensors RankFiles::named(int t, int p, int chunk) const {
+  const TorchFile& file = *rank(t, p).model;
+  const std::string where = file_of(t, p);
+  const std::string tree_name =
+      division_.chunks > 1 ? fmt::format("model{}", chunk) : std::string("model");
+  const PickleValue* tree = file.root().find(tree_name);
+  if (tree == nullptr)
+    throw Error(Fault::kData, "{}: has no \"{}\", wanted the weights there", where, tree_name);
+  NamedTensors tensors(where);
+  tensors.add_tree(file, *tree);
+  return tensors;
+}
+
+bool RankFiles::has_optimizer() const {
+  return optimizer_apart_ || rank(0, 0).optimizer != nullptr || facts().find(kOptimizer) != nullptr;
+}
+
+BoxedTensors RankFiles::masters(int t, int p, int chunk) const {
+  NamedTensors in_order = named(t, p, chunk);
+  const BoxedTensors weights = in_order.take();
+  OrderedWeights ordered;
+  for (const std::string& key : in_order.order()) ordered.emplace_back(key, &weights.at(key));
+  const Rank& own = rank(t, p);
+  if (own.optimizer != nullptr) {
+    // {chunk: {(type, type): {"param": vector, "exp_avg": vector, ...}}}
+    for (const auto& [number, types] : own.optimizer->root().pairs) {
+      if (number->kind != PickleValue::Kind::kInt || number->integer != chunk) continue;
+      if (types->pairs.size() != 1) return {};
+      const PickleValue* vector = types->pairs[0].second->find("param");
+      if (vector != nullptr) return masters_of_buffer(*own.optimizer, *vector, ordered);
+    }
+    return {};
+  }
+  if (division_.chunks > 1) return {};  // one list for all of them
+  const PickleValue* optimizer = own.model->root().find(kOptimizer);
+  if (optimizer == nullptr) return {};
+  for (const char* name : {"fp32_from_fp16_params", "fp32_from_fp16"}) {
+    const PickleValue* groups = optimizer->find(name);
+    if (groups != nullptr) return masters_of_groups(*own.model, *groups, ordered);
+  }
+  return {};
+}
+
+}  // namespace piton

@@ -1,0 +1,57 @@
+// The layout of Megatron-LM and its derivatives with a folder for each rank.
+//
+//   DIR/mp_rank_00/model_optim_rng.pt        T ranks, P = 1
+//   DIR/mp_rank_00_000/model_optim_rng.pt    P > 1; model_rng.pt if the optimizer is elsewhere
+//   DIR/mp_rank_00/distrib_optim.pt          of a distributed optimizer; in older versions
+//                                            DIR/mp_rank_00[_PPP]_DDD/optim.pt, which is not read
+//
+// Sources: megatron/core/optimizer/{optimizer,distrib_optimizer}.py and
+// megatron/core/distributed/param_and_grad_buffer.py of Megatron-core 0.16.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "megatron/megatron_files.h"
+#include "megatron/named_tensors.h"
+#include "pickle/torch_file.h"
+
+namespace piton {
+
+bool has_rank_files(const std::filesystem::path& folder);
+
+class RankFiles final : public MegatronFiles {
+ public:
+  // Throws Error(kData) where a rank is missing or its file is damaged.
+  explicit RankFiles(const std::filesystem::path& folder);
+
+  std::string form() const override { return "mp_rank"; }
+  std::filesystem::path folder() const override { return folder_; }
+  const MegatronDivision& division() const override { return division_; }
+  const PickleValue& facts() const override { return rank(0, 0).model->root(); }
+  std::string facts_file() const override { return file_of(0, 0); }
+  BoxedTensors tensors(int t, int p, int chunk) const override;
+  bool has_optimizer() const override;
+  BoxedTensors masters(int t, int p, int chunk) const override;
+  std::string file_of(int t, int p) const override {
+    return rank(t, p).model->file().path().string();
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<TorchFile> model;
+    std::unique_ptr<TorchFile> optimizer;  // distrib_optim.pt, where the optimizer is distributed
+  };
+  NamedTensors named(int t, int p, int chunk) const;
+  const Rank& rank(int t, int p) const {
+    return ranks_[static_cast<std::size_t>(t)][static_cast<std::size_t>(p)];
+  }
+
+  std::filesystem::path folder_;
+  MegatronDivision division_{.version = 0};
+  bool optimizer_apart_ = false;
+  std::vector<std::vector<Rank>> ranks_;  // [t][p]
+};
+
+}  // namespace piton
