@@ -127,14 +127,14 @@ std::vector<WrittenPart> write_tensors(const fs::path& folder, const StoredModel
   std::vector<WrittenPart> parts;
   OpenFiles files(folder, disk);
   std::size_t next = 0;
-  const auto write_source = [&](std::size_t source, const Tensor& tensor) {
+  const auto write_source = [&](std::size_t source, const Tensor& tensor, Device& device) {
     fault.run([&] {
       std::optional<HostBytes> bytes;  // of a source that this rank has to write
       while (next < writes.jobs.size() &&
              layout.holdings[writes.jobs[next].holding].source == source) {
         const WriteJob& job = writes.jobs[next++];
         const Holding& holding = layout.holdings[job.holding];
-        if (!bytes) bytes.emplace(tensor.flatten(), context.device, context.stream);
+        if (!bytes) bytes.emplace(tensor.flatten(), device, context.stream);
         const std::int64_t width = size_bytes(holding.tensor.dtype);
         const std::byte* data = bytes->data() + holding.source_offset * width;
         parts.push_back(
@@ -149,12 +149,13 @@ std::vector<WrittenPart> write_tensors(const fs::path& folder, const StoredModel
   for (std::size_t i = 0; i < sources.parameters.size(); ++i) {
     // Collective for the ranks that share a value: those with a fault take part too.
     Parameter& parameter = *sources.parameters[i];
-    write_source(i, model.sharded == nullptr
-                        ? parameter.value
-                        : model.sharded->whole_value(parameter, context.stream));
+    write_source(i,
+                 model.sharded == nullptr ? parameter.value
+                                          : model.sharded->whole_value(parameter, context.stream),
+                 context.device);
   }
   for (std::size_t i = 0; i < sources.state.size(); ++i) {
-    write_source(sources.parameters.size() + i, sources.state[i]);
+    write_source(sources.parameters.size() + i, sources.state[i], model.optimizer->state_device());
   }
   fault.run([&] {
     PITON_ASSERT(next == writes.jobs.size());

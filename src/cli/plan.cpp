@@ -66,6 +66,7 @@ nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank) {
     bytes[std::string(name(static_cast<MemoryKind>(kind)))] = estimate.memory.peak_bytes[kind];
   }
   bytes["total"] = estimate.memory.peak_total_bytes;
+  bytes["offloaded"] = estimate.offloaded_bytes;
   const TrafficCounts& sent = estimate.traffic;
   return {{"rank", rank},
           {"parameters", estimate.parameters},
@@ -178,6 +179,7 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
     text += fmt::format("{:>14}", name(static_cast<MemoryKind>(kind)));
   text += fmt::format("{:>12}{:>18}\n", "peak", "sent a step, MiB");
   std::int64_t most = 0;
+  std::int64_t offloaded = 0;
   for (const std::vector<std::size_t>& group : groups) {
     const RankEstimate& one = estimates[group[0]];
     text += fmt::format("{:<8}{:12}         ", ranges(group), one.parameters);
@@ -186,6 +188,11 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
     text += fmt::format("{:>12}{:>18}\n", mebibytes(one.memory.peak_total_bytes),
                         mebibytes(sent_bytes(one.traffic)));
     most = std::max(most, one.memory.peak_total_bytes);
+    offloaded = std::max(offloaded, one.offloaded_bytes);
+  }
+  if (offloaded > 0) {
+    text +=
+        fmt::format("offloaded by a rank {} MiB, which is not in the peak\n", mebibytes(offloaded));
   }
   text +=
       fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);

@@ -14,7 +14,7 @@
 // factor, which is rounded to fp32, has the same bits but where those decide its rounding.
 //
 // Nothing of a step waits for the host: norm, clip factor, the decision to skip and the count of
-// updates are computed on the device.
+// updates are computed on the device. (With state in a file the host waits for the file.)
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@
 #include "ops/parameter.h"
 #include "optim/muon.h"
 #include "optim/optimizer_options.h"
+#include "optim/state_transfer.h"
 
 namespace piton {
 
@@ -73,7 +74,8 @@ struct Moment {
 struct OptimizerState {
   Parameter* parameter = nullptr;
   std::int64_t offset = 0;      // as in UpdateSpan
-  Tensor main;                  // fp32 [n]; the value itself where weights are fp32
+  Tensor main;                  // fp32 [n]; the value itself where weights are fp32. Like moments
+                                // elsewhere if the state is offloaded
   std::vector<Moment> moments;  // as the span's rule has them; none for sgd without momentum
   OptimizerKind rule = OptimizerKind::kAdam;
   bool main_is_value = false;
@@ -109,9 +111,11 @@ class Optimizer {
  public:
   // Collective over all ranks of `mesh`. Moments start at 0; main copies are set by reset_main(),
   // once values are (initialization, loading). `norm_block`: elements of a block of the norm. The
-  // tensors of `spans` are kept.
+  // tensors of `spans` are kept. `offload`: where the state is between updates, which then have the
+  // same bits; null: on the device.
   Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
-            Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
+            Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream,
+            OffloadTarget* offload = nullptr);
 
   // main = value, and average = main, on the stream.
   void reset_main(Stream& stream);
@@ -136,9 +140,12 @@ class Optimizer {
   std::vector<std::string> parameters_not_finite(Stream& stream) const;
 
   const std::vector<OptimizerState>& state() const { return state_; }
+  // Uploads to and downloads from the tensors of state() that are not in host memory.
+  Device& state_device() const { return transfer_ ? transfer_->target().carrier() : *device_; }
 
  private:
-  // A part of a span whose elements all decay or all do not.
+  // A part of a span whose elements all decay or all do not; of offloaded state, one that passes
+  // through a buffer.
   struct Update {
     std::size_t span = 0;
     std::int64_t begin = 0;  // in the span
@@ -151,9 +158,12 @@ class Optimizer {
   };
 
   OptimizerKind rule_of(const UpdateSpan& span) const;
-  void run(const Update& update, Stream& stream);
-  KernelCall update_call(const Update& update) const;
+  void run_updates(Stream& stream);
+  std::vector<Tensor> stored(const Update& update) const;
+  void run(const Update& update, std::vector<Tensor> here, Stream& stream);
+  KernelCall update_call(const Update& update, const std::vector<Tensor>& here) const;
   void make_state(Stream& stream);
+  void add_updates(std::size_t span);
   void plan_norm(Stream& stream);
   void add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
                       std::int64_t first_block);
@@ -170,6 +180,7 @@ class Optimizer {
   std::vector<OptimizerState> state_;
   std::vector<Update> updates_;
   std::unique_ptr<Muon> muon_;
+  std::unique_ptr<StateTransfer> transfer_;  // of offloaded state
   std::vector<NormPart> norm_parts_;
   Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if the model has none
   Tensor scalars_;     // fp32 [kStepScalars]

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "comm/mesh.h"
@@ -24,8 +25,10 @@ struct ParallelOptions {
   RecomputeGranularity recompute = RecomputeGranularity::kNone;
   std::optional<std::string> recompute_method;   // uniform
   std::optional<std::int64_t> recompute_layers;  // 1
+  std::vector<std::int64_t> recompute_layers_of_stage;
+  std::vector<std::string> recompute_modules;  // core_attn
 
-  // Of stages that have at most `layers` ones. Throws Error(kUsage) naming the flag.
+  // Of a model of `layers`. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(std::int64_t layers) const;
 
   // 0 to 3; the distributed optimizer is stage 1 where no higher one is asked for.
@@ -56,19 +59,28 @@ struct ParallelOptions {
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
     v(Option{"recompute-granularity",
              "what runs again in backward: full: layers, whose input alone is kept; selective: "
-             "attention, without its projections"},
+             "attention, without its projections, or --recompute-modules"},
       Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
                                                {"full", RecomputeGranularity::kFull},
                                                {"selective", RecomputeGranularity::kSelective}}));
     v(Option{"recompute-method",
              "full: uniform (or full, as AscendSpeed calls it): all layers, in groups; block: the "
-             "first ones of each stage",
-             {.choices = {"uniform", "block", "full"}}},
+             "first ones of each stage; custom: those of --recomputation-layer-num",
+             {.choices = {"uniform", "block", "custom", "full"}}},
       recompute_method);
     v(Option{"recompute-num-layers",
              "uniform: layers of a group, of which one input is kept; block: layers of each stage "
              "(default: 1)"},
       recompute_layers);
+    v(Option{"recomputation-layer-num",
+             "custom: how many layers of each stage, one number a stage",
+             {.placeholder = "N"}},
+      recompute_layers_of_stage);
+    v(Option{"recompute-modules",
+             "selective: what of each layer: core_attn (default), layernorm, activation (of a "
+             "gated MLP), mlp; full block, full custom: what of the other layers",
+             {.placeholder = "PART"}},
+      recompute_modules);
     v(Option{"num-slices",
              "parts that a split linear is cut into, to overlap its communication",
              {.aliases = {"coc-parallel-num"}}},

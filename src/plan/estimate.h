@@ -9,9 +9,10 @@
 namespace piton {
 
 struct RankEstimate {
-  MemoryCounts memory;          // high-water mark by kind and in all
-  TrafficCounts traffic;        // sent by this rank in one step
-  std::int64_t parameters = 0;  // local elements, padding included
+  MemoryCounts memory;               // high-water mark by kind and in all
+  std::int64_t offloaded_bytes = 0;  // in host memory or a file, in no kind of `memory`
+  TrafficCounts traffic;             // sent by this rank in one step
+  std::int64_t parameters = 0;       // local elements, padding included
 };
 
 // `machine` has the meta device and a virtual world of the plan's size.

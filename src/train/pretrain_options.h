@@ -13,6 +13,7 @@
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
+#include "train/offload_options.h"
 
 namespace piton {
 
@@ -112,6 +113,7 @@ struct PretrainOptions {
   ModelOptions model;
   LoopOptions loop;
   ParallelOptions parallel;
+  OffloadOptions offload;
   LearningRateOptions learning_rate;
   OptimizerOptions optimizer;
   DataOptions data;

@@ -183,6 +183,8 @@ void Trainer::load_or_draw() {
                   model.parameters(), model.layers, name(model.dtype),
                   plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence,
                   plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
+  const std::string note = about_state(settled_.offload, session_->offloaded_bytes());
+  if (!note.empty()) say(note);
   if (checkpoint.empty()) {
     session_->initialize();
   } else if (foreign_ != nullptr) {
@@ -282,6 +284,7 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
                       .elapsed_ms = 1e3 * seconds,
                       .skipped = session_->optimizer().skipped(),
                       .memory = machine_.arena.counts(),
+                      .offloaded_bytes = session_->offloaded_bytes(),
                       .traffic = machine_.world.traffic()};
   const double tokens = static_cast<double>(batch * plan_.sequence);
   metrics.tokens_per_second = tokens / seconds;
