@@ -70,8 +70,10 @@ bool SaveCopy::prepare(const StoredModel& model, const StoreContext& context,
   return true;
 }
 
-void SaveCopy::copy(const Tensor& to, const Tensor& from, Stream& stream, ThreadPool& threads) {
-  if (from.place().kind != DeviceKind::kHost) return device_.copy(to, from, stream);
+void SaveCopy::copy(const Tensor& to, const Tensor& from, Device& device, Stream& stream,
+                    ThreadPool& threads) {
+  if (&device != &device_) return device.download(from, to.raw(), stream);
+  if (from.place().kind != DeviceKind::kHost) return device.copy(to, from, stream);
   stream.synchronize();
   const std::int64_t bytes = to.bytes();
   threads.run((bytes + kCopyPart - 1) / kCopyPart, [&](std::int64_t part) {
@@ -86,12 +88,12 @@ bool SaveCopy::take(const StoredModel& model, const StoreContext& context, const
   if (!make_room(context, layout, ranks)) return false;
   FirstFault fault;
   std::int64_t at = 0;
-  for_each_source(model, layout, context.stream, fault,
-                  [&](const Tensor& source, std::span<const WriteJob> jobs) {
+  for_each_source(model, layout, context.device, context.stream, fault,
+                  [&](const Tensor& source, std::span<const WriteJob> jobs, Device& device) {
                     for (const WriteJob& job : jobs) {
                       const std::int64_t elements = job.end - job.begin;
                       const Tensor to(bytes_.storage(), at, source.dtype(), Shape{elements});
-                      copy(to, source.slice(0, layout.place_in_source(job), elements),
+                      copy(to, source.slice(0, layout.place_in_source(job), elements), device,
                            context.stream, threads);
                       at += aligned(layout.bytes(job));
                     }

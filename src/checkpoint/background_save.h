@@ -43,7 +43,8 @@ class SaveCopy {
 
  private:
   bool make_room(const StoreContext& context, const SaveLayout& layout, Communicator& ranks);
-  void copy(const Tensor& to, const Tensor& from, Stream& stream, ThreadPool& threads);
+  void copy(const Tensor& to, const Tensor& from, Device& device, Stream& stream,
+            ThreadPool& threads);
 
   Device& device_;
   Tensor bytes_;  // u8

@@ -19,11 +19,13 @@ class Filler {
   Filler(TensorSource& source, const StoreContext& context) : source_(source), context_(context) {
     context_.stream.synchronize();  // host memory is written without a stream
   }
+  Device& device() { return context_.device; }
 
   // dst [size] = elements of `prefix` + the parameter's canonical tensors, from element `begin` of
   // its local tensor on; 0 where there is no piece (padding).
+  // `device`: of `dst`, if that is not in host memory.
   void fill(const Parameter& parameter, std::int64_t begin, const std::string& prefix,
-            const Tensor& dst) {
+            const Tensor& dst, Device& device) {
     if (dst.elements() == 0) return;
     PITON_ASSERT(dst.contiguous() && dst.ndim() == 1, "{}", to_string(dst));
     if (dst.place().kind == DeviceKind::kHost) {
@@ -34,7 +36,7 @@ class Filler {
     for (std::int64_t at = 0; at < dst.elements(); at += step) {
       const std::int64_t count = std::min(step, dst.elements() - at);
       fill_host(parameter, begin + at, count, prefix, dst.dtype(), staged.raw());
-      context_.device.upload(staged.raw(), dst.slice(0, at, count), context_.stream);
+      device.upload(staged.raw(), dst.slice(0, at, count), context_.stream);
     }
   }
 
@@ -59,11 +61,12 @@ void fill_weights(Filler& filler, const StoredModel& model) {
   for (Parameter* parameter : model.parameters) {
     if (model.sharded != nullptr) {
       const OwnValues own = model.sharded->own_values(*parameter);
-      if (own.values.defined()) filler.fill(*parameter, own.offset, "", own.values);
+      if (own.values.defined())
+        filler.fill(*parameter, own.offset, "", own.values, filler.device());
       continue;
     }
     PITON_ASSERT(parameter->value.defined(), "{} has no memory", parameter->name);
-    filler.fill(*parameter, 0, "", parameter->value.flatten());
+    filler.fill(*parameter, 0, "", parameter->value.flatten(), filler.device());
     ++parameter->version;
   }
 }
@@ -71,7 +74,7 @@ void fill_weights(Filler& filler, const StoredModel& model) {
 void fill_state(Filler& filler, const Optimizer& optimizer) {
   for (const OptimizerState& state : optimizer.state()) {
     const auto fill = [&](const std::string& prefix, const Tensor& dst) {
-      filler.fill(*state.parameter, state.offset, prefix, dst);
+      filler.fill(*state.parameter, state.offset, prefix, dst, optimizer.state_device());
     };
     if (!state.main_is_value) fill(kMainPrefix, state.main);
     for (const Moment& moment : state.moments) fill(fmt::format("{}.", moment.name), moment.values);

@@ -34,18 +34,18 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const St
   PITON_ASSERT(options.keep >= 0 && options.file_bytes > 0);
   Communicator& ranks = save_group(context.mesh);
   SaveLayout layout = lay_out(model, ranks, options.file_bytes);
-  return write_save({dir, with_progress(std::move(state), model), config, options}, layout, ranks,
-                    [&](JobWriter& writer, FirstFault& fault) {
-                      for_each_source(
-                          model, layout, context.stream, fault,
-                          [&](const Tensor& source, std::span<const WriteJob> jobs) {
-                            const HostBytes bytes(source, context.device, context.stream);
-                            for (const WriteJob& job : jobs) {
-                              writer.write(job, bytes.data() + layout.place_in_source(job) *
-                                                                   size_bytes(source.dtype()));
-                            }
-                          });
-                    });
+  return write_save(
+      {dir, with_progress(std::move(state), model), config, options}, layout, ranks,
+      [&](JobWriter& writer, FirstFault& fault) {
+        for_each_source(model, layout, context.device, context.stream, fault,
+                        [&](const Tensor& source, std::span<const WriteJob> jobs, Device& device) {
+                          const HostBytes bytes(source, device, context.stream);
+                          for (const WriteJob& job : jobs) {
+                            writer.write(job, bytes.data() + layout.place_in_source(job) *
+                                                                 size_bytes(source.dtype()));
+                          }
+                        });
+      });
 }
 
 }  // namespace piton

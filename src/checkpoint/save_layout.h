@@ -35,27 +35,29 @@ struct SaveLayout {
 // Collective. `file_bytes`: as in SaveOptions.
 SaveLayout lay_out(const StoredModel& model, Communicator& ranks, std::int64_t file_bytes);
 
-// Calls visit(source, jobs) for each source of which this rank writes something, in the order of
-// the jobs. `source` is flat. Collective where ranks share a value (ZeRO-3): a rank with a fault
-// takes part too, but is not visited any more.
+// Calls visit(source, jobs, device) for each source of which this rank writes something, in the
+// order of the jobs. `source` is flat; `device` copies it (`own`, or that of offloaded state).
+// Collective where ranks share a value (ZeRO-3): a rank with a fault takes part too, but is not
+// visited any more.
 template <typename Visit>
-void for_each_source(const StoredModel& model, const SaveLayout& layout, Stream& stream,
-                     FirstFault& fault, Visit&& visit) {
+void for_each_source(const StoredModel& model, const SaveLayout& layout, Device& own,
+                     Stream& stream, FirstFault& fault, Visit&& visit) {
   const std::span<const WriteJob> jobs = layout.writes.jobs;
   std::size_t next = 0;
-  const auto pass = [&](std::size_t source, const Tensor& tensor) {
+  const auto pass = [&](std::size_t source, const Tensor& tensor, Device& device) {
     const std::size_t first = next;
     while (next < jobs.size() && layout.holding(jobs[next]).source == source) ++next;
-    if (next > first)
-      fault.run([&] { visit(tensor.flatten(), jobs.subspan(first, next - first)); });
+    if (next == first) return;
+    fault.run([&] { visit(tensor.flatten(), jobs.subspan(first, next - first), device); });
   };
   for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
     Parameter& parameter = *layout.parameters[i];
-    pass(i, model.sharded == nullptr ? parameter.value
-                                     : model.sharded->whole_value(parameter, stream));
+    pass(i,
+         model.sharded == nullptr ? parameter.value : model.sharded->whole_value(parameter, stream),
+         own);
   }
   for (std::size_t i = 0; i < layout.state.size(); ++i) {
-    pass(layout.parameters.size() + i, layout.state[i]);
+    pass(layout.parameters.size() + i, layout.state[i], model.optimizer->state_device());
   }
   PITON_ASSERT(next == jobs.size());
 }

@@ -22,7 +22,7 @@ constexpr MegatronGroup kTable[] = {
      "sgd-momentum:1 muon-momentum:1 muon-use-nesterov muon-scale-mode:1 muon-num-ns-steps:1 "
      "muon-extra-scale-factor:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 "
      "recompute-method:1 "
-     "recompute-num-layers:1 train-iters:1 "
+     "recompute-num-layers:1 recompute-modules:* recomputation-layer-num:* train-iters:1 "
      "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-wsd-decay-style:1 "
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
      "log-interval:1 exit-interval:1 exit-duration-in-mins:1 no-bias-gelu-fusion use-flash-attn "
@@ -41,7 +41,7 @@ constexpr MegatronGroup kTable[] = {
      "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler "
      "distributed-timeout-minutes:1 tensorboard-dir:1 async-save timing-log-level:1 "
      "timing-log-option:1 log-timers-to-tensorboard profile profile-step-start:1 "
-     "profile-step-end:1 profile-ranks:*",
+     "profile-step-end:1 profile-ranks:* remote-device:1 cpu-optimizer",
      ""},
     // Older and alternative spellings.
     {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
@@ -51,6 +51,7 @@ constexpr MegatronGroup kTable[] = {
     {kMeans, "checkpoint-policy:1", "--recompute-granularity full --recompute-method"},
     {kMeans, "checkpoint-num-layers:1 checkpoint-block-layer:1", "--recompute-num-layers"},
 
+    {kMeans, "optimizer-cpu-offload", "--cpu-optimizer"},
     {kMeans, "persistent-save-interval:1", "--save-interval"},
     {kMeans, "model-parallel-size:1", "--tensor-model-parallel-size"},
     {kMeans, "batch-size:1", "--micro-batch-size"},
@@ -201,10 +202,14 @@ constexpr MegatronGroup kTable[] = {
      "keep-fp8-transpose-cache kitchen-config-file:1 kitchen-recipe-number:1",
      "--bf16 is the shortest type"},
     {kNotYet,
-     "recompute-modules:* cpu-offloading-num-layers:1 "
-     "optimizer-cpu-offload optimizer-offload-fraction:1 "
+     "cpu-offloading-num-layers:1 "
+     "optimizer-offload-fraction:1 "
      "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
-     "--recompute-granularity full saves memory"},
+     "--offload-activations and --remote-device keep all of it in a file"},
+    {kNotYet, "recompute-activation-function recompute-norm",
+     "--recompute-granularity selective --recompute-modules activation layernorm"},
+    {kNotYet, "recompute-activation-function-num-layers:1 recompute-norm-num-layers:1",
+     "--recompute-modules are of every layer"},
     {kNotYet,
      "num-layers-per-virtual-pipeline-stage:1 num-virtual-stages-per-pipeline-rank:1 "
      "microbatch-group-size-per-virtual-pipeline-stage:1 decoder-first-pipeline-num-layers:1 "

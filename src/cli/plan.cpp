@@ -65,6 +65,7 @@ nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank, bool asyn
     bytes[std::string(name(static_cast<MemoryKind>(kind)))] = estimate.memory.peak_bytes[kind];
   }
   bytes["total"] = estimate.memory.peak_total_bytes;
+  bytes["offloaded"] = estimate.offloaded_bytes;
   const TrafficCounts& sent = estimate.traffic;
   return {{"rank", rank},
           {"parameters", estimate.parameters},
@@ -178,6 +179,7 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
     text += fmt::format("{:>14}", name(static_cast<MemoryKind>(kind)));
   text += fmt::format("{:>12}{:>18}\n", "peak", "sent a step, MiB");
   std::int64_t most = 0;
+  std::int64_t offloaded = 0;
   for (const std::vector<std::size_t>& group : groups) {
     const RankEstimate& one = estimates[group[0]];
     text += fmt::format("{:<8}{:12}         ", ranges(group), one.parameters);
@@ -186,6 +188,11 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
     text += fmt::format("{:>12}{:>18}\n", mebibytes(one.memory.peak_total_bytes),
                         mebibytes(sent_bytes(one.traffic)));
     most = std::max(most, one.memory.peak_total_bytes);
+    offloaded = std::max(offloaded, one.offloaded_bytes);
+  }
+  if (offloaded > 0) {
+    text +=
+        fmt::format("offloaded by a rank {} MiB, which is not in the peak\n", mebibytes(offloaded));
   }
   text +=
       fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);
@@ -290,7 +297,7 @@ int run_plan(Invocation& invocation) {
   if (!plan_options.json) {
     std::fputs(in_a_sentence(plan, options).c_str(), stdout);
     print_table(estimates, simulation, bytes_of_size(plan_options.device_memory),
-                options.loop.async_save);
+                options.saves_in_background());
     return 0;
   }
   nlohmann::ordered_json out{
@@ -299,7 +306,7 @@ int run_plan(Invocation& invocation) {
       {"pipeline", to_json(simulation)}};
   for (std::size_t rank = 0; rank < estimates.size(); ++rank)
     out["ranks"].push_back(
-        to_json(estimates[rank], static_cast<int>(rank), options.loop.async_save));
+        to_json(estimates[rank], static_cast<int>(rank), options.saves_in_background()));
   std::fputs((out.dump() + "\n").c_str(), stdout);
   return 0;
 }

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "ops/recompute.h"
+
 namespace piton {
 namespace {
 
@@ -75,7 +77,12 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input) const {
   const Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);
-  return mlp_.forward(context, mlp_norm_.forward(context, middle), middle);
+  const Value normed = mlp_norm_.forward(context, middle);
+  if (!context.recompute.mlp) return mlp_.forward(context, normed, middle);
+  return recomputed(context, {normed, middle},
+                    [this](Context& inner, const std::vector<Value>& values) {
+                      return std::vector<Value>{mlp_.forward(inner, values[0], values[1])};
+                    })[0];
 }
 
 }  // namespace piton

@@ -127,9 +127,12 @@ class DecoderChunk final : public Chunk {
     // With a cache, all tokens get the angles for sequences of the length of its capacity.
     prepare_rotary(context, input.cache != nullptr ? input.cache->capacity() : input.sequence);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
+    Context in_blocks = with_rows;
+    in_blocks.recompute = recompute_.parts_again();
     for (std::size_t i = 0; i < blocks_.size();) {
       const std::size_t last = std::min(i + group_at(i), blocks_.size());
-      x = run_blocks(with_rows, i, last, x, input);
+      if (context.tape != nullptr) context.tape->begin_block();
+      x = run_blocks(in_blocks, i, last, x, input);
       i = last;
     }
     if (!place_.last()) return {.boundary = {x}};
@@ -195,13 +198,14 @@ class DecoderChunk final : public Chunk {
                        .key_segments = input.segments},
             .rotary = {.cosine = tables.cosine, .sine = tables.sine, .positions = input.positions},
             .slopes = slopes_,
-            .recompute = recompute_.granularity == RecomputeGranularity::kSelective};
+            .recompute = recompute_.parts_again().attention};
   }
 
   // Whether block `index` of this chunk is computed again in backward.
   bool is_recomputed(std::size_t index) const {
     return recompute_.granularity == RecomputeGranularity::kFull &&
-           (!recompute_.block || static_cast<std::int64_t>(index) < recompute_.layers);
+           (!recompute_.block ||
+            static_cast<std::int64_t>(index) < recompute_.layers_on(place_.stage()));
   }
 
   // How many blocks from this one on are one segment.
@@ -217,6 +221,7 @@ class DecoderChunk final : public Chunk {
     for (std::size_t i = first; i < last; ++i) {
       const std::int64_t layer = layers_.begin + static_cast<std::int64_t>(i);
       attention.push_back(attention_input(input, layer));
+      if (is_recomputed(first)) attention.back().recompute = false;
       if (input.cache != nullptr) attention.back().cache = input.cache->layer(layer);
     }
     const Segment segment = [this, first, attention](Context& inner,

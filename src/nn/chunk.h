@@ -103,6 +103,7 @@ struct ChunkPlace {
   std::vector<int> stage_of_chunk{0};
 
   int chunks() const { return static_cast<int>(stage_of_chunk.size()); }
+  int stage() const { return stage_of_chunk[static_cast<std::size_t>(index)]; }
   bool first() const { return index == 0; }
   bool last() const { return index == chunks() - 1; }
   // The stages of the first and the last chunk, in ascending order; one entry if they are equal.

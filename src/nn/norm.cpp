@@ -6,7 +6,7 @@ namespace piton {
 
 Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& name,
            const NormShape& shape)
-    : eps_(shape.eps), gain_offset_(shape.gain_from_one ? 1 : 0) {
+    : eps_(shape.eps), gain_offset_(shape.gain_from_one ? 1 : 0), of_heads_(shape.of_heads) {
   const auto add = [&](const std::string& part, Initialization initialization) {
     Parameter parameter =
         replicated_parameter(shard, name + part, shape.width, 0, std::move(initialization));
@@ -22,8 +22,9 @@ Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& nam
 }
 
 Value Norm::forward(Context& context, const Value& x) const {
-  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, eps_, gain_offset_)
-                          : rms_norm(context, x, *gain_, eps_, gain_offset_);
+  const bool again = context.recompute.norms && !of_heads_;  // rotary turns those of heads in place
+  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, eps_, gain_offset_, again)
+                          : rms_norm(context, x, *gain_, eps_, gain_offset_, again);
 }
 
 }  // namespace piton

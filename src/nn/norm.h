@@ -30,6 +30,7 @@ class Norm {
  private:
   double eps_;
   double gain_offset_;
+  bool of_heads_;
   Parameter* gain_;
   Parameter* bias_ = nullptr;
 };

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "ops/computed_again.h"
+
 namespace piton {
 
 Value activated(Context& context, const Value& x, const Tensor& y, ActivationKind kind) {
@@ -23,18 +25,24 @@ Value activated(Context& context, const Value& x, const Tensor& y, ActivationKin
 
 Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind) {
   const std::int64_t width = gate_up.tensor.dim(1) / 2;
-  Tensor y = context.activation(gate_up.tensor.dtype(), {gate_up.tensor.dim(0), width});
   const auto half = [width](const Tensor& both, int which) {
     return both.slice(1, which * width, width);
   };
-  context.kernels.run(
-      ActivationForward{
-          .y = y, .x = half(gate_up.tensor, 0), .up = half(gate_up.tensor, 1), .kind = kind},
-      context.stream);
+  const auto run = [half, width, kind](Context& context, const Tensor& x) {
+    Tensor y = context.activation(x.dtype(), {x.dim(0), width});
+    context.kernels.run(ActivationForward{.y = y, .x = half(x, 0), .up = half(x, 1), .kind = kind},
+                        context.stream);
+    return y;
+  };
+  const Tensor y = run(context, gate_up.tensor);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x_id = gate_up.id, id = result.id, kind, half,
-                        kept = context.tape->keep(gate_up.tensor)](Backward& backward) {
+  const Kept kept = context.tape->keep(gate_up.tensor);
+  if (context.recompute.activation) {
+    context.tape->provide(y, computed_again([plain = context.with_tape(nullptr), kept,
+                                             run]() mutable { return run(plain, kept.get()); }));
+  }
+  context.tape->record([x_id = gate_up.id, id = result.id, kind, half, kept](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;

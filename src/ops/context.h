@@ -14,6 +14,17 @@ class Tape;
 // The dtype of sums over elements of `dtype`: fp32, or fp64 for fp64.
 inline DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+// Parts of a layer whose result is not kept for backward but computed again from what they read.
+struct RecomputedParts {
+  bool attention = false;   // its output and log-sum-exp, from q, k and v
+  bool norms = false;       // of the residual stream
+  bool activation = false;  // of a gated MLP: from gate and up
+  bool mlp = false;         // all of it, from its input
+
+  bool any() const { return attention || norms || activation || mlp; }
+  bool operator==(const RecomputedParts&) const = default;
+};
+
 struct Context {
   Kernels& kernels;
   Stream& stream;  // compute
@@ -23,6 +34,7 @@ struct Context {
   Tape* tape = nullptr;   // null: keep nothing (generation, evaluation, recomputed segments)
   bool training = false;  // true: dropout is applied
   std::uint64_t seed = 1234;
+  RecomputedParts recompute = {};
   MaskRows rows = {};  // of the whole micro-batch (first_row 0), for drawing dropout masks
 
   // Uninitialized memory for an activation or for workspace.

@@ -33,6 +33,8 @@ class Keeper {
   // The values of `tensor` are ready when all work now on the compute stream is done. Nothing
   // writes to `tensor` until the last handle is destroyed (Tape::overwrite asserts this).
   virtual std::shared_ptr<KeptTensor> keep(const Tensor& tensor) = 0;
+  // What was kept so far is not needed before backward has come back to this point.
+  virtual void begin_block() {}
 };
 
 // A handle to a kept tensor. Copies share it; the last one frees it. A default-constructed handle

@@ -136,7 +136,8 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
       }
       backward.give(x_id, std::move(dx), std::move(reduced));
     }
-    backward.defer([whole_x, x_ready, kept, gathers, dy, &weight, bias, &group](Context& context) {
+    backward.defer([whole_x, x_ready, kept = backward.for_job(kept), gathers, dy, &weight, bias,
+                    &group](Context& context) {
       Event ready = x_ready;
       Tensor input = whole_x.defined() ? whole_x : kept.get();
       if (gathers && !whole_x.defined()) input = gather(context, input, group, ready);
@@ -182,7 +183,7 @@ Value whole_row_linear(Context& context, const Value& x, Parameter& weight, Para
                           context.stream);
       backward.give(x_id, std::move(dx));
     }
-    backward.defer([kept, dy, &weight, bias](Context& context) {
+    backward.defer([kept = backward.for_job(kept), dy, &weight, bias](Context& context) {
       weight_gradient(context, weight, bias, dy, kept.get());
     });
   });
@@ -295,7 +296,7 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
                           context.stream);
       backward.give(x_id, std::move(dx));
     }
-    backward.defer([kept, dy, &weight](Context& context) {
+    backward.defer([kept = backward.for_job(kept), dy, &weight](Context& context) {
       weight_gradient(context, weight, nullptr, dy, kept.get());
     });
   });

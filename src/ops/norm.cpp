@@ -2,36 +2,54 @@
 
 #include <utility>
 
+#include "ops/computed_again.h"
+
 namespace piton {
 namespace {
 
+struct Normed {
+  Tensor y;
+  Tensor mean;  // empty without a bias
+  Tensor rstd;
+};
+
+Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* bias, double eps,
+                double gain_offset) {
+  const DType sums = sum_dtype(x.dtype());
+  Normed normed{.y = context.activation(x.dtype(), x.shape()),
+                .mean = bias != nullptr ? context.activation(sums, {x.dim(0)}) : Tensor(),
+                .rstd = context.activation(sums, {x.dim(0)})};
+  const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
+  WeightUse bias_use;
+  if (bias != nullptr) bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
+  context.kernels.run(NormForward{.y = normed.y,
+                                  .mean = normed.mean,
+                                  .rstd = normed.rstd,
+                                  .x = x,
+                                  .gain = gain_use.rows(),
+                                  .bias = bias_use.rows(),
+                                  .eps = eps,
+                                  .gain_offset = gain_offset},
+                      context.stream);
+  return normed;
+}
+
 // One kernel call computes dx, dgain and dbias, so there is no separate weight job.
 Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, double eps,
-           double gain_offset) {
-  const std::int64_t rows = x.tensor.dim(0);
-  const DType sums = sum_dtype(x.tensor.dtype());
-  Tensor y = context.activation(x.tensor.dtype(), x.tensor.shape());
-  Tensor mean = bias != nullptr ? context.activation(sums, {rows}) : Tensor();
-  Tensor rstd = context.activation(sums, {rows});
-  {
-    const WeightUse gain_use = context.weights.acquire(gain, WeightForm::kRows, context.stream);
-    WeightUse bias_use;
-    if (bias != nullptr)
-      bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
-    context.kernels.run(NormForward{.y = y,
-                                    .mean = mean,
-                                    .rstd = rstd,
-                                    .x = x.tensor,
-                                    .gain = gain_use.rows(),
-                                    .bias = bias_use.rows(),
-                                    .eps = eps,
-                                    .gain_offset = gain_offset},
-                        context.stream);
-  }
+           double gain_offset, bool again) {
+  const auto [y, mean, rstd] = run_norm(context, x.tensor, gain, bias, eps, gain_offset);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x_id = x.id, id = result.id, &gain, bias, gain_offset,
-                        kept_x = context.tape->keep(x.tensor), kept_mean = context.tape->keep(mean),
+  const Kept kept_input = context.tape->keep(x.tensor);
+  if (again) {
+    context.tape->provide(
+        y, computed_again([plain = context.with_tape(nullptr), kept_input, &gain, bias, eps,
+                           gain_offset]() mutable {
+          return run_norm(plain, kept_input.get(), gain, bias, eps, gain_offset).y;
+        }));
+  }
+  context.tape->record([x_id = x.id, id = result.id, &gain, bias, gain_offset, kept_x = kept_input,
+                        kept_mean = context.tape->keep(mean),
                         kept_rstd = context.tape->keep(rstd)](Backward& backward) {
     Context& context = backward.context();
     Tensor dy = backward.take(id);
@@ -65,12 +83,13 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
 }  // namespace
 
 Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps,
-                 double gain_offset) {
-  return norm(context, x, gain, &bias, eps, gain_offset);
+                 double gain_offset, bool again) {
+  return norm(context, x, gain, &bias, eps, gain_offset, again);
 }
 
-Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps, double gain_offset) {
-  return norm(context, x, gain, nullptr, eps, gain_offset);
+Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps, double gain_offset,
+               bool again) {
+  return norm(context, x, gain, nullptr, eps, gain_offset, again);
 }
 
 }  // namespace piton

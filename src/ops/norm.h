@@ -1,5 +1,6 @@
 // Layer and RMS norm as tape ops (kernels/norm.h, which explains the offset of gains). x [n, h],
-// gain and bias [h] -> [n, h].
+// gain and bias [h] -> [n, h]. `again`: backward computes the result again for the op that keeps
+// it.
 #pragma once
 
 #include "ops/tape.h"
@@ -7,8 +8,8 @@
 namespace piton {
 
 Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps,
-                 double gain_offset = 0);
+                 double gain_offset = 0, bool again = false);
 Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps,
-               double gain_offset = 0);
+               double gain_offset = 0, bool again = false);
 
 }  // namespace piton

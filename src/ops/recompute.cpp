@@ -28,6 +28,7 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
     Tape replay;
     Context again = backward.context().with_tape(&replay);
     again.training = training;
+    again.recompute = {};  // what the replay keeps is needed at once
     again.rows = rows;
     std::vector<Value> leaves;
     for (const Input& input : kept) {

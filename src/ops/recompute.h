@@ -14,16 +14,28 @@ namespace piton {
 enum class RecomputeGranularity : std::uint8_t {
   kNone,
   kFull,       // layers: only their input is kept
-  kSelective,  // attention alone: its output and log-sum-exp are computed again from q, k and v
+  kSelective,  // parts of each layer
 };
 
-// Which layers of a chunk are computed again, under kFull.
 struct RecomputeRules {
   RecomputeGranularity granularity = RecomputeGranularity::kNone;
-  // True: the first `layers` ones, each by itself. False: all, in groups of `layers` that follow
-  // one another, of which the first input is kept.
+  // Which layers of a chunk are computed again, under kFull. True: the first `layers` ones, each by
+  // itself. False: all, in groups of `layers` that follow one another, of which the first input is
+  // kept.
   bool block = false;
   std::int64_t layers = 1;
+  // Of the layers that are not computed again as a whole. None under kSelective: attention.
+  RecomputedParts parts = {};
+  // In place of `layers`, under `block`: by stage.
+  std::vector<std::int64_t> layers_of_stage = {};
+
+  std::int64_t layers_on(int stage) const {
+    return layers_of_stage.empty() ? layers : layers_of_stage[static_cast<std::size_t>(stage)];
+  }
+  RecomputedParts parts_again() const {
+    if (granularity != RecomputeGranularity::kSelective || parts.any()) return parts;
+    return {.attention = true};
+  }
 };
 
 using Segment = std::function<std::vector<Value>(Context&, const std::vector<Value>& inputs)>;

@@ -57,6 +57,12 @@ class Backward {
   Tensor place(std::int64_t id, DType dtype, const Shape& shape);
   // Queues a weight job. It runs directly after this node (kWhole) or in run_weight_jobs().
   void defer(std::function<void(Context&)> job);
+  // A kept tensor that a weight job will read. If the job has to wait and the tensor is to be
+  // computed again, that is done now: it would hold what it is computed from, which is more.
+  Kept for_job(const Kept& kept) const {
+    if (!runs_jobs_at_once()) static_cast<void>(kept.get());
+    return kept;
+  }
   // Moves the queued jobs of a replayed segment's tape to this one.
   void adopt_jobs(Tape& replayed);
 
@@ -87,6 +93,10 @@ class Tape {
 
   // Keeps `tensor` for the backward function of a node. An empty tensor gives an empty handle.
   Kept keep(const Tensor& tensor);
+  // Tells the keeper that backward returns to here before it needs what was kept so far.
+  void begin_block() {
+    if (keeper_ != nullptr) keeper_->begin_block();
+  }
   // A tensor of an op that can be computed again: keep() of the same tensor gives handles to
   // `kept`, so that its memory is free once forward needs it no more. Its memory must not be
   // written to before that.

@@ -14,6 +14,10 @@ namespace {
 // The state of each span starts at a multiple of 16 elements: 64 bytes of fp32, one cache line.
 constexpr std::int64_t kAlignment = 16;
 
+// Elements of offloaded state that pass through a buffer at a time: 4 MiB of each tensor, enough
+// for the full speed of a disk, and three such pieces of AdamW's state are 36 MiB.
+constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;
+
 std::int64_t aligned(std::int64_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -145,7 +149,7 @@ std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter
 
 Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans,
                      std::int64_t norm_block, Mesh& mesh, Kernels& kernels, Device& device,
-                     Arena& arena, Stream& stream)
+                     Arena& arena, Stream& stream, OffloadTarget* offload)
     : options_(options),
       spans_(std::move(spans)),
       norm_block_(norm_block),
@@ -166,6 +170,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
   if (options_.kind == OptimizerKind::kMuon) {
     muon_ = std::make_unique<Muon>(options_.muon, mesh, kernels, device, arena);
   }
+  if (offload != nullptr) transfer_ = std::make_unique<StateTransfer>(device, arena, *offload);
   make_state(stream);
   scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer, stream);
   device.zero(scalars_, stream);
@@ -192,13 +197,18 @@ void Optimizer::make_state(Stream& stream) {
     }
     if (span.value.dtype() != DType::kF32) mains += aligned(size);
   }
+  Arena& home = transfer_ ? transfer_->target().arena() : *arena_;
   std::map<std::string_view, Tensor> buffers;
   for (const auto& [moment, size] : sizes) {
-    buffers[moment] = arena_->allocate(DType::kF32, {size}, MemoryKind::kOptimizer, stream);
-    device_->zero_new(buffers[moment], stream);
+    buffers[moment] = home.allocate(DType::kF32, {size}, MemoryKind::kOptimizer, stream);
+    if (transfer_) {
+      transfer_->target().zero_new(buffers[moment], stream);
+    } else {
+      device_->zero_new(buffers[moment], stream);
+    }
   }
   Tensor main;
-  if (mains > 0) main = arena_->allocate(DType::kF32, {mains}, MemoryKind::kOptimizer, stream);
+  if (mains > 0) main = home.allocate(DType::kF32, {mains}, MemoryKind::kOptimizer, stream);
   std::map<std::string_view, std::int64_t> next;
   std::int64_t main_at = 0;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
@@ -218,17 +228,25 @@ void Optimizer::make_state(Stream& stream) {
       state.main = main.slice(0, main_at, size);
       main_at += aligned(size);
     }
-    const bool whole = state.rule == OptimizerKind::kMuon;
     state_.push_back(std::move(state));
-    if (whole) {
-      updates_.push_back({.span = i, .size = size});
-      continue;
+    add_updates(i);
+  }
+}
+
+void Optimizer::add_updates(std::size_t span) {
+  const std::int64_t size = state_[span].size();
+  if (state_[span].rule == OptimizerKind::kMuon) {
+    updates_.push_back({.span = span, .size = size});
+    return;
+  }
+  const UpdateSpan& of = spans_[span];
+  std::int64_t begin = 0;
+  for (const auto& [run, decays] : decay_runs(*of.parameter, of.offset, size)) {
+    const std::int64_t most = transfer_ ? kPieceElements : run;
+    for (std::int64_t at = 0; at < run; at += most) {
+      updates_.push_back({span, begin + at, std::min(most, run - at), decays});
     }
-    std::int64_t at = 0;
-    for (const auto& [run, decays] : decay_runs(*span.parameter, span.offset, size)) {
-      updates_.push_back({i, at, run, decays});
-      at += run;
-    }
+    begin += run;
   }
 }
 
@@ -297,16 +315,29 @@ void Optimizer::add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::
 }
 
 void Optimizer::reset_main(Stream& stream) {
+  std::vector<StateTransfer::Job> jobs;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const OptimizerState& state = state_[i];
-    if (state.size() == 0) continue;
-    if (!state.main_is_value) {
-      kernels_->run(Copy{.dst = state.main, .src = spans_[i].value}, stream);
-    }
-    if (options_.average_decay) {
-      kernels_->run(Copy{.dst = state.moments.back().values, .src = state.main}, stream);
+    const std::int64_t most = transfer_ ? kPieceElements : state.size();
+    for (std::int64_t at = 0; at < state.size(); at += most) {
+      const auto part = [&, size = std::min(most, state.size() - at)](const Tensor& tensor) {
+        return tensor.slice(0, at, size);
+      };
+      std::vector<Tensor> copies;
+      if (!state.main_is_value) copies.push_back(part(state.main));
+      if (options_.average_decay) copies.push_back(part(state.moments.back().values));
+      const auto fill = [this, &stream,
+                         value = part(spans_[i].value)](const std::vector<Tensor>& here) {
+        for (const Tensor& copy : here) kernels_->run(Copy{.dst = copy, .src = value}, stream);
+      };
+      if (transfer_) {
+        jobs.push_back({.state = copies, .reads = false, .update = fill});
+      } else {
+        fill(copies);
+      }
     }
   }
+  if (transfer_) transfer_->run(jobs, stream);
 }
 
 void Optimizer::sum_squares(Stream& stream) {
@@ -353,28 +384,59 @@ void Optimizer::step(const StepRates& rates, Stream& stream) {
                   .scaling = options_.scaling(),
                   .spikes = {.history = history_, .sigmas = options_.spike_sigmas.value_or(0)}},
       stream);
-  for (const Update& update : updates_) run(update, stream);
-  if (!options_.average_decay) return;
-  for (const OptimizerState& state : state_) {
-    if (state.size() == 0) continue;
-    kernels_->run(MovingAverage{.average = state.moments.back().values,
-                                .main = state.main,
-                                .scalars = scalars_,
-                                .decay = *options_.average_decay},
-                  stream);
-  }
+  run_updates(stream);
 }
 
-void Optimizer::run(const Update& update, Stream& stream) {
+void Optimizer::run_updates(Stream& stream) {
+  if (!transfer_) {
+    for (const Update& update : updates_) run(update, stored(update), stream);
+    return;
+  }
+  std::vector<StateTransfer::Job> jobs;
+  jobs.reserve(updates_.size());
+  for (const Update& update : updates_) {
+    jobs.push_back({.state = stored(update),
+                    .update = [this, &update, &stream](const std::vector<Tensor>& here) {
+                      run(update, here, stream);
+                    }});
+  }
+  transfer_->run(jobs, stream);
+}
+
+// What of the state one update reads and writes: the moments, then the main copy if it is not the
+// value.
+std::vector<Tensor> Optimizer::stored(const Update& update) const {
   const OptimizerState& state = state_[update.span];
-  if (state.rule != OptimizerKind::kMuon) return kernels_->run(update_call(update), stream);
+  std::vector<Tensor> tensors;
+  for (const Moment& moment : state.moments) {
+    tensors.push_back(moment.values.slice(0, update.begin, update.size));
+  }
+  if (!state.main_is_value) tensors.push_back(state.main.slice(0, update.begin, update.size));
+  return tensors;
+}
+
+// `here`: stored(update), where kernels reach it.
+void Optimizer::run(const Update& update, std::vector<Tensor> here, Stream& stream) {
+  const OptimizerState& state = state_[update.span];
   const UpdateSpan& span = spans_[update.span];
-  muon_->update({.parameter = span.parameter,
-                 .main = state.main,
-                 .copy = state.main_is_value ? Tensor() : span.value,
-                 .buffer = state.moments[0].values,
-                 .gradient = span.gradient},
-                scalars_, stream);
+  if (state.main_is_value) here.push_back(span.value.slice(0, update.begin, update.size));
+  const Tensor& main = here.back();
+  if (state.rule == OptimizerKind::kMuon) {
+    muon_->update({.parameter = span.parameter,
+                   .main = main,
+                   .copy = state.main_is_value ? Tensor() : span.value,
+                   .buffer = here.front(),
+                   .gradient = span.gradient},
+                  scalars_, stream);
+  } else {
+    kernels_->run(update_call(update, here), stream);
+  }
+  if (!options_.average_decay) return;
+  kernels_->run(MovingAverage{.average = here[state.moments.size() - 1],
+                              .main = main,
+                              .scalars = scalars_,
+                              .decay = *options_.average_decay},
+                stream);
 }
 
 StepResult Optimizer::result(Stream& stream) {
@@ -411,7 +473,8 @@ std::vector<std::string> Optimizer::parameters_not_finite(Stream& stream) const 
   return names;
 }
 
-KernelCall Optimizer::update_call(const Update& update) const {
+// `here`: the moments, then the main copy.
+KernelCall Optimizer::update_call(const Update& update, const std::vector<Tensor>& here) const {
   const OptimizerState& state = state_[update.span];
   const UpdateSpan& span = spans_[update.span];
   const auto part = [&](const Tensor& tensor) {
@@ -420,17 +483,17 @@ KernelCall Optimizer::update_call(const Update& update) const {
   const Tensor copy = state.main_is_value ? Tensor() : part(span.value);
   const double decay = update.decays ? 1 : 0;
   if (state.rule == OptimizerKind::kSgd) {
-    return SgdUpdate{.main = part(state.main),
-                     .buffer = options_.sgd_momentum > 0 ? part(state.moments[0].values) : Tensor(),
+    return SgdUpdate{.main = here.back(),
+                     .buffer = options_.sgd_momentum > 0 ? here.front() : Tensor(),
                      .copy = copy,
                      .gradient = part(span.gradient),
                      .scalars = scalars_,
                      .momentum = options_.sgd_momentum,
                      .decay_multiplier = decay};
   }
-  return AdamwUpdate{.main = part(state.main),
-                     .first = part(state.moments[0].values),
-                     .second = part(state.moments[1].values),
+  return AdamwUpdate{.main = here.back(),
+                     .first = here[0],
+                     .second = here[1],
                      .copy = copy,
                      .gradient = part(span.gradient),
                      .scalars = scalars_,

@@ -15,7 +15,8 @@
 // these last bits change the rounding.
 //
 // The device does not wait for the host during a step: norm, clip factor, the decision to skip and
-// the number of updates are computed on the device.
+// the number of updates are computed on the device. If its state is in a file, the
+// host waits for the file.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@
 #include "ops/parameter.h"
 #include "optim/muon.h"
 #include "optim/optimizer_options.h"
+#include "optim/state_transfer.h"
 
 namespace piton {
 
@@ -75,8 +77,9 @@ struct Moment {
 // Optimizer state of one span: what a checkpoint stores.
 struct OptimizerState {
   Parameter* parameter = nullptr;
-  std::int64_t offset = 0;      // as in UpdateSpan
-  Tensor main;                  // fp32 [n]; if the weights are fp32, the value itself
+  std::int64_t offset = 0;  // as in UpdateSpan
+  Tensor main;              // fp32 [n]; if the weights are fp32, the value itself. Elsewhere, as
+                            // the moments, if the state is offloaded
   std::vector<Moment> moments;  // those of the rule; none for sgd without momentum
   OptimizerKind rule = OptimizerKind::kAdam;
   bool main_is_value = false;
@@ -114,9 +117,11 @@ class Optimizer {
  public:
   // Collective over all ranks of `mesh`. Moments are 0. Call reset_main() to set the main copies
   // once the values are initialized or loaded. `norm_block`: elements per block of the norm. Keeps
-  // the tensors of `spans`.
+  // the tensors of `spans`. `offload`: where the state is between updates, which then
+  // have the same bits; null: on the device.
   Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
-            Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream);
+            Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream,
+            OffloadTarget* offload = nullptr);
 
   // Enqueues main = value, then average = main.
   void reset_main(Stream& stream);
@@ -142,10 +147,13 @@ class Optimizer {
   std::vector<std::string> parameters_not_finite(Stream& stream) const;
 
   const std::vector<OptimizerState>& state() const { return state_; }
+  // Uploads to and downloads from the tensors of state() that are not in host memory.
+  Device& state_device() const { return transfer_ ? transfer_->target().carrier() : *device_; }
 
  private:
   // A part of a span in which weight decay applies to all elements or to none. For Muon: the whole
-  // span, because Muon takes the decay rule from the pieces of the parameter.
+  // span, because Muon takes the decay rule from the pieces of the parameter. If the state is
+  // offloaded: one that passes through a buffer.
   struct Update {
     std::size_t span = 0;    // index in spans_
     std::int64_t begin = 0;  // first element, counted in the span
@@ -159,9 +167,12 @@ class Optimizer {
   };
 
   OptimizerKind rule_of(const UpdateSpan& span) const;
-  void run(const Update& update, Stream& stream);
-  KernelCall update_call(const Update& update) const;
+  void run_updates(Stream& stream);
+  std::vector<Tensor> stored(const Update& update) const;
+  void run(const Update& update, std::vector<Tensor> here, Stream& stream);
+  KernelCall update_call(const Update& update, const std::vector<Tensor>& here) const;
   void make_state(Stream& stream);
+  void add_updates(std::size_t span);
   void plan_norm(Stream& stream);
   void add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
                       std::int64_t first_block);
@@ -178,6 +189,7 @@ class Optimizer {
   std::vector<OptimizerState> state_;
   std::vector<Update> updates_;
   std::unique_ptr<Muon> muon_;
+  std::unique_ptr<StateTransfer> transfer_;  // of offloaded state
   std::vector<NormPart> norm_parts_;
   Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if nothing is trainable
   Tensor scalars_;     // fp32 [kStepScalars]

@@ -32,20 +32,83 @@ MeshSizes mesh_of(int world_size, int tensor, int pipeline) {
 
 }  // namespace
 
-RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
-  const bool full = recompute == RecomputeGranularity::kFull;
-  if (!full && (recompute_method || recompute_layers)) {
+namespace {
+
+// One number of --recomputation-layer-num for each stage, within its layers.
+void check_layers_of_stages(const std::vector<std::int64_t>& counts, std::int64_t layers,
+                            int stages) {
+  if (static_cast<int>(counts.size()) != stages) {
+    throw Error(
+        Fault::kUsage,
+        "parallel: --recomputation-layer-num: got {} numbers, wanted {}, one for each stage "
+        "of --pipeline-model-parallel-size",
+        counts.size(), stages);
+  }
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::int64_t own = layers / stages + (stage < layers % stages ? 1 : 0);
+    check_range(fmt::format("parallel: --recomputation-layer-num of stage {}", stage),
+                counts[static_cast<std::size_t>(stage)], 0, own);
+  }
+}
+
+RecomputedParts parts_of(const std::vector<std::string>& modules) {
+  RecomputedParts parts;
+  for (const std::string& one : modules) {
+    if (one == "core_attn") {
+      parts.attention = true;
+    } else if (one == "layernorm") {
+      parts.norms = true;
+    } else if (one == "activation") {
+      parts.activation = true;
+    } else if (one == "mlp") {
+      parts.mlp = true;
+    } else {
+      throw Error(Fault::kUsage,
+                  "parallel: --recompute-modules: got \"{}\", wanted core_attn, layernorm, "
+                  "activation or mlp",
+                  one);
+    }
+  }
+  if (parts.mlp && parts.activation) {
     throw Error(Fault::kUsage,
-                "parallel: --recompute-{}: needs --recompute-granularity full, which runs layers "
-                "again",
-                recompute_method ? "method" : "num-layers");
+                "parallel: --recompute-modules: mlp has activation in it; give one of them");
   }
-  if (recompute_layers) {
-    check_range("parallel: --recompute-num-layers (of a stage)", *recompute_layers, 1, layers);
+  return parts;
+}
+
+}  // namespace
+
+RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
+  const auto needs = [&](bool given, const char* flag, bool has, const char* what) {
+    if (!given || has) return;
+    throw Error(Fault::kUsage, "parallel: --{}: needs {}", flag, what);
+  };
+  const bool full = recompute == RecomputeGranularity::kFull;
+  const bool custom = recompute_method == "custom";
+  const char* const wants_full = "--recompute-granularity full, which runs layers again";
+  needs(recompute_method.has_value(), "recompute-method", full, wants_full);
+  needs(recompute_layers.has_value(), "recompute-num-layers", full, wants_full);
+  needs(!recompute_modules.empty(), "recompute-modules",
+        recompute == RecomputeGranularity::kSelective ||
+            (full && (custom || recompute_method == "block")),
+        "--recompute-granularity selective, or the layers that --recompute-method block or custom "
+        "leaves");
+  needs(!recompute_layers_of_stage.empty(), "recomputation-layer-num", full && custom,
+        "--recompute-granularity full --recompute-method custom");
+  RecomputeRules rules{.granularity = recompute,
+                       .block = custom || recompute_method == "block",
+                       .layers = recompute_layers.value_or(1),
+                       .parts = parts_of(recompute_modules)};
+  if (custom) {
+    needs(recompute_layers.has_value(), "recompute-num-layers", false,
+          "--recompute-method uniform or block; custom has --recomputation-layer-num");
+    check_layers_of_stages(recompute_layers_of_stage, layers, pipeline);
+    rules.layers_of_stage = recompute_layers_of_stage;
+  } else if (recompute_layers) {
+    check_range("parallel: --recompute-num-layers (of a stage)", *recompute_layers, 1,
+                (layers + pipeline - 1) / pipeline);
   }
-  return {.granularity = recompute,
-          .block = recompute_method == "block",
-          .layers = recompute_layers.value_or(1)};
+  return rules;
 }
 
 MeshSizes ParallelOptions::check(int world_size) const {

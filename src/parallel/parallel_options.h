@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "comm/mesh.h"
@@ -24,8 +25,10 @@ struct ParallelOptions {
   RecomputeGranularity recompute = RecomputeGranularity::kNone;
   std::optional<std::string> recompute_method;   // default: uniform
   std::optional<std::int64_t> recompute_layers;  // default: 1
+  std::vector<std::int64_t> recompute_layers_of_stage;
+  std::vector<std::string> recompute_modules;  // default: core_attn
 
-  // `layers`: the number of layers of the largest stage. Throws Error(kUsage) naming the flag.
+  // Of a model of `layers`. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(std::int64_t layers) const;
 
   // 0 to 3. --use-distributed-optimizer is stage 1, unless --zero-stage is higher.
@@ -60,19 +63,28 @@ struct ParallelOptions {
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
     v(Option{"recompute-granularity",
              "what backward computes again: full: layers, of which only the input is kept; "
-             "selective: attention, without its projections"},
+             "selective: attention, without its projections, or --recompute-modules"},
       Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
                                                {"full", RecomputeGranularity::kFull},
                                                {"selective", RecomputeGranularity::kSelective}}));
     v(Option{"recompute-method",
              "with full: uniform (full in AscendSpeed): all layers, in groups; block: the first "
-             "layers of each stage",
-             {.choices = {"uniform", "block", "full"}}},
+             "layers of each stage; custom: as many as --recomputation-layer-num says",
+             {.choices = {"uniform", "block", "custom", "full"}}},
       recompute_method);
     v(Option{"recompute-num-layers",
              "uniform: layers per group, of which one input is kept; block: layers per stage "
              "(default: 1)"},
       recompute_layers);
+    v(Option{"recomputation-layer-num",
+             "custom: how many layers of each stage, one number a stage",
+             {.placeholder = "N"}},
+      recompute_layers_of_stage);
+    v(Option{"recompute-modules",
+             "selective: what of each layer: core_attn (default), layernorm, activation (of a "
+             "gated MLP), mlp; full block, full custom: what of the other layers",
+             {.placeholder = "PART"}},
+      recompute_modules);
     v(Option{"num-slices",
              "number of parts that a split linear layer is cut into, to overlap its communication",
              {.aliases = {"coc-parallel-num"}}},

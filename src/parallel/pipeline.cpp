@@ -10,7 +10,10 @@ namespace {
 
 // A micro-batch in one chunk, between its forward and its last backward part.
 struct Flight {
-  Tape tape;
+  explicit Flight(std::unique_ptr<Keeper> of_tape) : keeper(std::move(of_tape)) {}
+
+  std::unique_ptr<Keeper> keeper;  // or null
+  Tape tape{keeper.get()};
   std::vector<Value> inputs;  // leaves of the tape; their tensors are only in the nodes that need
                               // them
   ChunkOutput output;         // without boundary tensors, which belong to the next chunk
@@ -89,8 +92,12 @@ class Pipeline::Run {
         messages_(messages),
         sums_(context) {}
 
-  void forward(const Step& step) {
-    Flight& flight = flights_[{step.chunk, step.micro_batch}];
+  // `backward_is_next`: of this micro-batch in this chunk.
+  void forward(const Step& step, bool backward_is_next) {
+    Flight& flight = flights_
+                         .try_emplace({step.chunk, step.micro_batch},
+                                      pipeline_.make_keeper ? pipeline_.make_keeper() : nullptr)
+                         .first->second;
     if (step.chunk > 0) {
       for (Tensor& tensor : messages_.take(Direction::kForward, step.chunk - 1, step.micro_batch)) {
         flight.inputs.push_back(flight.tape.leaf(std::move(tensor)));
@@ -106,6 +113,7 @@ class Pipeline::Run {
       messages_.give(Direction::kForward, step.chunk, step.micro_batch, flight.output.boundary);
       forget_tensors(flight.output.boundary);
     }
+    if (!backward_is_next) flight.tape.begin_block();
   }
 
   void backward(const Step& step, Tape::Mode mode) {
@@ -166,14 +174,18 @@ PipelineResult Pipeline::train(Context context, const std::vector<ModelInput>& i
   const std::vector<Step>& steps = schedule_.steps[group_->rank()];
   StageMessages mail = messages(context, inputs, steps);
   Run run(*this, context, inputs, mail);
-  for (const Step& step : steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
     if (observer) observer(step);
     mail.post_receives();
     context.rows = inputs[step.micro_batch].rows;
     switch (step.pass) {
-      case Pass::kForward:
-        run.forward(step);
+      case Pass::kForward: {
+        const bool returns = i + 1 < steps.size() && steps[i + 1].chunk == step.chunk &&
+                             steps[i + 1].micro_batch == step.micro_batch;
+        run.forward(step, returns);
         break;
+      }
       case Pass::kBackward:
         run.backward(step, Tape::Mode::kWhole);
         break;

@@ -53,6 +53,8 @@ class Pipeline {
 
   // Called before each step of the schedule with that step: for tests, fault injection and timing.
   std::function<void(const Step&)> observer;
+  // Makes the keeper of each tape; empty: kept tensors stay in place.
+  std::function<std::unique_ptr<Keeper>()> make_keeper;
 
  private:
   class Run;

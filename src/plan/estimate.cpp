@@ -55,6 +55,7 @@ RankEstimate estimate_rank(const Machine& machine, const RunPlan& plan, std::int
   const TrafficCounts before = machine.world.traffic();
   session.train_step(batches, plan.global_batch, 0);
   RankEstimate estimate{.memory = machine.arena.counts(),
+                        .offloaded_bytes = session.offloaded_bytes(),
                         .traffic = difference(machine.world.traffic(), before),
                         .save_copy_bytes = save_copy_bytes(session, plan)};
   for (const Parameter* parameter : session.parameters())

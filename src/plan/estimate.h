@@ -9,9 +9,10 @@
 namespace piton {
 
 struct RankEstimate {
-  MemoryCounts memory;          // high-water mark by kind and in all
-  TrafficCounts traffic;        // sent by this rank in one step
-  std::int64_t parameters = 0;  // local elements, padding included
+  MemoryCounts memory;               // high-water mark by kind and in all
+  std::int64_t offloaded_bytes = 0;  // in host memory or a file, in no kind of `memory`
+  TrafficCounts traffic;             // sent by this rank in one step
+  std::int64_t parameters = 0;       // local elements, padding included
   // Host memory of --async-save: what this rank writes of a checkpoint, which ranks share evenly.
   std::int64_t save_copy_bytes = 0;
 };

@@ -237,6 +237,7 @@ class ArenaStorage final : public Storage {
   }
 
   const std::shared_ptr<State>& state() const { return state_; }
+  MemoryKind kind() const { return kind_; }
 
   void hold(std::shared_ptr<Fence> fence) {
     const std::scoped_lock lock(state_->mutex);
@@ -319,7 +320,7 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryU
         const auto& in_use = state.counts.in_use_bytes;
         const auto most = std::max_element(in_use.begin(), in_use.end());
         const auto holder = static_cast<MemoryKind>(most - in_use.begin());
-        throw Error(Fault::kMemory,
+        throw Error(error.fault(),
                     "memory: no room for {} of {} ({} {}): {} in use, most of it {} ({}); {}",
                     mebibytes(bytes), name(kind), name(dtype), to_string(shape),
                     mebibytes(state.total_bytes), name(holder), mebibytes(*most), error.what());
@@ -349,6 +350,12 @@ void Arena::hold(const Tensor& tensor, std::shared_ptr<Fence> fence) {
   auto* storage = dynamic_cast<ArenaStorage<State>*>(tensor.storage().get());
   if (storage == nullptr || storage->state() != state_) return;
   storage->hold(std::move(fence));
+}
+
+std::optional<MemoryKind> Arena::kind_of(const Tensor& tensor) const {
+  const auto* storage = dynamic_cast<const ArenaStorage<State>*>(tensor.storage().get());
+  if (storage == nullptr || storage->state() != state_) return {};
+  return storage->kind();
 }
 
 void Arena::settle(MemoryUser& user) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "tensor/tensor.h"
@@ -111,6 +112,9 @@ class Arena {
   // Makes the next user of the slot of `tensor` wait for `fence`. `tensor` may be a view. Does
   // nothing for tensors that are not from this arena.
   void hold(const Tensor& tensor, std::shared_ptr<Fence> fence);
+
+  // What the slot of `tensor` was requested for; empty if it is not from this arena.
+  std::optional<MemoryKind> kind_of(const Tensor& tensor) const;
 
   // Makes `user` wait for the fences of all free slots, and joins adjacent ones. Later addresses
   // then do not depend on earlier requests. Called at the beginning of every step.

@@ -16,7 +16,7 @@
 namespace piton {
 
 // The device of some memory. `index` counts devices of a kind.
-enum class DeviceKind : std::uint8_t { kHost, kCuda, kMeta, kDelayed };
+enum class DeviceKind : std::uint8_t { kHost, kCuda, kMeta, kDelayed, kFile };
 
 struct Place {
   DeviceKind kind = DeviceKind::kHost;

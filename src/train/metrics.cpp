@@ -70,6 +70,7 @@ std::string to_json(const StepMetrics& metrics) {
     memory[std::string(name(static_cast<MemoryKind>(kind)))] = metrics.memory.peak_bytes[kind];
   }
   memory["total"] = metrics.memory.peak_total_bytes;
+  memory["offloaded"] = metrics.offloaded_bytes;
   Json json{{"iteration", metrics.iteration},
             {"consumed_samples", metrics.consumed_samples},
             {"consumed_tokens", metrics.consumed_tokens},

@@ -12,6 +12,7 @@ void PretrainOptions::add_without_timing_to(OptionSet& options) {
   options.add("Model", model);
   options.add("Training", loop);
   options.add("Parallelism", parallel);
+  options.add("Offload", offload);
   options.add("Learning rate", learning_rate);
   options.add("Optimizer", optimizer);
   options.add("Data", data);

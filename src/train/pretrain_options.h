@@ -13,6 +13,7 @@
 #include "optim/optimizer_options.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
+#include "train/offload_options.h"
 #include "train/timing_options.h"
 
 namespace piton {
@@ -94,7 +95,8 @@ struct LoopOptions {
       verify_saves);
     v(Option{"async-save",
              "write checkpoints between steps in the background, from a copy of the state in "
-             "memory; --no-async-save makes training wait for the disk"},
+             "memory (not with --remote-device FOLDER); --no-async-save makes training wait for "
+             "the disk"},
       async_save);
     v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
       no_load_optim);
@@ -125,6 +127,7 @@ struct PretrainOptions {
   LoopOptions loop;
   TimingOptions timing;
   ParallelOptions parallel;
+  OffloadOptions offload;
   LearningRateOptions learning_rate;
   OptimizerOptions optimizer;
   DataOptions data;
@@ -137,6 +140,10 @@ struct PretrainOptions {
   // tokenizer's. NullTokenizer adds an end-of-document id after the --vocab-size ids, as in
   // Megatron.
   ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
+
+  // Whether saves between steps go on in the background. Not where the optimizer's state is in a
+  // file: a copy of it would take the memory that the file saves.
+  bool saves_in_background() const { return loop.async_save && offload.state_folder().empty(); }
 };
 
 }  // namespace piton

@@ -1,5 +1,7 @@
 #include "train/run_plan.h"
 
+#include <algorithm>
+
 #include "base/option_range.h"
 
 namespace piton {
@@ -108,8 +110,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "--optimizer muon: updates whole matrices, which --zero-stage 3 cuts; use stage 2, "
                 "or another optimizer");
   }
+  options.offload.check();
   const int t = plan.mesh[Axis::kTensor];
-  const int stages = plan.mesh[Axis::kPipeline];
   if (options.parallel.linears.sequence_parallel &&
       loop.micro_batch_size * plan.sequence % t != 0) {
     throw Error(Fault::kUsage,
@@ -117,10 +119,15 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "ranks; change --seq-length",
                 loop.micro_batch_size * plan.sequence, t);
   }
+  const auto& modules = options.parallel.recompute_modules;
+  if (!model.gated && std::find(modules.begin(), modules.end(), "activation") != modules.end()) {
+    throw Error(Fault::kUsage,
+                "--recompute-modules activation: this model's MLP has no gate, and its activation "
+                "is computed from sums that are not kept; use mlp");
+  }
   plan.session = {.model = model,
                   .layout = {.linears = options.parallel.linears,
-                             .recompute = options.parallel.recompute_rules(
-                                 (model.layers + stages - 1) / stages),
+                             .recompute = options.parallel.recompute_rules(model.layers),
                              .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                              .vocabulary_rows = padded_vocabulary_size(
                                  model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor])},
@@ -128,7 +135,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                   .schedule = options.parallel.schedule,
                   .micro_batches = plan.micro_batches,
                   .seed = loop.seed,
-                  .optimizer_options = options.optimizer};
+                  .optimizer_options = options.optimizer,
+                  .offload = options.offload};
   return plan;
 }
 

@@ -45,12 +45,24 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
   if (settings.use == SessionUse::kTraining) {
     OptimizerOptions& options = settings_.optimizer_options;
     options.fp16 = settings.model.dtype == DType::kF16;
-    optimizer_ =
-        std::make_unique<Optimizer>(options, update_spans(sharded_->owned()), kNormBlock, mesh,
-                                    machine.kernels, machine.device, machine.arena, machine.stream);
+    state_target_ = state_target(settings.offload, machine.device);
+    optimizer_ = std::make_unique<Optimizer>(options, update_spans(sharded_->owned()), kNormBlock,
+                                             mesh, machine.kernels, machine.device, machine.arena,
+                                             machine.stream, state_target_.get());
   }
   pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks),
                                          mesh.group(Axis::kPipeline));
+  if (settings.use != SessionUse::kInference) offload_activations();
+}
+
+void Session::offload_activations() {
+  activation_target_ = activation_target(settings_.offload, machine_.device);
+  if (activation_target_ == nullptr) return;
+  activation_lanes_ = std::make_unique<OffloadLanes>(machine_.arena, *activation_target_);
+  pipeline_->make_keeper = [this] {
+    return std::make_unique<OffloadingKeeper>(*activation_lanes_, machine_.stream,
+                                              settings_.offload.smallest_activation);
+  };
 }
 
 void Session::make_parameters() {
@@ -92,6 +104,14 @@ void Session::initialize() {
 void Session::publish_values() {
   sharded_->publish_values(machine_.stream);
   if (optimizer_) optimizer_->reset_main(machine_.stream);
+}
+
+std::int64_t Session::offloaded_bytes() const {
+  std::int64_t bytes = 0;
+  for (const OffloadTarget* target : {state_target_.get(), activation_target_.get()}) {
+    if (target != nullptr) bytes += target->peak_bytes();
+  }
+  return bytes;
 }
 
 Context Session::context(bool training) {

@@ -12,10 +12,12 @@
 #include "model/config.h"
 #include "model/layout.h"
 #include "nn/chunk.h"
+#include "ops/offloading_keeper.h"
 #include "optim/optimizer.h"
 #include "parallel/data_parallel.h"
 #include "parallel/pipeline.h"
 #include "train/machine.h"
+#include "train/offload_options.h"
 
 namespace piton {
 
@@ -36,6 +38,7 @@ struct SessionSettings {
   int micro_batches = 1;                 // a step; fewer or more under a schedule of that kind
   std::uint64_t seed = 1234;
   OptimizerOptions optimizer_options;
+  OffloadOptions offload;
   SessionUse use = SessionUse::kTraining;
   // Makes the chunks; empty: those of a decoder of this model and layout.
   ChunkFactory chunks;
@@ -84,6 +87,8 @@ class Session {
   ShardedParameters& sharded() { return *sharded_; }
   Optimizer& optimizer() { return *optimizer_; }
   Pipeline& pipeline() { return *pipeline_; }
+  // High-water mark of what is kept elsewhere; not in the counts of the machine's arena.
+  std::int64_t offloaded_bytes() const;
   // For forward passes outside of a step.
   Context context(bool training);
   // Copies the micro-batch to the device. `scale`: gradient of its loss sum, or empty.
@@ -94,6 +99,7 @@ class Session {
   PipelineResult forward_backward(const std::vector<ModelInput>& inputs);
   double total_tokens(const std::vector<MicroBatch>& batches);
   void make_parameters();
+  void offload_activations();
   double summed_over_ranks(double value, AxisSet axes);
   double loss_of(const PipelineResult& result);  // summed over all ranks
 
@@ -106,6 +112,9 @@ class Session {
   std::vector<Parameter*> all_parameters_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::unique_ptr<ShardedParameters> sharded_;
+  std::unique_ptr<OffloadTarget> state_target_;  // of the optimizer's state; null: on the device
+  std::unique_ptr<OffloadTarget> activation_target_;  // of what layers keep; null: on the device
+  std::unique_ptr<OffloadLanes> activation_lanes_;    // to and from it
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pipeline> pipeline_;
 };

@@ -210,6 +210,8 @@ void Trainer::load_or_draw() {
                   model.parameters(), model.layers, name(model.dtype),
                   plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence,
                   plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
+  const std::string note = about_state(settled_.offload, session_->offloaded_bytes());
+  if (!note.empty()) say(note);
   if (checkpoint.empty()) {
     session_->initialize();
   } else if (foreign_) {
@@ -231,7 +233,7 @@ void Trainer::keep_or_say_that_nothing_is_kept() {
     return;
   }
   if (!done()) checkpoints_->check_room();
-  saves_in_background_ = loop.async_save;
+  saves_in_background_ = settled_.saves_in_background();
   if (!done() && loop.save_interval > 0 && saves_in_background_) prepare_background_saves();
   phase(*everyone_, 0, [&] {
     folder_->start(configuration_of(settled_), state_.iteration);
@@ -337,6 +339,7 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
                       .elapsed_ms = 1e3 * seconds,
                       .skipped = session_->optimizer().skipped(),
                       .memory = machine_.arena.counts(),
+                      .offloaded_bytes = session_->offloaded_bytes(),
                       .traffic = machine_.world.traffic()};
   const double tokens = static_cast<double>(batch * plan_.sequence);
   metrics.tokens_per_second = tokens / seconds;

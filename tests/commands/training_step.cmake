@@ -156,7 +156,12 @@ set(number 0)
 foreach(flags "--recompute-granularity;full" "--recompute-granularity;full;--recompute-method;uniform;--recompute-num-layers;2"
               "--recompute-granularity;full;--recompute-method;block;--recompute-num-layers;1" "--recompute-activations"
               "--checkpoint-activations;--checkpoint-num-layers;2" "--checkpoint-activations;--checkpoint_policy;full"
-              "--checkpoint-activations;--checkpoint-policy;block;--checkpoint_block_layer;1")
+              "--checkpoint-activations;--checkpoint-policy;block;--checkpoint_block_layer;1"
+              "--recompute-granularity;full;--recompute-method;custom;--recomputation-layer-num;3"
+              "--checkpoint-activations;--checkpoint_policy;custom;--recomputation-layer-num;0"
+              "--recompute-granularity;selective;--recompute-modules;layernorm;activation"
+              "--recompute-granularity;selective;--recompute-modules;core_attn;layernorm;mlp"
+              "--recompute-granularity;full;--recompute-method;block;--recompute-modules;core_attn;layernorm;activation")
   math(EXPR number "${number} + 1")
   expect(RUN ${bare} --train-iters 4 ${flags} --save ${WORK}/again${number} CODE 0)
   hash_of(${WORK}/again${number} again)
@@ -169,15 +174,52 @@ expect(RUN ${bare} ${steps} --recompute-granularity selective --recompute-num-la
        ERR "--recompute-num-layers: needs --recompute-granularity full")
 expect(RUN ${bare} ${steps} --recompute-granularity full --recompute-num-layers 5 CODE 2
        ERR "--recompute-num-layers [(]of a stage[)]: got 5, wanted 1 to 4")
-expect(RUN ${bare} ${steps} --checkpoint-activations --checkpoint_policy custom CODE 2 ERR "--recompute-method")
+set(custom --recompute-granularity full --recompute-method custom)
+expect(RUN ${bare} ${steps} --checkpoint-activations --checkpoint_policy custom CODE 2
+       ERR "--recomputation-layer-num: got 0 numbers, wanted 1, one for each stage")
+expect(RUN ${bare} ${steps} ${custom} --recomputation-layer-num 1 1 CODE 2 ERR "--recomputation-layer-num: got 2 numbers, wanted 1")
+expect(RUN ${bare} ${steps} ${custom} --recomputation-layer-num 5 CODE 2
+       ERR "--recomputation-layer-num of stage 0: got 5, wanted 0 to 4")
+expect(RUN ${bare} ${steps} ${custom} --recomputation-layer-num 1 --recompute-num-layers 1 CODE 2
+       ERR "--recompute-num-layers: needs --recompute-method uniform or block")
+expect(RUN ${bare} ${steps} --recompute-granularity full --recomputation-layer-num 1 CODE 2
+       ERR "--recomputation-layer-num: needs --recompute-granularity full --recompute-method custom")
+expect(RUN ${bare} ${steps} --recompute-modules mlp CODE 2 ERR "--recompute-modules: needs --recompute-granularity selective")
+expect(RUN ${bare} ${steps} --recompute-granularity selective --recompute-modules moe CODE 2
+       ERR "--recompute-modules: got \"moe\", wanted core_attn, layernorm, activation or mlp")
+expect(RUN ${bare} ${steps} --recompute-granularity selective --recompute-modules mlp activation CODE 2
+       ERR "mlp has activation in it")
+expect(RUN ${bare} ${steps} --model gpt2-tiny --recompute-granularity selective --recompute-modules activation CODE 2
+       ERR "--recompute-modules activation: this model's MLP has no gate")
+# Stages of their own lists, and parts of a model without gates.
+set(stages ${LAUNCH} 2 ${PITON} ${bare} --train-iters 4 --pipeline-model-parallel-size 2 --model gpt2-tiny --bf16)
+foreach(flags "none" "full;--recompute-method;custom;--recomputation-layer-num;2;0"
+              "full;--recompute-method;custom;--recomputation-layer-num;0;1"
+              "selective;--recompute-modules;layernorm;mlp" "selective;--recompute-modules;core_attn;layernorm")
+  math(EXPR number "${number} + 1")
+  execute_process(COMMAND ${stages} --recompute-granularity ${flags} --save ${WORK}/stages${number} RESULT_VARIABLE code
+                  OUTPUT_VARIABLE log ERROR_VARIABLE log)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${flags}: exit ${code}\n${log}")
+  endif()
+  hash_of(${WORK}/stages${number} again)
+  if(flags STREQUAL "none")
+    set(kept ${again})
+  elseif(NOT again STREQUAL kept)
+    message(FATAL_ERROR "${flags}: other weights: ${again} ${kept}")
+  endif()
+endforeach()
 
 # What is planned follows.
-foreach(kind none selective full)
+set(last 1000000000000)
+foreach(kind "none" "selective" "selective;--recompute-modules;core_attn;layernorm"
+             "selective;--recompute-modules;core_attn;layernorm;mlp"
+             "full;--recompute-method;custom;--recomputation-layer-num;10;--recompute-modules;core_attn;layernorm;mlp" "full")
   execute_process(COMMAND ${PITON} plan --model gpt2-124m --bf16 --seq-length 256 --micro-batch-size 4
                           --recompute-granularity ${kind} --json OUTPUT_VARIABLE plan RESULT_VARIABLE code)
   string(REGEX MATCH "\"activations\":([0-9]+)" found "${plan}")
-  set(bytes_${kind} ${CMAKE_MATCH_1})
+  if(NOT found OR NOT CMAKE_MATCH_1 LESS last)
+    message(FATAL_ERROR "${kind}: ${CMAKE_MATCH_1} bytes of activations, before ${last}: ${plan}")
+  endif()
+  set(last ${CMAKE_MATCH_1})
 endforeach()
-if(NOT bytes_selective LESS bytes_none OR NOT bytes_full LESS bytes_selective)
-  message(FATAL_ERROR "activations: ${bytes_none}, selective ${bytes_selective}, full ${bytes_full}")
-endif()

@@ -190,11 +190,32 @@ TEST(Muon, TenStepsAndTenMoreAreTwentyToTheBit) {
 }
 
 TEST(Recomputation, OfWhateverChangesNoBitAndKeepsLess) {
-  const std::vector<std::pair<const char*, RecomputeRules>> kinds{
+  struct Kind {
+    const char* name;
+    RecomputeRules rules;
+    std::string_view call = AttentionForward::kName;  // that runs more often
+  };
+  const RecomputedParts small_parts{.norms = true, .activation = true};
+  const std::vector<Kind> kinds{
       {"every layer", {RecomputeGranularity::kFull}},
       {"groups of two", {RecomputeGranularity::kFull, /*block=*/false, 2}},
       {"the first layer", {RecomputeGranularity::kFull, /*block=*/true, 1}},
-      {"attention", {RecomputeGranularity::kSelective}}};
+      {"attention", {RecomputeGranularity::kSelective}},
+      {"norms",
+       {.granularity = RecomputeGranularity::kSelective, .parts = {.norms = true}},
+       NormForward::kName},
+      {"the gate",
+       {.granularity = RecomputeGranularity::kSelective, .parts = {.activation = true}},
+       ActivationForward::kName},
+      {"the MLP",
+       {.granularity = RecomputeGranularity::kSelective, .parts = {.norms = true, .mlp = true}},
+       ActivationForward::kName},
+      {"one layer of the first stage, parts of the others",
+       {.granularity = RecomputeGranularity::kFull,
+        .block = true,
+        .parts = small_parts,
+        .layers_of_stage = {1, 0}},
+       NormForward::kName}};
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     ModelConfig model = small("llama-tiny", dtype);
     model.layers = 4;
@@ -205,21 +226,21 @@ TEST(Recomputation, OfWhateverChangesNoBitAndKeepsLess) {
       const auto activations = [](TrainingRun& run) {
         return run.arena().counts().peak_bytes[static_cast<int>(MemoryKind::kActivations)];
       };
-      for (const auto& [name, rules] : kinds) {
+      for (const auto& [name, rules, call] : kinds) {
         SCOPED_TRACE(fmt::format("{}, {}, {}", layout.name, piton::name(dtype), name));
         layout.rules = rules;
         TrainingRun run(ranks::world(), layout, model);
         EXPECT_EQ(run.losses(3), losses);
         EXPECT_EQ(run.pieces(), end);
         // A group that is the whole stage is as large, when it runs again, as it was.
-        const bool whole = rules.layers == model.layers / layout.mesh[Axis::kPipeline];
+        const bool whole = rules.granularity == RecomputeGranularity::kFull && !rules.block &&
+                           rules.layers == model.layers / layout.mesh[Axis::kPipeline];
         if (whole) {
           EXPECT_LE(activations(run), activations(plain));
         } else {
           EXPECT_LT(activations(run), activations(plain));
         }
-        EXPECT_GT(run.calls().of(AttentionForward::kName).calls,
-                  plain.calls().of(AttentionForward::kName).calls);
+        EXPECT_GT(run.calls().of(call).calls, plain.calls().of(call).calls);
       }
     }
   }

@@ -43,6 +43,7 @@ struct RunLayout {
   std::optional<Schedule> own_schedule;
   RecomputeRules rules;  // instead of `recompute`
   OptimizerOptions optimizer;
+  OffloadOptions offload;
 };
 
 // The token of `sample` at `place`: depends on nothing else.
@@ -97,7 +98,8 @@ class TrainingRun {
             .own_schedule = layout.own_schedule,
             .micro_batches = static_cast<int>(kSamples / 2 / replicas),
             .seed = 11,
-            .optimizer_options = layout.optimizer});
+            .optimizer_options = layout.optimizer,
+            .offload = layout.offload});
     session_->initialize();
   }
 

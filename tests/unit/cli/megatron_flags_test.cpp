@@ -106,12 +106,12 @@ TEST(MegatronFlags, OfNoMeaningAreTakenAndReportedTogether) {
 TEST(MegatronFlags, ToComeAreRefusedWithAllElseThatIsWrong) {
   FlagsFixture f;
   const std::string message =
-      f.failure({"--num-experts", "8", "--recompute-modules", "moe", "mlp", "--fp8-format",
-                 "hybrid", "--lr", "fast", "--no-such-flag", "1"});
+      f.failure({"--num-experts", "8", "--mrope-section", "16", "24", "--fp8-format", "hybrid",
+                 "--lr", "fast", "--no-such-flag", "1"});
   EXPECT_EQ(message,
             "5 options cannot be taken:\n"
             "  --num-experts: not yet; there are no experts\n"
-            "  --recompute-modules: not yet; --recompute-granularity full saves memory\n"
+            "  --mrope-section: not yet; the model would be another one\n"
             "  --fp8-format: not yet; --bf16 is the shortest type\n"
             "  --lr: got \"fast\", wanted number\n"
             "  --no-such-flag: unknown option; --help lists all");

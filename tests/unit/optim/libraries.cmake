@@ -1,1 +1,1 @@
-list(APPEND libraries piton_parallel piton_kernels_reference)
+list(APPEND libraries piton_parallel piton_kernels_reference piton_test_doubles)

@@ -1,0 +1,56 @@
+// Where state that a step seldom needs is kept: on the device, in host memory, or in a file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "base/options.h"
+#include "device/offload_target.h"
+#include "ops/offloading_keeper.h"
+
+namespace piton {
+
+struct OffloadOptions {
+  bool cpu_optimizer = false;
+  std::string remote_device = "none";
+  std::string activations = "none";
+  // What layers keep in fewer bytes stays on the device. Set by tests.
+  std::int64_t smallest_activation = OffloadingKeeper::kSmallestBytes;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"remote-device",
+             "where the optimizer's state is kept: none: with the weights; cpu: in host memory; a "
+             "folder: in a file there, which passes through a buffer in each update",
+             {.placeholder = "PLACE"}},
+      remote_device);
+    v(Option{"cpu-optimizer", "the same as --remote-device cpu"}, cpu_optimizer);
+    v(Option{"offload-activations",
+             "where what a layer keeps for its backward is in the meantime: none: on the device; "
+             "cpu: in host memory beside it; a folder: in a file there",
+             {.placeholder = "PLACE"}},
+      activations);
+  }
+
+  // Throws Error(kUsage) naming the flag.
+  void check() const;
+
+  // Empty: no folder.
+  std::filesystem::path state_folder() const;
+  bool in_host_memory() const { return cpu_optimizer || remote_device == "cpu"; }
+};
+
+// Null: the state stays with the weights, as it does on the host unless a folder is named.
+// `options` are checked. Throws Error(kData).
+std::unique_ptr<OffloadTarget> state_target(const OffloadOptions& options, Device& device);
+
+// Of what layers keep. Null: it stays. Throws Error(kData), and Error(kUsage) for host memory where
+// that is the device's own.
+std::unique_ptr<OffloadTarget> activation_target(const OffloadOptions& options, Device& device);
+
+// For the log: where the state is; "" if nothing was asked for. `bytes`: offloaded by this rank.
+std::string about_state(const OffloadOptions& options, std::int64_t bytes);
+
+}  // namespace piton
