@@ -198,7 +198,7 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
       fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);
   if (async_save) {
     text += fmt::format(
-        "a save in the background copies {} MiB of it, in the memory of the host "
+        "saves in the background: a copy of {} MiB a rank, in the memory of the host "
         "(--no-async-save: none)\n",
         mebibytes(estimates[0].save_copy_bytes));
   }
