@@ -21,7 +21,9 @@ struct GenerateOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load", "run, checkpoint or Hugging Face folder of the model", {.placeholder = "DIR"}},
+    v(Option{"load",
+             "run, checkpoint, or folder of Hugging Face or Megatron",
+             {.placeholder = "DIR"}},
       load);
     v(Option{"stop", "words at which the text ends, without them", {.placeholder = "WORD"}}, stop);
     v(Option{"stream", "print each piece of text as it is made"}, stream);

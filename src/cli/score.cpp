@@ -27,7 +27,9 @@ struct ScoreOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"load", "run, checkpoint or Hugging Face folder of the model", {.placeholder = "DIR"}},
+    v(Option{"load",
+             "run, checkpoint, or folder of Hugging Face or Megatron",
+             {.placeholder = "DIR"}},
       load);
     v(Option{"ids-file",
              "JSON list of lists of token ids, instead of a text",

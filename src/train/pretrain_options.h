@@ -71,8 +71,8 @@ struct LoopOptions {
     v(Option{"save", "folder of checkpoints, metrics and configuration", {.placeholder = "DIR"}},
       save);
     v(Option{"load",
-             "continue from the newest checkpoint of this folder, or start from a Hugging Face "
-             "model",
+             "continue from the newest checkpoint of this folder, or start from a "
+             "model of Hugging Face or Megatron",
              {.placeholder = "DIR"}},
       load);
     v(Option{"tensorboard-dir",
