@@ -22,7 +22,7 @@ struct GenerateOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"load",
-             "run, checkpoint, Hugging Face folder or GGUF file of the model",
+             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file of the model",
              {.placeholder = "DIR"}},
       load);
     v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},

@@ -27,7 +27,8 @@ constexpr MegatronGroup kTable[] = {
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
      "log-interval:1 exit-interval:1 exit-duration-in-mins:1 no-bias-gelu-fusion use-flash-attn "
      "optimizer:1 "
-     "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 lr:1 lr-decay-style:1 "
+     "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
+     "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
      "load:1 no-load-optim finetune bf16 fp16 loss-scale:1 initial-loss-scale:1 min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
@@ -173,7 +174,7 @@ constexpr MegatronGroup kTable[] = {
     // Planned, or for models that are not trained here.
     {kNotYet,
      "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
-     "init-method-xavier-uniform data-parallel-random-init decrease-batch-size-if-needed "
+     "data-parallel-random-init decrease-batch-size-if-needed "
      "iterations-to-skip:* check-for-spiky-loss check-for-large-grads "
      "log-params-norm log-num-zeros-in-grad skip-train "
      "full-validation multiple-validation-sets test-mode "

@@ -28,7 +28,7 @@ struct ScoreOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"load",
-             "run, checkpoint, Hugging Face folder or GGUF file of the model",
+             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file of the model",
              {.placeholder = "DIR"}},
       load);
     v(Option{"ids-file",

@@ -218,6 +218,7 @@ void write_fields(const ModelConfig& model, const MegatronLayout& layout, TorchW
   number("hidden_dropout", model.hidden_dropout);
   number("attention_dropout", model.attention_dropout);
   number("init_method_std", model.init_deviation);
+  flag("init_method_xavier_uniform", model.xavier_weights);
 }
 
 }  // namespace
@@ -263,6 +264,7 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.hidden_dropout = arguments.number("hidden_dropout", 0.1);
   model.attention_dropout = arguments.number("attention_dropout", 0.1);
   model.init_deviation = arguments.number("init_method_std", 0.02);
+  model.xavier_weights = arguments.flag("init_method_xavier_uniform", false);
   model.family = family_of(model);
 
   MegatronLayout& layout = result.layout;

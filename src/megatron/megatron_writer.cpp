@@ -37,14 +37,17 @@ std::vector<std::string> path_of(const std::string& name, MegatronTree tree) {
 
 // A tree of dicts whose leaves are tensor numbers.
 struct Node {
-  std::vector<std::pair<std::string, Node>> children;
+  std::string name;  // in its parent
+  std::vector<Node> children;
   std::optional<std::size_t> tensor;
 
-  Node& child(const std::string& name) {
-    for (auto& [key, node] : children) {
-      if (key == name) return node;
+  Node& child(const std::string& key) {
+    for (Node& node : children) {
+      if (node.name == key) return node;
     }
-    return children.emplace_back(name, Node{}).second;
+    Node& added = children.emplace_back();
+    added.name = key;
+    return added;
   }
 };
 
@@ -149,8 +152,8 @@ class RankFile {
       return;
     }
     out_.begin_dict();
-    for (const auto& [key, child] : node.children) {
-      out_.text(key);
+    for (const Node& child : node.children) {
+      out_.text(child.name);
       write_node(child, tensors);
     }
     out_.end_dict();

@@ -356,7 +356,7 @@ void TorchDist::add(const std::string& name, const Tensor& tensor, BoxedTensors&
 
 BoxedTensors TorchDist::keyed(const BoxedTensors& tensors) const {
   NamedTensors named(file_of(0, 0));
-  for (const auto& [name, tensor] : tensors) named.add(name, [&] { return tensor; });
+  for (const auto& one : tensors) named.add(one.first, [&] { return one.second; });
   return named.take();
 }
 

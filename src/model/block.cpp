@@ -11,13 +11,10 @@ std::string layer_name(std::int64_t index, const char* part) {
   return fmt::format("layers.{}.{}", index, part);
 }
 
-Initialization input_weights(const ModelConfig& config) {
-  return {Initialization::Kind::kNormal, config.init_deviation};
-}
-
 // Initialization of the last projection of a branch: the deviation is divided by the square root of
 // the number of branches, 2 L (GPT-2).
 Initialization residual_weights(const ModelConfig& config) {
+  if (config.xavier_weights) return input_weights(config);
   return {Initialization::Kind::kNormal,
           config.init_deviation / std::sqrt(2.0 * static_cast<double>(config.layers))};
 }
@@ -57,6 +54,11 @@ MlpShape mlp_shape(const ModelConfig& config) {
 }
 
 }  // namespace
+
+Initialization input_weights(const ModelConfig& config) {
+  if (config.xavier_weights) return {.kind = Initialization::Kind::kXavier};
+  return {.kind = Initialization::Kind::kNormal, .deviation = config.init_deviation};
+}
 
 NormShape norm_shape(const ModelConfig& config) {
   return {.kind = config.norm,

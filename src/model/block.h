@@ -13,6 +13,9 @@ namespace piton {
 // The shape of the norms of the residual stream.
 NormShape norm_shape(const ModelConfig& config);
 
+// Of embeddings and of the first projection of a branch.
+Initialization input_weights(const ModelConfig& config);
+
 class Block {
  public:
   // `index`: number of this layer in the whole model, from 0.

@@ -58,6 +58,7 @@ struct ModelConfig {
   double hidden_dropout = 0;
   double attention_dropout = 0;
   double init_deviation = 0.02;  // divided by sqrt(2 L) for the last projection of a branch
+  bool xavier_weights = false;   // uniform by the sizes of each matrix, in the deviation's place
   DType dtype = DType::kF32;     // of weights and activations
 
   bool operator==(const ModelConfig&) const = default;
@@ -86,6 +87,7 @@ struct ModelOptions {
       max_positions;
   std::optional<double> norm_eps, hidden_dropout, attention_dropout, init_deviation;
   std::optional<std::string> normalization;
+  bool xavier_weights = false;
   bool disable_bias_linear = false;
   bool untied = false;
   bool tied = false;
@@ -145,7 +147,7 @@ struct ModelOptions {
       hidden_dropout);
     v(Option{"attention-dropout", "dropout rate of attention probabilities", same},
       attention_dropout);
-    v(Option{"init-method-std", "standard deviation of initial weights", same}, init_deviation);
+    visit_initial_weights(v);
     v(Option{"add-qkv-bias", "add biases to query, key and value only, if the family has none",
              same},
       qkv_biases);
@@ -186,6 +188,18 @@ struct ModelOptions {
   bool says_a_model() const;
   // Flags that resolve() to `config`, but for its dtype, where there are flags for all of it.
   static ModelOptions of(const ModelConfig& config);
+
+ private:
+  template <typename Visitor>
+  void visit_initial_weights(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"init-method-std", "standard deviation of initial weights", same}, init_deviation);
+    v(Option{"init-method-xavier-uniform",
+             "draw initial weights uniformly within sqrt(6 / (rows + columns)) of each matrix, "
+             "instead of by --init-method-std",
+             same},
+      xavier_weights);
+  }
 };
 
 }  // namespace piton

@@ -80,7 +80,7 @@ class DecoderChunk final : public Chunk {
               .dtype = config.dtype};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;
-    const Initialization normal{Initialization::Kind::kNormal, config.init_deviation};
+    const Initialization normal = input_weights(config);
     Parameter* tokens = nullptr;
     if (place_.first() || (place_.last() && config.tied)) {
       tokens = &table(parameters, kTokenTable, config.tied);
@@ -148,9 +148,8 @@ class DecoderChunk final : public Chunk {
  private:
   // The token table. If embedding and head share it and are on one stage, it is one parameter.
   Parameter& table(ParameterList& parameters, const char* name, bool tied) const {
-    Parameter table =
-        vocabulary_parameter(shard_, name, vocabulary_.size, vocabulary_.padded, config_.hidden,
-                             {Initialization::Kind::kNormal, config_.init_deviation});
+    Parameter table = vocabulary_parameter(shard_, name, vocabulary_.size, vocabulary_.padded,
+                                           config_.hidden, input_weights(config_));
     const std::vector<int> ends = place_.stages_of_ends();
     if (tied && ends.size() > 1) {
       table.tied_stages = ends;

@@ -26,10 +26,29 @@ Float16 rounded(double value) {
   return to_float16(static_cast<float>(value));
 }
 
+// Word index mod 4 of block index / 4 as a number between -bound and bound, without these.
+template <typename T>
+void fill_uniform(T* to, std::int64_t count, std::int64_t first, double bound, PhiloxKey key) {
+  PhiloxBlock words{};
+  for (std::int64_t index = first; index < first + count; ++index) {
+    if (index == first || index % 4 == 0) {
+      const auto block = static_cast<std::uint64_t>(index / 4);
+      words = philox(
+          key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 1});
+    }
+    const double turn = (words[static_cast<std::size_t>(index % 4)] + 0.5) * 0x1p-31 - 1;
+    to[index - first] = rounded<T>(bound * turn);
+  }
+}
+
 // `count` canonical indices from `first` on.
 template <typename T>
 void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& initialization,
           PhiloxKey key) {
+  if (initialization.kind == Initialization::Kind::kXavier) {
+    PITON_ASSERT(initialization.bound > 0, "a uniform tensor without a bound");
+    return fill_uniform(to, count, first, initialization.bound, key);
+  }
   if (initialization.kind != Initialization::Kind::kNormal) {
     std::fill(to, to + count,
               rounded<T>(initialization.kind == Initialization::Kind::kOne ? 1 : 0));

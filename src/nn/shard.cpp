@@ -1,6 +1,7 @@
 #include "nn/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace piton {
@@ -21,6 +22,14 @@ Parameter base_parameter(const Shard& shard, std::string name, Shape shape) {
   return parameter;
 }
 
+// Glorot and Bengio 2010: sqrt(6 / (in + out)) of the matrix that Megatron has, in which query, key
+// and value, or gate and up, are one. Whole, so that it does not depend on the layout.
+Initialization with_bound(Initialization initialization, std::int64_t out, std::int64_t in) {
+  if (initialization.kind == Initialization::Kind::kXavier)
+    initialization.bound = std::sqrt(6.0 / static_cast<double>(in + out));
+  return initialization;
+}
+
 }  // namespace
 
 Parameter row_split_parameter(const Shard& shard, std::string name,
@@ -28,6 +37,9 @@ Parameter row_split_parameter(const Shard& shard, std::string name,
                               Initialization initialization) {
   const int t = shard.size();
   std::int64_t rows = 0;
+  std::int64_t all_rows = 0;
+  for (const RowPart& part : parts) all_rows += part.out;
+  initialization = with_bound(initialization, all_rows, in);
   std::vector<Piece> pieces;
   for (const RowPart& part : parts) {
     PITON_ASSERT(part.out % t == 0, "{}: {} rows over {} ranks", part.name, part.out, t);
@@ -60,7 +72,7 @@ Parameter column_split_parameter(const Shard& shard, std::string name, std::int6
                               .global = {out, in},
                               .start = {0, shard.rank() * share},
                               .extent = {out, share},
-                              .initialization = initialization,
+                              .initialization = with_bound(initialization, out, in),
                               .decays = true});
   return parameter;
 }
@@ -75,7 +87,7 @@ Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_
                               .global = sizes(size, in),
                               .start = start,
                               .extent = sizes(size, in),
-                              .initialization = initialization,
+                              .initialization = with_bound(initialization, size, in),
                               .decays = in > 0});
   return parameter;
 }
@@ -95,7 +107,7 @@ Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_
                               .global = {vocabulary, in},
                               .start = {begin, 0},
                               .extent = {end - begin, in},
-                              .initialization = initialization,
+                              .initialization = with_bound(initialization, vocabulary, in),
                               .decays = true});
   return parameter;
 }

@@ -22,12 +22,14 @@
 
 namespace piton {
 
-// Initial values of a canonical tensor: zeros, ones, or normal numbers with mean 0 and standard
-// deviation `deviation`, drawn with base/philox.h under the key of the tensor's name.
+// Initial values of a canonical tensor: zeros, ones, normal numbers with mean 0 and standard
+// deviation `deviation`, or uniform ones from -bound to bound, drawn with base/philox.h under the
+// key of the tensor's name. kXavier is uniform, and whoever makes the parameter sets its bound.
 struct Initialization {
-  enum class Kind : std::uint8_t { kZero, kOne, kNormal };
+  enum class Kind : std::uint8_t { kZero, kOne, kNormal, kXavier };
   Kind kind = Kind::kZero;
   double deviation = 0;
+  double bound = 0;
 };
 
 // A part of one canonical tensor. It fills rows local_row .. local_row + extent[0] - 1 of the local

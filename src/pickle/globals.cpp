@@ -58,6 +58,7 @@ constexpr std::string_view kObjects[] = {
     "pathlib.PurePosixPath",
     "pathlib._local.PosixPath",
     "datetime.timedelta",
+    "signal.Signals",
     "torch.device",
     "torch.float32",
     "torch.float",
@@ -104,15 +105,11 @@ constexpr std::string_view kObjects[] = {
 
 // Enumerations of Megatron-LM and its derivatives, in the modules of all versions.
 constexpr std::string_view kEnumerationModules[] = {
-    "megatron.model.enums.",
-    "megatron.legacy.model.enums.",
-    "megatron.core.enums.",
-    "megatron.core.transformer.enums.",
-    "megatron.core.models.common.",
-    "ascendspeed.enums.",
-    "ascendspeed.model.enums.",
-    "modellink.model.enums.",
-    "mindspeed_llm.legacy.model.enums.",
+    "megatron.model.enums.",        "megatron.legacy.model.enums.",
+    "megatron.core.enums.",         "megatron.core.transformer.enums.",
+    "megatron.core.models.common.", "megatron.core.rerun_state_machine.",
+    "ascendspeed.enums.",           "ascendspeed.model.enums.",
+    "modellink.model.enums.",       "mindspeed_llm.legacy.model.enums.",
 };
 constexpr std::string_view kEnumerations[] = {
     "ModelType",
@@ -122,6 +119,10 @@ constexpr std::string_view kEnumerations[] = {
     "AttnBackend",
     "CudaGraphScope",
     "PositionEmbeddingType",
+    "Fp8Recipe",
+    "Fp4Recipe",
+    "RerunMode",
+    "RerunDiagnostic",
 };
 
 bool is_enumeration(std::string_view name) {

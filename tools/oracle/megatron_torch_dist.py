@@ -15,6 +15,7 @@ import multiprocessing.dummy
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -44,6 +45,7 @@ def core_model(kind, tensor, pipeline, dtype, hidden=32, ffn=56):
     from megatron.core import parallel_state
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
+    from megatron.core.transformer.enums import AttnBackend
     from megatron.core.transformer.transformer_config import TransformerConfig
 
     common = dict(num_layers=2, hidden_size=hidden, num_attention_heads=4, ffn_hidden_size=ffn, use_cpu_initialization=True,
@@ -68,7 +70,7 @@ def core_model(kind, tensor, pipeline, dtype, hidden=32, ffn=56):
         bias_gelu_fusion=False, normalization=config.normalization, norm_epsilon=config.layernorm_epsilon,
         add_bias_linear=not rope, position_embedding_type="rope" if rope else "learned_absolute", rotary_base=10000,
         add_qkv_bias=kind == "qwen2", qk_layernorm=kind == "qwen3", untie_embeddings_and_output_weights=rope,
-        params_dtype=dtype, num_experts=None, hidden_dropout=0.0, attention_dropout=0.0, ckpt_format="torch_dist")
+        params_dtype=dtype, num_experts=None, exit_signal=signal.SIGTERM, attention_backend=AttnBackend.auto, hidden_dropout=0.0, attention_dropout=0.0, ckpt_format="torch_dist")
     return model, arguments
 
 
