@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 
+#include "api/planning.h"
 #include "comm/mpi/world.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
@@ -100,6 +101,11 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
                                 .measure_loading_peak_flops =
                                     [this, isa = options.isa](DType dtype) {
                                       return loading_peak_flops(*state_->threads, dtype, isa, 0.05);
+                                    },
+                                .choose_recompute =
+                                    [this](const RunPlan& plan, std::int64_t micro_batch) {
+                                      return piton::choose_recompute(plan, micro_batch,
+                                                                     *state_->machine);
                                     }});
   if (state.world->rank() == 0) {
     log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each", state.kernels->name(),

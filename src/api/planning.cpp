@@ -3,29 +3,51 @@
 #include "comm/virtual/world.h"
 #include "device/meta_device.h"
 #include "kernels/meta/kernels.h"
+#include "plan/recorded_calls.h"
 
 namespace piton {
+namespace {
+
+// One rank without memory. `record`: keeps the calls.
+RecomputeProbe probe_rank(const RunPlan& plan, std::int64_t micro_batch, const Machine& machine,
+                          int rank, bool record, RankEstimate* estimate) {
+  MetaDevice device;
+  MetaKernels kernels(&machine.kernels);
+  RecordedCalls recorded(kernels);
+  Arena arena(device);
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<World> world = make_virtual_world(rank, plan.mesh.ranks());
+  const Machine meta{.world = *world,
+                     .device = device,
+                     .kernels = record ? static_cast<Kernels&>(recorded) : kernels,
+                     .arena = arena,
+                     .stream = *stream,
+                     .threads = machine.threads,
+                     .log = machine.log};
+  *estimate = estimate_rank(meta, plan, micro_batch);
+  return {estimate->memory.peak_total_bytes, recorded.calls()};
+}
+
+}  // namespace
 
 std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micro_batch,
                                           const Machine& machine) {
-  std::vector<RankEstimate> estimates;
-  const int ranks = plan.mesh.ranks();
-  for (int rank = 0; rank < ranks; ++rank) {
-    MetaDevice device;
-    MetaKernels kernels(&machine.kernels);
-    Arena arena(device);
-    const std::unique_ptr<Stream> stream = device.make_stream();
-    const std::unique_ptr<World> world = make_virtual_world(rank, ranks);
-    const Machine meta{.world = *world,
-                       .device = device,
-                       .kernels = kernels,
-                       .arena = arena,
-                       .stream = *stream,
-                       .threads = machine.threads,
-                       .log = machine.log};
-    estimates.push_back(estimate_rank(meta, plan, micro_batch));
+  std::vector<RankEstimate> estimates(static_cast<std::size_t>(plan.mesh.ranks()));
+  for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
+    probe_rank(plan, micro_batch, machine, rank, /*record=*/false,
+               &estimates[static_cast<std::size_t>(rank)]);
   }
   return estimates;
+}
+
+RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t micro_batch,
+                                 const Machine& machine) {
+  const ProbeRank probe = [&](const RunPlan& one, int rank) {
+    RankEstimate estimate;
+    return probe_rank(one, micro_batch, machine, rank, /*record=*/true, &estimate);
+  };
+  return choose_recompute(plan, *plan.memory_limit, probe,
+                          [&](const KernelCall& call) { return seconds_of_call(call, machine); });
 }
 
 }  // namespace piton

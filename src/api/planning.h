@@ -5,11 +5,17 @@
 
 #include "api/engine.h"
 #include "plan/estimate.h"
+#include "train/recompute_choice.h"
 
 namespace piton {
 
 // One estimate per rank, for a run with `machine`'s kernels.
 std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micro_batch,
                                           const Machine& machine);
+
+// What backward shall compute again, under RunPlan::memory_limit, which is set. Measures kernels.
+// Throws Error(kMemory) if nothing fits.
+RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t micro_batch,
+                                 const Machine& machine);
 
 }  // namespace piton

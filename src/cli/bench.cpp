@@ -196,6 +196,12 @@ Json run_train(const Request& request) {
   if (request.options.loop.train_iters == 0 && !request.options.loop.train_samples)
     request.options.loop.train_iters = 1;
   options.plan = make_run_plan(request.options, request.machine.world.size(), 0);
+  if (options.plan.memory_limit) {
+    throw Error(
+        Fault::kUsage,
+        "--recompute-granularity auto: bench measures what it is given; piton plan says what "
+        "would be chosen");
+  }
   const TrainBench bench = bench_train(request.machine, options);
   Json out{{"tokens_per_second", bench.tokens / bench.step.best()}};
   if (bench.peak > 0) out["share_of_peak"] = bench.flops / bench.step.best() / bench.peak;

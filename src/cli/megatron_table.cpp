@@ -207,6 +207,8 @@ constexpr MegatronGroup kTable[] = {
      "optimizer-offload-fraction:1 "
      "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
      "--offload-activations and --remote-device keep all of it in a file"},
+    {kNotYet, "auto-recompute-device-size:1 auto-recompute-profiling-step:1",
+     "--recompute-granularity auto --memory-limit SIZE"},
     {kNotYet, "recompute-activation-function recompute-norm",
      "--recompute-granularity selective --recompute-modules activation layernorm"},
     {kNotYet, "recompute-activation-function-num-layers:1 recompute-norm-num-layers:1",

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "api/planning.h"
+#include "base/byte_size.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/launch.h"
@@ -76,31 +77,6 @@ nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank, bool asyn
             {"all_gather", sent.all_gather_bytes},
             {"reduce_scatter", sent.reduce_scatter_bytes},
             {"point_to_point", sent.point_to_point_bytes}}}};
-}
-
-// "80GB", "64GiB", "512MB"; 0 for "".
-std::int64_t bytes_of_size(const std::string& text) {
-  if (text.empty()) return 0;
-  struct Unit {
-    std::string_view name;
-    double bytes;
-  };
-  constexpr Unit kUnits[] = {{"TiB", 1099511627776.0},
-                             {"GiB", 1073741824.0},
-                             {"MiB", 1048576.0},
-                             {"TB", 1e12},
-                             {"GB", 1e9},
-                             {"MB", 1e6}};
-  for (const Unit& unit : kUnits) {
-    if (!text.ends_with(unit.name)) continue;
-    double value = 0;
-    const char* end = text.data() + text.size() - unit.name.size();
-    const auto [stop, code] = std::from_chars(text.data(), end, value);
-    if (code == std::errc() && stop == end && value > 0)
-      return static_cast<std::int64_t>(value * unit.bytes);
-  }
-  throw Error(Fault::kUsage, "--device-memory: got \"{}\", wanted a size, as in 80GB or 64GiB",
-              text);
 }
 
 // "6.74 billion", "134 million", "257 thousand"
@@ -206,6 +182,14 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
   std::fputs(text.c_str(), stdout);
 }
 
+// Settles --recompute-granularity auto. What was chosen and why, a line, or "".
+std::string choose_if_asked(RunPlan& plan, const PretrainOptions& options, const Machine& machine) {
+  if (!plan.memory_limit) return "";
+  const RecomputeChoice choice = choose_recompute(plan, options.loop.micro_batch_size, machine);
+  plan.session.layout.recompute = choice.rules;
+  return choice.why + "\n";
+}
+
 // "8x1", "2x2x4"
 void set_layout(const std::string& text, std::optional<std::int64_t> ranks,
                 PretrainOptions& options, int& world) {
@@ -234,14 +218,15 @@ void set_layout(const std::string& text, std::optional<std::int64_t> ranks,
 
 void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
                    std::int64_t vocabulary, const Machine& machine) {
-  const std::int64_t memory = bytes_of_size(asked.device_memory);
+  const std::int64_t memory = bytes_of_size("--device-memory", asked.device_memory);
   std::string text = fmt::format("{:<12}{:>7}{:>14}{:>20}{:>10}\n", "layout", "ranks", "peak, MiB",
                                  "sent a step, MiB", "bubble");
   for (const std::string& layout : asked.layouts) {
     PretrainOptions one = options;
     int world = 0;
     set_layout(layout, asked.ranks, one, world);
-    const RunPlan plan = make_run_plan(one, world, vocabulary);
+    RunPlan plan = make_run_plan(one, world, vocabulary);
+    choose_if_asked(plan, one, machine);
     std::int64_t most = 0, sent = 0;
     for (const RankEstimate& rank : estimate_layout(plan, one.loop.micro_batch_size, machine)) {
       most = std::max(most, rank.memory.peak_total_bytes);
@@ -289,14 +274,15 @@ int run_plan(Invocation& invocation) {
     print_layouts(plan_options, options, vocabulary, engine.machine());
     return 0;
   }
-  const RunPlan plan = make_run_plan(options, ranks, vocabulary);
+  RunPlan plan = make_run_plan(options, ranks, vocabulary);
+  const std::string chosen = choose_if_asked(plan, options, engine.machine());
   const std::vector<RankEstimate> estimates =
       estimate_layout(plan, options.loop.micro_batch_size, engine.machine());
   const Simulation simulation =
       simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
   if (!plan_options.json) {
-    std::fputs(in_a_sentence(plan, options).c_str(), stdout);
-    print_table(estimates, simulation, bytes_of_size(plan_options.device_memory),
+    std::fputs((in_a_sentence(plan, options) + chosen).c_str(), stdout);
+    print_table(estimates, simulation, bytes_of_size("--device-memory", plan_options.device_memory),
                 options.saves_in_background());
     return 0;
   }

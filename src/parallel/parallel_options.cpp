@@ -1,5 +1,6 @@
 #include "parallel/parallel_options.h"
 
+#include "base/byte_size.h"
 #include "base/error.h"
 #include "base/option_range.h"
 
@@ -83,19 +84,21 @@ RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
     if (!given || has) return;
     throw Error(Fault::kUsage, "parallel: --{}: needs {}", flag, what);
   };
-  const bool full = recompute == RecomputeGranularity::kFull;
+  const bool full = recompute == RecomputeRequest::kFull;
+  const bool selective = recompute == RecomputeRequest::kSelective;
   const bool custom = recompute_method == "custom";
   const char* const wants_full = "--recompute-granularity full, which runs layers again";
   needs(recompute_method.has_value(), "recompute-method", full, wants_full);
   needs(recompute_layers.has_value(), "recompute-num-layers", full, wants_full);
   needs(!recompute_modules.empty(), "recompute-modules",
-        recompute == RecomputeGranularity::kSelective ||
-            (full && (custom || recompute_method == "block")),
+        selective || (full && (custom || recompute_method == "block")),
         "--recompute-granularity selective, or the layers that --recompute-method block or custom "
         "leaves");
   needs(!recompute_layers_of_stage.empty(), "recomputation-layer-num", full && custom,
         "--recompute-granularity full --recompute-method custom");
-  RecomputeRules rules{.granularity = recompute,
+  RecomputeRules rules{.granularity = full        ? RecomputeGranularity::kFull
+                                      : selective ? RecomputeGranularity::kSelective
+                                                  : RecomputeGranularity::kNone,
                        .block = custom || recompute_method == "block",
                        .layers = recompute_layers.value_or(1),
                        .parts = parts_of(recompute_modules)};
@@ -109,6 +112,21 @@ RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
                 (layers + pipeline - 1) / pipeline);
   }
   return rules;
+}
+
+std::optional<std::int64_t> ParallelOptions::recompute_limit() const {
+  const bool automatic = recompute == RecomputeRequest::kAuto;
+  if (automatic == !memory_limit.empty()) {
+    if (!automatic) return {};
+    return bytes_of_size("--memory-limit", memory_limit);
+  }
+  if (automatic) {
+    throw Error(
+        Fault::kUsage,
+        "parallel: --recompute-granularity auto: needs --memory-limit SIZE, what a rank may "
+        "hold");
+  }
+  throw Error(Fault::kUsage, "parallel: --memory-limit: needs --recompute-granularity auto");
 }
 
 MeshSizes ParallelOptions::check(int world_size) const {

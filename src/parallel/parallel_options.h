@@ -15,6 +15,9 @@
 
 namespace piton {
 
+// As asked for; ParallelOptions::recompute_rules() says what it means.
+enum class RecomputeRequest : std::uint8_t { kNone, kFull, kSelective, kAuto };
+
 struct ParallelOptions {
   int tensor = 1;
   int pipeline = 1;
@@ -22,14 +25,18 @@ struct ParallelOptions {
   bool use_distributed_optimizer = false;
   int zero_stage = 0;
   ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
-  RecomputeGranularity recompute = RecomputeGranularity::kNone;
+  RecomputeRequest recompute = RecomputeRequest::kNone;
+  std::string memory_limit;                      // "": none
   std::optional<std::string> recompute_method;   // default: uniform
   std::optional<std::int64_t> recompute_layers;  // default: 1
   std::vector<std::int64_t> recompute_layers_of_stage;
   std::vector<std::string> recompute_modules;  // default: core_attn
 
-  // Of a model of `layers`. Throws Error(kUsage) naming the flag.
+  // Of a model of `layers`; none under kAuto. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(std::int64_t layers) const;
+
+  // Bytes of --memory-limit under kAuto. Throws Error(kUsage) if one is given without the other.
+  std::optional<std::int64_t> recompute_limit() const;
 
   // 0 to 3. --use-distributed-optimizer is stage 1, unless --zero-stage is higher.
   int effective_zero_stage() const {
@@ -63,10 +70,18 @@ struct ParallelOptions {
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
     v(Option{"recompute-granularity",
              "what backward computes again: full: layers, of which only the input is kept; "
-             "selective: attention, without its projections, or --recompute-modules"},
-      Choice<RecomputeGranularity>(recompute, {{"none", RecomputeGranularity::kNone},
-                                               {"full", RecomputeGranularity::kFull},
-                                               {"selective", RecomputeGranularity::kSelective}}));
+             "selective: attention, without its projections, or --recompute-modules; auto: the "
+             "least "
+             "with which every rank fits --memory-limit"},
+      Choice<RecomputeRequest>(recompute, {{"none", RecomputeRequest::kNone},
+                                           {"full", RecomputeRequest::kFull},
+                                           {"selective", RecomputeRequest::kSelective},
+                                           {"auto", RecomputeRequest::kAuto}}));
+    v(Option{"memory-limit",
+             "memory of a rank for --recompute-granularity auto, as piton plan counts it (16GB, "
+             "900MiB)",
+             {.placeholder = "SIZE"}},
+      memory_limit);
     v(Option{"recompute-method",
              "with full: uniform (full in AscendSpeed): all layers, in groups; block: the first "
              "layers of each stage; custom: as many as --recomputation-layer-num says",

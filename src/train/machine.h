@@ -13,6 +13,9 @@
 
 namespace piton {
 
+struct RecomputeChoice;
+struct RunPlan;
+
 struct Machine {
   World& world;
   Device& device;
@@ -27,6 +30,9 @@ struct Machine {
   std::function<double(DType)> measure_peak_flops = {};
   // The same with operands loaded from cache; 0 if loads are not a separate limit.
   std::function<double(DType)> measure_loading_peak_flops = {};
+  // What a run with RunPlan::memory_limit computes again in backward. On this rank alone: measures
+  // kernels. Throws Error(kMemory) if nothing fits.
+  std::function<RecomputeChoice(const RunPlan&, std::int64_t micro_batch)> choose_recompute = {};
 };
 
 }  // namespace piton

@@ -43,14 +43,16 @@ std::string about_state(const OffloadOptions& options, std::int64_t bytes) {
 
 std::unique_ptr<OffloadTarget> state_target(const OffloadOptions& options, Device& device) {
   const std::filesystem::path folder = options.state_folder();
-  if (!folder.empty()) return OffloadTarget::file(device, folder);
+  if (!folder.empty()) return OffloadTarget::file(device, folder, options.faults);
   const bool elsewhere = device.place() != device.host_memory().place();
   return options.in_host_memory() && elsewhere ? OffloadTarget::host_memory(device) : nullptr;
 }
 
 std::unique_ptr<OffloadTarget> activation_target(const OffloadOptions& options, Device& device) {
   if (options.activations == "none") return nullptr;
-  if (is_folder(options.activations)) return OffloadTarget::file(device, options.activations);
+  if (is_folder(options.activations)) {
+    return OffloadTarget::file(device, options.activations, options.faults);
+  }
   if (device.place() == device.host_memory().place()) {
     throw Error(Fault::kUsage,
                 "--offload-activations cpu: this device's memory is host memory, so nothing would "

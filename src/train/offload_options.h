@@ -16,8 +16,9 @@ struct OffloadOptions {
   bool cpu_optimizer = false;
   std::string remote_device = "none";
   std::string activations = "none";
-  // What layers keep in fewer bytes stays on the device. Set by tests.
+  // Set by tests: what layers keep in fewer bytes stays on the device; failures of the disk.
   std::int64_t smallest_activation = OffloadingKeeper::kSmallestBytes;
+  FileFaults faults = {};
 
   template <typename Visitor>
   void visit(Visitor&& v) {

@@ -125,6 +125,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "--recompute-modules activation: this model's MLP has no gate, and its activation "
                 "is computed from sums that are not kept; use mlp");
   }
+  plan.memory_limit = options.parallel.recompute_limit();
   plan.session = {.model = model,
                   .layout = {.linears = options.parallel.linears,
                              .recompute = options.parallel.recompute_rules(model.layers),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "train/batch_sizes.h"
 #include "train/pretrain_options.h"
@@ -17,6 +18,8 @@ struct RunPlan {
   std::int64_t train_iters = 0;    // updates of the whole run
   std::int64_t train_samples = 0;  // that the run asks of its data
   int micro_batches = 0;           // of each data-parallel rank in one step of the whole batch
+  // Of a rank: what backward computes again is to be chosen by it (train/recompute_choice.h).
+  std::optional<std::int64_t> memory_limit;
   SessionSettings session;
 
   // The length of the run in whole global batches: what schedules are measured by.

@@ -13,6 +13,7 @@
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
 #include "train/foreign_model.h"
+#include "train/recompute_choice.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
 
@@ -107,6 +108,7 @@ void Trainer::report(const std::exception& error) {
 void Trainer::open() {
   everyone_ = group_of_all(machine_.world);
   together([&] { open_tokenizer_and_plan(); });
+  choose_recomputation();
   say_where_kernels_differ();
   mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
   take_folder(/*may_create=*/false);
@@ -164,6 +166,17 @@ void Trainer::open_tokenizer_and_plan() {
                     state_.seed, static_cast<std::uint32_t>(state_.seed)));
   }
   if (tokenizer_) state_.facts["tokenizer"] = tokenizer_->content_hash();
+}
+
+// The first rank chooses: measured times differ between ranks.
+void Trainer::choose_recomputation() {
+  if (!plan_.memory_limit) return;
+  std::string chosen;
+  phase(*everyone_, 0,
+        [&] { chosen = encode(machine_.choose_recompute(plan_, options_.loop.micro_batch_size)); });
+  const RecomputeChoice choice = decode_choice(everyone_->gather_bytes(chosen)[0]);
+  plan_.session.layout.recompute = choice.rules;
+  say(choice.why);
 }
 
 void Trainer::make_schedules() {

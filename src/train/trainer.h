@@ -112,6 +112,7 @@ class Trainer {
 
   void open();
   void open_tokenizer_and_plan();
+  void choose_recomputation();
   void make_schedules();
   void say_where_kernels_differ();
   void take_folder(bool may_create);

@@ -223,3 +223,53 @@ foreach(kind "none" "selective" "selective;--recompute-modules;core_attn;layerno
   endif()
   set(last ${CMAKE_MATCH_1})
 endforeach()
+
+# The least that fits a limit: the same bits, what is chosen and why, and the figure below which nothing fits. A run of
+# that size fits.
+set(auto --train-iters 4 --seq-length 128 --micro-batch-size 4 --recompute-granularity auto)
+expect(RUN ${bare} --train-iters 4 --seq-length 128 --micro-batch-size 4 --save ${WORK}/unlimited CODE 0)
+hash_of(${WORK}/unlimited kept)
+expect(RUN ${bare} ${auto} --memory-limit 4GB --save ${WORK}/wide CODE 0
+       ERR "recompute auto: --recompute-granularity none: a rank needs [0-9.]+ MiB of 3814.7")
+expect(RUN ${bare} ${auto} --memory-limit 1MiB CODE 4 ERR "--memory-limit: got 1.0 MiB, wanted at least [0-9.]+, which --recompute-")
+execute_process(COMMAND ${PITON} ${bare} ${auto} --memory-limit 1MiB OUTPUT_VARIABLE log ERROR_VARIABLE log)
+string(REGEX MATCH "wanted at least ([0-9.]+)" found "${log}")
+string(REGEX REPLACE "[.].*" "" whole ${CMAKE_MATCH_1})
+math(EXPR least "${whole} + 1")
+execute_process(COMMAND ${PITON} ${bare} ${auto} --memory-limit 4GB --log-interval 9 OUTPUT_VARIABLE log ERROR_VARIABLE log)
+string(REGEX MATCH "a rank needs ([0-9]+)" found "${log}")
+set(most ${CMAKE_MATCH_1})
+math(EXPR half "(${least} + ${most}) / 2")
+foreach(limit ${least} ${half})
+  expect(RUN ${bare} ${auto} --memory-limit ${limit}MiB --save ${WORK}/limit${limit} CODE 0
+         ERR "recompute auto: --recompute-granularity (full|selective) [^\n]*: a rank needs [0-9.]+ MiB of ${limit}.0 [(]without ${most}[.]")
+  hash_of(${WORK}/limit${limit} again)
+  if(NOT again STREQUAL kept)
+    message(FATAL_ERROR "${limit} MiB: other weights: ${again} ${kept}")
+  endif()
+  # What was planned is what the run took.
+  file(STRINGS ${WORK}/limit${limit}/metrics.jsonl lines)
+  list(GET lines 3 line)
+  string(REGEX MATCH "\"total\":([0-9]+)" found "${line}")
+  math(EXPR taken "${CMAKE_MATCH_1} / 1048576")
+  if(taken GREATER_EQUAL limit)
+    message(FATAL_ERROR "${limit} MiB were the limit, ${taken} were taken")
+  endif()
+endforeach()
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${bare} ${auto} --memory-limit ${half}MiB --pipeline-model-parallel-size 2
+                        --save ${WORK}/limit_two RESULT_VARIABLE code OUTPUT_VARIABLE log ERROR_VARIABLE log)
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${bare} --train-iters 4 --seq-length 128 --micro-batch-size 4
+                        --pipeline-model-parallel-size 2 --save ${WORK}/unlimited_two OUTPUT_QUIET ERROR_QUIET)
+hash_of(${WORK}/limit_two again)
+hash_of(${WORK}/unlimited_two kept)
+if(NOT code EQUAL 0 OR NOT again STREQUAL kept OR NOT log MATCHES "recompute auto: --recompute-granularity")
+  message(FATAL_ERROR "two ranks: exit ${code}: ${again} ${kept}\n${log}")
+endif()
+expect(RUN plan --model gpt2-124m --bf16 --seq-length 1024 --micro-batch-size 4 --recompute-granularity auto --memory-limit 3GiB
+       CODE 0 OUT "recompute auto: --recompute-granularity (full|selective) ")
+expect(RUN ${bare} ${auto} CODE 2 ERR "--recompute-granularity auto: needs --memory-limit SIZE")
+expect(RUN ${bare} ${steps} --memory-limit 1GB CODE 2 ERR "--memory-limit: needs --recompute-granularity auto")
+expect(RUN ${bare} ${auto} --memory-limit much CODE 2 ERR "--memory-limit: got \"much\", wanted a size, as in 80GB")
+expect(RUN ${bare} ${auto} --memory-limit 1GB --recompute-method block CODE 2
+       ERR "--recompute-method: needs --recompute-granularity full")
+expect(RUN bench train --model llama-tiny --recompute-granularity auto --memory-limit 1GB CODE 2 ERR "bench measures what it is given")

@@ -121,7 +121,7 @@ TEST(MegatronFlags, ThatStandForOptionsSetThem) {
   FlagsFixture f;
   f.set.parse(
       {"--checkpoint-activations", "--use-rotary-position-embeddings", "--batch-size", "3"});
-  EXPECT_EQ(f.options.parallel.recompute, RecomputeGranularity::kFull);
+  EXPECT_EQ(f.options.parallel.recompute, RecomputeRequest::kFull);
   EXPECT_EQ(f.options.model.attention.positions, "rope");
   EXPECT_EQ(f.options.loop.micro_batch_size, 3);
   // AscendSpeed's, with dashes or not.
@@ -132,7 +132,7 @@ TEST(MegatronFlags, ThatStandForOptionsSetThem) {
   EXPECT_FALSE(f.options.parallel.recompute_rules(30).block);
   EXPECT_EQ(f.options.parallel.recompute_rules(30).layers, 2);
   f.set.parse({"--recompute-activations"});
-  EXPECT_EQ(f.options.parallel.recompute, RecomputeGranularity::kSelective);
+  EXPECT_EQ(f.options.parallel.recompute, RecomputeRequest::kSelective);
 }
 
 TEST(MegatronFlags, ThatSayWhatIsSoTakeNoOtherValue) {

@@ -1,0 +1,25 @@
+// The kernel calls of a plan, to be timed one by one on the machine that will run them.
+#pragma once
+
+#include "kernels/forwarding_kernels.h"
+#include "plan/recompute_search.h"
+
+namespace piton {
+
+// Counts the calls of another back end, and keeps one of each without its memory.
+class RecordedCalls final : public ForwardingKernels {
+ public:
+  explicit RecordedCalls(Kernels& inner) : ForwardingKernels(inner) {}
+  const PlannedCalls& calls() const { return calls_; }
+
+ private:
+  void submit(const KernelCall& call, Stream& stream) override;
+
+  PlannedCalls calls_;
+};
+
+// Seconds of a recorded call on `machine`, in memory of zeros: the shortest of three after a first
+// one.
+double seconds_of_call(const KernelCall& call, const Machine& machine);
+
+}  // namespace piton
