@@ -163,7 +163,7 @@ void RunData::check_unchanged() {
 
 std::string RunData::first_samples(std::int64_t count, const Tokenizer* tokenizer) {
   std::string text;
-  for (std::int64_t place = 0; place < std::min(count, global_batch_); ++place) {
+  for (std::int64_t place = 0; place < std::min(count, train_->samples().size()); ++place) {
     const MicroBatch sample = train_->micro_batch(std::array{place});
     text += samples_to_text(sample, place, tokenizer, /*colors=*/false);
   }
