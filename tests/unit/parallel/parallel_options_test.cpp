@@ -81,7 +81,7 @@ TEST(ParallelOptions, RefuseValuesOutOfRange) {
 TEST(ParallelOptions, RecomputeLayersOfAStage) {
   ParallelOptions options;
   EXPECT_EQ(options.recompute_rules(4).granularity, RecomputeGranularity::kNone);
-  options.recompute = RecomputeGranularity::kFull;
+  options.recompute = RecomputeRequest::kFull;
   EXPECT_EQ(options.recompute_rules(4).layers, 1);
   EXPECT_FALSE(options.recompute_rules(4).block);
   options.recompute_method = "block";
@@ -92,10 +92,35 @@ TEST(ParallelOptions, RecomputeLayersOfAStage) {
     return message_of(Fault::kUsage, [&] { options.recompute_rules(layers); });
   };
   EXPECT_EQ(refused(3), "parallel: --recompute-num-layers (of a stage): got 4, wanted 1 to 3");
-  options.recompute = RecomputeGranularity::kSelective;
+  options.recompute = RecomputeRequest::kSelective;
   EXPECT_THAT(refused(4), testing::HasSubstr("--recompute-method: needs --recompute-granularity"));
   options.recompute_method.reset();
   EXPECT_THAT(refused(4), testing::HasSubstr("--recompute-num-layers: needs"));
+}
+
+TEST(ParallelOptions, RecomputeLayersByStage) {
+  ParallelOptions options;
+  options.pipeline = 2;
+  options.recompute = RecomputeRequest::kFull;
+  options.recompute_method = "custom";
+  options.recompute_layers_of_stage = {3, 0};
+  const RecomputeRules rules = options.recompute_rules(5);  // 3 layers, then 2
+  EXPECT_TRUE(rules.block);
+  EXPECT_EQ(rules.layers_on(0), 3);
+  EXPECT_EQ(rules.layers_on(1), 0);
+  options.recompute_layers_of_stage = {0, 3};
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { options.recompute_rules(5); }),
+              testing::HasSubstr("--recomputation-layer-num of stage 1: got 3, wanted 0 to 2"));
+}
+
+TEST(ParallelOptions, RecomputeLimitNeedsAuto) {
+  ParallelOptions options;
+  EXPECT_FALSE(options.recompute_limit());
+  options.memory_limit = "2MiB";
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { options.recompute_limit(); }),
+              testing::HasSubstr("--memory-limit: needs --recompute-granularity auto"));
+  options.recompute = RecomputeRequest::kAuto;
+  EXPECT_EQ(options.recompute_limit(), 2 << 20);
 }
 
 TEST(ParallelOptions, DistributedOptimizerIsStageOneUnlessMoreIsAskedFor) {
