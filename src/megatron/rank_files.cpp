@@ -26,6 +26,7 @@ struct RankName {
 };
 
 std::optional<RankName> rank_name(const std::string& name) {
+  if (!name.starts_with("mp_rank_")) return std::nullopt;
   const std::regex form("mp_rank_([0-9]{2,6})(?:_([0-9]{3,6}))?");
   std::smatch match;
   if (!std::regex_match(name, match, form)) return std::nullopt;

@@ -81,6 +81,19 @@ expect(RUN generate --load ${divided} --prompt-ids 5,6 --greedy --max-new-tokens
 expect(RUN pretrain --load ${divided} --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1
   --global-batch-size 2 --train-iters 2 --lr 1e-3 --bf16 --save ${WORK}/from-core
   CODE 0 OUT "a new run from the weights of [^ ]*/iter_0000005 .checkpoint of Megatron." "iteration +2/ +2 ")
+# Any layout starts from the same weights.
+set(from_core pretrain --load ${divided} --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1
+  --global-batch-size 2 --train-iters 2 --lr 1e-3)
+execute_process(COMMAND ${PITON} ${from_core} OUTPUT_VARIABLE out ERROR_VARIABLE err)
+string(REGEX MATCHALL "lm loss: [0-9.E+-]+" wanted "${out}${err}")
+foreach(layout tensor pipeline)
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${from_core} --${layout}-model-parallel-size 2 RESULT_VARIABLE code
+    OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  string(REGEX MATCHALL "lm loss: [0-9.E+-]+" got "${out}${err}")
+  if(NOT code EQUAL 0 OR NOT wanted MATCHES "lm loss" OR NOT got STREQUAL wanted)
+    message(FATAL_ERROR "${layout}: exit ${code}, losses ${got}, wanted ${wanted}\n${out}${err}")
+  endif()
+endforeach()
 expect(RUN pretrain --load ${divided} --num-layers 3 --mock-data --tokenizer-type NullTokenizer --train-iters 2 CODE 2
   ERR "--num-layers: got 3, but the model of [^ ]*/divided has 2; leave the flag out")
 expect(RUN pretrain --load ${divided} --save ${WORK}/mg22 --mock-data --tokenizer-type NullTokenizer --train-iters 2 CODE 2
