@@ -81,7 +81,8 @@ TEST(FileDevice, LeavesNoNameAndNoOpenFile) {
     Arena arena(file, kSegment);
     const Tensor tensor = arena.allocate(DType::kU8, {kSegment}, MemoryKind::kOptimizer);
     const auto stream = file.make_stream();
-    file.copy(tensor, host_tensor(DType::kU8, {kSegment}), *stream);
+    const Tensor here = host_tensor(DType::kU8, {kSegment});
+    file.copy(tensor, here, *stream);
     stream->synchronize();
     EXPECT_TRUE(fs::is_empty(dir.path())) << "a killed process would leave it";
     EXPECT_EQ(open_files(), before + 1);
