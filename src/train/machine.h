@@ -33,6 +33,21 @@ struct Machine {
   // What a run with RunPlan::memory_limit computes again in backward. On this rank alone: measures
   // kernels. Throws Error(kMemory) if nothing fits.
   std::function<RecomputeChoice(const RunPlan&, std::int64_t micro_batch)> choose_recompute = {};
+
+  // The same with other ranks and kernels.
+  Machine with(World& other_world, Kernels& other_kernels) const {
+    return {other_world,
+            device,
+            other_kernels,
+            arena,
+            stream,
+            threads,
+            log,
+            sections,
+            measure_peak_flops,
+            measure_loading_peak_flops,
+            choose_recompute};
+  }
 };
 
 }  // namespace piton

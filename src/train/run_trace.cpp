@@ -58,16 +58,7 @@ Machine RunTrace::traced(const Machine& machine) {
   events_->row_of_this_thread();  // the first one
   world_ = make_traced_world(machine.world, events_);
   kernels_ = std::make_unique<TracedKernels>(machine.kernels, events_);
-  return {.world = *world_,
-          .device = machine.device,
-          .kernels = *kernels_,
-          .arena = machine.arena,
-          .stream = machine.stream,
-          .threads = machine.threads,
-          .log = machine.log,
-          .sections = machine.sections,
-          .measure_peak_flops = machine.measure_peak_flops,
-          .measure_loading_peak_flops = machine.measure_loading_peak_flops};
+  return machine.with(*world_, *kernels_);
 }
 
 fs::path RunTrace::part_of(int rank) const {

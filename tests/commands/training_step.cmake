@@ -231,6 +231,7 @@ expect(RUN ${bare} --train-iters 4 --seq-length 128 --micro-batch-size 4 --save 
 hash_of(${WORK}/unlimited kept)
 expect(RUN ${bare} ${auto} --memory-limit 4GB --save ${WORK}/wide CODE 0
        ERR "recompute auto: --recompute-granularity none: a rank needs [0-9.]+ MiB of 3814.7")
+expect(RUN ${bare} ${auto} --memory-limit 4GB --trace ${WORK}/auto_trace.json CODE 0 ERR "recompute auto: ")
 expect(RUN ${bare} ${auto} --memory-limit 1MiB CODE 4 ERR "--memory-limit: got 1.0 MiB, wanted at least [0-9.]+, which --recompute-")
 execute_process(COMMAND ${PITON} ${bare} ${auto} --memory-limit 1MiB OUTPUT_VARIABLE log ERROR_VARIABLE log)
 string(REGEX MATCH "wanted at least ([0-9.]+)" found "${log}")
