@@ -358,9 +358,10 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
                               const std::string& where) {
   std::vector<GgufArchitecture> architectures = gguf_architectures();
   for (const std::string& family : {model.family, preferred}) {  // the last comes first
-    std::ranges::stable_partition(architectures, [&](const GgufArchitecture& one) {
-      return std::ranges::find(one.families, family) != one.families.end();
-    });
+    std::stable_partition(architectures.begin(), architectures.end(),
+                          [&](const GgufArchitecture& one) {
+                            return std::ranges::find(one.families, family) != one.families.end();
+                          });
   }
   const ModelConfig said = as_gguf_says(model);
   std::string why;

@@ -67,7 +67,7 @@ std::string model_difference(const ModelConfig& model, const ModelConfig& other)
 HfDescription hf_config_of(const ModelConfig& model, const std::string& preferred) {
   std::vector<HfFamily> families = hf_families();
   for (const std::string& type : {model.family, preferred}) {  // the last comes first
-    std::ranges::stable_partition(families, [&](const HfFamily& family) {
+    std::stable_partition(families.begin(), families.end(), [&](const HfFamily& family) {
       return std::ranges::find(family.model_types, type) != family.model_types.end();
     });
   }

@@ -150,8 +150,10 @@ void HfSource::check_tensors(const std::vector<HfPlace>& places) {
   }
   for (const auto& [name, tensor] : stored) {
     if (wanted.contains(name)) continue;
+    // C++20 lets a lambda capture a structured binding; clang 14, which builds the fuzzers, does
+    // not.
     const bool ignored = std::ranges::any_of(
-        family_.ignored, [&](const std::string& end) { return name.ends_with(end); });
+        family_.ignored, [&stem = name](const std::string& end) { return stem.ends_with(end); });
     if (!ignored) surplus.push_back(name);
   }
   if (!missing.empty()) {
