@@ -17,12 +17,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "compare"))
 from train import ROOT, cpu_model, text_of
 
 
-def record(name, arguments, result):
+def record(name, command, result):
     now = datetime.datetime.now(datetime.timezone.utc)
     path = ROOT / "bench" / "results" / f"{now.date().isoformat()}-{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({
-        "command": " ".join(["piton bench", *arguments]),
+        "command": command,
         "commit": text_of("git", "rev-parse", "HEAD"),
         "date": now.isoformat(timespec="seconds"),
         "machine": {"cpu": cpu_model(), "cores": len(os.sched_getaffinity(0)), "system": platform.system()},
@@ -38,7 +38,8 @@ def main():
     parser.add_argument("arguments", nargs="+", help="of piton bench, after --")
     options = parser.parse_args()
     run = subprocess.run([options.piton, "bench", *options.arguments, "--json"], stdout=subprocess.PIPE, text=True, check=True)
-    print(record(options.name, options.arguments, json.loads(run.stdout)))
+    command = " ".join(["piton bench", *options.arguments])
+    print(record(options.name, command, json.loads(run.stdout)))
 
 
 if __name__ == "__main__":
