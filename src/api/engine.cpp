@@ -106,6 +106,10 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
                                     [this](const RunPlan& plan, std::int64_t micro_batch) {
                                       return piton::choose_recompute(plan, micro_batch,
                                                                      *state_->machine);
+                                    },
+                                .plan_memory =
+                                    [this](const RunPlan& plan, std::int64_t micro_batch) {
+                                      return plan_own_memory(plan, micro_batch, *state_->machine);
                                     }});
   if (state.world->rank() == 0) {
     log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each", state.kernels->name(),

@@ -40,6 +40,13 @@ std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micr
   return estimates;
 }
 
+MemoryCounts plan_own_memory(const RunPlan& plan, std::int64_t micro_batch,
+                             const Machine& machine) {
+  RankEstimate estimate;
+  probe_rank(plan, micro_batch, machine, machine.world.rank(), /*record=*/false, &estimate);
+  return estimate.memory;
+}
+
 RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t micro_batch,
                                  const Machine& machine) {
   const ProbeRank probe = [&](const RunPlan& one, int rank) {

@@ -13,6 +13,9 @@ namespace piton {
 std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micro_batch,
                                           const Machine& machine);
 
+// What the arena of `machine`'s own rank will hold.
+MemoryCounts plan_own_memory(const RunPlan& plan, std::int64_t micro_batch, const Machine& machine);
+
 // What backward shall compute again, under RunPlan::memory_limit, which is set. Measures kernels.
 // Throws Error(kMemory) if nothing fits.
 RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t micro_batch,

@@ -33,6 +33,7 @@ struct HostMemory {
   // What this process may still take: `available`, and under a limit no more than is left of it,
   // where cached files count as free.
   std::int64_t left = 0;
+  std::int64_t swap = 0;  // that is free
 };
 HostMemory host_memory(const std::filesystem::path& root = "/");
 

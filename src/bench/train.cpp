@@ -6,6 +6,7 @@
 #include "api/planning.h"
 #include "bench/products.h"
 #include "bench/switched_kernels.h"
+#include "train/memory_check.h"
 #include "train/session.h"
 
 namespace piton {
@@ -59,9 +60,9 @@ class TrainRun {
     const int share = options_.plan.mesh.ranks() / options_.plan.mesh[Axis::kData];
     bench.flops = 3 * options_.plan.session.model.forward_flops_per_token(options_.plan.sequence) *
                   tokens / share;
-    bench.planned_bytes =
-        estimate_layout(options_.plan, options_.micro_batch, plain_)[plain_.world.rank()]
-            .memory.peak_total_bytes;
+    const MemoryCounts planned = plan_own_memory(options_.plan, options_.micro_batch, plain_);
+    bench.planned_bytes = planned.peak_total_bytes;
+    check_memory(plain_, planned, *make_group_of_all(plain_.world, "bench"));
 
     bench.start_seconds = seconds_of([&] {
       mesh_.emplace(plain_.world, options_.plan.mesh);

@@ -129,6 +129,9 @@ class World {
   virtual TrafficCounts traffic() const = 0;  // of all groups
 };
 
+// Collective over all ranks.
+std::unique_ptr<Communicator> make_group_of_all(World& world, const std::string& name);
+
 // One process: every group has one member.
 std::unique_ptr<World> make_single_world(Device& device);
 

@@ -34,6 +34,10 @@ struct Machine {
   // kernels. Throws Error(kMemory) if nothing fits.
   std::function<RecomputeChoice(const RunPlan&, std::int64_t micro_batch)> choose_recompute = {};
 
+  // What this rank's arena will hold at most in a run of the plan. Measures nothing and allocates
+  // nothing. Empty: not known.
+  std::function<MemoryCounts(const RunPlan&, std::int64_t micro_batch)> plan_memory = {};
+
   // The same with other ranks and kernels.
   Machine with(World& other_world, Kernels& other_kernels) const {
     return {other_world,
@@ -46,7 +50,8 @@ struct Machine {
             sections,
             measure_peak_flops,
             measure_loading_peak_flops,
-            choose_recompute};
+            choose_recompute,
+            plan_memory};
   }
 };
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/files.h"
@@ -13,6 +12,7 @@
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
 #include "train/foreign_model.h"
+#include "train/memory_check.h"
 #include "train/recompute_choice.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
@@ -21,12 +21,6 @@ namespace piton {
 namespace {
 
 constexpr std::int64_t kSamplesKept = 3;
-
-std::unique_ptr<Communicator> group_of_all(World& world) {
-  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return world.make_group(ranks, "run");
-}
 
 // The place of a weight in the order of the forward pass: embedding, layers by the number after
 // "layers.", last norm, head.
@@ -106,9 +100,12 @@ void Trainer::report(const std::exception& error) {
 }
 
 void Trainer::open() {
-  everyone_ = group_of_all(machine_.world);
+  everyone_ = make_group_of_all(machine_.world, "run");
   together([&] { open_tokenizer_and_plan(); });
   choose_recomputation();
+  if (machine_.plan_memory) {
+    check_memory(machine_, machine_.plan_memory(plan_, options_.loop.micro_batch_size), *everyone_);
+  }
   say_where_kernels_differ();
   mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
   take_folder(/*may_create=*/false);
