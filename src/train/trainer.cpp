@@ -227,7 +227,19 @@ void Trainer::load_or_draw() {
   if (!note.empty()) say(note);
   if (checkpoint.empty()) {
     session_->initialize();
-  } else if (foreign_) {
+    return;
+  }
+  load(checkpoint);
+  if (!timers_) return;
+  for (const std::string& line :
+       timer_lines(timers_->take_loads(*everyone_), settled_.timing.timing_log_option)) {
+    say(line);
+  }
+}
+
+void Trainer::load(const std::filesystem::path& checkpoint) {
+  const Section whole(machine_.sections, kLoadSection);
+  if (foreign_) {
     checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
     checkpoints_->start_from_weights(checkpoint, sinks_);
@@ -322,9 +334,12 @@ StepMetrics Trainer::one_step() {
     metrics.timers = timers_->take_parts(steps, *everyone_);
     timed_at_ = state_.iteration;
   }
-  sinks_.on_step(metrics);
-  if (metrics.validation_loss) {
-    sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
+  {
+    const Section logging(machine_.sections, kLoggingSection);
+    sinks_.on_step(metrics);
+    if (metrics.validation_loss) {
+      sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
+    }
   }
   if (state_.iteration - started_at_ == 2) warn_of_rare_saves(seconds);
   return metrics;
