@@ -223,8 +223,10 @@ void Trainer::load_or_draw() {
                   model.parameters(), model.layers, name(model.dtype),
                   plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence,
                   plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
-  const std::string note = about_state(settled_.offload, session_->offloaded_bytes());
-  if (!note.empty()) say(note);
+  for (const std::string& note : {about_state(settled_.offload, session_->offloaded_bytes()),
+                                  about_activations(settled_.offload, machine_.device)}) {
+    if (!note.empty()) say(note);
+  }
   if (checkpoint.empty()) {
     session_->initialize();
     return;
