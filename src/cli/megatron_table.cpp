@@ -22,7 +22,11 @@ constexpr MegatronGroup kTable[] = {
      "sgd-momentum:1 muon-momentum:1 muon-use-nesterov muon-scale-mode:1 muon-num-ns-steps:1 "
      "muon-extra-scale-factor:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 "
      "recompute-method:1 "
-     "recompute-num-layers:1 recompute-modules:* recomputation-layer-num:* train-iters:1 "
+     "recompute-num-layers:1 recompute-modules:* recomputation-layer-num:* recompute-norm "
+     "recompute-norm-num-layers:1 recompute-activation-function "
+     "recompute-activation-function-num-layers:1 distribute-saved-activations "
+     "distribute-checkpointed-activations partition-activations auto-recompute-device-size:1 "
+     "adaptive-recompute-device-size:1 cpu-offloading-num-layers:1 train-iters:1 "
      "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-wsd-decay-style:1 "
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
      "log-interval:1 exit-interval:1 exit-duration-in-mins:1 no-bias-gelu-fusion use-flash-attn "
@@ -97,8 +101,12 @@ constexpr MegatronGroup kTable[] = {
      "no-async-tensor-model-parallel-allreduce tp-comm-overlap tp-comm-overlap-cfg:1 "
      "disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs tp-comm-overlap-rs-dgrad "
      "disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag "
-     "disable-tp-comm-split-rs distribute-saved-activations",
+     "disable-tp-comm-split-rs",
      "communication overlaps with work where it can (--num-slices cuts linears for it)"},
+    {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
+     "--recompute-granularity auto plans and measures before the first step"},
+    {kIgnored, "deepspeed-activation-checkpointing",
+     "--recompute-granularity full computes layers again, without DeepSpeed"},
     {kIgnored,
      "num-workers:1 no-mmap-bin-files no-create-attention-mask-in-dataloader "
      "num-dataset-builder-threads:1 object-storage-cache-path:1 trust-remote-code "
@@ -157,6 +165,8 @@ constexpr MegatronGroup kTable[] = {
      "context-parallel-size:1=1 expert-model-parallel-size:1=1 "
      "expert-tensor-parallel-size:1=1 num-distributed-optimizer-instances:1=1",
      "1 is the only size there is yet"},
+    {kSame, "enable-recompute-layers-per-pp-rank",
+     "--recompute-num-layers is of each stage, as there are no virtual ones"},
     {kSame, "cp-comm-type:*=p2p", "there is no context parallelism yet"},
     {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
     {kSame, "muon-tp-mode:1=duplicated|distributed",
@@ -203,16 +213,13 @@ constexpr MegatronGroup kTable[] = {
      "keep-fp8-transpose-cache kitchen-config-file:1 kitchen-recipe-number:1",
      "--bf16 is the shortest type"},
     {kNotYet,
-     "cpu-offloading-num-layers:1 "
      "optimizer-offload-fraction:1 "
      "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
-     "--offload-activations and --remote-device keep all of it in a file"},
-    {kNotYet, "auto-recompute-device-size:1 auto-recompute-profiling-step:1",
-     "--recompute-granularity auto --memory-limit SIZE"},
-    {kNotYet, "recompute-activation-function recompute-norm",
-     "--recompute-granularity selective --recompute-modules activation layernorm"},
-    {kNotYet, "recompute-activation-function-num-layers:1 recompute-norm-num-layers:1",
-     "--recompute-modules are of every layer"},
+     "--remote-device keeps all of it in a file"},
+    {kNotYet, "swap-attention swap-modules:1 adaptive-recompute-device-swap",
+     "--offload-activations FOLDER --cpu-offloading-num-layers N moves what layers keep"},
+    {kNotYet, "recompute-in-bubble recompute-in-advance",
+     "they fill the idle time of interleaved stages; --recompute-num-layers N is of each stage"},
     {kNotYet,
      "num-layers-per-virtual-pipeline-stage:1 num-virtual-stages-per-pipeline-rank:1 "
      "microbatch-group-size-per-virtual-pipeline-stage:1 decoder-first-pipeline-num-layers:1 "

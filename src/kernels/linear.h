@@ -62,14 +62,15 @@ struct LinearBackwardInput {
 // dW += dy^T x, dbias += sum of dy over rows. The order of the sum over rows depends only on n.
 struct LinearBackwardWeight {
   static constexpr std::string_view kName = "linear backward weight";
-  Tensor dweight;  // [out, in]  fp32 (fp64 for fp64), ADDED TO
+  Tensor dweight;  // [out, in]  fp32 (fp64 for fp64), ADDED TO, unless `overwrites`
   Tensor dbias;    // [out] or empty, as dweight, ADDED TO
   Tensor dy;  // [n, out]   rows may be strided; may be fp32 with a bf16 x: then it is rounded first
   Tensor x;   // [n, in]    rows may be strided
+  bool overwrites = false;  // dW = dy^T x: what dweight holds is not read
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
-    v("dweight", self.dweight, Access::kUpdate);
+    v("dweight", self.dweight, self.overwrites ? Access::kWrite : Access::kUpdate);
     v("dbias", self.dbias, Access::kUpdate);
     v("dy", self.dy, Access::kRead);
     v("x", self.x, Access::kRead);

@@ -128,10 +128,11 @@ class DecoderChunk final : public Chunk {
     prepare_rotary(context, input.cache != nullptr ? input.cache->capacity() : input.sequence);
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
     Context in_blocks = with_rows;
-    in_blocks.recompute = recompute_.parts_again();
     for (std::size_t i = 0; i < blocks_.size();) {
       const std::size_t last = std::min(i + group_at(i), blocks_.size());
-      if (context.tape != nullptr) context.tape->begin_block();
+      const auto layer = static_cast<std::int64_t>(i);
+      if (context.tape != nullptr) context.tape->begin_block(layer);
+      in_blocks.recompute = recompute_.parts_again(place_.stage(), layer);
       x = run_blocks(in_blocks, i, last, x, input);
       i = last;
     }
@@ -231,7 +232,8 @@ class DecoderChunk final : public Chunk {
       }
       return std::vector<Value>{y};
     };
-    return (is_recomputed(first) ? recomputed(context, {x}, segment) : segment(context, {x}))[0];
+    if (!is_recomputed(first)) return segment(context, {x})[0];
+    return recomputed(context, {x}, segment, recompute_.distributed ? shard_.group : nullptr)[0];
   }
 
   ModelConfig config_;

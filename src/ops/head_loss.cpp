@@ -44,6 +44,7 @@ Tensor gather_statistics(Context& context, const Tensor& mine, Communicator& gro
 struct HeadGradients {
   Tensor dx;       // [n, h]
   Tensor dweight;  // [V/t, h], added to; the gradient of the normalized rows, if they are used
+  bool overwrites = false;  // by the first slice
   bool wanted() const { return dx.defined() || dweight.defined(); }
 };
 
@@ -139,8 +140,10 @@ class HeadSlices {
     }
     if (work_.gradients.dweight.defined()) {
       context_.kernels.run(
-          LinearBackwardWeight{
-              .dweight = work_.gradients.dweight, .dy = first(dlogits_), .x = part(work_.rows)},
+          LinearBackwardWeight{.dweight = work_.gradients.dweight,
+                               .dy = first(dlogits_),
+                               .x = part(work_.rows),
+                               .overwrites = work_.gradients.overwrites && slice.begin == 0},
           context_.stream);
     }
   }
@@ -191,7 +194,12 @@ LossOutput head_loss(Context& context, const Value& x, Parameter& table, const L
     if (x.wants_gradient()) {
       gradients.dx = context.activation(x.tensor.dtype(), work.rows.shape());
     }
-    gradients.dweight = context.weights.gradient(table, context.stream);
+    const bool first_writes = !inputs.normalized && !work.slices.empty();
+    const GradientBuffer buffer =
+        first_writes ? context.weights.gradient_buffer(table, context.stream)
+                     : GradientBuffer{context.weights.gradient(table, context.stream)};
+    gradients.dweight = buffer.sums;
+    gradients.overwrites = buffer.overwrites;
   }
   const Tensor dtable = gradients.dweight;
   if (inputs.normalized) {

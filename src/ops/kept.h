@@ -11,7 +11,9 @@
 // without a change in any op.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "tensor/tensor.h"
 
@@ -33,8 +35,9 @@ class Keeper {
   // The values of `tensor` are ready when all work now on the compute stream is done. Nothing
   // writes to `tensor` until the last handle is destroyed (Tape::overwrite asserts this).
   virtual std::shared_ptr<KeptTensor> keep(const Tensor& tensor) = 0;
-  // What was kept so far is not needed before backward has come back to this point.
-  virtual void begin_block() {}
+  // What was kept so far is not needed before backward has come back to this point. `layer`: of the
+  // chunk, from 0, that follows; empty: none does.
+  virtual void begin_block(std::optional<std::int64_t> /*layer*/) {}
 };
 
 // A handle to a kept tensor. Copies share it; the last one frees it. A default-constructed handle

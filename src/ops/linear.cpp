@@ -35,13 +35,15 @@ Tensor gather(Context& context, const Tensor& mine, Communicator& group, Event& 
 // dW += dy^T x and db += sum of dy, and counts both contributions.
 void weight_gradient(Context& context, Parameter& weight, Parameter* bias, const Tensor& dy,
                      const Tensor& x) {
-  Tensor dweight = context.weights.gradient(weight, context.stream);
+  const auto [dweight, overwrites] = context.weights.gradient_buffer(weight, context.stream);
   Tensor dbias = bias != nullptr ? context.weights.gradient(*bias, context.stream) : Tensor();
   PITON_ASSERT(dweight.defined() || !dbias.defined(), "{}: a frozen weight with a trained bias",
                weight.name);
   if (!dweight.defined()) return;
-  context.kernels.run(LinearBackwardWeight{.dweight = dweight, .dbias = dbias, .dy = dy, .x = x},
-                      context.stream);
+  context.kernels.run(
+      LinearBackwardWeight{
+          .dweight = dweight, .dbias = dbias, .dy = dy, .x = x, .overwrites = overwrites},
+      context.stream);
   context.weights.contribute(weight, context.stream);
   if (dbias.defined()) context.weights.contribute(*bias, context.stream);
 }

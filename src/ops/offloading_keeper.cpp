@@ -55,7 +55,7 @@ class StayingTensor final : public KeptTensor {
 }  // namespace
 
 std::shared_ptr<KeptTensor> OffloadingKeeper::keep(const Tensor& tensor) {
-  if (tensor.storage()->bytes() < smallest_ ||
+  if (stays_ || tensor.storage()->bytes() < smallest_ ||
       lanes_.arena_.kind_of(tensor) != MemoryKind::kActivations) {
     return std::make_shared<StayingTensor>(tensor);
   }
@@ -76,12 +76,13 @@ std::shared_ptr<KeptTensor> OffloadingKeeper::keep(const Tensor& tensor) {
   return std::make_shared<View>(*this, std::move(moved), tensor);
 }
 
-void OffloadingKeeper::begin_block() {
+void OffloadingKeeper::begin_block(std::optional<std::int64_t> layer) {
   for (const auto& known : blocks_.back()) {
     if (const auto moved = known.lock()) write(*moved);
   }
   blocks_.emplace_back();
   fetched_.push_back(false);
+  stays_ = stays_ || (layer && *layer >= layers_);
 }
 
 void OffloadingKeeper::write(Moved& moved) {

@@ -11,6 +11,7 @@
 // Which tensors move, and when, depends on the calls alone. Values come back with the same bits.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -42,12 +43,14 @@ class OffloadingKeeper final : public Keeper {
  public:
   static constexpr std::int64_t kSmallestBytes = std::int64_t{64} << 10;
 
-  // `stream`: compute. Storages of fewer bytes than `smallest` stay.
-  OffloadingKeeper(OffloadLanes& lanes, Stream& stream, std::int64_t smallest = kSmallestBytes)
-      : lanes_(lanes), stream_(stream), smallest_(smallest) {}
+  // `stream`: compute. Storages of fewer bytes than `smallest` stay, and so does what is kept from
+  // layer number `layers` of a chunk on.
+  OffloadingKeeper(OffloadLanes& lanes, Stream& stream, std::int64_t smallest = kSmallestBytes,
+                   std::int64_t layers = std::numeric_limits<std::int64_t>::max())
+      : lanes_(lanes), stream_(stream), smallest_(smallest), layers_(layers) {}
 
   std::shared_ptr<KeptTensor> keep(const Tensor& tensor) override;
-  void begin_block() override;
+  void begin_block(std::optional<std::int64_t> layer) override;
 
  private:
   class Moved;
@@ -59,6 +62,8 @@ class OffloadingKeeper final : public Keeper {
   OffloadLanes& lanes_;
   Stream& stream_;
   std::int64_t smallest_;
+  std::int64_t layers_;
+  bool stays_ = false;  // whatever is kept from now on
   std::map<const Storage*, std::weak_ptr<Moved>> known_;
   std::vector<std::vector<std::weak_ptr<Moved>>> blocks_{1};  // what each has kept; the last: open
   std::vector<bool> fetched_{false};                          // by block

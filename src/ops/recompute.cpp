@@ -3,9 +3,35 @@
 #include <memory>
 #include <utility>
 
-namespace piton {
+#include "ops/computed_again.h"
 
-std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs, Segment segment) {
+namespace piton {
+namespace {
+
+// Keeps this rank's part of `x`. Its handle gathers the parts of all members, which ask for it in
+// the same order.
+Kept kept_in_parts(const Context& context, const Tensor& x, Communicator& group) {
+  const std::int64_t size = x.elements() / group.size();
+  PITON_ASSERT(size * group.size() == x.elements(), "{} over {} ranks", to_string(x), group.size());
+  const Tensor part = context.activation(x.dtype(), {size});
+  context.kernels.run(Copy{.dst = part, .src = x.flatten().slice(0, group.rank() * size, size)},
+                      context.stream);
+  return Kept(computed_again([plain = context.with_tape(nullptr), kept = context.tape->keep(part),
+                              shape = x.shape(), &group] {
+    const Tensor mine = kept.get();
+    Tensor whole = plain.activation(mine.dtype(), shape);
+    const Event ready = group.all_gather(whole.flatten(), mine, plain.stream);
+    plain.arena.hold(whole, ready.fence());
+    plain.arena.hold(mine, ready.fence());
+    plain.await(ready);
+    return whole;
+  }));
+}
+
+}  // namespace
+
+std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs, Segment segment,
+                              Communicator* sharers) {
   Tape* tape = context.tape;
   Context plain = context.with_tape(nullptr);
   std::vector<Value> outputs = segment(plain, inputs);
@@ -16,7 +42,10 @@ std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs
     Kept tensor;
   };
   std::vector<Input> kept;
-  for (const Value& input : inputs) kept.push_back({input.id, tape->keep(input.tensor)});
+  for (const Value& input : inputs) {
+    kept.push_back({input.id, sharers != nullptr ? kept_in_parts(context, input.tensor, *sharers)
+                                                 : tape->keep(input.tensor)});
+  }
   std::vector<std::int64_t> output_ids;
   for (Value& output : outputs) {
     output = tape->output(output.tensor);

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "ops/tape.h"
 
 namespace piton {
@@ -28,6 +30,13 @@ struct RecomputeRules {
   RecomputedParts parts = {};
   // In place of `layers`, under `block`: by stage.
   std::vector<std::int64_t> layers_of_stage = {};
+  // Of how many layers of a stage the norms and the activation are computed again, from the first
+  // one that is not computed again as a whole; empty: of all.
+  std::optional<std::int64_t> norm_layers = {};
+  std::optional<std::int64_t> activation_layers = {};
+  // Under kFull: each tensor rank keeps its part of the input of a layer (without sequence
+  // parallelism, under which it has no more).
+  bool distributed = false;
 
   std::int64_t layers_on(int stage) const {
     return layers_of_stage.empty() ? layers : layers_of_stage[static_cast<std::size_t>(stage)];
@@ -36,12 +45,24 @@ struct RecomputeRules {
     if (granularity != RecomputeGranularity::kSelective || parts.any()) return parts;
     return {.attention = true};
   }
+  // Of layer number `layer` of a stage.
+  RecomputedParts parts_again(int stage, std::int64_t layer) const {
+    const bool some_whole = granularity == RecomputeGranularity::kFull && block;
+    const std::int64_t place = layer - (some_whole ? layers_on(stage) : 0);
+    RecomputedParts of = parts_again();
+    of.norms = of.norms && (!norm_layers || place < *norm_layers);
+    of.activation = of.activation && (!activation_layers || place < *activation_layers);
+    return of;
+  }
 };
 
 using Segment = std::function<std::vector<Value>(Context&, const std::vector<Value>& inputs)>;
 
 // Runs `segment` without a tape, and records one node that replays it. Returns the outputs of
-// `segment`, in their shapes. If `context` has no tape, only runs `segment`.
-std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs, Segment segment);
+// `segment`, in their shapes. If `context` has no tape, only runs `segment`. `sharers`: ranks with
+// the same inputs, whose elements are a multiple of their number. Each keeps its part, and backward
+// gathers them. Null: the inputs are kept whole.
+std::vector<Value> recomputed(Context& context, const std::vector<Value>& inputs, Segment segment,
+                              Communicator* sharers = nullptr);
 
 }  // namespace piton

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -93,9 +94,10 @@ class Tape {
 
   // Keeps `tensor` for the backward function of a node. An empty tensor gives an empty handle.
   Kept keep(const Tensor& tensor);
-  // Tells the keeper that backward returns to here before it needs what was kept so far.
-  void begin_block() {
-    if (keeper_ != nullptr) keeper_->begin_block();
+  // Tells the keeper that backward returns to here before it needs what was kept so far, and which
+  // layer of the chunk follows.
+  void begin_block(std::optional<std::int64_t> layer = {}) {
+    if (keeper_ != nullptr) keeper_->begin_block(layer);
   }
   // A tensor of an op that can be computed again: keep() of the same tensor gives handles to
   // `kept`, so that its memory is free once forward needs it no more. Its memory must not be

@@ -31,6 +31,13 @@ class WeightUse {
   std::shared_ptr<void> lease_;
 };
 
+// Where a gradient goes. `overwrites`: nothing has been added to it in this step, and it is not
+// zeroed: the next call has to write all of it.
+struct GradientBuffer {
+  Tensor sums;  // as WeightProvider::gradient()
+  bool overwrites = false;
+};
+
 class WeightProvider {
  public:
   virtual ~WeightProvider() = default;
@@ -43,6 +50,10 @@ class WeightProvider {
   // The buffer that a weight job adds the gradient to: fp32 (fp64 for fp64), local shape of the
   // parameter. Empty if the parameter is frozen: then there is no gradient to compute.
   virtual Tensor gradient(Parameter& parameter, Stream& stream) = 0;
+  // The same for a call that can also overwrite it.
+  virtual GradientBuffer gradient_buffer(Parameter& parameter, Stream& stream) {
+    return {gradient(parameter, stream)};
+  }
 
   // Reports that one contribution to the gradient has been enqueued on `stream`. The last expected
   // contribution starts the reduction over ranks.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "ops/weight.h"
 #include "parallel/reduction_groups.h"
 #include "parallel/shard_units.h"
 
@@ -28,9 +29,14 @@ class BucketedGradients {
   BucketedGradients(const std::vector<ShardUnit>& units, const ReductionGroups& groups,
                     Device& device, Arena& arena, Stream& stream);
 
-  // Zeroes the gradients. Each parameter will get Parameter::contributions x `micro_batches`
-  // contributions.
+  // All gradients are 0 from here on. Each parameter will get Parameter::contributions x
+  // `micro_batches` contributions.
   void begin_step(int micro_batches, Stream& stream);
+  // Parameter::gradient, to add to. Its memory is zeroed when it is first asked for in a step, just
+  // before a kernel adds to it: so the zeros are still in the caches.
+  Tensor gradient(Parameter& parameter, Stream& stream);
+  // The same, but without zeros where nobody has asked before in this step.
+  GradientBuffer buffer(Parameter& parameter);
   // Counts one contribution, which is already added to Parameter::gradient. Starts the reductions
   // that it makes possible. Asserts that there are no more contributions than expected.
   void contribute(Parameter& parameter, Stream& stream);
@@ -50,9 +56,13 @@ class BucketedGradients {
   };
   struct Progress {
     std::vector<std::int64_t> missing;  // contributions that are still expected, by entry
+    std::vector<bool> zeroed;           // in this step, or to be overwritten; by entry
     int incomplete = 0;                 // entries that still expect contributions
     Event reduced;
   };
+  // Zeroes an entry that nobody has asked for in this step.
+  void zero_entry(std::size_t unit, std::size_t entry, Stream& stream);
+  void zero_padding(std::size_t unit, Stream& stream);
   // Starts the next units if they are complete; with `finishing`, all units.
   void advance(bool finishing, Stream& stream);
   Tensor own_part(std::size_t unit) const;  // [part size]

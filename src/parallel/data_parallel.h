@@ -74,9 +74,9 @@ class ShardedParameters : public WeightProvider {
   // The spans in this rank's parts of the units.
   virtual std::vector<OwnedSpan> owned() = 0;
 
-  // Zeroes the gradients. Calls Arena::settle, as publish_values() does, so that every step starts
-  // with the same free memory. In this step, each parameter will get Parameter::contributions x
-  // `micro_batches` contributions.
+  // Gradients are 0 from here on. Calls Arena::settle, as publish_values() does, so that every step
+  // starts with the same free memory. In this step, each parameter will get
+  // Parameter::contributions x `micro_batches` contributions.
   virtual void begin_step(int micro_batches, Stream& stream) = 0;
   // Starts the reductions that contribute() has not started, and makes `stream` wait for all.
   virtual void finish_gradients(Stream& stream) = 0;

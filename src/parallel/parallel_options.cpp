@@ -70,22 +70,83 @@ RecomputedParts parts_of(const std::vector<std::string>& modules) {
                   one);
     }
   }
-  if (parts.mlp && parts.activation) {
-    throw Error(Fault::kUsage,
-                "parallel: --recompute-modules: mlp has activation in it; give one of them");
-  }
   return parts;
 }
 
 }  // namespace
 
-RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
-  const auto needs = [&](bool given, const char* flag, bool has, const char* what) {
-    if (!given || has) return;
-    throw Error(Fault::kUsage, "parallel: --{}: needs {}", flag, what);
+namespace {
+
+void needs(bool given, const char* flag, bool has, const char* what) {
+  if (!given || has) return;
+  throw Error(Fault::kUsage, "parallel: --{}: needs {}", flag, what);
+}
+
+}  // namespace
+
+RecomputeRequest ParallelOptions::effective_recompute() const {
+  if (auto_recompute_mebibytes == -1) {
+    const bool alone = recompute == RecomputeRequest::kNone;
+    return alone && (recompute_norm || recompute_activation) ? RecomputeRequest::kSelective
+                                                             : recompute;
+  }
+  check_range("parallel: --auto-recompute-device-size (MiB, or -1)", auto_recompute_mebibytes, 1,
+              kLargestSize);
+  if (recompute != RecomputeRequest::kNone || !memory_limit.empty()) {
+    throw Error(Fault::kUsage,
+                "parallel: --auto-recompute-device-size: stands for --recompute-granularity auto "
+                "--memory-limit {}MiB; leave out what is given of these",
+                auto_recompute_mebibytes);
+  }
+  return RecomputeRequest::kAuto;
+}
+
+// Norms and activations that are computed again beside the parts of `rules`, and of how many
+// layers.
+void ParallelOptions::add_small_parts(RecomputeRules& rules, std::int64_t layers) const {
+  const bool selective = rules.granularity == RecomputeGranularity::kSelective;
+  const char* const wants_parts =
+      "layers that are not computed again whole: --recompute-granularity none or selective, or "
+      "--recompute-method block or custom";
+  needs(recompute_norm, "recompute-norm", selective || rules.block, wants_parts);
+  needs(recompute_activation, "recompute-activation-function", selective || rules.block,
+        wants_parts);
+  if (recompute == RecomputeRequest::kSelective) rules.parts = rules.parts_again();
+  rules.parts.norms |= recompute_norm;
+  rules.parts.activation |= recompute_activation;
+  if (rules.parts.mlp && rules.parts.activation) {
+    throw Error(Fault::kUsage,
+                "parallel: --recompute-modules: mlp has activation in it; give one of them");
+  }
+  const auto check = [&](const std::optional<std::int64_t>& count, const char* flag, bool has,
+                         const char* what) {
+    needs(count.has_value(), flag, has, what);
+    if (count) {
+      check_range(fmt::format("parallel: --{} (of a stage)", flag), *count, 0,
+                  (layers + pipeline - 1) / pipeline);
+    }
   };
-  const bool full = recompute == RecomputeRequest::kFull;
-  const bool selective = recompute == RecomputeRequest::kSelective;
+  check(recompute_norm_layers, "recompute-norm-num-layers", rules.parts.norms, "--recompute-norm");
+  check(recompute_activation_layers, "recompute-activation-function-num-layers",
+        rules.parts.activation, "--recompute-activation-function");
+  rules.norm_layers = recompute_norm_layers;
+  rules.activation_layers = recompute_activation_layers;
+}
+
+void ParallelOptions::check_distribution(bool full) const {
+  const char* const flag = "distribute-saved-activations";
+  needs(true, flag, full, "--recompute-granularity full, whose kept inputs it divides");
+  needs(true, flag, tensor > 1, "--tensor-model-parallel-size of 2 or more, over which it divides");
+  if (!linears.sequence_parallel) return;
+  throw Error(Fault::kUsage,
+              "parallel: --{}: --sequence-parallel has divided what is kept; leave one of them out",
+              flag);
+}
+
+RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
+  const RecomputeRequest request = effective_recompute();
+  const bool full = request == RecomputeRequest::kFull;
+  const bool selective = request == RecomputeRequest::kSelective;
   const bool custom = recompute_method == "custom";
   const char* const wants_full = "--recompute-granularity full, which runs layers again";
   needs(recompute_method.has_value(), "recompute-method", full, wants_full);
@@ -101,7 +162,10 @@ RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
                                                   : RecomputeGranularity::kNone,
                        .block = custom || recompute_method == "block",
                        .layers = recompute_layers.value_or(1),
-                       .parts = parts_of(recompute_modules)};
+                       .parts = parts_of(recompute_modules),
+                       .distributed = distribute_inputs};
+  add_small_parts(rules, layers);
+  if (distribute_inputs) check_distribution(full);
   if (custom) {
     needs(recompute_layers.has_value(), "recompute-num-layers", false,
           "--recompute-method uniform or block; custom has --recomputation-layer-num");
@@ -115,7 +179,8 @@ RecomputeRules ParallelOptions::recompute_rules(std::int64_t layers) const {
 }
 
 std::optional<std::int64_t> ParallelOptions::recompute_limit() const {
-  const bool automatic = recompute == RecomputeRequest::kAuto;
+  const bool automatic = effective_recompute() == RecomputeRequest::kAuto;
+  if (auto_recompute_mebibytes > 0) return auto_recompute_mebibytes << 20;
   if (automatic == !memory_limit.empty()) {
     if (!automatic) return {};
     return bytes_of_size("--memory-limit", memory_limit);

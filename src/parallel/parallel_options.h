@@ -31,12 +31,22 @@ struct ParallelOptions {
   std::optional<std::int64_t> recompute_layers;  // default: 1
   std::vector<std::int64_t> recompute_layers_of_stage;
   std::vector<std::string> recompute_modules;  // default: core_attn
+  bool recompute_norm = false;                 // beside the modules
+  bool recompute_activation = false;
+  std::optional<std::int64_t> recompute_norm_layers;  // default: all
+  std::optional<std::int64_t> recompute_activation_layers;
+  bool distribute_inputs = false;
+  std::int64_t auto_recompute_mebibytes = -1;  // -1: none
 
   // Of a model of `layers`; none under kAuto. Throws Error(kUsage) naming the flag.
   RecomputeRules recompute_rules(std::int64_t layers) const;
 
   // Bytes of --memory-limit under kAuto. Throws Error(kUsage) if one is given without the other.
   std::optional<std::int64_t> recompute_limit() const;
+
+  // What --recompute-granularity and the flags that stand for one of its values ask for. Throws
+  // Error(kUsage) if they contradict each other.
+  RecomputeRequest effective_recompute() const;
 
   // 0 to 3. --use-distributed-optimizer is stage 1, unless --zero-stage is higher.
   int effective_zero_stage() const {
@@ -68,6 +78,16 @@ struct ParallelOptions {
     v(Option{"pipeline-schedule", "order of forward and backward passes on the stages"},
       Choice<ScheduleKind>(schedule, {{"1f1b", ScheduleKind::kOneForwardOneBackward},
                                       {"zb-h1", ScheduleKind::kZeroBubbleH1}}));
+    visit_recomputation(v);
+    v(Option{"num-slices",
+             "number of parts that a split linear layer is cut into, to overlap its communication",
+             {.aliases = {"coc-parallel-num"}}},
+      linears.slices);
+  }
+
+ private:
+  template <typename Visitor>
+  void visit_recomputation(Visitor& v) {
     v(Option{"recompute-granularity",
              "what backward computes again: full: layers, of which only the input is kept; "
              "selective: attention, without its projections, or --recompute-modules; auto: the "
@@ -100,11 +120,35 @@ struct ParallelOptions {
              "gated MLP), mlp; full block, full custom: what of the other layers",
              {.placeholder = "PART"}},
       recompute_modules);
-    v(Option{"num-slices",
-             "number of parts that a split linear layer is cut into, to overlap its communication",
-             {.aliases = {"coc-parallel-num"}}},
-      linears.slices);
+    v(Option{"recompute-norm",
+             "MindSpeed's spelling of --recompute-modules layernorm, also beside others and alone"},
+      recompute_norm);
+    v(Option{"recompute-norm-num-layers",
+             "of how many layers of each stage norms are computed again, after those that are "
+             "computed again whole (default: all)"},
+      recompute_norm_layers);
+    v(Option{"recompute-activation-function",
+             "MindSpeed's spelling of --recompute-modules activation, also beside others and "
+             "alone"},
+      recompute_activation);
+    v(Option{"recompute-activation-function-num-layers",
+             "of how many layers of each stage the activation of the MLP is computed again, after "
+             "those that are computed again whole (default: all)"},
+      recompute_activation_layers);
+    v(Option{"distribute-saved-activations",
+             "with full: each tensor-parallel rank keeps its part of the input of a layer, and "
+             "backward gathers them; without --sequence-parallel, which divides it anyway",
+             {.aliases = {"distribute-checkpointed-activations", "partition-activations"}}},
+      distribute_inputs);
+    v(Option{"auto-recompute-device-size",
+             "AscendSpeed's spelling of --recompute-granularity auto --memory-limit, in MiB (-1: "
+             "not asked for)",
+             {.aliases = {"adaptive-recompute-device-size"}, .placeholder = "MIB"}},
+      auto_recompute_mebibytes);
   }
+
+  void add_small_parts(RecomputeRules& rules, std::int64_t layers) const;
+  void check_distribution(bool full) const;
 };
 
 // Options of the parallel layout for inference: generation and scoring.

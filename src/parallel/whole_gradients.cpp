@@ -13,8 +13,11 @@ class WholeGradients final : public ResidentValues {
       : ResidentValues(std::move(setup), sharded, stream),
         gradients_(units_, setup_.groups, setup_.device, setup_.arena, stream) {}
 
-  Tensor gradient(Parameter& parameter, Stream& /*stream*/) override {
-    return parameter.trainable ? parameter.gradient : Tensor();
+  Tensor gradient(Parameter& parameter, Stream& stream) override {
+    return parameter.trainable ? gradients_.gradient(parameter, stream) : Tensor();
+  }
+  GradientBuffer gradient_buffer(Parameter& parameter, Stream& /*stream*/) override {
+    return parameter.trainable ? gradients_.buffer(parameter) : GradientBuffer();
   }
   void contribute(Parameter& parameter, Stream& stream) override {
     gradients_.contribute(parameter, stream);

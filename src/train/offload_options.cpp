@@ -1,6 +1,7 @@
 #include "train/offload_options.h"
 
 #include "base/error.h"
+#include "base/option_range.h"
 
 namespace piton {
 
@@ -16,11 +17,19 @@ void check_place(const char* flag, const std::string& place, const char* what) {
               flag, place, place, what);
 }
 
+bool has_memory_of_its_own(Device& device) {
+  return device.place() != device.host_memory().place();
+}
+
 }  // namespace
 
-void OffloadOptions::check() const {
+void OffloadOptions::check(std::int64_t layers) const {
   check_place("remote-device", remote_device, "the state");
   check_place("offload-activations", activations, "what layers keep");
+  if (!activation_layers) return;
+  // Megatron's 0 is its default: nothing moves.
+  check_range("--cpu-offloading-num-layers (of a stage)", *activation_layers,
+              activations == "none" ? 0 : 1, layers);
 }
 
 std::filesystem::path OffloadOptions::state_folder() const {
@@ -44,16 +53,25 @@ std::string about_state(const OffloadOptions& options, std::int64_t bytes) {
 std::unique_ptr<OffloadTarget> state_target(const OffloadOptions& options, Device& device) {
   const std::filesystem::path folder = options.state_folder();
   if (!folder.empty()) return OffloadTarget::file(device, folder, options.faults);
-  const bool elsewhere = device.place() != device.host_memory().place();
-  return options.in_host_memory() && elsewhere ? OffloadTarget::host_memory(device) : nullptr;
+  return options.in_host_memory() && has_memory_of_its_own(device)
+             ? OffloadTarget::host_memory(device)
+             : nullptr;
+}
+
+std::string about_activations(const OffloadOptions& options, Device& device) {
+  if (!options.means_host_memory() || has_memory_of_its_own(device)) return "";
+  return "--cpu-offloading-num-layers: nothing moves, as this device's memory is host memory; "
+         "--offload-activations FOLDER moves what these layers keep to a file";
 }
 
 std::unique_ptr<OffloadTarget> activation_target(const OffloadOptions& options, Device& device) {
-  if (options.activations == "none") return nullptr;
+  const bool meant = options.means_host_memory();
+  if (options.activations == "none" && !meant) return nullptr;
   if (is_folder(options.activations)) {
     return OffloadTarget::file(device, options.activations, options.faults);
   }
-  if (device.place() == device.host_memory().place()) {
+  if (!has_memory_of_its_own(device)) {
+    if (meant) return nullptr;  // about_activations() says so
     throw Error(Fault::kUsage,
                 "--offload-activations cpu: this device's memory is host memory, so nothing would "
                 "become free; name a folder on a disk");

@@ -1,7 +1,5 @@
 #include "train/run_plan.h"
 
-#include <algorithm>
-
 #include "base/option_range.h"
 
 namespace piton {
@@ -48,6 +46,27 @@ void check_totals(const LoopOptions& loop, const RunPlan& plan) {
                   plan.sequence);
   checked_product("--eval-iters", "samples of all evaluations", loop.eval_iters, plan.global_batch,
                   plan.train_iters / loop.eval_interval + 1);
+}
+
+// What backward computes again of this model, in samples of `sequence` tokens.
+RecomputeRules recompute_rules(const PretrainOptions& options, const ModelConfig& model,
+                               std::int64_t sequence) {
+  const RecomputeRules rules = options.parallel.recompute_rules(model.layers);
+  if (!model.gated && rules.parts.activation) {
+    throw Error(Fault::kUsage,
+                "{}: this model's MLP has no gate, and its activation is computed from sums that "
+                "are not kept; use --recompute-granularity selective --recompute-modules mlp",
+                options.parallel.recompute_activation ? "--recompute-activation-function"
+                                                      : "--recompute-modules activation");
+  }
+  const std::int64_t kept = options.loop.micro_batch_size * sequence * model.hidden;
+  if (rules.distributed && kept % options.parallel.tensor != 0) {
+    throw Error(Fault::kUsage,
+                "--distribute-saved-activations: {} elements of a layer's input cannot be divided "
+                "over {} tensor ranks; change --seq-length, or leave it out",
+                kept, options.parallel.tensor);
+  }
+  return rules;
 }
 
 }  // namespace
@@ -110,7 +129,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "--optimizer muon: updates whole matrices, which --zero-stage 3 cuts; use stage 2, "
                 "or another optimizer");
   }
-  options.offload.check();
+  options.offload.check((model.layers + options.parallel.pipeline - 1) / options.parallel.pipeline);
   const int t = plan.mesh[Axis::kTensor];
   if (options.parallel.linears.sequence_parallel &&
       loop.micro_batch_size * plan.sequence % t != 0) {
@@ -119,16 +138,10 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "ranks; change --seq-length",
                 loop.micro_batch_size * plan.sequence, t);
   }
-  const auto& modules = options.parallel.recompute_modules;
-  if (!model.gated && std::find(modules.begin(), modules.end(), "activation") != modules.end()) {
-    throw Error(Fault::kUsage,
-                "--recompute-modules activation: this model's MLP has no gate, and its activation "
-                "is computed from sums that are not kept; use mlp");
-  }
   plan.memory_limit = options.parallel.recompute_limit();
   plan.session = {.model = model,
                   .layout = {.linears = options.parallel.linears,
-                             .recompute = options.parallel.recompute_rules(model.layers),
+                             .recompute = recompute_rules(options, model, plan.sequence),
                              .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
                              .vocabulary_rows = padded_vocabulary_size(
                                  model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor])},

@@ -10,11 +10,13 @@
 
 namespace piton {
 
-// The names of sections are those of Megatron-LM's timers.
+// The names of sections are those of Megatron-LM's timers, and "logging".
 inline constexpr std::string_view kStepSection = "step";
 inline constexpr std::string_view kEvaluateSection = "evaluate";
 inline constexpr std::string_view kDataSection = "batch-generator";
 inline constexpr std::string_view kSaveSection = "save-checkpoint";
+inline constexpr std::string_view kLoadSection = "load-checkpoint";
+inline constexpr std::string_view kLoggingSection = "logging";
 inline constexpr std::string_view kForwardBackwardSection = "forward-backward";
 inline constexpr std::string_view kGradientSumsSection = "all-grads-sync";
 inline constexpr std::string_view kOptimizerSection = "optimizer";

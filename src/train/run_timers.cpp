@@ -15,9 +15,10 @@ struct TimedPart {
   std::string_view name;
   int level;
 };
-constexpr TimedPart kTimedParts[] = {
-    {kForwardBackwardSection, 1}, {kForwardSection, 2}, {kBackwardSection, 2}, {kDataSection, 2},
-    {kGradientSumsSection, 1},    {kPublishSection, 1}, {kOptimizerSection, 1}};
+constexpr TimedPart kTimedParts[] = {{kForwardBackwardSection, 1}, {kForwardSection, 2},
+                                     {kBackwardSection, 2},        {kDataSection, 2},
+                                     {kLoggingSection, 2},         {kGradientSumsSection, 1},
+                                     {kPublishSection, 1},         {kOptimizerSection, 1}};
 
 }  // namespace
 
@@ -79,6 +80,10 @@ std::vector<TimerTimes> RunTimers::take_parts(double steps, Communicator& everyo
 
 std::vector<TimerTimes> RunTimers::take_saves(Communicator& everyone) {
   return take({kSaveSection}, 1, everyone);
+}
+
+std::vector<TimerTimes> RunTimers::take_loads(Communicator& everyone) {
+  return take({kLoadSection}, 1, everyone);
 }
 
 std::vector<TimerTimes> RunTimers::take(const std::vector<std::string_view>& names, double divisor,

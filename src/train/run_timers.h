@@ -37,8 +37,9 @@ class RunTimers final : public SectionObserver {
   // Collective. The times of a step's parts since the last call, divided by `steps`. Parts that no
   // rank has are left out.
   std::vector<TimerTimes> take_parts(double steps, Communicator& everyone);
-  // The same of the saves.
+  // The same of the saves, or of the load, since the last call.
   std::vector<TimerTimes> take_saves(Communicator& everyone);
+  std::vector<TimerTimes> take_loads(Communicator& everyone);
 
  private:
   using Clock = std::chrono::steady_clock;

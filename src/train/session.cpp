@@ -61,7 +61,8 @@ void Session::offload_activations() {
   activation_lanes_ = std::make_unique<OffloadLanes>(machine_.arena, *activation_target_);
   pipeline_->make_keeper = [this] {
     return std::make_unique<OffloadingKeeper>(*activation_lanes_, machine_.stream,
-                                              settings_.offload.smallest_activation);
+                                              settings_.offload.smallest_activation,
+                                              settings_.offload.layers_to_offload());
   };
 }
 

@@ -23,28 +23,36 @@ struct TimingOptions {
   template <typename Visitor>
   void visit(Visitor&& v) {
     v(Option{"trace",
-             "write what every rank does in a few steps, kernel by kernel, to this file, for "
-             "chrome://tracing and ui.perfetto.dev",
+             "file for a trace of a few steps: the kernels, communication, waits and sections of "
+             "every rank, as chrome://tracing and ui.perfetto.dev show them (default: no trace)",
              {.placeholder = "FILE"}},
       trace);
-    v(Option{"profile", "the same in trace.json of --save, unless --trace names a file"}, profile);
+    v(Option{"profile", "write the trace to trace.json in --save; --trace names another file"},
+      profile);
     v(Option{"profile-step-start",
-             "the trace begins when so many iterations are done (default: two after the start)"},
+             "number of iterations that are done when the trace begins (default: two more than at "
+             "the start)"},
       profile_step_start);
     v(Option{"profile-step-end",
-             "and ends when so many are done (default: two after --profile-step-start)"},
+             "number of iterations that are done when the trace ends (default: two more than at "
+             "its beginning)"},
       profile_step_end);
-    v(Option{"profile-ranks", "ranks in the trace (default: all)", {.placeholder = "N"}},
+    v(Option{"profile-ranks",
+             "numbers of the ranks that are in the trace, from 0 (default: all)",
+             {.placeholder = "N"}},
       profile_ranks);
     v(Option{"timing-log-level",
-             "times in the log: 0 none, 1 of the parts of a step (forward and backward, sums of "
-             "gradients, optimizer, saves), 2 also of passes and data"},
+             "which times of a step are logged beside its own: 0: none; 1: forward and backward, "
+             "sums of gradients, optimizer, saves and the load; 2: also each pass, the reading of "
+             "data and logging"},
       timing_log_level);
     v(Option{"timing-log-option",
-             "which of the ranks' times are logged",
+             "which of the ranks' times are logged: max: the longest; minmax: the shortest and the "
+             "longest; all: those of every rank",
              {.choices = {"max", "minmax", "all"}}},
       timing_log_option);
-    v(Option{"log-timers-to-tensorboard", "the largest of these times also for TensorBoard"},
+    v(Option{"log-timers-to-tensorboard",
+             "write the longest of the times of --timing-log-level to TensorBoard's files too"},
       log_timers_to_tensorboard);
   }
 };

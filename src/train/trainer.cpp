@@ -220,11 +220,25 @@ void Trainer::load_or_draw() {
                   model.parameters(), model.layers, name(model.dtype),
                   plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence,
                   plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
-  const std::string note = about_state(settled_.offload, session_->offloaded_bytes());
-  if (!note.empty()) say(note);
+  for (const std::string& note : {about_state(settled_.offload, session_->offloaded_bytes()),
+                                  about_activations(settled_.offload, machine_.device)}) {
+    if (!note.empty()) say(note);
+  }
   if (checkpoint.empty()) {
     session_->initialize();
-  } else if (foreign_) {
+    return;
+  }
+  load(checkpoint);
+  if (!timers_) return;
+  for (const std::string& line :
+       timer_lines(timers_->take_loads(*everyone_), settled_.timing.timing_log_option)) {
+    say(line);
+  }
+}
+
+void Trainer::load(const std::filesystem::path& checkpoint) {
+  const Section whole(machine_.sections, kLoadSection);
+  if (foreign_) {
     checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
     checkpoints_->start_from_weights(checkpoint, sinks_);
@@ -319,9 +333,12 @@ StepMetrics Trainer::one_step() {
     metrics.timers = timers_->take_parts(steps, *everyone_);
     timed_at_ = state_.iteration;
   }
-  sinks_.on_step(metrics);
-  if (metrics.validation_loss) {
-    sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
+  {
+    const Section logging(machine_.sections, kLoggingSection);
+    sinks_.on_step(metrics);
+    if (metrics.validation_loss) {
+      sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
+    }
   }
   if (state_.iteration - started_at_ == 2) warn_of_rare_saves(seconds);
   return metrics;

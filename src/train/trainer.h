@@ -117,6 +117,7 @@ class Trainer {
   void say_where_kernels_differ();
   void take_folder(bool may_create);
   void load_or_draw();
+  void load(const std::filesystem::path& checkpoint);
   void keep_or_say_that_nothing_is_kept();
   void open_figures();
   RunStart start() const;

@@ -100,6 +100,27 @@ math(EXPR double "2 * ${bytes_away}")
 if(NOT double LESS bytes_here)
   message(FATAL_ERROR "planned activations: ${planned}")
 endif()
+# Of the first layers only, which Megatron's flag says alone too: on the host there is nowhere to move to.
+execute_process(COMMAND ${PITON} plan --model gpt2-124m --bf16 --seq-length 1024 --micro-batch-size 4 --json
+                        --offload-activations ${WORK}/planned --cpu-offloading-num-layers 4
+                OUTPUT_VARIABLE plan RESULT_VARIABLE code)
+string(REGEX MATCH "\"activations\":([0-9]+)" found "${plan}")
+if(NOT CMAKE_MATCH_1 LESS bytes_here OR NOT CMAKE_MATCH_1 GREATER bytes_away)
+  message(FATAL_ERROR "four layers of twelve: ${CMAKE_MATCH_1}, with all ${bytes_away}, with none ${bytes_here}")
+endif()
+run_on(1 kept_some ${long} --offload-activations ${WORK}/away --cpu-offloading-num-layers 1)
+set(some "${HASH}")
+execute_process(COMMAND ${PITON} inspect ${WORK}/kept_here --hash --json OUTPUT_VARIABLE hash)
+if(NOT some STREQUAL hash)
+  message(FATAL_ERROR "what one layer keeps in a file: ${some} ${hash}")
+endif()
+run_on(1 kept_meant ${long} --cpu-offloading-num-layers 1)
+if(NOT HASH STREQUAL hash OR NOT LOG MATCHES "--cpu-offloading-num-layers: nothing moves, as this device's memory is host memory")
+  message(FATAL_ERROR "--cpu-offloading-num-layers on the host: ${HASH} ${hash}\n${LOG}")
+endif()
+expect(RUN ${bare} --cpu-offloading-num-layers 5 CODE 2
+       ERR "--cpu-offloading-num-layers [(]of a stage[)]: got 5, wanted 0 to 4")
+expect(RUN ${bare} --offload-activations ${WORK}/away --cpu-offloading-num-layers 0 CODE 2 ERR "got 0, wanted 1 to 4")
 expect(RUN ${bare} --offload-activations cpu CODE 2 ERR "--offload-activations cpu: this device's memory is host memory")
 expect(RUN ${bare} --offload-activations nvme CODE 2 ERR "--offload-activations: got \"nvme\"")
 

@@ -63,7 +63,8 @@ expect(RUN ${run} --trace x --profile-ranks 3 CODE 2 ERR "--profile-ranks: got 3
 
 # Timers, over ranks, once per line of the log.
 two_ranks(out --timing-log-level 2 --log-interval 3 --save ${WORK}/timed --save-interval 4 --log-timers-to-tensorboard)
-foreach(name forward-backward forward-compute backward-compute batch-generator all-grads-sync params-all-gather optimizer)
+foreach(name forward-backward forward-compute backward-compute batch-generator logging all-grads-sync params-all-gather
+        optimizer)
   string(REGEX MATCHALL "    ${name} \\.+: \\([0-9.]+, [0-9.]+\\)\n" lines "${out}")
   list(LENGTH lines count)
   if(NOT count EQUAL 2)
@@ -88,6 +89,7 @@ if(NOT out MATCHES "times across ranks \\(ms\\):\n[^\n]*  forward-backward:\n[^\
   message(FATAL_ERROR "--timing-log-option all\n${out}")
 endif()
 expect(RUN ${run} --timing-log-level 1 --timing-log-option max CODE 0 ERR "max time across ranks .ms.:" "    optimizer [.]+: [0-9.]+\n")
+expect(RUN ${run} --timing-log-level 1 --timing-log-option max --load ${WORK}/timed CODE 0 ERR "    load-checkpoint [.]+: [0-9.]+\n")
 expect(RUN ${run} --timing-log-level 3 CODE 2 ERR "--timing-log-level: got 3, wanted")
 expect(RUN ${run} --timing-log-option mean CODE 2 ERR "--timing-log-option: got")
 two_ranks(out --log-timers-to-tensorboard)

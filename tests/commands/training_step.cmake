@@ -161,7 +161,11 @@ foreach(flags "--recompute-granularity;full" "--recompute-granularity;full;--rec
               "--checkpoint-activations;--checkpoint_policy;custom;--recomputation-layer-num;0"
               "--recompute-granularity;selective;--recompute-modules;layernorm;activation"
               "--recompute-granularity;selective;--recompute-modules;core_attn;layernorm;mlp"
-              "--recompute-granularity;full;--recompute-method;block;--recompute-modules;core_attn;layernorm;activation")
+              "--recompute-granularity;full;--recompute-method;block;--recompute-modules;core_attn;layernorm;activation"
+              "--recompute-norm;--recompute-activation-function" "--recompute-granularity;selective;--recompute-norm"
+              "--recompute-activation-function;--recompute-activation-function-num-layers;2;--enable-recompute-layers-per-pp-rank"
+              "--recompute-granularity;full;--recompute-method;block;--recompute-num-layers;1;--recompute-norm;--recompute-norm-num-layers;1"
+              "--auto-recompute-device-size;4000;--auto-recompute-profiling-step;10")
   math(EXPR number "${number} + 1")
   expect(RUN ${bare} --train-iters 4 ${flags} --save ${WORK}/again${number} CODE 0)
   hash_of(${WORK}/again${number} again)
@@ -191,6 +195,47 @@ expect(RUN ${bare} ${steps} --recompute-granularity selective --recompute-module
        ERR "mlp has activation in it")
 expect(RUN ${bare} ${steps} --model gpt2-tiny --recompute-granularity selective --recompute-modules activation CODE 2
        ERR "--recompute-modules activation: this model's MLP has no gate")
+expect(RUN ${bare} ${steps} --model gpt2-tiny --recompute-activation-function CODE 2
+       ERR "--recompute-activation-function: this model's MLP has no gate[^\n]*; use --recompute-granularity selective --recompute-modules mlp")
+expect(RUN ${bare} ${steps} --recompute-granularity full --recompute-norm CODE 2 ERR "--recompute-norm: needs layers that are not")
+expect(RUN ${bare} ${steps} --recompute-norm-num-layers 1 CODE 2 ERR "--recompute-norm-num-layers: needs --recompute-norm")
+expect(RUN ${bare} ${steps} --recompute-norm --recompute-norm-num-layers 5 CODE 2
+       ERR "--recompute-norm-num-layers [(]of a stage[)]: got 5, wanted 0 to 4")
+expect(RUN ${bare} ${steps} --auto-recompute-device-size 0 CODE 2 ERR "--auto-recompute-device-size [(]MiB, or -1[)]: got 0")
+expect(RUN ${bare} ${steps} --auto-recompute-device-size 100 --recompute-granularity full CODE 2
+       ERR "--auto-recompute-device-size: stands for --recompute-granularity auto --memory-limit 100MiB")
+expect(RUN ${bare} ${steps} --recompute-granularity full --distribute-saved-activations CODE 2
+       ERR "--distribute-saved-activations: needs --tensor-model-parallel-size of 2 or more")
+# Inputs of layers that tensor ranks divide: the same bits, and half of what is planned for them.
+set(tensor --tensor-model-parallel-size 2 --recompute-granularity full)
+foreach(flags "" "--distribute-saved-activations" "--distribute-checkpointed-activations;--offload-activations;${WORK}/away")
+  math(EXPR number "${number} + 1")
+  execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${bare} --train-iters 4 ${tensor} ${flags} --save ${WORK}/divided${number}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE log ERROR_VARIABLE log)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${flags}: exit ${code}\n${log}")
+  endif()
+  hash_of(${WORK}/divided${number} again)
+  if(flags STREQUAL "")
+    set(whole ${again})
+  elseif(NOT again STREQUAL whole)
+    message(FATAL_ERROR "${flags}: other weights: ${again} ${whole}")
+  endif()
+endforeach()
+set(planned "")
+foreach(flags "" "--distribute-saved-activations")
+  execute_process(COMMAND ${PITON} plan --model gpt2-124m --bf16 --seq-length 1024 --micro-batch-size 4 ${tensor} ${flags}
+                          --json OUTPUT_VARIABLE plan RESULT_VARIABLE code)
+  string(REGEX MATCH "\"activations\":([0-9]+)" found "${plan}")
+  list(APPEND planned ${CMAKE_MATCH_1})
+endforeach()
+# 12 inputs of 4096 x 768 x 2 bytes: halves of 11, 3145728 bytes each, are not there at the peak.
+list(GET planned 0 inputs)
+list(GET planned 1 halves)
+math(EXPR less "(${inputs} - ${halves}) / 3145728")
+if(less LESS 10 OR less GREATER 12)
+  message(FATAL_ERROR "planned activations: ${planned}")
+endif()
 # Stages of their own lists, and parts of a model without gates.
 set(stages ${LAUNCH} 2 ${PITON} ${bare} --train-iters 4 --pipeline-model-parallel-size 2 --model gpt2-tiny --bf16)
 foreach(flags "none" "full;--recompute-method;custom;--recomputation-layer-num;2;0"

@@ -344,11 +344,15 @@ class CaseList {
                             .dy = source_.normal_rows(outside, {n, out}),
                             .weight = weight(out, in)},
         dtype_, outside == dtype_ ? 1 : out);
-    add(detail, n,
-        LinearBackwardWeight{.dweight = source_.normal(sums_, {out, in}),
+    const Shape weight_shape{out, in};
+    const bool overwrites = with_bias;
+    add(fmt::format("{} overwrites {}", detail, overwrites), n,
+        LinearBackwardWeight{.dweight = overwrites ? source_.unwritten(sums_, weight_shape)
+                                                   : source_.normal(sums_, weight_shape),
                              .dbias = with_bias ? source_.normal(sums_, {out}) : Tensor(),
                              .dy = source_.normal_rows(outside, {n, out}),
-                             .x = source_.normal_rows(dtype_, {n, in})},
+                             .x = source_.normal_rows(dtype_, {n, in}),
+                             .overwrites = overwrites},
         outside == dtype_ ? DType::kF64 : dtype_, n);
   }
 

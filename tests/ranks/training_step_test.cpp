@@ -215,6 +215,13 @@ TEST(Recomputation, OfWhateverChangesNoBitAndKeepsLess) {
         .block = true,
         .parts = small_parts,
         .layers_of_stage = {1, 0}},
+       NormForward::kName},
+      {"one layer, and the norms of the one after it",
+       {.granularity = RecomputeGranularity::kFull,
+        .block = true,
+        .parts = small_parts,
+        .norm_layers = 1,
+        .activation_layers = 0},
        NormForward::kName}};
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     ModelConfig model = small("llama-tiny", dtype);
@@ -241,6 +248,34 @@ TEST(Recomputation, OfWhateverChangesNoBitAndKeepsLess) {
           EXPECT_LT(activations(run), activations(plain));
         }
         EXPECT_GT(run.calls().of(call).calls, plain.calls().of(call).calls);
+      }
+    }
+  }
+}
+
+// Each tensor rank keeps its part of what layers were given, and gathers the others'.
+TEST(Recomputation, WithItsInputsDividedOverTensorRanksKeepsHalfOfThem) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const char* family : {"gpt2-tiny", "llama-tiny"}) {
+      for (const std::int64_t group : {1, 2}) {
+        SCOPED_TRACE(fmt::format("{}, {}, groups of {}", family, piton::name(dtype), group));
+        ModelConfig model = small(family, dtype);
+        model.layers = 16;
+        RunLayout layout{.name = "TP 2", .mesh = mesh(2, 1, 1)};
+        layout.rules = {.granularity = RecomputeGranularity::kFull, .layers = group};
+        TrainingRun whole(ranks::world(), layout, model);
+        layout.rules.distributed = true;
+        TrainingRun parts(ranks::world(), layout, model);
+        EXPECT_EQ(parts.losses(3), whole.losses(3));
+        EXPECT_EQ(parts.pieces(), whole.pieces());
+        const auto activations = [](TrainingRun& run) {
+          return run.arena().counts().peak_bytes[static_cast<int>(MemoryKind::kActivations)];
+        };
+        // At the peak all inputs of a micro-batch are kept, and one of them is whole.
+        const std::int64_t input = 2 * test::kSequence * model.hidden * size_bytes(dtype);
+        const std::int64_t kept = model.layers / group;
+        EXPECT_GE(activations(whole) - activations(parts), (kept - 2) * input / 2);
+        EXPECT_LE(activations(whole) - activations(parts), kept * input / 2);
       }
     }
   }

@@ -256,7 +256,7 @@ void amx_product(Context& context, const LinearCall& call) {
 }
 
 // dW[out, in] += dy^T x, with dy^T as the left side and x as the right, both packed once. The sums
-// of a stretch of rows are added square by square.
+// of a stretch of rows are added (or stored, if they are the first) square by square.
 void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call) {
   const std::int64_t rows = call.x.dim(0);
   const std::int64_t out = call.dweight.dim(0);
@@ -266,6 +266,7 @@ void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call)
   for (std::int64_t row = 0; row < rows; row += kGradientDepth) {
     const std::int64_t k = std::min(kGradientDepth, rows - row);
     const std::int64_t panel = tile_pair_bytes(k);
+    const bool adds = row > 0 || !call.overwrites;
     context.ranges(in, kPackColumns, [&](std::int64_t begin, std::int64_t end) {
       context.tiles->pack_right(x_panels + begin / kTilePair * panel,
                                 columns_of(call.x, row, begin), end - begin, k);
@@ -299,7 +300,15 @@ void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call)
               .ahead = {ahead(right + 2 * panel, panel, panel, next_panels, {square, squares}),
                         ahead(to, stride * 4, width * 4, height, {0, 1})}};
           context.tiles->multiply(product);
-          context.tiles->add(to, stride, sums, kTileSquare, height, width);
+          if (adds) {
+            context.tiles->add(to, stride, sums, kTileSquare, height, width);
+          } else {
+            context.tiles->store({.y = {to, Type::kF32, stride},
+                                  .sums = sums,
+                                  .sums_stride = kTileSquare,
+                                  .rows = height,
+                                  .columns = width});
+          }
         }
       }
     };

@@ -1,6 +1,7 @@
 // The gradient of a weight: choice of the implementation, tiles of dW by the dot product, and the
 // bias. One thread sums a tile over all rows, in fixed stretches of rows.
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/cpu/linear_tiles.h"
 #include "kernels/linear.h"
@@ -23,6 +24,7 @@ void add_by_dot(Context& context, const LinearBackwardWeight& call) {
   for (std::int64_t row = 0; row < rows; row += kDotStretch) {
     const std::int64_t k = std::min(kDotStretch, rows - row);
     const std::int64_t pairs = (k + 1) / 2;
+    const bool adds = row > 0 || !call.overwrites;
     context.ranges(in, kPanel, [&](std::int64_t begin, std::int64_t end) {
       const Matrix x{at(call.x, row, begin), Type::kBF16, call.x.stride(0)};
       context.dot->pack_rows(x_panels + begin * pairs, x, k, end - begin);
@@ -35,9 +37,11 @@ void add_by_dot(Context& context, const LinearBackwardWeight& call) {
           left, {at(call.dy, row, begin), type_of(call.dy.dtype()), call.dy.stride(0)}, k, m);
       auto* sums = reinterpret_cast<float*>(at(call.dweight, begin, 0));
       const std::int64_t stride = call.dweight.stride(0);
-      context.dot->product_packed(
-          m, in, pairs, left, pairs, x_panels, pairs * kPanel, 0,
-          {.data = sums, .stride = stride, .addend = sums, .addend_stride = stride});
+      context.dot->product_packed(m, in, pairs, left, pairs, x_panels, pairs * kPanel, 0,
+                                  {.data = sums,
+                                   .stride = stride,
+                                   .addend = adds ? sums : nullptr,
+                                   .addend_stride = stride});
     });
   }
 }
@@ -46,7 +50,12 @@ void add_by_dot(Context& context, const LinearBackwardWeight& call) {
 
 void execute(Context& context, const LinearBackwardWeight& call) {
   const std::int64_t n = call.x.dim(0);
-  if (n == 0) return;
+  if (n == 0) {
+    if (call.overwrites && call.dweight.elements() > 0) {
+      std::memset(call.dweight.raw(), 0, static_cast<std::size_t>(call.dweight.bytes()));
+    }
+    return;
+  }
   if (uses_tiles(context, call.x.dtype())) {
     amx_add_weight_gradient(context, call);
   } else if (uses_dot(context, call.x.dtype())) {

@@ -274,19 +274,20 @@ class WeightGradient {
     context_.ranges(in_, kPackedPanels * table_.panel, [&](std::int64_t begin, std::int64_t end) {
       pack_x(x + begin * k, row, k, begin, end);
     });
-    context_.ranges(
-        out_, grain(out_, table_.group, rows_), [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t m = end - begin;
-          auto* dy = reinterpret_cast<float*>(
-              context_.scratch.own(up(m, table_.group) * k * std::int64_t{4}));
-          pack_dy(dy, row, k, begin, end);
-          for (std::int64_t column = 0; column < in_; column += table_.panel) {
-            const float* next = x + (column + table_.panel) * k;
-            const std::int64_t columns =
-                std::clamp<std::int64_t>(in_ - column - table_.panel, 0, table_.panel);
-            multiply(dy, begin, m, x + column * k, column, k, next, table_.elements(columns, k));
-          }
-        });
+    context_.ranges(out_, grain(out_, table_.group, rows_),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      const std::int64_t m = end - begin;
+                      auto* dy = reinterpret_cast<float*>(
+                          context_.scratch.own(up(m, table_.group) * k * std::int64_t{4}));
+                      pack_dy(dy, row, k, begin, end);
+                      for (std::int64_t column = 0; column < in_; column += table_.panel) {
+                        const float* next = x + (column + table_.panel) * k;
+                        const std::int64_t columns =
+                            std::clamp<std::int64_t>(in_ - column - table_.panel, 0, table_.panel);
+                        multiply({dy, begin, m}, {x + column * k, column}, row, k,
+                                 {next, table_.elements(columns, k)});
+                      }
+                    });
   }
 
   void by_columns(float* dy, std::int64_t row, std::int64_t k) const {
@@ -305,8 +306,8 @@ class WeightGradient {
                         const std::int64_t panels = tiles(end - begin, table_.panel);
                         for (std::int64_t panel = 0; panel < panels; ++panel) {
                           const std::int64_t column = begin + panel * table_.panel;
-                          multiply(dy + first * k, first, m, x + (column - begin) * k, column, k,
-                                   next + elements * panel / panels, elements / panels);
+                          multiply({dy + first * k, first, m}, {x + (column - begin) * k, column},
+                                   row, k, {next + elements * panel / panels, elements / panels});
                         }
                       }
                     });
@@ -330,20 +331,35 @@ class WeightGradient {
     table_.pack_left(to, dy, k, end - begin);
   }
 
-  void multiply(const float* left, std::int64_t row, std::int64_t m, const float* right,
-                std::int64_t column, std::int64_t k, const float* next,
-                std::int64_t next_elements) const {
+  // Rows of dW, as packed columns of dy.
+  struct Left {
+    const float* packed;
+    std::int64_t row;
+    std::int64_t rows;
+  };
+  // A panel of columns of dW, as packed columns of x.
+  struct Right {
+    const float* packed;
+    std::int64_t column;
+  };
+  struct Ahead {
+    const float* data;
+    std::int64_t elements;
+  };
+  // For the stretch of `k` rows of x from `row` on.
+  void multiply(const Left& left, const Right& right, std::int64_t row, std::int64_t k,
+                const Ahead& next) const {
     const std::int64_t stride = call_.dweight.stride(0);
-    table_.multiply_groups({.rows = m,
-                            .columns = std::min(table_.panel, in_ - column),
+    table_.multiply_groups({.rows = left.rows,
+                            .columns = std::min(table_.panel, in_ - right.column),
                             .depth = k,
-                            .left = left,
-                            .right = right,
-                            .sums = call_.dweight.data<float>() + row * stride + column,
+                            .left = left.packed,
+                            .right = right.packed,
+                            .sums = call_.dweight.data<float>() + left.row * stride + right.column,
                             .stride = stride,
-                            .adds = true,
-                            .ahead = reinterpret_cast<const std::byte*>(next),
-                            .ahead_bytes = next_elements * 4});
+                            .adds = row > 0 || !call_.overwrites,
+                            .ahead = reinterpret_cast<const std::byte*>(next.data),
+                            .ahead_bytes = next.elements * 4});
   }
 
   Context& context_;

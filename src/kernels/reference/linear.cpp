@@ -84,7 +84,7 @@ void execute(const LinearBackwardWeight& call) {
         sums(out, in) += dy(row, out) * x(row, in);
     }
   }
-  Values dweight = Values::read(call.dweight);
+  Values dweight = call.overwrites ? Values(call.dweight.shape()) : Values::read(call.dweight);
   for (std::int64_t out = 0; out < call.dy.dim(1); ++out) {
     for (std::int64_t in = 0; in < call.x.dim(1); ++in) dweight(out, in) += sums(out, in);
   }

@@ -70,8 +70,9 @@ class BlocksOnADevice {
       Tape tape(keeper);
       Context context = context_.with_tape(&tape);
       Value y = tape.leaf(copy_of(x_));
+      std::int64_t number = 0;
       for (const Layer& layer : layers_) {
-        tape.begin_block();
+        tape.begin_block(number++);
         const Segment block = [this, layer](Context& inner, const std::vector<Value>& inputs) {
           return std::vector<Value>{forward(inner, inputs[0], layer)};
         };
@@ -204,6 +205,29 @@ TEST(OffloadingKeeper, LeavesSmallTensorsAndThoseOfTheLastBlock) {
   OffloadingKeeper keeper(lanes, blocks.stream());
   blocks.gradients(&keeper, Tape::Mode::kWhole);
   EXPECT_EQ(target->peak_bytes(), 0) << "none has 64 KiB";
+}
+
+TEST(OffloadingKeeper, MovesWhatTheFirstLayersKeep) {
+  const TempFolder dir;
+  const auto kernels = make_reference_kernels();
+  HostDevice host;
+  BlocksOnADevice resident(host, *kernels);
+  const std::vector<Tensor> wanted = resident.gradients(nullptr, Tape::Mode::kWhole);
+  std::vector<std::int64_t> moved;
+  for (const std::int64_t layers : {0, 1, 3, 5, 6, 100}) {
+    const auto target = OffloadTarget::file(host, dir.path());
+    BlocksOnADevice away(host, *kernels);
+    OffloadLanes lanes(away.arena(), *target);
+    OffloadingKeeper keeper(lanes, away.stream(), /*smallest=*/1, layers);
+    expect_equal(away.gradients(&keeper, Tape::Mode::kWhole), wanted);
+    moved.push_back(target->peak_bytes());
+  }
+  EXPECT_LT(moved[0], 2 * 4 * kTokens * kWidth) << "no more than what was kept before them";
+  EXPECT_GT(moved[1], moved[0]);
+  EXPECT_NEAR(static_cast<double>(moved[2] - moved[1]), static_cast<double>(moved[3] - moved[2]),
+              0.2 * static_cast<double>(moved[2]));
+  EXPECT_EQ(moved[4], moved[5]);
+  EXPECT_EQ(moved[3], moved[4]) << "what the last block keeps stays anyway";
 }
 
 TEST(OffloadingKeeper, SaysThatTheFileFails) {

@@ -410,8 +410,9 @@ TEST(BucketedGradients, StartInOneOrderWhateverTheOrderOfCompletion) {
     gradients.begin_step(1, *rank.stream);
     if (world.rank() == 1) std::ranges::reverse(trainable);
     for (Parameter* parameter : trainable) {
+      const Tensor gradient = gradients.gradient(*parameter, *rank.stream);
       for (std::int64_t i = 0; i < parameter->elements(); ++i) {
-        Rank::put(parameter->gradient, i, gradient_number(world.rank(), 0, parameter->name, i));
+        Rank::put(gradient, i, gradient_number(world.rank(), 0, parameter->name, i));
       }
       gradients.contribute(*parameter, *rank.stream);
     }
@@ -436,6 +437,7 @@ TEST(BucketedGradients, ReduceWhileTheRestIsComputed) {
     gradients.begin_step(2, *rank.stream);
     const auto started = [&] { return units[0].group->gradients->traffic().collectives; };
     const std::int64_t before = started();
+    for (Parameter* parameter : trainable) gradients.gradient(*parameter, *rank.stream);
     gradients.contribute(*trainable[1], *rank.stream);
     EXPECT_EQ(started(), before) << "one of two contributions";
     gradients.contribute(*trainable[1], *rank.stream);
@@ -444,6 +446,47 @@ TEST(BucketedGradients, ReduceWhileTheRestIsComputed) {
     EXPECT_EQ(started(), before + 2);
     for (Parameter* parameter : trainable) parameter->gradient = {};
   });
+}
+
+// Also the padding, where a reduction may have left something.
+TEST(BucketedGradients, AreZeroWhereNobodyAdds) {
+  for (const bool sharded : {false, true}) {
+    run_ranks(2, [&](World& world) {
+      Rank rank(world, mesh_sizes(1, 2, 1), kSpecs, 0);
+      std::vector<Parameter*> trainable;
+      for (Parameter* parameter : rank.parameters.all()) {
+        if (parameter->trainable) trainable.push_back(parameter);
+      }
+      const ReductionGroups groups = make_reduction_groups(trainable, rank.mesh);
+      const std::vector<ShardUnit> units =
+          make_shard_units(trainable, groups, {.bucket_bytes = kBucketBytes, .sharded = sharded});
+      BucketedGradients gradients(units, groups, rank.device, rank.arena, *rank.stream);
+      const auto part_of = [&](std::size_t unit) {
+        return gradients.part(
+            {.unit = unit, .unit_begin = units[unit].own_begin(), .size = units[unit].part_size()});
+      };
+      // A step leaves something in every element; in the next one only one parameter gets some.
+      for (std::size_t unit = 0; unit < units.size(); ++unit) {
+        const Tensor all = gradients.part({.unit = unit, .size = units[unit].size});
+        for (std::int64_t i = 0; i < all.elements(); ++i) Rank::put(all, i, 7);
+      }
+      gradients.begin_step(1, *rank.stream);
+      Parameter& one = *trainable.front();
+      const Tensor gradient = gradients.gradient(one, *rank.stream);
+      EXPECT_EQ(Rank::get(gradient, 0), 0);
+      Rank::put(gradient, 0, 3);
+      EXPECT_EQ(Rank::get(gradients.gradient(one, *rank.stream), 0), 3) << "zeroed once";
+      gradients.contribute(one, *rank.stream);
+      gradients.finish(*rank.stream);
+      double sum = 0;
+      for (std::size_t unit = 0; unit < units.size(); ++unit) {
+        const Tensor own = part_of(unit);
+        for (std::int64_t i = 0; i < own.elements(); ++i) sum += std::abs(Rank::get(own, i));
+      }
+      EXPECT_EQ(sum, sharded && world.rank() != 0 ? 0 : 6);
+      for (Parameter* parameter : trainable) parameter->gradient = {};
+    });
+  }
 }
 
 // A unit whose parameters are summed over tensor ranks first is reduced over data right away: both

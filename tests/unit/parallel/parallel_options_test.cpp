@@ -113,6 +113,71 @@ TEST(ParallelOptions, RecomputeLayersByStage) {
               testing::HasSubstr("--recomputation-layer-num of stage 1: got 3, wanted 0 to 2"));
 }
 
+TEST(ParallelOptions, NormsAndActivationsBesideOtherParts) {
+  ParallelOptions options;
+  options.pipeline = 2;
+  options.recompute_norm = true;
+  RecomputeRules rules = options.recompute_rules(8);
+  EXPECT_EQ(rules.granularity, RecomputeGranularity::kSelective);
+  EXPECT_EQ(rules.parts_again(0, 3), RecomputedParts{.norms = true});
+  options.recompute = RecomputeRequest::kSelective;
+  EXPECT_EQ(options.recompute_rules(8).parts, (RecomputedParts{.attention = true, .norms = true}));
+  // Two layers whole, then the norms of one and the activations of two.
+  options.recompute = RecomputeRequest::kFull;
+  options.recompute_method = "block";
+  options.recompute_layers = 2;
+  options.recompute_norm_layers = 1;
+  options.recompute_activation = true;
+  options.recompute_activation_layers = 2;
+  rules = options.recompute_rules(8);
+  EXPECT_EQ(rules.parts_again(1, 2), (RecomputedParts{.norms = true, .activation = true}));
+  EXPECT_EQ(rules.parts_again(1, 3), RecomputedParts{.activation = true});
+  EXPECT_EQ(rules.parts_again(1, 4), RecomputedParts{});
+  const auto refused = [&] {
+    return message_of(Fault::kUsage, [&] { options.recompute_rules(8); });
+  };
+  options.recompute_norm_layers = 5;
+  EXPECT_EQ(refused(), "parallel: --recompute-norm-num-layers (of a stage): got 5, wanted 0 to 4");
+  options.recompute_norm_layers = 1;
+  options.recompute_norm = false;
+  EXPECT_EQ(refused(), "parallel: --recompute-norm-num-layers: needs --recompute-norm");
+  options.recompute_norm_layers.reset();
+  options.recompute_method = "uniform";
+  EXPECT_THAT(refused(), testing::HasSubstr("--recompute-activation-function: needs layers that"));
+}
+
+TEST(ParallelOptions, InputsAreDividedOverTensorRanks) {
+  ParallelOptions options;
+  options.distribute_inputs = true;
+  const auto refused = [&] {
+    return message_of(Fault::kUsage, [&] { options.recompute_rules(8); });
+  };
+  EXPECT_THAT(refused(), testing::HasSubstr("needs --recompute-granularity full"));
+  options.recompute = RecomputeRequest::kFull;
+  EXPECT_THAT(refused(), testing::HasSubstr("needs --tensor-model-parallel-size of 2 or more"));
+  options.tensor = 2;
+  EXPECT_TRUE(options.recompute_rules(8).distributed);
+  options.linears.sequence_parallel = true;
+  EXPECT_THAT(refused(), testing::HasSubstr("--sequence-parallel has divided what is kept"));
+}
+
+TEST(ParallelOptions, DeviceSizeStandsForAutoAndALimit) {
+  ParallelOptions options;
+  options.auto_recompute_mebibytes = 3;
+  EXPECT_EQ(options.effective_recompute(), RecomputeRequest::kAuto);
+  EXPECT_EQ(options.recompute_limit(), 3 << 20);
+  const auto refused = [&] {
+    return message_of(Fault::kUsage, [&] { options.recompute_limit(); });
+  };
+  options.memory_limit = "1GB";
+  EXPECT_THAT(refused(), testing::HasSubstr("auto --memory-limit 3MiB; leave out what is given"));
+  options.memory_limit = "";
+  options.recompute = RecomputeRequest::kFull;
+  EXPECT_THAT(refused(), testing::HasSubstr("leave out what is given of these"));
+  options.auto_recompute_mebibytes = 0;
+  EXPECT_THAT(refused(), testing::HasSubstr("(MiB, or -1): got 0, wanted 1 to"));
+}
+
 TEST(ParallelOptions, RecomputeLimitNeedsAuto) {
   ParallelOptions options;
   EXPECT_FALSE(options.recompute_limit());
