@@ -99,6 +99,18 @@ void assemble_turned(TensorSource& source, const Assembly& assembly,
 
 }  // namespace
 
+DType wider_dtype(DType a, DType b) {
+  if (a == b) return a;
+  if (size_bytes(a) == size_bytes(b)) return DType::kF32;  // bf16 and fp16
+  return size_bytes(a) > size_bytes(b) ? a : b;
+}
+
+DType dtype_of(const Assembly& assembly, const std::map<std::string, DType>& stored) {
+  DType dtype = stored.at(assembly.parts.front().name);
+  for (const AssemblyPart& part : assembly.parts) dtype = wider_dtype(dtype, stored.at(part.name));
+  return dtype;
+}
+
 void assemble(TensorSource& source, const Assembly& assembly, DType dtype,
               const std::function<void(std::span<const std::byte>)>& take) {
   const std::vector<const AssemblyPart*> parts = in_order(assembly);

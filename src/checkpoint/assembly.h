@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,11 @@ struct Assembly {
             .parts = {{.name = canonical, .start = whole_run(shape).start, .extent = shape}}};
   }
 };
+
+// The type that holds the values of both without loss.
+DType wider_dtype(DType a, DType b);
+// The type that holds all parts without loss. `stored`: those of the canonical tensors by name.
+DType dtype_of(const Assembly& assembly, const std::map<std::string, DType>& stored);
 
 // Calls take(bytes) with the tensor's bytes as `dtype`, in order, in blocks of bounded size.
 // Asserts that the parts cover each row once. Throws Error(kData) as TensorSource::read.

@@ -27,13 +27,6 @@ struct WrittenTensor {
   std::int64_t bytes() const { return assembly.shape.elements() * size_bytes(dtype); }
 };
 
-// The type that holds both without loss.
-DType wider(DType a, DType b) {
-  if (a == b) return a;
-  if (size_bytes(a) == size_bytes(b)) return DType::kF32;  // bf16 and fp16
-  return size_bytes(a) > size_bytes(b) ? a : b;
-}
-
 std::vector<WrittenTensor> written_tensors(const TensorSource& source, const ModelConfig& model,
                                            const HfFamily& family, std::optional<DType> dtype) {
   std::map<std::string, DType> stored;
@@ -41,9 +34,8 @@ std::vector<WrittenTensor> written_tensors(const TensorSource& source, const Mod
     stored[one.name] = one.dtype;
   std::vector<WrittenTensor> tensors;
   for (Assembly& assembly : hf_assemblies(family.places(model), model)) {
-    DType type = stored.at(assembly.parts.front().name);
-    for (const AssemblyPart& part : assembly.parts) type = wider(type, stored.at(part.name));
-    tensors.push_back({std::move(assembly), dtype.value_or(type)});
+    const DType type = dtype.value_or(dtype_of(assembly, stored));
+    tensors.push_back({std::move(assembly), type});
   }
   return tensors;
 }
