@@ -159,7 +159,8 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
   write_huggingface(draft, *from.source, from.model, description.family, description.config,
                     {.dtype = chosen_dtype(context.options),
                      .max_shard_bytes = context.options.max_shard_bytes,
-                     .wrote = context.wrote});
+                     .wrote = context.wrote,
+                     .threads = &context.threads});
 }
 
 void make_checkpoint(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
@@ -189,9 +190,11 @@ void make_checkpoint(const fs::path& draft, const OpenedModel& from, const Targe
   }
   const std::string config = configuration_of(stored);
   write_text_file(draft / kConfigName, config);
-  write_checkpoint(
-      draft, *from.source, {.iteration = from.iteration}, config,
-      {.dtype = dtype, .file_bytes = context.options.max_shard_bytes, .wrote = context.wrote});
+  write_checkpoint(draft, *from.source, {.iteration = from.iteration}, config,
+                   {.dtype = dtype,
+                    .file_bytes = context.options.max_shard_bytes,
+                    .wrote = context.wrote,
+                    .threads = &context.threads});
 }
 
 void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
@@ -209,7 +212,8 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
                   .iteration = from.iteration,
                   .arguments = options.arguments,
                   .max_file_bytes = options.max_shard_bytes,
-                  .wrote = context.wrote});
+                  .wrote = context.wrote,
+                  .threads = &context.threads});
 }
 
 }  // namespace piton

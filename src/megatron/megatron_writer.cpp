@@ -83,12 +83,10 @@ class RankFile {
       write_megatron_namespace(model, options_.layout, out_);
     }
     out_.end_dict();
-    for (const auto& [assembly, dtype] : order_) {
-      assemble(source_, assembly, dtype, [&](std::span<const std::byte> bytes) {
-        out_.append(bytes);
-        if (options_.wrote) options_.wrote(static_cast<std::int64_t>(bytes.size()));
-      });
-    }
+    assemble(source_, order_, options_.threads, [&](std::size_t, std::span<const std::byte> bytes) {
+      out_.append(bytes);
+      if (options_.wrote) options_.wrote(std::ssize(bytes));
+    });
     out_.commit();
   }
 
@@ -149,7 +147,7 @@ class RankFile {
       Assembly& assembly = tensors[*node.tensor].assembly;
       const DType dtype = options_.dtype.value_or(dtype_of(assembly, dtypes_));
       out_.tensor(safetensors_name(dtype), assembly.shape.sizes());
-      order_.emplace_back(std::move(assembly), dtype);
+      order_.push_back({std::move(assembly), dtype});
       return;
     }
     out_.begin_dict();
@@ -164,8 +162,8 @@ class RankFile {
   const ModelConfig* model_ = nullptr;
   TensorSource& source_;
   const MegatronWriteOptions& options_;
-  std::map<std::string, DType> dtypes_;            // of the source
-  std::vector<std::pair<Assembly, DType>> order_;  // of the file's storages
+  std::map<std::string, DType> dtypes_;  // of the source
+  std::vector<TypedAssembly> order_;     // of the file's storages
 };
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include <functional>
 #include <optional>
 
+#include "base/threads.h"
 #include "checkpoint/tensor_source.h"
 #include "megatron/layout.h"
 #include "megatron/names.h"
@@ -43,6 +44,7 @@ struct MegatronWriteOptions {
   // Of torch_dist: a new file begins before one would be larger.
   std::int64_t max_file_bytes = 5'000'000'000;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
+  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
 };
 
 // True if DeepSpeed's form of the model is a pipeline of numbered layers; only such a form is

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,12 +37,6 @@ struct SharedTensor {
   std::vector<FilePlace> boxes;
 };
 
-// One box to write.
-struct LayerBox {
-  std::string name;
-  Assembly assembly;
-};
-
 // "decoder.layers.mlp.linear_fc1.weight" for "decoder.layers.3.mlp.linear_fc1.weight".
 std::string shared_name(const std::string& name, bool& stacked) {
   constexpr std::string_view kLayers = "decoder.layers.";
@@ -68,8 +63,17 @@ class DistFolder {
       : folder_(folder), model_(model), options_(options) {}
 
   void write(TensorSource& source) {
-    const std::vector<LayerBox> boxes = plan(source);
-    for (const LayerBox& box : boxes) write_box(source, box);
+    const std::vector<TypedAssembly> boxes = plan(source);
+    std::optional<TorchWriter> out;
+    std::size_t current = 0;
+    assemble(source, boxes, options_.threads, [&](std::size_t i, std::span<const std::byte> bytes) {
+      if (out && i != current) end_box(boxes[current].assembly.name, *out);
+      if (!out || i != current) begin_box(boxes[i], out);
+      current = i;
+      out->append(bytes);
+      if (options_.wrote) options_.wrote(std::ssize(bytes));
+    });
+    end_box(boxes[current].assembly.name, *out);
     write_empty_state();
     file_->commit();
     write_metadata();
@@ -83,12 +87,12 @@ class DistFolder {
  private:
   // All boxes in the order of the model. A stacked tensor has one type: that which holds all of its
   // layers.
-  std::vector<LayerBox> plan(const TensorSource& source) {
+  std::vector<TypedAssembly> plan(const TensorSource& source) {
     std::map<std::string, DType> stored;
     for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
       stored[one.name] = one.dtype;
     const MegatronLayout whole{.padded_vocabulary = options_.layout.padded_vocabulary};
-    std::vector<LayerBox> boxes;
+    std::vector<TypedAssembly> boxes;
     for (MegatronTensor& tensor : megatron_tensors(model_, whole, 0, 0, 0)) {
       bool stacked = false;
       const std::string name =
@@ -100,8 +104,10 @@ class DistFolder {
       shared.dtype = wider_dtype(shared.dtype, dtype);
       PITON_ASSERT(shared.shape == tensor.assembly.shape, "{} is {} in one layer and {} in another",
                    name, to_string(shared.shape), to_string(tensor.assembly.shape));
-      boxes.push_back({name, std::move(tensor.assembly)});
+      boxes.push_back({std::move(tensor.assembly), dtype});
+      boxes.back().assembly.name = name;
     }
+    for (TypedAssembly& box : boxes) box.dtype = tensors_.at(box.assembly.name).dtype;
     return boxes;
   }
 
@@ -117,20 +123,18 @@ class DistFolder {
     return *file_;
   }
 
-  void write_box(TensorSource& source, const LayerBox& box) {
-    SharedTensor& tensor = tensors_.at(box.name);
-    AtomicFile& file = file_for(tensor.shape.elements() * size_bytes(tensor.dtype));
-    const std::int64_t offset = file.size_bytes();
-    Sizes sizes(tensor.shape.sizes().begin(), tensor.shape.sizes().end());
-    if (tensor.stacked) sizes.insert(sizes.begin(), 1);
-    TorchWriter out(file);
-    out.tensor(safetensors_name(tensor.dtype), sizes);
-    assemble(source, box.assembly, tensor.dtype, [&](std::span<const std::byte> bytes) {
-      out.append(bytes);
-      if (options_.wrote) options_.wrote(static_cast<std::int64_t>(bytes.size()));
-    });
+  void begin_box(const TypedAssembly& box, std::optional<TorchWriter>& out) {
+    SharedTensor& tensor = tensors_.at(box.assembly.name);
+    AtomicFile& file = file_for(box.bytes());
+    tensor.boxes.push_back({.file = file_name_, .offset = file.size_bytes()});
+    out.emplace(file);
+    out->tensor(safetensors_name(box.dtype), sizes_of(tensor, 1));
+  }
+
+  void end_box(const std::string& name, TorchWriter& out) {
     out.commit();
-    tensor.boxes.push_back({file_name_, offset, file.size_bytes() - offset});
+    FilePlace& place = tensors_.at(name).boxes.back();
+    place.bytes = file_->size_bytes() - place.offset;
   }
 
   // What every module has as its state: None, in the list in which Megatron-core wraps an object.

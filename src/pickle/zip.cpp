@@ -1,11 +1,10 @@
 #include "pickle/zip.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "pickle/crc32.h"
 
 namespace piton {
 namespace {
@@ -169,11 +168,6 @@ void check_overlaps(const FilePart& file, const std::map<std::string, ZipMember>
   }
 }
 
-std::uint32_t crc_of(std::uint32_t crc, std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
-}
-
 template <typename T>
 void put(std::string& text, T value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof(T));
@@ -221,7 +215,7 @@ std::string read_member(const FilePart& file, const ZipMember& member, std::int6
                              limit_bytes));
   }
   std::string bytes = read(file, member.offset, member.bytes, "member");
-  if (crc_of(0, std::as_bytes(std::span(bytes))) != member.crc)
+  if (crc32(0, std::as_bytes(std::span(bytes))) != member.crc)
     refuse(file, member.name + " was changed: its CRC is another");
   return bytes;
 }
@@ -252,7 +246,7 @@ void ZipWriter::begin(const std::string& name) {
 
 void ZipWriter::append(std::span<const std::byte> bytes) {
   ZipMember& member = members_.back().member;
-  member.crc = crc_of(member.crc, bytes);
+  member.crc = crc32(member.crc, bytes);
   file_.write(bytes);
 }
 
