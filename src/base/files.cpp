@@ -24,6 +24,8 @@ constexpr mode_t kFolderMode = 0750;
 // Smaller writes are collected in a buffer: a system call takes about 1 us, as long as copying 16
 // KB. Larger ones (tensors) are written directly.
 constexpr std::size_t kBufferBytes = 256 * 1024;
+// The disk begins to write a large file while it is made, so that the flush at its end is short.
+constexpr std::int64_t kStartedBytes = std::int64_t{32} << 20;
 // How many names are tried for a draft file before this is an error.
 constexpr int kMostDrafts = 1000;
 
@@ -127,6 +129,7 @@ struct AtomicFile::State {
   Descriptor file;
   std::vector<std::byte> buffer;  // bytes of the file from flushed_bytes on, not yet written
   std::int64_t flushed_bytes = 0;
+  std::int64_t started_bytes = 0;  // that the disk was told to write
 
   ~State() {
     if (file.get() >= 0) ::unlink(temporary.c_str());
@@ -143,9 +146,18 @@ struct AtomicFile::State {
     }
   }
 
+  void append(std::span<const std::byte> bytes) {
+    put(bytes, flushed_bytes);
+    flushed_bytes += std::ssize(bytes);
+    if (flushed_bytes - started_bytes < kStartedBytes) return;
+    // Advice: errors of the disk are those of fsync.
+    ::sync_file_range(file.get(), started_bytes, flushed_bytes - started_bytes,
+                      SYNC_FILE_RANGE_WRITE);
+    started_bytes = flushed_bytes;
+  }
+
   void flush() {
-    put(buffer, flushed_bytes);
-    flushed_bytes += static_cast<std::int64_t>(buffer.size());
+    append(buffer);
     buffer.clear();
   }
 };
@@ -178,8 +190,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   PITON_ASSERT(state.file.get() >= 0, "write to {} after commit", state.path.string());
   if (state.buffer.size() + bytes.size() > kBufferBytes) state.flush();
   if (bytes.size() >= kBufferBytes) {
-    state.put(bytes, state.flushed_bytes);
-    state.flushed_bytes += static_cast<std::int64_t>(bytes.size());
+    state.append(bytes);
   } else {
     state.buffer.insert(state.buffer.end(), bytes.begin(), bytes.end());
   }

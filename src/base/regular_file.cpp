@@ -76,6 +76,10 @@ void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
   }
 }
 
+void RegularFile::will_read(std::int64_t offset, std::int64_t bytes) const {
+  ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // advice: it cannot fail
+}
+
 std::string RegularFile::stamp() const {
   struct stat about;
   if (::fstat(descriptor_, &about) != 0) throw_file_failure(path_, "look at", errno);

@@ -33,6 +33,9 @@ class RegularFile {
   // or the system cannot read it.
   void read_at(std::int64_t offset, std::span<std::byte> out) const;
 
+  // Tells the system that these bytes will be read soon: it may fetch them meanwhile.
+  void will_read(std::int64_t offset, std::int64_t bytes) const;
+
   // Current size and time of modification, to detect that the file has changed.
   std::string stamp() const;
 

@@ -1,6 +1,7 @@
 #include "checkpoint/assembly.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -13,7 +14,7 @@ namespace {
 // Bytes of a block: large enough that system calls cost nothing compared with the copy.
 constexpr std::int64_t kAssembledBytes = std::int64_t{8} << 20;
 // Bytes of a block of a transposed tensor: each block reads a part of every row of its source.
-constexpr std::int64_t kTurnedBytes = std::int64_t{128} << 20;
+constexpr std::int64_t kTurnedBytes = std::int64_t{64} << 20;
 
 // Checks the parts and returns them in the order of their rows.
 std::vector<const AssemblyPart*> in_order(const Assembly& assembly) {
@@ -67,64 +68,145 @@ void turn(std::int64_t width, const std::byte* from, std::int64_t rows, std::int
   turn<std::uint64_t>(from, rows, columns, to, stride);
 }
 
-void assemble_turned(TensorSource& source, const Assembly& assembly,
-                     const std::vector<const AssemblyPart*>& parts, DType dtype,
-                     const std::function<void(std::span<const std::byte>)>& take) {
-  const std::int64_t width = size_bytes(dtype);
-  const std::int64_t rows = assembly.shape[0];
-  const std::int64_t columns = assembly.shape[1];
-  const std::int64_t step = std::clamp<std::int64_t>(kTurnedBytes / (columns * width), 1,
-                                                     std::max<std::int64_t>(rows, 1));
-  std::int64_t widest = 0;
-  for (const AssemblyPart* part : parts) widest = std::max(widest, part->extent[0]);
-  const auto read =
-      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(widest * step * width));
-  const auto block =
-      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(columns * step * width));
-  for (std::int64_t row = 0; row < rows; row += step) {
-    const std::int64_t count = std::min(step, rows - row);
-    for (const AssemblyPart* part : parts) {
+// Memory that grows and keeps what it has: pages that were touched once cost nothing again.
+class Buffer {
+ public:
+  std::byte* of_at_least(std::int64_t bytes) {
+    const auto wanted = static_cast<std::size_t>(bytes);
+    if (wanted > size_) {
+      data_ = std::make_unique_for_overwrite<std::byte[]>(wanted);
+      size_ = wanted;
+    }
+    return data_.get();
+  }
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t size_ = 0;
+};
+
+struct Block {
+  Buffer buffer;
+  std::size_t size = 0;    // bytes
+  std::size_t tensor = 0;  // that they are of
+  std::span<const std::byte> bytes() const { return {buffer.data(), size}; }
+};
+
+// Reads the blocks of tensors in order.
+class BlockReader {
+ public:
+  BlockReader(TensorSource& source, std::span<const TypedAssembly> tensors)
+      : source_(source), tensors_(tensors) {}
+
+  // Fills `block` with the next bytes; false: there are no more.
+  bool read(Block& block) {
+    for (; tensor_ < tensors_.size(); ++tensor_) {
+      const Assembly& assembly = tensors_[tensor_].assembly;
+      if (!opened_) parts_ = in_order(assembly);
+      opened_ = true;
+      block.tensor = tensor_;
+      if (assembly.transposed ? read_turned(block) : read_rows(block)) return true;
+      opened_ = false;
+      part_ = 0;
+      at_ = 0;
+    }
+    return false;
+  }
+
+ private:
+  // Elements from number at_ of part number part_ on.
+  bool read_rows(Block& block) {
+    const TypedAssembly& tensor = tensors_[tensor_];
+    const std::int64_t width = size_bytes(tensor.dtype);
+    const std::int64_t most = std::min(kAssembledBytes / width, tensor.assembly.shape.elements());
+    std::byte* const bytes = block.buffer.of_at_least(most * width);
+    std::int64_t filled = 0;
+    for (; part_ < parts_.size() && filled < most; ++part_, at_ = 0) {
+      const AssemblyPart& part = *parts_[part_];
+      const std::int64_t size = part.extent.elements();
+      const std::int64_t count = std::min(size - at_, most - filled);
+      read_part(source_, part.name,
+                {.start = part.start, .extent = part.extent, .begin = at_, .end = at_ + count},
+                tensor.dtype, bytes + filled * width);
+      at_ += count;
+      filled += count;
+      if (at_ < size) break;
+    }
+    block.size = static_cast<std::size_t>(filled * width);
+    return filled > 0;
+  }
+
+  // Rows from number at_ on.
+  bool read_turned(Block& block) {
+    const TypedAssembly& tensor = tensors_[tensor_];
+    const std::int64_t width = size_bytes(tensor.dtype);
+    const std::int64_t rows = tensor.assembly.shape[0];
+    const std::int64_t columns = tensor.assembly.shape[1];
+    if (at_ >= rows || columns == 0) return false;
+    const std::int64_t count =
+        std::min(rows - at_, std::max<std::int64_t>(kTurnedBytes / (columns * width), 1));
+    std::byte* const bytes = block.buffer.of_at_least(count * columns * width);
+    for (const AssemblyPart* part : parts_) {
       const std::int64_t size = part->extent[0];
-      read_part(source, part->name,
-                {.start = {part->start[0], part->start[1] + row},
+      std::byte* const stored = stored_.of_at_least(size * count * width);
+      read_part(source_, part->name,
+                {.start = {part->start[0], part->start[1] + at_},
                  .extent = {size, count},
                  .begin = 0,
                  .end = size * count},
-                dtype, read.get());
-      turn(width, read.get(), size, count, block.get() + part->row * width, columns);
+                tensor.dtype, stored);
+      turn(width, stored, size, count, bytes + part->row * width, columns);
     }
-    take({block.get(), static_cast<std::size_t>(count * columns * width)});
+    at_ += count;
+    block.size = static_cast<std::size_t>(count * columns * width);
+    return true;
   }
-}
+
+  TensorSource& source_;
+  std::span<const TypedAssembly> tensors_;
+  std::size_t tensor_ = 0;  // that is being read
+  bool opened_ = false;     // parts_ are its
+  std::vector<const AssemblyPart*> parts_;
+  std::size_t part_ = 0;
+  std::int64_t at_ = 0;
+  Buffer stored_;  // of a tensor that is transposed
+};
 
 }  // namespace
 
-void assemble(TensorSource& source, const Assembly& assembly, DType dtype,
-              const std::function<void(std::span<const std::byte>)>& take) {
-  const std::vector<const AssemblyPart*> parts = in_order(assembly);
-  if (assembly.transposed) return assemble_turned(source, assembly, parts, dtype, take);
-  const std::int64_t width = size_bytes(dtype);
-  const std::int64_t block = kAssembledBytes / width;
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(
-      static_cast<std::size_t>(std::min(block, assembly.shape.elements()) * width));
-  std::int64_t filled = 0;
-  const auto flush = [&] {
-    if (filled > 0) take({buffer.get(), static_cast<std::size_t>(filled * width)});
-    filled = 0;
-  };
-  for (const AssemblyPart* part : parts) {
-    const std::int64_t size = part->extent.elements();
-    for (std::int64_t at = 0; at < size;) {
-      const std::int64_t count = std::min(size - at, block - filled);
-      read_part(source, part->name,
-                {.start = part->start, .extent = part->extent, .begin = at, .end = at + count},
-                dtype, buffer.get() + filled * width);
-      at += count;
-      filled += count;
-      if (filled == block) flush();
+DType wider_dtype(DType a, DType b) {
+  if (a == b) return a;
+  if (size_bytes(a) == size_bytes(b)) return DType::kF32;  // bf16 and fp16
+  return size_bytes(a) > size_bytes(b) ? a : b;
+}
+
+DType dtype_of(const Assembly& assembly, const std::map<std::string, DType>& stored) {
+  DType dtype = stored.at(assembly.parts.front().name);
+  for (const AssemblyPart& part : assembly.parts) dtype = wider_dtype(dtype, stored.at(part.name));
+  return dtype;
+}
+
+void assemble(TensorSource& source, std::span<const TypedAssembly> tensors, ThreadPool* threads,
+              const std::function<void(std::size_t, std::span<const std::byte>)>& take) {
+  BlockReader reader(source, tensors);
+  std::array<Block, 2> blocks;
+  bool more = reader.read(blocks[0]);
+  for (std::size_t turn = 0; more; turn = 1 - turn) {
+    const auto part = [&](std::int64_t which) {
+      if (which == 0) {
+        take(blocks[turn].tensor, blocks[turn].bytes());
+      } else {
+        more = reader.read(blocks[1 - turn]);
+      }
+    };
+    if (threads != nullptr) {
+      threads->run(2, part);
+    } else {
+      part(0);
+      part(1);
     }
   }
-  flush();
 }
 
 }  // namespace piton

@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/threads.h"
 #include "checkpoint/tensor_source.h"
 
 namespace piton {
@@ -36,9 +38,24 @@ struct Assembly {
   }
 };
 
-// Calls take(bytes) with the tensor's bytes as `dtype`, in order, in blocks of bounded size.
-// Asserts that the parts cover each row once. Throws Error(kData) as TensorSource::read.
-void assemble(TensorSource& source, const Assembly& assembly, DType dtype,
-              const std::function<void(std::span<const std::byte>)>& take);
+// The type that holds the values of both without loss.
+DType wider_dtype(DType a, DType b);
+// The type that holds all parts without loss. `stored`: those of the canonical tensors by name.
+DType dtype_of(const Assembly& assembly, const std::map<std::string, DType>& stored);
+
+// A tensor of a file, and its type there.
+struct TypedAssembly {
+  Assembly assembly;
+  DType dtype = DType::kF32;
+
+  std::int64_t bytes() const { return assembly.shape.elements() * size_bytes(dtype); }
+};
+
+// Calls take(i, bytes) with the bytes of tensors[0], tensors[1], ..., in order, in blocks of
+// bounded size. With `threads` one of them reads the next block while another takes one, so `take`
+// must not use the source; null: one after the other. Asserts that the parts of each tensor cover
+// each row once. Throws Error(kData) as TensorSource::read.
+void assemble(TensorSource& source, std::span<const TypedAssembly> tensors, ThreadPool* threads,
+              const std::function<void(std::size_t, std::span<const std::byte>)>& take);
 
 }  // namespace piton

@@ -26,20 +26,25 @@ void write_checkpoint(const fs::path& dir, TensorSource& source, const TrainStat
   std::map<std::string, DiskFile> files;
   for (const TensorFile& file : plan.files)
     files.emplace(file.name, DiskFile(disk, unfinished / file.name));
-  for (StoredTensor& stored : plan.tensors) {
-    const Shape& shape = stored.tensor.shape;
-    StreamHash hash;
-    std::int64_t at = stored.offset;
-    DiskFile& file = files.at(stored.file);
-    assemble(source, Assembly::of(stored.tensor.name, shape), stored.tensor.dtype,
-             [&](std::span<const std::byte> bytes) {
-               file.write_at(at, bytes);
-               hash.add(bytes);
-               at += static_cast<std::int64_t>(bytes.size());
-               if (options.wrote) options.wrote(static_cast<std::int64_t>(bytes.size()));
-             });
-    stored.hash = hash.hex();
+  std::vector<TypedAssembly> assemblies;
+  for (const StoredTensor& stored : plan.tensors) {
+    assemblies.push_back(
+        {Assembly::of(stored.tensor.name, stored.tensor.shape), stored.tensor.dtype});
   }
+  std::vector<StreamHash> hashes(plan.tensors.size());
+  std::size_t current = 0;
+  std::int64_t written = 0;  // bytes of it
+  assemble(source, assemblies, options.threads,
+           [&](std::size_t i, std::span<const std::byte> bytes) {
+             if (i != current) written = 0;
+             current = i;
+             const StoredTensor& stored = plan.tensors[i];
+             files.at(stored.file).write_at(stored.offset + written, bytes);
+             hashes[i].add(bytes);
+             written += std::ssize(bytes);
+             if (options.wrote) options.wrote(std::ssize(bytes));
+           });
+  for (std::size_t i = 0; i < hashes.size(); ++i) plan.tensors[i].hash = hashes[i].hex();
   for (auto& [name, file] : files) file.sync();
   write_texts(unfinished, plan, state, config, disk);
   publish(dir, unfinished, folder, state.iteration, disk);

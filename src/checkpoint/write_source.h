@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/threads.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/tensor_source.h"
 
@@ -17,6 +18,7 @@ struct WriteSourceOptions {
   std::optional<DType> dtype;  // of the weights; else each stays as it is
   std::int64_t file_bytes = std::int64_t{4} << 30;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
+  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
 };
 
 // Writes the weights as `dir`/iter_NNNNNNN, where NNNNNNN is state.iteration, and points the

@@ -182,6 +182,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   Counter counter(bytes_of(*from.source, options), progress);
   const TargetContext context{.options = options,
                               .wrote = [&](std::int64_t bytes) { counter.add(bytes); },
+                              .threads = machine.threads,
                               .notes = report.notes};
   switch (report.to) {
     case ModelFormat::kHuggingFace:

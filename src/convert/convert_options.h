@@ -24,6 +24,7 @@ struct ConvertOptions {
   bool average = false;
   bool no_verify = false;
   // Of --to mg.
+  std::string checkpoint_format;
   std::optional<std::int64_t> tensor;    // ranks; default 1
   std::optional<std::int64_t> pipeline;  // the same
   std::int64_t layers_of_virtual_stage = 0;
@@ -45,7 +46,8 @@ struct ConvertOptions {
 
   // A flag that says how --to mg divides a model was given; "" where none was.
   std::string megatron_flag() const {
-    return tensor                         ? "--target-tensor-parallel-size"
+    return !checkpoint_format.empty()     ? "--ckpt-format"
+           : tensor                       ? "--target-tensor-parallel-size"
            : pipeline                     ? "--target-pipeline-parallel-size"
            : layers_of_virtual_stage != 0 ? "--num-layers-per-virtual-pipeline-stage"
            : !stage_layers.empty()        ? "--num-layer-list"
@@ -57,6 +59,8 @@ struct ConvertOptions {
            : added_tokens != 0            ? "--added-token-num"
                                           : "";
   }
+
+  bool is_torch_dist() const { return checkpoint_format == "torch_dist"; }
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -107,6 +111,11 @@ struct ConvertOptions {
   // Of --to mg.
   template <typename Visitor>
   void visit_megatron(Visitor&& v) {
+    v(Option{"ckpt-format",
+             "mg: file format: one file per rank (torch, the default), or Megatron-core's "
+             "distributed checkpoint, which any layout loads (torch_dist)",
+             {.choices = {"torch", "torch_dist"}}},
+      checkpoint_format);
     v(Option{"target-tensor-parallel-size",
              "mg: number of ranks that each layer is split over (default: 1)",
              {.aliases = {"tensor-model-parallel-size", "tgt-tensor-model-parallel-size"}}},

@@ -125,7 +125,8 @@ void make_gguf(const std::filesystem::path& draft, const OpenedModel& from,
                   .entries = general_entries(from, description.architecture,
                                              type.value_or(main_type(*from.source))),
                   .vocabulary = vocabulary_of(from, context.notes),
-                  .wrote = context.wrote});
+                  .wrote = context.wrote,
+                  .threads = &context.threads});
   note_types(written, context.notes);
 }
 

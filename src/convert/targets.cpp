@@ -58,6 +58,22 @@ void set_special_ids(const SpecialIds& special, Json& config) {
   set("pad_token_id", special.pad);
 }
 
+// A folder of torch_dist holds whole tensors.
+void check_torch_dist(const ConvertOptions& options) {
+  const char* flag = options.deepspeed               ? "--deepspeed"
+                     : options.apart_mlp             ? "--no-merge-mlp"
+                     : !options.stage_layers.empty() ? "--num-layer-list"
+                     : !options.empty_layers.empty() ? "--noop-layers"
+                     : options.layers_of_virtual_stage != 0
+                         ? "--num-layers-per-virtual-pipeline-stage"
+                         : "";
+  if (*flag == '\0') return;
+  throw Error(Fault::kUsage,
+              "{}: has no meaning with --ckpt-format torch_dist, whose tensors are whole and are "
+              "loaded under any layout; leave one of the flags out",
+              flag);
+}
+
 // What AscendSpeed's converters make of --deepspeed.
 void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
                      const ModelConfig& model) {
@@ -90,6 +106,7 @@ MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model
   check_range("--make-vocab-size-divisible-by", options.vocabulary_multiple, 1, kLargestSize);
   layout.padded_vocabulary = megatron_padded_vocabulary(model.vocabulary + options.added_tokens,
                                                         options.vocabulary_multiple, layout.tensor);
+  if (options.is_torch_dist()) check_torch_dist(options);
   const std::int64_t stage = options.layers_of_virtual_stage;
   if (stage != 0) {
     const std::int64_t own = (model.layers + std::ssize(layout.empty_layers)) / layout.pipeline;
@@ -142,7 +159,8 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
   write_huggingface(draft, *from.source, from.model, description.family, description.config,
                     {.dtype = chosen_dtype(context.options),
                      .max_shard_bytes = context.options.max_shard_bytes,
-                     .wrote = context.wrote});
+                     .wrote = context.wrote,
+                     .threads = &context.threads});
 }
 
 void make_checkpoint(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
@@ -172,9 +190,11 @@ void make_checkpoint(const fs::path& draft, const OpenedModel& from, const Targe
   }
   const std::string config = configuration_of(stored);
   write_text_file(draft / kConfigName, config);
-  write_checkpoint(
-      draft, *from.source, {.iteration = from.iteration}, config,
-      {.dtype = dtype, .file_bytes = context.options.max_shard_bytes, .wrote = context.wrote});
+  write_checkpoint(draft, *from.source, {.iteration = from.iteration}, config,
+                   {.dtype = dtype,
+                    .file_bytes = context.options.max_shard_bytes,
+                    .wrote = context.wrote,
+                    .threads = &context.threads});
 }
 
 void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
@@ -182,14 +202,18 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
   copy_companions(from, draft);
   write_megatron(draft, *from.source, from.model,
                  {.layout = layout_of(options, from.model),
+                  .form = options.is_torch_dist() ? MegatronForm::kTorchDist
+                          : options.deepspeed     ? MegatronForm::kDeepSpeed
+                                                  : MegatronForm::kRankFiles,
                   .tree = !options.core                    ? MegatronTree::kLegacy
                           : options.core_layers == "local" ? MegatronTree::kCore
                                                            : MegatronTree::kTransformer,
                   .dtype = chosen_dtype(options),
                   .iteration = from.iteration,
                   .arguments = options.arguments,
-                  .deepspeed = options.deepspeed,
-                  .wrote = context.wrote});
+                  .max_file_bytes = options.max_shard_bytes,
+                  .wrote = context.wrote,
+                  .threads = &context.threads});
 }
 
 }  // namespace piton

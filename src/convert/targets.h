@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads.h"
 #include "convert/convert_options.h"
 #include "convert/opened_model.h"
 #include "gguf/ggml_type.h"
@@ -21,7 +22,8 @@ inline constexpr const char* kGgufDraft = "model.gguf";
 struct TargetContext {
   const ConvertOptions& options;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
-  std::vector<std::string>& notes;                // what a user should know, a line each
+  ThreadPool& threads;
+  std::vector<std::string>& notes;  // what a user should know, a line each
 };
 
 void make_huggingface(const std::filesystem::path& draft, const OpenedModel& from,

@@ -117,29 +117,42 @@ class TensorWriter {
                const std::function<void(std::int64_t)>& wrote)
       : out_(out), source_(source), wrote_(wrote) {}
 
-  void write(const Written& tensor) {
-    if (tensor.table != nullptr) return append(std::as_bytes(std::span(*tensor.table)));
-    if (!is_quantized(tensor.type) && !tensor.from_one) {
-      assemble(source_, tensor.assembly, plain_dtype(tensor.type),
-               [&](std::span<const std::byte> bytes) { append(bytes); });
-      return;
-    }
-    // Blocks of an assembly have a power of two of values, but for the last, which ends with a row.
-    assemble(source_, tensor.assembly, DType::kF32, [&](std::span<const std::byte> bytes) {
-      values_.resize(bytes.size() / sizeof(float));
-      std::memcpy(values_.data(), bytes.data(), bytes.size());
-      if (tensor.from_one) {
-        for (float& value : values_) value += 1;
+  void write(const std::vector<Written>& tensors, ThreadPool* threads) {
+    std::vector<TypedAssembly> assemblies;
+    std::vector<const Written*> assembled;
+    for (const Written& one : tensors) {
+      if (one.table != nullptr) {
+        PITON_ASSERT(assembled.empty(), "{} is behind weights", one.assembly.name);
+        append(std::as_bytes(std::span(*one.table)));
+        continue;
       }
-      const std::int64_t blocks = std::ssize(values_) / block_values(tensor.type);
-      encoded_.resize(static_cast<std::size_t>(blocks * block_bytes(tensor.type)));
-      encode_blocks(tensor.type, values_, encoded_.data(),
-                    fmt::format("{}: {}", source_.where(), tensor.assembly.name));
-      append(encoded_);
+      assemblies.push_back({one.assembly, is_kept(one) ? plain_dtype(one.type) : DType::kF32});
+      assembled.push_back(&one);
+    }
+    assemble(source_, assemblies, threads, [&](std::size_t i, std::span<const std::byte> bytes) {
+      is_kept(*assembled[i]) ? append(bytes) : encode(*assembled[i], bytes);
     });
   }
 
  private:
+  static bool is_kept(const Written& tensor) {
+    return !is_quantized(tensor.type) && !tensor.from_one;
+  }
+
+  // Blocks of an assembly have a power of two of values, but for the last, which ends with a row.
+  void encode(const Written& tensor, std::span<const std::byte> bytes) {
+    values_.resize(bytes.size() / sizeof(float));
+    std::memcpy(values_.data(), bytes.data(), bytes.size());
+    if (tensor.from_one) {
+      for (float& value : values_) value += 1;
+    }
+    const std::int64_t blocks = std::ssize(values_) / block_values(tensor.type);
+    encoded_.resize(static_cast<std::size_t>(blocks * block_bytes(tensor.type)));
+    encode_blocks(tensor.type, values_, encoded_.data(),
+                  fmt::format("{}: {}", source_.where(), tensor.assembly.name));
+    append(encoded_);
+  }
+
   void append(std::span<const std::byte> bytes) {
     out_.append(bytes);
     if (wrote_) wrote_(static_cast<std::int64_t>(bytes.size()));
@@ -170,7 +183,7 @@ GgufWritten write_gguf(const std::filesystem::path& path, TensorSource& source,
   }
   GgufWriter out(path, std::move(header));
   TensorWriter writer(out, source, options.wrote);
-  for (const Written& one : tensors) writer.write(one);
+  writer.write(tensors, options.threads);
   out.commit();
   return written;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads.h"
 #include "checkpoint/tensor_source.h"
 #include "gguf/architectures.h"
 #include "gguf/ggml_type.h"
@@ -22,6 +23,7 @@ struct GgufWriteOptions {
   std::vector<GgufEntry> entries;                 // before those of the description
   std::vector<GgufEntry> vocabulary;              // after those of the description
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
+  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
 };
 
 struct GgufWritten {

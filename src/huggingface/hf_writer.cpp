@@ -19,40 +19,24 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// A tensor of the files, with its type there.
-struct WrittenTensor {
-  Assembly assembly;
-  DType dtype = DType::kF32;
-
-  std::int64_t bytes() const { return assembly.shape.elements() * size_bytes(dtype); }
-};
-
-// The type that holds both without loss.
-DType wider(DType a, DType b) {
-  if (a == b) return a;
-  if (size_bytes(a) == size_bytes(b)) return DType::kF32;  // bf16 and fp16
-  return size_bytes(a) > size_bytes(b) ? a : b;
-}
-
-std::vector<WrittenTensor> written_tensors(const TensorSource& source, const ModelConfig& model,
+std::vector<TypedAssembly> written_tensors(const TensorSource& source, const ModelConfig& model,
                                            const HfFamily& family, std::optional<DType> dtype) {
   std::map<std::string, DType> stored;
   for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
     stored[one.name] = one.dtype;
-  std::vector<WrittenTensor> tensors;
+  std::vector<TypedAssembly> tensors;
   for (Assembly& assembly : hf_assemblies(family.places(model), model)) {
-    DType type = stored.at(assembly.parts.front().name);
-    for (const AssemblyPart& part : assembly.parts) type = wider(type, stored.at(part.name));
-    tensors.push_back({std::move(assembly), dtype.value_or(type)});
+    const DType type = dtype.value_or(dtype_of(assembly, stored));
+    tensors.push_back({std::move(assembly), type});
   }
   return tensors;
 }
 
-std::vector<std::vector<WrittenTensor>> in_shards(std::vector<WrittenTensor> tensors,
+std::vector<std::vector<TypedAssembly>> in_shards(std::vector<TypedAssembly> tensors,
                                                   std::int64_t max_bytes) {
-  std::vector<std::vector<WrittenTensor>> shards(1);
+  std::vector<std::vector<TypedAssembly>> shards(1);
   std::int64_t bytes = 0;
-  for (WrittenTensor& tensor : tensors) {
+  for (TypedAssembly& tensor : tensors) {
     if (bytes > 0 && bytes + tensor.bytes() > max_bytes) {
       shards.emplace_back();
       bytes = 0;
@@ -64,11 +48,10 @@ std::vector<std::vector<WrittenTensor>> in_shards(std::vector<WrittenTensor> ten
 }
 
 void write_shard(const fs::path& path, TensorSource& source,
-                 const std::vector<WrittenTensor>& tensors,
-                 const std::function<void(std::int64_t)>& wrote) {
+                 const std::vector<TypedAssembly>& tensors, const HfWriteOptions& options) {
   std::vector<SafetensorsEntry> entries;
-  std::map<std::string, const WrittenTensor*> by_name;
-  for (const WrittenTensor& tensor : tensors) {
+  std::map<std::string, const TypedAssembly*> by_name;
+  for (const TypedAssembly& tensor : tensors) {
     const auto sizes = tensor.assembly.shape.sizes();
     entries.push_back({.name = tensor.assembly.name,
                        .dtype = std::string(safetensors_name(tensor.dtype)),
@@ -77,13 +60,13 @@ void write_shard(const fs::path& path, TensorSource& source,
   }
   sort_for_alignment(entries);
   SafetensorsWriter writer(path, std::move(entries));
-  for (const SafetensorsEntry& entry : writer.entries()) {
-    const WrittenTensor& tensor = *by_name.at(entry.name);
-    assemble(source, tensor.assembly, tensor.dtype, [&](std::span<const std::byte> bytes) {
-      writer.append(bytes);
-      if (wrote) wrote(static_cast<std::int64_t>(bytes.size()));
-    });
-  }
+  std::vector<TypedAssembly> in_order;
+  for (const SafetensorsEntry& entry : writer.entries())
+    in_order.push_back(*by_name.at(entry.name));
+  assemble(source, in_order, options.threads, [&](std::size_t, std::span<const std::byte> bytes) {
+    writer.append(bytes);
+    if (options.wrote) options.wrote(static_cast<std::int64_t>(bytes.size()));
+  });
   writer.commit();
 }
 
@@ -92,9 +75,9 @@ void write_json(const fs::path& path, const Json& json) {
 }
 
 // The type of most of the weights.
-DType main_dtype(const std::vector<WrittenTensor>& tensors) {
+DType main_dtype(const std::vector<TypedAssembly>& tensors) {
   std::map<DType, std::int64_t> elements;
-  for (const WrittenTensor& one : tensors) elements[one.dtype] += one.assembly.shape.elements();
+  for (const TypedAssembly& one : tensors) elements[one.dtype] += one.assembly.shape.elements();
   return std::ranges::max_element(elements, {}, [](const auto& one) { return one.second; })->first;
 }
 
@@ -115,16 +98,16 @@ std::string torch_name(DType dtype) {
 
 void write_huggingface(const fs::path& folder, TensorSource& source, const ModelConfig& model,
                        const HfFamily& family, Json config, const HfWriteOptions& options) {
-  std::vector<WrittenTensor> tensors = written_tensors(source, model, family, options.dtype);
+  std::vector<TypedAssembly> tensors = written_tensors(source, model, family, options.dtype);
   // "dtype" as in Transformers 5; configurations of Transformers 4 keep "torch_dtype".
   config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] =
       torch_name(main_dtype(tensors));
   config["tie_word_embeddings"] = model.tied;
 
-  const std::vector<std::vector<WrittenTensor>> shards =
+  const std::vector<std::vector<TypedAssembly>> shards =
       in_shards(std::move(tensors), options.max_shard_bytes);
   if (shards.size() == 1) {
-    write_shard(folder / kHfSingleName, source, shards[0], options.wrote);
+    write_shard(folder / kHfSingleName, source, shards[0], options);
   } else {
     std::int64_t elements = 0;
     std::int64_t bytes = 0;
@@ -132,12 +115,12 @@ void write_huggingface(const fs::path& folder, TensorSource& source, const Model
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const std::string name =
           fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-      for (const WrittenTensor& tensor : shards[i]) {
+      for (const TypedAssembly& tensor : shards[i]) {
         names[tensor.assembly.name] = name;
         elements += tensor.assembly.shape.elements();
         bytes += tensor.bytes();
       }
-      write_shard(folder / name, source, shards[i], options.wrote);
+      write_shard(folder / name, source, shards[i], options);
     }
     write_json(folder / kHfIndexName,
                {{"metadata", {{"total_parameters", elements}, {"total_size", bytes}}},

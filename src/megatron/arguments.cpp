@@ -286,9 +286,9 @@ void write_megatron_arguments(const ModelConfig& model, const MegatronLayout& la
 
 void write_megatron_namespace(const ModelConfig& model, const MegatronLayout& layout,
                               TorchWriter& out) {
-  out.begin_namespace();
+  out.begin_object("argparse", "Namespace");
   write_fields(model, layout, out);
-  out.end_namespace();
+  out.end_object();
 }
 
 }  // namespace piton

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "base/error.h"
 #include "checkpoint/file_tensor.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
+namespace {
+
+// Bytes of a buffer: it stays in the second-level cache until its bytes are used.
+constexpr std::int64_t kBlockBytes = std::int64_t{1} << 18;
+
+}  // namespace
 
 void CanonicalPieces::add(const Assembly& assembly, const BoxedTensor& stored,
                           const std::string& where) {
@@ -79,28 +86,47 @@ void CanonicalPieces::read_piece(const Piece& piece, DType from, const TensorRun
                           .offset = piece.offset,
                           .dtype = from,
                           .shape = {piece.rows, piece.stride}};
-  const std::int64_t rows = bottom - top;
   const std::int64_t count = right - left;
-  TensorRun part{.start = {top - piece.row, left - piece.column},
-                 .extent = {rows, count},
-                 .begin = 0,
-                 .end = rows * count};
   const std::int64_t at = (top - run.start[0]) * columns;  // of its first row in the region
   if (count == columns) {
+    const std::int64_t rows = bottom - top;
+    TensorRun part{.start = {top - piece.row, left - piece.column}, .extent = {rows, count}};
     part.begin = std::max(run.begin - at, std::int64_t{0});
     part.end = std::min(run.end - at, rows * count);
     return read_run(stored, part, dtype, dst + (at + part.begin - run.begin) * width);
   }
-  std::vector<std::byte> block(static_cast<std::size_t>(rows * count * width));
-  read_run(stored, part, dtype, block.data());
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t begin = at + row * columns + left - first_column;
-    const std::int64_t from_element = std::max(begin, run.begin);
-    const std::int64_t to_element = std::min(begin + count, run.end);
-    if (from_element >= to_element) continue;
-    std::memcpy(dst + (from_element - run.begin) * width,
-                block.data() + (row * count + from_element - begin) * width,
-                static_cast<std::size_t>((to_element - from_element) * width));
+  const std::int64_t step =
+      std::clamp<std::int64_t>(kBlockBytes / (count * width), 1, bottom - top);
+  const auto block =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(step * count * width));
+  for (std::int64_t first = top; first < bottom; first += step) {
+    const std::int64_t rows = std::min(step, bottom - first);
+    read_run(stored,
+             {.start = {first - piece.row, left - piece.column},
+              .extent = {rows, count},
+              .begin = 0,
+              .end = rows * count},
+             dtype, block.get());
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t begin = (first + row - run.start[0]) * columns + left - first_column;
+      const std::int64_t from_element = std::max(begin, run.begin);
+      const std::int64_t to_element = std::min(begin + count, run.end);
+      if (from_element >= to_element) continue;
+      std::memcpy(dst + (from_element - run.begin) * width,
+                  block.get() + (row * count + from_element - begin) * width,
+                  static_cast<std::size_t>((to_element - from_element) * width));
+    }
+  }
+}
+
+void CanonicalPieces::will_read(const Canonical& canonical, std::int64_t top, std::int64_t bottom) {
+  const std::int64_t width = size_bytes(canonical.tensor.dtype);
+  for (const Piece& piece : canonical.pieces) {
+    const std::int64_t first = std::max(top, piece.row);
+    const std::int64_t last = std::min(bottom, piece.row + piece.rows);
+    const std::int64_t row = piece.stride * width;
+    if (first < last)
+      piece.file->will_read(piece.offset + (first - piece.row) * row, (last - first) * row);
   }
 }
 
@@ -110,6 +136,10 @@ void CanonicalPieces::read(const std::string& name, const TensorRun& run, DType 
   const Canonical& canonical = tensors_.at(name);
   const bool matrix = run.extent.ndim() > 1;
   const std::int64_t columns = matrix ? run.extent[1] : 1;
+  const std::int64_t top = run.start[0] + run.begin / columns;
+  const std::int64_t bottom = run.start[0] + (run.end + columns - 1) / columns;
+  // Pieces of queries, keys and values lie between each other: the system sees no sequence.
+  if (canonical.pieces.size() > 1) will_read(canonical, top, bottom);
   for (const Piece& piece : canonical.pieces) {
     read_piece(piece, canonical.tensor.dtype, run, columns, matrix ? run.start[1] : 0, dtype, dst);
   }

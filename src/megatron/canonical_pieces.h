@@ -41,6 +41,8 @@ class CanonicalPieces {
     CanonicalTensor tensor;
     std::vector<Piece> pieces;
   };
+  // Of rows [top, bottom).
+  static void will_read(const Canonical& canonical, std::int64_t top, std::int64_t bottom);
   static void read_piece(const Piece& piece, DType stored, const TensorRun& run,
                          std::int64_t columns, std::int64_t first_column, DType dtype,
                          std::byte* dst);

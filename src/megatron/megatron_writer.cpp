@@ -11,6 +11,7 @@
 #include "checkpoint/safetensors.h"
 #include "megatron/arguments.h"
 #include "megatron/deepspeed_files.h"
+#include "megatron/torch_dist_writer.h"
 #include "pickle/torch_writer.h"
 
 namespace piton {
@@ -66,7 +67,7 @@ class RankFile {
     out_.number(options_.layout.version);
     out_.text("iteration");
     out_.integer(options_.iteration);
-    if (options_.deepspeed) {
+    if (options_.form == MegatronForm::kDeepSpeed) {
       write_module(t, p);
     } else {
       for (int chunk = 0; chunk < options_.layout.chunks; ++chunk) {
@@ -82,12 +83,10 @@ class RankFile {
       write_megatron_namespace(model, options_.layout, out_);
     }
     out_.end_dict();
-    for (const auto& [assembly, dtype] : order_) {
-      assemble(source_, assembly, dtype, [&](std::span<const std::byte> bytes) {
-        out_.append(bytes);
-        if (options_.wrote) options_.wrote(static_cast<std::int64_t>(bytes.size()));
-      });
-    }
+    assemble(source_, order_, options_.threads, [&](std::size_t, std::span<const std::byte> bytes) {
+      out_.append(bytes);
+      if (options_.wrote) options_.wrote(std::ssize(bytes));
+    });
     out_.commit();
   }
 
@@ -146,9 +145,9 @@ class RankFile {
   void write_node(const Node& node, std::vector<MegatronTensor>& tensors) {
     if (node.tensor) {
       Assembly& assembly = tensors[*node.tensor].assembly;
-      const DType dtype = options_.dtype.value_or(dtypes_.at(assembly.parts.front().name));
+      const DType dtype = options_.dtype.value_or(dtype_of(assembly, dtypes_));
       out_.tensor(safetensors_name(dtype), assembly.shape.sizes());
-      order_.emplace_back(std::move(assembly), dtype);
+      order_.push_back({std::move(assembly), dtype});
       return;
     }
     out_.begin_dict();
@@ -163,8 +162,8 @@ class RankFile {
   const ModelConfig* model_ = nullptr;
   TensorSource& source_;
   const MegatronWriteOptions& options_;
-  std::map<std::string, DType> dtypes_;            // of the source
-  std::vector<std::pair<Assembly, DType>> order_;  // of the file's storages
+  std::map<std::string, DType> dtypes_;  // of the source
+  std::vector<TypedAssembly> order_;     // of the file's storages
 };
 
 }  // namespace
@@ -175,17 +174,23 @@ bool is_deepspeed_pipeline(const ModelConfig& model) {
 
 void write_megatron(const fs::path& folder, TensorSource& source, const ModelConfig& model,
                     const MegatronWriteOptions& options) {
+  const fs::path files = folder / "release";
   const MegatronLayout& layout = options.layout;
-  for (int p = 0; p < layout.pipeline; ++p) {
-    for (int t = 0; t < layout.tensor; ++t) {
-      const std::string rank =
-          options.deepspeed ? fmt::format("mp_rank_{:02}_model_states.pt", p * layout.tensor + t)
-          : layout.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}/model_optim_rng.pt", t, p)
-                                : fmt::format("mp_rank_{:02}/model_optim_rng.pt", t);
-      RankFile(folder / "release" / rank, source, options).write(model, t, p);
+  const bool deepspeed = options.form == MegatronForm::kDeepSpeed;
+  if (options.form == MegatronForm::kTorchDist) {
+    write_torch_dist(files, source, model, options);
+  } else {
+    for (int p = 0; p < layout.pipeline; ++p) {
+      for (int t = 0; t < layout.tensor; ++t) {
+        const std::string rank =
+            deepspeed ? fmt::format("mp_rank_{:02}_model_states.pt", p * layout.tensor + t)
+            : layout.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}/model_optim_rng.pt", t, p)
+                                  : fmt::format("mp_rank_{:02}/model_optim_rng.pt", t);
+        RankFile(files / rank, source, options).write(model, t, p);
+      }
     }
   }
-  write_text_file(folder / (options.deepspeed ? kDeepSpeedTracker : kTrackerName), "release");
+  write_text_file(folder / (deepspeed ? kDeepSpeedTracker : kTrackerName), "release");
 }
 
 }  // namespace piton

@@ -5,14 +5,17 @@
 //     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
 //     model_args (megatron/arguments.h)
 //
-// For DeepSpeed (MegatronWriteOptions::deepspeed), as AscendSpeed's converters write it:
+// For DeepSpeed, as AscendSpeed's converters write it:
 //
 //   DIR/latest                                "release"
 //   DIR/release/mp_rank_NN_model_states.pt    megatron/deepspeed_files.h: the model's tree is
 //                                             "module"; Bloom is a pipeline of numbered layers
 //
-// The files are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors,
-// but for MegatronWriteOptions::arguments.
+// These are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors, but
+// for MegatronWriteOptions::arguments. For Megatron-core's dist_checkpointing:
+//
+//   DIR/latest_checkpointed_iteration.txt     "release"
+//   DIR/release/                              megatron/torch_dist_writer.h
 #pragma once
 
 #include <cstdint>
@@ -20,21 +23,28 @@
 #include <functional>
 #include <optional>
 
+#include "base/threads.h"
 #include "checkpoint/tensor_source.h"
 #include "megatron/layout.h"
 #include "megatron/names.h"
 
 namespace piton {
 
+enum class MegatronForm { kRankFiles, kTorchDist, kDeepSpeed };
+
 struct MegatronWriteOptions {
   MegatronLayout layout;  // checked
-  MegatronTree tree = MegatronTree::kLegacy;
-  std::optional<DType> dtype;  // of every tensor; else each stays as it is
+  MegatronForm form = MegatronForm::kRankFiles;
+  MegatronTree tree = MegatronTree::kLegacy;  // not of torch_dist, which has names of its own
+  std::optional<DType> dtype;                 // of every tensor; else each stays as it is
   std::int64_t iteration = 0;
-  bool arguments =
-      false;  // also as a namespace "args", which torch.load(weights_only=True) refuses
-  bool deepspeed = false;
+  // Also as a namespace "args", which torch.load(weights_only=True) refuses. torch_dist has them so
+  // in any case.
+  bool arguments = false;
+  // Of torch_dist: a new file begins before one would be larger.
+  std::int64_t max_file_bytes = 5'000'000'000;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
+  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
 };
 
 // True if DeepSpeed's form of the model is a pipeline of numbered layers; only such a form is
@@ -42,7 +52,7 @@ struct MegatronWriteOptions {
 bool is_deepspeed_pipeline(const ModelConfig& model);
 
 // Writes into `folder`, which must exist. Needs memory for one block. Throws Error(kData) as the
-// source does, and if the disk is full.
+// source does, for a model that the form has no names for, and if the disk is full.
 void write_megatron(const std::filesystem::path& folder, TensorSource& source,
                     const ModelConfig& model, const MegatronWriteOptions& options);
 

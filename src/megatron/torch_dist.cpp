@@ -21,9 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = PickleValue::Kind;
 
-constexpr const char* kMetadata = ".metadata";
-constexpr const char* kCommon = "common.pt";
-constexpr const char* kBackend = "metadata.json";
 // Limit for .metadata: a box takes 300 bytes.
 constexpr std::int64_t kMostMetadata = std::int64_t{256} << 20;
 // Limit for pairs of boxes that are looked at; boxes of a layer are few.
@@ -114,19 +111,19 @@ std::int64_t volume(const std::vector<std::int64_t>& sizes, const std::string& w
 
 bool has_torch_dist(const fs::path& folder) {
   std::error_code ignored;
-  return fs::is_regular_file(folder / kMetadata, ignored) ||
-         (fs::is_regular_file(folder / kCommon, ignored) &&
-          fs::is_regular_file(folder / kBackend, ignored));
+  return fs::is_regular_file(folder / kTorchDistMetadata, ignored) ||
+         (fs::is_regular_file(folder / kTorchDistCommon, ignored) &&
+          fs::is_regular_file(folder / kTorchDistBackend, ignored));
 }
 
 TorchDist::TorchDist(const fs::path& folder) : folder_(folder) {
   check_backend();
   std::error_code ignored;
-  if (fs::exists(folder_ / kCommon, ignored))
-    common_ = std::make_unique<TorchFile>(folder_ / kCommon);
-  const std::string where = (folder_ / kMetadata).string();
+  if (fs::exists(folder_ / kTorchDistCommon, ignored))
+    common_ = std::make_unique<TorchFile>(folder_ / kTorchDistCommon);
+  const std::string where = (folder_ / kTorchDistMetadata).string();
   const PickleDocument metadata =
-      read_pickle(read_regular_file(folder_ / kMetadata, kMostMetadata), where);
+      read_pickle(read_regular_file(folder_ / kTorchDistMetadata, kMostMetadata), where);
   read_metadata(metadata.root());
   for (const auto& [name, tensor] : stored_) {
     if (!is_state(name) && !is_ignored_by_megatron(name)) add(name, tensor, weights_);
@@ -143,7 +140,7 @@ TorchDist::TorchDist(const fs::path& folder) : folder_(folder) {
 }
 
 void TorchDist::check_backend() const {
-  const fs::path path = folder_ / kBackend;
+  const fs::path path = folder_ / kTorchDistBackend;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return;
   const auto json = read_json_or_discarded<nlohmann::json>(read_regular_file(path, 65536));
@@ -159,10 +156,10 @@ void TorchDist::check_backend() const {
 }
 
 std::string TorchDist::facts_file() const {
-  return common_ ? common_->file().path().string() : (folder_ / kMetadata).string();
+  return common_ ? common_->file().path().string() : (folder_ / kTorchDistMetadata).string();
 }
 
-std::string TorchDist::file_of(int, int) const { return (folder_ / kMetadata).string(); }
+std::string TorchDist::file_of(int, int) const { return (folder_ / kTorchDistMetadata).string(); }
 
 void TorchDist::read_metadata(const PickleValue& metadata) {
   const std::string where = file_of(0, 0);

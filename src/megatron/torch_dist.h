@@ -26,6 +26,10 @@
 
 namespace piton {
 
+inline constexpr const char* kTorchDistMetadata = ".metadata";
+inline constexpr const char* kTorchDistCommon = "common.pt";
+inline constexpr const char* kTorchDistBackend = "metadata.json";
+
 bool has_torch_dist(const std::filesystem::path& folder);
 
 class TorchDist final : public MegatronFiles {

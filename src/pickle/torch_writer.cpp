@@ -1,7 +1,7 @@
 #include "pickle/torch_writer.h"
 
 #include <algorithm>
-#include <bit>
+#include <string>
 
 #include "base/error.h"
 #include "pickle/torch_file.h"
@@ -20,41 +20,7 @@ std::string_view storage_class(std::string_view dtype) {
   return "LongStorage";
 }
 
-void put_number(std::string& text, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
-}
-
 }  // namespace
-
-TorchWriter::TorchWriter(const std::filesystem::path& path) : zip_(path), pickle_("\x80\x02") {}
-
-void TorchWriter::integer(std::int64_t value) {
-  if (value >= INT32_MIN && value <= INT32_MAX) {
-    pickle_ += 'J';
-    put_number(pickle_, static_cast<std::uint64_t>(value), 4);
-  } else {
-    pickle_ += "\x8a\x08";
-    put_number(pickle_, static_cast<std::uint64_t>(value), 8);
-  }
-}
-
-void TorchWriter::number(double value) {
-  pickle_ += 'G';
-  const auto bits = std::bit_cast<std::uint64_t>(value);
-  for (int i = 7; i >= 0; --i) pickle_ += static_cast<char>(bits >> (8 * i));
-}
-
-void TorchWriter::text(std::string_view value) {
-  pickle_ += 'X';
-  put_number(pickle_, value.size(), 4);
-  pickle_ += value;
-}
-
-void TorchWriter::numbers(std::span<const std::int64_t> values) {
-  pickle_ += '(';
-  for (const std::int64_t value : values) integer(value);
-  pickle_ += 't';
-}
 
 void TorchWriter::tensor(std::string_view dtype, std::span<const std::int64_t> shape) {
   std::vector<std::int64_t> strides(shape.size());
@@ -63,26 +29,33 @@ void TorchWriter::tensor(std::string_view dtype, std::span<const std::int64_t> s
     strides[i] = elements;
     elements *= shape[i];
   }
-  pickle_ += "ctorch._utils\n_rebuild_tensor_v2\n((";
+  global("torch._utils", "_rebuild_tensor_v2");
+  begin_tuple();
+  begin_tuple();
   text("storage");
-  pickle_ += fmt::format("ctorch\n{}\n", storage_class(dtype));
+  global("torch", storage_class(dtype));
   text(fmt::format("{}", storages_.size()));
   text("cpu");
   integer(elements);
-  pickle_ += "tQ";
+  end_tuple();
+  persistent_id();
   integer(0);
-  numbers(shape);
-  numbers(strides);
+  integers(shape);
+  integers(strides);
   boolean(false);
-  pickle_ += "ccollections\nOrderedDict\n)RtR";
+  global("collections", "OrderedDict");
+  begin_tuple();
+  end_tuple();
+  call();
+  end_tuple();
+  call();
   storages_.push_back(elements * torch_width(dtype));
 }
 
 void TorchWriter::end_tree() {
   if (tree_ended_) return;
   tree_ended_ = true;
-  pickle_ += '.';
-  zip_.add(std::string(kFolder) + "data.pkl", pickle_);
+  zip_.add(std::string(kFolder) + "data.pkl", finished());
   zip_.add(std::string(kFolder) + "byteorder", "little");
   next_storage();
 }

@@ -8,36 +8,28 @@
 //   out.end_dict();
 //   out.append(bytes);      // of all tensors, in order; parts of a tensor are fine
 //   out.commit();
+//
+// Objects of classes other than those that torch knows (begin_object) need weights_only=False, or
+// torch.serialization.add_safe_globals.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "pickle/pickle_writer.h"
 #include "pickle/zip.h"
 
 namespace piton {
 
-class TorchWriter {
+class TorchWriter : public PickleWriter {
  public:
-  explicit TorchWriter(const std::filesystem::path& path);
+  explicit TorchWriter(const std::filesystem::path& path) : zip_(path) {}
+  // The same appended to a file, which outlives this and which the caller commits.
+  explicit TorchWriter(AtomicFile& file) : zip_(file) {}
 
-  void none() { pickle_ += 'N'; }
-  void boolean(bool value) { pickle_ += value ? '\x88' : '\x89'; }
-  void integer(std::int64_t value);
-  void number(double value);
-  void text(std::string_view value);
-  void begin_dict() { pickle_ += "}("; }  // keys and values in turn
-  void end_dict() { pickle_ += 'u'; }
-  // An argparse.Namespace, of names and values in turn; torch.load reads it where weights_only is
-  // False or the class is allowed.
-  void begin_namespace() { pickle_ += "cargparse\nNamespace\n)\x81}("; }
-  void end_namespace() { pickle_ += "ub"; }
-  void begin_list() { pickle_ += "]("; }
-  void end_list() { pickle_ += 'e'; }
   // A row-major tensor with its own storage. `dtype` in the spelling of safetensors.
   void tensor(std::string_view dtype, std::span<const std::int64_t> shape);
 
@@ -47,12 +39,10 @@ class TorchWriter {
   void commit();
 
  private:
-  void numbers(std::span<const std::int64_t> values);
   void end_tree();
   void next_storage();
 
   ZipWriter zip_;
-  std::string pickle_;
   std::vector<std::int64_t> storages_;  // bytes
   bool tree_ended_ = false;
   std::size_t storage_ = 0;  // that is being written

@@ -1,11 +1,10 @@
 #include "pickle/zip.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
+#include "pickle/crc32.h"
 
 namespace piton {
 namespace {
@@ -169,11 +168,6 @@ void check_overlaps(const FilePart& file, const std::map<std::string, ZipMember>
   }
 }
 
-std::uint32_t crc_of(std::uint32_t crc, std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(
-      crc32_z(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
-}
-
 template <typename T>
 void put(std::string& text, T value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof(T));
@@ -221,14 +215,14 @@ std::string read_member(const FilePart& file, const ZipMember& member, std::int6
                              limit_bytes));
   }
   std::string bytes = read(file, member.offset, member.bytes, "member");
-  if (crc_of(0, std::as_bytes(std::span(bytes))) != member.crc)
+  if (crc32(0, std::as_bytes(std::span(bytes))) != member.crc)
     refuse(file, member.name + " was changed: its CRC is another");
   return bytes;
 }
 
 // Sizes are in an extra field of 64 bits, written at the end; another extra field pads.
 void ZipWriter::begin(const std::string& name) {
-  const std::int64_t at = file_.size_bytes();
+  const std::int64_t at = size_bytes();
   members_.push_back({.member = {.name = name}, .header = at});
   std::string header;
   put(header, kLocalMark);
@@ -247,27 +241,28 @@ void ZipWriter::begin(const std::string& name) {
   put(header, padding);
   header.append(padding, 'Z');
   file_.write(header);
-  members_.back().member.offset = file_.size_bytes();
+  members_.back().member.offset = size_bytes();
 }
 
 void ZipWriter::append(std::span<const std::byte> bytes) {
   ZipMember& member = members_.back().member;
-  member.crc = crc_of(member.crc, bytes);
+  member.crc = crc32(member.crc, bytes);
   file_.write(bytes);
 }
 
 void ZipWriter::end() {
   Written& written = members_.back();
   ZipMember& member = written.member;
-  member.bytes = file_.size_bytes() - member.offset;
+  member.bytes = size_bytes() - member.offset;
   std::string crc;
   put(crc, member.crc);
-  file_.write_at(written.header + 14, std::as_bytes(std::span(crc)));
+  file_.write_at(start_ + written.header + 14, std::as_bytes(std::span(crc)));
   std::string sizes;
   put(sizes, member.bytes);
   put(sizes, member.bytes);
-  file_.write_at(written.header + kLocalBytes + static_cast<std::int64_t>(member.name.size()) + 4,
-                 std::as_bytes(std::span(sizes)));
+  file_.write_at(
+      start_ + written.header + kLocalBytes + static_cast<std::int64_t>(member.name.size()) + 4,
+      std::as_bytes(std::span(sizes)));
 }
 
 void ZipWriter::add(const std::string& name, std::string_view text) {
@@ -277,7 +272,7 @@ void ZipWriter::add(const std::string& name, std::string_view text) {
 }
 
 void ZipWriter::commit() {
-  const std::int64_t begin = file_.size_bytes();
+  const std::int64_t begin = size_bytes();
   std::string directory;
   for (const Written& written : members_) {
     const ZipMember& member = written.member;
@@ -324,7 +319,7 @@ void ZipWriter::commit() {
   put(directory, kAll32);
   put<std::uint16_t>(directory, 0);
   file_.write(directory);
-  file_.commit();
+  if (own_) own_->commit();
 }
 
 }  // namespace piton

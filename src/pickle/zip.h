@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,11 +37,15 @@ std::map<std::string, ZipMember> read_zip(const FilePart& file);
 // The member's bytes, checked against its CRC. Throws Error(kData), also above `limit_bytes`.
 std::string read_member(const FilePart& file, const ZipMember& member, std::int64_t limit_bytes);
 
-// Writes an archive member by member; the file appears under its name at commit(). The bytes of
-// each member begin at a multiple of 64.
+// Writes an archive member by member. The bytes of each member begin at a multiple of 64 from the
+// start of the archive.
 class ZipWriter {
  public:
-  explicit ZipWriter(const std::filesystem::path& path) : file_(path) {}
+  // A file, which appears under its name at commit().
+  explicit ZipWriter(const std::filesystem::path& path) : own_(path), file_(*own_) {}
+  // An archive appended to a file, which outlives this and which the caller commits.
+  explicit ZipWriter(AtomicFile& file) : file_(file), start_(file.size_bytes()) {}
+  ZipWriter(ZipWriter&&) = delete;
 
   void begin(const std::string& name);
   void append(std::span<const std::byte> bytes);  // of the member that was begun last
@@ -51,9 +56,13 @@ class ZipWriter {
  private:
   struct Written {
     ZipMember member;
-    std::int64_t header = 0;  // where its local header is
+    std::int64_t header = 0;  // where its local header is in the archive
   };
-  AtomicFile file_;
+  std::int64_t size_bytes() const { return file_.size_bytes() - start_; }
+
+  std::optional<AtomicFile> own_;
+  AtomicFile& file_;
+  std::int64_t start_ = 0;  // of the archive in the file
   std::vector<Written> members_;
 };
 

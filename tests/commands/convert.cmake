@@ -98,6 +98,32 @@ expect(RUN pretrain --load ${divided} --num-layers 3 --mock-data --tokenizer-typ
   ERR "--num-layers: got 3, but the model of [^ ]*/divided has 2; leave the flag out")
 expect(RUN pretrain --load ${divided} --save ${WORK}/mg22 --mock-data --tokenizer-type NullTokenizer --train-iters 2 CODE 2
   ERR "--save: [^ ]*/mg22 holds a checkpoint of Megatron; give another folder")
+# Written too: one folder for every layout, back to the same bytes, and into a run.
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/dist --ckpt-format torch_dist --target-tensor-parallel-size 2
+  --make-vocab-size-divisible-by 16 CODE 0 OUT "dist: mg from hf: " "\nverified: 25 tensors equal to the bit; 16 tokens through both: logits differ by 0 at most")
+foreach(file latest_checkpointed_iteration.txt release/common.pt release/metadata.json release/.metadata release/__0_0.distcp)
+  if(NOT EXISTS ${WORK}/dist/${file})
+    message(FATAL_ERROR "torch_dist without ${file}")
+  endif()
+endforeach()
+expect(RUN inspect ${WORK}/dist CODE 0 OUT "qwen3, F32 in torch_dist, 2 x 1 ranks .tensor x pipeline., version 3, 160 rows of the table\n")
+expect(RUN convert --load ${WORK}/dist --save ${WORK}/dist-run CODE 0 OUT "dist-run: piton from mg")
+expect(RUN convert --load ${WORK}/dist-run --save ${WORK}/dist-again --ckpt-format torch_dist --max-shard-size 20k CODE 0 OUT "mg from piton")
+expect(RUN convert --load ${WORK}/dist-again --save ${WORK}/dist-hf --to hf CODE 0)
+file(SHA256 ${WORK}/dist-hf/model.safetensors got)
+file(SHA256 ${WORK}/direct/model.safetensors wanted)
+if(NOT got STREQUAL wanted)
+  message(FATAL_ERROR "weights changed on the way through torch_dist")
+endif()
+expect(RUN convert --load ${golden}/bloom --save ${WORK}/x --ckpt-format torch_dist CODE 3
+  ERR "has a norm after the embedding, which Megatron-core's models do not store in torch_dist; wanted --ckpt-format torch\n")
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --ckpt-format zarr CODE 2 ERR "--ckpt-format: got \"zarr\", wanted one of torch, torch_dist")
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --ckpt-format torch_dist --deepspeed CODE 2
+  ERR "--deepspeed: has no meaning with --ckpt-format torch_dist, whose tensors are whole")
+expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --to hf --ckpt-format torch CODE 2 ERR "--ckpt-format: is of --to mg")
+if(EXISTS ${WORK}/x OR EXISTS ${WORK}/x.unfinished)
+  message(FATAL_ERROR "left behind: ${WORK}/x")
+endif()
 expect(RUN convert --load ${golden}/bloom --save ${WORK}/ds --deepspeed --target-pipeline-parallel-size 2 CODE 0 OUT "ds: mg from hf")
 expect(RUN inspect ${WORK}/ds CODE 0 OUT "bloom, F32 in deepspeed, 1 x 2 ranks")
 expect(RUN convert --load ${golden}/qwen3 --save ${WORK}/x --deepspeed --target-pipeline-parallel-size 2 CODE 2

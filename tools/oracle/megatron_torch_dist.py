@@ -1,4 +1,4 @@
-"""Folders that Megatron-core's dist_checkpointing writes (torch_dist), read by `piton convert`.
+"""Folders of Megatron-core's dist_checkpointing (torch_dist), read and written by `piton convert`.
 
   python tools/oracle/megatron_torch_dist.py build/piton [--work DIR]      (torch 2.15, transformers 5.23, megatron-core 0.16.1)
   python tools/oracle/megatron_torch_dist.py --golden tests/golden/megatron/torch_dist
@@ -8,6 +8,9 @@ again: dist_checkpointing alone divides the weights. Each folder becomes a Huggi
 and all of them are equal to the byte. Layers are one tensor with a dim more, or have their numbers in the names (non_homogeneous),
 with gate and up apart (singleton_local_shards). Optimizer states are saved next to the weights, by Megatron-core's own
 make_sharded_optimizer_tensor; and in the forms of older files, in the order of its groups and buffers.
+
+Written: the folder of the first model goes through Hugging Face's form and back to torch_dist, by Piton. Megatron-core's
+dist_checkpointing.load, in 1 to 4 processes, gives the same bytes from it as from its own folder, and in one process the same logits.
 """
 import argparse
 import contextlib
@@ -139,13 +142,58 @@ def save_optimizers(model, state, folder):
             put("buffer-other", {"buckets_coalesced": True, 0: {kinds: {"param": vector.flip(0)}}}, "distrib_optim.pt")
 
 
-def worker(rank, world, port, job):
-    from megatron.core import dist_checkpointing, parallel_state
+def begin(rank, world, port, job):
+    from megatron.core import parallel_state
 
     without_a_gpu()
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
     parallel_state.initialize_model_parallel(job["tensor"], job["pipeline"])
+
+
+def logits_of(model, tokens):
+    length = tokens.shape[1]
+    mask = torch.triu(torch.ones(1, 1, length, length, dtype=torch.bool), 1)
+    with torch.no_grad():
+        return model(tokens, torch.arange(length)[None], mask)
+
+
+def reader(rank, world, port, job):
+    """Both folders give every rank the same bytes, with nothing missing; and the logits, where one process has the model."""
+    from megatron.core import dist_checkpointing
+    from megatron.core.safe_globals import register_safe_globals
+
+    begin(rank, world, port, job)
+    register_safe_globals()  # as Megatron-LM does: common.pt holds a Namespace
+    torch.manual_seed(12 + rank)
+    model, _ = core_model(job["kind"], job["tensor"], job["pipeline"], job["dtype"])
+
+    def read(folder):
+        randomize(model)
+        state = dist_checkpointing.load({"model": model.sharded_state_dict()}, str(folder))
+        return state, {name: one.detach().clone() for name, one in state["model"].items() if torch.is_tensor(one)}
+
+    _, wanted = read(job["wanted"])
+    state, got = read(job["source"])
+    assert len(wanted) > 4 and wanted.keys() == got.keys(), sorted(wanted.keys() ^ got.keys())
+    for name, one in wanted.items():
+        assert one.dtype == got[name].dtype and one.shape == got[name].shape, name
+        assert torch.equal(one.contiguous().view(torch.uint8), got[name].contiguous().view(torch.uint8)), name
+    assert state["args"].num_layers == 2 and state["checkpoint_version"] == 3.0, state
+    if world == 1 and job["logits"]:
+        missing, unexpected = model.load_state_dict(state["model"], strict=False)
+        assert not unexpected and all("_extra_state" in name for name in missing), (missing, unexpected)
+        tokens, logits = torch.load(job["logits"])
+        difference = float((logits_of(model, tokens) - logits).abs().max())
+        assert difference <= 1e-4, f"logits differ by {difference}"
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def worker(rank, world, port, job):
+    from megatron.core import dist_checkpointing
+
+    begin(rank, world, port, job)
     torch.manual_seed(11)
     model, arguments = core_model(job["kind"], job["tensor"], job["pipeline"], job["dtype"], *job.get("sizes", ()))
     metadata = METADATA[job["form"]]
@@ -156,9 +204,7 @@ def worker(rank, world, port, job):
         randomize(model)
         if job["logits"]:
             tokens = torch.randint(0, 128, (1, TOKENS))
-            mask = torch.triu(torch.ones(1, 1, TOKENS, TOKENS, dtype=torch.bool), 1)
-            with torch.no_grad():
-                torch.save((tokens, model(tokens, torch.arange(TOKENS)[None], mask)), job["logits"])
+            torch.save((tokens, logits_of(model, tokens)), job["logits"])
     if job.get("plain"):
         job["plain"].parent.mkdir(parents=True)
         state = {"args": arguments, "checkpoint_version": 3.0, "iteration": 5, "model": model.state_dict()}
@@ -175,13 +221,13 @@ def worker(rank, world, port, job):
     torch.distributed.destroy_process_group()
 
 
-def save(**job):
+def save(work=worker, **job):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     job = {"source": None, "logits": None, "form": "stacked", "dtype": torch.float32, "tensor": 1, "pipeline": 1, **job}
     world = job["tensor"] * job["pipeline"]
-    torch.multiprocessing.spawn(worker, (world, port, job), world)
+    torch.multiprocessing.spawn(work, (world, port, job), world)
 
 
 def folder_of(run):
@@ -229,6 +275,31 @@ def check(program, work, kinds):
     return bad
 
 
+def check_written(program, work, kinds):
+    import convert as oracle
+
+    bad = 0
+    for kind in kinds:
+        for dtype in (torch.float32, torch.bfloat16):
+            at = work / f"{kind}-{str(dtype)[6:]}"
+            wanted = folder_of(at / "first")
+            logits = at / "logits" if dtype == torch.float32 else None
+            save(kind=kind, target=wanted, dtype=dtype, logits=logits)
+            oracle.convert(program, wanted.parent, at / "hf", "--to", "hf")
+            oracle.convert(program, at / "hf", at / "made", "--ckpt-format", "torch_dist", "--make-vocab-size-divisible-by", "64",
+                           "--max-shard-size", "20k")
+            for tensor, pipeline in ((1, 1), (2, 1), (1, 2), (2, 2)):
+                fault = ""
+                try:
+                    save(reader, kind=kind, dtype=dtype, wanted=wanted, source=at / "made" / "release", tensor=tensor, pipeline=pipeline,
+                         logits=logits)
+                except torch.multiprocessing.ProcessRaisedException as error:
+                    fault = str(error)
+                bad += bool(fault)
+                print(f"{'BAD ' if fault else 'ok  '} written    {kind:6} {str(dtype)[6:]:8} {tensor} x {pipeline} {fault}", flush=True)
+    return bad
+
+
 def golden(folder):
     """A model in bf16 by one process as Megatron's older files have it, and by 2 x 2 processes as torch_dist."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -247,12 +318,14 @@ def main():
     parser.add_argument("--work")
     parser.add_argument("--golden", type=pathlib.Path)
     parser.add_argument("--kinds", nargs="*", default=KINDS)
+    parser.add_argument("--parts", nargs="*", default=["read", "written"])
     options = parser.parse_args()
     if options.golden:
         golden(options.golden)
         return
     with tempfile.TemporaryDirectory() as folder:
-        bad = check(options.program, pathlib.Path(options.work or folder), options.kinds)
+        work = pathlib.Path(options.work or folder)
+        bad = sum({"read": check, "written": check_written}[part](options.program, work / part, options.kinds) for part in options.parts)
     sys.exit(1 if bad else 0)
 
 

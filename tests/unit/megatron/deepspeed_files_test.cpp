@@ -29,7 +29,7 @@ class DeepSpeed : public testing::Test {
         .layout = {.tensor = tensor, .pipeline = pipeline, .head_copy = false}, .iteration = 3};
     options.layout.padded_vocabulary =
         megatron_padded_vocabulary(source.model().vocabulary, 16, tensor);
-    options.deepspeed = true;
+    options.form = MegatronForm::kDeepSpeed;
     options.layout.check(source.model());
     const fs::path folder = dir_ / fmt::format("written-{}", next_++);
     write_megatron(folder, source, source.model(), options);

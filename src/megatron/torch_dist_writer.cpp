@@ -1,0 +1,315 @@
+#include "megatron/torch_dist_writer.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "checkpoint/assembly.h"
+#include "checkpoint/safetensors.h"
+#include "megatron/arguments.h"
+#include "megatron/torch_dist.h"
+#include "pickle/torch_writer.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using Sizes = std::vector<std::int64_t>;
+
+constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
+
+struct FilePlace {
+  std::string file;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+
+// A tensor of the folder; stacked ones have a box for each layer, others one box.
+struct SharedTensor {
+  bool stacked = false;
+  DType dtype = DType::kF32;
+  Shape shape;  // of a box, without the dim of layers
+  std::vector<FilePlace> boxes;
+};
+
+// "decoder.layers.mlp.linear_fc1.weight" for "decoder.layers.3.mlp.linear_fc1.weight".
+std::string shared_name(const std::string& name, bool& stacked) {
+  constexpr std::string_view kLayers = "decoder.layers.";
+  stacked = name.starts_with(kLayers);
+  if (!stacked) return name;
+  return std::string(kLayers) + name.substr(name.find('.', kLayers.size()) + 1);
+}
+
+// Modules of Transformer Engine that have a state, and Megatron-core's in their place.
+std::vector<std::string> modules_with_state(const ModelConfig& model) {
+  std::vector<std::string> modules = {"self_attention.linear_qkv", "self_attention.linear_proj",
+                                      "self_attention.core_attention", "mlp.linear_fc1",
+                                      "mlp.linear_fc2"};
+  if (model.head_norms) {
+    modules.emplace_back("self_attention.q_layernorm");
+    modules.emplace_back("self_attention.k_layernorm");
+  }
+  return modules;
+}
+
+class DistFolder {
+ public:
+  DistFolder(const fs::path& folder, const ModelConfig& model, const MegatronWriteOptions& options)
+      : folder_(folder), model_(model), options_(options) {}
+
+  void write(TensorSource& source) {
+    const std::vector<TypedAssembly> boxes = plan(source);
+    std::optional<TorchWriter> out;
+    std::size_t current = 0;
+    assemble(source, boxes, options_.threads, [&](std::size_t i, std::span<const std::byte> bytes) {
+      if (out && i != current) end_box(boxes[current].assembly.name, *out);
+      if (!out || i != current) begin_box(boxes[i], out);
+      current = i;
+      out->append(bytes);
+      if (options_.wrote) options_.wrote(std::ssize(bytes));
+    });
+    end_box(boxes[current].assembly.name, *out);
+    write_empty_state();
+    file_->commit();
+    write_metadata();
+    write_common();
+    // The keys of megatron.core.dist_checkpointing.core.CheckpointingConfig.
+    write_text_file(folder_ / kTorchDistBackend,
+                    "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+                    "\"common_backend\": \"torch\", \"common_backend_version\": 1}");
+  }
+
+ private:
+  // All boxes in the order of the model. A stacked tensor has one type: that which holds all of its
+  // layers.
+  std::vector<TypedAssembly> plan(const TensorSource& source) {
+    std::map<std::string, DType> stored;
+    for (const CanonicalTensor& one : source.tensors(TensorKind::kWeight))
+      stored[one.name] = one.dtype;
+    const MegatronLayout whole{.padded_vocabulary = options_.layout.padded_vocabulary};
+    std::vector<TypedAssembly> boxes;
+    for (MegatronTensor& tensor : megatron_tensors(model_, whole, 0, 0, 0)) {
+      bool stacked = false;
+      const std::string name =
+          shared_name(megatron_name(tensor.key, MegatronTree::kTransformer), stacked);
+      const DType dtype = options_.dtype.value_or(dtype_of(tensor.assembly, stored));
+      const auto [known, fresh] = tensors_.try_emplace(
+          name, SharedTensor{.stacked = stacked, .dtype = dtype, .shape = tensor.assembly.shape});
+      SharedTensor& shared = known->second;
+      shared.dtype = wider_dtype(shared.dtype, dtype);
+      PITON_ASSERT(shared.shape == tensor.assembly.shape, "{} is {} in one layer and {} in another",
+                   name, to_string(shared.shape), to_string(tensor.assembly.shape));
+      boxes.push_back({std::move(tensor.assembly), dtype});
+      boxes.back().assembly.name = name;
+    }
+    for (TypedAssembly& box : boxes) box.dtype = tensors_.at(box.assembly.name).dtype;
+    return boxes;
+  }
+
+  // Opens the next file if there is none, or if `bytes` more would make it too large.
+  AtomicFile& file_for(std::int64_t bytes) {
+    const bool full =
+        file_ && file_->size_bytes() > 0 && file_->size_bytes() + bytes > options_.max_file_bytes;
+    if (full) file_->commit();
+    if (!file_ || full) {
+      file_name_ = fmt::format("__0_{}.distcp", files_++);
+      file_ = std::make_unique<AtomicFile>(folder_ / file_name_);
+    }
+    return *file_;
+  }
+
+  void begin_box(const TypedAssembly& box, std::optional<TorchWriter>& out) {
+    SharedTensor& tensor = tensors_.at(box.assembly.name);
+    AtomicFile& file = file_for(box.bytes());
+    tensor.boxes.push_back({.file = file_name_, .offset = file.size_bytes()});
+    out.emplace(file);
+    out->tensor(safetensors_name(box.dtype), sizes_of(tensor, 1));
+  }
+
+  void end_box(const std::string& name, TorchWriter& out) {
+    out.commit();
+    FilePlace& place = tensors_.at(name).boxes.back();
+    place.bytes = file_->size_bytes() - place.offset;
+  }
+
+  // What every module has as its state: None, in the list in which Megatron-core wraps an object.
+  // They are all at one place.
+  void write_empty_state() {
+    AtomicFile& file = file_for(0);
+    const std::int64_t offset = file.size_bytes();
+    TorchWriter out(file);
+    out.begin_list();
+    out.none();
+    out.end_list();
+    out.commit();
+    empty_state_ = {file_name_, offset, file.size_bytes() - offset};
+    const auto add = [&](const std::string& module, std::int64_t part, std::int64_t parts) {
+      states_.push_back(fmt::format("{}._extra_state/shard_{}_{}", module, part, parts));
+    };
+    for (const std::string& module : modules_with_state(model_)) {
+      for (std::int64_t layer = 0; layer < model_.layers; ++layer)
+        add("decoder.layers." + module, layer, model_.layers);
+    }
+    add("decoder.final_layernorm", 0, 1);
+  }
+
+  static void put_size(PickleWriter& out, const Sizes& sizes) {
+    out.global("torch", "Size");
+    out.begin_tuple();
+    out.integers(sizes);
+    out.end_tuple();
+    out.call();
+  }
+
+  // The sizes of the whole tensor, or of a box.
+  Sizes sizes_of(const SharedTensor& tensor, std::int64_t layers) const {
+    Sizes sizes(tensor.shape.sizes().begin(), tensor.shape.sizes().end());
+    if (tensor.stacked) sizes.insert(sizes.begin(), layers);
+    return sizes;
+  }
+  static Sizes start_of(const SharedTensor& tensor, std::int64_t layer) {
+    Sizes start(static_cast<std::size_t>(tensor.shape.ndim()), 0);
+    if (tensor.stacked) start.insert(start.begin(), layer);
+    return start;
+  }
+
+  // torch's TensorProperties: dtype, layout, requires_grad, memory format, pinned. Later versions
+  // have strides too, and read these five.
+  static void put_properties(PickleWriter& out, DType dtype) {
+    out.begin_object_of_state(kMetadataModule, "TensorProperties");
+    out.begin_tuple();
+    out.global("torch", dtype == DType::kBF16  ? "bfloat16"
+                        : dtype == DType::kF16 ? "float16"
+                        : dtype == DType::kF64 ? "float64"
+                                               : "float32");
+    out.global("torch.serialization", "_get_layout");
+    out.begin_tuple();
+    out.text("torch.strided");
+    out.end_tuple();
+    out.call();
+    out.boolean(false);
+    out.global(kMetadataModule, "_MEM_FORMAT_ENCODING");
+    out.integers(Sizes{0});  // contiguous
+    out.call();
+    out.boolean(false);
+    out.end_tuple();
+    out.end_object_of_state();
+  }
+
+  void put_tensor(PickleWriter& out, const SharedTensor& tensor) const {
+    out.begin_object(kMetadataModule, "TensorStorageMetadata");
+    out.text("properties");
+    put_properties(out, tensor.dtype);
+    out.text("size");
+    put_size(out, sizes_of(tensor, std::ssize(tensor.boxes)));
+    out.text("chunks");
+    out.begin_list();
+    for (std::int64_t layer = 0; layer < std::ssize(tensor.boxes); ++layer) {
+      out.begin_object(kMetadataModule, "ChunkStorageMetadata");
+      out.text("offsets");
+      put_size(out, start_of(tensor, layer));
+      out.text("sizes");
+      put_size(out, sizes_of(tensor, 1));
+      out.end_object();
+    }
+    out.end_list();
+    out.end_object();
+  }
+
+  // A key and a value of storage_data. `start`: null for an object that is no tensor.
+  static void put_place(PickleWriter& out, const std::string& name, const Sizes* start,
+                        std::int64_t index, const FilePlace& place) {
+    out.begin_object(kMetadataModule, "MetadataIndex");
+    out.text("fqn");
+    out.text(name);
+    if (start != nullptr) {
+      out.text("offset");
+      put_size(out, *start);
+    }
+    out.text("index");
+    start != nullptr ? out.integer(index) : out.none();
+    out.end_object();
+    out.begin_object("torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    out.text("relative_path");
+    out.text(place.file);
+    out.text("offset");
+    out.integer(place.offset);
+    out.text("length");
+    out.integer(place.bytes);
+    out.end_object();
+  }
+
+  void write_metadata() const {
+    PickleWriter out;
+    out.begin_object(kMetadataModule, "Metadata");
+    out.text("state_dict_metadata");
+    out.begin_dict();
+    for (const auto& [name, tensor] : tensors_) {
+      out.text(name);
+      put_tensor(out, tensor);
+    }
+    for (const std::string& name : states_) {
+      out.text(name);
+      out.begin_object(kMetadataModule, "BytesStorageMetadata");
+      out.end_object();
+    }
+    out.end_dict();
+    out.text("planner_data");
+    out.none();
+    out.text("storage_data");
+    out.begin_dict();
+    for (const auto& [name, tensor] : tensors_) {
+      for (std::int64_t layer = 0; layer < std::ssize(tensor.boxes); ++layer) {
+        const Sizes start = start_of(tensor, layer);
+        put_place(out, name, &start, layer, tensor.boxes[static_cast<std::size_t>(layer)]);
+      }
+    }
+    for (const std::string& name : states_) put_place(out, name, nullptr, 0, empty_state_);
+    out.end_dict();
+    out.end_object();
+    write_text_file(folder_ / kTorchDistMetadata, out.finished());
+  }
+
+  void write_common() const {
+    TorchWriter out(folder_ / kTorchDistCommon);
+    out.begin_dict();
+    out.text(kMegatronArguments);
+    write_megatron_namespace(model_, options_.layout, out);
+    out.text("checkpoint_version");
+    out.number(options_.layout.version);
+    out.text("iteration");
+    out.integer(options_.iteration);
+    out.end_dict();
+    out.commit();
+  }
+
+  const fs::path& folder_;
+  const ModelConfig& model_;
+  const MegatronWriteOptions& options_;
+  std::map<std::string, SharedTensor> tensors_;
+  std::vector<std::string> states_;
+  FilePlace empty_state_;
+  std::unique_ptr<AtomicFile> file_;
+  std::string file_name_;
+  int files_ = 0;
+};
+
+}  // namespace
+
+void write_torch_dist(const fs::path& folder, TensorSource& source, const ModelConfig& model,
+                      const MegatronWriteOptions& options) {
+  if (model.embedding_norm) {
+    throw Error(Fault::kData,
+                "{}: has a norm after the embedding, which Megatron-core's models do not store in "
+                "torch_dist; wanted --ckpt-format torch",
+                source.where());
+  }
+  DistFolder(folder, model, options).write(source);
+}
+
+}  // namespace piton
