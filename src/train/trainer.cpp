@@ -227,6 +227,9 @@ void Trainer::load_or_draw() {
   if (!note.empty()) say(note);
   if (checkpoint.empty()) {
     session_->initialize();
+  } else if (foreign_ && foreign_->run) {
+    state_ = checkpoints_->resume_foreign(*foreign_, state_, sinks_);
+    make_schedules();  // which may be the checkpoint's
   } else if (foreign_) {
     checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
