@@ -132,6 +132,9 @@ class OptionSet {
   // Compares with a stored to_toml(): one message for each option of `rule` whose value differs.
   std::vector<std::string> differences(const std::filesystem::path& stored,
                                        Resume rule = Resume::kMustMatch) const;
+  // The same with text in memory; `name` is the file name in messages.
+  std::vector<std::string> differences_from(std::string_view text, const std::string& name,
+                                            Resume rule = Resume::kMustMatch) const;
 
   // Help text: one block per group. With `only`: only those options, and a last line with the
   // number of the others.

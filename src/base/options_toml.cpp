@@ -214,7 +214,12 @@ void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
 
 std::vector<std::string> OptionSet::differences(const std::filesystem::path& stored,
                                                 Resume rule) const {
-  const toml::table table = parse_text(read_text_file(stored, kLongestBytes), stored.string());
+  return differences_from(read_text_file(stored, kLongestBytes), stored.string(), rule);
+}
+
+std::vector<std::string> OptionSet::differences_from(std::string_view text, const std::string& name,
+                                                     Resume rule) const {
+  const toml::table table = parse_text(text, name);
   const std::vector<Entry> entries = entries_of(table);
   const auto stored_value = [&](const Option& option) -> const toml::node* {
     for (const auto& [key, node] : entries) {
@@ -238,8 +243,8 @@ std::vector<std::string> OptionSet::differences(const std::filesystem::path& sto
         const toml::table today = toml::parse("x = " + now);
         if (same(*then, *today.get("x"))) continue;
       }
-      messages.push_back(fmt::format("--{}: {} has {}, this run has {}", option.name,
-                                     stored.string(), then == nullptr ? "none" : literal_of(*then),
+      messages.push_back(fmt::format("--{}: {} has {}, this run has {}", option.name, name,
+                                     then == nullptr ? "none" : literal_of(*then),
                                      now.empty() ? "none" : now));
     }
   }

@@ -167,9 +167,18 @@ void load_values(TensorSource& source, const StoredModel& model, const StoreCont
 
 void load_weights(TensorSource& source, const StoredModel& model, const StoreContext& context) {
   PITON_ASSERT(model.optimizer == nullptr);
+  load_weights_and_state(source, model, context);
+}
+
+void load_weights_and_state(TensorSource& source, const StoredModel& model,
+                            const StoreContext& context) {
   Communicator& ranks = context.mesh.group(kAllAxes);
-  const std::vector<CanonicalTensor> wanted = tensors_of(model, TensorKind::kWeight, ranks);
-  phase(ranks, std::nullopt, [&] { check_tensors(source, wanted, TensorKind::kWeight); });
+  const std::vector<CanonicalTensor> weights = tensors_of(model, TensorKind::kWeight, ranks);
+  const std::vector<CanonicalTensor> state = tensors_of(model, TensorKind::kOptimizer, ranks);
+  phase(ranks, std::nullopt, [&] {
+    check_tensors(source, weights, TensorKind::kWeight);
+    if (model.optimizer != nullptr) check_tensors(source, state, TensorKind::kOptimizer);
+  });
   load_values(source, model, context);
   ranks.barrier();
 }

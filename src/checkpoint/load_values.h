@@ -30,4 +30,8 @@ void load_values(TensorSource& source, const StoredModel& model, const StoreCont
 // state. Throws Error(kData) on all ranks.
 void load_weights(TensorSource& source, const StoredModel& model, const StoreContext& context);
 
+// The same with the state of the model's optimizer, which the source then must have too.
+void load_weights_and_state(TensorSource& source, const StoredModel& model,
+                            const StoreContext& context);
+
 }  // namespace piton

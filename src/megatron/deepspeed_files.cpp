@@ -85,7 +85,7 @@ bool has_deepspeed_files(const fs::path& folder) {
   return !found.ranks.empty() || !found.layers.empty() || found.zero3;
 }
 
-DeepSpeedFiles::DeepSpeedFiles(const fs::path& folder) : folder_(folder) {
+DeepSpeedFiles::DeepSpeedFiles(const fs::path& folder) : folder_(folder), optimizer_(folder) {
   const Found found = files_in(folder);
   if (found.zero3) {
     throw Error(Fault::kData,
@@ -100,7 +100,8 @@ DeepSpeedFiles::DeepSpeedFiles(const fs::path& folder) : folder_(folder) {
       throw Error(Fault::kData, "{}: has no {}; copy it too", folder.string(),
                   rank_file_name(static_cast<int>(i)));
     }
-    for (const int number : found.ranks) open(folder / rank_file_name(number));
+    for (const int number : found.ranks)
+      rank_files_.push_back(&open(folder / rank_file_name(number)));
     first_ = files_.front().get();
   }
   if (found.layers.empty()) {
@@ -178,22 +179,59 @@ std::string DeepSpeedFiles::file_of(int t, int) const {
   return ranks_[static_cast<std::size_t>(t)].front().file->file().path().string();
 }
 
+// Under its name in Megatron's tree. `tied`: those that were added; the last stage has a copy of
+// what it ties.
+void DeepSpeedFiles::add_to(NamedTensors& named, std::set<std::string>& tied,
+                            const std::string& stored,
+                            const std::function<BoxedTensor()>& make) const {
+  const std::string name = pipeline_ ? name_in_tree(stored) : stored;
+  if (pipeline_ && stored.starts_with("tied_modules.") && !tied.insert(name).second) return;
+  named.add(name, make);
+}
+
 BoxedTensors DeepSpeedFiles::tensors(int t, int, int) const {
   NamedTensors named(file_of(t, 0));
   std::set<std::string> tied;
   for (const Part& part : ranks_[static_cast<std::size_t>(t)]) {
     visit_tensors(*part.tree, [&](const std::string& stored, const PickleValue& value) {
       const std::string whole = part.prefix + stored;
-      const std::string name = pipeline_ ? name_in_tree(whole) : whole;
-      // The last stage has a copy of what it ties.
-      if (pipeline_ && whole.starts_with("tied_modules.") && !tied.insert(name).second) return;
-      named.add(name, [&] {
+      add_to(named, tied, whole, [&] {
         return boxed_tensor(part.file->file(), part.file->tensor(value, whole),
                             part.file->file().path().string(), whole);
       });
     });
   }
   return named.take();
+}
+
+// Of all stages: model ranks are numbered by stage * T + t.
+BoxedTensors DeepSpeedFiles::states(int t, ZeroState state) {
+  NamedTensors named(file_of(t, 0));
+  std::set<std::string> tied;
+  for (std::size_t number = static_cast<std::size_t>(t); number < rank_files_.size();
+       number += static_cast<std::size_t>(division_.tensor)) {
+    const TorchFile& file = *rank_files_[number];
+    const BoxedTensors stored =
+        optimizer_.tensors(static_cast<int>(number), file.root().find("param_shapes"), state,
+                           file.file().path().string());
+    for (const auto& one : stored) add_to(named, tied, one.first, [&] { return one.second; });
+  }
+  return named.take();
+}
+
+BoxedTensors DeepSpeedFiles::masters(int t, int, int) {
+  return optimizer_.found() ? states(t, ZeroState::kWeight) : BoxedTensors();
+}
+
+BoxedMoments DeepSpeedFiles::moments(int t, int, int) {
+  if (!optimizer_.found()) {
+    throw Error(Fault::kData,
+                "{}: has no zero_pp_rank_D_mp_rank_NN_optim_states.pt; other optimizers of "
+                "DeepSpeed are not read",
+                folder_.string());
+  }
+  return {.first = states(t, ZeroState::kFirstMoment),
+          .second = states(t, ZeroState::kSecondMoment)};
 }
 
 }  // namespace piton

@@ -11,16 +11,19 @@
 // or, written by DeepSpeed itself,
 //   layer_LL-model_TT-model_states.pt        the tensors of one layer, without its number
 //
-// Optimizers are in files of their own (*_optim_states.pt), which are not read. Weights that ZeRO-3
-// has divided are refused.
+// Optimizers are in files of their own (megatron/deepspeed_optimizer.h). Weights that ZeRO-3 has
+// divided are refused.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "megatron/deepspeed_optimizer.h"
 #include "megatron/megatron_files.h"
 #include "megatron/named_tensors.h"
 #include "pickle/torch_file.h"
@@ -45,6 +48,9 @@ class DeepSpeedFiles final : public MegatronFiles {
   BoxedTensors tensors(int t, int p, int chunk) const override;
   std::string file_of(int t, int p) const override;
   bool has_optimizer() const override { return has_optimizer_; }
+  BoxedTensors masters(int t, int p, int chunk) override;
+  BoxedMoments moments(int t, int p, int chunk) override;
+  OptimizerCounts optimizer_counts() override { return optimizer_.counts(); }
 
  private:
   // Tensors of a rank: of one file, under names that begin with `prefix`.
@@ -57,11 +63,16 @@ class DeepSpeedFiles final : public MegatronFiles {
   void place_rank_files(const std::vector<int>& numbers);
   void place_layer_files(const std::map<std::pair<int, int>, std::filesystem::path>& layers);
   const TorchFile& open(const std::filesystem::path& path);
+  void add_to(NamedTensors& named, std::set<std::string>& tied, const std::string& stored,
+              const std::function<BoxedTensor()>& make) const;
+  BoxedTensors states(int t, ZeroState state);
 
   std::filesystem::path folder_;
   MegatronDivision division_{.all_layers = true};
   std::vector<std::unique_ptr<TorchFile>> files_;
   const TorchFile* first_ = nullptr;
+  std::vector<const TorchFile*> rank_files_;  // mp_rank_NN_model_states.pt by NN
+  DeepSpeedOptimizer optimizer_;
   std::vector<std::vector<Part>> ranks_;  // [t]
   bool has_optimizer_ = false;
   bool pipeline_ = false;  // layers have numbers

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,25 @@ struct BoxedTensor {
 };
 
 using BoxedTensors = std::map<std::string, BoxedTensor>;  // by key (megatron/names.h)
+
+// Adam's moments of weights, by their keys.
+struct BoxedMoments {
+  BoxedTensors first;   // exp_avg
+  BoxedTensors second;  // exp_avg_sq
+};
+
+// The state of fp16's loss scale.
+struct StoredLossScale {
+  double scale = 1;
+  std::int64_t good_updates = 0;  // growth_tracker
+  std::int64_t hysteresis_left = 0;
+};
+
+// What an optimizer counts.
+struct OptimizerCounts {
+  std::set<std::int64_t> steps;  // all values that are named: one, if they agree
+  std::optional<StoredLossScale> loss_scale;
+};
 
 // How the files are divided.
 struct MegatronDivision {
@@ -60,9 +81,13 @@ class MegatronFiles {
   virtual BoxedTensors tensors(int t, int p, int chunk) const = 0;
   virtual std::string file_of(int t, int p) const = 0;
   // The state of an optimizer is there.
-  virtual bool has_optimizer() const { return false; }
+  virtual bool has_optimizer() const = 0;
   // Its fp32 copies of these weights, as far as they are found.
-  virtual BoxedTensors masters(int /*t*/, int /*p*/, int /*chunk*/) const { return {}; }
+  virtual BoxedTensors masters(int t, int p, int chunk) = 0;
+  // The moments of these weights. Throws Error(kData) where they are not found, or are of another
+  // model.
+  virtual BoxedMoments moments(int t, int p, int chunk) = 0;
+  virtual OptimizerCounts optimizer_counts() = 0;
 };
 
 bool has_megatron_files(const std::filesystem::path& folder);

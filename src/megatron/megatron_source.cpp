@@ -1,5 +1,7 @@
 #include "megatron/megatron_source.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -16,6 +18,10 @@ namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kRelease = "release";  // weights without a run
+constexpr const char* kFirstMomentPrefix = "exp_avg.";
+constexpr const char* kSecondMomentPrefix = "exp_avg_sq.";
 
 std::string tracked(const fs::path& tracker) {
   std::string text = read_regular_file(tracker, 1024);
@@ -35,16 +41,12 @@ fs::path files_folder(const fs::path& folder) {
   }
   if (!fs::is_regular_file(folder / kTrackerName, ignored)) return {};
   const std::string text = tracked(folder / kTrackerName);
-  if (text == "release") return has_megatron_files(folder / text) ? folder / text : fs::path();
+  if (text == kRelease) return has_megatron_files(folder / text) ? folder / text : fs::path();
   std::int64_t iteration = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), iteration);
   if (error != std::errc() || stop != text.data() + text.size() || iteration < 0) return {};
   const fs::path named = folder / iteration_folder(iteration);
   return has_megatron_files(named) ? named : fs::path();
-}
-
-std::int64_t integer_of(const PickleValue* value, std::int64_t otherwise) {
-  return value != nullptr && value->kind == PickleValue::Kind::kInt ? value->integer : otherwise;
 }
 
 double version_of(const PickleValue* value, double otherwise) {
@@ -87,7 +89,7 @@ MegatronSource::MegatronSource(const fs::path& folder, const MegatronGiven& give
 void MegatronSource::read_arguments(const MegatronGiven& given) {
   const std::string where = files_->facts_file();
   const PickleValue& facts = files_->facts();
-  iteration_ = std::max<std::int64_t>(integer_of(facts.find("iteration"), 0), 0);
+  run_ = read_megatron_run(facts, where);
   stored_.version = version_of(facts.find("checkpoint_version"), files_->division().version);
   const PickleValue* values = facts.find(kMegatronArguments);
   if (values == nullptr) values = facts.find(kPitonArguments);
@@ -98,6 +100,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   if (table == first.end()) {
     throw Error(Fault::kData, "{}: has no word_embeddings.weight", files_->file_of(0, 0));
   }
+  weight_dtype_ = table->second.dtype;
   stored_.padded_vocabulary = table->second.rows * stored_.tensor;
   stored_.fused_mlp = has_fused_mlp();
   layout_ = stored_;
@@ -211,6 +214,7 @@ void MegatronSource::choose_masters() {
       std::ranges::any_of(first, [](const auto& one) { return size_bytes(one.second.dtype) == 2; });
   from_masters_ = narrow && has_masters();
   const std::string where = files_->folder().string();
+  optimizer_note_ = notes_.size();
   if (from_masters_) {
     notes_.push_back(fmt::format(
         "{}: the weights are the optimizer's fp32 copies (--params-dtype rounds them to the run's "
@@ -266,9 +270,90 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
   }
 }
 
+bool MegatronSource::is_release() const {
+  return run_.iteration == 0 || files_->folder().filename() == kRelease;
+}
+
+void MegatronSource::open_optimizer() {
+  const std::string where = files_->folder().string();
+  if (!files_->has_optimizer()) throw Error(Fault::kData, "{}: keeps no optimizer", where);
+  if (size_bytes(weight_dtype_) == 2 && !from_masters_) {
+    throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer",
+                where, name(weight_dtype_));
+  }
+  const OptimizerCounts counts = files_->optimizer_counts();
+  if (counts.steps.size() != 1) {
+    throw Error(Fault::kData,
+                "{}: the optimizer's files name {} counts of updates ({}), wanted one", where,
+                counts.steps.size(), fmt::join(counts.steps, ", "));
+  }
+  for (int p = 0; p < stored_.pipeline; ++p) {
+    for (int chunk = 0; chunk < stored_.chunks; ++chunk) {
+      for (int t = 0; t < stored_.tensor; ++t) add_moments(t, p, chunk);
+    }
+  }
+  first_moments_.check_cover(model_);
+  second_moments_.check_cover(model_);
+  run_.steps = std::max<std::int64_t>(*counts.steps.begin(), 0);
+  run_.loss_scale = counts.loss_scale;
+  if (optimizer_note_) notes_.erase(notes_.begin() + static_cast<std::ptrdiff_t>(*optimizer_note_));
+  optimizer_note_.reset();
+}
+
+void MegatronSource::add_moments(int t, int p, int chunk) {
+  const std::string where = files_->file_of(t, p);
+  const BoxedMoments moments = files_->moments(t, p, chunk);
+  std::vector<std::string> missing;
+  const auto add = [&](const char* kind, const BoxedTensors& from, const MegatronTensor& wanted,
+                       CanonicalPieces& to) {
+    const auto found = from.find(wanted.key);
+    if (found == from.end()) {
+      missing.push_back(fmt::format("{}.{}", kind, wanted.key));
+      return;
+    }
+    const Shape& shape = wanted.assembly.shape;
+    const std::int64_t columns = shape.ndim() > 1 ? shape[1] : 1;
+    if (found->second.rows != shape[0] || found->second.columns != columns) {
+      throw Error(Fault::kData, "{}: {} of {} is [{}, {}], its weight {}", where, kind, wanted.key,
+                  found->second.rows, found->second.columns, to_string(shape));
+    }
+    to.add(wanted.assembly, found->second, where);
+  };
+  for (const MegatronTensor& wanted : megatron_tensors(model_, stored_, t, p, chunk)) {
+    if (wanted.key == "head_copy.weight") continue;  // those of the table
+    add("exp_avg", moments.first, wanted, first_moments_);
+    add("exp_avg_sq", moments.second, wanted, second_moments_);
+  }
+  if (!missing.empty()) {
+    throw Error(Fault::kData, "{}: the optimizer lacks moments ({}): {}; is the copy complete?",
+                where, missing.size(), listed(missing));
+  }
+}
+
 std::vector<CanonicalTensor> MegatronSource::tensors(TensorKind kind) const {
-  if (kind != TensorKind::kWeight) return {};
-  return pieces_.tensors();
+  if (kind == TensorKind::kWeight) return pieces_.tensors();
+  std::vector<CanonicalTensor> all;
+  const auto add = [&](const std::string& prefix, const std::vector<CanonicalTensor>& tensors) {
+    for (const CanonicalTensor& one : tensors)
+      all.push_back({prefix + one.name, DType::kF32, one.shape, TensorKind::kOptimizer});
+  };
+  const std::vector<CanonicalTensor> moments = first_moments_.tensors();
+  add(kFirstMomentPrefix, moments);
+  add(kSecondMomentPrefix, moments);
+  if (from_masters_) add(kMainPrefix, moments);
+  return all;
+}
+
+void MegatronSource::read(const std::string& name, const TensorRun& run, DType dtype,
+                          std::byte* dst) {
+  const auto read_of = [&](const char* prefix, const CanonicalPieces& pieces) {
+    if (!name.starts_with(prefix)) return false;
+    pieces.read(name.substr(std::string_view(prefix).size()), run, dtype, dst);
+    return true;
+  };
+  if (read_of(kFirstMomentPrefix, first_moments_)) return;
+  if (read_of(kSecondMomentPrefix, second_moments_) || read_of(kMainPrefix, pieces_)) return;
+  pieces_.read(name, run, dtype, dst);
 }
 
 }  // namespace piton

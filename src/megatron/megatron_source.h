@@ -7,7 +7,7 @@
 // has none. Both are compared with the files: all ranks must exist, with every tensor in its shape.
 // Supports the trees and names of all versions (megatron/names.h) and the orders of qkv by
 // checkpoint_version. Where an optimizer has fp32 copies of 16-bit weights, they are taken in the
-// place of these; a note says so. Other state of the optimizer is not read.
+// place of these; a note says so. Adam's moments are there after open_optimizer().
 #pragma once
 
 #include <filesystem>
@@ -21,6 +21,7 @@
 #include "megatron/arguments.h"
 #include "megatron/canonical_pieces.h"
 #include "megatron/megatron_files.h"
+#include "megatron/run_progress.h"
 
 namespace piton {
 
@@ -40,21 +41,30 @@ class MegatronSource final : public TensorSource {
   // Throws Error(kData) with the file, argument or tensor.
   explicit MegatronSource(const std::filesystem::path& folder, const MegatronGiven& given = {});
 
+  // Finds what the optimizer has of every weight: exp_avg.NAME, exp_avg_sq.NAME, and main.NAME of
+  // 16-bit weights, all fp32. tensors(kOptimizer) and read() have them from then on. Throws
+  // Error(kData) that names what is missing or contradicts the weights.
+  void open_optimizer();
+
   const ModelConfig& model() const { return model_; }
   // Of the ranks that wrote it.
   const MegatronLayout& layout() const { return layout_; }
   // "mp_rank", "torch_dist", ...
   std::string form() const { return files_->form(); }
-  std::int64_t iteration() const { return iteration_; }
+  std::int64_t iteration() const { return run_.iteration; }
+  // True if these are weights alone (a folder "release", or no iteration): they start a new run.
+  bool is_release() const;
+  // Its steps and loss scale are known after open_optimizer().
+  const MegatronRun& run() const { return run_; }
+  // The stored type of the weights, without the optimizer's copies.
+  DType weight_dtype() const { return weight_dtype_; }
   // False if the checkpoint has no arguments, and `given` supplied the model.
   bool says_its_model() const { return says_its_model_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
   std::string where() const override { return files_->folder().string(); }
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override;
-  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
-    pieces_.read(name, run, dtype, dst);
-  }
+  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override;
 
  private:
   void read_arguments(const MegatronGiven& given);
@@ -63,16 +73,21 @@ class MegatronSource final : public TensorSource {
   void choose_masters();
   bool has_masters() const;
   void add_rank(int t, int p, int chunk);
+  void add_moments(int t, int p, int chunk);
 
   std::unique_ptr<MegatronFiles> files_;
   ModelConfig model_;
   MegatronLayout layout_;
   bool from_masters_ = false;
   MegatronLayout stored_;  // as the files are divided: whole tensors are of one rank
-  std::int64_t iteration_ = 0;
+  MegatronRun run_;
+  DType weight_dtype_ = DType::kF32;
   bool says_its_model_ = true;
   CanonicalPieces pieces_;
+  CanonicalPieces first_moments_;
+  CanonicalPieces second_moments_;
   std::vector<std::string> notes_;
+  std::optional<std::size_t> optimizer_note_;  // place in notes_
 };
 
 }  // namespace piton

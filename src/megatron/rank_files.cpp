@@ -43,6 +43,24 @@ bool is_optimizer_folder(const fs::path& folder) {
          !fs::exists(folder / "model_rng.pt", ignored);
 }
 
+// The vectors of a chunk in a distributed optimizer's file,
+// {chunk: {(type, type): {"param": vector, "exp_avg": vector, ...}}}; null where they are not of
+// one type.
+const PickleValue* buffer_of(const TorchFile& file, int chunk) {
+  for (const auto& [number, types] : file.root().pairs) {
+    if (number->kind != PickleValue::Kind::kInt || number->integer != chunk) continue;
+    return types->pairs.size() == 1 ? types->pairs[0].second : nullptr;
+  }
+  return nullptr;
+}
+
+template <typename Chunks>
+std::vector<OrderedWeights> ordered_of(const Chunks& chunks) {
+  std::vector<OrderedWeights> ordered;
+  for (const auto& chunk : chunks) ordered.push_back(chunk.ordered);
+  return ordered;
+}
+
 }  // namespace
 
 bool has_rank_files(const fs::path& folder) {
@@ -122,30 +140,91 @@ bool RankFiles::has_optimizer() const {
   return optimizer_apart_ || rank(0, 0).optimizer != nullptr || facts().find(kOptimizer) != nullptr;
 }
 
-BoxedTensors RankFiles::masters(int t, int p, int chunk) const {
-  NamedTensors in_order = named(t, p, chunk);
-  const BoxedTensors weights = in_order.take();
-  OrderedWeights ordered;
-  for (const std::string& key : in_order.order()) ordered.emplace_back(key, &weights.at(key));
+RankFiles::Chunk RankFiles::in_order(int t, int p, int chunk) const {
+  NamedTensors stored = named(t, p, chunk);
+  Chunk result{.weights = stored.take()};
+  for (const std::string& key : stored.order())
+    result.ordered.emplace_back(key, &result.weights.at(key));
+  return result;
+}
+
+// All chunks of the rank, which one optimizer has.
+std::vector<RankFiles::Chunk> RankFiles::chunks_in_order(int t, int p) const {
+  std::vector<Chunk> chunks;
+  for (int chunk = 0; chunk < division_.chunks; ++chunk) chunks.push_back(in_order(t, p, chunk));
+  return chunks;
+}
+
+BoxedTensors RankFiles::masters(int t, int p, int chunk) {
   const Rank& own = rank(t, p);
   if (own.optimizer != nullptr) {
-    // {chunk: {(type, type): {"param": vector, "exp_avg": vector, ...}}}
-    for (const auto& [number, types] : own.optimizer->root().pairs) {
-      if (number->kind != PickleValue::Kind::kInt || number->integer != chunk) continue;
-      if (types->pairs.size() != 1) return {};
-      const PickleValue* vector = types->pairs[0].second->find("param");
-      if (vector != nullptr) return masters_of_buffer(*own.optimizer, *vector, ordered);
-    }
-    return {};
+    const PickleValue* state = buffer_of(*own.optimizer, chunk);
+    if (state == nullptr) return {};
+    const Chunk weights = in_order(t, p, chunk);
+    const OptimizerBuffer buffer(*own.optimizer, *state, weights.ordered);
+    return buffer.found() ? buffer.tensors("param") : BoxedTensors();
   }
-  if (division_.chunks > 1) return {};  // one list for all of them
   const PickleValue* optimizer = own.model->root().find(kOptimizer);
   if (optimizer == nullptr) return {};
   for (const char* name : {"fp32_from_fp16_params", "fp32_from_fp16"}) {
     const PickleValue* groups = optimizer->find(name);
-    if (groups != nullptr) return masters_of_groups(*own.model, *groups, ordered);
+    if (groups == nullptr) continue;
+    const std::vector<Chunk> chunks = chunks_in_order(t, p);
+    return masters_of_groups(*own.model, *groups, ordered_of(chunks),
+                             static_cast<std::size_t>(chunk));
   }
   return {};
+}
+
+BoxedMoments RankFiles::moments(int t, int p, int chunk) {
+  const Rank& own = rank(t, p);
+  if (optimizer_apart_) {
+    throw Error(Fault::kData,
+                "{}: the optimizer is in files of each data-parallel rank (optim.pt), as versions "
+                "of Megatron-LM before 2023 write them, which are not read",
+                folder_.string());
+  }
+  if (own.optimizer != nullptr) {
+    const std::string where = own.optimizer->file().path().string();
+    const PickleValue* state = buffer_of(*own.optimizer, chunk);
+    if (state == nullptr) {
+      throw Error(Fault::kData, "{}: has no vectors of one type of parameters for chunk {}", where,
+                  chunk);
+    }
+    const Chunk weights = in_order(t, p, chunk);
+    const OptimizerBuffer buffer(*own.optimizer, *state, weights.ordered);
+    if (!buffer.found()) {
+      throw Error(Fault::kData,
+                  "{}: its copies of the weights are not those of {}: is it of another model, or "
+                  "another iteration?",
+                  where, file_of(t, p));
+    }
+    BoxedMoments moments{.first = buffer.tensors("exp_avg"),
+                         .second = buffer.tensors("exp_avg_sq")};
+    if (moments.first.empty() || moments.second.empty()) {
+      throw Error(Fault::kData, "{}: has no {} of as many elements as the copies of the weights",
+                  where, moments.first.empty() ? "exp_avg" : "exp_avg_sq");
+    }
+    return moments;
+  }
+  const PickleValue* saved = own.model->root().find(kOptimizer);
+  const PickleValue* optimizer = saved == nullptr ? nullptr : torch_optimizer(*saved);
+  if (optimizer == nullptr)
+    throw Error(Fault::kData, "{}: has no state of an optimizer", file_of(t, p));
+  const std::vector<Chunk> chunks = chunks_in_order(t, p);
+  return moments_of_groups(*own.model, *optimizer,
+                           ordered_of(chunks))[static_cast<std::size_t>(chunk)];
+}
+
+OptimizerCounts RankFiles::optimizer_counts() {
+  OptimizerCounts counts;
+  for (const std::vector<Rank>& stages : ranks_) {
+    for (const Rank& one : stages) {
+      const PickleValue* optimizer = one.model->root().find(kOptimizer);
+      if (optimizer != nullptr) add_counts(*one.model, *optimizer, counts);
+    }
+  }
+  return counts;
 }
 
 }  // namespace piton

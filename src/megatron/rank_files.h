@@ -15,6 +15,7 @@
 
 #include "megatron/megatron_files.h"
 #include "megatron/named_tensors.h"
+#include "megatron/optimizer_groups.h"
 #include "pickle/torch_file.h"
 
 namespace piton {
@@ -33,7 +34,9 @@ class RankFiles final : public MegatronFiles {
   std::string facts_file() const override { return file_of(0, 0); }
   BoxedTensors tensors(int t, int p, int chunk) const override;
   bool has_optimizer() const override;
-  BoxedTensors masters(int t, int p, int chunk) const override;
+  BoxedTensors masters(int t, int p, int chunk) override;
+  BoxedMoments moments(int t, int p, int chunk) override;
+  OptimizerCounts optimizer_counts() override;
   std::string file_of(int t, int p) const override {
     return rank(t, p).model->file().path().string();
   }
@@ -43,7 +46,14 @@ class RankFiles final : public MegatronFiles {
     std::unique_ptr<TorchFile> model;
     std::unique_ptr<TorchFile> optimizer;  // distrib_optim.pt, where the optimizer is distributed
   };
+  // The weights of a chunk, which own what the second refers to.
+  struct Chunk {
+    BoxedTensors weights;
+    OrderedWeights ordered;
+  };
   NamedTensors named(int t, int p, int chunk) const;
+  Chunk in_order(int t, int p, int chunk) const;
+  std::vector<Chunk> chunks_in_order(int t, int p) const;
   const Rank& rank(int t, int p) const {
     return ranks_[static_cast<std::size_t>(t)][static_cast<std::size_t>(p)];
   }

@@ -11,8 +11,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
+#include "megatron/flat_boxes.h"
 #include "megatron/named_tensors.h"
 #include "megatron/names.h"
+#include "megatron/optimizer_groups.h"
 #include "pickle/pickle.h"
 
 namespace piton {
@@ -47,15 +49,20 @@ bool is_state(std::string_view name) {
          name.starts_with("rerun_state");
 }
 
+// The name of the weight that this is the optimizer's `kind` of; "": none.
+std::string weight_of_state(const std::string& name, std::string_view kind) {
+  const std::string state = fmt::format("optimizer.state.{}.", kind);
+  const std::size_t at = name.find(state);
+  // A chained optimizer has a number before.
+  if (at == 0 || (at != name.npos && name.starts_with("chained_")))
+    return name.substr(at + state.size());
+  return "";
+}
+
 // The name of the weight that this is the fp32 copy of; "": none.
 std::string weight_of_master(const std::string& name) {
-  for (const std::string_view state : {"optimizer.state.fp32_param.", "optimizer.state.param."}) {
-    const std::size_t at = name.find(state);
-    // A chained optimizer has a number before.
-    if (at == 0 || (at != name.npos && name.starts_with("chained_")))
-      return name.substr(at + state.size());
-  }
-  return "";
+  const std::string weight = weight_of_state(name, "fp32_param");
+  return weight.empty() ? weight_of_state(name, "param") : weight;
 }
 
 // The number of a stacked tensor's layer goes here; npos: it has none, or the name has it already.
@@ -133,10 +140,10 @@ TorchDist::TorchDist(const fs::path& folder) : folder_(folder) {
       weights_, [](const auto& one) { return size_bytes(one.second.dtype) == 2; });
   for (const auto& [name, tensor] : stored_) {
     const std::string weight = weight_of_master(name);
-    if (narrow && !weight.empty()) add(weight, tensor, masters_);
+    if (narrow && !weight.empty()) add_state(weight, tensor, masters_);
   }
   if (weights_.empty()) throw Error(Fault::kData, "{}: holds no weights", where);
-  stored_.clear();
+  std::erase_if(stored_, [](const auto& one) { return !is_state(one.first); });
 }
 
 void TorchDist::check_backend() const {
@@ -351,6 +358,63 @@ void TorchDist::add(const std::string& name, const Tensor& tensor, BoxedTensors&
   }
 }
 
+// The weight of that name; of stacked layers the first. Null where there is none.
+const BoxedTensor* TorchDist::weight_named(const std::string& name) const {
+  std::string one = name;
+  const std::size_t place = place_of_layer(name);
+  if (place != name.npos) one.insert(place, "0.");
+  const auto found = weights_.find(plain_name(one));
+  return found == weights_.end() ? nullptr : &found->second;
+}
+
+// A state of the weight `name`, which has its shape or is in flat pieces.
+void TorchDist::add_state(const std::string& name, const Tensor& tensor, BoxedTensors& to) {
+  const BoxedTensor* weight = weight_named(name);
+  const std::size_t dims = (place_of_layer(name) != name.npos ? 1 : 0) +
+                           std::size_t{weight != nullptr && weight->columns > 1 ? 2U : 1U};
+  if (weight != nullptr && tensor.shape.size() == dims + 1) {
+    add_flat(name, tensor, *weight, to);
+  } else {
+    add(name, tensor, to);
+  }
+}
+
+void TorchDist::add_flat(const std::string& name, const Tensor& tensor, const BoxedTensor& weight,
+                         BoxedTensors& to) {
+  const std::size_t place = place_of_layer(name);
+  const bool stacked = place != name.npos;
+  const std::size_t first = stacked ? 1 : 0;
+  const bool matrix = weight.columns > 1;
+  const std::int64_t rows = weight.rows / std::max<std::int64_t>(tensor.shape[first], 1);
+  const std::int64_t columns =
+      matrix ? weight.columns / std::max<std::int64_t>(tensor.shape[first + 1], 1) : 1;
+  const std::optional<DType> dtype = dtype_of_safetensors(tensor.dtype);
+  if (dtype != DType::kF32 || rows * tensor.shape[first] != weight.rows ||
+      (matrix && columns * tensor.shape[first + 1] != weight.columns) ||
+      tensor.shape.back() != rows * columns) {
+    throw Error(Fault::kData,
+                "{}: the optimizer's {} is {} of shape [{}], wanted flat pieces of [{}, {}] in F32",
+                file_of(0, 0), name, tensor.dtype, fmt::join(tensor.shape, ", "), weight.rows,
+                weight.columns);
+  }
+  check_boxes(name, tensor);
+  for (const auto& [start, box] : tensor.boxes) {
+    if (std::any_of(box.extent.begin(), box.extent.end() - 1, [](auto size) { return size != 1; }))
+      throw Error(Fault::kData, "{}: {} has a chunk of several tiles", file_of(0, 0), name);
+    const Place bytes = open_box(name, tensor, box);
+    std::string one = name;
+    if (stacked) one.insert(place, fmt::format("{}.", start[0]));
+    BoxedTensor& whole = to[plain_name(one)];
+    whole.rows = weight.rows;
+    whole.columns = weight.columns;
+    const FlatTile tile{.row = start[first] * rows,
+                        .column = matrix ? start[first + 1] * columns : 0,
+                        .columns = columns};
+    add_flat_boxes(*bytes.file, bytes.offset, start.back(), start.back() + box.extent.back(), tile,
+                   whole);
+  }
+}
+
 BoxedTensors TorchDist::keyed(const BoxedTensors& tensors) const {
   NamedTensors named(file_of(0, 0));
   for (const auto& one : tensors) named.add(one.first, [&] { return one.second; });
@@ -359,6 +423,39 @@ BoxedTensors TorchDist::keyed(const BoxedTensors& tensors) const {
 
 BoxedTensors TorchDist::tensors(int, int, int) const { return keyed(weights_); }
 
-BoxedTensors TorchDist::masters(int, int, int) const { return keyed(masters_); }
+BoxedTensors TorchDist::masters(int, int, int) { return keyed(masters_); }
+
+BoxedTensors TorchDist::states(const char* kind) {
+  BoxedTensors tensors;
+  for (const auto& [name, tensor] : stored_) {
+    const std::string weight = weight_of_state(name, kind);
+    if (!weight.empty()) add_state(weight, tensor, tensors);
+  }
+  return keyed(tensors);
+}
+
+BoxedMoments TorchDist::moments(int, int, int) {
+  if (std::ranges::any_of(stored_, [](const auto& one) {
+        return one.first.find("optimizer.distributed.") != one.first.npos;
+      })) {
+    throw Error(Fault::kData,
+                "{}: the optimizer is saved by buckets (dp_reshardable), which are not read; save "
+                "it with --dist-ckpt-optim-fully-reshardable",
+                file_of(0, 0));
+  }
+  BoxedMoments moments{.first = states("exp_avg"), .second = states("exp_avg_sq")};
+  if (moments.first.empty() || moments.second.empty()) {
+    throw Error(Fault::kData, "{}: has no {}", file_of(0, 0),
+                moments.first.empty() ? "optimizer.state.exp_avg" : "optimizer.state.exp_avg_sq");
+  }
+  return moments;
+}
+
+OptimizerCounts TorchDist::optimizer_counts() {
+  OptimizerCounts counts;
+  const PickleValue* optimizer = facts().find("optimizer");
+  if (optimizer != nullptr) add_counts(*common_, *optimizer, counts);
+  return counts;
+}
 
 }  // namespace piton

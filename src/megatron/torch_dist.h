@@ -11,6 +11,10 @@
 // [layers, rows, columns]) or have their numbers in the names. Rows are in the order of one tensor
 // rank: gate before up, groups ascending.
 //
+// States of a distributed optimizer that Megatron-core before 0.14 wrote
+// (fully_sharded_model_space) are flat pieces: [layers,] [F, G, N] where ranks divide the weight
+// into F x G tiles of N elements, which are cut anywhere.
+//
 // Source: torch/distributed/checkpoint/{metadata,filesystem}.py of PyTorch 2.1 to 2.15;
 // megatron/core/dist_checkpointing of Megatron-core 0.5 to 0.16.
 #pragma once
@@ -46,7 +50,9 @@ class TorchDist final : public MegatronFiles {
   BoxedTensors tensors(int t, int p, int chunk) const override;
   std::string file_of(int t, int p) const override;
   bool has_optimizer() const override { return has_optimizer_; }
-  BoxedTensors masters(int t, int p, int chunk) const override;
+  BoxedTensors masters(int t, int p, int chunk) override;
+  BoxedMoments moments(int t, int p, int chunk) override;
+  OptimizerCounts optimizer_counts() override;
 
  private:
   using Sizes = std::vector<std::int64_t>;
@@ -77,13 +83,18 @@ class TorchDist final : public MegatronFiles {
   const RegularFile& file(const std::string& name);
   Place open_box(const std::string& name, const Tensor& tensor, const Box& box);
   void add(const std::string& name, const Tensor& tensor, BoxedTensors& to);
+  const BoxedTensor* weight_named(const std::string& name) const;
+  void add_state(const std::string& name, const Tensor& tensor, BoxedTensors& to);
+  void add_flat(const std::string& name, const Tensor& tensor, const BoxedTensor& weight,
+                BoxedTensors& to);
   BoxedTensors keyed(const BoxedTensors& named) const;
+  BoxedTensors states(const char* kind);
 
   std::filesystem::path folder_;
   MegatronDivision division_{.whole = true, .all_layers = true};
   std::unique_ptr<TorchFile> common_;
   PickleValue no_facts_;
-  std::map<std::string, Tensor> stored_;
+  std::map<std::string, Tensor> stored_;  // after the constructor: states of the optimizer
   std::map<std::string, std::unique_ptr<RegularFile>> files_;
   // By name; layers have their numbers there.
   BoxedTensors weights_;

@@ -99,6 +99,11 @@ constexpr std::string_view kObjects[] = {
     "torch.distributed.checkpoint.planner.WriteItemType",
     "torch.distributed.checkpoint.planner.TensorWriteData",
     "torch.distributed.checkpoint.planner.BytesIOWriteData",
+    // The optimizers of DeepSpeed's ZeRO.
+    "deepspeed.runtime.fp16.loss_scaler.LossScaler",
+    "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler",
+    "deepspeed.runtime.zero.config.ZeroStageEnum",
+    "deepspeed.utils.tensor_fragment.fragment_address",
     "megatron.core.dist_checkpointing.strategies.torch.MCoreMetadata",
     "megatron.core.dist_checkpointing.strategies.torch.MCoreSavePlan",
 };

@@ -40,6 +40,19 @@ struct FillOpenFields {
   }
 };
 
+// As Megatron, which does not go on without the optimizer unless it is told to.
+void open_optimizer(MegatronSource& source) {
+  try {
+    source.open_optimizer();
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kData) throw;
+    throw Error(Fault::kData,
+                "{}; --no-load-optim goes on at iteration {} with a new optimizer, --finetune "
+                "starts a new run from the weights",
+                error.what(), source.iteration());
+  }
+}
+
 std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   const std::string& folder = options.loop.load;
   if (folder.empty()) return std::nullopt;
@@ -57,10 +70,15 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   if (options.model.says_a_model())
     given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
   auto source = std::make_unique<MegatronSource>(folder, given);
-  return ForeignModel{.model = source->model(),
-                      .kind = "checkpoint of Megatron",
-                      .notes = source->notes(),
-                      .source = std::move(source)};
+  const bool goes_on = !options.loop.finetune && !source->is_release();
+  if (goes_on && !options.loop.no_load_optim) open_optimizer(*source);
+  ForeignModel foreign{.model = source->model(),
+                       .kind = "checkpoint of Megatron",
+                       .notes = source->notes(),
+                       .dtype = source->weight_dtype()};
+  if (goes_on) foreign.run = source->run();
+  foreign.source = std::move(source);
+  return foreign;
 }
 
 }  // namespace

@@ -78,8 +78,8 @@ struct LoopOptions {
     v(Option{"save", "folder for checkpoints, metrics and configuration", {.placeholder = "DIR"}},
       save);
     v(Option{"load",
-             "folder of a run to continue from its newest checkpoint, or model of Hugging Face or "
-             "Megatron to start from",
+             "folder of a run to continue from its newest checkpoint, also one of Megatron, or "
+             "model of Hugging Face to start from",
              {.placeholder = "DIR"}},
       load);
     v(Option{"tensorboard-dir",

@@ -8,14 +8,13 @@
 
 namespace piton {
 
-namespace {
-
-// The length of a run in whole global batches.
 double whole_steps(const LoopOptions& loop) {
   if (!loop.train_samples) return static_cast<double>(loop.train_iters);
   return static_cast<double>(*loop.train_samples) /
          static_cast<double>(loop.global_batch_size.value_or(1));
 }
+
+namespace {
 
 bool decays_differ(const PretrainOptions& before, const PretrainOptions& settled) {
   const WeightDecay earlier(before.optimizer, whole_steps(before.loop));
@@ -27,9 +26,9 @@ bool decays_differ(const PretrainOptions& before, const PretrainOptions& settled
 
 // A constant rate, and WSD's before it falls, do not depend on where the run ends: longer or
 // shorter runs go on under them. True if that is all that differs: both runs have such a rate, and
-// every step of the checkpoint was taken at the rate that this run would have given it.
-bool only_the_end_differs(const std::filesystem::path& checkpoint, const PretrainOptions& before,
-                          const PretrainOptions& settled) {
+// every one of the `steps` before was taken at the rate that this run would have given it.
+bool only_the_end_differs(const PretrainOptions& before, const PretrainOptions& settled,
+                          std::int64_t steps) {
   const auto has_no_end = [](const PretrainOptions& options) {
     const DecayStyle style = options.learning_rate.decay_style;
     return style == DecayStyle::kConstant || style == DecayStyle::kWsd;
@@ -42,8 +41,7 @@ bool only_the_end_differs(const std::filesystem::path& checkpoint, const Pretrai
   if (decays_differ(before, settled)) return false;
   const LearningRate earlier = rate_of(before);
   const LearningRate now = rate_of(settled);
-  const TrainState state = read_state(checkpoint, read_manifest(checkpoint));
-  for (std::int64_t step = 0; step < state.optimizer_steps; ++step) {
+  for (std::int64_t step = 0; step < steps; ++step) {
     if (earlier.at(static_cast<double>(step)) != now.at(static_cast<double>(step))) return false;
   }
   // The next step too: a highest rate that was not reached yet is another experiment.
@@ -53,7 +51,7 @@ bool only_the_end_differs(const std::filesystem::path& checkpoint, const Pretrai
 
 // The schedules of the checkpoint's run in place of this run's.
 void take_schedules(const PretrainOptions& before, PretrainOptions& settled,
-                    const std::filesystem::path& checkpoint) {
+                    const std::string& where) {
   settled.learning_rate = before.learning_rate;
   settled.optimizer.weight_decay = before.optimizer.weight_decay;
   settled.optimizer.start_weight_decay = before.optimizer.start_weight_decay;
@@ -64,10 +62,32 @@ void take_schedules(const PretrainOptions& before, PretrainOptions& settled,
               "--use-checkpoint-opt_param-scheduler: {} increases the weight decay over {:g} steps "
               "and this run has {:g}; give a run of that length, or "
               "--override-opt_param-scheduler",
-              checkpoint.string(), whole_steps(before.loop), whole_steps(settled.loop));
+              where, whole_steps(before.loop), whole_steps(settled.loop));
 }
 
 }  // namespace
+
+std::string settle_schedules(const PretrainOptions& before, PretrainOptions& settled,
+                             std::vector<std::string> differences, std::int64_t steps,
+                             const std::string& where) {
+  if (differences.empty() && decays_differ(before, settled)) {
+    differences.push_back(fmt::format(
+        "--train-iters: {} increases the weight decay over {:g} steps, this run over {:g}", where,
+        whole_steps(before.loop), whole_steps(settled.loop)));
+  }
+  if (settled.loop.use_checkpoint_scheduler) {
+    take_schedules(before, settled, where);
+    return {};
+  }
+  if (!differences.empty() && !settled.loop.override_scheduler &&
+      !only_the_end_differs(before, settled, steps)) {
+    throw Error(Fault::kUsage,
+                "--load: {} has another learning rate or weight decay ahead: {}; use its values, "
+                "or give --override-opt_param-scheduler to go on with this run's",
+                where, fmt::join(differences, "; "));
+  }
+  return fmt::format("{}", fmt::join(differences, "; "));
+}
 
 std::string configuration_of(PretrainOptions& settled) {
   OptionSet set;
@@ -88,28 +108,13 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
         "(--finetune starts from its weights)",
         checkpoint.string(), fmt::join(differences, "; "));
   }
-  std::vector<std::string> schedule = set.differences(stored, Resume::kSchedule);
   PretrainOptions before;
   OptionSet stored_set;
   before.add_to(stored_set);
   stored_set.read_toml(stored);
-  if (schedule.empty() && decays_differ(before, settled)) {
-    schedule.push_back(fmt::format(
-        "--train-iters: {} increases the weight decay over {:g} steps, this run over {:g}",
-        stored.string(), whole_steps(before.loop), whole_steps(settled.loop)));
-  }
-  if (settled.loop.use_checkpoint_scheduler) {
-    take_schedules(before, settled, checkpoint);
-    return {};
-  }
-  if (!schedule.empty() && !settled.loop.override_scheduler &&
-      !only_the_end_differs(checkpoint, before, settled)) {
-    throw Error(Fault::kUsage,
-                "--load: {} has another learning rate or weight decay ahead: {}; use its values, "
-                "or give --override-opt_param-scheduler to go on with this run's",
-                checkpoint.string(), fmt::join(schedule, "; "));
-  }
-  return fmt::format("{}", fmt::join(schedule, "; "));
+  return settle_schedules(before, settled, set.differences(stored, Resume::kSchedule),
+                          read_state(checkpoint, read_manifest(checkpoint)).optimizer_steps,
+                          checkpoint.string());
 }
 
 }  // namespace piton

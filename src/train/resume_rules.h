@@ -1,8 +1,10 @@
 // What a resumed run must have in common with the run that wrote its checkpoint.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "train/pretrain_options.h"
 
@@ -18,5 +20,15 @@ std::string configuration_of(PretrainOptions& settled);
 // --use-checkpoint-opt_param-scheduler `settled` gets the checkpoint's schedules. Throws
 // Error(kUsage) that names every other difference.
 std::string compare_options(const std::filesystem::path& checkpoint, PretrainOptions& settled);
+
+// What a resume does where the schedules of learning rate and weight decay differ. `before`: the
+// options of the run that wrote the checkpoint `where`, after `steps` updates; `differences`: one
+// message for each. Returns and throws as compare_options().
+std::string settle_schedules(const PretrainOptions& before, PretrainOptions& settled,
+                             std::vector<std::string> differences, std::int64_t steps,
+                             const std::string& where);
+
+// The length of a run in whole global batches.
+double whole_steps(const LoopOptions& loop);
 
 }  // namespace piton

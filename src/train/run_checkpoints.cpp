@@ -7,6 +7,7 @@
 #include "checkpoint/load_values.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
+#include "train/foreign_resume.h"
 #include "train/resume_rules.h"
 #include "train/run_folder.h"
 
@@ -126,6 +127,54 @@ void RunCheckpoints::start_from_foreign_weights(const ForeignModel& foreign, Log
   session_.publish_values();
   log.info(
       fmt::format("a new run from the weights of {} ({})", foreign.source->where(), foreign.kind));
+}
+
+TrainState RunCheckpoints::resume_foreign(const ForeignModel& foreign, const TrainState& fresh,
+                                          Log& log) {
+  const MegatronRun& run = *foreign.run;
+  const std::string where = foreign.source->where();
+  const DType dtype = session_.settings().model.dtype;
+  const bool with_optimizer = !settled_.loop.no_load_optim;
+  if (with_optimizer && foreign.dtype != dtype) {
+    throw Error(Fault::kUsage,
+                "--load: the weights of {} are {}, this run computes in {}; continue it in its "
+                "type (--bf16, --fp16), or start anew from its weights (--finetune)",
+                where, name(foreign.dtype), name(dtype));
+  }
+  const std::string schedule = compare_with_megatron(run, where, settled_);
+  if (!schedule.empty()) {
+    log.info(fmt::format("from here on by this run's schedule: {}", schedule));
+  }
+  for (const std::string& note : foreign.notes) log.warning(note);
+  StoredModel model = stored_model();
+  if (!with_optimizer) model.optimizer = nullptr;
+  load_weights_and_state(*foreign.source, model, context());
+  TrainState state = state_of_megatron(run, fresh, settled_);
+  if (with_optimizer) {
+    OptimizerProgress progress = session_.optimizer().progress();
+    progress.steps = state.optimizer_steps;
+    progress.skipped = state.skipped_steps;
+    if (run.loss_scale) {
+      progress.loss_scale = run.loss_scale->scale;
+      progress.good_updates = run.loss_scale->good_updates;
+      progress.hysteresis_left = run.loss_scale->hysteresis_left;
+    }
+    session_.optimizer().set_progress(progress);
+  } else {
+    session_.publish_values();
+  }
+  log.info(fmt::format("resumed {} ({}): iteration {}, {} samples, {} updates{}", where,
+                       foreign.kind, state.iteration, state.consumed_samples, state.optimizer_steps,
+                       with_optimizer ? "" : "; the optimizer and its schedule start anew"));
+  log.info(
+      "its random states stay behind: dropout is drawn from --seed and the position; samples come "
+      "in its order if corpora, --split, --seed and --train-iters are those of its run");
+  if (with_optimizer && !run.schedule) {
+    log.warning(fmt::format(
+        "{}: keeps no opt_param_scheduler: the schedule is this run's, after {} updates", where,
+        state.optimizer_steps));
+  }
+  return state;
 }
 
 void RunCheckpoints::check_room() {

@@ -55,6 +55,8 @@ class RunCheckpoints {
   // Loads only the weights, for a new run.
   void start_from_weights(const std::filesystem::path& checkpoint, Log& log);
   void start_from_foreign_weights(const ForeignModel& foreign, Log& log);
+  // Goes on with `foreign.run`. Arguments as of resume().
+  TrainState resume_foreign(const ForeignModel& foreign, const TrainState& fresh, Log& log);
 
   // Throws Error(kData) if --save has no room for a checkpoint.
   void check_room();

@@ -238,7 +238,10 @@ void Trainer::load_or_draw() {
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
   const Section whole(machine_.sections, kLoadSection);
-  if (foreign_) {
+  if (foreign_ && foreign_->run) {
+    state_ = checkpoints_->resume_foreign(*foreign_, state_, sinks_);
+    make_schedules();  // which may be the checkpoint's
+  } else if (foreign_) {
     checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
     checkpoints_->start_from_weights(checkpoint, sinks_);

@@ -79,10 +79,10 @@ endif()
 expect(RUN convert --load ${divided} --src-tensor-model-parallel-size 4 --save ${WORK}/x CODE 2 ERR "got 4, but [^ ]*/divided is of 2")
 expect(RUN generate --load ${divided} --prompt-ids 5,6 --greedy --max-new-tokens 3 CODE 0)
 expect(RUN pretrain --load ${divided} --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1
-  --global-batch-size 2 --train-iters 2 --lr 1e-3 --bf16 --save ${WORK}/from-core
+  --global-batch-size 2 --train-iters 2 --lr 1e-3 --bf16 --finetune --save ${WORK}/from-core
   CODE 0 OUT "a new run from the weights of [^ ]*/iter_0000005 .checkpoint of Megatron." "iteration +2/ +2 ")
 # Any layout starts from the same weights.
-set(from_core pretrain --load ${divided} --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1
+set(from_core pretrain --load ${divided} --finetune --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1
   --global-batch-size 2 --train-iters 2 --lr 1e-3)
 execute_process(COMMAND ${PITON} ${from_core} OUTPUT_VARIABLE out ERROR_VARIABLE err)
 string(REGEX MATCHALL "lm loss: [0-9.E+-]+" wanted "${out}${err}")
@@ -94,6 +94,13 @@ foreach(layout tensor pipeline)
     message(FATAL_ERROR "${layout}: exit ${code}, losses ${got}, wanted ${wanted}\n${out}${err}")
   endif()
 endforeach()
+# Without --finetune the run of Megatron goes on; what lacks an optimizer says how it can be used.
+set(goes_on pretrain --mock-data --tokenizer-type NullTokenizer --seq-length 16 --global-batch-size 2 --train-iters 7 --lr 1e-3 --bf16)
+expect(RUN ${goes_on} --load ${divided} CODE 0 OUT "resumed [^ ]*/iter_0000005 .checkpoint of Megatron.: iteration 5, 0 samples, 5 updates\n"
+  "its random states stay behind" "keeps no opt_param_scheduler" "iteration +7/ +7 ")
+expect(RUN ${goes_on} --load ${SOURCE}/tests/golden/megatron/torch_dist/plain CODE 3
+  ERR "torch_dist/plain: keeps no optimizer; --no-load-optim goes on at iteration 5 with a new optimizer, --finetune starts a new run from the weights")
+expect(RUN ${goes_on} --load ${SOURCE}/tests/golden/megatron/torch_dist/plain --no-load-optim CODE 0 OUT "iteration 5, 0 samples, 0 updates; the optimizer and its schedule start anew")
 expect(RUN pretrain --load ${divided} --num-layers 3 --mock-data --tokenizer-type NullTokenizer --train-iters 2 CODE 2
   ERR "--num-layers: got 3, but the model of [^ ]*/divided has 2; leave the flag out")
 expect(RUN pretrain --load ${divided} --save ${WORK}/mg22 --mock-data --tokenizer-type NullTokenizer --train-iters 2 CODE 2

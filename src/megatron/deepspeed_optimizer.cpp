@@ -1,0 +1,161 @@
+#include "megatron/deepspeed_optimizer.h"
+
+#include <algorithm>
+#include <regex>
+#include <system_error>
+
+#include "base/error.h"
+#include "megatron/flat_boxes.h"
+#include "megatron/optimizer_groups.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+using ZeroKind = PickleValue::Kind;
+
+// A stretch of a group's vector in the file of a part.
+struct FlatPart {
+  const RegularFile* file = nullptr;
+  std::int64_t offset = 0;  // bytes
+  std::int64_t begin = 0;   // elements of the group's vector
+  std::int64_t end = 0;
+};
+
+// The vector of group `group` in a part; null where it has none.
+const PickleValue* vector_of(const PickleValue& root, std::int64_t group, ZeroState state) {
+  const PickleValue* saved = root.find("optimizer_state_dict");
+  if (saved == nullptr) return nullptr;
+  if (state == ZeroState::kWeight) {
+    const PickleValue* groups = saved->find("single_partition_of_fp32_groups");
+    const bool there = groups != nullptr && groups->kind == ZeroKind::kList &&
+                       group < static_cast<std::int64_t>(groups->items.size());
+    return there ? groups->items[static_cast<std::size_t>(group)] : nullptr;
+  }
+  const PickleValue* base = saved->find("base_optimizer_state");
+  const PickleValue* states = base == nullptr ? nullptr : base->find("state");
+  if (states == nullptr) return nullptr;
+  for (const auto& [number, one] : states->pairs) {
+    if (number->kind == ZeroKind::kInt && number->integer == group)
+      return one->find(state == ZeroState::kFirstMoment ? "exp_avg" : "exp_avg_sq");
+  }
+  return nullptr;
+}
+
+const char* name_of(ZeroState state) {
+  switch (state) {
+    case ZeroState::kWeight:
+      return "single_partition_of_fp32_groups";
+    case ZeroState::kFirstMoment:
+      return "exp_avg";
+    case ZeroState::kSecondMoment:
+      return "exp_avg_sq";
+  }
+  return "";
+}
+
+std::vector<FlatPart> flat_parts(const std::vector<std::unique_ptr<TorchFile>>& files,
+                                 std::int64_t group, ZeroState state) {
+  std::vector<FlatPart> parts;
+  std::int64_t at = 0;
+  for (const std::unique_ptr<TorchFile>& file : files) {
+    const std::string where = file->file().path().string();
+    const PickleValue* value = vector_of(file->root(), group, state);
+    if (value == nullptr || value->kind != ZeroKind::kTensor) {
+      throw Error(Fault::kData, "{}: has no {} of group {}, wanted a file of ZeRO 1 or 2", where,
+                  name_of(state), group);
+    }
+    const TorchTensor vector = file->tensor(*value, name_of(state));
+    if (vector.dtype != "F32" || vector.shape.size() != 1 || !vector.contiguous()) {
+      throw Error(Fault::kData, "{}: {} of group {} is no vector of fp32", where, name_of(state),
+                  group);
+    }
+    parts.push_back({&file->file(), vector.offset, at, at + vector.shape[0]});
+    at += vector.shape[0];
+  }
+  return parts;
+}
+
+}  // namespace
+
+DeepSpeedOptimizer::DeepSpeedOptimizer(const fs::path& folder) : folder_(folder) {
+  const std::regex form(
+      "(?:bf16_)?zero_pp_rank_([0-9]{1,6})_mp_rank_([0-9]{2,4})_optim_states\\.pt");
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    std::smatch match;
+    if (std::regex_match(name, match, form))
+      paths_[std::stoi(match[2])][std::stoi(match[1])] = entry.path();
+  }
+}
+
+const DeepSpeedOptimizer::Parts& DeepSpeedOptimizer::parts(int number) {
+  Parts& parts = parts_[number];
+  if (!parts.empty()) return parts;
+  const std::map<int, fs::path>& paths = paths_[number];
+  // Each rank has as many.
+  std::size_t count = 0;
+  for (const auto& [other, theirs] : paths_) count = std::max(count, theirs.size());
+  for (int part = 0; part < static_cast<int>(count); ++part) {
+    const auto path = paths.find(part);
+    if (path == paths.end()) {
+      throw Error(Fault::kData,
+                  "{}: has no zero_pp_rank_{}_mp_rank_{:02}_optim_states.pt; copy it too",
+                  folder_.string(), part, number);
+    }
+    parts.push_back(std::make_unique<TorchFile>(path->second));
+  }
+  return parts;
+}
+
+BoxedTensors DeepSpeedOptimizer::tensors(int number, const PickleValue* shapes, ZeroState state,
+                                         const std::string& where) {
+  if (shapes == nullptr || shapes->kind != ZeroKind::kList)
+    throw Error(Fault::kData, "{}: has no list param_shapes, the order of ZeRO's vectors", where);
+  BoxedTensors tensors;
+  for (std::size_t group = 0; group < shapes->items.size(); ++group) {
+    const std::vector<FlatPart> vector =
+        flat_parts(parts(number), static_cast<std::int64_t>(group), state);
+    std::int64_t at = 0;
+    for (const auto& [name, size] : shapes->items[group]->pairs) {
+      const bool good =
+          name->kind == ZeroKind::kText && size->kind == ZeroKind::kList &&
+          (size->items.size() == 1 || size->items.size() == 2) &&
+          std::ranges::all_of(size->items, [](const PickleValue* one) {
+            return one->kind == ZeroKind::kInt && one->integer > 0 && one->integer < INT32_MAX;
+          });
+      if (!good)
+        throw Error(Fault::kData, "{}: param_shapes has no names and sizes of weights", where);
+      BoxedTensor& tensor = tensors[name->text];
+      tensor = {.dtype = DType::kF32,
+                .rows = size->items[0]->integer,
+                .columns = size->items.size() == 1 ? 1 : size->items[1]->integer};
+      const std::int64_t elements = tensor.rows * tensor.columns;
+      if (vector.empty() || elements > vector.back().end - at) {
+        throw Error(Fault::kData, "{}: {} of group {} ends before {}, {} elements; is it of {}?",
+                    folder_.string(), name_of(state), group, name->text, elements, where);
+      }
+      for (const FlatPart& part : vector) {
+        const std::int64_t begin = std::max(at, part.begin);
+        const std::int64_t end = std::min(at + elements, part.end);
+        if (begin >= end) continue;
+        add_flat_boxes(*part.file, part.offset + (begin - part.begin) * size_bytes(DType::kF32),
+                       begin - at, end - at, {.columns = tensor.columns}, tensor);
+      }
+      at += elements;
+    }
+  }
+  return tensors;
+}
+
+OptimizerCounts DeepSpeedOptimizer::counts() {
+  OptimizerCounts counts;
+  for (const auto& [number, paths] : paths_) {
+    for (const std::unique_ptr<TorchFile>& file : parts(number))
+      add_counts(*file, file->root(), counts);
+  }
+  return counts;
+}
+
+}  // namespace piton
