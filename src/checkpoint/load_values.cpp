@@ -40,6 +40,18 @@ class Filler {
     }
   }
 
+  // dst = the given runs, each at its source offset; together they cover it.
+  void fill(const std::vector<Holding>& holdings, const Tensor& dst, Device& device) {
+    if (dst.elements() == 0) return;
+    const Tensor staged = host_tensor(dst.dtype(), dst.shape());
+    const std::int64_t width = size_bytes(dst.dtype());
+    for (const Holding& holding : holdings) {
+      source_.read(holding.tensor.name, holding.run(), dst.dtype(),
+                   staged.raw() + holding.source_offset * width);
+    }
+    device.upload(staged.raw(), dst, context_.stream);
+  }
+
  private:
   void fill_host(const Parameter& parameter, std::int64_t begin, std::int64_t size,
                  const std::string& prefix, DType dtype, std::byte* dst) {
@@ -77,7 +89,13 @@ void fill_state(Filler& filler, const Optimizer& optimizer) {
       filler.fill(*state.parameter, state.offset, prefix, dst, optimizer.state_device());
     };
     if (!state.main_is_value) fill(kMainPrefix, state.main);
-    for (const Moment& moment : state.moments) fill(fmt::format("{}.", moment.name), moment.values);
+    for (const Moment& moment : state.moments) {
+      if (moment.each_row) {
+        filler.fill(moment_holdings_of(state, moment, 0), moment.values, optimizer.state_device());
+      } else {
+        fill(fmt::format("{}.", moment.name), moment.values);
+      }
+    }
   }
 }
 
@@ -94,14 +112,14 @@ std::vector<Holding> weight_holdings(const StoredModel& model) {
 
 std::vector<Holding> state_holdings(const Optimizer& optimizer) {
   std::vector<Holding> holdings;
-  const auto add = [&](const OptimizerState& state, const std::string& prefix) {
-    const std::vector<Holding> more =
-        holdings_of(*state.parameter, state.offset, state.size(), prefix, DType::kF32, 0);
+  const auto add = [&](const std::vector<Holding>& more) {
     holdings.insert(holdings.end(), more.begin(), more.end());
   };
   for (const OptimizerState& state : optimizer.state()) {
-    if (!state.main_is_value) add(state, kMainPrefix);
-    for (const Moment& moment : state.moments) add(state, fmt::format("{}.", moment.name));
+    if (!state.main_is_value) {
+      add(holdings_of(*state.parameter, state.offset, state.size(), kMainPrefix, DType::kF32, 0));
+    }
+    for (const Moment& moment : state.moments) add(moment_holdings_of(state, moment, 0));
   }
   return holdings;
 }

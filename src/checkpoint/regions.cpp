@@ -133,6 +133,34 @@ std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin,
   return holdings;
 }
 
+std::vector<Holding> row_holdings_of(const Parameter& parameter, std::int64_t begin,
+                                     std::int64_t size, const std::string& prefix, DType dtype,
+                                     std::size_t source) {
+  std::vector<Holding> holdings;
+  for (const RowRun& run : row_runs(parameter, begin, size)) {
+    const Piece& piece = *run.piece;
+    const bool one_row = piece.global.ndim() < 2;
+    holdings.push_back({.tensor = {prefix + piece.name,
+                                   dtype,
+                                   {one_row ? 1 : piece.global[0]},
+                                   TensorKind::kOptimizer},
+                        .start = {one_row ? 0 : piece.start[0]},
+                        .extent = {one_row ? 1 : piece.extent[0]},
+                        .begin = run.first_row,
+                        .end = run.first_row + run.rows,
+                        .source = source,
+                        .source_offset = run.place});
+  }
+  return holdings;
+}
+
+std::vector<Holding> moment_holdings_of(const OptimizerState& state, const Moment& moment,
+                                        std::size_t source) {
+  const auto holdings = moment.each_row ? row_holdings_of : holdings_of;
+  return holdings(*state.parameter, state.offset, state.size(), fmt::format("{}.", moment.name),
+                  moment.dtype, source);
+}
+
 WritePlan plan_writes(const std::vector<Holding>& holdings, Communicator& ranks) {
   const std::map<std::string, TensorHolders> tensors = gather_holders(holdings, ranks);
   WritePlan plan;

@@ -22,6 +22,7 @@
 
 #include "comm/communicator.h"
 #include "ops/parameter.h"
+#include "optim/optimizer.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -73,6 +74,16 @@ struct Holding {
 // weights.
 std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin, std::int64_t size,
                                  const std::string& prefix, DType dtype, std::size_t source);
+
+// The rows (optim/cadam.h) of these elements, of tensors with one value for each row of a canonical
+// tensor: [rows], or [1] for one of one dim. Source offsets count rows.
+std::vector<Holding> row_holdings_of(const Parameter& parameter, std::int64_t begin,
+                                     std::int64_t size, const std::string& prefix, DType dtype,
+                                     std::size_t source);
+
+// The holdings of a moment of a span of optimizer state.
+std::vector<Holding> moment_holdings_of(const OptimizerState& state, const Moment& moment,
+                                        std::size_t source);
 
 // Calls f(offset in the canonical tensor, offset in the region, count), in elements, for each
 // stretch of elements [begin, end) of the region.

@@ -14,16 +14,16 @@ std::vector<Holding> collect(const StoredModel& model, SaveLayout& layout) {
     add(holdings_of(parameter, 0, parameter.elements(), "", parameter.dtype, i));
   }
   if (model.optimizer == nullptr) return holdings;
-  const auto add_state = [&](const OptimizerState& state, const std::string& prefix,
-                             const Tensor& tensor) {
-    add(holdings_of(*state.parameter, state.offset, state.size(), prefix, DType::kF32,
-                    layout.parameters.size() + layout.state.size()));
-    layout.state.push_back(tensor);
-  };
+  const auto next = [&] { return layout.parameters.size() + layout.state.size(); };
   for (const OptimizerState& state : model.optimizer->state()) {
-    if (!state.main_is_value) add_state(state, kMainPrefix, state.main);
+    if (!state.main_is_value) {
+      add(holdings_of(*state.parameter, state.offset, state.size(), kMainPrefix, DType::kF32,
+                      next()));
+      layout.state.push_back(state.main);
+    }
     for (const Moment& moment : state.moments) {
-      add_state(state, fmt::format("{}.", moment.name), moment.values);
+      add(moment_holdings_of(state, moment, next()));
+      layout.state.push_back(moment.values);
     }
   }
   return holdings;

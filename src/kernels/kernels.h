@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/cadam.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
@@ -34,7 +35,7 @@ using KernelCall =
                  DropoutAddBackward, EmbeddingForward, EmbeddingBackward, LossStatistics,
                  LossCombine, LossBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
                  AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
-                 MuonNormalize, MuonTerms, MuonUpdate>;
+                 MuonNormalize, MuonTerms, MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "base/option_range.h"
@@ -48,6 +49,16 @@ int split_dim(const Parameter& parameter, const Communicator& ranks) {
   return split ? placement.dim : -1;
 }
 
+// Elements that rank `rank` holds of `whole`, the local elements of a cut matrix.
+Tensor part_of(const Tensor& whole, const MatrixCut& cut, int rank) {
+  const std::int64_t begin = rank * cut.part;
+  return whole.slice(0, begin, std::min(cut.part, whole.elements() - begin));
+}
+
+// Tags of the messages of matrix `index` of a round.
+int direction_tag(int index) { return 2 * index; }
+int update_tag(int index) { return 2 * index + 1; }
+
 }  // namespace
 
 void MuonOptions::check() const {
@@ -74,12 +85,38 @@ Tensor Muon::memory(DType dtype, const Shape& shape, Stream& stream) {
   return arena_->allocate(dtype, shape, MemoryKind::kWorkspace, stream);
 }
 
-void Muon::update(const Span& span, const Tensor& scalars, Stream& stream) {
+DType Muon::dtype_of(const Parameter& parameter) {
+  return parameter.dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
+}
+
+void Muon::update(const std::vector<Span>& round, const Tensor& scalars, Stream& stream) {
+  std::vector<Work> works;
+  works.reserve(round.size());
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    works.push_back(collect(round[i], static_cast<int>(i), scalars, stream));
+  }
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    if (works[i].whole.defined()) compute(round[i], static_cast<int>(i), works[i], stream);
+  }
+  for (std::size_t i = 0; i < round.size(); ++i) apply(round[i], works[i], scalars, stream);
+  // Every receive of the round is posted before its rank computes, so this is not long.
+  for (const Work& work : works) {
+    for (const Event& sent : work.sent) stream.wait(sent);
+  }
+}
+
+Muon::Work Muon::collect(const Span& span, int index, const Tensor& scalars, Stream& stream) {
   const Parameter& parameter = *span.parameter;
-  PITON_ASSERT(span.gradient.elements() == parameter.elements(),
-               "{}: {} of its {} elements are here", parameter.name, span.gradient.elements(),
-               parameter.elements());
-  const Tensor direction = memory(DType::kF32, {parameter.elements()}, stream);
+  const std::int64_t elements = parameter.elements();
+  const std::int64_t mine = span.gradient.elements();
+  const int holders = span.cut.holders(elements);
+  PITON_ASSERT(holders > 1 || mine == elements, "{}: {} of its {} elements are here",
+               parameter.name, mine, elements);
+  const bool owner = holders == 1 || span.cut.ranks->rank() == span.owner;
+  Work work;
+  if (owner) work.whole = memory(DType::kF32, {elements}, stream);
+  const Tensor direction =
+      owner ? work.whole.slice(0, span.offset, mine) : memory(DType::kF32, {mine}, stream);
   kernels_->run(MuonMomentum{.direction = direction,
                              .buffer = span.buffer,
                              .gradient = span.gradient,
@@ -87,22 +124,77 @@ void Muon::update(const Span& span, const Tensor& scalars, Stream& stream) {
                              .momentum = options_.momentum,
                              .nesterov = options_.nesterov},
                 stream);
+  if (holders == 1) return work;
+  Communicator& ranks = *span.cut.ranks;
+  PITON_ASSERT(span.offset == ranks.rank() * span.cut.part, "{}: a part from element {} on rank {}",
+               parameter.name, span.offset, ranks.rank());
+  if (!owner) {
+    const Event sent = ranks.send(direction, span.owner, direction_tag(index), stream);
+    arena_->hold(direction, sent.fence());
+    work.update = memory(dtype_of(parameter), {mine}, stream);
+    work.arrived.push_back(ranks.receive(work.update, span.owner, update_tag(index), stream));
+    arena_->hold(work.update, work.arrived.back().fence());
+    return work;
+  }
+  for (int rank = 0; rank < holders; ++rank) {
+    if (rank == span.owner) continue;
+    const Tensor part = part_of(work.whole, span.cut, rank);
+    work.arrived.push_back(ranks.receive(part, rank, direction_tag(index), stream));
+    arena_->hold(part, work.arrived.back().fence());
+  }
+  return work;
+}
+
+void Muon::compute(const Span& span, int index, Work& work, Stream& stream) {
+  for (const Event& event : work.arrived) stream.wait(event);
+  work.arrived.clear();
+  const Parameter& parameter = *span.parameter;
+  const Tensor update = orthogonal_pieces(parameter, std::exchange(work.whole, {}), stream);
+  work.update = update.slice(0, span.offset, span.gradient.elements());
+  for (int rank = 0; rank < span.cut.holders(parameter.elements()); ++rank) {
+    if (rank == span.owner) continue;
+    const Tensor part = part_of(update, span.cut, rank);
+    work.sent.push_back(span.cut.ranks->send(part, rank, update_tag(index), stream));
+    arena_->hold(part, work.sent.back().fence());
+  }
+}
+
+void Muon::apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream) {
+  for (const Event& event : work.arrived) stream.wait(event);
+  const Parameter& parameter = *span.parameter;
   const std::int64_t columns = parameter.shape[1];
-  const DType dtype = parameter.dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
+  const std::int64_t end = span.offset + span.gradient.elements();
   for (const Piece& piece : parameter.pieces) {
-    const std::int64_t first = piece.local_row * columns;
-    const std::int64_t size = piece.extent.elements();
-    const Tensor local = direction.slice(0, first, size).reshape(piece.extent);
-    const Tensor x = orthogonal(whole_direction(parameter, piece, local, stream), dtype, stream);
+    const std::int64_t first = std::max(span.offset, piece.local_row * columns);
+    const std::int64_t last = std::min(end, piece.local_row * columns + piece.extent.elements());
+    if (first >= last) continue;
+    const auto part = [&](const Tensor& tensor) {
+      return tensor.slice(0, first - span.offset, last - first);
+    };
     kernels_->run(
-        MuonUpdate{.main = span.main.slice(0, first, size),
-                   .copy = span.copy.defined() ? span.copy.slice(0, first, size) : Tensor(),
-                   .direction = own_part(parameter, piece, x, stream).flatten(),
+        MuonUpdate{.main = part(span.main),
+                   .copy = span.copy.defined() ? part(span.copy) : Tensor(),
+                   .direction = part(work.update),
                    .scalars = scalars,
                    .decay_multiplier = piece.decays ? 1.0 : 0.0,
                    .lr_multiplier = scale_of(options_.scale, piece.global) * options_.extra_scale},
         stream);
   }
+}
+
+Tensor Muon::orthogonal_pieces(const Parameter& parameter, const Tensor& whole, Stream& stream) {
+  Tensor update = memory(dtype_of(parameter), {parameter.elements()}, stream);
+  const std::int64_t columns = parameter.shape[1];
+  for (const Piece& piece : parameter.pieces) {
+    const auto local = [&](const Tensor& tensor) {
+      return tensor.slice(0, piece.local_row * columns, piece.extent.elements())
+          .reshape(piece.extent);
+    };
+    const Tensor direction = whole_direction(parameter, piece, local(whole), stream);
+    const Tensor x = orthogonal(direction, update.dtype(), stream);
+    kernels_->run(Copy{.dst = local(update), .src = own_part(parameter, piece, x)}, stream);
+  }
+  return update;
 }
 
 Tensor Muon::whole_direction(const Parameter& parameter, const Piece& piece, const Tensor& local,
@@ -125,15 +217,10 @@ Tensor Muon::whole_direction(const Parameter& parameter, const Piece& piece, con
   return whole;
 }
 
-Tensor Muon::own_part(const Parameter& parameter, const Piece& piece, const Tensor& whole,
-                      Stream& stream) {
+Tensor Muon::own_part(const Parameter& parameter, const Piece& piece, const Tensor& whole) const {
   const int split = split_dim(parameter, *tensor_ranks_);
   if (split < 0) return whole;
-  const Tensor part = whole.slice(split, piece.start[split], piece.extent[split]);
-  if (split == 0) return part;
-  Tensor rows = memory(whole.dtype(), piece.extent, stream);
-  kernels_->run(Copy{.dst = rows, .src = part}, stream);
-  return rows;
+  return whole.slice(split, piece.start[split], piece.extent[split]);
 }
 
 // P = a I + b gram + c gram^2 (muon.h).

@@ -4,8 +4,11 @@
 //
 // The matrices are those of the unsplit model; q, k, v, gate and up are separate matrices. If a
 // matrix is split over tensor ranks, each rank gathers the whole direction, computes the whole
-// update and applies its own part. The result therefore does not depend on the layout. Under ZeRO,
-// one data-parallel rank updates all local elements of a matrix (CutPolicy::kWholeParameters).
+// update and applies its own part. The result therefore does not depend on the layout. Under ZeRO 1
+// and 2, one data-parallel rank updates all local elements of a matrix
+// (CutPolicy::kWholeParameters). Under ZeRO 3 they are cut: each rank has the momentum of its part,
+// and sends its part of the direction to the owner of the matrix, which sends back the rank's part
+// of the update (optim/matrix_rounds.h).
 //
 // With x = direction / its Frobenius norm, each of the `steps` iterations computes
 //   gram = x x^T                      if rows <= columns, else x^T x
@@ -20,12 +23,14 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/options.h"
 #include "comm/mesh.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
 #include "ops/parameter.h"
+#include "optim/matrix_rounds.h"
 
 namespace piton {
 
@@ -63,18 +68,39 @@ class Muon {
   // object.
   Muon(const MuonOptions& options, Mesh& mesh, Kernels& kernels, Device& device, Arena& arena);
 
+  // What this rank has of a matrix: elements [offset, offset + n) of the parameter's local tensor.
   struct Span {
-    const Parameter* parameter = nullptr;  // is_matrix(); n is the number of its local elements
-    Tensor main;                           // fp32 [n]  updated
-    Tensor copy;                           // [n] in the weights' dtype, written; or empty
-    Tensor buffer;                         // fp32 [n]  momentum, updated
-    Tensor gradient;                       // fp32 [n]
+    const Parameter* parameter = nullptr;  // is_matrix()
+    std::int64_t offset = 0;
+    MatrixCut cut;    // not cut: n is the number of its local elements
+    int owner = 0;    // MatrixOfRound::owner
+    Tensor main;      // fp32 [n]  updated
+    Tensor copy;      // [n] in the weights' dtype, written; or empty
+    Tensor buffer;    // fp32 [n]  momentum, updated
+    Tensor gradient;  // fp32 [n]
   };
-  // Enqueues the update. Collective over the tensor ranks if the parameter is split over them.
-  // `scalars`: fp32 [kStepScalars], set by BeginUpdate.
-  void update(const Span& span, const Tensor& scalars, Stream& stream);
+  // Enqueues the updates of the matrices of one round. Collective over the tensor ranks if a
+  // parameter is split over them, and over the ranks of a cut. `scalars`: fp32 [kStepScalars], set
+  // by BeginUpdate.
+  void update(const std::vector<Span>& round, const Tensor& scalars, Stream& stream);
 
  private:
+  // A span during its round.
+  struct Work {
+    Tensor whole;                // fp32 [elements], the direction, on the owner; else empty
+    Tensor update;               // [n], this rank's part of the update
+    std::vector<Event> arrived;  // the other parts of `whole`, or `update`
+    std::vector<Event> sent;     // the parts of the update for other ranks
+  };
+  // The dtype in which the matrices of a parameter are orthogonalized.
+  static DType dtype_of(const Parameter& parameter);
+  // Enqueues the momentum, and starts to collect the direction on its owner. `index`: in the round.
+  Work collect(const Span& span, int index, const Tensor& scalars, Stream& stream);
+  // On the owner: computes the update and sends the parts of the other ranks.
+  void compute(const Span& span, int index, Work& work, Stream& stream);
+  void apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream);
+  // whole: fp32 [elements] of the parameter. Returns the update of all its pieces, [elements].
+  Tensor orthogonal_pieces(const Parameter& parameter, const Tensor& whole, Stream& stream);
   // local: fp32 [piece.extent], this rank's part of the direction. Returns fp32 [piece.global].
   Tensor whole_direction(const Parameter& parameter, const Piece& piece, const Tensor& local,
                          Stream& stream);
@@ -82,9 +108,8 @@ class Muon {
   Tensor orthogonal(const Tensor& direction, DType dtype, Stream& stream);
   // gram: [n, n]. Returns P, [n, n].
   Tensor polynomial(const Tensor& gram, Stream& stream);
-  // whole: [piece.global]. Returns this rank's part, [piece.extent].
-  Tensor own_part(const Parameter& parameter, const Piece& piece, const Tensor& whole,
-                  Stream& stream);
+  // whole: [piece.global]. Returns this rank's part of it, [piece.extent], a view.
+  Tensor own_part(const Parameter& parameter, const Piece& piece, const Tensor& whole) const;
   Tensor memory(DType dtype, const Shape& shape, Stream& stream);
 
   MuonOptions options_;

@@ -105,15 +105,24 @@ void claim(NormEntry& entry, int rank, std::int64_t begin, std::int64_t end) {
 // The name of the parameter, from its copy_key().
 std::string name_in_key(const std::string& key) { return key.substr(0, key.find('@')); }
 
-std::vector<std::string_view> moment_names(OptimizerKind rule, const OptimizerOptions& options) {
-  std::vector<std::string_view> names;
+// The moments of a rule, without memory.
+std::vector<Moment> moments_of(OptimizerKind rule, const OptimizerOptions& options) {
+  std::vector<Moment> moments;
   if (rule == OptimizerKind::kAdam) {
-    names = {"exp_avg", "exp_avg_sq"};
+    moments = {{.name = "exp_avg"}, {.name = "exp_avg_sq"}};
+  } else if (rule == OptimizerKind::kCadam) {
+    moments = {{.name = "exp_avg", .dtype = DType::kF16},
+               {.name = "exp_avg_scale", .each_row = true}};
   } else if (rule == OptimizerKind::kMuon || options.sgd_momentum > 0) {
-    names = {"momentum_buffer"};
+    moments = {{.name = "momentum_buffer"}};
   }
-  if (options.average_decay) names.push_back(kAverageMoment);
-  return names;
+  if (options.average_decay) moments.push_back({.name = kAverageMoment});
+  return moments;
+}
+
+std::int64_t elements_of(const Moment& moment, const UpdateSpan& span) {
+  const std::int64_t size = span.gradient.elements();
+  return moment.each_row ? rows_of(*span.parameter, span.offset, size) : size;
 }
 
 }  // namespace
@@ -172,6 +181,11 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
   }
   if (offload != nullptr) transfer_ = std::make_unique<StateTransfer>(device, arena, *offload);
   make_state(stream);
+  plan_updates();
+  if (options_.kind == OptimizerKind::kCadam) {
+    cadam_ = std::make_unique<Cadam>(options_.cadam, cadam_spans(), mesh, kernels, device, arena,
+                                     stream);
+  }
   scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer, stream);
   device.zero(scalars_, stream);
   counts_ = arena.allocate(DType::kF64, {kUpdateCounts}, MemoryKind::kOptimizer, stream);
@@ -189,27 +203,27 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
 
 void Optimizer::make_state(Stream& stream) {
   std::int64_t mains = 0;
-  std::map<std::string_view, std::int64_t> sizes;  // by moment: elements over all spans
+  using Kind = std::pair<std::string_view, DType>;  // of moments
+  std::map<Kind, std::int64_t> sizes;               // elements over all spans
   for (const UpdateSpan& span : spans_) {
-    const std::int64_t size = span.gradient.elements();
-    for (const std::string_view moment : moment_names(rule_of(span), options_)) {
-      sizes[moment] += aligned(size);
+    for (const Moment& moment : moments_of(rule_of(span), options_)) {
+      sizes[{moment.name, moment.dtype}] += aligned(elements_of(moment, span));
     }
-    if (span.value.dtype() != DType::kF32) mains += aligned(size);
+    if (span.value.dtype() != DType::kF32) mains += aligned(span.gradient.elements());
   }
   Arena& home = transfer_ ? transfer_->target().arena() : *arena_;
-  std::map<std::string_view, Tensor> buffers;
-  for (const auto& [moment, size] : sizes) {
-    buffers[moment] = home.allocate(DType::kF32, {size}, MemoryKind::kOptimizer, stream);
+  std::map<Kind, Tensor> buffers;
+  for (const auto& [kind, size] : sizes) {
+    buffers[kind] = home.allocate(kind.second, {size}, MemoryKind::kOptimizer, stream);
     if (transfer_) {
-      transfer_->target().zero_new(buffers[moment], stream);
+      transfer_->target().zero_new(buffers[kind], stream);
     } else {
-      device_->zero_new(buffers[moment], stream);
+      device_->zero_new(buffers[kind], stream);
     }
   }
   Tensor main;
   if (mains > 0) main = home.allocate(DType::kF32, {mains}, MemoryKind::kOptimizer, stream);
-  std::map<std::string_view, std::int64_t> next;
+  std::map<Kind, std::int64_t> next;
   std::int64_t main_at = 0;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const UpdateSpan& span = spans_[i];
@@ -218,9 +232,11 @@ void Optimizer::make_state(Stream& stream) {
                          .offset = span.offset,
                          .rule = rule_of(span),
                          .main_is_value = span.value.dtype() == DType::kF32};
-    for (const std::string_view moment : moment_names(state.rule, options_)) {
-      state.moments.push_back({moment, buffers.at(moment).slice(0, next[moment], size)});
-      next[moment] += aligned(size);
+    for (Moment& moment : state.moments = moments_of(state.rule, options_)) {
+      const Kind kind{moment.name, moment.dtype};
+      const std::int64_t elements = elements_of(moment, span);
+      moment.values = buffers.at(kind).slice(0, next[kind], elements);
+      next[kind] += aligned(elements);
     }
     if (state.main_is_value) {
       state.main = span.value;
@@ -229,19 +245,42 @@ void Optimizer::make_state(Stream& stream) {
       main_at += aligned(size);
     }
     state_.push_back(std::move(state));
-    add_updates(i);
   }
 }
 
-void Optimizer::add_updates(std::size_t span) {
-  const std::int64_t size = state_[span].size();
-  if (state_[span].rule == OptimizerKind::kMuon) {
-    updates_.push_back({.span = span, .size = size});
-    return;
+void Optimizer::plan_updates() {
+  std::vector<CutMatrix> matrices;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    if (state_[i].rule == OptimizerKind::kMuon) {
+      matrices.push_back({i, spans_[i].parameter->elements(), spans_[i].cut});
+    } else if (state_[i].rule != OptimizerKind::kCadam) {
+      add_updates(i);
+    }
   }
+  rounds_ = make_matrix_rounds(matrices);
+}
+
+std::vector<Cadam::Span> Optimizer::cadam_spans() const {
+  PITON_ASSERT(!transfer_, "CAdam's state stays on the device");
+  std::vector<Cadam::Span> spans;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const OptimizerState& state = state_[i];
+    if (state.rule != OptimizerKind::kCadam) continue;
+    spans.push_back({.parameter = state.parameter,
+                     .offset = state.offset,
+                     .main = state.main,
+                     .copy = state.main_is_value ? Tensor() : spans_[i].value,
+                     .momentum = state.moments[0].values,
+                     .scales = state.moments[1].values,
+                     .gradient = spans_[i].gradient});
+  }
+  return spans;
+}
+
+void Optimizer::add_updates(std::size_t span) {
   const UpdateSpan& of = spans_[span];
   std::int64_t begin = 0;
-  for (const auto& [run, decays] : decay_runs(*of.parameter, of.offset, size)) {
+  for (const auto& [run, decays] : decay_runs(*of.parameter, of.offset, state_[span].size())) {
     const std::int64_t most = transfer_ ? kPieceElements : run;
     for (std::int64_t at = 0; at < run; at += most) {
       updates_.push_back({span, begin + at, std::min(most, run - at), decays});
@@ -388,18 +427,28 @@ void Optimizer::step(const StepRates& rates, Stream& stream) {
 }
 
 void Optimizer::run_updates(Stream& stream) {
+  if (cadam_) {
+    cadam_->update(scalars_, stream);
+    for (const OptimizerState& state : state_) {
+      if (state.rule != OptimizerKind::kCadam) continue;
+      run_average({state.moments.back().values, state.main}, stream);
+    }
+  }
   if (!transfer_) {
     for (const Update& update : updates_) run(update, stored(update), stream);
+    for (const MatrixRound& round : rounds_) run(round, stored(round), stream);
     return;
   }
   std::vector<StateTransfer::Job> jobs;
-  jobs.reserve(updates_.size());
-  for (const Update& update : updates_) {
-    jobs.push_back({.state = stored(update),
-                    .update = [this, &update, &stream](const std::vector<Tensor>& here) {
-                      run(update, here, stream);
-                    }});
-  }
+  jobs.reserve(updates_.size() + rounds_.size());
+  const auto add = [&](const auto& of) {
+    jobs.push_back(
+        {.state = stored(of), .update = [this, &of, &stream](const std::vector<Tensor>& here) {
+           run(of, here, stream);
+         }});
+  };
+  for (const Update& update : updates_) add(update);
+  for (const MatrixRound& round : rounds_) add(round);
   transfer_->run(jobs, stream);
 }
 
@@ -415,25 +464,55 @@ std::vector<Tensor> Optimizer::stored(const Update& update) const {
   return tensors;
 }
 
+// stored() of the matrices of the round, one after another.
+std::vector<Tensor> Optimizer::stored(const MatrixRound& round) const {
+  std::vector<Tensor> tensors;
+  for (const MatrixOfRound& matrix : round) {
+    const std::vector<Tensor> more = stored(whole(matrix.span));
+    tensors.insert(tensors.end(), more.begin(), more.end());
+  }
+  return tensors;
+}
+
 // `here`: stored(update), where kernels reach it.
 void Optimizer::run(const Update& update, std::vector<Tensor> here, Stream& stream) {
   const OptimizerState& state = state_[update.span];
-  const UpdateSpan& span = spans_[update.span];
-  if (state.main_is_value) here.push_back(span.value.slice(0, update.begin, update.size));
-  const Tensor& main = here.back();
-  if (state.rule == OptimizerKind::kMuon) {
-    muon_->update({.parameter = span.parameter,
-                   .main = main,
-                   .copy = state.main_is_value ? Tensor() : span.value,
-                   .buffer = here.front(),
-                   .gradient = span.gradient},
-                  scalars_, stream);
-  } else {
-    kernels_->run(update_call(update, here), stream);
+  if (state.main_is_value) here.push_back(state.main.slice(0, update.begin, update.size));
+  kernels_->run(update_call(update, here), stream);
+  run_average(here, stream);
+}
+
+// `here`: stored(round), where kernels reach it.
+void Optimizer::run(const MatrixRound& round, const std::vector<Tensor>& here, Stream& stream) {
+  std::vector<std::vector<Tensor>> parts;  // of `here`, with the main copy last
+  std::vector<Muon::Span> matrices;
+  auto next = here.begin();
+  for (const auto& [i, owner] : round) {
+    const OptimizerState& state = state_[i];
+    const UpdateSpan& span = spans_[i];
+    const auto count =
+        static_cast<std::ptrdiff_t>(state.moments.size()) + (state.main_is_value ? 0 : 1);
+    parts.emplace_back(next, next + count);
+    next += count;
+    if (state.main_is_value) parts.back().push_back(state.main);
+    matrices.push_back({.parameter = span.parameter,
+                        .offset = span.offset,
+                        .cut = span.cut,
+                        .owner = owner,
+                        .main = parts.back().back(),
+                        .copy = state.main_is_value ? Tensor() : span.value,
+                        .buffer = parts.back().front(),
+                        .gradient = span.gradient});
   }
+  muon_->update(matrices, scalars_, stream);
+  for (const std::vector<Tensor>& matrix : parts) run_average(matrix, stream);
+}
+
+// `here` ends with the average and the main copy.
+void Optimizer::run_average(const std::vector<Tensor>& here, Stream& stream) {
   if (!options_.average_decay) return;
-  kernels_->run(MovingAverage{.average = here[state.moments.size() - 1],
-                              .main = main,
+  kernels_->run(MovingAverage{.average = here[here.size() - 2],
+                              .main = here.back(),
                               .scalars = scalars_,
                               .decay = *options_.average_decay},
                 stream);

@@ -1,8 +1,8 @@
-// Updates the flat spans that this rank owns, each by its rule (AdamW, SGD with momentum, or Muon
-// for whole matrices). Computes the norm of the gradient over all ranks.
+// Updates the flat spans that this rank owns, each by its rule (AdamW, SGD with momentum, Muon for
+// whole matrices, or CAdam). Computes the norm of the gradient over all ranks.
 //
-// Precision: main copies, moments and gradients are fp32, whatever the dtype of the weights.
-// Squares are summed in fp64. Formulas: kernels/optimizer.h.
+// Precision: main copies, moments and gradients are fp32, whatever the dtype of the weights;
+// CAdam's moment is fp16. Squares are summed in fp64. Formulas: kernels/optimizer.h.
 //
 // The norm is the L2 norm of the whole model's gradient. Each element is counted once: if several
 // ranks hold it (data-parallel ranks, replication over tensor ranks, tied stages), the lowest of
@@ -31,6 +31,8 @@
 #include "device/device.h"
 #include "kernels/kernels.h"
 #include "ops/parameter.h"
+#include "optim/cadam.h"
+#include "optim/matrix_rounds.h"
 #include "optim/muon.h"
 #include "optim/optimizer_options.h"
 #include "optim/state_transfer.h"
@@ -51,6 +53,7 @@ struct UpdateSpan {
   // The update rule of this span. Empty: that of OptimizerOptions::kind; with kMuon, AdamW for
   // parameters that are not matrices. Spans of one step may have different rules.
   std::optional<OptimizerKind> rule = {};
+  MatrixCut cut = {};  // of a matrix that Muon updates; its ranks hold the other elements
 };
 
 // Converts a list of OwnedSpan (parallel/data_parallel.h).
@@ -59,7 +62,11 @@ std::vector<UpdateSpan> update_spans(const std::vector<Owned>& owned) {
   std::vector<UpdateSpan> spans;
   spans.reserve(owned.size());
   for (const Owned& one : owned) {
-    spans.push_back({one.span.parameter, one.span.parameter_offset, one.gradient, one.value});
+    spans.push_back({.parameter = one.span.parameter,
+                     .offset = one.span.parameter_offset,
+                     .gradient = one.gradient,
+                     .value = one.value,
+                     .cut = {.ranks = one.ranks, .part = one.part}});
   }
   return spans;
 }
@@ -70,8 +77,11 @@ inline constexpr std::string_view kAverageMoment = "ema";
 
 // One state tensor of an update rule. `name` is its name in checkpoints.
 struct Moment {
-  std::string_view name;  // adam: "exp_avg" (m), "exp_avg_sq" (v); sgd, muon: "momentum_buffer"
-  Tensor values;          // fp32 [n]
+  std::string_view name;  // adam: "exp_avg" (m), "exp_avg_sq" (v); sgd, muon: "momentum_buffer";
+                          // cadam: "exp_avg" and its "exp_avg_scale"
+  DType dtype = DType::kF32;
+  bool each_row = false;  // one value for each row (row_runs, optim/cadam.h), not each element
+  Tensor values = {};     // [n], or [rows]
 };
 
 // Optimizer state of one span: what a checkpoint stores.
@@ -151,8 +161,7 @@ class Optimizer {
   Device& state_device() const { return transfer_ ? transfer_->target().carrier() : *device_; }
 
  private:
-  // A part of a span in which weight decay applies to all elements or to none. For Muon: the whole
-  // span, because Muon takes the decay rule from the pieces of the parameter. If the state is
+  // A part of a span in which weight decay applies to all elements or to none. If the state is
   // offloaded: one that passes through a buffer.
   struct Update {
     std::size_t span = 0;    // index in spans_
@@ -170,8 +179,14 @@ class Optimizer {
   void run_updates(Stream& stream);
   std::vector<Tensor> stored(const Update& update) const;
   void run(const Update& update, std::vector<Tensor> here, Stream& stream);
+  Update whole(std::size_t span) const { return {.span = span, .size = state_[span].size()}; }
+  std::vector<Tensor> stored(const MatrixRound& round) const;
+  void run(const MatrixRound& round, const std::vector<Tensor>& here, Stream& stream);
+  void run_average(const std::vector<Tensor>& here, Stream& stream);
+  std::vector<Cadam::Span> cadam_spans() const;
   KernelCall update_call(const Update& update, const std::vector<Tensor>& here) const;
   void make_state(Stream& stream);
+  void plan_updates();
   void add_updates(std::size_t span);
   void plan_norm(Stream& stream);
   void add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
@@ -188,7 +203,9 @@ class Optimizer {
   Arena* arena_;
   std::vector<OptimizerState> state_;
   std::vector<Update> updates_;
+  std::vector<MatrixRound> rounds_;  // Muon's updates
   std::unique_ptr<Muon> muon_;
+  std::unique_ptr<Cadam> cadam_;
   std::unique_ptr<StateTransfer> transfer_;  // of offloaded state
   std::vector<NormPart> norm_parts_;
   Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if nothing is trainable

@@ -83,6 +83,7 @@ void OptimizerOptions::check() const {
   check_weight_decay(*this);
   check_loss_scales(*this);
   muon.check();
+  cadam.check();
   if (average_decay && !(*average_decay > 0 && *average_decay < 1)) {
     throw Error(Fault::kUsage, "optimizer: --ema-decay: got {}, wanted a number between 0 and 1",
                 *average_decay);

@@ -7,11 +7,12 @@
 
 #include "base/options.h"
 #include "kernels/optimizer.h"
+#include "optim/cadam.h"
 #include "optim/muon.h"
 
 namespace piton {
 
-enum class OptimizerKind : std::uint8_t { kAdam, kSgd, kMuon };
+enum class OptimizerKind : std::uint8_t { kAdam, kSgd, kMuon, kCadam };
 enum class WeightDecayIncrease : std::uint8_t { kConstant, kLinear, kCosine };
 
 struct OptimizerOptions {
@@ -31,6 +32,7 @@ struct OptimizerOptions {
   std::int64_t loss_scale_window = 1000;
   std::int64_t hysteresis = 2;
   MuonOptions muon;
+  CadamOptions cadam;
   std::optional<double> average_decay;  // of the moving average of the weights; empty: no average
   std::optional<double> spike_sigmas;   // standard deviations; empty: no update counts as a spike
   std::int64_t spike_window = 128;
@@ -41,11 +43,13 @@ struct OptimizerOptions {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"optimizer",
              "adam: AdamW; sgd: momentum, with weight decay added to the gradient; muon: Muon for "
-             "matrices, AdamW for embeddings, biases and gains",
+             "matrices, AdamW for embeddings, biases and gains; cadam: the sign of a momentum in "
+             "fp16, with decoupled weight decay (needs a rate some ten times below AdamW's)",
              same},
       Choice(kind, {{"adam", OptimizerKind::kAdam},
                     {"sgd", OptimizerKind::kSgd},
-                    {"muon", OptimizerKind::kMuon}}));
+                    {"muon", OptimizerKind::kMuon},
+                    {"cadam", OptimizerKind::kCadam}}));
     v(Option{"adam-beta1", "adam: decay of the first moment", same}, beta1);
     v(Option{"adam-beta2", "adam: decay of the second moment", same}, beta2);
     v(Option{"adam-eps", "adam: number added to the root of the second moment", same}, eps);
@@ -80,6 +84,7 @@ struct OptimizerOptions {
     v(Option{"hysteresis", "fp16: number of overflows at which the loss scale is halved", same},
       hysteresis);
     muon.visit(v);
+    cadam.visit(v);
     v(Option{"ema-decay",
              "keep a moving average of the weights with this decay (such as 0.9999); `convert "
              "--average` exports it",

@@ -19,7 +19,6 @@ std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                                                            Mesh& mesh, Kernels& kernels,
                                                            Device& device, Arena& arena,
                                                            Stream& stream, CutPolicy cut) {
-  PITON_ASSERT(zero_stage < 3 || cut == CutPolicy::kEven, "stage 3 cuts evenly");
   ShardingSetup setup{.groups = make_reduction_groups(parameters, mesh),
                       .kernels = kernels,
                       .device = device,

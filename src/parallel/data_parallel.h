@@ -44,6 +44,11 @@ struct OwnedSpan {
   Tensor gradient;  // fp32 (fp64 for fp64 weights) [size]; after finish_gradients(), the sum over
                     // all ranks
   Tensor value;     // [size], in the dtype of the weights; the update writes it
+  // Set if the unit is this one parameter and cut: its ranks hold `part` elements each, in order of
+  // rank (the last ones fewer or none). Null: this rank holds all of the parameter, or its unit
+  // holds others too.
+  Communicator* ranks = nullptr;
+  std::int64_t part = 0;
 };
 
 // The part of a parameter that this rank stores.
@@ -56,7 +61,7 @@ class ShardedParameters : public WeightProvider {
  public:
   // Allocates the buffers. Sets `value` and `gradient` of each parameter if the stage keeps them
   // whole. Values are not initialized. Frozen parameters get no gradient. `cut` is for trainable
-  // parameters; stage 3 only takes kEven.
+  // parameters of stages 1 and 2; stage 3 cuts every parameter evenly.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
                                                  Mesh& mesh, Kernels& kernels, Device& device,
                                                  Arena& arena, Stream& stream,

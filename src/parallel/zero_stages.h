@@ -33,7 +33,13 @@ std::vector<OwnedSpan> owned_parts(const std::vector<ShardUnit>& units, const Gr
                                    const Values& values) {
   std::vector<OwnedSpan> owned;
   for (const ShardSpan& span : owned_spans(units)) {
-    owned.push_back({span, gradients.part(span), values.part(span)});
+    const ShardUnit& unit = units[span.unit];
+    const bool cut = unit.parts > 1 && unit.cut == CutPolicy::kEven && unit.entries.size() == 1;
+    owned.push_back({.span = span,
+                     .gradient = gradients.part(span),
+                     .value = values.part(span),
+                     .ranks = cut ? unit.group->values : nullptr,
+                     .part = cut ? unit.part_size() : 0});
   }
   return owned;
 }

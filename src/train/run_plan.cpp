@@ -123,13 +123,13 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   }
   check_totals(loop, plan);
   plan.train_samples = loop.train_samples.value_or(plan.train_iters * plan.global_batch);
-  if (options.optimizer.kind == OptimizerKind::kMuon &&
-      options.parallel.effective_zero_stage() == 3) {
-    throw Error(Fault::kUsage,
-                "--optimizer muon: updates whole matrices, which --zero-stage 3 cuts; use stage 2, "
-                "or another optimizer");
-  }
   options.offload.check((model.layers + options.parallel.pipeline - 1) / options.parallel.pipeline);
+  if (options.optimizer.kind == OptimizerKind::kCadam &&
+      (options.offload.in_host_memory() || !options.offload.state_folder().empty())) {
+    throw Error(Fault::kUsage,
+                "--optimizer cadam: its state stays with the weights; leave --remote-device and "
+                "--cpu-optimizer out, or use another optimizer");
+  }
   const int t = plan.mesh[Axis::kTensor];
   if (options.parallel.linears.sequence_parallel &&
       loop.micro_batch_size * plan.sequence % t != 0) {

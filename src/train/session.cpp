@@ -79,9 +79,8 @@ void Session::make_parameters() {
   sharded_ = ShardedParameters::make(
       settings_.zero_stage, all_parameters_, *mesh_, machine_.kernels, machine_.device,
       machine_.arena, machine_.stream,
-      settings_.optimizer_options.kind == OptimizerKind::kMuon && settings_.zero_stage < 3
-          ? CutPolicy::kWholeMatrices
-          : CutPolicy::kEven);
+      settings_.optimizer_options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
+                                                               : CutPolicy::kEven);
 }
 
 Session::~Session() { machine_.stream.synchronize(); }

@@ -242,6 +242,50 @@ class CaseList {
     }
   }
 
+  void add_cadam() {
+    struct Part {
+      std::int64_t n, columns, first_column;
+    };
+    for (const Part part : {Part{0, 5, 0}, Part{1, 5, 4}, Part{13, 5, 0}, Part{13, 5, 3},
+                            Part{900, 900, 0}, Part{5000, 3000, 2900}}) {
+      const std::int64_t rows = span_rows(part.n, part.columns, part.first_column);
+      const auto scales = [&] {
+        return tensor_of(DType::kF32, {rows},
+                         std::vector<double>(static_cast<std::size_t>(rows), 0.5));
+      };
+      for (const double apply : {1.0, 0.0}) {
+        const std::vector<double> scalars{0.01, 1, 1, 0.5, apply, 0.1};
+        const std::string what =
+            fmt::format("n {} columns {} apply {}", part.n, part.columns, apply);
+        add(what, 4,
+            CadamMaxima{.maxima = source_.unwritten(DType::kF32, {rows}),
+                        .momentum = source_.normal(DType::kF16, {part.n}),
+                        .scales = scales(),
+                        .gradient = source_.normal(DType::kF32, {part.n}),
+                        .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                        .columns = part.columns,
+                        .first_column = part.first_column,
+                        .beta = 0.9});
+        for (const bool copied : {false, true}) {
+          add(what, 4,
+              CadamUpdate{
+                  .main = source_.normal(DType::kF32, {part.n}),
+                  .momentum = source_.normal(DType::kF16, {part.n}),
+                  .scales = scales(),
+                  .copy = copied ? source_.normal(dtype_, {part.n}) : Tensor(),
+                  .maxima = tensor_of(DType::kF32, {rows},
+                                      std::vector<double>(static_cast<std::size_t>(rows), 6.0)),
+                  .gradient = source_.normal(DType::kF32, {part.n}),
+                  .scalars = tensor_of(DType::kF32, {kStepScalars}, scalars),
+                  .columns = part.columns,
+                  .first_column = part.first_column,
+                  .beta = 0.9,
+                  .decay_multiplier = 0.5});
+        }
+      }
+    }
+  }
+
   void add_updates() {
     for (const std::int64_t n : {0, 1, 1000}) {
       for (const double apply : {1.0, 0.0}) {
@@ -549,6 +593,7 @@ std::vector<CallCase> call_cases(const CaseOptions& options) {
   list.add_elementwise();
   list.add_updates();
   list.add_muon();
+  list.add_cadam();
   std::vector<CallCase> cases = list.take();
   for (CallCase& attention : attention_cases(options)) cases.push_back(std::move(attention));
   return cases;

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <sstream>
 
 #include "base/threads.h"
 #include "device/host_device.h"
@@ -379,6 +381,65 @@ TEST_P(KernelValues, OfSgdAreThoseOfTorchForThreeSteps) {
     expect_values(buffer, step.sums, 12);
     EXPECT_TRUE(close(copy, main, tolerance(DType::kBF16, 1)));
   }
+}
+
+// tests/golden/cadam.txt: three steps of a [2, 3] parameter in PyTorch, in float64.
+TEST_P(KernelValues, OfCadamAreThoseOfPyTorchForThreeSteps) {
+  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/cadam.txt");
+  const Tensor main = fp32({6}, {1, -0.5, 2, 3, 0.25, -4});
+  const Tensor momentum = host_tensor(DType::kF16, {6});
+  const Tensor scales = host_tensor(DType::kF32, {2});
+  const Tensor maxima = host_tensor(DType::kF32, {2});
+  const Tensor copy = host_tensor(DType::kBF16, {6});
+  int steps = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string word;
+    words >> word;
+    if (word != "state") continue;
+    const auto next = [&](std::size_t count) {
+      std::vector<double> numbers(count);
+      for (double& number : numbers) words >> number;
+      return numbers;
+    };
+    std::vector<double> raw = next(6);
+    for (double& g : raw) g *= 4;  // the gradient scale undoes this
+    const Tensor gradient = fp32({6}, raw);
+    const Tensor scalars = fp32({kStepScalars}, {0.01, 1, 1, 0.25, 1, 0.2});
+    run(CadamMaxima{.maxima = maxima,
+                    .momentum = momentum,
+                    .scales = scales,
+                    .gradient = gradient,
+                    .scalars = scalars,
+                    .columns = 3,
+                    .beta = 0.9});
+    run(CadamUpdate{.main = main,
+                    .momentum = momentum,
+                    .scales = scales,
+                    .copy = copy,
+                    .maxima = maxima,
+                    .gradient = gradient,
+                    .scalars = scalars,
+                    .columns = 3,
+                    .beta = 0.9,
+                    .decay_multiplier = 0.5});
+    expect_values(main, next(6), 12);
+    expect_values(momentum, next(6), 4);
+    expect_values(scales, next(2), 12);
+    EXPECT_TRUE(close(copy, main, tolerance(DType::kBF16, 1)));
+    EXPECT_TRUE(words);
+    ++steps;
+  }
+  EXPECT_EQ(steps, 3);
+  const auto before = values(momentum);
+  run(CadamUpdate{.main = main,
+                  .momentum = momentum,
+                  .scales = scales,
+                  .maxima = maxima,
+                  .gradient = fp32({6}, std::vector<double>(6, std::nan(""))),
+                  .scalars = fp32({kStepScalars}, {0.01, 1, 1, 1, 0, 0}),
+                  .columns = 3});
+  EXPECT_EQ(values(momentum), before) << "kApply 0 leaves everything as it is";
 }
 
 TEST_P(KernelValues, OfSquareSumsAreThoseOfEachBlock) {

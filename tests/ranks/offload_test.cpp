@@ -36,7 +36,8 @@ std::vector<RunLayout> state_layouts() {
           {.name = "ZeRO-1", .mesh = mesh(1, 2, 1), .zero = 1},
           {.name = "ZeRO-1, Muon", .mesh = mesh(1, 2, 1), .zero = 1, .optimizer = muon},
           {.name = "ZeRO-2", .mesh = mesh(1, 2, 1), .zero = 2},
-          {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3}};
+          {.name = "ZeRO-3", .mesh = mesh(1, 2, 1), .zero = 3},
+          {.name = "ZeRO-3, Muon", .mesh = mesh(1, 2, 1), .zero = 3, .optimizer = muon}};
 }
 
 TEST(StateInAFile, GivesTheBitsOfStateInMemory) {

@@ -104,9 +104,9 @@ class ThreadCommunicator final : public Communicator {
   std::string name() const override { return name_; }
 
   Event all_reduce(const Tensor& data, Reduction reduction, const After& after) override {
-    PITON_ASSERT(reduction == Reduction::kSum);
     counts_.all_reduce_bytes += 2 * data.bytes() * (size() - 1) / size();
-    return start(after, {.kind = "all-reduce", .out = data, .in = data});
+    const char* kind = reduction == Reduction::kMax ? "all-reduce of maxima" : "all-reduce";
+    return start(after, {.kind = kind, .out = data, .in = data});
   }
   Event all_gather(const Tensor& out, const Tensor& mine, const After& after) override {
     counts_.all_gather_bytes += mine.bytes() * (size() - 1);
@@ -222,9 +222,14 @@ class ThreadCommunicator final : public Communicator {
   template <typename T>
   static void sum(const ThreadWorldState::Round& round, std::int64_t begin, std::int64_t end,
                   T* out) {
-    std::vector<T> total(end - begin, T(0));
+    const bool maximum = round[0]->kind == "all-reduce of maxima";
+    std::vector<T> total(end - begin, T(maximum ? std::numeric_limits<T>::lowest() : 0));
     for (const auto& one : round) {
-      for (std::int64_t i = begin; i < end; ++i) total[i - begin] += one->in.data<T>()[i];
+      for (std::int64_t i = begin; i < end; ++i) {
+        T& result = total[i - begin];
+        const T value = one->in.data<T>()[i];
+        result = maximum ? std::max(result, value) : result + value;
+      }
     }
     std::ranges::copy(total, out);
   }
@@ -257,7 +262,7 @@ class ThreadCommunicator final : public Communicator {
     const std::string& kind = round[0]->kind;
     const std::int64_t width = size_bytes(round[0]->in.dtype());
     const std::vector<std::int64_t>& begins = round[0]->begins;
-    if (kind == "all-reduce" || kind == "reduce-scatter") {
+    if (kind.starts_with("all-reduce") || kind == "reduce-scatter") {
       if constexpr (std::is_void_v<T>) {
         PITON_ASSERT(false, "sums of {}", piton::name(round[0]->in.dtype()));
       } else {

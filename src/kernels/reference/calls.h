@@ -39,5 +39,7 @@ void execute(const MuonMomentum& call);
 void execute(const MuonNormalize& call);
 void execute(const MuonTerms& call);
 void execute(const MuonUpdate& call);
+void execute(const CadamMaxima& call);
+void execute(const CadamUpdate& call);
 
 }  // namespace piton::reference

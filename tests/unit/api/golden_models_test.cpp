@@ -207,6 +207,35 @@ void expect_muon_losses(bool reference) {
 TEST(MuonModels, FollowPyTorchThroughTenStepsOnTheCpu) { expect_muon_losses(false); }
 TEST(MuonModels, FollowPyTorchThroughTenStepsOnTheReference) { expect_muon_losses(true); }
 
+// tests/golden/cadam.txt: a plain statement of the rule in PyTorch. A sign is not continuous, so an
+// element whose momentum is nearly 0 may step the other way: that changes the loss least.
+TEST(CadamModels, FollowPyTorchThroughTenSteps) {
+  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/cadam.txt");
+  int cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    words >> name;
+    if (name != "gpt2" && name != "llama") continue;
+    for (const bool reference : {false, true}) {
+      SCOPED_TRACE(name + (reference ? " reference" : " cpu"));
+      std::istringstream losses(line.substr(name.size()));
+      OptimizerOptions options = kAdamw;
+      options.kind = OptimizerKind::kCadam;
+      GoldenRun run(name, DType::kF32, reference, options);
+      for (int step = 0; step <= 10; ++step) {
+        double torch = 0;
+        losses >> torch;
+        const double loss = run.session.train_step({run.batch()}, 0, 1e-3).loss;
+        EXPECT_NEAR(loss, torch, 1e-5 * torch) << "step " << step;
+      }
+      EXPECT_TRUE(losses);
+      ++cases;
+    }
+  }
+  EXPECT_EQ(cases, 4);
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, GoldenModels,
                          testing::Combine(testing::ValuesIn(kModels), testing::Bool()),
                          [](const auto& info) {

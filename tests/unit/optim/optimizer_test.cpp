@@ -426,6 +426,7 @@ TEST(OptimizerOptions, RefuseWhatCannotBe) {
               HasSubstr("--muon-num-ns-steps: got 100, wanted 1 to 99"));
   EXPECT_THAT(refused([](auto& o) { o.muon.extra_scale = 0; }),
               HasSubstr("--muon-extra-scale-factor: got 0"));
+  EXPECT_THAT(refused([](auto& o) { o.cadam.beta = 1; }), HasSubstr("--cadam-beta: got 1"));
 }
 
 // Two spans by two rules in one step: each as an optimizer of its rule alone would update it.

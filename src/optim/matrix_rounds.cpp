@@ -1,0 +1,37 @@
+#include "optim/matrix_rounds.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace piton {
+
+std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matrices) {
+  std::vector<MatrixRound> rounds, small;
+  // The matrices that every rank of a group holds, by group, in the order of the list.
+  std::vector<std::pair<Communicator*, std::vector<CutMatrix>>> groups;
+  for (const CutMatrix& matrix : matrices) {
+    const int holders = matrix.cut.holders(matrix.elements);
+    if (holders == 1) {
+      rounds.push_back({{.span = matrix.span}});
+    } else if (holders < matrix.cut.ranks->size()) {
+      small.push_back({{.span = matrix.span}});
+    } else {
+      auto group =
+          std::ranges::find(groups, matrix.cut.ranks, [](const auto& g) { return g.first; });
+      if (group == groups.end()) group = groups.insert(group, {matrix.cut.ranks, {}});
+      group->second.push_back(matrix);
+    }
+  }
+  for (auto& [ranks, list] : groups) {
+    std::ranges::stable_sort(list, std::greater<>(), &CutMatrix::elements);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto owner = static_cast<int>(i % static_cast<std::size_t>(ranks->size()));
+      if (owner == 0) rounds.emplace_back();
+      rounds.back().push_back({.span = list[i].span, .owner = owner});
+    }
+  }
+  rounds.insert(rounds.end(), small.begin(), small.end());
+  return rounds;
+}
+
+}  // namespace piton

@@ -1,0 +1,45 @@
+// Matrices whose elements are cut over several ranks (ZeRO 3), for updates that need whole ones.
+//
+// Each matrix has an owner, which collects it, computes, and sends every rank its part back. A
+// round has at most one matrix for each rank, so all ranks compute at the same time, and a rank
+// holds one whole matrix at a time. Matrices of one size are in the same rounds where possible.
+//
+// Every rank makes its rounds alone, from its own spans. A matrix of which each rank of its group
+// holds a part is in the spans of all of them, in the same order. A matrix that is too small for
+// this is a round of its own, after all others, and its first rank owns it. So the rounds of two
+// ranks contain their common matrices in the same order, and no rank waits in a circle.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace piton {
+
+// How the elements of a parameter's local tensor are cut: rank r of `ranks` holds elements
+// [r part, (r + 1) part), as far as there are any.
+struct MatrixCut {
+  Communicator* ranks = nullptr;  // null: not cut
+  std::int64_t part = 0;
+
+  // Ranks that hold a part of `elements` elements; 1 if it is not cut.
+  int holders(std::int64_t elements) const {
+    return ranks == nullptr ? 1 : static_cast<int>((elements + part - 1) / part);
+  }
+};
+
+struct MatrixOfRound {
+  std::size_t span = 0;  // index in the caller's list
+  int owner = 0;         // rank in the group of its cut; 0 if it is not cut
+};
+using MatrixRound = std::vector<MatrixOfRound>;
+
+struct CutMatrix {
+  std::size_t span = 0;
+  std::int64_t elements = 0;  // of the whole local tensor
+  MatrixCut cut;
+};
+std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matrices);
+
+}  // namespace piton
