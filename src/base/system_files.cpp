@@ -110,7 +110,8 @@ HostMemory host_memory(const fs::path& root) {
   const auto bytes_of = [&](const char* key) {
     return leading_number(value_of_line(text, key)).value_or(0) * 1024;  // the file says KiB
   };
-  HostMemory memory{.all = bytes_of("MemTotal"), .available = bytes_of("MemAvailable"),
+  HostMemory memory{.all = bytes_of("MemTotal"),
+                    .available = bytes_of("MemAvailable"),
                     .swap = bytes_of("SwapFree")};
   memory.limit = memory_limit(root, memory.all);
   // An old system does not say what is available.
