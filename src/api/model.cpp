@@ -52,8 +52,11 @@ struct Model::State {
 
   void load_values(Session& to) {
     const StoredModel stored{.parameters = to.parameters(), .sharded = &to.sharded()};
-    const StoreContext context{
-        .mesh = *mesh, .device = machine.device, .arena = machine.arena, .stream = machine.stream};
+    const StoreContext context{.mesh = *mesh,
+                               .device = machine.device,
+                               .arena = machine.arena,
+                               .stream = machine.stream,
+                               .threads = &machine.threads};
     if (source) {
       load_weights(*source, stored, context);
     } else {

@@ -126,7 +126,9 @@ DiskFile::~DiskFile() {
 DiskFile::DiskFile(DiskFile&& other) noexcept
     : disk_(other.disk_),
       path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      unflushed_begin_(other.unflushed_begin_),
+      unflushed_bytes_(other.unflushed_bytes_) {}
 
 void DiskFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
   disk_->announce("write", path_);
@@ -136,8 +138,25 @@ void DiskFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) fail(path_, "write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+    flush_early(offset, wrote);
     offset += wrote;
   }
+}
+
+// The disk begins with what has been written while the rest is: sync() waits for less. Only a hint:
+// where the system does not take it, nothing is lost.
+void DiskFile::flush_early(std::int64_t offset, std::int64_t bytes) {
+  constexpr std::int64_t kFlushedBytes = std::int64_t{8} << 20;
+  if (offset != unflushed_begin_ + unflushed_bytes_) {
+    unflushed_begin_ = offset;
+    unflushed_bytes_ = 0;
+  }
+  unflushed_bytes_ += bytes;
+  if (unflushed_bytes_ < kFlushedBytes) return;
+  static_cast<void>(
+      ::sync_file_range(descriptor_, unflushed_begin_, unflushed_bytes_, SYNC_FILE_RANGE_WRITE));
+  unflushed_begin_ += unflushed_bytes_;
+  unflushed_bytes_ = 0;
 }
 
 void DiskFile::sync() {

@@ -70,9 +70,14 @@ class DiskFile {
   void sync();
 
  private:
+  void flush_early(std::int64_t offset, std::int64_t bytes);
+
   const Disk* disk_;
   std::filesystem::path path_;
   int descriptor_ = -1;
+  // Written last, one after another, and not yet on the way to the disk.
+  std::int64_t unflushed_begin_ = 0;
+  std::int64_t unflushed_bytes_ = 0;
 };
 
 }  // namespace piton

@@ -115,6 +115,28 @@ void read_run(const FileTensor& tensor, const TensorRun& run, DType dtype, std::
   });
 }
 
+std::string read_whole(const FileTensor& tensor, DType dtype, std::byte* dst) {
+  const TensorRun whole = whole_run(tensor.shape);
+  const std::int64_t width = size_bytes(dtype);
+  StreamHash hash;
+  const auto add = [&](const TensorRun& part, const std::byte* bytes) {
+    hash.add({bytes, static_cast<std::size_t>(part.size() * size_bytes(tensor.dtype))});
+  };
+  if (dtype != tensor.dtype) {
+    for_each_block(tensor, whole, [&](const TensorRun& part, const std::byte* bytes) {
+      add(part, bytes);
+      convert_values(bytes, tensor.dtype, dst + part.begin * width, dtype, part.size());
+    });
+    return hash.hex();
+  }
+  for (TensorRun part = whole; part.begin < whole.end; part.begin = part.end) {
+    part.end = std::min(whole.end, part.begin + kBlockBytes / width);
+    read_stored(tensor, part, dst + part.begin * width);
+    add(part, dst + part.begin * width);
+  }
+  return hash.hex();
+}
+
 std::string hash_of_run(const FileTensor& tensor, const TensorRun& run) {
   StreamHash hash;
   for_each_block(tensor, run, [&](const TensorRun& part, const std::byte* bytes) {

@@ -29,6 +29,9 @@ struct FileTensor {
 // Throws Error(kData) as RegularFile::read_at.
 void read_run(const FileTensor& tensor, const TensorRun& run, DType dtype, std::byte* dst);
 
+// The same for the whole tensor. Returns hash_of_run() of it, taken block by block as it is read.
+std::string read_whole(const FileTensor& tensor, DType dtype, std::byte* dst);
+
 // XXH3-128 of the run's bytes, as 32 hex digits.
 std::string hash_of_run(const FileTensor& tensor, const TensorRun& run);
 // The same for `bytes` bytes from `offset` on.

@@ -137,9 +137,10 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
       check_tensors(*source, moments, TensorKind::kOptimizer);
     }
     source->check_headers();
-    source->check_hashes(ranks.rank(), ranks.size());
+    source->share_checks(ranks.rank(), ranks.size());
   });
   load_values(*source, model, context);
+  phase(ranks, std::nullopt, [&] { source->check_rest(); });
   if (optimizer) {
     model.optimizer->set_progress({.steps = state.optimizer_steps,
                                    .skipped = state.skipped_steps,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "base/listed.h"
@@ -36,6 +37,7 @@ class Filler {
     for (std::int64_t at = 0; at < dst.elements(); at += step) {
       const std::int64_t count = std::min(step, dst.elements() - at);
       fill_host(parameter, begin + at, count, prefix, dst.dtype(), staged.raw());
+      read();
       device.upload(staged.raw(), dst.slice(0, at, count), context_.stream);
     }
   }
@@ -52,7 +54,32 @@ class Filler {
     device.upload(staged.raw(), dst, context_.stream);
   }
 
+  // Reads what tensors in host memory are filled with: by all threads, if the source allows it. The
+  // largest come first, so that threads finish together.
+  void read() {
+    std::ranges::stable_sort(reads_, std::greater<>(),
+                             [](const Read& one) { return one.run.size(); });
+    const auto one = [&](std::int64_t index) {
+      const Read& what = reads_[static_cast<std::size_t>(index)];
+      source_.read(what.name, what.run, what.dtype, what.dst);
+    };
+    const auto count = static_cast<std::int64_t>(reads_.size());
+    if (context_.threads != nullptr && source_.reads_in_parallel()) {
+      context_.threads->run(count, one);
+    } else {
+      for (std::int64_t index = 0; index < count; ++index) one(index);
+    }
+    reads_.clear();
+  }
+
  private:
+  struct Read {
+    std::string name;
+    TensorRun run;
+    DType dtype;
+    std::byte* dst;
+  };
+
   void fill_host(const Parameter& parameter, std::int64_t begin, std::int64_t size,
                  const std::string& prefix, DType dtype, std::byte* dst) {
     const std::int64_t width = size_bytes(dtype);
@@ -61,12 +88,14 @@ class Filler {
     for (const Holding& holding : holdings) covered += holding.run().size();
     if (covered < size) std::memset(dst, 0, static_cast<std::size_t>(size * width));
     for (const Holding& holding : holdings) {
-      source_.read(holding.tensor.name, holding.run(), dtype, dst + holding.source_offset * width);
+      reads_.push_back(
+          {holding.tensor.name, holding.run(), dtype, dst + holding.source_offset * width});
     }
   }
 
   TensorSource& source_;
   StoreContext context_;
+  std::vector<Read> reads_;
 };
 
 void fill_weights(Filler& filler, const StoredModel& model) {
@@ -178,6 +207,7 @@ void load_values(TensorSource& source, const StoredModel& model, const StoreCont
     Filler filler(source, context);
     fill_weights(filler, model);
     if (model.optimizer != nullptr) fill_state(filler, *model.optimizer);
+    filler.read();
   });
   if (model.sharded != nullptr) model.sharded->publish_values(context.stream);
   context.stream.synchronize();

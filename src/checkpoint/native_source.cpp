@@ -1,7 +1,6 @@
 #include "checkpoint/native_source.h"
 
 #include <algorithm>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -34,12 +33,18 @@ const RegularFile& NativeSource::open(const std::string& name) {
 
 void NativeSource::read(const std::string& name, const TensorRun& run, DType dtype,
                         std::byte* dst) {
-  const StoredTensor& one = manifest_.tensors[index_.at(name)];
-  read_run({.file = open(one.file),
-            .offset = one.offset,
-            .dtype = one.tensor.dtype,
-            .shape = one.tensor.shape},
-           run, dtype, dst);
+  const std::size_t index = index_.at(name);
+  const StoredTensor& one = manifest_.tensors[index];
+  std::unique_lock lock(open_or_check_);
+  const FileTensor tensor{.file = open(one.file),
+                          .offset = one.offset,
+                          .dtype = one.tensor.dtype,
+                          .shape = one.tensor.shape};
+  const bool whole = run.extent == one.tensor.shape && run.size() == run.extent.elements();
+  const bool checks = whole && unchecked_.erase(index) > 0;
+  lock.unlock();
+  if (!checks) return read_run(tensor, run, dtype, dst);
+  expect_hash(one, read_whole(tensor, dtype, dst));
 }
 
 void NativeSource::check_headers() {
@@ -92,7 +97,10 @@ void NativeSource::check_header(const std::string& name,
 
 void NativeSource::check_hash(std::size_t index) {
   const StoredTensor& one = manifest_.tensors[index];
-  const std::string hash = hash_of_bytes(open(one.file), one.offset, one.bytes);
+  expect_hash(one, hash_of_bytes(open(one.file), one.offset, one.bytes));
+}
+
+void NativeSource::expect_hash(const StoredTensor& one, const std::string& hash) const {
   if (hash == one.hash) return;
   throw Error(
       Fault::kData,
@@ -101,7 +109,7 @@ void NativeSource::check_hash(std::size_t index) {
       (folder_ / one.file).string(), one.tensor.name, hash, one.hash);
 }
 
-void NativeSource::check_hashes(int rank, int ranks) {
+void NativeSource::share_checks(int rank, int ranks) {
   std::vector<std::size_t> indices;
   std::vector<std::int64_t> sizes;
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
@@ -111,8 +119,13 @@ void NativeSource::check_hashes(int rank, int ranks) {
   }
   const std::vector<int> workers = spread(sizes, ranks);
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    if (workers[i] == rank) check_hash(indices[i]);
+    if (workers[i] == rank) unchecked_.insert(indices[i]);
   }
+}
+
+void NativeSource::check_rest() {
+  for (const std::size_t index : unchecked_) check_hash(index);
+  unchecked_.clear();
 }
 
 }  // namespace piton

@@ -4,6 +4,7 @@
 #include <map>
 #include <system_error>
 
+#include "base/hash.h"
 #include "base/regular_file.h"
 
 namespace piton {
@@ -46,6 +47,19 @@ void remove_leftovers(const fs::path& dir, const Disk& disk) {
     } else if (path.extension() == kUnfinished || path.extension() == kReplaced) {
       disk.remove_tree(path);
     }
+  }
+}
+
+// Hashes each block and writes it while it is in the caches.
+void write_hashed(DiskFile& file, std::int64_t offset, std::span<const std::byte> bytes,
+                  StreamHash& hash) {
+  constexpr std::size_t kHashedBytes = std::size_t{512} << 10;
+  while (!bytes.empty()) {
+    const auto block = bytes.first(std::min(bytes.size(), kHashedBytes));
+    hash.add(block);
+    file.write_at(offset, block);
+    offset += static_cast<std::int64_t>(block.size());
+    bytes = bytes.subspan(block.size());
   }
 }
 
@@ -118,16 +132,18 @@ void JobWriter::write(const WriteJob& job, const std::byte* data) {
   const std::size_t index = layout_.plan.index.at(holding.tensor.name);
   const StoredTensor& stored = layout_.plan.tensors[index];
   const std::int64_t width = size_bytes(holding.tensor.dtype);
+  DiskFile& file = files_->get(stored.file);
+  StreamHash hash;
+  for_each_stretch(
+      holding.tensor.shape, holding.start, holding.extent, job.begin, job.end,
+      [&](std::int64_t at, std::int64_t element, std::int64_t count) {
+        write_hashed(
+            file, stored.offset + at * width,
+            {data + (element - job.begin) * width, static_cast<std::size_t>(count * width)}, hash);
+      });
   parts_.push_back({.tensor = index,
                     .run = {holding.start, holding.extent, job.begin, job.end},
-                    .hash = hash_bytes({data, static_cast<std::size_t>(layout_.bytes(job))})});
-  DiskFile& file = files_->get(stored.file);
-  for_each_stretch(holding.tensor.shape, holding.start, holding.extent, job.begin, job.end,
-                   [&](std::int64_t at, std::int64_t element, std::int64_t count) {
-                     file.write_at(stored.offset + at * width,
-                                   {data + (element - job.begin) * width,
-                                    static_cast<std::size_t>(count * width)});
-                   });
+                    .hash = hash.hex()});
 }
 
 void JobWriter::finish() {

@@ -9,10 +9,11 @@
 // parts; with SaveOptions::verify every tensor is.
 //
 // A LOAD reads runs of elements (checkpoint/tensor_source.h), so any layout reads any checkpoint,
-// and each rank reads only what it stores (under ZeRO, its part of a unit). First the bytes of
-// every tensor are checked against their hash, each by one rank; nothing is loaded if one is wrong.
-// Files are read by calls, not memory-mapped: a file that is truncated between the check and the
-// read is an error.
+// and each rank reads only what it stores (under ZeRO, its part of a unit). Manifest and headers
+// are checked first. The bytes of every tensor are checked against their hash by one rank: as it
+// reads them, where it reads the whole tensor, so that they are read once. If one is wrong, the
+// load fails on all ranks, and values are then partly set. Files are read by calls, not
+// memory-mapped: a file that is truncated meanwhile is an error.
 //
 // Saves use a communicator group of their own, so that their messages never mix with those of a
 // step or a load. So the files may also be written while training goes on
@@ -28,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "base/threads.h"
 #include "checkpoint/disk.h"
 #include "checkpoint/manifest.h"
 #include "comm/mesh.h"
@@ -50,6 +52,7 @@ struct StoreContext {
   Device& device;
   Arena& arena;
   Stream& stream;
+  ThreadPool* threads = nullptr;  // that read a checkpoint into host memory; null: the caller alone
 };
 
 struct SaveOptions {

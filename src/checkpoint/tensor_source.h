@@ -27,6 +27,9 @@ class TensorSource {
   // Asserts that the tensor exists and has the run. Throws Error(kData) with file, offset and
   // number of bytes if they cannot be read, or if the file was truncated since it was opened.
   virtual void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) = 0;
+
+  // Whether several threads may call read() at once.
+  virtual bool reads_in_parallel() const { return false; }
 };
 
 }  // namespace piton

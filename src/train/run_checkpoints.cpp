@@ -67,8 +67,11 @@ StoredModel RunCheckpoints::stored_model() {
 }
 
 StoreContext RunCheckpoints::context() {
-  return {
-      .mesh = mesh_, .device = machine_.device, .arena = machine_.arena, .stream = machine_.stream};
+  return {.mesh = mesh_,
+          .device = machine_.device,
+          .arena = machine_.arena,
+          .stream = machine_.stream,
+          .threads = &machine_.threads};
 }
 
 TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const TrainState& fresh,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <random>
@@ -249,6 +250,69 @@ TEST(LoadValues, OfATensorRankAndAStageAreItsOwn) {
   }
 }
 
+// Bytes that this process has read so far, from files and caches alike.
+std::int64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string key;
+  std::int64_t bytes = 0;
+  while (file >> key >> bytes && key != "rchar:") {
+  }
+  return bytes;
+}
+
+TEST(LoadCheckpoint, ReadsBytesOnceWhereARankReadsWholeTensors) {
+  const TempFolder dir;
+  run_ranks(1, [&](World& world) {
+    ShardedRun run(world, {}, 0, DType::kBF16);
+    run.step(1);
+    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+    const auto folder = find_checkpoint(dir.path());
+    std::int64_t stored = 0;
+    for (const StoredTensor& one : read_manifest(folder).tensors) stored += one.bytes;
+    const std::int64_t before = bytes_read();
+    load_checkpoint(folder, run.stored(), run.context());
+    EXPECT_GE(bytes_read() - before, stored);
+    EXPECT_LT(bytes_read() - before, 5 * stored / 4);
+  });
+}
+
+// Another tensor each time: of one rank, which reads it whole, and of two, which read parts of it.
+TEST(LoadCheckpoint, FindsAChangedByteWhoeverReadsIt) {
+  const TempFolder dir;
+  run_ranks(1, [&](World& world) {
+    ShardedRun run(world, {}, 0, DType::kBF16);
+    run.step(1);
+    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+  });
+  const auto folder = find_checkpoint(dir.path());
+  for (const StoredTensor& one : read_manifest(folder).tensors) {
+    std::fstream file(folder / one.file, std::ios::in | std::ios::out | std::ios::binary);
+    const std::int64_t place = one.offset + one.bytes / 2;
+    file.seekg(place);
+    const int right = file.get();
+    const auto put = [&](int byte) {
+      file.seekp(place);
+      file.put(static_cast<char>(byte));
+      file.flush();
+    };
+    put(right ^ 1);
+    for (const int stage : {0, 3}) {
+      for (const int ranks : {1, 2}) {
+        SCOPED_TRACE(fmt::format("{}, stage {}, {} ranks", one.tensor.name, stage, ranks));
+        std::vector<std::string> messages(static_cast<std::size_t>(ranks));
+        run_ranks(ranks, [&](World& world) {
+          ShardedRun run(world, {.data = ranks}, stage, DType::kBF16);
+          messages[static_cast<std::size_t>(world.rank())] = message_of(
+              Fault::kData, [&] { load_checkpoint(folder, run.stored(), run.context()); });
+        });
+        for (const std::string& message : messages)
+          EXPECT_THAT(message, HasSubstr(one.tensor.name + ": its bytes were changed"));
+      }
+    }
+    put(right);
+  }
+}
+
 TEST(LoadValues, OfAFileThatIsCutShortAfterItWasCheckedFailOnAllRanks) {
   const TempFolder dir;
   run_ranks(1, [&](World& world) {
@@ -262,7 +326,8 @@ TEST(LoadValues, OfAFileThatIsCutShortAfterItWasCheckedFailOnAllRanks) {
     ShardedRun run(world, {.data = 3}, 3, DType::kF32);
     NativeSource source(folder, read_manifest(folder), false);
     source.check_headers();
-    source.check_hashes(world.rank(), 3);
+    source.share_checks(world.rank(), 3);
+    source.check_rest();
     run.mesh.group(kAllAxes).barrier();
     if (world.rank() == 0)
       std::filesystem::resize_file(folder / "model-00001.safetensors", 150'000);
