@@ -81,6 +81,23 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   return foreign;
 }
 
+// Whether the flags describe `model`, as a script of Megatron-LM does, without what the folder
+// says.
+bool say_the_whole_model(const ModelOptions& flags, const ModelConfig& model) {
+  if (!flags.says_a_model()) return false;
+  try {
+    ModelConfig own = flags.resolve(model.vocabulary);
+    // These are of no weight.
+    own.family = model.family;
+    own.dtype = model.dtype;
+    own.init_deviation = model.init_deviation;
+    own.xavier_weights = model.xavier_weights;
+    return own == model;
+  } catch (const Error&) {
+    return false;  // sizes are missing
+  }
+}
+
 }  // namespace
 
 void fill_open_options(ModelOptions& options, ModelOptions from) {
@@ -157,7 +174,12 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
                      .local_base = theirs.rotary.local_base,
                      .percent = theirs.rotary.percent};
   }
-  fill_open_options(options.model, theirs);
+  if (say_the_whole_model(options.model, model)) {
+    // The run is that of its flags, so that the same script goes on with it.
+    if (!options.model.vocabulary) options.model.vocabulary = model.vocabulary;
+  } else {
+    fill_open_options(options.model, theirs);
+  }
   refuse_contradictions(options.model.resolve({}), model, folder);
   if (options.tokenizer.is_null()) {
     // Its vocabulary has an end of documents after the ids that --vocab-size counts.
