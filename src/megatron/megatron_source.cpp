@@ -217,7 +217,14 @@ void MegatronSource::choose_masters() {
   const BoxedTensors first = files_->tensors(0, 0, 0);
   const bool narrow =
       std::ranges::any_of(first, [](const auto& one) { return size_bytes(one.second.dtype) == 2; });
-  from_masters_ = narrow && has_masters();
+  try {
+    from_masters_ = narrow && has_masters();
+  } catch (const Error& error) {
+    // The weights are good without them.
+    if (error.fault() != Fault::kData) throw;
+    why_no_masters_ = fmt::format(" ({})", error.what());
+    bucket_ranks_.clear();
+  }
   const std::string where = files_->folder().string();
   optimizer_note_ = notes_.size();
   if (from_masters_) {
@@ -227,8 +234,8 @@ void MegatronSource::choose_masters() {
         where));
   } else if (narrow) {
     notes_.push_back(fmt::format(
-        "{}: the optimizer's state stays behind: no fp32 copies of the weights are found in it",
-        where));
+        "{}: the optimizer's state stays behind: no fp32 copies of the weights are found in it{}",
+        where, why_no_masters_));
   } else {
     notes_.push_back(fmt::format("{}: the optimizer's state stays behind", where));
   }
@@ -285,8 +292,8 @@ void MegatronSource::open_optimizer() {
   const std::string where = files_->folder().string();
   if (!files_->has_optimizer()) throw Error(Fault::kData, "{}: keeps no optimizer", where);
   if (size_bytes(weight_dtype_) == 2 && !from_masters_) {
-    throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer",
-                where, name(weight_dtype_));
+    throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer{}",
+                where, name(weight_dtype_), why_no_masters_);
   }
   const OptimizerCounts counts = files_->optimizer_counts();
   if (counts.steps.size() != 1) {

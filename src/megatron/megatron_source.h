@@ -93,7 +93,8 @@ class MegatronSource final : public TensorSource {
   ModelConfig model_;
   MegatronLayout layout_;
   bool from_masters_ = false;
-  MegatronLayout stored_;  // as the files are divided: whole tensors are of one rank
+  std::string why_no_masters_;  // "": they are not of these weights
+  MegatronLayout stored_;       // as the files are divided: whole tensors are of one rank
   MegatronRun run_;
   DType weight_dtype_ = DType::kF32;
   bool says_its_model_ = true;

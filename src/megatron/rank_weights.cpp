@@ -74,7 +74,7 @@ class Cut {
   }
   const BoxedTensor& at(const std::string& key) const {
     const auto found = whole_.find(key);
-    PITON_ASSERT(found != whole_.end(), "{}", key);
+    if (found == whole_.end()) throw Error(Fault::kData, "missing tensor: {}", key);
     return found->second;
   }
 

@@ -474,6 +474,7 @@ OptimizerCounts TorchDist::optimizer_counts() {
     const RegularFile& bytes = bytes_of(name, box);
     const TorchFile saved(FilePart(bytes, box.offset, box.length));
     add_counts(saved, saved.root(), counts);
+    add_loss_scale(saved, saved.root(), counts);
   }
   return counts;
 }

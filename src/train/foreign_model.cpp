@@ -6,6 +6,7 @@
 
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
+#include "train/model_format.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -56,14 +57,15 @@ void open_optimizer(MegatronSource& source) {
 std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   const std::string& folder = options.loop.load;
   if (folder.empty()) return std::nullopt;
-  if (is_huggingface_folder(folder)) {
+  const ModelFormat format = model_format_of(folder);
+  if (format == ModelFormat::kHuggingFace) {
     auto source = std::make_unique<HfSource>(folder);
     return ForeignModel{.model = source->model(),
                         .kind = source->config().word("model_type"),
                         .notes = source->notes(),
                         .source = std::move(source)};
   }
-  if (!is_megatron_folder(folder)) return std::nullopt;
+  if (format != ModelFormat::kMegatron) return std::nullopt;
   // NullTokenizer's --vocab-size is without the end of documents, which has a row.
   MegatronGiven given;
   if (!options.tokenizer.is_null()) given.vocabulary = options.model.vocabulary;
@@ -146,7 +148,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
 
 std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
   const std::string& folder = options.loop.load;
-  if (folder.ends_with(".gguf")) {
+  if (model_format_of(folder) == ModelFormat::kGguf) {
     throw Error(Fault::kUsage,
                 "--load: {} is a GGUF file, which a run does not start from; make a folder of it "
                 "(piton convert --load {} --save DIR) and load that",
