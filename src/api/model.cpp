@@ -6,10 +6,9 @@
 #include "checkpoint/load_values.h"
 #include "checkpoint/store.h"
 #include "convert/opened_model.h"
-#include "gguf/gguf_file.h"
 #include "huggingface/hf_source.h"
-#include "megatron/megatron_source.h"
 #include "train/foreign_model.h"
+#include "train/model_format.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -83,7 +82,8 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   PretrainOptions options;
   std::optional<ModelConfig> foreign;
   std::vector<std::string> notes;
-  if (is_gguf_file(path) || is_megatron_folder(path)) {
+  const ModelFormat format = model_format_of(path);
+  if (format == ModelFormat::kGguf || format == ModelFormat::kMegatron) {
     OpenedModel opened = open_model(path);
     foreign = opened.model;
     notes = std::move(opened.notes);
@@ -91,7 +91,7 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     if (tokenizer.empty() && !opened.tokenizer_files.empty())
       state.tokenizer = open_tokenizer_of(opened);
     state.source = std::move(opened.source);
-  } else if (is_huggingface_folder(path)) {
+  } else if (format == ModelFormat::kHuggingFace) {
     auto source = std::make_unique<HfSource>(path);
     foreign = source->model();
     notes = source->notes();

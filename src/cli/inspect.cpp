@@ -12,11 +12,10 @@
 #include "cli/megatron_flags.h"
 #include "cli/print.h"
 #include "cli/text_plot.h"
-#include "gguf/gguf_file.h"
 #include "huggingface/hf_source.h"
-#include "megatron/megatron_source.h"
 #include "text/tokenizer.h"
 #include "train/metrics.h"
+#include "train/model_format.h"
 #include "train/run_plan.h"
 
 namespace piton::cli {
@@ -185,19 +184,20 @@ bool is_checkpoint(const std::filesystem::path& path) {
 // The files in `path` decide how it is described.
 void print_path(const std::string& path, const InspectOptions& inspect,
                 const PretrainOptions& options, Log& log) {
+  const ModelFormat format = model_format_of(path);
   if (inspect.loss) {
     print_losses(path);
   } else if (inspect.hash) {
     print_hash(find_checkpoint(path), inspect.json);
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
-  } else if (is_megatron_folder(path)) {
+  } else if (format == ModelFormat::kMegatron) {
     print_megatron(path, options.model, inspect.json);
   } else if (is_checkpoint(path)) {
     print_checkpoint(find_checkpoint(path), inspect.json);
-  } else if (is_gguf_file(path)) {
+  } else if (format == ModelFormat::kGguf) {
     print_gguf(path, inspect.json);
-  } else if (is_huggingface_folder(path) && has_huggingface_weights(path)) {
+  } else if (format == ModelFormat::kHuggingFace && has_huggingface_weights(path)) {
     print_huggingface(path, inspect.json);
   } else if (is_tokenizer(path)) {
     TokenizerOptions tokenizer = options.tokenizer;

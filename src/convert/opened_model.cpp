@@ -144,37 +144,32 @@ DType most_common_dtype(const TensorSource& source) {
 
 }  // namespace
 
-std::string_view name(ModelFormat format) {
-  switch (format) {
-    case ModelFormat::kPiton:
-      return "piton";
-    case ModelFormat::kHuggingFace:
-      return "hf";
-    case ModelFormat::kMegatron:
-      return "mg";
-    case ModelFormat::kGguf:
-      return "gguf";
-  }
-  return "";
-}
-
 OpenedModel open_model(const fs::path& path, const MegatronGiven& given, bool average) {
   std::error_code error;
-  const bool gguf = is_gguf_file(path);
-  if (!gguf && !fs::is_directory(path, error)) {
+  const ModelFormat format = model_format_of(path);
+  if (format != ModelFormat::kGguf && !fs::is_directory(path, error)) {
     throw Error(Fault::kData, "{}: wanted the folder of a model, or a GGUF file: {}", path.string(),
                 error ? error.message() : "it is none");
   }
-  const bool foreign = gguf || is_huggingface_folder(path) || is_megatron_folder(path);
-  if (average && foreign) {
+  if (average && format != ModelFormat::kPiton) {
     throw Error(Fault::kUsage,
                 "--average: got {}, which has no moving average; wanted a checkpoint of Piton",
                 path.string());
   }
-  OpenedModel opened = gguf                          ? open_gguf(path)
-                       : is_huggingface_folder(path) ? open_huggingface(path)
-                       : foreign                     ? open_megatron(path, given)
-                                                     : open_checkpoint(path, average);
+  const auto open = [&] {
+    switch (format) {
+      case ModelFormat::kGguf:
+        return open_gguf(path);
+      case ModelFormat::kHuggingFace:
+        return open_huggingface(path);
+      case ModelFormat::kMegatron:
+        return open_megatron(path, given);
+      case ModelFormat::kPiton:
+        break;
+    }
+    return open_checkpoint(path, average);
+  };
+  OpenedModel opened = open();
   opened.name = fs::absolute(path).lexically_normal().stem().string();
   opened.model.dtype = most_common_dtype(*opened.source);
   std::vector<CanonicalTensor> wanted;

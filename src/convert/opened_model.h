@@ -15,13 +15,9 @@
 #include "megatron/megatron_source.h"
 #include "model/config.h"
 #include "text/files/tokenizer_options.h"
+#include "train/model_format.h"
 
 namespace piton {
-
-enum class ModelFormat : std::uint8_t { kPiton, kHuggingFace, kMegatron, kGguf };
-
-// "piton", "hf", "mg", "gguf": as options spell it.
-std::string_view name(ModelFormat format);
 
 // Facts that only a Hugging Face folder has; kept if one is converted to another.
 struct HfOrigin {

@@ -14,14 +14,6 @@ namespace {
 namespace fs = std::filesystem;
 using ZeroKind = PickleValue::Kind;
 
-// A stretch of a group's vector in the file of a part.
-struct FlatPart {
-  const RegularFile* file = nullptr;
-  std::int64_t offset = 0;  // bytes
-  std::int64_t begin = 0;   // elements of the group's vector
-  std::int64_t end = 0;
-};
-
 // The vector of group `group` in a part; null where it has none.
 const PickleValue* vector_of(const PickleValue& root, std::int64_t group, ZeroState state) {
   const PickleValue* saved = root.find("optimizer_state_dict");
@@ -54,10 +46,9 @@ const char* name_of(ZeroState state) {
   return "";
 }
 
-std::vector<FlatPart> flat_parts(const std::vector<std::unique_ptr<TorchFile>>& files,
-                                 std::int64_t group, ZeroState state) {
-  std::vector<FlatPart> parts;
-  std::int64_t at = 0;
+FlatVector flat_vector(const std::vector<std::unique_ptr<TorchFile>>& files, std::int64_t group,
+                       ZeroState state) {
+  FlatVector whole;
   for (const std::unique_ptr<TorchFile>& file : files) {
     const std::string where = file->file().path().string();
     const PickleValue* value = vector_of(file->root(), group, state);
@@ -70,10 +61,10 @@ std::vector<FlatPart> flat_parts(const std::vector<std::unique_ptr<TorchFile>>& 
       throw Error(Fault::kData, "{}: {} of group {} is no vector of fp32", where, name_of(state),
                   group);
     }
-    parts.push_back({&file->file(), vector.offset, at, at + vector.shape[0]});
-    at += vector.shape[0];
+    const std::int64_t begin = whole.elements();
+    whole.parts.push_back({&file->file(), vector.offset, begin, begin + vector.shape[0]});
   }
-  return parts;
+  return whole;
 }
 
 }  // namespace
@@ -115,8 +106,7 @@ BoxedTensors DeepSpeedOptimizer::tensors(int number, const PickleValue* shapes, 
     throw Error(Fault::kData, "{}: has no list param_shapes, the order of ZeRO's vectors", where);
   BoxedTensors tensors;
   for (std::size_t group = 0; group < shapes->items.size(); ++group) {
-    const std::vector<FlatPart> vector =
-        flat_parts(parts(number), static_cast<std::int64_t>(group), state);
+    const FlatVector vector = flat_vector(parts(number), static_cast<std::int64_t>(group), state);
     std::int64_t at = 0;
     for (const auto& [name, size] : shapes->items[group]->pairs) {
       const bool good =
@@ -127,22 +117,14 @@ BoxedTensors DeepSpeedOptimizer::tensors(int number, const PickleValue* shapes, 
           });
       if (!good)
         throw Error(Fault::kData, "{}: param_shapes has no names and sizes of weights", where);
-      BoxedTensor& tensor = tensors[name->text];
-      tensor = {.dtype = DType::kF32,
-                .rows = size->items[0]->integer,
-                .columns = size->items.size() == 1 ? 1 : size->items[1]->integer};
-      const std::int64_t elements = tensor.rows * tensor.columns;
-      if (vector.empty() || elements > vector.back().end - at) {
+      const std::int64_t rows = size->items[0]->integer;
+      const std::int64_t columns = size->items.size() == 1 ? 1 : size->items[1]->integer;
+      const std::int64_t elements = rows * columns;
+      if (elements > vector.elements() - at) {
         throw Error(Fault::kData, "{}: {} of group {} ends before {}, {} elements; is it of {}?",
                     folder_.string(), name_of(state), group, name->text, elements, where);
       }
-      for (const FlatPart& part : vector) {
-        const std::int64_t begin = std::max(at, part.begin);
-        const std::int64_t end = std::min(at + elements, part.end);
-        if (begin >= end) continue;
-        add_flat_boxes(*part.file, part.offset + (begin - part.begin) * size_bytes(DType::kF32),
-                       begin - at, end - at, {.columns = tensor.columns}, tensor);
-      }
+      tensors[name->text] = tensor_in(vector, at, rows, columns);
       at += elements;
     }
   }

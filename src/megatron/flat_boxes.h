@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/error.h"
 #include "megatron/megatron_files.h"
 
 namespace piton {
@@ -35,6 +36,22 @@ inline void add_flat_boxes(const RegularFile& file, std::int64_t offset, std::in
     offset += rows * columns * size_bytes(tensor.dtype);
     begin += rows * columns;
   }
+}
+
+// Elements of the fp32 vector from `at` on as a tensor of that shape. Asserts that it has them.
+inline BoxedTensor tensor_in(const FlatVector& vector, std::int64_t at, std::int64_t rows,
+                             std::int64_t columns) {
+  BoxedTensor tensor{.dtype = DType::kF32, .rows = rows, .columns = columns};
+  const std::int64_t end = at + rows * columns;
+  PITON_ASSERT(at >= 0 && end <= vector.elements(), "{} {}", end, vector.elements());
+  for (const FlatPart& part : vector.parts) {
+    const std::int64_t first = std::max(at, part.begin);
+    const std::int64_t last = std::min(end, part.end);
+    if (first >= last) continue;
+    add_flat_boxes(*part.file, part.offset + (first - part.begin) * size_bytes(DType::kF32),
+                   first - at, last - at, {.columns = columns}, tensor);
+  }
+  return tensor;
 }
 
 }  // namespace piton

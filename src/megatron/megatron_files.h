@@ -35,6 +35,19 @@ struct BoxedTensor {
 
 using BoxedTensors = std::map<std::string, BoxedTensor>;  // by key (megatron/names.h)
 
+// A vector whose elements are in parts of files.
+struct FlatPart {
+  const RegularFile* file = nullptr;
+  std::int64_t offset = 0;  // bytes
+  std::int64_t begin = 0;   // elements of the vector
+  std::int64_t end = 0;
+};
+
+struct FlatVector {
+  std::vector<FlatPart> parts;  // ascending, without gaps
+  std::int64_t elements() const { return parts.empty() ? 0 : parts.back().end; }
+};
+
 // Adam's moments of weights, by their keys.
 struct BoxedMoments {
   BoxedTensors first;   // exp_avg
@@ -88,6 +101,13 @@ class MegatronFiles {
   // model.
   virtual BoxedMoments moments(int t, int p, int chunk) = 0;
   virtual OptimizerCounts optimizer_counts() = 0;
+  // The optimizer is divided as the ranks that wrote it were, though the weights are not: masters()
+  // and moments() are not there, but for each rank and chunk the vectors of a distributed optimizer
+  // (megatron/optimizer_buffer.h). `rank`: p T + t.
+  virtual bool has_buckets() const { return false; }
+  virtual std::vector<FlatVector> buckets(int /*rank*/, int /*chunk*/, const char* /*kind*/) {
+    return {};
+  }
 };
 
 bool has_megatron_files(const std::filesystem::path& folder);

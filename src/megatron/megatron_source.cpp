@@ -83,6 +83,7 @@ MegatronSource::MegatronSource(const fs::path& folder, const MegatronGiven& give
       for (int t = 0; t < stored_.tensor; ++t) add_rank(t, p, chunk);
     }
   }
+  if (from_masters_) add_bucket_masters();
   pieces_.check_cover(model_);
 }
 
@@ -189,7 +190,11 @@ bool MegatronSource::has_fused_mlp() const {
   return true;
 }
 
-bool MegatronSource::has_masters() const {
+bool MegatronSource::has_masters() {
+  if (files_->has_buckets()) {
+    find_buckets();
+    return std::ranges::all_of(bucket_ranks_, [](const auto& one) { return one->buffer.found(); });
+  }
   for (int p = 0; p < stored_.pipeline; ++p) {
     for (int chunk = 0; chunk < stored_.chunks; ++chunk) {
       for (int t = 0; t < stored_.tensor; ++t) {
@@ -212,7 +217,14 @@ void MegatronSource::choose_masters() {
   const BoxedTensors first = files_->tensors(0, 0, 0);
   const bool narrow =
       std::ranges::any_of(first, [](const auto& one) { return size_bytes(one.second.dtype) == 2; });
-  from_masters_ = narrow && has_masters();
+  try {
+    from_masters_ = narrow && has_masters();
+  } catch (const Error& error) {
+    // The weights are good without them.
+    if (error.fault() != Fault::kData) throw;
+    why_no_masters_ = fmt::format(" ({})", error.what());
+    bucket_ranks_.clear();
+  }
   const std::string where = files_->folder().string();
   optimizer_note_ = notes_.size();
   if (from_masters_) {
@@ -222,8 +234,8 @@ void MegatronSource::choose_masters() {
         where));
   } else if (narrow) {
     notes_.push_back(fmt::format(
-        "{}: the optimizer's state stays behind: no fp32 copies of the weights are found in it",
-        where));
+        "{}: the optimizer's state stays behind: no fp32 copies of the weights are found in it{}",
+        where, why_no_masters_));
   } else {
     notes_.push_back(fmt::format("{}: the optimizer's state stays behind", where));
   }
@@ -249,7 +261,9 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
       throw Error(Fault::kData, "{}: {} is [{}, {}], the arguments say {}", where, wanted.key,
                   found->second.rows, found->second.columns, to_string(shape));
     }
-    if (wanted.key != "head_copy.weight") {
+    // Those of buckets are added by rank.
+    const bool by_rank = from_masters_ && files_->has_buckets();
+    if (wanted.key != "head_copy.weight" && !by_rank) {
       const auto master = masters.find(found->first);
       pieces_.add(wanted.assembly, master == masters.end() ? found->second : master->second, where);
     }
@@ -278,8 +292,8 @@ void MegatronSource::open_optimizer() {
   const std::string where = files_->folder().string();
   if (!files_->has_optimizer()) throw Error(Fault::kData, "{}: keeps no optimizer", where);
   if (size_bytes(weight_dtype_) == 2 && !from_masters_) {
-    throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer",
-                where, name(weight_dtype_));
+    throw Error(Fault::kData, "{}: no fp32 copies of the {} weights are found in the optimizer{}",
+                where, name(weight_dtype_), why_no_masters_);
   }
   const OptimizerCounts counts = files_->optimizer_counts();
   if (counts.steps.size() != 1) {
@@ -287,9 +301,16 @@ void MegatronSource::open_optimizer() {
                 "{}: the optimizer's files name {} counts of updates ({}), wanted one", where,
                 counts.steps.size(), fmt::join(counts.steps, ", "));
   }
-  for (int p = 0; p < stored_.pipeline; ++p) {
-    for (int chunk = 0; chunk < stored_.chunks; ++chunk) {
-      for (int t = 0; t < stored_.tensor; ++t) add_moments(t, p, chunk);
+  if (files_->has_buckets()) {
+    add_bucket_moments();
+  } else {
+    for (int p = 0; p < stored_.pipeline; ++p) {
+      for (int chunk = 0; chunk < stored_.chunks; ++chunk) {
+        for (int t = 0; t < stored_.tensor; ++t) {
+          add_moments(files_->moments(t, p, chunk), megatron_tensors(model_, stored_, t, p, chunk),
+                      files_->file_of(t, p));
+        }
+      }
     }
   }
   first_moments_.check_cover(model_);
@@ -300,9 +321,69 @@ void MegatronSource::open_optimizer() {
   optimizer_note_.reset();
 }
 
-void MegatronSource::add_moments(int t, int p, int chunk) {
-  const std::string where = files_->file_of(t, p);
-  const BoxedMoments moments = files_->moments(t, p, chunk);
+// Once: for the copies of the weights and for the moments.
+void MegatronSource::find_buckets() {
+  if (!bucket_ranks_.empty()) return;
+  MegatronLayout modules = layout_;
+  modules.fused_mlp = true;
+  try {
+    modules.check(model_);
+  } catch (const Error& error) {
+    throw Error(Fault::kData, "{}: the optimizer's buckets are of an impossible division: {}",
+                files_->facts_file(), error.what());
+  }
+  const BoxedTensors whole = files_->tensors(0, 0, 0);
+  for (int p = 0; p < modules.pipeline; ++p) {
+    for (int chunk = 0; chunk < modules.chunks; ++chunk) {
+      for (int t = 0; t < modules.tensor; ++t) {
+        const int rank = p * modules.tensor + t;
+        RankWeights weights = weights_of_rank(whole, model_, modules, t, p, chunk);
+        std::vector<FlatVector> copies = files_->buckets(rank, chunk, "param");
+        OptimizerBuffer buffer(std::move(copies), weights.ordered);
+        bucket_ranks_.push_back(std::make_unique<BucketRank>(
+            BucketRank{rank, chunk, megatron_tensors(model_, modules, t, p, chunk),
+                       std::move(weights), std::move(buffer)}));
+      }
+    }
+  }
+}
+
+void MegatronSource::add_bucket_masters() {
+  for (const auto& one : bucket_ranks_) {
+    const BoxedTensors copies = one->buffer.copies();
+    for (const MegatronTensor& wanted : one->tensors) {
+      if (wanted.key != "head_copy.weight")
+        pieces_.add(wanted.assembly, copies.at(wanted.key), files_->file_of(0, 0));
+    }
+  }
+}
+
+void MegatronSource::add_bucket_moments() {
+  find_buckets();
+  const std::string where = files_->file_of(0, 0);
+  for (const auto& one : bucket_ranks_) {
+    if (!one->buffer.found()) {
+      throw Error(Fault::kData,
+                  "{}: the optimizer's buckets of rank {}, chunk {} are not of these weights: the "
+                  "copies in them differ",
+                  where, one->rank, one->chunk);
+    }
+    const auto moments = [&](const char* kind) {
+      BoxedTensors found = one->buffer.tensors(files_->buckets(one->rank, one->chunk, kind));
+      if (!found.empty()) return found;
+      throw Error(Fault::kData,
+                  "{}: the optimizer's buckets of rank {}, chunk {} have no {} of as many elements "
+                  "as the copies of the weights",
+                  where, one->rank, one->chunk, kind);
+    };
+    add_moments({.first = moments("exp_avg"), .second = moments("exp_avg_sq")}, one->tensors,
+                where);
+  }
+}
+
+void MegatronSource::add_moments(const BoxedMoments& moments,
+                                 const std::vector<MegatronTensor>& tensors,
+                                 const std::string& where) {
   std::vector<std::string> missing;
   const auto add = [&](const char* kind, const BoxedTensors& from, const MegatronTensor& wanted,
                        CanonicalPieces& to) {
@@ -319,7 +400,7 @@ void MegatronSource::add_moments(int t, int p, int chunk) {
     }
     to.add(wanted.assembly, found->second, where);
   };
-  for (const MegatronTensor& wanted : megatron_tensors(model_, stored_, t, p, chunk)) {
+  for (const MegatronTensor& wanted : tensors) {
     if (wanted.key == "head_copy.weight") continue;  // those of the table
     add("exp_avg", moments.first, wanted, first_moments_);
     add("exp_avg_sq", moments.second, wanted, second_moments_);

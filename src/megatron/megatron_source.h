@@ -21,6 +21,8 @@
 #include "megatron/arguments.h"
 #include "megatron/canonical_pieces.h"
 #include "megatron/megatron_files.h"
+#include "megatron/optimizer_buffer.h"
+#include "megatron/rank_weights.h"
 #include "megatron/run_progress.h"
 
 namespace piton {
@@ -71,21 +73,35 @@ class MegatronSource final : public TensorSource {
   void compare(const MegatronArguments& read, const std::string& where);
   bool has_fused_mlp() const;
   void choose_masters();
-  bool has_masters() const;
+  bool has_masters();
   void add_rank(int t, int p, int chunk);
-  void add_moments(int t, int p, int chunk);
+  // The vectors of a distributed optimizer on one of the ranks of layout_, and its weights.
+  struct BucketRank {
+    int rank = 0;  // p T + t
+    int chunk = 0;
+    std::vector<MegatronTensor> tensors;
+    RankWeights weights;
+    OptimizerBuffer buffer;
+  };
+  void find_buckets();
+  void add_bucket_masters();
+  void add_bucket_moments();
+  void add_moments(const BoxedMoments& moments, const std::vector<MegatronTensor>& tensors,
+                   const std::string& where);
 
   std::unique_ptr<MegatronFiles> files_;
   ModelConfig model_;
   MegatronLayout layout_;
   bool from_masters_ = false;
-  MegatronLayout stored_;  // as the files are divided: whole tensors are of one rank
+  std::string why_no_masters_;  // "": they are not of these weights
+  MegatronLayout stored_;       // as the files are divided: whole tensors are of one rank
   MegatronRun run_;
   DType weight_dtype_ = DType::kF32;
   bool says_its_model_ = true;
   CanonicalPieces pieces_;
   CanonicalPieces first_moments_;
   CanonicalPieces second_moments_;
+  std::vector<std::unique_ptr<BucketRank>> bucket_ranks_;
   std::vector<std::string> notes_;
   std::optional<std::size_t> optimizer_note_;  // place in notes_
 };

@@ -154,9 +154,13 @@ void add_counts(const TorchFile& file, const PickleValue& saved, OptimizerCounts
   std::set<const PickleValue*> seen;
   collect_steps(file, saved, kDeepest, seen, counts.steps);
   const PickleValue* scaler = saved.find("grad_scaler");
-  const PickleValue* scale = scaler == nullptr ? nullptr : scaler->find("scale");
-  const PickleValue* growth = scaler == nullptr ? nullptr : scaler->find("growth_tracker");
-  const PickleValue* hysteresis = scaler == nullptr ? nullptr : scaler->find("hysteresis_tracker");
+  if (scaler != nullptr) add_loss_scale(file, *scaler, counts);
+}
+
+void add_loss_scale(const TorchFile& file, const PickleValue& scaler, OptimizerCounts& counts) {
+  const PickleValue* scale = scaler.find("scale");
+  const PickleValue* growth = scaler.find("growth_tracker");
+  const PickleValue* hysteresis = scaler.find("hysteresis_tracker");
   if (counts.loss_scale || scale == nullptr || growth == nullptr || hysteresis == nullptr) return;
   counts.loss_scale = {.scale = number_of(file, *scale, "loss scale"),
                        .good_updates = count_of(file, *growth, "growth_tracker"),

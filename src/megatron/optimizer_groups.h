@@ -51,5 +51,7 @@ std::vector<BoxedMoments> moments_of_groups(const TorchFile& file, const PickleV
 // Adds all values of "step" and "common_step" in what an optimizer saved, but those of groups
 // without parameters, which do not count on; and the "grad_scaler" of fp16.
 void add_counts(const TorchFile& file, const PickleValue& saved, OptimizerCounts& counts);
+// `scaler`: DynamicGradScaler.state_dict(); or another dict, which adds nothing.
+void add_loss_scale(const TorchFile& file, const PickleValue& scaler, OptimizerCounts& counts);
 
 }  // namespace piton

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/listed.h"
 #include "megatron/master_weights.h"
+#include "megatron/optimizer_buffer.h"
 
 namespace piton {
 namespace {
@@ -52,6 +53,24 @@ const PickleValue* buffer_of(const TorchFile& file, int chunk) {
     return types->pairs.size() == 1 ? types->pairs[0].second : nullptr;
   }
   return nullptr;
+}
+
+// The vectors of a kind: one, or a list of one for each bucket (before February 2024). None where
+// they are not vectors of fp32.
+std::vector<FlatVector> vectors_of(const TorchFile& file, const PickleValue& state,
+                                   const char* kind) {
+  const PickleValue* value = state.find(kind);
+  if (value == nullptr) return {};
+  std::vector<const PickleValue*> buckets{value};
+  if (value->kind == PickleValue::Kind::kList) buckets = value->items;
+  std::vector<FlatVector> vectors;
+  for (const PickleValue* bucket : buckets) {
+    if (bucket->kind != PickleValue::Kind::kTensor) return {};
+    const TorchTensor stored = file.tensor(*bucket, kind);
+    if (stored.dtype != "F32" || stored.shape.size() != 1 || !stored.contiguous()) return {};
+    vectors.push_back({{{&file.file(), stored.offset, 0, stored.shape[0]}}});
+  }
+  return vectors;
 }
 
 template <typename Chunks>
@@ -161,8 +180,8 @@ BoxedTensors RankFiles::masters(int t, int p, int chunk) {
     const PickleValue* state = buffer_of(*own.optimizer, chunk);
     if (state == nullptr) return {};
     const Chunk weights = in_order(t, p, chunk);
-    const OptimizerBuffer buffer(*own.optimizer, *state, weights.ordered);
-    return buffer.found() ? buffer.tensors("param") : BoxedTensors();
+    const OptimizerBuffer buffer(vectors_of(*own.optimizer, *state, "param"), weights.ordered);
+    return buffer.found() ? buffer.copies() : BoxedTensors();
   }
   const PickleValue* optimizer = own.model->root().find(kOptimizer);
   if (optimizer == nullptr) return {};
@@ -192,15 +211,16 @@ BoxedMoments RankFiles::moments(int t, int p, int chunk) {
                   chunk);
     }
     const Chunk weights = in_order(t, p, chunk);
-    const OptimizerBuffer buffer(*own.optimizer, *state, weights.ordered);
+    const OptimizerBuffer buffer(vectors_of(*own.optimizer, *state, "param"), weights.ordered);
     if (!buffer.found()) {
       throw Error(Fault::kData,
                   "{}: its copies of the weights are not those of {}: is it of another model, or "
                   "another iteration?",
                   where, file_of(t, p));
     }
-    BoxedMoments moments{.first = buffer.tensors("exp_avg"),
-                         .second = buffer.tensors("exp_avg_sq")};
+    BoxedMoments moments{
+        .first = buffer.tensors(vectors_of(*own.optimizer, *state, "exp_avg")),
+        .second = buffer.tensors(vectors_of(*own.optimizer, *state, "exp_avg_sq"))};
     if (moments.first.empty() || moments.second.empty()) {
       throw Error(Fault::kData, "{}: has no {} of as many elements as the copies of the weights",
                   where, moments.first.empty() ? "exp_avg" : "exp_avg_sq");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -28,6 +29,8 @@ constexpr std::int64_t kMostMetadata = std::int64_t{256} << 20;
 // Limit for pairs of boxes that are looked at; boxes of a layer are few.
 constexpr std::int64_t kMostPairs = 100'000'000;
 constexpr std::string_view kLayers = "layers.";
+constexpr std::string_view kBucket = ".bucket_idx_";
+constexpr const char* kBuckets = "optimizer.distributed.dp_group_idx_";
 
 std::string_view type_of(std::string_view torch_name) {
   constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
@@ -220,26 +223,36 @@ void TorchDist::read_place(const PickleValue& index, const PickleValue& place) {
   if (name == nullptr || name->kind != Kind::kText)
     throw Error(Fault::kData, "{}: has a place of no tensor", where);
   const auto tensor = stored_.find(name->text);
-  if (tensor == stored_.end()) return;  // bytes of other objects
+  const bool object = tensor == stored_.end();
+  // Bytes of other objects.
+  if (object && name->text.find(kBuckets) == name->text.npos) return;
+  if (object) {
+    Box& bytes = objects_[name->text];
+    return set_place(name->text, place, bytes);
+  }
   const auto box = tensor->second.boxes.find(sizes_of(index.find("offset"), where, name->text));
   if (box == tensor->second.boxes.end())
     throw Error(Fault::kData, "{}: {} has a place of no chunk", where, name->text);
+  set_place(name->text, place, box->second);
+}
+
+void TorchDist::set_place(const std::string& name, const PickleValue& place, Box& box) {
+  const std::string where = file_of(0, 0);
   const PickleValue* file = place.find("relative_path");
   const PickleValue* offset = place.find("offset");
   const PickleValue* length = place.find("length");
   const PickleValue* transforms = place.find("transform_descriptors");
   if (transforms != nullptr && transforms->kind == Kind::kList && !transforms->items.empty()) {
     throw Error(Fault::kData, "{}: {} is compressed, wanted chunks as torch.save writes them",
-                where, name->text);
+                where, name);
   }
   if (file == nullptr || file->kind != Kind::kText || offset == nullptr ||
       offset->kind != Kind::kInt || length == nullptr || length->kind != Kind::kInt) {
-    throw Error(Fault::kData, "{}: {} has a chunk without file, offset and length", where,
-                name->text);
+    throw Error(Fault::kData, "{}: {} has a chunk without file, offset and length", where, name);
   }
-  box->second.file = file->text;
-  box->second.offset = offset->integer;
-  box->second.length = length->integer;
+  box.file = file->text;
+  box.offset = offset->integer;
+  box.length = length->integer;
 }
 
 // Each element is in one box: as many elements in boxes as in the tensor, and no two overlap.
@@ -290,9 +303,8 @@ const RegularFile& TorchDist::file(const std::string& name) {
   return *file;
 }
 
-// Where the first element of the box is in its file.
-TorchDist::Place TorchDist::open_box(const std::string& name, const Tensor& tensor,
-                                     const Box& box) {
+// The file of the box, which has its bytes.
+const RegularFile& TorchDist::bytes_of(const std::string& name, const Box& box) {
   const std::string where = file_of(0, 0);
   if (box.offset < 0 || box.length < 1)
     throw Error(Fault::kData, "{}: {} has a chunk that no file holds", where, name);
@@ -303,6 +315,13 @@ TorchDist::Place TorchDist::open_box(const std::string& name, const Tensor& tens
                 bytes.path().string(), name, box.offset, box.offset + box.length,
                 bytes.size_bytes());
   }
+  return bytes;
+}
+
+// Where the first element of the box is in its file.
+TorchDist::Place TorchDist::open_box(const std::string& name, const Tensor& tensor,
+                                     const Box& box) {
+  const RegularFile& bytes = bytes_of(name, box);
   const TorchFile saved(FilePart(bytes, box.offset, box.length));
   if (saved.root().kind != Kind::kTensor)
     throw Error(Fault::kData, "{}: {} is no tensor there", bytes.path().string(), name);
@@ -435,14 +454,6 @@ BoxedTensors TorchDist::states(const char* kind) {
 }
 
 BoxedMoments TorchDist::moments(int, int, int) {
-  if (std::ranges::any_of(stored_, [](const auto& one) {
-        return one.first.find("optimizer.distributed.") != one.first.npos;
-      })) {
-    throw Error(Fault::kData,
-                "{}: the optimizer is saved by buckets (dp_reshardable), which are not read; save "
-                "it with --dist-ckpt-optim-fully-reshardable",
-                file_of(0, 0));
-  }
   BoxedMoments moments{.first = states("exp_avg"), .second = states("exp_avg_sq")};
   if (moments.first.empty() || moments.second.empty()) {
     throw Error(Fault::kData, "{}: has no {}", file_of(0, 0),
@@ -455,7 +466,44 @@ OptimizerCounts TorchDist::optimizer_counts() {
   OptimizerCounts counts;
   const PickleValue* optimizer = facts().find("optimizer");
   if (optimizer != nullptr) add_counts(*common_, *optimizer, counts);
+  for (const auto& [name, box] : objects_) {
+    if (name.find(".optimizer") == name.npos && name.find(".grad_scaler") == name.npos) continue;
+    const RegularFile& bytes = bytes_of(name, box);
+    const TorchFile saved(FilePart(bytes, box.offset, box.length));
+    add_counts(saved, saved.root(), counts);
+    add_loss_scale(saved, saved.root(), counts);
+  }
   return counts;
+}
+
+bool TorchDist::has_buckets() const {
+  return std::ranges::any_of(
+      stored_, [](const auto& one) { return one.first.find(kBuckets) != one.first.npos; });
+}
+
+std::vector<FlatVector> TorchDist::buckets(int rank, int chunk, const char* kind) {
+  const std::string begin = fmt::format("{}{}.gbuf_idx_{}.", kBuckets, rank, chunk);
+  const std::string end = fmt::format(".{}", kind);
+  std::map<std::int64_t, FlatVector> vectors;  // by the number of the bucket
+  for (const auto& [name, tensor] : stored_) {
+    const std::size_t at = name.find(begin);
+    const std::size_t bucket = name.find(kBucket);
+    if (at == name.npos || bucket == name.npos || !name.ends_with(end)) continue;
+    const std::int64_t number = std::atoll(name.c_str() + bucket + kBucket.size());
+    if (tensor.dtype != "F32" || tensor.shape.size() != 1 || vectors.contains(number)) {
+      throw Error(Fault::kData, "{}: {} is no vector of fp32, or one of several", file_of(0, 0),
+                  name);
+    }
+    check_boxes(name, tensor);
+    FlatVector& vector = vectors[number];
+    for (const auto& [start, box] : tensor.boxes) {
+      const Place bytes = open_box(name, tensor, box);
+      vector.parts.push_back({bytes.file, bytes.offset, start[0], start[0] + box.extent[0]});
+    }
+  }
+  std::vector<FlatVector> result;
+  for (auto& [number, vector] : vectors) result.push_back(std::move(vector));
+  return result;
 }
 
 }  // namespace piton

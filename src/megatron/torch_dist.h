@@ -53,6 +53,8 @@ class TorchDist final : public MegatronFiles {
   BoxedTensors masters(int t, int p, int chunk) override;
   BoxedMoments moments(int t, int p, int chunk) override;
   OptimizerCounts optimizer_counts() override;
+  bool has_buckets() const override;
+  std::vector<FlatVector> buckets(int rank, int chunk, const char* kind) override;
 
  private:
   using Sizes = std::vector<std::int64_t>;
@@ -79,8 +81,10 @@ class TorchDist final : public MegatronFiles {
   void read_metadata(const PickleValue& metadata);
   void read_tensor(const std::string& name, const PickleValue& value);
   void read_place(const PickleValue& index, const PickleValue& place);
+  void set_place(const std::string& name, const PickleValue& place, Box& box);
   void check_boxes(const std::string& name, const Tensor& tensor) const;
   const RegularFile& file(const std::string& name);
+  const RegularFile& bytes_of(const std::string& name, const Box& box);
   Place open_box(const std::string& name, const Tensor& tensor, const Box& box);
   void add(const std::string& name, const Tensor& tensor, BoxedTensors& to);
   const BoxedTensor* weight_named(const std::string& name) const;
@@ -95,6 +99,7 @@ class TorchDist final : public MegatronFiles {
   std::unique_ptr<TorchFile> common_;
   PickleValue no_facts_;
   std::map<std::string, Tensor> stored_;  // after the constructor: states of the optimizer
+  std::map<std::string, Box> objects_;    // of the optimizer, by name
   std::map<std::string, std::unique_ptr<RegularFile>> files_;
   // By name; layers have their numbers there.
   BoxedTensors weights_;

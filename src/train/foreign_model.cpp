@@ -6,6 +6,7 @@
 
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
+#include "train/model_format.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -56,14 +57,15 @@ void open_optimizer(MegatronSource& source) {
 std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   const std::string& folder = options.loop.load;
   if (folder.empty()) return std::nullopt;
-  if (is_huggingface_folder(folder)) {
+  const ModelFormat format = model_format_of(folder);
+  if (format == ModelFormat::kHuggingFace) {
     auto source = std::make_unique<HfSource>(folder);
     return ForeignModel{.model = source->model(),
                         .kind = source->config().word("model_type"),
                         .notes = source->notes(),
                         .source = std::move(source)};
   }
-  if (!is_megatron_folder(folder)) return std::nullopt;
+  if (format != ModelFormat::kMegatron) return std::nullopt;
   // NullTokenizer's --vocab-size is without the end of documents, which has a row.
   MegatronGiven given;
   if (!options.tokenizer.is_null()) given.vocabulary = options.model.vocabulary;
@@ -79,6 +81,23 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   if (goes_on) foreign.run = source->run();
   foreign.source = std::move(source);
   return foreign;
+}
+
+// Whether the flags describe `model`, as a script of Megatron-LM does, without what the folder
+// says.
+bool say_the_whole_model(const ModelOptions& flags, const ModelConfig& model) {
+  if (!flags.says_a_model()) return false;
+  try {
+    ModelConfig own = flags.resolve(model.vocabulary);
+    // These are of no weight.
+    own.family = model.family;
+    own.dtype = model.dtype;
+    own.init_deviation = model.init_deviation;
+    own.xavier_weights = model.xavier_weights;
+    return own == model;
+  } catch (const Error&) {
+    return false;  // sizes are missing
+  }
 }
 
 }  // namespace
@@ -129,7 +148,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
 
 std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
   const std::string& folder = options.loop.load;
-  if (folder.ends_with(".gguf")) {
+  if (model_format_of(folder) == ModelFormat::kGguf) {
     throw Error(Fault::kUsage,
                 "--load: {} is a GGUF file, which a run does not start from; make a folder of it "
                 "(piton convert --load {} --save DIR) and load that",
@@ -157,7 +176,12 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
                      .local_base = theirs.rotary.local_base,
                      .percent = theirs.rotary.percent};
   }
-  fill_open_options(options.model, theirs);
+  if (say_the_whole_model(options.model, model)) {
+    // The run is that of its flags, so that the same script goes on with it.
+    if (!options.model.vocabulary) options.model.vocabulary = model.vocabulary;
+  } else {
+    fill_open_options(options.model, theirs);
+  }
   refuse_contradictions(options.model.resolve({}), model, folder);
   if (options.tokenizer.is_null()) {
     // Its vocabulary has an end of documents after the ids that --vocab-size counts.

@@ -5,9 +5,8 @@
 
 #include "base/seconds.h"
 #include "checkpoint/load_values.h"
-#include "huggingface/hf_source.h"
-#include "megatron/megatron_source.h"
 #include "train/foreign_resume.h"
+#include "train/model_format.h"
 #include "train/resume_rules.h"
 #include "train/run_folder.h"
 
@@ -34,7 +33,7 @@ void compare_facts(const TrainState& stored, const TrainState& fresh, const RunD
 }  // namespace
 
 std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
-  if (!loop.save.empty() && is_megatron_folder(loop.save)) {
+  if (!loop.save.empty() && model_format_of(loop.save) == ModelFormat::kMegatron) {
     throw Error(Fault::kUsage,
                 "--save: {} holds a checkpoint of Megatron; give another folder (--load {} starts "
                 "from that one)",
@@ -56,7 +55,7 @@ std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
     notes.info(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
     return {};
   }
-  const bool foreign = is_huggingface_folder(loop.load) || is_megatron_folder(loop.load);
+  const bool foreign = model_format_of(loop.load) != ModelFormat::kPiton;
   return foreign ? std::filesystem::path(loop.load) : find_checkpoint(loop.load);
 }
 

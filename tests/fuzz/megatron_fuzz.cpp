@@ -1,5 +1,5 @@
-// Any bytes as the file of a rank of Megatron-LM, and of DeepSpeed: a model whose every tensor is
-// read, or an Error.
+// Any bytes as the file of a rank of Megatron-LM, and of DeepSpeed, and as that of its optimizer: a
+// model whose every tensor is read, or an Error.
 #include <cstdint>
 #include <vector>
 
@@ -9,14 +9,20 @@
 
 namespace {
 
+void read_kind(piton::MegatronSource& source, piton::TensorKind kind) {
+  for (const piton::CanonicalTensor& tensor : source.tensors(kind)) {
+    std::vector<std::byte> bytes(
+        static_cast<std::size_t>(tensor.shape.elements() * size_bytes(tensor.dtype)));
+    source.read(tensor.name, piton::whole_run(tensor.shape), tensor.dtype, bytes.data());
+  }
+}
+
 void read_all(const std::filesystem::path& folder) {
   try {
     piton::MegatronSource source(folder);
-    for (const piton::CanonicalTensor& tensor : source.tensors(piton::TensorKind::kWeight)) {
-      std::vector<std::byte> bytes(
-          static_cast<std::size_t>(tensor.shape.elements() * size_bytes(tensor.dtype)));
-      source.read(tensor.name, piton::whole_run(tensor.shape), tensor.dtype, bytes.data());
-    }
+    read_kind(source, piton::TensorKind::kWeight);
+    source.open_optimizer();
+    read_kind(source, piton::TensorKind::kOptimizer);
   } catch (const piton::Error& error) {
     PITON_ASSERT(error.fault() == piton::Fault::kData, "{}", error.what());
   }
@@ -31,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   piton::scratch_file("megatron/mp_rank_00/model_optim_rng.pt", bytes);
   read_all(piton::scratch_folder() / "megatron");
   piton::scratch_file("deepspeed/mp_rank_00_model_states.pt", bytes);
+  piton::scratch_file("deepspeed/zero_pp_rank_0_mp_rank_00_optim_states.pt", bytes);
   read_all(piton::scratch_folder() / "deepspeed");
   return 0;
 }

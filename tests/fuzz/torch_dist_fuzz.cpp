@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "fuzz/scratch_files.h"
+#include "megatron/flat_boxes.h"
 #include "megatron/torch_dist.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -18,8 +20,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   piton::scratch_file(".metadata", metadata);
   piton::scratch_file("__0_0.distcp", bytes.substr(metadata.size()));
   try {
-    const piton::TorchDist files(piton::scratch_folder());
-    for (const auto& tensors : {files.tensors(0, 0, 0), files.masters(0, 0, 0)}) {
+    piton::TorchDist files(piton::scratch_folder());
+    std::vector<piton::BoxedTensors> all{files.tensors(0, 0, 0), files.masters(0, 0, 0)};
+    try {
+      files.optimizer_counts();
+      for (const piton::FlatVector& vector : files.buckets(0, 0, "param"))
+        all.push_back({{"", piton::tensor_in(vector, 0, vector.elements(), 1)}});
+      const piton::BoxedMoments moments = files.moments(0, 0, 0);
+      all.insert(all.end(), {moments.first, moments.second});
+    } catch (const piton::Error& error) {
+      PITON_ASSERT(error.fault() == piton::Fault::kData, "{}", error.what());
+    }
+    for (const auto& tensors : all) {
       for (const auto& [key, tensor] : tensors) {
         std::int64_t elements = 0;
         for (const piton::TensorBox& box : tensor.boxes) {
