@@ -135,6 +135,7 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
       check_types(folder, weights, manifest);
       check_kind(folder, moments, manifest);
       check_tensors(*source, moments, TensorKind::kOptimizer);
+      check_types(folder, moments, manifest);
     }
     source->check_headers();
     source->share_checks(ranks.rank(), ranks.size());

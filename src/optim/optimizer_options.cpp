@@ -84,6 +84,12 @@ void OptimizerOptions::check() const {
   check_loss_scales(*this);
   muon.check();
   cadam.check();
+  if (kind == OptimizerKind::kCadam && beta1 != OptimizerOptions().beta1) {
+    throw Error(Fault::kUsage,
+                "optimizer: --adam-beta1: got {}, but the momentum of --optimizer cadam decays by "
+                "--cadam-beta; use that flag",
+                beta1);
+  }
   if (average_decay && !(*average_decay > 0 && *average_decay < 1)) {
     throw Error(Fault::kUsage, "optimizer: --ema-decay: got {}, wanted a number between 0 and 1",
                 *average_decay);

@@ -427,6 +427,12 @@ TEST(OptimizerOptions, RefuseWhatCannotBe) {
   EXPECT_THAT(refused([](auto& o) { o.muon.extra_scale = 0; }),
               HasSubstr("--muon-extra-scale-factor: got 0"));
   EXPECT_THAT(refused([](auto& o) { o.cadam.beta = 1; }), HasSubstr("--cadam-beta: got 1"));
+  EXPECT_THAT(refused([](auto& o) {
+                o.kind = OptimizerKind::kCadam;
+                o.beta1 = 0.95;
+              }),
+              HasSubstr("--adam-beta1: got 0.95, but the momentum of --optimizer cadam decays by "
+                        "--cadam-beta"));
 }
 
 // Two spans by two rules in one step: each as an optimizer of its rule alone would update it.
