@@ -138,7 +138,11 @@ void MegatronFlags::report(Log& log) const {
 }
 
 void MegatronFlags::check(const ModelOptions& options) const {
-  if (given_.empty()) return;
+  // Others are true of every model, also of one that only --load says.
+  if (std::ranges::none_of(
+          given_, [](const MegatronFlag* flag) { return flag->kind == MegatronKind::kSame; })) {
+    return;
+  }
   const ModelConfig model = options.resolve(1);  // the vocabulary does not matter here
   std::vector<std::string> mistakes;
   for (const MegatronFlag* flag : given_) {

@@ -162,6 +162,7 @@ TEST(MegatronFlags, AreCheckedAgainstTheModel) {
   EXPECT_THAT(failure({"--model", "gpt2-tiny", "--no-position-embedding"}),
               HasSubstr("positions are learned"));
   holds({"--model", "llama-tiny", "--add-qkv-bias"});
+  holds({"--no-load-rng", "--distributed-backend", "nccl"});  // the model is what --load says
 }
 
 TEST(MegatronFlags, MakeALlamaOfMegatronsDecoder) {
