@@ -35,7 +35,7 @@ using KernelCall =
                  DropoutAddBackward, EmbeddingForward, EmbeddingBackward, LossStatistics,
                  LossCombine, LossBackward, Copy, Add, Scale, SoftCapForward, SoftCapBackward,
                  AdamwUpdate, SgdUpdate, MovingAverage, SquareSums, BeginUpdate, MuonMomentum,
-                 MuonNormalize, MuonTerms, MuonUpdate, CadamMaxima, CadamUpdate>;
+                 MuonNormalize, SymmetricProduct, MuonUpdate, CadamMaxima, CadamUpdate>;
 
 // These four forward to the call that the variant holds (kernels/call.h).
 std::string_view name(const KernelCall& call);

@@ -22,12 +22,20 @@ void MuonNormalize::check() const {
   Operand{kName, "sums", sums}.shape({sums.elements()}).dtype(DType::kF64).contiguous();
 }
 
-void MuonTerms::check() const {
+void SymmetricProduct::check() const {
   expect_one_place(*this);
-  const Shape square{gram.dim(0), gram.dim(0)};
-  Operand{kName, "gram", gram}.shape(square).floating().contiguous();
-  Operand{kName, "scaled", scaled}.shape(square).dtype(gram.dtype()).contiguous();
-  Operand{kName, "rest", rest}.shape(square).dtype(gram.dtype()).contiguous();
+  Operand{kName, "left", left}.rows().floating();
+  const std::int64_t n = left.dim(transposed ? 1 : 0);
+  Operand{kName, "right", right}.shape(left.shape()).dtype(left.dtype()).rows();
+  Operand{kName, "y", y}.shape({n, n}).dtype(left.dtype()).rows();
+  if (addend.defined()) {
+    Operand{kName, "addend", addend}.shape({n, n}).dtype(left.dtype()).rows();
+  }
+}
+
+double SymmetricProduct::flops() const {
+  const auto n = static_cast<double>(y.dim(0));
+  return n * (n + 1) * static_cast<double>(depth());
 }
 
 void MuonUpdate::check() const {

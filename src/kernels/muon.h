@@ -1,4 +1,4 @@
-// What Muon needs beside products of matrices (Jordan et al. 2024,
+// What Muon needs beside linear maps (Jordan et al. 2024,
 // kellerjordan.github.io/posts/muon; torch.optim.Muon): an update is the momentum of the gradient,
 // made nearly orthogonal by a few Newton-Schulz iterations (optim/muon.h).
 //
@@ -52,24 +52,31 @@ struct MuonNormalize {
   double flops() const { return 0; }
 };
 
-// The two sides of  a I + b gram + c gram^2 = rest + scaled gram.
-struct MuonTerms {
-  static constexpr std::string_view kName = "muon terms";
-  Tensor scaled;  // [n, n]  written: c gram
-  Tensor rest;    // [n, n]  written: a I + b gram; dtype of gram
-  Tensor gram;    // [n, n]  floating
-  double a = 0;
-  double b = 0;
-  double c = 0;
+// y = factor left right^T + addend_factor addend + diagonal I, where y is symmetric but for
+// rounding: left and right are the same, or symmetric matrices that commute. The lower triangle is
+// computed, and each element rounded once; the upper triangle is its mirror.
+struct SymmetricProduct {
+  static constexpr std::string_view kName = "symmetric product";
+  Tensor y;       // [n, n]  written; floating
+  Tensor left;    // [n, k], or [k, n] if transposed; dtype of y
+  Tensor right;   // as left
+  Tensor addend;  // [n, n] or empty; dtype of y
+  double factor = 1;
+  double addend_factor = 1;
+  double diagonal = 0;
+  bool transposed = false;
 
   template <typename Self, typename Visitor>
   static void tensors(Self& self, Visitor&& v) {
-    v("scaled", self.scaled, Access::kWrite);
-    v("rest", self.rest, Access::kWrite);
-    v("gram", self.gram, Access::kRead);
+    v("y", self.y, Access::kWrite);
+    v("left", self.left, Access::kRead);
+    v("right", self.right, Access::kRead);
+    v("addend", self.addend, Access::kRead);
   }
+  std::int64_t depth() const { return left.dim(transposed ? 0 : 1); }  // k
+  bool has_terms() const { return factor != 1 || addend.defined() || diagonal != 0; }
   void check() const;
-  double flops() const { return 0; }
+  double flops() const;  // of the lower triangle
 };
 
 struct MuonUpdate {

@@ -33,13 +33,13 @@ double scale_of(MuonScale scale, const Shape& shape) {
   return 1;
 }
 
-// `matrix` [out, in] as the weight of a linear layer.
-WeightView as_weight(const Tensor& matrix) {
-  return {.tensor = matrix,
-          .out = matrix.dim(0),
-          .in = matrix.dim(1),
-          .dtype = matrix.dtype(),
-          .codes = {}};
+// Iterations of which the polynomials are multiplied before they are applied. In bf16 the rounding
+// of the Gram matrix grows by up to a^2 = 12 in each of them; from the fourth on it can exceed 1.
+constexpr std::int64_t kMostTogether = 3;
+
+// Whether that saves work: products of squares against products with the whole matrix.
+bool is_oblong(const Shape& shape) {
+  return 4 * std::max(shape[0], shape[1]) >= 5 * std::min(shape[0], shape[1]);
 }
 
 // The dim that is split over the tensor ranks; -1 if every rank holds the whole parameter.
@@ -223,18 +223,48 @@ Tensor Muon::own_part(const Parameter& parameter, const Piece& piece, const Tens
   return whole.slice(split, piece.start[split], piece.extent[split]);
 }
 
-// P = a I + b gram + c gram^2 (muon.h).
-Tensor Muon::polynomial(const Tensor& gram, Stream& stream) {
-  const Tensor scaled = memory(gram.dtype(), gram.shape(), stream);
-  const Tensor rest = memory(gram.dtype(), gram.shape(), stream);
-  kernels_->run(MuonTerms{.scaled = scaled, .rest = rest, .gram = gram, .a = kA, .b = kB, .c = kC},
-                stream);
-  Tensor result = memory(gram.dtype(), gram.shape(), stream);
-  // LinearForward multiplies by the transpose of its weight. The Gram matrix is symmetric, so its
-  // transpose is the same matrix.
-  kernels_->run(
-      LinearForward{.y = result, .x = scaled, .weight = as_weight(gram), .residual = rest}, stream);
-  return result;
+// left right, for symmetric matrices that commute: [n, n].
+Tensor Muon::product(const Tensor& left, const Tensor& right, Stream& stream) {
+  Tensor y = memory(left.dtype(), left.shape(), stream);
+  kernels_->run(SymmetricProduct{.y = y, .left = left, .right = right}, stream);
+  return y;
+}
+
+// The product of the polynomials of `count` iterations from x on (muon.h): [n, n].
+Tensor Muon::polynomials(const Tensor& x, std::int64_t count, Stream& stream) {
+  const bool wide = x.dim(0) <= x.dim(1);
+  const Shape square{std::min(x.dim(0), x.dim(1)), std::min(x.dim(0), x.dim(1))};
+  Tensor gram = memory(x.dtype(), square, stream);
+  kernels_->run(SymmetricProduct{.y = gram, .left = x, .right = x, .transposed = !wide}, stream);
+  Tensor all;
+  for (std::int64_t i = 1; i <= count; ++i) {
+    const Tensor p = memory(x.dtype(), square, stream);
+    kernels_->run(SymmetricProduct{.y = p,
+                                   .left = gram,
+                                   .right = gram,
+                                   .addend = gram,
+                                   .factor = kC,
+                                   .addend_factor = kB,
+                                   .diagonal = kA},
+                  stream);
+    if (i < count) gram = product(p, product(p, gram, stream), stream);
+    all = all.defined() ? product(p, all, stream) : p;
+  }
+  return all;
+}
+
+WeightView Muon::packed(const Tensor& matrix, WeightForm form, Stream& stream) {
+  WeightView weight{.tensor = matrix,
+                    .out = matrix.dim(0),
+                    .in = matrix.dim(1),
+                    .dtype = matrix.dtype(),
+                    .codes = {}};
+  const std::int64_t bytes = kernels_->packed_bytes(form, weight.out, weight.in, weight.dtype);
+  if (bytes == 0) return weight;
+  weight.tensor = memory(DType::kU8, {bytes}, stream);
+  weight.form = form;
+  kernels_->run(PackWeight{.packed = weight.tensor, .rows = matrix, .form = form}, stream);
+  return weight;
 }
 
 Tensor Muon::orthogonal(const Tensor& direction, DType dtype, Stream& stream) {
@@ -245,21 +275,19 @@ Tensor Muon::orthogonal(const Tensor& direction, DType dtype, Stream& stream) {
   kernels_->run(MuonNormalize{.x = x.flatten(), .direction = direction.flatten(), .sums = sums},
                 stream);
   const bool wide = x.dim(0) <= x.dim(1);
-  const std::int64_t n = std::min(x.dim(0), x.dim(1));
-  for (std::int64_t step = 0; step < options_.steps; ++step) {
-    Tensor gram = memory(dtype, {n, n}, stream);
-    Tensor next = memory(dtype, x.shape(), stream);
+  const std::int64_t most = dtype == DType::kBF16 && is_oblong(x.shape()) ? kMostTogether : 1;
+  for (std::int64_t left = options_.steps; left > 0; left -= most) {
+    const Tensor p = polynomials(x, std::min(left, most), stream);
+    const Tensor next = memory(dtype, x.shape(), stream);
     if (wide) {
-      kernels_->run(LinearForward{.y = gram, .x = x, .weight = as_weight(x)}, stream);
-      const Tensor p = polynomial(gram, stream);
-      kernels_->run(LinearBackwardInput{.dx = next, .dy = p, .weight = as_weight(x)}, stream);
-    } else {
-      const Tensor sum = dtype == DType::kF32 ? gram : memory(DType::kF32, {n, n}, stream);
-      device_->zero(sum, stream);
-      kernels_->run(LinearBackwardWeight{.dweight = sum, .dy = x, .x = x}, stream);
-      if (dtype != DType::kF32) kernels_->run(Copy{.dst = gram, .src = sum}, stream);
-      const Tensor p = polynomial(gram, stream);
-      kernels_->run(LinearForward{.y = next, .x = x, .weight = as_weight(p)}, stream);
+      kernels_->run(
+          LinearBackwardInput{
+              .dx = next, .dy = p, .weight = packed(x, WeightForm::kBackward, stream)},
+          stream);
+    } else {  // p is its own transpose
+      kernels_->run(
+          LinearForward{.y = next, .x = x, .weight = packed(p, WeightForm::kForward, stream)},
+          stream);
     }
     x = next;
   }

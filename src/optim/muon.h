@@ -14,9 +14,12 @@
 //   gram = x x^T                      if rows <= columns, else x^T x
 //   P = a I + b gram + c gram^2
 //   x = P x                           if rows <= columns, else x P
-// in bf16 if the weights are bf16 or fp16, in fp32 if they are fp32. The coefficients do not make
-// the iteration converge to 1: the singular values end between about 0.7 and 1.2. The result is
-// then multiplied by a factor that depends on the shape of the matrix (`scale`):
+// in bf16 if the weights are bf16 or fp16, in fp32 if they are fp32. In bf16, up to three
+// iterations of a matrix that is not nearly square share one Gram matrix: all P commute, so the
+// Gram matrix of P x is P gram P, and the product of the P is applied once. Gram matrices and P are
+// symmetric: half of each is computed (SymmetricProduct). The coefficients do not make the
+// iteration converge to 1: the singular values end between about 0.7 and 1.2. The result is then
+// multiplied by a factor that depends on the shape of the matrix (`scale`):
 //   spectral       sqrt(max(rows, columns))
 //   unit_rms_norm  sqrt(rows / columns)
 //   shape_scaling  sqrt(max(1, rows / columns))
@@ -106,8 +109,10 @@ class Muon {
                          Stream& stream);
   // direction: fp32 [rows, columns]. Returns [rows, columns] in `dtype`.
   Tensor orthogonal(const Tensor& direction, DType dtype, Stream& stream);
-  // gram: [n, n]. Returns P, [n, n].
-  Tensor polynomial(const Tensor& gram, Stream& stream);
+  Tensor product(const Tensor& left, const Tensor& right, Stream& stream);
+  Tensor polynomials(const Tensor& x, std::int64_t count, Stream& stream);
+  // `matrix` [out, in] as the weight of a linear layer, packed if the back end packs weights.
+  WeightView packed(const Tensor& matrix, WeightForm form, Stream& stream);
   // whole: [piece.global]. Returns this rank's part of it, [piece.extent], a view.
   Tensor own_part(const Parameter& parameter, const Piece& piece, const Tensor& whole) const;
   Tensor memory(DType dtype, const Shape& shape, Stream& stream);

@@ -193,14 +193,31 @@ class CaseList {
   }
 
   void add_muon() {
-    for (const std::int64_t n : {1, 7, 40}) {
-      add(fmt::format("{} x {}", n, n), 4,
-          MuonTerms{.scaled = source_.unwritten(dtype_, {n, n}),
-                    .rest = source_.unwritten(dtype_, {n, n}),
-                    .gram = source_.normal(dtype_, {n, n}),
-                    .a = 3.4445,
-                    .b = -4.775,
-                    .c = 2.0315});
+    struct Size {
+      std::int64_t n, k;
+    };
+    for (const Size size :
+         {Size{1, 1}, Size{7, 40}, Size{40, 7}, Size{70, 33}, Size{130, 64}, Size{200, 1600}}) {
+      for (const bool transposed : {false, true}) {
+        const Shape side = transposed ? Shape{size.k, size.n} : Shape{size.n, size.k};
+        const std::string what =
+            fmt::format("{} x {}{}", size.n, size.k, transposed ? ", transposed" : "");
+        const Tensor left = source_.normal_rows(dtype_, side);
+        add(what, size.k,
+            SymmetricProduct{.y = source_.unwritten_rows(dtype_, {size.n, size.n}),
+                             .left = left,
+                             .right = left,
+                             .transposed = transposed});
+        add(what + ", with terms", size.k + 4,
+            SymmetricProduct{.y = source_.unwritten(dtype_, {size.n, size.n}),
+                             .left = left,
+                             .right = source_.normal(dtype_, side),
+                             .addend = source_.normal(dtype_, {size.n, size.n}),
+                             .factor = 2.0315,
+                             .addend_factor = -4.775,
+                             .diagonal = 3.4445,
+                             .transposed = transposed});
+      }
     }
     for (const std::int64_t n : {0, 1, 1000, 5000}) {
       for (const double apply : {1.0, 0.0}) {

@@ -123,7 +123,7 @@ void execute(Context& context, const SquareSums& call);
 void execute(Context& context, const BeginUpdate& call);
 void execute(Context& context, const MuonMomentum& call);
 void execute(Context& context, const MuonNormalize& call);
-void execute(Context& context, const MuonTerms& call);
+void execute(Context& context, const SymmetricProduct& call);
 void execute(Context& context, const MuonUpdate& call);
 void execute(Context& context, const CadamMaxima& call);
 void execute(Context& context, const CadamUpdate& call);

@@ -65,25 +65,6 @@ void execute(Context& context, const MuonNormalize& call) {
   });
 }
 
-void execute(Context& context, const MuonTerms& call) {
-  const Type type = type_of(call.gram.dtype());
-  const std::int64_t n = call.gram.dim(0);
-  const std::int64_t width = size_bytes(call.gram.dtype());
-  const auto a = static_cast<float>(call.a);
-  const auto b = static_cast<float>(call.b);
-  context.ranges(n, grain_of(n * 12), [&](std::int64_t begin, std::int64_t end) {
-    auto* row = reinterpret_cast<float*>(context.scratch.own(n * 4));
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::byte* gram = element(call.gram, i * n);
-      context.vector.scale(element(call.scaled, i * n), gram, type, n, static_cast<float>(call.c));
-      context.vector.convert(row, Type::kF32, gram, type, n);
-      for (std::int64_t j = 0; j < n; ++j) row[j] *= b;
-      row[i] += a;
-      context.vector.convert(call.rest.raw() + i * n * width, type, row, Type::kF32, n);
-    }
-  });
-}
-
 void execute(Context& context, const MuonUpdate& call) {
   const auto* scalars = call.scalars.data<float>();
   if (scalars[kApply] == 0) return;

@@ -37,7 +37,7 @@ void execute(const SquareSums& call);
 void execute(const BeginUpdate& call);
 void execute(const MuonMomentum& call);
 void execute(const MuonNormalize& call);
-void execute(const MuonTerms& call);
+void execute(const SymmetricProduct& call);
 void execute(const MuonUpdate& call);
 void execute(const CadamMaxima& call);
 void execute(const CadamUpdate& call);

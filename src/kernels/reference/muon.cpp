@@ -34,18 +34,25 @@ void execute(const MuonNormalize& call) {
   x.write(call.x);
 }
 
-void execute(const MuonTerms& call) {
-  const Values gram = Values::read(call.gram);
-  Values scaled(call.gram.shape());
-  Values rest(call.gram.shape());
-  for (std::int64_t i = 0; i < call.gram.dim(0); ++i) {
-    for (std::int64_t j = 0; j < call.gram.dim(0); ++j) {
-      scaled(i, j) = call.c * gram(i, j);
-      rest(i, j) = call.b * gram(i, j) + (i == j ? call.a : 0);
+void execute(const SymmetricProduct& call) {
+  const Values left = Values::read(call.left);
+  const Values right = Values::read(call.right);
+  const Values addend = Values::read(call.addend);
+  const auto element = [&](const Values& side, std::int64_t row, std::int64_t depth) {
+    return call.transposed ? side(depth, row) : side(row, depth);
+  };
+  Values y(call.y.shape());
+  for (std::int64_t i = 0; i < call.y.dim(0); ++i) {
+    for (std::int64_t j = 0; j <= i; ++j) {
+      double sum = 0;
+      for (std::int64_t d = 0; d < call.depth(); ++d)
+        sum += element(left, i, d) * element(right, j, d);
+      sum = call.factor * sum + (addend.given() ? call.addend_factor * addend(i, j) : 0) +
+            (i == j ? call.diagonal : 0);
+      y(i, j) = y(j, i) = sum;
     }
   }
-  scaled.write(call.scaled);
-  rest.write(call.rest);
+  y.write(call.y);
 }
 
 void execute(const MuonUpdate& call) {

@@ -90,6 +90,8 @@ struct TileTable {
   void (*stop)();
 
   void (*store)(const TileStore& store);
+  // y[columns, rows] = the transpose of the sums, in bf16; no bias, and never streams.
+  void (*store_transposed)(const TileStore& store);
   // y += sums, in fp32.
   void (*add)(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
               std::int64_t rows, std::int64_t columns);
