@@ -42,11 +42,13 @@ struct OptimizerOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"optimizer",
-             "adam: AdamW; sgd: momentum, with weight decay added to the gradient; muon: Muon for "
+             "adam, fused_adam: AdamW; sgd: momentum, with weight decay added to the gradient; "
+             "muon: Muon for "
              "matrices, AdamW for embeddings, biases and gains; cadam: the sign of a momentum in "
              "fp16, with decoupled weight decay (needs a rate some ten times below AdamW's)",
              same},
       Choice(kind, {{"adam", OptimizerKind::kAdam},
+                    {"fused_adam", OptimizerKind::kAdam},  // AscendSpeed's: the same numbers
                     {"sgd", OptimizerKind::kSgd},
                     {"muon", OptimizerKind::kMuon},
                     {"cadam", OptimizerKind::kCadam}}));
