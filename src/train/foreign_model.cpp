@@ -1,5 +1,6 @@
 #include "train/foreign_model.h"
 
+#include <filesystem>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -155,7 +156,16 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
                 folder, folder);
   }
   std::optional<ForeignModel> foreign = open_foreign_model(options);
-  if (!foreign) return std::nullopt;
+  if (!foreign) {
+    if (!folder.empty() && !options.model.says_a_model() && !std::filesystem::exists(folder)) {
+      throw Error(
+          Fault::kUsage,
+          "--load: there is no {}, and no model is named; check the path, or name the model "
+          "of a new run (--model, or its sizes)",
+          folder);
+    }
+    return std::nullopt;
+  }
   foreign->model.dtype = DType::kF32;  // the run's own choice
   const ModelConfig& model = foreign->model;
   if (!options.model.model.empty()) {

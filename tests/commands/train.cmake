@@ -125,9 +125,13 @@ expect(RUN generate --load ${WORK}/whole --prompt-ids 999 CODE 2 ERR "id 999")
 expect(RUN generate --load ${WORK}/whole --prompt x --top-p 2 CODE 2 ERR "--top-p")
 expect(RUN score --load ${WORK}/whole CODE 2 ERR "FILE of text")
 
+# A folder that is not there, without a model for a new run.
+expect(RUN pretrain --load ${WORK}/nowhere --data-path ${WORK}/corpus_text_document --tokenizer-type ByteTokenizer
+           --seq-length 48 --train-iters 1 CODE 2 ERR "--load: there is no .*nowhere, and no model is named; check the path")
+
 # A model that no host can hold is refused before anything is allocated or written.
 expect(RUN ${run} --hidden-size 65536 --num-attention-heads 64 --num-layers 96 --save ${WORK}/too_large CODE 4
-           ERR "memory of .*: the run needs [0-9.]+ GB for 1 rank .optimizer .* are left; use")
+           ERR "memory of .*: the run needs [0-9.]+ GB for 1 rank .parameters .* are left; use")
 if(EXISTS ${WORK}/too_large)
   message(FATAL_ERROR "a refused run made its folder")
 endif()
