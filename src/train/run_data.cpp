@@ -123,27 +123,31 @@ std::string RunData::name_of_fact(const std::string& key) const {
   return key;
 }
 
-std::vector<MicroBatch> RunData::batch(BatchSource& source, const Mesh& mesh, std::int64_t consumed,
-                                       std::int64_t global_batch) {
+std::vector<MicroBatch> RunData::batch(BatchSource& source, const BatchPlace& place) {
   try {
-    return source.batch({.consumed_samples = consumed,
-                         .global_batch = global_batch,
-                         .micro_batch = micro_batch_,
-                         .rank = mesh.coordinate(Axis::kData),
-                         .ranks = mesh.size(Axis::kData)});
+    return source.batch(place);
   } catch (const Error&) {
     check_unchanged();  // an invalid sample may come from a corpus that was written to
     throw;
   }
 }
 
+BatchPlace RunData::place_of(const Mesh& mesh, std::int64_t consumed,
+                             std::int64_t global_batch) const {
+  return {.consumed_samples = consumed,
+          .global_batch = global_batch,
+          .micro_batch = micro_batch_,
+          .rank = mesh.coordinate(Axis::kData),
+          .ranks = mesh.size(Axis::kData)};
+}
+
 std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t consumed) {
-  return batch(*train_, mesh, consumed, batches_.at(consumed));
+  return batch(*train_, place_of(mesh, consumed, batches_.at(consumed)));
 }
 
 std::vector<MicroBatch> RunData::validation_batch(const Mesh& mesh, std::int64_t consumed) {
   PITON_ASSERT(valid_ != nullptr);
-  return batch(*valid_, mesh, consumed, global_batch_);
+  return batch(*valid_, place_of(mesh, consumed, global_batch_));
 }
 
 void RunData::check_unchanged() {
@@ -174,11 +178,11 @@ std::string RunData::order_of_samples(std::int64_t consumed) {
   StreamHash hash;
   for (const std::int64_t place : {std::int64_t{0}, consumed - global_batch_}) {
     const std::vector<MicroBatch> one =
-        train_->batch({.consumed_samples = std::max<std::int64_t>(place, 0),
-                       .global_batch = global_batch_,
-                       .micro_batch = 1,
-                       .rank = 0,
-                       .ranks = global_batch_});
+        batch(*train_, {.consumed_samples = std::max<std::int64_t>(place, 0),
+                        .global_batch = global_batch_,
+                        .micro_batch = 1,
+                        .rank = 0,
+                        .ranks = global_batch_});
     hash.add(std::as_bytes(std::span(one.front().tokens)));
   }
   return hash.hex();

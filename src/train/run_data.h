@@ -61,8 +61,9 @@ class RunData {
   std::string order_of_samples(std::int64_t consumed);
 
  private:
-  std::vector<MicroBatch> batch(BatchSource& source, const Mesh& mesh, std::int64_t consumed,
-                                std::int64_t global_batch);
+  // Throws Error(kData); if a corpus was written to, the error of check_unchanged().
+  std::vector<MicroBatch> batch(BatchSource& source, const BatchPlace& place);
+  BatchPlace place_of(const Mesh& mesh, std::int64_t consumed, std::int64_t global_batch) const;
 
   BatchSizes batches_;  // of training; those of validation are whole
   std::int64_t global_batch_;
