@@ -73,7 +73,7 @@ def write_shard(path, tensors, noise):
             count = min(left, len(noise) - phase)
             file.write(noise[phase:phase + count])
             left -= count
-            phase = (phase + count + 4099) % len(noise)  # so that tensors differ
+            phase = (phase + count + 4098) % len(noise)  # so that tensors differ; even, so that bf16 stays whole
         file.flush()
         os.fsync(file.fileno())
 

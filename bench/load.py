@@ -11,7 +11,6 @@ Runs alternate, and the best of each counts. Writes bench/results/DATE-load-1.1b
 """
 import argparse
 import json
-import os
 import pathlib
 import random
 import shutil
@@ -53,20 +52,7 @@ def make_folder(folder, tokenizer):
         "intermediate_size": SIZE["ffn"], "num_hidden_layers": SIZE["layers"], "num_attention_heads": SIZE["heads"],
         "num_key_value_heads": GROUPS, "vocab_size": SIZE["vocabulary"], "max_position_embeddings": 2048,
         "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "bfloat16"}))
-    header, offset = {}, 0
-    for name, shape in shapes():
-        size = convert.bytes_of(shape)
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [offset, offset + size]}
-        offset += size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    block = weights(4 << 20)
-    with open(folder / "model.safetensors", "wb") as out:
-        out.write(len(text).to_bytes(8, "little") + text)
-        while offset > 0:
-            out.write(block[:offset])
-            offset -= len(block)
-        os.fsync(out.fileno())
+    convert.write_shard(folder / "model.safetensors", list(shapes()), weights(4 << 20))
 
 
 def read(folder, cold):

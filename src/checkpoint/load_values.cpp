@@ -45,12 +45,10 @@ class Filler {
   // dst = the given runs, each at its source offset; together they cover it.
   void fill(const std::vector<Holding>& holdings, const Tensor& dst, Device& device) {
     if (dst.elements() == 0) return;
+    if (dst.place().kind == DeviceKind::kHost) return want(holdings, dst.dtype(), dst.raw());
     const Tensor staged = host_tensor(dst.dtype(), dst.shape());
-    const std::int64_t width = size_bytes(dst.dtype());
-    for (const Holding& holding : holdings) {
-      source_.read(holding.tensor.name, holding.run(), dst.dtype(),
-                   staged.raw() + holding.source_offset * width);
-    }
+    want(holdings, dst.dtype(), staged.raw());
+    read();
     device.upload(staged.raw(), dst, context_.stream);
   }
 
@@ -87,9 +85,14 @@ class Filler {
     std::int64_t covered = 0;
     for (const Holding& holding : holdings) covered += holding.run().size();
     if (covered < size) std::memset(dst, 0, static_cast<std::size_t>(size * width));
+    want(holdings, dtype, dst);
+  }
+
+  // read() is to fill dst, in host memory.
+  void want(const std::vector<Holding>& holdings, DType dtype, std::byte* dst) {
     for (const Holding& holding : holdings) {
-      reads_.push_back(
-          {holding.tensor.name, holding.run(), dtype, dst + holding.source_offset * width});
+      reads_.push_back({holding.tensor.name, holding.run(), dtype,
+                        dst + holding.source_offset * size_bytes(dtype)});
     }
   }
 

@@ -151,7 +151,8 @@ void whole_product(Context& context, const SymmetricProduct& call) {
   const std::int64_t n = call.y.dim(0);
   const Tensor sums = host_tensor(DType::kF32, {n, n});
   if (call.transposed) {
-    execute(context, LinearBackwardWeight{.dweight = sums, .dy = call.left, .x = call.right});
+    execute(context, LinearBackwardWeight{
+                         .dweight = sums, .dy = call.left, .x = call.right, .overwrites = true});
   } else {
     execute(context, LinearForward{.y = sums,
                                    .x = call.left,
