@@ -14,6 +14,13 @@
 namespace piton {
 namespace {
 
+// A disk works on this much at a time without a pause, of each of several threads.
+constexpr std::int64_t kAnnounced = std::int64_t{8} << 20;
+// Less than this comes in one or two requests anyway.
+constexpr std::int64_t kLeastAnnounced = std::int64_t{1} << 20;
+// Of one call, so that the next stretch is announced while this one is copied.
+constexpr std::size_t kCopied = std::size_t{2} << 20;
+
 std::string_view kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";
@@ -58,10 +65,11 @@ RegularFile& RegularFile::operator=(RegularFile&& other) noexcept {
 
 void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
   const std::int64_t end = offset + static_cast<std::int64_t>(out.size());
+  ReadAhead ahead(*this, offset, end);
   while (!out.empty()) {
-    const ssize_t got = until_uninterrupted([&] {
-      return ::pread(descriptor_, out.data(), std::min(out.size(), kPieceBytes), offset);
-    });
+    ahead.reading(offset);
+    const ssize_t got = until_uninterrupted(
+        [&] { return ::pread(descriptor_, out.data(), std::min(out.size(), kCopied), offset); });
     if (got < 0) throw_file_failure(path_, fmt::format("read bytes {} to {}", offset, end), errno);
     if (got == 0) {
       struct stat about;
@@ -78,6 +86,16 @@ void RegularFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
 
 void RegularFile::will_read(std::int64_t offset, std::int64_t bytes) const {
   ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // advice: it cannot fail
+}
+
+ReadAhead::ReadAhead(const RegularFile& file, std::int64_t begin, std::int64_t end)
+    : file_(&file), announced_(end - begin < kLeastAnnounced ? end : begin), end_(end) {}
+
+void ReadAhead::reading(std::int64_t offset) {
+  const std::int64_t until = std::min(end_, offset + kAnnounced);
+  if (announced_ >= until || (until < end_ && until - announced_ < kAnnounced / 2)) return;
+  file_->will_read(announced_, until - announced_);
+  announced_ = until;
 }
 
 std::string RegularFile::stamp() const {

@@ -45,6 +45,22 @@ class RegularFile {
   std::int64_t size_ = 0;
 };
 
+// Announces a stretch of a file, which outlives it, a few MB before it is read, so that the disk
+// works while the bytes before are used. The system alone loses sight of a stretch where several
+// threads read one file.
+class ReadAhead {
+ public:
+  ReadAhead(const RegularFile& file, std::int64_t begin, std::int64_t end);
+
+  // The bytes from `offset` on are read next.
+  void reading(std::int64_t offset);
+
+ private:
+  const RegularFile* file_;
+  std::int64_t announced_;  // bytes before this
+  std::int64_t end_;
+};
+
 // A stretch of a file, which outlives it: some formats hold whole files of other formats. Offsets
 // count from its first byte.
 class FilePart {

@@ -57,6 +57,28 @@ class Window {
   std::unique_ptr<std::byte[]> buffer_;
 };
 
+// Bytes of a tensor between the elements of two rows of the run.
+std::int64_t gap_of(const FileTensor& tensor, const TensorRun& run) {
+  return (row_of(tensor.shape) - row_of(run.extent)) * size_bytes(tensor.dtype);
+}
+
+// Read-ahead of a run that is read part by part, if its bytes are one stretch.
+class Announced {
+ public:
+  Announced(const FileTensor& tensor, const TensorRun& run)
+      : width_(size_bytes(tensor.dtype)),
+        origin_(tensor.offset + run.start[0] * row_of(tensor.shape) * width_),
+        ahead_(tensor.file, origin_ + run.begin * width_,
+               origin_ + (gap_of(tensor, run) == 0 ? run.end : run.begin) * width_) {}
+
+  void reading(const TensorRun& part) { ahead_.reading(origin_ + part.begin * width_); }
+
+ private:
+  std::int64_t width_;
+  std::int64_t origin_;  // of the run's element 0
+  ReadAhead ahead_;
+};
+
 // Reads the run's bytes as stored.
 void read_stored(const FileTensor& tensor, const TensorRun& run, std::byte* dst) {
   if (run.begin >= run.end) return;
@@ -68,7 +90,7 @@ void read_stored(const FileTensor& tensor, const TensorRun& run, std::byte* dst)
                             count * width);
                      });
   };
-  const std::int64_t gap = (row_of(tensor.shape) - row_of(run.extent)) * width;
+  const std::int64_t gap = gap_of(tensor, run);
   if (gap > kPageBytes && gap <= kFetchedGap) {
     const std::int64_t row = row_of(tensor.shape) * width;
     const std::int64_t first = run.start[0] + run.begin / row_of(run.extent);
@@ -96,8 +118,10 @@ void for_each_block(const FileTensor& tensor, const TensorRun& run, F&& each) {
   const std::int64_t width = size_bytes(tensor.dtype);
   const std::int64_t step = kBlockBytes / width;
   const std::unique_ptr<std::byte[]> buffer = block(std::min(run.size(), step) * width);
+  Announced announced(tensor, run);
   for (TensorRun part = run; part.begin < run.end; part.begin = part.end) {
     part.end = std::min(run.end, part.begin + step);
+    announced.reading(part);
     read_stored(tensor, part, buffer.get());
     each(part, buffer.get());
   }
@@ -129,8 +153,10 @@ std::string read_whole(const FileTensor& tensor, DType dtype, std::byte* dst) {
     });
     return hash.hex();
   }
+  Announced announced(tensor, whole);
   for (TensorRun part = whole; part.begin < whole.end; part.begin = part.end) {
     part.end = std::min(whole.end, part.begin + kBlockBytes / width);
+    announced.reading(part);
     read_stored(tensor, part, dst + part.begin * width);
     add(part, dst + part.begin * width);
   }
