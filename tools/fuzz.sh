@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh BUILD SECONDS [RUNS]: every fuzzer of BUILD, from the examples under tests/fuzz, until it has had SECONDS
 # of processor time (a busy machine costs no inputs) or, where RUNS is given, as many inputs.
+# An input counts as one that hangs after five minutes: on a loaded machine seconds mean nothing.
 # JOBS of them at a time; FUZZERS="a_fuzz b_fuzz" names some alone.
 set -u
 build=$1
@@ -19,7 +20,7 @@ fuzz_one() {
   mkdir -p "$found"
   local examples=("$root/tests/fuzz/corpus/$name")
   [ -d "${examples[0]}" ] || examples=()
-  "$fuzzer" -runs="$runs" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+  "$fuzzer" -runs="$runs" -timeout=300 -rss_limit_mb=4096 -print_final_stats=1 \
     -artifact_prefix="$build/fuzz/crash-$name-" "$found" "${examples[@]}" >"$log" 2>&1 &
   pid=$!
   while stat=$(cat "/proc/$pid/stat" 2>/dev/null) && [ "$(ps -o stat= -p "$pid")" != Z ]; do

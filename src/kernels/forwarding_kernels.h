@@ -17,6 +17,9 @@ class ForwardingKernels : public Kernels {
                             DType dtype) const final {
     return inner_.packed_bytes(form, out, in, dtype);
   }
+  WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const final {
+    return inner_.forward_form(rows, in, dtype);
+  }
   bool reads_codes() const final { return inner_.reads_codes(); }
   std::int64_t row_tile() const final { return inner_.row_tile(); }
 

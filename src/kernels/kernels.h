@@ -76,6 +76,13 @@ class Kernels {
   virtual std::int64_t packed_bytes(WeightForm form, std::int64_t out, std::int64_t in,
                                     DType dtype) const = 0;
 
+  // kForward or kRows: the form of a weight [out, in] that y = x W^T with `rows` rows of x reads
+  // fastest. Both give the same bits.
+  virtual WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const {
+    (void)rows, (void)in, (void)dtype;
+    return WeightForm::kForward;
+  }
+
   // Whether linears accept a weight as kCodes. If not, ExpandWeight computes its plain rows first.
   virtual bool reads_codes() const { return false; }
 

@@ -82,7 +82,8 @@ class HeadSlices {
       forward_ = backward_ = WeightUse(work.normalized->view(), nullptr);
       return;
     }
-    forward_ = context_.weights.acquire(work.table, WeightForm::kForward, context_.stream);
+    forward_ =
+        acquire_forward(context_.weights, work.table, largest, context_.kernels, context_.stream);
     if (work.gradients.dx.defined()) {
       backward_ = context_.weights.acquire(work.table, WeightForm::kBackward, context_.stream);
     }

@@ -87,7 +87,8 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
   Tensor before = y;
   if (activation && context.tape != nullptr) before = context.activation(output, y.shape());
   {
-    const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
+    const WeightUse use =
+        acquire_forward(context.weights, weight, rows, context.kernels, context.stream);
     WeightUse bias_use;
     if (bias != nullptr)
       bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
@@ -157,7 +158,8 @@ Value whole_row_linear(Context& context, const Value& x, Parameter& weight, Para
                        const Value* residual) {
   Tensor y = context.activation(x.tensor.dtype(), {x.tensor.dim(0), weight.shape[0]});
   {
-    const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
+    const WeightUse use =
+        acquire_forward(context.weights, weight, x.tensor.dim(0), context.kernels, context.stream);
     WeightUse bias_use;
     if (bias != nullptr)
       bias_use = context.weights.acquire(*bias, WeightForm::kRows, context.stream);
@@ -249,7 +251,8 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
   const std::int64_t width = weight.shape[0];
   Tensor y = context.activation(x.tensor.dtype(), {rows, width});
   {
-    const WeightUse use = context.weights.acquire(weight, WeightForm::kForward, context.stream);
+    const WeightUse use =
+        acquire_forward(context.weights, weight, x.tensor.dim(0), context.kernels, context.stream);
     std::vector<Event> reduced;
     for (const RowRange& range : cut_rows(rows, strategy.slices, context.kernels.row_tile())) {
       if (scatters) {

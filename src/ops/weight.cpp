@@ -56,6 +56,15 @@ void PackedForms::drop(const Parameter& parameter, const Event& used) {
   }
 }
 
+WeightUse acquire_forward(WeightProvider& weights, Parameter& parameter, std::int64_t rows,
+                          const Kernels& kernels, Stream& stream) {
+  const bool plain = parameter.shape.ndim() == 2 && !parameter.codes.given();
+  return weights.acquire(parameter,
+                         plain ? kernels.forward_form(rows, parameter.shape[1], parameter.dtype)
+                               : WeightForm::kForward,
+                         stream);
+}
+
 WeightUse ResidentWeights::acquire(Parameter& parameter, WeightForm form, Stream& stream) {
   return {forms_.get(parameter, parameter.value, form, stream), nullptr};
 }

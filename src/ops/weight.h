@@ -90,6 +90,10 @@ class PackedForms {
   std::map<std::pair<const Parameter*, WeightForm>, Packed> packed_;
 };
 
+// The weight for y = x W^T of `rows` rows of x, in the form that the back end reads fastest.
+WeightUse acquire_forward(WeightProvider& weights, Parameter& parameter, std::int64_t rows,
+                          const Kernels& kernels, Stream& stream);
+
 // Weights that are always in memory: Parameter::value and Parameter::gradient. contribute() does
 // nothing.
 class ResidentWeights : public WeightProvider {

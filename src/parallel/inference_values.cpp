@@ -1,5 +1,6 @@
 // ShardedParameters for inference. When a weight is first used in a packed form, that form replaces
-// its plain rows, so there is one copy of each weight.
+// its plain rows, so there is one copy of each weight. Where the back end reads plain rows as fast
+// (few rows of x), nothing is packed until a longer prompt comes.
 #include "base/error.h"
 #include "parallel/data_parallel.h"
 
@@ -17,6 +18,8 @@ class InferenceValues final : public ShardedParameters {
   }
 
   WeightUse acquire(Parameter& parameter, WeightForm form, Stream& stream) override {
+    // Rows that went when they were packed: the packed form serves few rows as well.
+    if (form == WeightForm::kRows && !parameter.value.defined()) form = WeightForm::kForward;
     WeightView view = forms_.get(parameter, parameter.value, form, stream);
     const bool packed = view.form != WeightForm::kRows;
     // A parameter with two uses is embedding and head: the embedding still reads plain rows.

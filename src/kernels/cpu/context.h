@@ -89,6 +89,7 @@ class Masks {
 // Weights in packed form (linear.cpp).
 std::int64_t packed_bytes(const Context& context, WeightForm form, std::int64_t out,
                           std::int64_t in, DType dtype);
+WeightForm forward_form(const Context& context, std::int64_t rows, std::int64_t in, DType dtype);
 std::int64_t row_tile();
 
 void execute(Context& context, const LinearForward& call);

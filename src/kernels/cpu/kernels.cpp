@@ -33,6 +33,10 @@ class CpuKernels final : public Kernels {
     return cpu::packed_bytes(context_, form, out, in, dtype);
   }
 
+  WeightForm forward_form(std::int64_t rows, std::int64_t in, DType dtype) const override {
+    return cpu::forward_form(context_, rows, in, dtype);
+  }
+
   std::int64_t row_tile() const override { return cpu::row_tile(); }
 
  private:

@@ -26,6 +26,11 @@ std::int64_t packed_bytes(const Context& context, WeightForm form, std::int64_t 
                                   : panel_packed_bytes(context, n, k, dtype);
 }
 
+WeightForm forward_form(const Context& context, std::int64_t rows, std::int64_t in, DType dtype) {
+  const bool few = uses_tiles(context, dtype) && is_few_rows(rows, in);
+  return few ? WeightForm::kRows : WeightForm::kForward;
+}
+
 void execute(Context& context, const PackWeight& call) {
   const std::int64_t wanted =
       packed_bytes(context, call.form, call.rows.dim(0), call.rows.dim(1), call.rows.dtype());

@@ -251,6 +251,8 @@ void amx_pack(Context& context, const PackWeight& call) {
 }
 
 void amx_product(Context& context, const LinearCall& call) {
+  const bool stored = call.right.weight.form == WeightForm::kRows && !call.right.backward;
+  if (stored && is_few_rows(call.a.dim(0), call.right.k())) return amx_rows_product(context, call);
   const AmxProduct product(context, call);
   context.threads.run(product.parts(), product);
 }

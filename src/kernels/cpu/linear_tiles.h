@@ -135,6 +135,11 @@ void amx_pack(Context& context, const PackWeight& call);
 void amx_product(Context& context, const LinearCall& call);
 void amx_add_weight_gradient(Context& context, const LinearBackwardWeight& call);
 
+// linear_amx_rows.cpp: the same bits for a weight as it is stored and few rows, at the speed of
+// memory.
+bool is_few_rows(std::int64_t rows, std::int64_t k);
+void amx_rows_product(Context& context, const LinearCall& call);
+
 // linear_skinny.cpp: the same bits for a packed weight and few rows, at the speed of memory.
 bool is_skinny(const LinearCall& call);
 void skinny_product(Context& context, const LinearCall& call);

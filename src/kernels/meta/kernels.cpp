@@ -10,6 +10,10 @@ std::int64_t MetaKernels::packed_bytes(WeightForm form, std::int64_t out, std::i
   return like_ ? like_->packed_bytes(form, out, in, dtype) : 0;
 }
 
+WeightForm MetaKernels::forward_form(std::int64_t rows, std::int64_t in, DType dtype) const {
+  return like_ ? like_->forward_form(rows, in, dtype) : WeightForm::kForward;
+}
+
 bool MetaKernels::reads_codes() const { return like_ && like_->reads_codes(); }
 
 std::int64_t MetaKernels::row_tile() const { return like_ ? like_->row_tile() : 1; }

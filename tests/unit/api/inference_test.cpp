@@ -14,7 +14,8 @@
 namespace piton {
 namespace {
 
-constexpr std::int64_t kRows = 9;
+constexpr std::int64_t kRows = 40;  // more than few: their weights are packed
+constexpr std::int64_t kFewRows = 9;
 
 ModelConfig model_of(const std::string& family, DType dtype) {
   ModelConfig model = family_facts(family);
@@ -25,7 +26,7 @@ ModelConfig model_of(const std::string& family, DType dtype) {
   model.groups = family == "llama" ? 2 : 4;
   model.ffn_hidden = 192;
   model.vocabulary = 128;
-  model.max_positions = 32;
+  model.max_positions = 64;
   model.hidden_dropout = 0;
   model.attention_dropout = 0;
   model.dtype = dtype;
@@ -46,8 +47,8 @@ struct Loaded {
     session.initialize();
   }
 
-  std::vector<float> logits() {
-    std::vector<std::int32_t> ids(kRows);
+  std::vector<float> logits(std::int64_t rows = kRows) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));
     std::iota(ids.begin(), ids.end(), 3);
     Inference inference(session.context(false), session.pipeline(), mesh, session.settings().model);
     const Tensor logits = inference.logits(ids, 1, Inference::Rows::kAll, nullptr);
@@ -82,6 +83,14 @@ class Inference : public ::testing::TestWithParam<const char*> {
 
 TEST_P(Inference, GivesTheBitsOfASessionWithGradients) {
   for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(inference_.logits(), trained_.logits());
+}
+
+// Before a longer input has had the weights packed, and after it.
+TEST_P(Inference, FewRowsHaveTheSameBitsFromEitherForm) {
+  const std::vector<float> wanted = trained_.logits(kFewRows);
+  EXPECT_EQ(inference_.logits(kFewRows), wanted);
+  EXPECT_EQ(inference_.logits(), trained_.logits());
+  EXPECT_EQ(inference_.logits(kFewRows), wanted);
 }
 
 TEST_P(Inference, NewValuesTakeTheOnesPlaceThatWerePacked) {

@@ -136,6 +136,41 @@ TEST_P(DeepLinear, FewRowsHaveTheBitsOfTheSameRowsAmongMany) {
   }
 }
 
+// A weight as it is stored may be read where it lies. 330 columns end within a tile, 1 088 are
+// whole steps; the logits of a head are fp32.
+TEST_P(DeepLinear, StoredRowsGiveTheBitsOfPackedOnes) {
+  const Tensor x = source_.normal_rows(dtype(), {40, 1088});
+  const Tensor rows = source_.normal(dtype(), {330, 1088});
+  const Tensor bias = source_.normal(dtype(), {330});
+  const Tensor residual = source_.normal_rows(dtype(), {40, 330});
+  const WeightView packed_rows = packed(rows, WeightForm::kForward);
+  const WeightView stored{.tensor = rows, .out = 330, .in = 1088, .dtype = dtype(), .codes = {}};
+  for (const std::int64_t count : {1, 2, 9, 16, 17, 32, 33, 40}) {
+    const auto products = [&](const WeightView& weight) {
+      const Tensor x_of = x.slice(0, 0, count);
+      const Tensor plain = source_.unwritten(DType::kF32, {count, 330});
+      const Tensor biased = source_.unwritten(dtype(), {count, 330});
+      const Tensor active = source_.unwritten(dtype(), {count, 330});
+      const Tensor added = source_.unwritten(dtype(), {count, 330});
+      kernels_->run(LinearForward{.y = plain, .x = x_of, .weight = weight}, *stream_);
+      kernels_->run(LinearForward{.y = biased, .x = x_of, .weight = weight, .bias = bias},
+                    *stream_);
+      kernels_->run(LinearForward{.y = active,
+                                  .x = x_of,
+                                  .weight = weight,
+                                  .bias = bias,
+                                  .activation = ActivationKind::kGeluTanh},
+                    *stream_);
+      kernels_->run(
+          LinearForward{
+              .y = added, .x = x_of, .weight = weight, .residual = residual.slice(0, 0, count)},
+          *stream_);
+      return std::vector{values(plain), values(biased), values(active), values(added)};
+    };
+    EXPECT_EQ(products(stored), products(packed_rows)) << count << " rows";
+  }
+}
+
 TEST_P(DeepLinear, BackwardIsTheSumOverAllOfItsDepth) {
   const Tensor dy = source_.normal_rows(dtype(), {13, 8200});
   const Tensor weight = source_.normal(dtype(), {8200, 70});

@@ -1,0 +1,107 @@
+// Few rows by a weight as it is stored, by tile products: y^T = W x^T. Rows of W are the left side
+// where they lie; only x is packed, as the right side. Each weight is read once, in order, and the
+// time is that of reading memory. The bits are those of linear_amx.cpp: a chain over k does not
+// depend on which side its factors are.
+#include <algorithm>
+
+#include "kernels/cpu/linear_tiles.h"
+#include "kernels/cpu/panel_runs.h"
+
+namespace piton::cpu {
+namespace {
+
+class AmxRowsProduct : LinearProduct {
+ public:
+  AmxRowsProduct(Context& context, const LinearCall& call)
+      : LinearProduct(context, call),
+        m_(a_.dim(0)),
+        n_(right_.n()),
+        k_(right_.k()),
+        panel_(context.scratch.shared(tile_pair_bytes(k_) + PanelRuns::bytes(context))),
+        runs_(context, tiles(n_, kTilePair), panel_ + tile_pair_bytes(k_)) {
+    context.tiles->pack_right_rows(panel_, {a_.raw(), type_of(a_.dtype()), a_.stride(0)}, m_, k_);
+  }
+
+  std::int64_t parts() const { return runs_.parts(); }
+
+  void operator()(std::int64_t part) const {
+    const TileScope scope(*context_.tiles);
+    runs_.take(part, [&](std::int64_t group, bool last) { multiply(group * kTilePair, last); });
+  }
+
+ private:
+  // kTilePair columns of y, which are rows of the weight. `last`: this thread reads nothing that
+  // follows in memory.
+  void multiply(std::int64_t column, bool last) const {
+    const std::int64_t n = std::min(kTilePair, n_ - column);
+    const bool whole = n % kTileEdge == 0;
+    std::byte* own =
+        context_.scratch.own(2 * kSumsBytes + kTilePair * 4 + (whole ? 0 : tile_pair_bytes(k_)));
+    auto* sums = reinterpret_cast<float*>(own);                         // [n, kTilePair]
+    auto* turned = reinterpret_cast<float*>(own + kSumsBytes);          // [m, kTilePair]
+    auto* bias = reinterpret_cast<float*>(own + 2 * kSumsBytes);
+    const Tensor& weight = right_.weight.tensor;
+    const std::int64_t stride = 2 * weight.stride(0);
+    TileMultiply product{.rows = n,
+                         .columns = m_,
+                         .steps = tile_steps(k_),
+                         .right = {.data = panel_},
+                         .sums = sums,
+                         .sums_stride = kTilePair};
+    if (whole) {
+      product.left = {.data = at(weight, column, 0), .row = stride, .step = 2 * kTileDepth};
+    } else {  // a tile would read past the last row
+      std::byte* left = own + 2 * kSumsBytes + kTilePair * 4;
+      context_.tiles->pack_left(left, {at(weight, column, 0), Type::kBF16, weight.stride(0)}, n,
+                                k_);
+      product.left.data = left;
+    }
+    if (!last) {
+      product.ahead[0] = {.data = at(weight, column + kTilePair, 0),
+                          .stride = stride,
+                          .lines = tiles(2 * k_, 64),
+                          .end = std::min(kTilePair, n_ - column - kTilePair) * tiles(2 * k_, 64)};
+    }
+    context_.tiles->multiply(product);
+    for (std::int64_t row = 0; row < m_; ++row) {
+      for (std::int64_t c = 0; c < n; ++c) turned[row * kTilePair + c] = sums[c * kTilePair + row];
+    }
+    finish(turned, column, n, bias_of(bias, column, n));
+  }
+
+  void finish(float* sums, std::int64_t column, std::int64_t n, const float* bias) const {
+    TileStore store{.y = {at(y_, 0, column), type_of(y_.dtype()), y_.stride(0)},
+                    .sums = sums,
+                    .sums_stride = kTilePair,
+                    .bias = bias,
+                    .rows = m_,
+                    .columns = n};
+    if (!epilogue_.given()) return context_.tiles->store(store);
+    if (store.bias != nullptr) {
+      store.y = {sums, Type::kF32, kTilePair};
+      context_.tiles->store(store);
+    }
+    epilogue_.finish(context_, y_, sums, kTilePair, 0, column, m_, n);
+  }
+
+  static constexpr std::int64_t kSumsBytes = kTilePair * kTilePair * 4;
+
+  std::int64_t m_;
+  std::int64_t n_;
+  std::int64_t k_;
+  std::byte* panel_;  // x^T
+  PanelRuns runs_;    // of groups of kTilePair rows of the weight
+};
+
+}  // namespace
+
+bool is_few_rows(std::int64_t rows, std::int64_t k) {
+  return rows <= kTilePair && k % kTileDepth == 0;
+}
+
+void amx_rows_product(Context& context, const LinearCall& call) {
+  const AmxRowsProduct product(context, call);
+  context.threads.run(product.parts(), product);
+}
+
+}  // namespace piton::cpu
