@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-COLOURS = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b"]
+COLORS = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b"]
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 760, 380, 50, 30, 60, 210
 
 
@@ -58,17 +58,17 @@ def main(output):
                    f'<text x="{LEFT - 8}" y="{y(percent / 100) + 4:.1f}" text-anchor="end">{percent} %</text>')
     for commit in commits:
         out.append(f'<text x="{x(commit):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{commit[:7]}</text>')
-    for name, colour in zip(names, COLOURS * len(names)):
+    for name, color in zip(names, COLORS * len(names)):
         best = {}
         for _, commit, share, disturbed in (point for point in all_points if point[0] == name):
             if commit not in best or share > best[commit][0]:
                 best[commit] = (share, disturbed)
         line = [(x(commit), y(best[commit][0]), best[commit][1]) for commit in commits if commit in best]
-        out.append(f'<polyline fill="none" stroke="{colour}" points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in line) + '"/>')
+        out.append(f'<polyline fill="none" stroke="{color}" points="' + " ".join(f"{a:.1f},{b:.1f}" for a, b, _ in line) + '"/>')
         for a, b, disturbed in line:
-            out.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" stroke="{colour}" fill="{"white" if disturbed else colour}"/>')
+            out.append(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" stroke="{color}" fill="{"white" if disturbed else color}"/>')
         row = TOP + 18 * (names.index(name) + 1)
-        out.append(f'<text x="{WIDTH - RIGHT + 15}" y="{row}" fill="{colour}">{name}</text>')
+        out.append(f'<text x="{WIDTH - RIGHT + 15}" y="{row}" fill="{color}">{name}</text>')
     out.append(f'<text x="{WIDTH - RIGHT + 15}" y="{TOP + 18 * (len(names) + 2)}" fill="#555">hollow: other work ran beside it</text>')
     pathlib.Path(output).write_text("\n".join(out) + "\n</svg>\n")
 

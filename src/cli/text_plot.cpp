@@ -62,11 +62,11 @@ std::string text_plot(const std::vector<PlotSeries>& series, int width, int heig
   }
   std::string text;
   for (int row = 0; row < height; ++row) {
-    const bool labelled = row == 0 || row == height - 1 || row == height / 2;
+    const bool labeled = row == 0 || row == height - 1 || row == height / 2;
     const double value = y.high - y.size() * row / std::max(height - 1, 1);
     std::string& line = rows[static_cast<std::size_t>(row)];
     line.erase(line.find_last_not_of(' ') + 1);
-    text += fmt::format("{:>9} |{}\n", labelled ? fmt::format("{:.3f}", value) : "", line);
+    text += fmt::format("{:>9} |{}\n", labeled ? fmt::format("{:.3f}", value) : "", line);
   }
   const std::string last = fmt::format("{:g}", x.high);
   text += fmt::format("{:>9} +{:-<{}}\n", "", "", width);

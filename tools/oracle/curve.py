@@ -115,11 +115,11 @@ def svg(curves, title):
                    f'<text x="{left - 20}" y="{y(level) + 4:.1f}">{level}</text>')
     for i in range(0, len(curves[0][2]) + 1, 50):
         out.append(f'<text x="{x(max(i - 1, 0)):.1f}" y="{height - 10}" text-anchor="middle">{max(i, 1)}</text>')
-    for k, (name, colour, curve) in enumerate(curves):
+    for k, (name, color, curve) in enumerate(curves):
         points = " ".join(f"{x(i):.1f},{y(value):.2f}" for i, value in enumerate(curve))
         dash = ' stroke-dasharray="5 4"' if k else ""
-        out.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5"{dash} points="{points}"/>')
-        out.append(f'<text x="{width - 190}" y="{top + 20 + 18 * k}" fill="{colour}">{name}</text>')
+        out.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5"{dash} points="{points}"/>')
+        out.append(f'<text x="{width - 190}" y="{top + 20 + 18 * k}" fill="{color}">{name}</text>')
     return "\n".join(out) + "\n</svg>\n"
 
 

@@ -5,7 +5,7 @@
 Writes rotary.jsonl from ROPE_INIT_FUNCTIONS: a head, then one case a line. `frequencies` and `magnitude` are
 those of `channels` rotated channels for sequences of `sequence` tokens. Where there is a `loss`, it and the norm of its gradient
 are those of llama.safetensors (models.py) on its batch; `share` below 1 turns the first channels of each head alone, and
-`pairs` turns neighbours (modeling_cohere) in place of halves.
+`pairs` turns neighbors (modeling_cohere) in place of halves.
 """
 import datetime
 import json

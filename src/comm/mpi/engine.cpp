@@ -72,7 +72,7 @@ void MpiEngine::start() {
 
 void MpiEngine::run() {
   try {
-    initialise();
+    initialize();
   } catch (const std::exception& error) {
     started_.fail(error.what());
     return;
@@ -97,7 +97,7 @@ void MpiEngine::run() {
   ended_.finish();
 }
 
-void MpiEngine::initialise() {
+void MpiEngine::initialize() {
   int given = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given), "MPI_Init_thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

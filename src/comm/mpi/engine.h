@@ -78,7 +78,7 @@ class MpiEngine {
     std::exception_ptr error;
   };
   void run();
-  void initialise();
+  void initialize();
   void loop();
   void finalise();
   bool run_calls();

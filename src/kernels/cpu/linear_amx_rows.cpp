@@ -37,8 +37,8 @@ class AmxRowsProduct : LinearProduct {
     const bool whole = n % kTileEdge == 0;
     std::byte* own =
         context_.scratch.own(2 * kSumsBytes + kTilePair * 4 + (whole ? 0 : tile_pair_bytes(k_)));
-    auto* sums = reinterpret_cast<float*>(own);                         // [n, kTilePair]
-    auto* turned = reinterpret_cast<float*>(own + kSumsBytes);          // [m, kTilePair]
+    auto* sums = reinterpret_cast<float*>(own);                 // [n, kTilePair]
+    auto* turned = reinterpret_cast<float*>(own + kSumsBytes);  // [m, kTilePair]
     auto* bias = reinterpret_cast<float*>(own + 2 * kSumsBytes);
     const Tensor& weight = right_.weight.tensor;
     const std::int64_t stride = 2 * weight.stride(0);

@@ -74,14 +74,14 @@ void execute(Context& context, const LossBackward& call) {
     const float* logits = call.logits.data<float>() + row * call.logits.stride(0);
     std::byte* dlogits = call.dlogits.raw() + row * call.dlogits.stride(0) * width;
     const float lse = call.lse.data<float>()[row];
-    const bool labelled = labels[row] >= 0;
+    const bool labeled = labels[row] >= 0;
     const std::int64_t label = labels[row] - call.vocabulary_begin;
-    const bool here = labelled && label >= 0 && label < call.valid;
+    const bool here = labeled && label >= 0 && label < call.valid;
     const float factor = call.mask.data<float>()[row] * scale;
     const float target = here ? logits[label] : 0.0F;  // dlogits may be the memory of logits
     // A row without a label is 0 whatever its logits are.
     context.vector.loss_gradient(dlogits, type_of(dtype), logits, call.logits.dim(1),
-                                 labelled ? call.valid : 0, lse, factor);
+                                 labeled ? call.valid : 0, lse, factor);
     if (here) put(dlogits + label * width, dtype, (std::exp(target - lse) - 1.0F) * factor);
   });
 }

@@ -58,19 +58,19 @@ void execute(const NormBackward& call) {
     double sum_g = 0;
     double sum_gn = 0;
     for (std::int64_t i = 0; i < h; ++i) {
-      const double normalised = (x(row, i) - center) * rstd(row);
+      const double normalized = (x(row, i) - center) * rstd(row);
       const double factor = gain(i) + call.gain_offset;
       sum_g += dy(row, i) * factor;
-      sum_gn += dy(row, i) * factor * normalised;
-      dgain_sum(i) += dy(row, i) * normalised;
+      sum_gn += dy(row, i) * factor * normalized;
+      dgain_sum(i) += dy(row, i) * normalized;
       dbias_sum(i) += dy(row, i);
     }
     const double mean_g = mean.given() ? sum_g / static_cast<double>(h) : 0;
     const double mean_gn = sum_gn / static_cast<double>(h);
     for (std::int64_t i = 0; i < h; ++i) {
-      const double normalised = (x(row, i) - center) * rstd(row);
+      const double normalized = (x(row, i) - center) * rstd(row);
       dx(row, i) =
-          rstd(row) * (dy(row, i) * (gain(i) + call.gain_offset) - mean_g - normalised * mean_gn) +
+          rstd(row) * (dy(row, i) * (gain(i) + call.gain_offset) - mean_g - normalized * mean_gn) +
           (dresidual.given() ? dresidual(row, i) : 0);
     }
   }

@@ -81,7 +81,7 @@ void BpeModel::learn_raw_bytes(const BpeFacts& facts) {
     const auto raw = alphabet.bytes(piece);
     if (!raw) continue;
     if (splits_) {
-      neighbours_.add(*raw);
+      neighbors_.add(*raw);
     } else {
       raw_words_.emplace(*raw, id);
     }
@@ -108,12 +108,12 @@ void BpeModel::learn_characters(const BpeFacts& facts) {
   if (!splits_) return;
   // Only pieces that rules produce are needed. Adding all pieces is exact too; it loses a few cuts.
   for (std::int64_t id = 0; id < vocabulary_.size(); ++id) {
-    neighbours_.add(vocabulary_.piece(static_cast<std::int32_t>(id)));
+    neighbors_.add(vocabulary_.piece(static_cast<std::int32_t>(id)));
   }
 }
 
 std::size_t BpeModel::first_part(std::string_view word) const {
-  return splits_ ? neighbours_.first_part(word) : word.size();
+  return splits_ ? neighbors_.first_part(word) : word.size();
 }
 
 std::unique_ptr<WordModel::Scratch> BpeModel::make_scratch() const {

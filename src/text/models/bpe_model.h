@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "text/models/bpe_merger.h"
-#include "text/models/neighbours.h"
+#include "text/models/neighbors.h"
 #include "text/models/word_model.h"
 
 namespace piton {
@@ -41,7 +41,7 @@ class BpeModel final : public WordModel {
   void encode(std::string_view word, Scratch& scratch,
               std::vector<std::int32_t>& out) const override;
 
-  // See neighbours.h.
+  // See neighbors.h.
   std::size_t first_part(std::string_view word) const override;
   bool has_parts() const override { return splits_; }
 
@@ -68,7 +68,7 @@ class BpeModel final : public WordModel {
   std::array<std::int32_t, 128> ascii_ids_{};  // of ASCII characters, -1 where none
   std::unordered_map<char32_t, std::int32_t> character_ids_;
   std::unordered_map<std::string, std::int32_t> raw_words_;  // byte level and ignore_merges
-  Neighbours neighbours_;
+  Neighbors neighbors_;
 };
 
 }  // namespace piton

@@ -28,7 +28,7 @@ void SentencePieceTokenizer::build_bpe() {
     const auto id = static_cast<std::int32_t>(i);
     if (!mergeable(id)) continue;
     symbol_of.emplace(facts_.pieces[i].text, id);
-    neighbours_.add(facts_.pieces[i].text);
+    neighbors_.add(facts_.pieces[i].text);
   }
   std::vector<std::string_view> helpers;
   for (std::size_t i = 0; i < facts_.pieces.size(); ++i) {
@@ -95,7 +95,7 @@ void SentencePieceTokenizer::encode_bpe(std::string_view text, Scratch& scratch,
     std::string_view stretch = text.substr(0, length);
     text.remove_prefix(length);
     while (!stretch.empty()) {
-      const std::size_t part = neighbours_.first_part(stretch);
+      const std::size_t part = neighbors_.first_part(stretch);
       encode_bpe_part(stretch.substr(0, part), scratch, out);
       stretch.remove_prefix(part);
     }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "text/models/bpe_merger.h"
-#include "text/models/neighbours.h"
+#include "text/models/neighbors.h"
 #include "text/models/trie.h"
 #include "text/models/vocabulary.h"
 #include "text/models/word_cache.h"
@@ -87,7 +87,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::int32_t ascii_[128] = {};
   std::vector<std::string> helper_characters_;
   std::unordered_map<std::int32_t, std::pair<std::int32_t, std::int32_t>> parts_of_unused_;
-  Neighbours neighbours_;
+  Neighbors neighbors_;
 
   // Unigram.
   Trie trie_;

@@ -100,7 +100,7 @@ TEST(PhiloxNormal, HasTheMomentsOfANormal) {
   const PhiloxKey key = site_key(42, "moments");
   constexpr int kDraws = 1'000'000;
   double sums[5] = {};
-  double neighbours = 0;
+  double neighbors = 0;
   double previous = 0;
   for (int block = 0; block < kDraws / 4; ++block) {
     for (const double x : philox_normal4(key, static_cast<std::uint64_t>(block))) {
@@ -109,7 +109,7 @@ TEST(PhiloxNormal, HasTheMomentsOfANormal) {
         sum += power;
         power *= x;
       }
-      neighbours += x * previous;
+      neighbors += x * previous;
       previous = x;
     }
   }
@@ -118,10 +118,10 @@ TEST(PhiloxNormal, HasTheMomentsOfANormal) {
   EXPECT_NEAR(sums[2] / n, 1, 4 * std::sqrt(2 / n));
   EXPECT_NEAR(sums[3] / n, 0, 4 * std::sqrt(15 / n));
   EXPECT_NEAR(sums[4] / n, 3, 4 * std::sqrt(96 / n));
-  EXPECT_NEAR(neighbours / n, 0, 4 / std::sqrt(n));
+  EXPECT_NEAR(neighbors / n, 0, 4 / std::sqrt(n));
 }
 
-TEST(PhiloxNormal4, IsFourNeighboursOfPhiloxNormal) {
+TEST(PhiloxNormal4, IsFourNeighborsOfPhiloxNormal) {
   const PhiloxKey key = site_key(3, "x");
   for (const std::uint64_t block : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{1} << 40}) {
     const auto four = philox_normal4(key, block);

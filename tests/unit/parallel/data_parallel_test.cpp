@@ -70,7 +70,7 @@ struct Rank {
                                      *stream);
   }
 
-  void initialise() {
+  void initialize() {
     for (Parameter* parameter : parameters.all()) {
       Tensor rows = host_tensor(parameter->dtype, parameter->shape);
       for (std::int64_t i = 0; i < rows.elements(); ++i)
@@ -175,7 +175,7 @@ TEST_P(EveryStage, SumsGradientsExactlyAndPublishesTheUpdate) {
   const auto [zero_stage, data, micro_batches] = GetParam();
   run_ranks(data, [&](World& world) {
     Rank rank(world, mesh_sizes(1, data, 1), kSpecs, zero_stage);
-    rank.initialise();
+    rank.initialize();
     for (int step = 1; step <= 3; ++step) {
       rank.step(micro_batches);
       ASSERT_EQ(wrong_gradients(rank, micro_batches), 0) << "step " << step;
@@ -300,7 +300,7 @@ TEST(DataParallel, StartsCollectivesInOneOrderAtAnyPace) {
                                    {"e", {9}}};
   run_ranks(4, [&](World& world) {
     Rank rank(world, mesh_sizes(2, 2, 1), specs, 3);
-    rank.initialise();
+    rank.initialize();
     const std::vector<Parameter*> all = rank.parameters.all();
     std::uint64_t pace = 12345 + 77 * world.rank();
     for (int step = 0; step < 20; ++step) {
@@ -329,7 +329,7 @@ TEST(DataParallel, MixedDtypesPublishEachInItsBuffer) {
   for (const int zero_stage : {0, 1, 2, 3}) {
     run_ranks(3, [&](World& world) {
       Rank rank(world, mesh_sizes(1, 3, 1), specs, zero_stage);
-      rank.initialise();
+      rank.initialize();
       rank.step(1);
       EXPECT_EQ(wrong_gradients(rank, 1), 0);
       for (const OwnedSpan& owned : rank.shards->owned()) {
@@ -511,7 +511,7 @@ TEST(BucketedGradients, ChainSumsWithoutWaitingForTheFirst) {
 TEST(PackedWeights, OfFrozenParametersArePackedOnce) {
   run_ranks(1, [&](World& world) {
     Rank rank(world, mesh_sizes(1, 1, 1), kSpecs, 0);
-    rank.initialise();
+    rank.initialize();
     Parameter& frozen = *rank.parameters.find("frozen.d");
     Parameter& trained = *rank.parameters.find("up.e");
     const std::uint64_t before = frozen.version;
@@ -528,7 +528,7 @@ TEST(PackedWeights, OfFrozenParametersArePackedOnce) {
 TEST(GatheredWeights, PrefetchesWhatTheFirstStepRecorded) {
   run_ranks(2, [&](World& world) {
     Rank rank(world, mesh_sizes(1, 2, 1), kSpecs, 3);
-    rank.initialise();
+    rank.initialize();
     const std::vector<Parameter*> order = rank.parameters.all();
     Communicator& data = *rank.shards->units()[0].group->values;
     const auto in_use = [&] {

@@ -61,7 +61,7 @@ TEST(Arena, GivesAlignedTensorsOfItsPlace) {
   EXPECT_EQ(&arena.memory(), &memory);
 }
 
-TEST(Arena, ReusesWhatCameBackAndJoinsNeighbours) {
+TEST(Arena, ReusesWhatCameBackAndJoinsNeighbors) {
   CountedMemory memory;
   Arena arena(memory, 4096);
   Tensor a = bytes(arena, 1024), b = bytes(arena, 1024), c = bytes(arena, 2048);

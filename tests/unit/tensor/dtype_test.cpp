@@ -45,7 +45,7 @@ TEST(Float16, HoldsEveryOneOfItsValues) {
 
 // By the definition: of the two neighbors the nearer, of two equally near the one with an even
 // last bit. The points in between are tried a quarter, a half and three quarters of the way.
-TEST(Float16, RoundsToNearestEvenBetweenAllNeighbours) {
+TEST(Float16, RoundsToNearestEvenBetweenAllNeighbors) {
   for (std::uint16_t bits = 0; bits < 0x7BFF; ++bits) {
     const float low = to_float(Float16{bits});
     const float high = to_float(Float16{static_cast<std::uint16_t>(bits + 1)});

@@ -38,7 +38,7 @@ TEST(BertNormalizer, EveryCharacterBecomesWhatTheRulesMakeOfIt) {
   }
 }
 
-TEST(BertNormalizer, NeighboursBecomeWhatTheRulesMakeOfThem) {
+TEST(BertNormalizer, NeighborsBecomeWhatTheRulesMakeOfThem) {
   // Marks that NFD puts in order, those that stay among them (Mc of class 224, marks younger than
   // Unicode 8.0), controls that go from between them, syllables, ideographs of two planes.
   const std::u32string characters =

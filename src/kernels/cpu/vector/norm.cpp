@@ -26,8 +26,8 @@ void forward(const NormArguments& a, std::int64_t begin, std::int64_t end) {
     F squares = splat(0);
     for_vectors(
         h, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          const F centred = first_lanes(load(x + i, count) - mean, count, 0);
-          squares += centred * centred;
+          const F centered = first_lanes(load(x + i, count) - mean, count, 0);
+          squares += centered * centered;
         });
     const float r = 1.0F / __builtin_sqrtf(sum_lanes(squares) * inverse + a.eps);
     a.rstd[row] = r;

@@ -1,4 +1,4 @@
-#include "text/models/neighbours.h"
+#include "text/models/neighbors.h"
 
 #include "text/unicode/utf8.h"
 
@@ -16,7 +16,7 @@ std::uint64_t place(std::uint64_t key) {
 
 }  // namespace
 
-void Neighbours::insert(std::uint64_t key) {
+void Neighbors::insert(std::uint64_t key) {
   const std::uint64_t mask = slots_.size() - 1;
   std::uint64_t slot = place(key) & mask;
   while (slots_[slot] != 0) {
@@ -27,7 +27,7 @@ void Neighbours::insert(std::uint64_t key) {
   ++used_;
 }
 
-void Neighbours::add_characters(char32_t a, char32_t b) {
+void Neighbors::add_characters(char32_t a, char32_t b) {
   if (used_ * 2 >= slots_.size()) {
     std::vector<std::uint64_t> old(slots_.size() * 2);
     old.swap(slots_);
@@ -39,7 +39,7 @@ void Neighbours::add_characters(char32_t a, char32_t b) {
   insert(key_of(a, b));
 }
 
-void Neighbours::add(std::string_view piece) {
+void Neighbors::add(std::string_view piece) {
   Utf8Char before{kBadByte, 0};
   for (std::size_t at = 0; at < piece.size();) {
     const Utf8Char c = decode_utf8(piece, at);
@@ -57,7 +57,7 @@ void Neighbours::add(std::string_view piece) {
   }
 }
 
-bool Neighbours::together(char32_t a, char32_t b) const {
+bool Neighbors::together(char32_t a, char32_t b) const {
   const std::uint64_t key = key_of(a, b);
   const std::uint64_t mask = slots_.size() - 1;
   std::uint64_t slot = place(key) & mask;
@@ -65,7 +65,7 @@ bool Neighbours::together(char32_t a, char32_t b) const {
   return slots_[slot] != 0;
 }
 
-std::size_t Neighbours::first_part(std::string_view text) const {
+std::size_t Neighbors::first_part(std::string_view text) const {
   const char* const begin = text.data();
   const char* const end = begin + text.size();
   Utf8Char before = decode_utf8(begin, end);

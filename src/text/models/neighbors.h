@@ -11,7 +11,7 @@
 
 namespace piton {
 
-class Neighbours {
+class Neighbors {
  public:
   // Adds the pairs of neighbors in `piece`, which may be any bytes. If a piece has only a part of a
   // character, the two bytes at the border stand for all characters that end and begin with them.
