@@ -1,4 +1,5 @@
 // Loading: finds the checkpoint, checks that it fits the run and is intact, then reads its values.
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <set>
@@ -110,20 +111,42 @@ fs::path find_checkpoint(const fs::path& path) {
   return folder;
 }
 
+std::optional<fs::path> older_checkpoint(const fs::path& dir,
+                                         std::optional<std::int64_t> iteration) {
+  std::optional<std::int64_t> newest;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, ignored)) {
+    const std::optional<std::int64_t> number = iteration_of(entry.path().filename().string());
+    if (number && (!iteration || *number < *iteration) && entry.is_directory(ignored)) {
+      newest = std::max(newest.value_or(*number), *number);
+    }
+  }
+  if (!newest) return std::nullopt;
+  return dir / iteration_folder(*newest);
+}
+
 TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
-                           const StoreContext& context) {
+                           const StoreContext& context, bool* damaged) {
+  bool unused = false;
+  bool& reads = damaged != nullptr ? *damaged : unused;
   Communicator& ranks = context.mesh.group(kAllAxes);
   const bool optimizer = model.optimizer != nullptr;
   const std::vector<CanonicalTensor> weights = tensors_of(model, TensorKind::kWeight, ranks);
   const std::vector<CanonicalTensor> moments = tensors_of(model, TensorKind::kOptimizer, ranks);
 
   TrainState state;
+  Manifest manifest;
   std::optional<NativeSource> source;
+  reads = true;
   phase(ranks, std::nullopt, [&] {
-    const Manifest manifest = read_manifest(folder);
+    manifest = read_manifest(folder);
     state = read_state(folder, manifest);
     read_config(folder, manifest);  // not used here, but under the same promise
     source.emplace(folder, manifest, optimizer);
+    source->check_headers();
+  });
+  reads = false;
+  phase(ranks, std::nullopt, [&] {
     check_tensors(*source, weights, TensorKind::kWeight);
     if (!moments.empty() && !manifest.has_optimizer()) {
       throw Error(Fault::kData,
@@ -137,11 +160,12 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
       check_tensors(*source, moments, TensorKind::kOptimizer);
       check_types(folder, moments, manifest);
     }
-    source->check_headers();
-    source->share_checks(ranks.rank(), ranks.size());
   });
+  reads = true;
+  source->share_checks(ranks.rank(), ranks.size());
   load_values(*source, model, context);
   phase(ranks, std::nullopt, [&] { source->check_rest(); });
+  reads = false;
   if (optimizer) {
     model.optimizer->set_progress({.steps = state.optimizer_steps,
                                    .skipped = state.skipped_steps,

@@ -100,19 +100,25 @@ void hash_tensors(const fs::path& folder, FilePlan& plan, const std::vector<Writ
   }
 }
 
-void remove_old(const fs::path& dir, std::int64_t newest, int keep, const Disk& disk) {
-  std::vector<std::int64_t> iterations;
+void remove_old(const fs::path& dir, std::int64_t newest, const SaveOptions& options,
+                const Disk& disk) {
+  std::vector<std::int64_t> iterations, damaged;
   for (const fs::directory_entry& entry : fs::directory_iterator(dir)) {
     const std::optional<std::int64_t> iteration = iteration_of(entry.path().filename().string());
     // Other programs use the same names for their checkpoints: those and links are kept.
     const bool ours = fs::is_directory(entry.symlink_status()) &&
                       fs::is_regular_file(entry.path() / kManifestName);
-    if (iteration && *iteration < newest && ours) iterations.push_back(*iteration);
+    if (!iteration || *iteration >= newest || !ours) continue;
+    (std::ranges::count(options.damaged, *iteration) > 0 ? damaged : iterations)
+        .push_back(*iteration);
   }
   std::sort(iterations.rbegin(), iterations.rend());
-  for (std::size_t i = static_cast<std::size_t>(keep) - 1; i < iterations.size(); ++i) {
+  const std::size_t kept = std::min(iterations.size(), static_cast<std::size_t>(options.keep) - 1);
+  iterations.erase(iterations.begin(), iterations.begin() + static_cast<std::ptrdiff_t>(kept));
+  iterations.insert(iterations.end(), damaged.begin(), damaged.end());
+  for (const std::int64_t iteration : iterations) {
     // Rename first: half a checkpoint must not look like a whole one.
-    const fs::path folder = dir / iteration_folder(iterations[i]);
+    const fs::path folder = dir / iteration_folder(iteration);
     fs::path doomed = folder;
     doomed += kUnfinished;
     disk.rename(folder, doomed);
@@ -191,7 +197,7 @@ fs::path write_save(const SaveOrder& order, SaveLayout& layout, Communicator& ra
     fs::path aside = folder;
     aside += kReplaced;
     disk.remove_tree(aside);
-    if (options.keep > 0) remove_old(dir, state.iteration, options.keep, disk);
+    if (options.keep > 0) remove_old(dir, state.iteration, options, disk);
   });
   return folder;
 }

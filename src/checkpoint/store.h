@@ -57,9 +57,10 @@ struct StoreContext {
 
 struct SaveOptions {
   std::int64_t file_bytes = std::int64_t{4} << 30;  // a tensor file is closed when it reaches this
-  int keep = 0;         // checkpoints to keep in DIR, including this one; 0: all
-  bool verify = false;  // read every tensor back from the disk and compare
-  DiskHook hook;        // for tests
+  int keep = 0;                       // checkpoints to keep in DIR, including this one; 0: all
+  std::vector<std::int64_t> damaged;  // of DIR, which --keep does not count
+  bool verify = false;                // read every tensor back from the disk and compare
+  DiskHook hook;                      // for tests
 };
 
 // The group of saves, created on first use, which is collective (comm/mesh.h).
@@ -88,12 +89,19 @@ std::optional<std::int64_t> latest_iteration(const std::filesystem::path& dir);
 // tracker names. Throws Error(kData) if there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
+// The newest folder of a checkpoint in DIR that is older than `iteration`; nullopt: of all. Whether
+// it is whole shows when it is loaded.
+std::optional<std::filesystem::path> older_checkpoint(const std::filesystem::path& dir,
+                                                      std::optional<std::int64_t> iteration);
+
 // Loads weights and, if the model has an optimizer, its state and its steps. Throws Error(kData)
 // with a list of the tensors that are changed, missing, unknown, or of another shape. Weights of
 // another floating type are converted, but not if optimizer state is loaded. If weights are loaded
-// without the optimizer of the model, call Optimizer::reset_main() afterwards.
+// without the optimizer of the model, call Optimizer::reset_main() afterwards. `damaged`: before it
+// throws, set to whether the files are not what was saved; if not, the model is another one. Then
+// values may be partly set: another load sets all of them.
 TrainState load_checkpoint(const std::filesystem::path& folder, const StoredModel& model,
-                           const StoreContext& context);
+                           const StoreContext& context, bool* damaged = nullptr);
 
 // Printed by `inspect --hash`: hash_of() after reading and checking every byte of that kind. "" if
 // the checkpoint has no optimizer state.

@@ -35,6 +35,7 @@ struct LoopOptions {
   std::int64_t keep = 0;           // 0: all
   bool verify_saves = false;
   bool async_save = true;
+  bool allow_fallback = false;
   bool no_load_optim = false;
   bool finetune = false;
   bool override_scheduler = false;
@@ -98,6 +99,10 @@ struct LoopOptions {
              "memory (not with --remote-device FOLDER); --no-async-save makes training wait for "
              "the disk"},
       async_save);
+    v(Option{"allow-fallback",
+             "if the newest checkpoint of --load is damaged, take the newest older one that is "
+             "whole, and say what was skipped"},
+      allow_fallback);
     v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
       no_load_optim);
     v(Option{"finetune",

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "base/seconds.h"
+#include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "train/foreign_resume.h"
-#include "train/model_format.h"
 #include "train/resume_rules.h"
-#include "train/run_folder.h"
 
 namespace piton {
 namespace {
@@ -32,33 +31,6 @@ void compare_facts(const TrainState& stored, const TrainState& fresh, const RunD
 
 }  // namespace
 
-std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
-  if (!loop.save.empty() && model_format_of(loop.save) == ModelFormat::kMegatron) {
-    throw Error(Fault::kUsage,
-                "--save: {} holds a checkpoint of Megatron; give another folder (--load {} starts "
-                "from that one)",
-                loop.save, loop.save);
-  }
-  const bool goes_on = !loop.finetune && continues(loop.load, loop.save);
-  if (!loop.save.empty() && !goes_on && latest_iteration(loop.save)) {
-    throw Error(Fault::kUsage,
-                "--save: {} already holds a run; give --load {}{} to continue it, or another "
-                "folder",
-                loop.save, loop.save, loop.finetune ? " without --finetune" : "");
-  }
-  if (loop.finetune && loop.load.empty()) {
-    throw Error(Fault::kUsage, "--finetune: needs --load DIR, the weights to start from");
-  }
-  if (loop.load.empty()) return {};
-  if (goes_on && !std::filesystem::exists(std::filesystem::path(loop.load) / kManifestName) &&
-      !latest_iteration(loop.load)) {
-    notes.info(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
-    return {};
-  }
-  const bool foreign = model_format_of(loop.load) != ModelFormat::kPiton;
-  return foreign ? std::filesystem::path(loop.load) : find_checkpoint(loop.load);
-}
-
 StoredModel RunCheckpoints::stored_model() {
   return {.parameters = session_.parameters(),
           .sharded = &session_.sharded(),
@@ -74,16 +46,20 @@ StoreContext RunCheckpoints::context() {
 }
 
 TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
-                                  std::int64_t train_iters, RunData& data, Log& log) {
+                                  std::int64_t train_iters, RunData& data, Log& log,
+                                  bool* damaged) {
   const LoopOptions& loop = settled_.loop;
-  const std::string schedule = compare_options(checkpoint, settled_);
+  std::string schedule;
+  *damaged = true;
+  phase(mesh_.group(kAllAxes), std::nullopt,
+        [&] { schedule = compare_options(checkpoint, settled_); });
+  StoredModel model = stored_model();
+  if (loop.no_load_optim) model.optimizer = nullptr;
+  TrainState state = load_checkpoint(checkpoint, model, context(), damaged);
+  compare_facts(state, fresh, data, checkpoint);
   if (!schedule.empty()) {
     log.info(fmt::format("from here on by this run's schedule: {}", schedule));
   }
-  StoredModel model = stored_model();
-  if (loop.no_load_optim) model.optimizer = nullptr;
-  TrainState state = load_checkpoint(checkpoint, model, context());
-  compare_facts(state, fresh, data, checkpoint);
   state.facts.insert(fresh.facts.begin(), fresh.facts.end());  // an earlier version stored fewer
   const auto order = state.facts.find(kOrderFact);
   if (order != state.facts.end() && state.iteration <= train_iters &&
@@ -112,10 +88,11 @@ TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const
   return state;
 }
 
-void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint, Log& log) {
+void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint, Log& log,
+                                        bool* damaged) {
   StoredModel model = stored_model();
   model.optimizer = nullptr;
-  const TrainState from = load_checkpoint(checkpoint, model, context());
+  const TrainState from = load_checkpoint(checkpoint, model, context(), damaged);
   session_.publish_values();
   log.info(fmt::format("a new run from the weights of {}, iteration {}", checkpoint.string(),
                        from.iteration));
@@ -184,7 +161,7 @@ void RunCheckpoints::check_room() {
 }
 
 bool RunCheckpoints::prepare_copy() {
-  return copy_.prepare(stored_model(), context(), save_options(), machine_.threads);
+  return copy_.prepare(stored_model(), context(), {}, machine_.threads);
 }
 
 void RunCheckpoints::add_facts(TrainState& state, RunData& data) const {
@@ -192,24 +169,29 @@ void RunCheckpoints::add_facts(TrainState& state, RunData& data) const {
   state.facts[kKernelsFact] = machine_.kernels.name();
 }
 
-SaveOptions RunCheckpoints::save_options() const {
-  return {.keep = static_cast<int>(settled_.loop.keep), .verify = settled_.loop.verify_saves};
+SaveOptions RunCheckpoints::save_options(std::int64_t iteration) {
+  SaveOptions options{.keep = static_cast<int>(settled_.loop.keep),
+                      .damaged = damaged_,
+                      .verify = settled_.loop.verify_saves};
+  // This save replaces it, or removes it.
+  std::erase_if(damaged_, [&](std::int64_t one) { return one <= iteration; });
+  return options;
 }
 
 std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
   PITON_ASSERT(!in_background());
   add_facts(state, data);
   return save_checkpoint(settled_.loop.save, stored_model(), context(), state,
-                         configuration_of(settled_), save_options());
+                         configuration_of(settled_), save_options(state.iteration));
 }
 
 bool RunCheckpoints::start_save(TrainState& state, RunData& data) {
   PITON_ASSERT(!in_background());
   const auto begin = std::chrono::steady_clock::now();
   add_facts(state, data);
-  background_ =
-      BackgroundSave::start(settled_.loop.save, stored_model(), context(), state,
-                            configuration_of(settled_), save_options(), copy_, machine_.threads);
+  background_ = BackgroundSave::start(settled_.loop.save, stored_model(), context(), state,
+                                      configuration_of(settled_), save_options(state.iteration),
+                                      copy_, machine_.threads);
   begun_ = {.iteration = state.iteration, .copy_seconds = seconds_since(begin)};
   return in_background();
 }

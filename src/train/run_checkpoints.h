@@ -5,6 +5,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "checkpoint/background_save.h"
@@ -16,13 +18,6 @@
 #include "train/session.h"
 
 namespace piton {
-
-// The checkpoint or other program's folder to start from, or empty for random weights. --load may
-// name
-// --save's own folder before anything was saved there: the first start of a run that will be
-// started again. Throws Error(kUsage) if --save has a run that would be overwritten, or if
-// --finetune has no weights, or if --save is another program's folder.
-std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
 
 // A save that was written in the background, and is over on all ranks.
 struct FinishedSave {
@@ -48,15 +43,18 @@ class RunCheckpoints {
 
   // Loads all of `checkpoint`, and returns its state. `fresh`: the state of a run that starts anew;
   // its facts are compared with those of the checkpoint, whose other facts are kept. `train_iters`:
-  // of this run.
+  // of this run. `damaged`: as of load_checkpoint().
   TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
-                    std::int64_t train_iters, RunData& data, Log& log);
+                    std::int64_t train_iters, RunData& data, Log& log, bool* damaged);
 
   // Loads only the weights, for a new run.
-  void start_from_weights(const std::filesystem::path& checkpoint, Log& log);
+  void start_from_weights(const std::filesystem::path& checkpoint, Log& log, bool* damaged);
   void start_from_foreign_weights(const ForeignModel& foreign, Log& log);
   // Goes on with `foreign.run`. Arguments as of resume().
   TrainState resume_foreign(const ForeignModel& foreign, const TrainState& fresh, Log& log);
+
+  // Not collective: these checkpoints of --save are damaged. --keep does not count them.
+  void set_damaged(std::vector<std::int64_t> iterations) { damaged_ = std::move(iterations); }
 
   // Throws Error(kData) if --save has no room for a checkpoint.
   void check_room();
@@ -85,12 +83,13 @@ class RunCheckpoints {
   StoredModel stored_model();
   StoreContext context();
   void add_facts(TrainState& state, RunData& data) const;
-  SaveOptions save_options() const;
+  SaveOptions save_options(std::int64_t iteration);
 
   Machine machine_;
   Mesh& mesh_;
   Session& session_;
   PretrainOptions& settled_;
+  std::vector<std::int64_t> damaged_;
   SaveCopy copy_;
   std::unique_ptr<BackgroundSave> background_;
   FinishedSave begun_;  // what is known of it

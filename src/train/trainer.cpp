@@ -209,8 +209,7 @@ void Trainer::take_folder(bool may_create) {
 }
 
 void Trainer::load_or_draw() {
-  std::filesystem::path checkpoint;
-  together([&] { checkpoint = checkpoint_to_load(settled_.loop, sinks_); });
+  CheckpointChoice choice(settled_.loop, *everyone_, sinks_);
   session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
   checkpoints_ = std::make_unique<RunCheckpoints>(machine_, *mesh_, *session_, settled_);
   const ModelConfig& model = plan_.session.model;
@@ -224,11 +223,11 @@ void Trainer::load_or_draw() {
                                   about_activations(settled_.offload, machine_.device)}) {
     if (!note.empty()) say(note);
   }
-  if (checkpoint.empty()) {
+  if (choice.folder().empty()) {
     session_->initialize();
     return;
   }
-  load(checkpoint);
+  load(choice);
   if (!timers_) return;
   for (const std::string& line :
        timer_lines(timers_->take_loads(*everyone_), settled_.timing.timing_log_option)) {
@@ -236,18 +235,38 @@ void Trainer::load_or_draw() {
   }
 }
 
-void Trainer::load(const std::filesystem::path& checkpoint) {
+// A damaged checkpoint may be found so when values are partly set; the load of another one sets all
+// of them.
+void Trainer::load(CheckpointChoice& choice) {
   const Section whole(machine_.sections, kLoadSection);
+  const PretrainOptions before = settled_;
+  for (bool loaded = false; !loaded;) {
+    bool damaged = false;
+    try {
+      load_one(choice.folder(), &damaged);
+      loaded = true;
+    } catch (const Error& error) {
+      if (!damaged || error.fault() != Fault::kData) throw;
+      choice.fall_back(error);
+      settled_ = before;
+    }
+  }
+  const LoopOptions& loop = settled_.loop;
+  if (foreign_ || loop.finetune || !continues(loop.load, loop.save)) return;
+  checkpoints_->set_damaged(choice.skipped());
+  if (choice.skipped().empty()) saved_iteration_ = state_.iteration;
+}
+
+void Trainer::load_one(const std::filesystem::path& checkpoint, bool* damaged) {
   if (foreign_ && foreign_->run) {
     state_ = checkpoints_->resume_foreign(*foreign_, state_, sinks_);
     make_schedules();  // which may be the checkpoint's
   } else if (foreign_) {
     checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
-    checkpoints_->start_from_weights(checkpoint, sinks_);
+    checkpoints_->start_from_weights(checkpoint, sinks_, damaged);
   } else {
-    state_ = checkpoints_->resume(checkpoint, state_, plan_.train_iters, *data_, sinks_);
-    if (continues(settled_.loop.load, settled_.loop.save)) saved_iteration_ = state_.iteration;
+    state_ = checkpoints_->resume(checkpoint, state_, plan_.train_iters, *data_, sinks_, damaged);
     make_schedules();  // which may be the checkpoint's
   }
 }

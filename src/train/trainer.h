@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "optim/weight_decay.h"
+#include "train/checkpoint_choice.h"
 #include "train/failure_report.h"
 #include "train/foreign_model.h"
 #include "train/machine.h"
@@ -117,7 +118,8 @@ class Trainer {
   void say_where_kernels_differ();
   void take_folder(bool may_create);
   void load_or_draw();
-  void load(const std::filesystem::path& checkpoint);
+  void load(CheckpointChoice& choice);
+  void load_one(const std::filesystem::path& checkpoint, bool* damaged);
   void keep_or_say_that_nothing_is_kept();
   void open_figures();
   RunStart start() const;

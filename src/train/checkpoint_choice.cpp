@@ -1,0 +1,117 @@
+#include "train/checkpoint_choice.h"
+
+#include <algorithm>
+
+#include "base/said_elsewhere.h"
+#include "checkpoint/collective.h"
+#include "checkpoint/store.h"
+#include "train/model_format.h"
+#include "train/run_folder.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool goes_on(const LoopOptions& loop) { return !loop.finetune && continues(loop.load, loop.save); }
+
+void check_fallback(const LoopOptions& loop) {
+  if (!loop.allow_fallback) return;
+  if (loop.load.empty()) {
+    throw Error(Fault::kUsage, "--allow-fallback: needs --load DIR, the run to go on with");
+  }
+  if (model_format_of(loop.load) != ModelFormat::kPiton) {
+    throw Error(Fault::kUsage, "--allow-fallback: {} is another program's; leave the flag out",
+                loop.load);
+  }
+  const fs::path folder = (fs::path(loop.load) / "").parent_path();
+  if (iteration_of(folder.filename().string())) {
+    throw Error(Fault::kUsage,
+                "--allow-fallback: --load {} names one checkpoint; give the folder of the run",
+                loop.load);
+  }
+}
+
+void check_folders(const LoopOptions& loop) {
+  if (!loop.save.empty() && model_format_of(loop.save) == ModelFormat::kMegatron) {
+    throw Error(Fault::kUsage,
+                "--save: {} holds a checkpoint of Megatron; give another folder (--load {} starts "
+                "from that one)",
+                loop.save, loop.save);
+  }
+  if (!loop.save.empty() && !goes_on(loop) && latest_iteration(loop.save)) {
+    throw Error(Fault::kUsage,
+                "--save: {} already holds a run; give --load {}{} to continue it, or another "
+                "folder",
+                loop.save, loop.save, loop.finetune ? " without --finetune" : "");
+  }
+  if (loop.finetune && loop.load.empty()) {
+    throw Error(Fault::kUsage, "--finetune: needs --load DIR, the weights to start from");
+  }
+  check_fallback(loop);
+}
+
+fs::path newest(const LoopOptions& loop, Log& notes) {
+  if (loop.load.empty()) return {};
+  const fs::path load = loop.load;
+  if (goes_on(loop) && !fs::exists(load / kManifestName) && !latest_iteration(load) &&
+      !(loop.allow_fallback && older_checkpoint(load, {}))) {
+    notes.info(fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
+    return {};
+  }
+  return model_format_of(load) != ModelFormat::kPiton ? load : find_checkpoint(load);
+}
+
+// Nullopt too if the tracker is damaged.
+std::optional<std::int64_t> tracked(const fs::path& dir) {
+  try {
+    return latest_iteration(dir);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+fs::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
+  check_folders(loop);
+  return newest(loop, notes);
+}
+
+CheckpointChoice::CheckpointChoice(const LoopOptions& loop, Communicator& ranks, Log& notes)
+    : loop_(loop), ranks_(ranks), notes_(notes) {
+  phase(ranks_, 0, [&] { check_folders(loop_); });
+  try {
+    phase(ranks_, 0, [&] { folder_ = newest(loop_, notes_); });
+    folder_ = ranks_.gather_bytes(folder_.string())[0];
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kData) throw;
+    fall_back(error);
+  }
+}
+
+// Empty: there is none.
+fs::path CheckpointChoice::older() const {
+  const std::optional<std::int64_t> number =
+      folder_.empty() ? tracked(loop_.load) : iteration_of(folder_.stem().string());
+  return older_checkpoint(loop_.load, number).value_or(fs::path());
+}
+
+void CheckpointChoice::fall_back(const Error& error) {
+  const bool said = dynamic_cast<const SaidByAnotherRank*>(&error) != nullptr;
+  std::string found;
+  phase(ranks_, 0, [&] { found = older().string(); });
+  const fs::path next = ranks_.gather_bytes(found)[0];
+  if (next.empty() || (said && !loop_.allow_fallback)) throw;
+  if (!loop_.allow_fallback) {
+    throw Error(error.fault(), "{}; an older checkpoint is there, {}: --allow-fallback takes it",
+                error.what(), next.filename().string());
+  }
+  const std::optional<std::int64_t> number = iteration_of(folder_.stem().string());
+  if (number) skipped_.push_back(*number);
+  notes_.warning(fmt::format("--allow-fallback: {} is skipped: {}",
+                             folder_.empty() ? loop_.load : folder_.string(), error.what()));
+  folder_ = next;
+}
+
+}  // namespace piton

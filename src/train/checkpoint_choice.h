@@ -1,0 +1,49 @@
+// The checkpoint from which a run starts or goes on: the newest of --load, or under
+// --allow-fallback the newest one that is whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/communicator.h"
+#include "train/pretrain_options.h"
+
+namespace piton {
+
+// The checkpoint or other program's folder to start from, or empty for random weights. --load may
+// name --save's own folder before anything was saved there: the first start of a run that will be
+// started again. Throws Error(kUsage) if --save has a run that would be overwritten, or if
+// --finetune has no weights, or if --save is another program's folder; Error(kData) if --load has
+// no checkpoint.
+std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
+
+// The first rank looks at the folder, so that all ranks take the same checkpoint.
+class CheckpointChoice {
+ public:
+  // Collective; chooses as checkpoint_to_load(). Arguments must outlive it.
+  CheckpointChoice(const LoopOptions& loop, Communicator& ranks, Log& notes);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  // The checkpoints that were found damaged, newest first.
+  const std::vector<std::int64_t>& skipped() const { return skipped_; }
+
+  // Collective. folder() is damaged, as `error` says, which is being handled: chooses the next
+  // older one and warns of it. Throws `error` if there is none. Without --allow-fallback throws it
+  // with the older one's name.
+  void fall_back(const Error& error);
+
+ private:
+  std::filesystem::path older() const;
+
+  const LoopOptions& loop_;
+  Communicator& ranks_;
+  Log& notes_;
+  std::filesystem::path folder_;
+  std::vector<std::int64_t> skipped_;
+};
+
+}  // namespace piton
