@@ -64,6 +64,10 @@ struct LastTime {
     const std::lock_guard lock(mutex);
     time = std::max(time, time_now());
   }
+  Time get() {
+    const std::lock_guard lock(mutex);
+    return time;
+  }
 };
 
 class TracedCommunicator final : public Communicator {
@@ -138,7 +142,7 @@ class TracedCommunicator final : public Communicator {
     }
     after.stream.enqueue([ready] { ready->now(); });
     const Event event = start();
-    const auto finish = [ready, done] { done(ready->time); };
+    const auto finish = [ready, done] { done(ready->get()); };
     event.fence() ? event.fence()->then(finish) : finish();
     return event;
   }

@@ -70,11 +70,10 @@ void LogSink::on_validation(const RunValidation& validation) {
 
 void LogSink::on_save(const RunSave& save) {
   if (start_.rank != 0) return;
-  const bool in_background = save.blocked_seconds < save.seconds;
   log_.info(fmt::format(
       "saved {} in {:.1f} s{}", save.folder.string(), save.seconds,
-      in_background ? fmt::format(", of which training waited {:.2f} s", save.blocked_seconds)
-                    : ""));
+      save.in_background ? fmt::format(", of which training waited {:.2f} s", save.blocked_seconds)
+                         : ""));
   log_timers(save.timers);
 }
 

@@ -1,4 +1,5 @@
 // How a run saves: at once or in the background, and what it says of it.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -103,10 +104,13 @@ void Trainer::say_outcome(const FinishedSave& finished, std::vector<TimerTimes> 
   saving_iteration_.reset();
   if (finished.error) return warn_of_failed_save(finished.iteration, *finished.error);
   saved_iteration_ = finished.iteration;
+  // On a busy machine training goes on later than the save ends.
+  const double blocked = finished.copy_seconds + finished.waited_seconds;
   sinks_.on_save({.iteration = finished.iteration,
                   .folder = finished.folder,
+                  .in_background = true,
                   .seconds = finished.seconds,
-                  .blocked_seconds = finished.copy_seconds + finished.waited_seconds,
+                  .blocked_seconds = std::min(blocked, finished.seconds),
                   .timers = std::move(timers)});
 }
 

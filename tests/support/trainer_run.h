@@ -15,11 +15,11 @@
 
 namespace piton::test {
 
-// One rank of `world`, on the host, with one thread.
+// One rank of `world`, on the host.
 class SmallMachine {
  public:
-  explicit SmallMachine(World& world)
-      : pool_(1),
+  explicit SmallMachine(World& world, int threads = 1)
+      : pool_(threads),
         kernels_(make_cpu_kernels(pool_)),
         arena_(device_),
         stream_(device_.make_stream()),
@@ -112,6 +112,7 @@ class EventSink final : public RunSink {
   }
   void on_save(const RunSave& save) override {
     events.push_back(fmt::format("save {}", save.iteration));
+    saves.push_back(save);
   }
   void on_finish() override { events.push_back("finish"); }
 
@@ -119,6 +120,7 @@ class EventSink final : public RunSink {
   std::vector<std::string> events;
   std::vector<std::string> messages;
   std::vector<double> losses;
+  std::vector<RunSave> saves;
 };
 
 }  // namespace piton::test

@@ -313,6 +313,55 @@ TEST(LoadCheckpoint, FindsAChangedByteWhoeverReadsIt) {
   }
 }
 
+// In many files: whichever thread comes first, values and errors are the same.
+TEST(LoadCheckpoint, ByManyThreadsSetsTheSameValuesAndNamesTheSameTensor) {
+  const TempFolder dir;
+  run_ranks(1, [&](World& world) {
+    SmallRun run(world, {});
+    run.fill(5);
+    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "",
+                    {.file_bytes = 4096});
+  });
+  const auto folder = find_checkpoint(dir.path());
+  const Manifest manifest = read_manifest(folder);
+  ASSERT_GT(manifest.files.size(), 10U);
+  // Loads on the ranks of a layout; the message of each, "" if it loaded.
+  const auto load = [&](const TestLayout& layout) {
+    std::vector<std::string> messages(static_cast<std::size_t>(layout.ranks()));
+    run_ranks(layout.ranks(), [&](World& world) {
+      SmallRun run(world, layout);
+      ThreadPool pool(4);
+      StoreContext context = run.context();
+      context.threads = &pool;
+      try {
+        load_checkpoint(folder, run.stored(), context);
+        EXPECT_EQ(run.differences(5), 0);
+      } catch (const Error& error) {
+        messages[static_cast<std::size_t>(world.rank())] = error.what();
+      }
+    });
+    return messages;
+  };
+  const TestLayout sharded{.tensor = 2, .data = 2, .shards = true};
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_THAT(load({}), testing::Each(""));
+    EXPECT_THAT(load(sharded), testing::Each(""));
+  }
+  // Several are wrong at the same time.
+  for (std::size_t i = 0; i < manifest.tensors.size(); i += 3) {
+    const StoredTensor& one = manifest.tensors[i];
+    std::fstream file(folder / one.file, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(one.offset);
+    const int right = file.get();
+    file.seekp(one.offset);
+    file.put(static_cast<char>(right ^ 1));
+  }
+  const std::vector<std::string> first = load({});
+  EXPECT_THAT(first[0], HasSubstr(": its bytes were changed"));
+  for (int round = 0; round < 10; ++round) EXPECT_EQ(load({}), first);
+  EXPECT_THAT(load(sharded), testing::Each(HasSubstr(": its bytes were changed")));
+}
+
 TEST(LoadValues, OfAFileThatIsCutShortAfterItWasCheckedFailOnAllRanks) {
   const TempFolder dir;
   run_ranks(1, [&](World& world) {

@@ -40,7 +40,10 @@ class RunTraceTest : public testing::Test {
       test::SmallMachine own(world);
       test::EventSink sink;
       Trainer trainer(own.machine(), options, {&sink});
-      for (int i = 0; i < steps; ++i) trainer.step();
+      for (int i = 0; i < steps; ++i) {
+        trainer.step();
+        if (trainer.save_due()) trainer.save_if_possible();
+      }
       trainer.finish();
       if (world.rank() == 0) messages = sink.messages;
     });
@@ -109,6 +112,20 @@ TEST_F(RunTraceTest, HasKernelsCommunicationAndPartsOfTwoStepsOfEachRank) {
   }
   EXPECT_THAT(names, SizeIs(2)) << "two processes";
   EXPECT_FALSE(std::filesystem::exists(file() + ".rank0"));
+}
+
+// The thread of a save records its communication beside the steps.
+TEST_F(RunTraceTest, HasTheSavesThatGoOnBesideSteps) {
+  const std::string run = (folder_ / "run").string();
+  EXPECT_THAT(train(6, {"--trace", file(), "--save", run, "--save-interval", "1"}),
+              Contains(HasSubstr("trace: " + file())));
+  const json all = events();
+  expect_nested(all);
+  std::set<std::string> names;
+  for (const json& event : all) {
+    if (event.at("ph") == "X") names.insert(event.at("name"));
+  }
+  EXPECT_THAT(names, AllOf(Contains("save-checkpoint"), Contains("step")));
 }
 
 TEST_F(RunTraceTest, HasTheStepsAndRanksThatAreAskedFor) {

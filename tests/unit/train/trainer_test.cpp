@@ -192,6 +192,61 @@ TEST_F(TrainerTest, ASaveInTheBackgroundIsReportedLaterAndHasTheStateOfItsStep) 
   EXPECT_EQ(hash_of(background), hash_of(waited));
 }
 
+// How a save was made is known, not read off the clock: training waits here from its start to its
+// end, and a little longer.
+TEST_F(TrainerTest, ASaveInTheBackgroundIsOneHoweverLongTrainingWaitedForIt) {
+  for (const bool background : {true, false}) {
+    EventSink sink;
+    Trainer trainer(
+        own_.machine(),
+        options({"--save", (folder_ / (background ? "background" : "waited")).string(),
+                 "--save-interval", "1", background ? "--async-save" : "--no-async-save"}),
+        {&sink});
+    for (int step = 0; step < 5; ++step) {
+      trainer.step();
+      trainer.save_if_possible();
+      trainer.finish_saves();
+    }
+    ASSERT_EQ(sink.saves.size(), 5U);
+    for (const RunSave& save : sink.saves) {
+      EXPECT_EQ(save.in_background, background);
+      EXPECT_GT(save.seconds, 0);
+      EXPECT_LE(save.blocked_seconds, save.seconds);
+      if (!background) {
+        EXPECT_EQ(save.blocked_seconds, save.seconds);
+      }
+    }
+  }
+}
+
+// Every thread that a rank has at the same time: two that compute and read the checkpoint, and one
+// that saves beside the steps.
+TEST_F(TrainerTest, OnTwoRanksOfTwoThreadsSavesBesideStepsAndGoesOn) {
+  const std::filesystem::path waited = folder_ / "waited", background = folder_ / "background";
+  for (const auto& [to, flag] :
+       {std::pair{waited, "--no-async-save"}, {background, "--async-save"}}) {
+    const PretrainOptions run =
+        options({"--save", to.string(), "--load", to.string(), "--save-interval", "1",
+                 "--zero-stage", "3", "--keep", "2", flag});
+    test::run_ranks(2, [&](World& world) {
+      test::SmallMachine own(world, /*threads=*/2);
+      for (const int last : {3, 6}) {
+        EventSink sink;
+        Trainer trainer(own.machine(), run, {&sink});
+        EXPECT_EQ(sink.started.iteration, last - 3);
+        while (trainer.state().iteration < last) {
+          trainer.step();
+          if (trainer.save_due()) trainer.save_if_possible();
+        }
+        trainer.finish();
+        EXPECT_EQ(sink.saves.size(), 3U);
+      }
+    });
+    EXPECT_EQ(latest_iteration(to), 6);
+  }
+  EXPECT_EQ(hash_of(background), hash_of(waited));
+}
+
 TEST_F(TrainerTest, ASaveWaitsForTheOneBeforeAndTheLastOneForItsFiles) {
   EventSink sink;
   {
