@@ -107,6 +107,7 @@ OpenedModel open_megatron(const fs::path& path, const MegatronGiven& given) {
   OpenedModel opened{.format = ModelFormat::kMegatron};
   auto source = std::make_unique<MegatronSource>(path, given);
   opened.model = source->model();
+  opened.family = source->model_type();
   opened.iteration = source->iteration();
   opened.says_its_model = source->says_its_model();
   opened.notes = source->notes();

@@ -200,6 +200,13 @@ void make_checkpoint(const fs::path& draft, const OpenedModel& from, const Targe
 void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
   const ConvertOptions& options = context.options;
   copy_companions(from, draft);
+  const std::string beyond = beyond_megatron(from.model);
+  if (!beyond.empty()) {
+    context.notes.push_back(fmt::format(
+        "{}: has {}, which Megatron-LM does not know: its arguments say it to Piton alone, and "
+        "other programs compute without it",
+        from.source->where(), beyond));
+  }
   write_megatron(draft, *from.source, from.model,
                  {.layout = layout_of(options, from.model),
                   .form = options.is_torch_dist() ? MegatronForm::kTorchDist
@@ -210,6 +217,7 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
                                                            : MegatronTree::kTransformer,
                   .dtype = chosen_dtype(options),
                   .iteration = from.iteration,
+                  .model_type = from.family,
                   .arguments = options.arguments,
                   .max_file_bytes = options.max_shard_bytes,
                   .wrote = context.wrote,

@@ -16,6 +16,11 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
+// Words of Piton.
+constexpr const char* kNormalizedHead = "normalized_head";
+constexpr const char* kModelType = "hf_model_type";
+constexpr const char* kDynamicScaling = "dynamic";  // beside MindSpeed's rope_scaling_type
+
 // Arguments by name; None counts as absent.
 class Arguments {
  public:
@@ -140,11 +145,22 @@ void set_rotary(const Arguments& arguments, ModelConfig& model) {
                             .factor = linear,
                             .original_positions = model.max_positions};
   }
-  if (arguments.flag("use_rope_scaling", false)) {
-    model.rotary_scaling = {.kind = RotaryScaling::Kind::kLlama3,
-                            .factor = arguments.number("rope_scaling_factor", 8),
-                            .original_positions = 8192};
-  }
+  const bool llama3 = arguments.flag("use_rope_scaling", false);
+  const char* type = "rope_scaling_type";  // of MindSpeed
+  const std::string kind = arguments.word(type, llama3 ? "llama3" : "");
+  if (kind.empty()) return;
+  if (kind != "llama3" && kind != kDynamicScaling) arguments.wrong(type, "llama3 or dynamic");
+  const double positions =
+      arguments.number("original_max_position_embeddings",
+                       kind == "llama3" ? 8192 : static_cast<double>(model.max_positions));
+  if (positions < 1 || positions > INT32_MAX || positions != std::floor(positions))
+    arguments.wrong("original_max_position_embeddings", "a positive integer below 2^31");
+  model.rotary_scaling = {
+      .kind = kind == "llama3" ? RotaryScaling::Kind::kLlama3 : RotaryScaling::Kind::kDynamic,
+      .factor = arguments.number("rope_scaling_factor", kind == "llama3" ? 8 : 1),
+      .original_positions = static_cast<std::int64_t>(positions)};
+  model.rotary_scaling.low = arguments.number("low_freq_factor", model.rotary_scaling.low);
+  model.rotary_scaling.high = arguments.number("high_freq_factor", model.rotary_scaling.high);
 }
 
 // The family by whose name other formats know the model.
@@ -157,7 +173,9 @@ std::string family_of(const ModelConfig& model) {
 }
 
 // Names and values of a dict's or a namespace's.
-void write_fields(const ModelConfig& model, const MegatronLayout& layout, TorchWriter& out) {
+void write_fields(const MegatronArguments& arguments, TorchWriter& out) {
+  const ModelConfig& model = arguments.model;
+  const MegatronLayout& layout = arguments.layout;
   const auto size = [&](const char* name, std::int64_t value) {
     out.text(name);
     out.integer(value);
@@ -205,20 +223,28 @@ void write_fields(const ModelConfig& model, const MegatronLayout& layout, TorchW
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == RotaryScaling::Kind::kLinear)
     number("rotary_seq_len_interpolation_factor", scaling.factor);
-  if (scaling.kind == RotaryScaling::Kind::kLlama3) {
-    flag("use_rope_scaling", true);
+  if (scaling.kind == RotaryScaling::Kind::kLlama3) flag("use_rope_scaling", true);
+  if (scaling.kind == RotaryScaling::Kind::kLlama3 ||
+      scaling.kind == RotaryScaling::Kind::kDynamic) {
+    const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
+    word("rope_scaling_type", llama3 ? "llama3" : kDynamicScaling);
     number("rope_scaling_factor", scaling.factor);
+    number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
+    if (llama3) number("low_freq_factor", scaling.low);
+    if (llama3) number("high_freq_factor", scaling.high);
   }
   flag("add_bias_linear", model.biases);
   flag("add_qkv_bias", model.qkv_biases);
   flag("add_dense_bias", model.output_bias);
   flag("embed_layernorm", model.embedding_norm);
   flag("qk_layernorm", model.head_norms);
+  if (model.normalized_head) flag(kNormalizedHead, true);
   flag("untie_embeddings_and_output_weights", !model.tied);
   number("hidden_dropout", model.hidden_dropout);
   number("attention_dropout", model.attention_dropout);
   number("init_method_std", model.init_deviation);
   flag("init_method_xavier_uniform", model.xavier_weights);
+  if (!arguments.model_type.empty()) word(kModelType, arguments.model_type);
 }
 
 }  // namespace
@@ -260,6 +286,7 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
   model.head_norms = arguments.flag("qk_layernorm", false);
   if (model.head_norms && model.norm != NormKind::kRms)
     arguments.wrong("qk_layernorm", "False, or a normalization of RMSNorm");
+  model.normalized_head = arguments.flag(kNormalizedHead, false);
   model.tied = !arguments.flag("untie_embeddings_and_output_weights", false);
   model.hidden_dropout = arguments.number("hidden_dropout", 0.1);
   model.attention_dropout = arguments.number("attention_dropout", 0.1);
@@ -274,21 +301,27 @@ MegatronArguments read_megatron_arguments(const PickleValue& values, const std::
       static_cast<int>(arguments.size("virtual_pipeline_model_parallel_size").value_or(1));
   layout.padded_vocabulary = arguments.size("padded_vocab_size").value_or(0);
   result.vocabulary = arguments.size("vocab_size");
+  result.model_type = arguments.word(kModelType, "");
   return result;
 }
 
-void write_megatron_arguments(const ModelConfig& model, const MegatronLayout& layout,
-                              TorchWriter& out) {
+void write_megatron_arguments(const MegatronArguments& arguments, TorchWriter& out) {
   out.begin_dict();
-  write_fields(model, layout, out);
+  write_fields(arguments, out);
   out.end_dict();
 }
 
-void write_megatron_namespace(const ModelConfig& model, const MegatronLayout& layout,
-                              TorchWriter& out) {
+void write_megatron_namespace(const MegatronArguments& arguments, TorchWriter& out) {
   out.begin_object("argparse", "Namespace");
-  write_fields(model, layout, out);
+  write_fields(arguments, out);
   out.end_object();
+}
+
+std::string beyond_megatron(const ModelConfig& model) {
+  if (model.normalized_head) return "a normalized head";
+  const RotaryScaling& scaling = model.rotary_scaling;
+  if (scaling.kind == RotaryScaling::Kind::kDynamic) return "dynamic rotary scaling";
+  return "";
 }
 
 }  // namespace piton

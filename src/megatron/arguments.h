@@ -21,6 +21,9 @@ struct MegatronArguments {
   ModelConfig model;                       // its vocabulary is without padding if that is known
   std::optional<std::int64_t> vocabulary;  // --vocab-size of the run
   MegatronLayout layout;                   // padded_vocabulary is 0 if not given
+  // model_type of the Hugging Face folder that the weights come from; "": not said. Only Piton
+  // writes it, so that they go back into a folder of the same family.
+  std::string model_type;
 };
 
 // `arguments`: a namespace or a dict. Throws Error(kData) with `where` and the argument if one is
@@ -28,11 +31,13 @@ struct MegatronArguments {
 MegatronArguments read_megatron_arguments(const PickleValue& arguments, const std::string& where);
 
 // The inverse; writes a dict.
-void write_megatron_arguments(const ModelConfig& model, const MegatronLayout& layout,
-                              TorchWriter& out);
+void write_megatron_arguments(const MegatronArguments& arguments, TorchWriter& out);
 // The same as an argparse.Namespace, as Megatron-LM keeps them and reads them with
 // --use-checkpoint-args.
-void write_megatron_namespace(const ModelConfig& model, const MegatronLayout& layout,
-                              TorchWriter& out);
+void write_megatron_namespace(const MegatronArguments& arguments, TorchWriter& out);
+
+// What of the model only Piton's readers find in the arguments, as Megatron-LM and MindSpeed have
+// no argument for it: "a normalized head"; "" if nothing.
+std::string beyond_megatron(const ModelConfig& model);
 
 }  // namespace piton

@@ -121,6 +121,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   } else {
     const MegatronArguments read = read_megatron_arguments(*values, where);
     model_ = read.model;
+    model_type_ = read.model_type;
     compare(read, where);
     if (!vocabulary) vocabulary = read.vocabulary;
   }

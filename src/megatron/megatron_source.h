@@ -54,6 +54,8 @@ class MegatronSource final : public TensorSource {
   // "mp_rank", "torch_dist", ...
   std::string form() const { return files_->form(); }
   std::int64_t iteration() const { return run_.iteration; }
+  // megatron/arguments.h; "": not said.
+  const std::string& model_type() const { return model_type_; }
   // True if these are weights alone (a folder "release", or no iteration): they start a new run.
   bool is_release() const;
   // Its steps and loss scale are known after open_optimizer().
@@ -91,6 +93,7 @@ class MegatronSource final : public TensorSource {
 
   std::unique_ptr<MegatronFiles> files_;
   ModelConfig model_;
+  std::string model_type_;
   MegatronLayout layout_;
   bool from_masters_ = false;
   std::string why_no_masters_;  // "": they are not of these weights

@@ -77,10 +77,11 @@ class RankFile {
       }
     }
     out_.text(kPitonArguments);
-    write_megatron_arguments(model, options_.layout, out_);
+    const MegatronArguments arguments = options_.arguments_of(model);
+    write_megatron_arguments(arguments, out_);
     if (options_.arguments) {
       out_.text(kMegatronArguments);
-      write_megatron_namespace(model, options_.layout, out_);
+      write_megatron_namespace(arguments, out_);
     }
     out_.end_dict();
     assemble(source_, order_, options_.threads, [&](std::size_t, std::span<const std::byte> bytes) {

@@ -25,6 +25,7 @@
 
 #include "base/threads.h"
 #include "checkpoint/tensor_source.h"
+#include "megatron/arguments.h"
 #include "megatron/layout.h"
 #include "megatron/names.h"
 
@@ -38,6 +39,7 @@ struct MegatronWriteOptions {
   MegatronTree tree = MegatronTree::kLegacy;  // not of torch_dist, which has names of its own
   std::optional<DType> dtype;                 // of every tensor; else each stays as it is
   std::int64_t iteration = 0;
+  std::string model_type;  // megatron/arguments.h
   // Also as a namespace "args", which torch.load(weights_only=True) refuses. torch_dist has them so
   // in any case.
   bool arguments = false;
@@ -45,6 +47,10 @@ struct MegatronWriteOptions {
   std::int64_t max_file_bytes = 5'000'000'000;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
   ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
+
+  MegatronArguments arguments_of(const ModelConfig& model) const {
+    return {.model = model, .layout = layout, .model_type = model_type};
+  }
 };
 
 // True if DeepSpeed's form of the model is a pipeline of numbered layers; only such a form is

@@ -279,7 +279,7 @@ class DistFolder {
     TorchWriter out(folder_ / kTorchDistCommon);
     out.begin_dict();
     out.text(kMegatronArguments);
-    write_megatron_namespace(model_, options_.layout, out);
+    write_megatron_namespace(options_.arguments_of(model_), out);
     out.text("checkpoint_version");
     out.number(options_.layout.version);
     out.text("iteration");
