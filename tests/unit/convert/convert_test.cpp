@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 
 #include "checkpoint/file_tensor.h"
 #include "huggingface/hf_source.h"
@@ -22,6 +23,27 @@ using test::HfFolder;
 using testing::HasSubstr;
 
 const std::vector<std::string> kModels = {"gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral"};
+
+// Flips the lowest bit of a byte of a file when the weights are written: what a faulty writer, disk
+// or reader would have done. The verification comes after that.
+class FlippedByte final : public Progress {
+ public:
+  FlippedByte(fs::path file, std::int64_t from_end) : file_(std::move(file)), back_(from_end) {}
+
+  void update(const ProgressState&) override {}
+  void finish() override {
+    std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-back_, std::ios::end);
+    const auto byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(-back_, std::ios::end);
+    file.put(byte);
+    ASSERT_TRUE(file.good()) << file_;
+  }
+
+ private:
+  fs::path file_;
+  std::int64_t back_;
+};
 
 class Convert : public testing::Test {
  protected:
@@ -162,6 +184,63 @@ TEST_F(Convert, ThatFailsLeavesNothing) {
   EXPECT_FALSE(fs::exists(dir_ / "out.unfinished"));
   EXPECT_THAT(refusal(Fault::kData, dir_ / "absent", dir_ / "out"),
               HasSubstr("absent: wanted the folder of a model, or a GGUF file"));
+}
+
+TEST_F(Convert, ThatVerificationFindsToDifferIsWithdrawn) {
+  const fs::path source = test::golden_folder("llama");  // its last tensor: model.norm.weight
+  const auto refusal_with = [&](const std::string& save, const std::string& file,
+                                std::int64_t from_end, const std::string& to) {
+    FlippedByte flipped((dir_ / save).string() + ".unfinished/" + file, from_end);
+    const ConvertOptions options{
+        .load = source.string(), .save = (dir_ / save).string(), .save_model_type = to};
+    const std::string line =
+        message_of(Fault::kData, [&] { convert(one_.machine, options, flipped); });
+    for (const char* end : {"", ".unfinished", ".lock"})
+      EXPECT_FALSE(fs::exists((dir_ / save).string() + end)) << save << end;
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    return line;
+  };
+  const std::string differs = "differs from " + source.string() + " and was removed: ";
+  const std::string hf = refusal_with("hf", "model.safetensors", 1, "hf");
+  EXPECT_THAT(hf,
+              HasSubstr((dir_ / "hf").string() + ": " + differs + "final_norm.weight: element"));
+  EXPECT_THAT(hf, HasSubstr(", the source has "));
+  EXPECT_THAT(hf, HasSubstr("; please report this"));
+  EXPECT_THAT(refusal_with("a.gguf", "model.gguf", 5, "gguf"), HasSubstr(differs));
+  // Only the verification sees it.
+  FlippedByte flipped((dir_ / "out").string() + ".unfinished/model.safetensors", 1);
+  convert(one_.machine,
+          {.load = source.string(),
+           .save = (dir_ / "out").string(),
+           .save_model_type = "hf",
+           .no_verify = true},
+          flipped);
+  EXPECT_TRUE(fs::exists(dir_ / "out"));
+}
+
+// Weights that are equal, and a configuration by which they compute otherwise.
+TEST_F(Convert, WhoseDescriptionDiffersIsWithdrawn) {
+  class OtherBase final : public Progress {
+   public:
+    explicit OtherBase(fs::path file) : file_(std::move(file)) {}
+    void update(const ProgressState&) override {}
+    void finish() override {
+      auto config = nlohmann::ordered_json::parse(read_text_file(file_));
+      config["rope_parameters"]["rope_theta"] = 20000.0;
+      fs::remove(file_);
+      write_text_file(file_, config.dump());
+    }
+
+   private:
+    fs::path file_;
+  } other((dir_ / "out").string() + ".unfinished/config.json");
+  const ConvertOptions options{.load = test::golden_folder("llama").string(),
+                               .save = (dir_ / "out").string(),
+                               .save_model_type = "hf"};
+  EXPECT_THAT(message_of(Fault::kData, [&] { convert(one_.machine, options, other); }),
+              HasSubstr("its rotary positions cannot be expressed in the format hf"));
+  EXPECT_FALSE(fs::exists(dir_ / "out"));
+  EXPECT_FALSE(fs::exists(dir_ / "out.unfinished"));
 }
 
 TEST_F(Convert, OfTheTokenizersFilesTakesNoneThatALinkBringsFromElsewhere) {
