@@ -1,6 +1,7 @@
 // How close the kernels of the cpu back end come to the machine's limits.
 //
-//   cpu_kernels [one] [group...]     groups: linear fp32 head skinny attention rows optimizer;
+//   cpu_kernels [one] [group...]     groups: linear fp32 head skinny attention rows optimizer
+//   muon;
 //   none: all
 //
 // `one` uses one thread and its processor time instead of the wall clock: on a machine that others
@@ -44,6 +45,7 @@ class Bench {
     if (wants("attention")) attentions();
     if (wants("rows")) rows();
     if (wants("optimizer")) optimizer();
+    if (wants("muon")) muon();
   }
 
  private:
@@ -82,9 +84,9 @@ class Bench {
   }
 
   void flops(const std::string& what, const KernelCall& call, DType dtype) {
-    const double before = peak_flops(threads_, dtype, 0.02);
+    const double before = peak_flops(threads_, dtype, "", 0.02);
     const double seconds = fastest(call);
-    const double peak = std::max(before, peak_flops(threads_, dtype, 0.02));
+    const double peak = std::max(before, peak_flops(threads_, dtype, "", 0.02));
     const double rate = piton::flops(call) / seconds;
     fmt::print("{:44} {:9.3f} ms {:8.1f} GFLOP/s {:5.1f} % of {:.0f}\n", what, seconds * 1e3,
                rate / 1e9, 100 * rate / peak, peak / 1e9);
@@ -139,6 +141,37 @@ class Bench {
               PackWeight{.packed = packed(weight, WeightForm::kBackward).tensor,
                          .rows = weight,
                          .form = WeightForm::kBackward});
+  }
+
+  void symmetric(std::int64_t n, std::int64_t k, bool transposed, bool terms) {
+    const Tensor x = random(DType::kBF16, transposed ? Shape{k, n} : Shape{n, k});
+    const Tensor addend = terms ? random(DType::kBF16, {n, n}) : Tensor();
+    flops(fmt::format("symmetric {} x {}{}{}", n, k, transposed ? " transposed" : "",
+                      terms ? " with terms" : ""),
+          SymmetricProduct{.y = host_tensor(DType::kBF16, {n, n}),
+                           .left = x,
+                           .right = x,
+                           .addend = addend,
+                           .factor = terms ? 2.0315 : 1,
+                           .addend_factor = -4.775,
+                           .diagonal = terms ? 3.4445 : 0,
+                           .transposed = transposed},
+          DType::kBF16);
+  }
+
+  void muon() {
+    for (const std::int64_t n : {768, 1024, 2048}) {
+      symmetric(n, n, false, false);
+      symmetric(n, n, false, true);
+    }
+    symmetric(768, 3072, false, false);
+    symmetric(768, 3072, true, false);
+    const Tensor matrix = random(DType::kBF16, {768, 768});
+    flops("bf16 768 x 768 -> 768 forward",
+          LinearForward{.y = host_tensor(DType::kBF16, {768, 768}),
+                        .x = random(DType::kBF16, {768, 768}),
+                        .weight = packed(matrix, WeightForm::kForward)},
+          DType::kBF16);
   }
 
   void linears() {
@@ -290,8 +323,7 @@ class Bench {
                                                    .second = second,
                                                    .copy = host_tensor(DType::kBF16, {n}),
                                                    .gradient = random(DType::kF32, {n}),
-                                                   .scalars = scalars,
-                                                   .weight_decay = 0.1});
+                                                   .scalars = scalars});
     bandwidth(
         "square sums 40 M",
         SquareSums{

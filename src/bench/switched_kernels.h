@@ -16,6 +16,9 @@ class SwitchedKernels final : public ForwardingKernels {
 
  private:
   void submit(const KernelCall& call, Stream& stream) override { target_->run(call, stream); }
+  void submit_chains(const std::vector<CallChain>& chains, Stream& stream) override {
+    target_->run_chains(chains, stream);
+  }
 
   Kernels* target_;
 };

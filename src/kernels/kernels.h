@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "device/device.h"
 #include "kernels/activation.h"
@@ -57,6 +58,9 @@ void for_each_tensor(Call& call, Visitor&& visitor) {
       call);
 }
 
+// Calls that run in order.
+using CallChain = std::vector<KernelCall>;
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -65,6 +69,16 @@ class Kernels {
   void run(const KernelCall& call, Stream& stream) {
     check(call);
     submit(call, stream);
+  }
+
+  // The same for chains that do not depend on each other: no call writes what one of another chain
+  // reads or writes. A back end may run them at the same time. The bits are those of run() for each
+  // call.
+  void run_chains(const std::vector<CallChain>& chains, Stream& stream) {
+    for (const CallChain& chain : chains) {
+      for (const KernelCall& call : chain) check(call);
+    }
+    submit_chains(chains, stream);
   }
 
   // Equal names mean equal bits: "cpu: x86-64-v4 with bf16".
@@ -89,6 +103,14 @@ class Kernels {
   // Linears compute tiles of this many rows of x. If x is cut only at multiples of it, the parts
   // have the same bits as the whole.
   virtual std::int64_t row_tile() const = 0;
+
+ protected:
+  // The calls one by one, unless a back end can do better.
+  virtual void submit_chains(const std::vector<CallChain>& chains, Stream& stream) {
+    for (const CallChain& chain : chains) {
+      for (const KernelCall& call : chain) submit(call, stream);
+    }
+  }
 
  private:
   virtual void submit(const KernelCall& call, Stream& stream) = 0;

@@ -5,14 +5,21 @@
 
 namespace piton {
 
-std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matrices) {
+std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matrices,
+                                            std::int64_t most_elements) {
   std::vector<MatrixRound> rounds, small;
+  std::int64_t elements = most_elements;  // of the last round of whole matrices
   // The matrices that every rank of a group holds, by group, in the order of the list.
   std::vector<std::pair<Communicator*, std::vector<CutMatrix>>> groups;
   for (const CutMatrix& matrix : matrices) {
     const int holders = matrix.cut.holders(matrix.elements);
     if (holders == 1) {
-      rounds.push_back({{.span = matrix.span}});
+      elements += matrix.elements;
+      if (rounds.empty() || elements > most_elements) {
+        rounds.emplace_back();
+        elements = matrix.elements;
+      }
+      rounds.back().push_back({.span = matrix.span});
     } else if (holders < matrix.cut.ranks->size()) {
       small.push_back({{.span = matrix.span}});
     } else {

@@ -1,8 +1,12 @@
-// Matrices whose elements are cut over several ranks (ZeRO 3), for updates that need whole ones.
+// The order of updates that need whole matrices.
 //
-// Each matrix has an owner, which collects it, computes, and sends every rank its part back. A
-// round has at most one matrix for each rank, so all ranks compute at the same time, and a rank
-// holds one whole matrix at a time. Matrices of one size are in the same rounds where possible.
+// Matrices that are not cut are in rounds of several, in the order of the list, so that a back end
+// may update them at the same time. Others are cut over several ranks (ZeRO 3).
+//
+// Each of these has an owner, which collects it, computes, and sends every rank its part back. A
+// round of them has at most one matrix for each rank, so all ranks compute at the same time, and a
+// rank holds one whole matrix at a time. Matrices of one size are in the same rounds where
+// possible.
 //
 // Every rank makes its rounds alone, from its own spans. A matrix of which each rank of its group
 // holds a part is in the spans of all of them, in the same order. A matrix that is too small for
@@ -40,6 +44,8 @@ struct CutMatrix {
   std::int64_t elements = 0;  // of the whole local tensor
   MatrixCut cut;
 };
-std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matrices);
+// most_elements: of the matrices of a round that are not cut; one at least.
+std::vector<MatrixRound> make_matrix_rounds(const std::vector<CutMatrix>& matrices,
+                                            std::int64_t most_elements);
 
 }  // namespace piton

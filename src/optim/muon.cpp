@@ -95,10 +95,18 @@ void Muon::update(const std::vector<Span>& round, const Tensor& scalars, Stream&
   for (std::size_t i = 0; i < round.size(); ++i) {
     works.push_back(collect(round[i], static_cast<int>(i), scalars, stream));
   }
+  std::vector<CallChain> chains;
   for (std::size_t i = 0; i < round.size(); ++i) {
-    if (works[i].whole.defined()) compute(round[i], static_cast<int>(i), works[i], stream);
+    if (works[i].whole.defined()) add_chains(round[i], works[i], scalars, chains, stream);
   }
-  for (std::size_t i = 0; i < round.size(); ++i) apply(round[i], works[i], scalars, stream);
+  kernels_->run_chains(chains, stream);
+  chains.clear();
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    if (works[i].orthogonal.defined()) send(round[i], static_cast<int>(i), works[i], stream);
+  }
+  for (std::size_t i = 0; i < round.size(); ++i) {
+    if (is_cut(round[i])) apply(round[i], works[i], scalars, stream);
+  }
   // Every receive of the round is posted before its rank computes, so this is not long.
   for (const Work& work : works) {
     for (const Event& sent : work.sent) stream.wait(sent);
@@ -117,13 +125,8 @@ Muon::Work Muon::collect(const Span& span, int index, const Tensor& scalars, Str
   if (owner) work.whole = memory(DType::kF32, {elements}, stream);
   const Tensor direction =
       owner ? work.whole.slice(0, span.offset, mine) : memory(DType::kF32, {mine}, stream);
-  kernels_->run(MuonMomentum{.direction = direction,
-                             .buffer = span.buffer,
-                             .gradient = span.gradient,
-                             .scalars = scalars,
-                             .momentum = options_.momentum,
-                             .nesterov = options_.nesterov},
-                stream);
+  if (is_alone(span)) return work;  // with the rest of its chain
+  kernels_->run(momentum(direction, span.buffer, span.gradient, scalars), stream);
   if (holders == 1) return work;
   Communicator& ranks = *span.cut.ranks;
   PITON_ASSERT(span.offset == ranks.rank() * span.cut.part, "{}: a part from element {} on rank {}",
@@ -145,15 +148,43 @@ Muon::Work Muon::collect(const Span& span, int index, const Tensor& scalars, Str
   return work;
 }
 
-void Muon::compute(const Span& span, int index, Work& work, Stream& stream) {
+// A piece is a chain of its own: pieces of all matrices of the round are independent.
+void Muon::add_chains(const Span& span, Work& work, const Tensor& scalars,
+                      std::vector<CallChain>& chains, Stream& stream) {
   for (const Event& event : work.arrived) stream.wait(event);
   work.arrived.clear();
   const Parameter& parameter = *span.parameter;
-  const Tensor update = orthogonal_pieces(parameter, std::exchange(work.whole, {}), stream);
-  work.update = update.slice(0, span.offset, span.gradient.elements());
-  for (int rank = 0; rank < span.cut.holders(parameter.elements()); ++rank) {
+  const Tensor whole = std::exchange(work.whole, {});
+  work.orthogonal = memory(dtype_of(parameter), {parameter.elements()}, stream);
+  work.update = work.orthogonal.slice(0, span.offset, span.gradient.elements());
+  const bool split = split_dim(parameter, *tensor_ranks_) >= 0;
+  for (const Piece& piece : parameter.pieces) {
+    const auto local = [&](const Tensor& tensor) {
+      return tensor.slice(0, piece.local_row * parameter.shape[1], piece.extent.elements());
+    };
+    const Tensor own = local(work.orthogonal).reshape(piece.extent);
+    CallChain& chain = chains.emplace_back();
+    if (is_alone(span)) {
+      chain.push_back(momentum(local(whole), local(span.buffer), local(span.gradient), scalars));
+    }
+    const Tensor direction =
+        whole_direction(parameter, piece, local(whole).reshape(piece.extent), stream);
+    const Tensor x = split ? memory(own.dtype(), piece.global, stream) : own;
+    orthogonalize(direction, x, chain, stream);
+    if (split) chain.push_back(Copy{.dst = own, .src = own_part(parameter, piece, x)});
+    if (!is_cut(span)) {
+      const std::int64_t first = piece.local_row * parameter.shape[1];
+      chain.push_back(
+          applied(span, piece, first, first + piece.extent.elements(), work.update, scalars));
+    }
+  }
+}
+
+void Muon::send(const Span& span, int index, Work& work, Stream& stream) {
+  const std::int64_t elements = span.parameter->elements();
+  for (int rank = 0; rank < span.cut.holders(elements); ++rank) {
     if (rank == span.owner) continue;
-    const Tensor part = part_of(update, span.cut, rank);
+    const Tensor part = part_of(work.orthogonal, span.cut, rank);
     work.sent.push_back(span.cut.ranks->send(part, rank, update_tag(index), stream));
     arena_->hold(part, work.sent.back().fence());
   }
@@ -161,40 +192,44 @@ void Muon::compute(const Span& span, int index, Work& work, Stream& stream) {
 
 void Muon::apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream) {
   for (const Event& event : work.arrived) stream.wait(event);
-  const Parameter& parameter = *span.parameter;
-  const std::int64_t columns = parameter.shape[1];
+  const std::int64_t columns = span.parameter->shape[1];
   const std::int64_t end = span.offset + span.gradient.elements();
-  for (const Piece& piece : parameter.pieces) {
+  for (const Piece& piece : span.parameter->pieces) {
     const std::int64_t first = std::max(span.offset, piece.local_row * columns);
     const std::int64_t last = std::min(end, piece.local_row * columns + piece.extent.elements());
-    if (first >= last) continue;
-    const auto part = [&](const Tensor& tensor) {
-      return tensor.slice(0, first - span.offset, last - first);
-    };
-    kernels_->run(
-        MuonUpdate{.main = part(span.main),
-                   .copy = span.copy.defined() ? part(span.copy) : Tensor(),
-                   .direction = part(work.update),
-                   .scalars = scalars,
-                   .decay_multiplier = piece.decays ? 1.0 : 0.0,
-                   .lr_multiplier = scale_of(options_.scale, piece.global) * options_.extra_scale},
-        stream);
+    if (first < last)
+      kernels_->run(applied(span, piece, first, last, work.update, scalars), stream);
   }
 }
 
-Tensor Muon::orthogonal_pieces(const Parameter& parameter, const Tensor& whole, Stream& stream) {
-  Tensor update = memory(dtype_of(parameter), {parameter.elements()}, stream);
-  const std::int64_t columns = parameter.shape[1];
-  for (const Piece& piece : parameter.pieces) {
-    const auto local = [&](const Tensor& tensor) {
-      return tensor.slice(0, piece.local_row * columns, piece.extent.elements())
-          .reshape(piece.extent);
-    };
-    const Tensor direction = whole_direction(parameter, piece, local(whole), stream);
-    const Tensor x = orthogonal(direction, update.dtype(), stream);
-    kernels_->run(Copy{.dst = local(update), .src = own_part(parameter, piece, x)}, stream);
-  }
-  return update;
+// Of elements [first, last) of the parameter, which are in the piece.
+MuonUpdate Muon::applied(const Span& span, const Piece& piece, std::int64_t first,
+                         std::int64_t last, const Tensor& update, const Tensor& scalars) const {
+  const auto part = [&](const Tensor& tensor) {
+    return tensor.slice(0, first - span.offset, last - first);
+  };
+  return {.main = part(span.main),
+          .copy = span.copy.defined() ? part(span.copy) : Tensor(),
+          .direction = part(update),
+          .scalars = scalars,
+          .decay_multiplier = piece.decays ? 1.0 : 0.0,
+          .lr_multiplier = scale_of(options_.scale, piece.global) * options_.extra_scale};
+}
+
+MuonMomentum Muon::momentum(const Tensor& direction, const Tensor& buffer, const Tensor& gradient,
+                            const Tensor& scalars) const {
+  return {.direction = direction,
+          .buffer = buffer,
+          .gradient = gradient,
+          .scalars = scalars,
+          .momentum = options_.momentum,
+          .nesterov = options_.nesterov};
+}
+
+bool Muon::is_cut(const Span& span) { return span.cut.holders(span.parameter->elements()) > 1; }
+
+bool Muon::is_alone(const Span& span) const {
+  return !is_cut(span) && split_dim(*span.parameter, *tensor_ranks_) < 0;
 }
 
 Tensor Muon::whole_direction(const Parameter& parameter, const Piece& piece, const Tensor& local,
@@ -223,75 +258,87 @@ Tensor Muon::own_part(const Parameter& parameter, const Piece& piece, const Tens
   return whole.slice(split, piece.start[split], piece.extent[split]);
 }
 
-// left right, for symmetric matrices that commute: [n, n].
-Tensor Muon::product(const Tensor& left, const Tensor& right, Stream& stream) {
-  Tensor y = memory(left.dtype(), left.shape(), stream);
-  kernels_->run(SymmetricProduct{.y = y, .left = left, .right = right}, stream);
-  return y;
-}
-
-// The product of the polynomials of `count` iterations from x on (muon.h): [n, n].
-Tensor Muon::polynomials(const Tensor& x, std::int64_t count, Stream& stream) {
-  const bool wide = x.dim(0) <= x.dim(1);
-  const Shape square{std::min(x.dim(0), x.dim(1)), std::min(x.dim(0), x.dim(1))};
-  Tensor gram = memory(x.dtype(), square, stream);
-  kernels_->run(SymmetricProduct{.y = gram, .left = x, .right = x, .transposed = !wide}, stream);
-  Tensor all;
+// The product of the polynomials of `count` iterations from x on (muon.h): [n, n], one of
+// `squares`.
+Tensor Muon::polynomials(const Tensor& x, std::int64_t count, std::array<Tensor, 4>& squares,
+                         CallChain& chain) {
+  auto& [gram, p, other, all] = squares;
+  const auto multiply = [&](const Tensor& y, const Tensor& left, const Tensor& right) {
+    chain.push_back(SymmetricProduct{.y = y, .left = left, .right = right});
+  };
+  chain.push_back(
+      SymmetricProduct{.y = gram, .left = x, .right = x, .transposed = x.dim(0) > x.dim(1)});
   for (std::int64_t i = 1; i <= count; ++i) {
-    const Tensor p = memory(x.dtype(), square, stream);
-    kernels_->run(SymmetricProduct{.y = p,
-                                   .left = gram,
-                                   .right = gram,
-                                   .addend = gram,
-                                   .factor = kC,
-                                   .addend_factor = kB,
-                                   .diagonal = kA},
-                  stream);
-    if (i < count) gram = product(p, product(p, gram, stream), stream);
-    all = all.defined() ? product(p, all, stream) : p;
+    chain.push_back(SymmetricProduct{.y = p,
+                                     .left = gram,
+                                     .right = gram,
+                                     .addend = gram,
+                                     .factor = kC,
+                                     .addend_factor = kB,
+                                     .diagonal = kA});
+    if (count == 1) return p;  // `other` and `all` may be missing
+    if (i < count) {
+      multiply(other, p, gram);
+      multiply(gram, p, other);
+    }
+    if (i == 1) {
+      std::swap(all, p);
+    } else {
+      multiply(other, p, all);
+      std::swap(all, other);
+    }
   }
   return all;
 }
 
-WeightView Muon::packed(const Tensor& matrix, WeightForm form, Stream& stream) {
+// `matrix` [out, in] as the weight of a linear layer, packed into `memory` if it is given.
+WeightView Muon::weight(const Tensor& matrix, WeightForm form, const Tensor& memory,
+                        CallChain& chain) {
   WeightView weight{.tensor = matrix,
                     .out = matrix.dim(0),
                     .in = matrix.dim(1),
                     .dtype = matrix.dtype(),
                     .codes = {}};
-  const std::int64_t bytes = kernels_->packed_bytes(form, weight.out, weight.in, weight.dtype);
-  if (bytes == 0) return weight;
-  weight.tensor = memory(DType::kU8, {bytes}, stream);
+  if (!memory.defined()) return weight;
+  weight.tensor = memory;
   weight.form = form;
-  kernels_->run(PackWeight{.packed = weight.tensor, .rows = matrix, .form = form}, stream);
+  chain.push_back(PackWeight{.packed = memory, .rows = matrix, .form = form});
   return weight;
 }
 
-Tensor Muon::orthogonal(const Tensor& direction, DType dtype, Stream& stream) {
+// The same few buffers in all iterations: they stay in the caches of the thread that does the
+// chain.
+void Muon::orthogonalize(const Tensor& direction, const Tensor& y, CallChain& chain,
+                         Stream& stream) {
   const std::int64_t elements = direction.elements();
   const Tensor sums = memory(DType::kF64, {(elements + kSumBlock - 1) / kSumBlock}, stream);
-  kernels_->run(SquareSums{.sums = sums, .x = direction.flatten(), .block = kSumBlock}, stream);
-  Tensor x = memory(dtype, direction.shape(), stream);
-  kernels_->run(MuonNormalize{.x = x.flatten(), .direction = direction.flatten(), .sums = sums},
-                stream);
-  const bool wide = x.dim(0) <= x.dim(1);
-  const std::int64_t most = dtype == DType::kBF16 && is_oblong(x.shape()) ? kMostTogether : 1;
+  chain.push_back(SquareSums{.sums = sums, .x = direction.flatten(), .block = kSumBlock});
+  const DType dtype = y.dtype();
+  const bool wide = y.dim(0) <= y.dim(1);
+  const std::int64_t n = std::min(y.dim(0), y.dim(1));
+  const std::int64_t most =
+      std::min(options_.steps, dtype == DType::kBF16 && is_oblong(y.shape()) ? kMostTogether : 1);
+  const WeightForm form = wide ? WeightForm::kBackward : WeightForm::kForward;
+  const std::int64_t bytes = wide ? kernels_->packed_bytes(form, n, y.dim(1), dtype)
+                                  : kernels_->packed_bytes(form, n, n, dtype);
+  const Tensor packed = bytes > 0 ? memory(DType::kU8, {bytes}, stream) : Tensor();
+  std::array<Tensor, 4> squares;
+  for (std::size_t i = 0; i < (most > 1 ? 4 : 2); ++i) squares[i] = memory(dtype, {n, n}, stream);
+  // x and next take turns, so that the last product is in y.
+  Tensor x = y;
+  Tensor next = memory(dtype, y.shape(), stream);
+  if ((options_.steps + most - 1) / most % 2 != 0) std::swap(x, next);
+  chain.push_back(MuonNormalize{.x = x.flatten(), .direction = direction.flatten(), .sums = sums});
   for (std::int64_t left = options_.steps; left > 0; left -= most) {
-    const Tensor p = polynomials(x, std::min(left, most), stream);
-    const Tensor next = memory(dtype, x.shape(), stream);
+    const Tensor p = polynomials(x, std::min(left, most), squares, chain);
     if (wide) {
-      kernels_->run(
-          LinearBackwardInput{
-              .dx = next, .dy = p, .weight = packed(x, WeightForm::kBackward, stream)},
-          stream);
+      chain.push_back(
+          LinearBackwardInput{.dx = next, .dy = p, .weight = weight(x, form, packed, chain)});
     } else {  // p is its own transpose
-      kernels_->run(
-          LinearForward{.y = next, .x = x, .weight = packed(p, WeightForm::kForward, stream)},
-          stream);
+      chain.push_back(LinearForward{.y = next, .x = x, .weight = weight(p, form, packed, chain)});
     }
-    x = next;
+    std::swap(x, next);
   }
-  return x;
 }
 
 }  // namespace piton

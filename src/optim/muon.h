@@ -25,6 +25,7 @@
 //   shape_scaling  sqrt(max(1, rows / columns))
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -91,28 +92,39 @@ class Muon {
   // A span during its round.
   struct Work {
     Tensor whole;                // fp32 [elements], the direction, on the owner; else empty
+    Tensor orthogonal;           // [elements], the update, on the owner
     Tensor update;               // [n], this rank's part of the update
     std::vector<Event> arrived;  // the other parts of `whole`, or `update`
     std::vector<Event> sent;     // the parts of the update for other ranks
   };
   // The dtype in which the matrices of a parameter are orthogonalized.
   static DType dtype_of(const Parameter& parameter);
-  // Enqueues the momentum, and starts to collect the direction on its owner. `index`: in the round.
+  // Whether other ranks hold parts of the span's matrix.
+  static bool is_cut(const Span& span);
+  // Whether no other rank has to do with it.
+  bool is_alone(const Span& span) const;
+  // Enqueues the momentum, unless the span is alone, and starts to collect the direction on its
+  // owner. `index`: in the round.
   Work collect(const Span& span, int index, const Tensor& scalars, Stream& stream);
-  // On the owner: computes the update and sends the parts of the other ranks.
-  void compute(const Span& span, int index, Work& work, Stream& stream);
+  // On the owner: adds the calls that compute the update and, if the matrix is not cut, apply it.
+  void add_chains(const Span& span, Work& work, const Tensor& scalars,
+                  std::vector<CallChain>& chains, Stream& stream);
+  // On the owner: sends other ranks their parts of the update.
+  void send(const Span& span, int index, Work& work, Stream& stream);
   void apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream);
-  // whole: fp32 [elements] of the parameter. Returns the update of all its pieces, [elements].
-  Tensor orthogonal_pieces(const Parameter& parameter, const Tensor& whole, Stream& stream);
+  MuonUpdate applied(const Span& span, const Piece& piece, std::int64_t first, std::int64_t last,
+                     const Tensor& update, const Tensor& scalars) const;
+  MuonMomentum momentum(const Tensor& direction, const Tensor& buffer, const Tensor& gradient,
+                        const Tensor& scalars) const;
   // local: fp32 [piece.extent], this rank's part of the direction. Returns fp32 [piece.global].
   Tensor whole_direction(const Parameter& parameter, const Piece& piece, const Tensor& local,
                          Stream& stream);
-  // direction: fp32 [rows, columns]. Returns [rows, columns] in `dtype`.
-  Tensor orthogonal(const Tensor& direction, DType dtype, Stream& stream);
-  Tensor product(const Tensor& left, const Tensor& right, Stream& stream);
-  Tensor polynomials(const Tensor& x, std::int64_t count, Stream& stream);
-  // `matrix` [out, in] as the weight of a linear layer, packed if the back end packs weights.
-  WeightView packed(const Tensor& matrix, WeightForm form, Stream& stream);
+  // direction: fp32 [rows, columns]; y: [rows, columns], written.
+  void orthogonalize(const Tensor& direction, const Tensor& y, CallChain& chain, Stream& stream);
+  static Tensor polynomials(const Tensor& x, std::int64_t count, std::array<Tensor, 4>& squares,
+                            CallChain& chain);
+  static WeightView weight(const Tensor& matrix, WeightForm form, const Tensor& memory,
+                           CallChain& chain);
   // whole: [piece.global]. Returns this rank's part of it, [piece.extent], a view.
   Tensor own_part(const Parameter& parameter, const Piece& piece, const Tensor& whole) const;
   Tensor memory(DType dtype, const Shape& shape, Stream& stream);

@@ -18,6 +18,10 @@ constexpr std::int64_t kAlignment = 16;
 // for the full speed of a disk, and three such pieces of AdamW's state are 36 MiB.
 constexpr std::int64_t kPieceElements = std::int64_t{1} << 20;
 
+// Elements of whole matrices that Muon updates together: 32 MiB of directions in fp32. That is a
+// layer of GPT-2 124M; larger matrices have enough work for all threads.
+constexpr std::int64_t kRoundElements = std::int64_t{1} << 23;
+
 std::int64_t aligned(std::int64_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -257,7 +261,7 @@ void Optimizer::plan_updates() {
       add_updates(i);
     }
   }
-  rounds_ = make_matrix_rounds(matrices);
+  rounds_ = make_matrix_rounds(matrices, transfer_ ? 1 : kRoundElements);
 }
 
 std::vector<Cadam::Span> Optimizer::cadam_spans() const {

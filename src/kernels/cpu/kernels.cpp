@@ -1,6 +1,8 @@
 // The back end: runs each call on the threads of the pool.
 #include "kernels/cpu/kernels.h"
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/cpu/choice.h"
@@ -8,6 +10,33 @@
 
 namespace piton {
 namespace {
+
+// A byte takes as long as this many operations of a product.
+constexpr double kFlopsOfByte = 100;
+
+double cost(const CallChain& chain) {
+  double sum = 0;
+  for (const KernelCall& call : chain) {
+    sum += flops(call) + kFlopsOfByte * static_cast<double>(bytes_moved(call));
+  }
+  return sum;
+}
+
+// The order in which threads that take turns are done with the chains early; empty if they would
+// wait for each other so long that dividing each call among them is faster.
+std::vector<std::size_t> shared_out(const std::vector<CallChain>& chains, int threads) {
+  constexpr double kMostWaiting = 0.2;  // of a thread's time
+  std::vector<double> costs(chains.size());
+  std::ranges::transform(chains, costs.begin(), cost);
+  std::vector<std::size_t> order(chains.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return costs[i]; });
+  std::vector<double> loads(static_cast<std::size_t>(threads));
+  for (std::size_t i = 0; i < order.size(); ++i) loads[i % loads.size()] += costs[order[i]];
+  const double all = std::accumulate(loads.begin(), loads.end(), 0.0);
+  if (std::ranges::max(loads) * (1 - kMostWaiting) > all / threads) order.clear();
+  return order;
+}
 
 class CpuKernels final : public Kernels {
  public:
@@ -19,7 +48,8 @@ class CpuKernels final : public Kernels {
                  cpu::panel_table(isa),
                  choice.dot ? cpu::dot_table(isa) : nullptr,
                  cpu::tile_table(isa),
-                 cpu::Scratch(threads.threads())} {}
+                 cpu::Scratch(threads.threads())},
+        alone_(static_cast<std::size_t>(threads.threads())) {}
 
   std::string name() const override {
     const bool widens = context_.dot == nullptr && cpu::dot_table(context_.isa) != nullptr;
@@ -42,15 +72,52 @@ class CpuKernels final : public Kernels {
  private:
   // A host stream has no pending work, so the call may run here.
   void submit(const KernelCall& call, Stream&) override {
+    expect_host(call);
+    execute(context_, call);
+  }
+
+  // Each chain on one thread, whose caches keep what the next call reads.
+  void submit_chains(const std::vector<CallChain>& chains, Stream& stream) override {
+    const int threads = context_.threads.threads();
+    const std::vector<std::size_t> order =
+        threads == 1 ? std::vector<std::size_t>() : shared_out(chains, threads);
+    if (order.empty()) return Kernels::submit_chains(chains, stream);
+    const auto part = [&](std::int64_t index) {
+      cpu::Context& alone = alone_of_this_thread();
+      for (const KernelCall& call : chains[order[static_cast<std::size_t>(index)]]) {
+        expect_host(call);
+        execute(alone, call);
+      }
+    };
+    context_.threads.run(static_cast<std::int64_t>(chains.size()), part);
+  }
+
+  static void expect_host(const KernelCall& call) {
     for_each_tensor(call, [&](std::string_view tensor_name, const Tensor& tensor, Access) {
       PITON_ASSERT(tensor.place().kind == DeviceKind::kHost,
                    "cpu kernels: {} of {} is not on the host", tensor_name, piton::name(call));
     });
-    std::visit([this](const auto& one) { cpu::execute(context_, one); }, call);
+  }
+  static void execute(cpu::Context& context, const KernelCall& call) {
+    std::visit([&](const auto& one) { cpu::execute(context, one); }, call);
+  }
+
+  // In which a part of a job does whole calls by itself.
+  cpu::Context& alone_of_this_thread() {
+    std::unique_ptr<cpu::Context>& alone =
+        alone_[static_cast<std::size_t>(ThreadPool::thread_index())];
+    if (alone == nullptr) {
+      alone.reset(new cpu::Context{one_thread_, context_.isa, context_.vector, context_.panels,
+                                   context_.dot, context_.tiles,
+                                   cpu::Scratch(context_.threads.threads())});
+    }
+    return *alone;
   }
 
   cpu::ProductChoice choice_;
   cpu::Context context_;
+  ThreadPool one_thread_{1};
+  std::vector<std::unique_ptr<cpu::Context>> alone_;  // by thread
 };
 
 }  // namespace

@@ -255,14 +255,19 @@ TEST(MatrixRounds, HaveOneMatrixForEachRankAndThoseOfOneSizeTogether) {
                                                                 matrix(5, 400),
                                                                 matrix(6, 100),
                                                                 {7, 500, {}},
-                                                                matrix(8, 400)});
+                                                                matrix(8, 400),
+                                                                {9, 200, {}},
+                                                                {10, 100, {}},
+                                                                {11, 900, {}}},
+                                                               700);
     std::vector<std::vector<std::pair<std::size_t, int>>> got;
     for (const MatrixRound& round : rounds) {
       got.emplace_back();
       for (const auto& [span, owner] : round) got.back().emplace_back(span, owner);
     }
     const std::vector<std::vector<std::pair<std::size_t, int>>> wanted{
-        {{4, 0}}, {{7, 0}}, {{1, 0}, {5, 1}, {8, 2}}, {{0, 0}, {3, 1}, {6, 2}}, {{2, 0}}};
+        {{4, 0}, {7, 0}},         {{9, 0}, {10, 0}},        {{11, 0}},
+        {{1, 0}, {5, 1}, {8, 2}}, {{0, 0}, {3, 1}, {6, 2}}, {{2, 0}}};
     EXPECT_EQ(got, wanted);
   });
 }

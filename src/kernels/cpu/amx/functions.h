@@ -9,7 +9,7 @@ void multiply(const TileMultiply& product);
 void start();
 void stop();
 void store(const TileStore& store);
-void store_transposed(const TileStore& store);
+void mirror(const TileMirror& mirror);
 void add(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
          std::int64_t rows, std::int64_t columns);
 void pack_left(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k);

@@ -3,6 +3,7 @@
 // left tiles and transposed into right tiles. Data across k is first paired into words, which gives
 // a right tile, and transposed into left tiles.
 #include "kernels/cpu/amx/functions.h"
+#include "kernels/cpu/amx/turn.h"
 #include "kernels/cpu/dot/words.h"
 
 namespace piton::cpu::amx {
@@ -117,42 +118,11 @@ PITON_INLINE void words_of_block(std::byte* to, const std::uint16_t* from, std::
   }
 }
 
-// Four columns of 16 rows of words, `stride` bytes apart: lane l of vector j has row 4 l + j, so
-// that only transposes of 4 x 4 inside of lanes remain.
-PITON_INLINE void turn_four(std::byte* to, const std::byte* words, std::int64_t stride) {
-  __m512i x[4];
-  for (int j = 0; j < 4; ++j) {
-    const auto row = [&](int lane) {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(words + (4 * lane + j) * stride));
-    };
-    x[j] = _mm512_castsi128_si512(row(0));
-    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x00F0, row(1));
-    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0x0F00, row(2));
-    x[j] = _mm512_mask_broadcast_i32x4(x[j], 0xF000, row(3));
-  }
-  const __m512i low[2] = {_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpacklo_epi32(x[2], x[3])};
-  const __m512i high[2] = {_mm512_unpackhi_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[2], x[3])};
-  _mm512_store_si512(to, _mm512_unpacklo_epi64(low[0], low[1]));
-  _mm512_store_si512(to + 64, _mm512_unpackhi_epi64(low[0], low[1]));
-  _mm512_store_si512(to + 128, _mm512_unpacklo_epi64(high[0], high[1]));
-  _mm512_store_si512(to + 192, _mm512_unpackhi_epi64(high[0], high[1]));
-}
-
-// 32 columns of 32 rows as rows, through words in the first-level cache.
-PITON_INLINE void turn_block(std::byte* to, const std::uint16_t* from, std::int64_t stride) {
+// The same, transposed.
+PITON_INLINE void turn_next_block(std::byte* to, const std::uint16_t* from, std::int64_t stride) {
   alignas(64) std::byte words[kStepBytes];
-  for (int pair = 0; pair < 16; ++pair, from += 2 * stride) {
-    bring_next(from, stride);
-    bring_next(from + stride, stride);
-    const __m512i a = _mm512_loadu_si512(from);
-    const __m512i b = _mm512_loadu_si512(from + stride);
-    // Lanes hold columns 0, 8, 16 and 24 on, and 4, 12, 20 and 28 on.
-    _mm512_store_si512(words + pair * 128, _mm512_unpacklo_epi16(a, b));
-    _mm512_store_si512(words + pair * 128 + 64, _mm512_unpackhi_epi16(a, b));
-  }
-  for (int four = 0; four < 8; ++four) {
-    turn_four(to + four * 4 * 64, words + four % 2 * 64 + four / 2 * 16, 128);
-  }
+  turn_block(reinterpret_cast<std::uint16_t*>(to), kTileDepth, from, stride, words,
+             [&](const std::uint16_t* row) { bring_next(row, stride); });
 }
 
 // Copies lines of 32 whole rows in bf16, a few lines of a row at a time.
@@ -178,7 +148,7 @@ PITON_INLINE void turn_group(std::byte* to, const std::uint16_t* from, std::int6
       const auto* rows =
           reinterpret_cast<const std::byte*>(from + half * kTileEdge * stride + step * kTileDepth);
       for (int four = 0; four < 4; ++four) {
-        turn_four(to + half * kStepBytes / 2 + four * 4 * 64, rows + four * 16, 2 * stride);
+        turn_four(to + half * kStepBytes / 2 + four * 4 * 64, 64, rows + four * 16, 2 * stride);
       }
     }
   }
@@ -207,7 +177,7 @@ void pack_left(std::byte* to, const Matrix& rows, std::int64_t n, std::int64_t k
 }
 
 void pack_left_columns(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k) {
-  pack_across<true>(to, columns, n, k, turn_block);
+  pack_across<true>(to, columns, n, k, turn_next_block);
 }
 
 void pack_right(std::byte* to, const Matrix& columns, std::int64_t n, std::int64_t k) {

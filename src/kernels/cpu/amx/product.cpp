@@ -113,23 +113,6 @@ void store(const TileStore& s) {
   s.bias != nullptr ? store_square<false, true>(s) : store_square<false, false>(s);
 }
 
-void store_transposed(const TileStore& s) {
-  for (std::int64_t row = 0; row < s.rows; row += kTileEdge) {
-    const __mmask16 mask = first_words(s.rows - row);
-    for (std::int64_t column = 0; column < s.columns; column += kTileEdge) {
-      __m512i block[16];
-      for (int i = 0; i < 16; ++i) {
-        block[i] = _mm512_loadu_si512(s.sums + (row + i) * s.sums_stride + column);
-      }
-      transpose(block);
-      auto* to = static_cast<std::uint16_t*>(s.y.data) + column * s.y.stride + row;
-      for (int i = 0; i < 16 && column + i < s.columns; ++i, to += s.y.stride) {
-        _mm256_mask_storeu_epi16(to, mask, (__m256i)_mm512_cvtneps_pbh((__m512)block[i]));
-      }
-    }
-  }
-}
-
 void add(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
          std::int64_t rows, std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -202,7 +185,7 @@ const TileTable& tile_table() {
                                     .start = start,
                                     .stop = stop,
                                     .store = store,
-                                    .store_transposed = store_transposed,
+                                    .mirror = mirror,
                                     .add = add,
                                     .pack_left = pack_left,
                                     .pack_left_columns = pack_left_columns,

@@ -82,6 +82,25 @@ struct TileStore {
   bool streams = false;  // non-temporal, visible to other threads after stop(); whole lines only
 };
 
+// The end of a square of a symmetric product: y = factor sums + addend_factor addend, plus
+// `diagonal` on the diagonal, each element rounded to bf16 once. Writes the square from (row,
+// column) on of y, and its transpose from (column, row) on; of a square on the diagonal, the lower
+// triangle counts.
+struct TileMirror {
+  std::uint16_t* y = nullptr;  // [n, n]
+  std::int64_t y_stride = 0;
+  const std::uint16_t* addend = nullptr;  // [n, n], its lower triangle; or not given
+  std::int64_t addend_stride = 0;
+  float* sums = nullptr;     // [kTileSquare, kTileSquare], aligned to 64 bytes; overwritten
+  std::int64_t row = 0;      // a multiple of kTileSquare, at least `column`
+  std::int64_t column = 0;   // a multiple of kTileSquare
+  std::int64_t rows = 0;     // at most kTileSquare
+  std::int64_t columns = 0;  // at most kTileSquare
+  float factor = 1;
+  float addend_factor = 1;
+  float diagonal = 0;
+};
+
 struct TileTable {
   // Only between start and stop, on the same thread.
   void (*multiply)(const TileMultiply& product);
@@ -90,8 +109,7 @@ struct TileTable {
   void (*stop)();
 
   void (*store)(const TileStore& store);
-  // y[columns, rows] = the transpose of the sums, in bf16; no bias, and never streams.
-  void (*store_transposed)(const TileStore& store);
+  void (*mirror)(const TileMirror& mirror);
   // y += sums, in fp32.
   void (*add)(float* y, std::int64_t y_stride, const float* sums, std::int64_t sums_stride,
               std::int64_t rows, std::int64_t columns);

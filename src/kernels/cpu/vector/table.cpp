@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/vector/attention.h"
 #include "kernels/cpu/vector/elementwise.h"
+#include "kernels/cpu/vector/muon.h"
 #include "kernels/cpu/vector/peak.h"
 #include "kernels/cpu/vector/rows.h"
 
@@ -29,6 +30,9 @@ const VectorTable& table() {
       .loss_gradient = loss_gradient,
       .adamw = adamw,
       .sgd = sgd,
+      .muon_momentum = muon_momentum,
+      .muon_normalize = muon_normalize,
+      .muon_update = muon_update,
       .square_sums = square_sums,
       .product = product,
       .transpose = transpose,

@@ -98,6 +98,28 @@ struct SgdArguments {
   float gradient_scale = 1;
 };
 
+// buffer = keep buffer + rest scale gradient; direction = buffer, or with nesterov the same again.
+struct MuonMomentumArguments {
+  float* direction = nullptr;
+  float* buffer = nullptr;
+  const float* gradient = nullptr;
+  float scale = 1;
+  float keep = 0;
+  float rest = 1;
+  bool nesterov = false;
+};
+
+// main = keep main - step direction
+struct MuonUpdateArguments {
+  float* main = nullptr;
+  void* copy = nullptr;  // or null
+  Type copy_type = Type::kF32;
+  const void* direction = nullptr;
+  Type direction_type = Type::kF32;
+  float keep = 1;
+  float step = 0;
+};
+
 // One block of attention scores: rows are queries, columns are keys. Row i sees the columns
 // low[i] <= j < high[i] and, where segments are given, those with the row's own segment.
 struct ScoreArguments {
@@ -157,6 +179,10 @@ struct VectorTable {
 
   void (*adamw)(const AdamwArguments& a, std::int64_t begin, std::int64_t end);
   void (*sgd)(const SgdArguments& a, std::int64_t begin, std::int64_t end);
+  void (*muon_momentum)(const MuonMomentumArguments& a, std::int64_t begin, std::int64_t end);
+  // y = factor x, converted.
+  void (*muon_normalize)(void* y, Type y_type, const float* x, std::int64_t n, float factor);
+  void (*muon_update)(const MuonUpdateArguments& a, std::int64_t begin, std::int64_t end);
   // sums[i] of blocks begin .. end-1 of `block` elements of x[n].
   void (*square_sums)(double* sums, const float* x, std::int64_t n, std::int64_t block,
                       std::int64_t begin, std::int64_t end);
