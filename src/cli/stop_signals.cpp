@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -83,8 +84,13 @@ struct StopSignals::State {
             fmt::format("{}: {}; a second SIGINT or SIGTERM ends at once", name_of(number), answer);
       }
     }
+    if (line.empty()) return;
     // On a thread of its own: a log that blocks must not delay the second signal.
-    if (!line.empty()) speaker = std::thread([this, line] { log.info(line); });
+    try {
+      speaker = std::thread([this, line] { log.info(line); });
+    } catch (const std::system_error&) {  // the system has none; the run still stops in order
+      log.info(line);
+    }
   }
 
   Log& log;

@@ -112,19 +112,22 @@ class TracedCommunicator final : public Communicator {
                    [&] { return inner_->receive(data, member, tag, after); });
   }
   std::vector<std::string> gather_bytes(const std::string& mine) override {
+    if (!traces()) return inner_->gather_bytes(mine);
     const Time begin = time_now();
     std::vector<std::string> all = inner_->gather_bytes(mine);
-    if (traces()) add_wait(*events_, fmt::format("gather bytes ({})", name()), begin);
+    add_wait(*events_, fmt::format("gather bytes ({})", name()), begin);
     return all;
   }
   void barrier() override {
+    if (!traces()) return inner_->barrier();
     const Time begin = time_now();
     inner_->barrier();
-    if (traces()) add_wait(*events_, fmt::format("barrier ({})", name()), begin);
+    add_wait(*events_, fmt::format("barrier ({})", name()), begin);
   }
 
  private:
-  // What a group of one does is no communication.
+  // What a group of one does is no communication. To be asked before it: what has begun before the
+  // trace, as on the thread of a save, is no part of it.
   bool traces() const { return events_->recording() && size() > 1; }
 
   Event waited_for(const Event& event, const std::string& what) const {

@@ -278,14 +278,19 @@ Arena::Arena(Memory& memory, std::int64_t segment_bytes)
     : state_(std::make_shared<State>(memory, segment_bytes)) {}
 
 Arena::~Arena() {
-  const std::scoped_lock lock(state_->mutex);
-  PITON_ASSERT(state_->live == 0, "arena: {} slots still have tensors", state_->live);
-  for (const auto& [place, block] : state_->free) {
-    for (const auto& fence : block.fences) {
-      try {
-        fence->wait();
-      } catch (...) {  // the wait for the lost rank's work has already reported it
-      }
+  Fences fences;
+  {
+    const std::scoped_lock lock(state_->mutex);
+    PITON_ASSERT(state_->live == 0, "arena: {} slots still have tensors", state_->live);
+    for (const auto& [place, block] : state_->free) {
+      fences.insert(fences.end(), block.fences.begin(), block.fences.end());
+    }
+  }
+  // Without the lock: who completes a fence may hold a lock of its own while tensors are freed.
+  for (const std::shared_ptr<Fence>& fence : fences) {
+    try {
+      fence->wait();
+    } catch (...) {  // the wait for the lost rank's work has already reported it
     }
   }
   for (const auto& segment : state_->segments) {

@@ -17,9 +17,12 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/error.h"
 
 namespace piton {
 
@@ -35,7 +38,8 @@ class OrderedPipeline {
 
   // Calls `make` until it returns nothing, and `take` once per piece; never from two threads at
   // once. The calling thread is one of the `workers`. An exception of `make`, `work` or `take` ends
-  // all threads and is rethrown after everything before it was taken.
+  // all threads and is rethrown after everything before it was taken. Throws Error(kUsage) if the
+  // system refuses a thread.
   void run(int workers, std::int64_t limit, const std::function<std::optional<Made>()>& make,
            const std::function<Result(int, Piece)>& work, const std::function<void(Result)>& take) {
     const auto run_one = [&](int worker) {
@@ -53,8 +57,17 @@ class OrderedPipeline {
     };
     {
       std::vector<std::jthread> threads;
-      for (int worker = 1; worker < workers; ++worker)
-        threads.emplace_back([&, worker] { run_one(worker); });
+      for (int worker = 1; worker < workers; ++worker) {
+        try {
+          threads.emplace_back([&, worker] { run_one(worker); });
+        } catch (const std::system_error& error) {
+          stop();  // else those that have started would do all the work first
+          throw Error(Fault::kUsage,
+                      "workers: the system refused thread {} of {}: {}; use fewer (--workers) or "
+                      "raise the limit on processes",
+                      worker + 1, workers, error.code().message());
+        }
+      }
       run_one(0);
     }
     if (fault_) std::rethrow_exception(fault_);
@@ -71,6 +84,13 @@ class OrderedPipeline {
     std::exception_ptr fault;
     std::int64_t weight = 0;
   };
+
+  void stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+    room_.notify_one();
+  }
 
   // The next piece to work on; nothing at the end.
   std::optional<Item> next(std::int64_t limit, const std::function<std::optional<Made>()>& make) {

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "support/errors.h"
+#include "support/no_more_threads.h"
 
 namespace piton {
 namespace {
@@ -187,6 +188,13 @@ TEST(ThreadPool, PinsEachThreadToItsCoreAndFreesTheCallerAtItsEnd) {
     EXPECT_EQ(masks, (std::vector<std::vector<int>>{{cores[1]}, {cores[0]}}));
   }
   EXPECT_EQ(available_cores(), cores);
+}
+
+TEST(ThreadPool, ThatGetsNoThreadSaysWhatToDo) {
+  const test::NoMoreThreads none;
+  const std::string message = message_of(Fault::kUsage, [] { ThreadPool pool(3); });
+  EXPECT_NE(message.find("threads: the system refused thread 2 of 3"), std::string::npos)
+      << message;
 }
 
 TEST(ThreadPool, RefusesCoresThatAreNotThere) {

@@ -9,6 +9,7 @@
 
 #include "base/files.h"
 #include "support/errors.h"
+#include "support/no_more_threads.h"
 #include "support/temp_folder.h"
 #include "unit/checkpoint/sharded_run.h"
 
@@ -156,6 +157,24 @@ TEST(BackgroundSave, IsNotBegunWhereOneRankHasNoMemoryForTheCopy) {
     save_checkpoint(dir / "run", run.stored(), run.context(), state_of(1), "");
   });
   EXPECT_EQ(latest_iteration(dir / "run"), 1);
+}
+
+TEST(BackgroundSave, ThatGetsNoThreadSaysWhatToDoAndWritesNothing) {
+  const TempFolder dir;
+  run_ranks(1, [&](World& world) {
+    SmallRun run(world, {});
+    ThreadPool pool(2);
+    SaveCopy copy(run.device);
+    run.fill(3);
+    const std::string message = message_of(Fault::kMemory, [&] {
+      const test::NoMoreThreads none;
+      BackgroundSave::start(dir.path(), run.stored(), run.context(), state_of(3), "", {}, copy,
+                            pool);
+    });
+    EXPECT_THAT(message, HasSubstr("refused a thread for the save"));
+    EXPECT_THAT(message, HasSubstr("--no-async-save"));
+  });
+  EXPECT_TRUE(fs::is_empty(dir.path()));
 }
 
 TEST(BackgroundSave, EndsWithoutBeingWaitedFor) {

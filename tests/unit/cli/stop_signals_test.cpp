@@ -6,13 +6,25 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <thread>
+
+#include "support/no_more_threads.h"
 
 namespace piton::cli {
 namespace {
 
 using testing::ExitedWithCode;
+
+// Each process is started anew: the thread sanitizer lets a fork of this one, which may have
+// threads, start none.
+class StopSignalsDeathTest : public testing::Test {
+ protected:
+  StopSignalsDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
 
 void be_asked(int number, const StopSignals& signals) {
   ::kill(::getpid(), number);
@@ -26,7 +38,7 @@ void be_asked(int number, const StopSignals& signals) {
   std::_Exit(7);
 }
 
-TEST(StopSignalsDeathTest, EndAtOnceBeforeAPromise) {
+TEST_F(StopSignalsDeathTest, EndAtOnceBeforeAPromise) {
   EXPECT_EXIT(
       {
         SilentLog log;
@@ -36,7 +48,7 @@ TEST(StopSignalsDeathTest, EndAtOnceBeforeAPromise) {
       ExitedWithCode(143), "");
 }
 
-TEST(StopSignalsDeathTest, EndAtOnceWhenTheyComeAgain) {
+TEST_F(StopSignalsDeathTest, EndAtOnceWhenTheyComeAgain) {
   EXPECT_EXIT(
       {
         SilentLog log;
@@ -48,7 +60,7 @@ TEST(StopSignalsDeathTest, EndAtOnceWhenTheyComeAgain) {
       ExitedWithCode(130), "");
 }
 
-TEST(StopSignalsDeathTest, ChangeNothingOnceWhatTheyAskedForIsDone) {
+TEST_F(StopSignalsDeathTest, ChangeNothingOnceWhatTheyAskedForIsDone) {
   for (const bool asked : {true, false}) {
     EXPECT_EXIT(
         {
@@ -61,6 +73,30 @@ TEST(StopSignalsDeathTest, ChangeNothingOnceWhatTheyAskedForIsDone) {
         },
         ExitedWithCode(7), "");
   }
+}
+
+// Says what it logs to standard error.
+class LoudLog final : public Log {
+ public:
+  void write(LogLevel, std::string_view line) override {
+    std::fprintf(stderr, "%s\n", std::string(line).c_str());
+  }
+};
+
+TEST_F(StopSignalsDeathTest, StopTheRunInOrderThoughTheSystemHasNoThreadLeft) {
+  EXPECT_EXIT(
+      {
+        LoudLog log;
+        std::optional<test::NoMoreThreads> none;  // until those that listen are gone
+        {
+          StopSignals signals(log);
+          signals.promise("ending");
+          none.emplace();
+          be_asked(SIGTERM, signals);
+        }
+        std::_Exit(7);
+      },
+      ExitedWithCode(7), "SIGTERM: ending");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -61,6 +63,35 @@ TEST(TracedWorld, RecordsCollectivesOneAfterTheOtherAndWhatIsWaitedFor) {
     EXPECT_EQ(collectives, 2);
     EXPECT_GE(waits, 1);
   });
+}
+
+// As on the thread of a save that is at work when a trace begins.
+TEST(TracedWorld, RecordsNoWaitThatBeganBeforeTheTrace) {
+  constexpr std::array<int, 2> kRanks{0, 1};
+  std::atomic<int> arrived = 0;
+  std::atomic<bool> recording = false;
+  test::ThreadWorldState state;
+  state.observe = [&](const std::string&, const std::string&) { ++arrived; };
+  test::run_ranks(
+      2,
+      [&](World& world) {
+        const auto events = std::make_shared<TraceEvents>();
+        const std::unique_ptr<World> traced = make_traced_world(world, events);
+        const std::unique_ptr<Communicator> group = traced->make_group(kRanks, "save");
+        if (world.rank() == 1) {
+          while (!recording) std::this_thread::yield();
+          group->barrier();
+          return;
+        }
+        std::thread save([&] { group->barrier(); });
+        while (arrived == 0) std::this_thread::yield();
+        events->set_recording(true);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // longer than what is no wait
+        recording = true;
+        save.join();
+        EXPECT_EQ(events->size(), 0);
+      },
+      &state);
 }
 
 TEST(TracedWorld, RecordsNothingOfAGroupOfOne) {

@@ -9,6 +9,9 @@
 #include <string>
 #include <thread>
 
+#include "support/errors.h"
+#include "support/no_more_threads.h"
+
 namespace piton {
 namespace {
 
@@ -113,6 +116,17 @@ TEST(OrderedPipeline, AFaultLeavesInItsPlaceWhereverItWasThrown) {
       EXPECT_EQ(taken, 30) << where;
     }
   }
+}
+
+TEST(OrderedPipeline, ThatGetsNoThreadSaysSoAtOnce) {
+  int taken = 0;
+  const std::string message = message_of(Fault::kUsage, [&] {
+    const test::NoMoreThreads none;
+    Pipeline().run(
+        3, 100, counted(20), [](int, int piece) { return piece; }, [&](int) { ++taken; });
+  });
+  EXPECT_NE(message.find("the system refused thread 2 of 3"), std::string::npos) << message;
+  EXPECT_EQ(taken, 0);
 }
 
 }  // namespace
