@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <fstream>
@@ -275,11 +276,19 @@ TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
 }
 
 TEST(Store, MakesPrivateFilesWhateverTheUmask) {
-  const TempFolder dir;
-  const fs::path folder = saved_at(dir / "new/dir", {}, 2);
-  EXPECT_EQ(static_cast<int>(fs::status(folder).permissions()), 0750);
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    EXPECT_EQ(static_cast<int>(entry.status().permissions()), 0640) << entry.path();
+  for (const mode_t mask : {0000, 0022, 0027, 0077}) {
+    const TempFolder dir;
+    const mode_t before = ::umask(mask);
+    saved_at(dir / "new/dir", {}, 2);
+    ::umask(before);
+    int files = 0;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir.path())) {
+      const bool is_file = entry.is_regular_file();
+      files += is_file ? 1 : 0;
+      EXPECT_EQ(static_cast<int>(entry.status().permissions()), is_file ? 0640 : 0750)
+          << entry.path() << " under umask " << mask;
+    }
+    EXPECT_GE(files, 6);
   }
 }
 
