@@ -145,6 +145,14 @@ std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t c
   return batch(*train_, place_of(mesh, consumed, batches_.at(consumed)));
 }
 
+void RunData::announce_training_batch(const Mesh& mesh, std::int64_t consumed) {
+  try {
+    train_->announce(place_of(mesh, consumed, batches_.at(consumed)));
+  } catch (const Error&) {
+    // Whatever it is, training_batch() meets it too, and says it.
+  }
+}
+
 std::vector<MicroBatch> RunData::validation_batch(const Mesh& mesh, std::int64_t consumed) {
   PITON_ASSERT(valid_ != nullptr);
   return batch(*valid_, place_of(mesh, consumed, global_batch_));

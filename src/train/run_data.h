@@ -41,6 +41,9 @@ class RunData {
   // a corpus was written to, the error of check_unchanged().
   std::vector<MicroBatch> training_batch(const Mesh& mesh, std::int64_t consumed);
   std::vector<MicroBatch> validation_batch(const Mesh& mesh, std::int64_t consumed);
+  // Those of training_batch() will be asked for in the next step: tells the system what will be
+  // read, so that it comes from the disk meanwhile. Never throws an Error.
+  void announce_training_batch(const Mesh& mesh, std::int64_t consumed);
   bool has_validation() const { return valid_ != nullptr; }
 
   // Facts about the contents of the corpora, for a checkpoint; a resume compares them.

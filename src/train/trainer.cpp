@@ -368,7 +368,11 @@ StepMetrics Trainer::one_step() {
 
 std::vector<MicroBatch> Trainer::next_batch() {
   const Section data(machine_.sections, kDataSection);
-  return data_->training_batch(*mesh_, state_.consumed_samples);
+  const std::int64_t consumed = state_.consumed_samples;
+  std::vector<MicroBatch> batch = data_->training_batch(*mesh_, consumed);
+  // Comes from the disk while this step computes.
+  data_->announce_training_batch(*mesh_, consumed + plan_.batches.at(consumed));
+  return batch;
 }
 
 // As LogSink has it.

@@ -444,6 +444,16 @@ std::int64_t IndexedDataset::read_some(std::int64_t sequence, std::int64_t first
   return count;
 }
 
+std::int64_t IndexedDataset::announce(std::int64_t sequence, std::int64_t first,
+                                      std::int64_t count) const {
+  const Place there = place(sequence);
+  if (first < 0 || first > there.length) return -1;
+  const std::int64_t width = bytes_of(type_);
+  count = std::min(there.length - first, count);
+  if (count > 0) ids_.will_read(there.byte + first * width, count * width);
+  return count;
+}
+
 void IndexedDataset::read_wide(std::int64_t start, std::span<std::int32_t> out) const {
   std::vector<std::int64_t> wide(out.size());
   ids_.read_at(start, std::as_writable_bytes(std::span(wide)));

@@ -103,6 +103,9 @@ class IndexedDataset final : public TokenSequences {
   std::int64_t read_some(std::int64_t sequence, std::int64_t first,
                          std::span<std::int32_t> out) const override;
 
+  std::int64_t announce(std::int64_t sequence, std::int64_t first,
+                        std::int64_t count) const override;
+
   // Copies raw bytes of NAME.bin.
   void read_bytes(std::int64_t byte, std::span<std::byte> out) const { ids_.read_at(byte, out); }
 

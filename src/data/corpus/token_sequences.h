@@ -27,6 +27,11 @@ class TokenSequences {
   virtual std::int64_t read_some(std::int64_t sequence, std::int64_t first,
                                  std::span<std::int32_t> out) const = 0;
 
+  // Tells the system that the ids which read_some() would give into `count` places will be read
+  // soon: it may fetch them meanwhile. Returns as read_some(), without waiting for the ids.
+  virtual std::int64_t announce(std::int64_t sequence, std::int64_t first,
+                                std::int64_t count) const = 0;
+
   // Identifies the contents.
   virtual std::string fingerprint() const = 0;
 };

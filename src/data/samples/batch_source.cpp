@@ -34,21 +34,42 @@ BatchSource::BatchSource(std::shared_ptr<const SampleSource> samples, BatchRules
   }
 }
 
-std::vector<MicroBatch> BatchSource::batch(const BatchPlace& place) {
+// Calls visit(first) with the place in the global batch of the first sample of each.
+template <typename Visit>
+void BatchSource::for_each_micro_batch(const BatchPlace& place, Visit&& visit) {
   const std::int64_t stride = place.micro_batch * place.ranks;
   PITON_ASSERT(place.micro_batch > 0 && place.rank >= 0 && place.rank < place.ranks &&
                    place.global_batch % stride == 0,
                "batch {} in micro-batches of {} on rank {} of {}", place.global_batch,
                place.micro_batch, place.rank, place.ranks);
-  std::vector<MicroBatch> batches;
-  std::vector<std::int64_t> places(static_cast<std::size_t>(place.micro_batch));
   for (std::int64_t first = place.rank * place.micro_batch; first < place.global_batch;
        first += stride) {
+    visit(first);
+  }
+}
+
+std::vector<MicroBatch> BatchSource::batch(const BatchPlace& place) {
+  std::vector<MicroBatch> batches;
+  std::vector<std::int64_t> places(static_cast<std::size_t>(place.micro_batch));
+  for_each_micro_batch(place, [&](std::int64_t first) {
     std::iota(places.begin(), places.end(), place.consumed_samples + first);
     batches.push_back(micro_batch(places));
     batches.back().sample_index = first;
-  }
+  });
   return batches;
+}
+
+void BatchSource::announce(const BatchPlace& place) {
+  const std::int64_t size = samples_->size();
+  const bool cyclic = rules_.order == DataloaderType::kCyclic;
+  for_each_micro_batch(place, [&](std::int64_t first) {
+    for (std::int64_t i = 0; i < place.micro_batch; ++i) {
+      const std::int64_t at = place.consumed_samples + first + i;
+      // The order of an epoch is drawn when its first sample is read, not for advice.
+      const bool known = size > 0 && (cyclic ? at / size == epoch_ : at < size);
+      if (known) samples_->announce(sample_at(at));
+    }
+  });
 }
 
 MicroBatch BatchSource::micro_batch(std::span<const std::int64_t> places) {

@@ -57,12 +57,18 @@ class BatchSource {
   // under kCyclic) or an id is not below the vocabulary. Not thread-safe under kCyclic.
   std::vector<MicroBatch> batch(const BatchPlace& place);
 
+  // The same micro-batches will be asked for soon: tells the system what will be read
+  // (SampleSource::announce). Not those beyond the samples or, under kCyclic, in another epoch.
+  void announce(const BatchPlace& place);
+
   // One micro-batch of the samples at positions `places` [b] in the order of the run.
   MicroBatch micro_batch(std::span<const std::int64_t> places);
 
   const SampleSource& samples() const { return *samples_; }
 
  private:
+  template <typename Visit>
+  static void for_each_micro_batch(const BatchPlace& place, Visit&& visit);
   std::int64_t sample_at(std::int64_t place);
   void fill(std::int64_t sample, std::size_t row, MicroBatch& batch);
 

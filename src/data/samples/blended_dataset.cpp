@@ -95,4 +95,9 @@ void BlendedDataset::sample(std::int64_t index, std::span<std::int32_t> ids) con
   parts_[static_cast<std::size_t>(part(index))].source->sample(index_in_part(index), ids);
 }
 
+void BlendedDataset::announce(std::int64_t index) const {
+  PITON_ASSERT(index >= 0 && index < size(), "sample {} of {}", index, size());
+  parts_[static_cast<std::size_t>(part(index))].source->announce(index_in_part(index));
+}
+
 }  // namespace piton

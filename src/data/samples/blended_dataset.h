@@ -38,6 +38,7 @@ class BlendedDataset final : public SampleSource {
   std::int64_t size() const override { return static_cast<std::int64_t>(part_of_.size()); }
   std::int64_t sequence() const override { return parts_.front().source->sequence(); }
   void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
+  void announce(std::int64_t index) const override;
 
   // The part that gives sample `index`, and the index within that part.
   int part(std::int64_t index) const { return part_of_[static_cast<std::size_t>(index)]; }

@@ -162,10 +162,11 @@ GptDataset::GptDataset(std::shared_ptr<const TokenSequences> corpus, const GptRe
       cache ? cached_gpt_index(*corpus_, request_, *cache) : build_gpt_index(*corpus_, request_);
 }
 
-void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
+// Calls take(sequence, from, filled) for each sequence of the sample, which returns how many ids
+// are there, or -1.
+template <typename Take>
+void GptDataset::walk(std::int64_t index, Take&& take) const {
   PITON_ASSERT(index >= 0 && index < size(), "sample {} of {}", index, size());
-  PITON_ASSERT(static_cast<std::int64_t>(ids.size()) == request_.sequence + 1, "room for {} ids",
-               ids.size());
   const auto row = static_cast<std::size_t>(index_.shuffle[static_cast<std::size_t>(index)]);
   if (row >= index_.shuffle.size()) {
     throw Error(Fault::kData,
@@ -175,28 +176,42 @@ void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
   }
   auto at = static_cast<std::size_t>(index_.row_at[row]);
   std::int64_t from = index_.row_from[row];
-  std::size_t filled = 0;
+  std::int64_t filled = 0;
   std::array<std::int32_t, 32> drawn;  // entries of `order` from `at` on, read together
   std::span<std::int32_t> next;
-  while (filled < ids.size()) {
+  while (filled < request_.sequence + 1) {
     if (next.empty() && at < index_.order.size()) {
       next = std::span(drawn).first(std::min(drawn.size(), index_.order.size() - at));
       index_.order.read(at, next);
     }
     // A damaged list from a cache file must not cause reads outside of memory.
     const bool known = !next.empty() && next[0] >= 0 && next[0] < corpus_->sequences();
-    const std::int64_t count = known ? corpus_->read_some(next[0], from, ids.subspan(filled)) : -1;
+    const std::int64_t count = known ? take(next[0], from, filled) : -1;
     if (count < 0) {
       throw Error(Fault::kData,
                   "{}: the stored order of its samples is damaged at sample {}; remove the cache "
                   "folder (--data-cache-path)",
                   corpus_->name(), index);
     }
-    filled += static_cast<std::size_t>(count);
+    filled += count;
     ++at;
     next = next.subspan(1);
     from = 0;
   }
+}
+
+void GptDataset::sample(std::int64_t index, std::span<std::int32_t> ids) const {
+  PITON_ASSERT(static_cast<std::int64_t>(ids.size()) == request_.sequence + 1, "room for {} ids",
+               ids.size());
+  walk(index, [&](std::int64_t sequence, std::int64_t from, std::int64_t filled) {
+    return corpus_->read_some(sequence, from, ids.subspan(static_cast<std::size_t>(filled)));
+  });
+}
+
+void GptDataset::announce(std::int64_t index) const {
+  walk(index, [&](std::int64_t sequence, std::int64_t from, std::int64_t filled) {
+    return corpus_->announce(sequence, from, request_.sequence + 1 - filled);
+  });
 }
 
 }  // namespace piton

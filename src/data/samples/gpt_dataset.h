@@ -62,10 +62,14 @@ class GptDataset final : public SampleSource {
   std::int64_t size() const override { return static_cast<std::int64_t>(index_.shuffle.size()); }
   std::int64_t sequence() const override { return request_.sequence; }
   void sample(std::int64_t index, std::span<std::int32_t> ids) const override;
+  void announce(std::int64_t index) const override;
 
   const GptIndex& index() const { return index_; }
 
  private:
+  template <typename Take>
+  void walk(std::int64_t index, Take&& take) const;
+
   std::shared_ptr<const TokenSequences> corpus_;
   GptRequest request_;
   GptIndex index_;

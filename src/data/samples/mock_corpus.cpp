@@ -121,6 +121,13 @@ std::int64_t MockCorpus::read_some(std::int64_t sequence, std::int64_t first,
   return count;
 }
 
+// There is nothing to fetch.
+std::int64_t MockCorpus::announce(std::int64_t sequence, std::int64_t first,
+                                  std::int64_t count) const {
+  const std::int64_t length = lengths_[static_cast<std::size_t>(sequence)];
+  return first < 0 || first > length ? -1 : std::min(length - first, count);
+}
+
 std::string MockCorpus::fingerprint() const {
   const std::array<std::int64_t, 2> facts{vocabulary_, end_of_document_};
   StreamHash hash;

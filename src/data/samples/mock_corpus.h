@@ -21,6 +21,8 @@ class MockCorpus final : public TokenSequences {
   std::vector<std::int32_t> lengths(std::int64_t first, std::int64_t count) const override;
   std::int64_t read_some(std::int64_t sequence, std::int64_t first,
                          std::span<std::int32_t> out) const override;
+  std::int64_t announce(std::int64_t sequence, std::int64_t first,
+                        std::int64_t count) const override;
   std::string fingerprint() const override;
 
  private:

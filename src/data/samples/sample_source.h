@@ -14,6 +14,9 @@ class SampleSource {
   virtual std::int64_t sequence() const = 0;  // s
   // Fills `ids` ([s + 1]) with sample `index`, 0 <= index < size(). Thread-safe.
   virtual void sample(std::int64_t index, std::span<std::int32_t> ids) const = 0;
+  // Sample `index` will be asked for soon: a source that reads files tells the system so, and does
+  // not wait. Throws as sample().
+  virtual void announce(std::int64_t /*index*/) const {}
 };
 
 }  // namespace piton
