@@ -72,10 +72,11 @@ std::span<const Command> commands() {
        "recompute-granularity json config device-memory layouts",
        run_plan},
       {"inspect", "PATH | RECIPE.toml | samples | layout [OPTION ...]",
-       "describes a checkpoint, corpus, tokenizer, recipe, layout or training samples",
+       "describes a checkpoint, corpus, tokenizer, recipe, layout or samples",
        "run\n"
        "samples --data-path corpus_text_document --seq-length 64 --tokenizer-type ByteTokenizer",
-       "hash loss json count first scan-ids world-size data-path split seq-length tokenizer-type "
+       "hash loss json count first part scan-ids world-size data-path split seq-length "
+       "tokenizer-type "
        "tokenizer-name-or-path config",
        run_inspect},
       {"report", "DIR ...", "writes an HTML page about one or more runs",

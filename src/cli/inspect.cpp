@@ -1,5 +1,5 @@
 // piton inspect: a checkpoint, model of another program, corpus, tokenizer, recipe, layout or
-// training samples, in words.
+// samples, in words.
 #include <filesystem>
 
 #include "api/model.h"
@@ -27,6 +27,7 @@ struct InspectOptions {
   bool json = false;
   int world_size = 0;
   int count = 3;
+  SamplePart part = SamplePart::kTrain;
   std::int64_t first = 0;
   bool scan_ids = false;
 
@@ -42,6 +43,10 @@ struct InspectOptions {
       world_size);
     v(Option{"count", "number of samples, or of sequences of a corpus, to show"}, count);
     v(Option{"first", "samples: index of the first one to show, as the run counts them"}, first);
+    v(Option{"part", "samples: which part of the data to show"},
+      Choice(part, {{"train", SamplePart::kTrain},
+                    {"valid", SamplePart::kValid},
+                    {"test", SamplePart::kTest}}));
     v(Option{"scan-ids", "read every id of a corpus to find the largest"}, scan_ids);
   }
 };
@@ -249,7 +254,8 @@ int run_inspect(Invocation& invocation) {
   if (what == "layout") {
     print_layout(options, inspect.world_size, inspect.json);
   } else if (what == "samples") {
-    print_samples(options, inspect.first, inspect.count, inspect.json, invocation.log);
+    print_samples(options, inspect.part, inspect.first, inspect.count, inspect.json,
+                  invocation.log);
   } else if (!what.empty()) {
     print_path(what, inspect, options, invocation.log);
   } else if (recipe || !general.config.empty()) {

@@ -51,6 +51,47 @@ std::int64_t sequence_of(const PretrainOptions& options) {
   return options.model.resolve(std::nullopt).max_positions;
 }
 
+// Samples that the run asks of each part; `shown` of a part that it does not ask for.
+SampleCounts counts_of(const LoopOptions& loop, SamplePart part, std::int64_t shown, Log& log) {
+  const std::int64_t global_batch = loop.global_batch_size.value_or(loop.micro_batch_size);
+  const BatchSizes batches = batch_sizes(loop, global_batch, loop.micro_batch_size);
+  const std::int64_t iterations =
+      loop.train_samples ? batches.updates(*loop.train_samples) : loop.train_iters;
+  SampleCounts counts =
+      sample_counts(iterations, loop.eval_interval, loop.eval_iters, global_batch);
+  if (loop.train_samples) counts.train = *loop.train_samples;
+  const bool trains = part == SamplePart::kTrain;
+  if (trains ? iterations == 0 : loop.eval_iters == 0 || iterations == 0) {
+    (trains ? counts.train : part == SamplePart::kValid ? counts.valid : counts.test) = shown;
+    log.info(fmt::format("samples: {} is not given; the order is that of a run of {} samples",
+                         iterations == 0 ? "--train-iters" : "--eval-iters", shown));
+  }
+  return counts;
+}
+
+// Throws Error(kUsage) if no data is named for it.
+std::shared_ptr<const SampleSource> source_of(const DataSets& sets, SamplePart part, Log& log) {
+  if (part == SamplePart::kTrain) {
+    if (sets.train) return sets.train;
+    throw Error(Fault::kUsage,
+                "--data-path: no training data is named; give the prefix of a corpus (piton "
+                "preprocess makes one), or --mock-data");
+  }
+  const bool validates = part == SamplePart::kValid;
+  const char* name = validates ? "valid" : "test";
+  const std::vector<NamedSource>& all = validates ? sets.valid : sets.test;
+  if (all.empty() || all[0].source->size() == 0) {
+    throw Error(Fault::kUsage,
+                "--part {}: it has no samples; give it a share (--split) or data of its own "
+                "(--{}-data-path)",
+                name, name);
+  }
+  if (all.size() > 1) {
+    log.info(fmt::format("samples: of {} sets the first, {}", all.size(), all[0].name));
+  }
+  return all[0].source;
+}
+
 }  // namespace
 
 std::string corpus_prefix(const std::string& path) {
@@ -154,42 +195,26 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
   print(text);
 }
 
-void print_samples(const PretrainOptions& options, std::int64_t first, std::int64_t count,
-                   bool json, Log& log) {
+void print_samples(const PretrainOptions& options, SamplePart part, std::int64_t first,
+                   std::int64_t count, bool json, Log& log) {
   const LoopOptions& loop = options.loop;
   const std::int64_t sequence = sequence_of(options);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
-  const std::int64_t global_batch = loop.global_batch_size.value_or(loop.micro_batch_size);
-  const BatchSizes batches = batch_sizes(loop, global_batch, loop.micro_batch_size);
-  const std::int64_t iterations =
-      loop.train_samples ? batches.updates(*loop.train_samples) : loop.train_iters;
-  SampleCounts counts =
-      sample_counts(iterations, loop.eval_interval, loop.eval_iters, global_batch);
-  if (loop.train_samples) counts.train = *loop.train_samples;
-  if (iterations == 0) {
-    counts.train = first + count;
-    log.info(
-        fmt::format("samples: --train-iters is not given; the order is that of a run of {} samples",
-                    counts.train));
-  }
+  const SampleCounts counts = counts_of(loop, part, first + count, log);
   const std::int64_t model_ids = options.data.mock_data && tokenizer == nullptr
                                      ? options.resolve_model(std::nullopt).vocabulary
                                      : 0;
   const DataSets sets =
       open_data_sets(options.data, sequence, static_cast<std::uint32_t>(loop.seed), counts, log,
                      mock_ids(options, model_ids, tokenizer.get()));
-  if (!sets.train) {
-    throw Error(Fault::kUsage,
-                "--data-path: no training data is named; give the prefix of a corpus (piton "
-                "preprocess makes one), or --mock-data");
-  }
   const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds();
   const std::int64_t vocabulary =
       tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,
                                          options.parallel.tensor)
                 : 0;
-  BatchSource source(sets.train,
-                     BatchRules::from(options.data, special.eod, special.pad, vocabulary));
+  BatchRules rules = BatchRules::from(options.data, special.eod, special.pad, vocabulary);
+  if (part != SamplePart::kTrain) rules.order = DataloaderType::kSingle;  // as a run evaluates
+  BatchSource source(source_of(sets, part, log), rules);
   const bool colors = isatty(STDOUT_FILENO) == 1;
   for (std::int64_t place = first; place < first + count; ++place) {
     const MicroBatch batch = source.micro_batch(std::array{place});

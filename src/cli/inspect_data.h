@@ -24,10 +24,13 @@ void print_corpus(const std::string& prefix, const TokenizerOptions& options, in
 // `options` names the tokenizer.
 void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parallel, bool json);
 
-// Prints samples [first, first + count) of a run with these options, as its model reads them.
-// Without --train-iters, the run is assumed to be just long enough. Throws Error(kUsage) if no
-// training data is named, and the errors of open_data_sets and BatchSource.
-void print_samples(const PretrainOptions& options, std::int64_t first, std::int64_t count,
-                   bool json, Log& log);
+enum class SamplePart { kTrain, kValid, kTest };
+
+// Prints samples [first, first + count) of a part of a run with these options, as its model reads
+// them. Without --train-iters, the run is assumed to be just long enough; without --eval-iters too,
+// for the other parts. Throws Error(kUsage) if no data is named for the part, and the errors of
+// open_data_sets and BatchSource.
+void print_samples(const PretrainOptions& options, SamplePart part, std::int64_t first,
+                   std::int64_t count, bool json, Log& log);
 
 }  // namespace piton::cli
