@@ -1,5 +1,7 @@
 #include "cli/command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -147,6 +149,11 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
   }
   if (general.quiet) terminal.be_quiet();
   return positional;
+}
+
+void Invocation::warn_of_root(const GeneralOptions& general) const {
+  if (!leads || general.quiet || ::geteuid() != 0) return;
+  log.warning("running as root: the files belong to root; an ordinary user is enough");
 }
 
 void refuse_more_arguments(const std::vector<std::string>& arguments, std::size_t most) {

@@ -70,6 +70,10 @@ struct Invocation {
   // --quiet takes effect at once.
   std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false);
 
+  // For a command that has written files, or is about to: one line if it runs as root, unless
+  // --quiet is given. Only the first rank reports it.
+  void warn_of_root(const GeneralOptions& general) const;
+
   // Runs work that is the same on every rank, before ranks meet. Only the first rank reports an
   // Error.
   template <typename Work>

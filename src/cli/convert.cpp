@@ -83,6 +83,7 @@ int run_convert(Invocation& invocation) {
   }
   Engine engine(engine_options(general), invocation.log);
   const ConvertReport report = convert(engine.machine(), options, invocation.progress);
+  invocation.warn_of_root(general);
   for (const std::string& note : report.notes) invocation.log.warning(note);
   if (show.json) {
     print_json(report);

@@ -136,7 +136,9 @@ int run_preprocess(Invocation& invocation) {
           Fault::kUsage,
           "preprocess: both --merge and --input are given; join corpora in a run of its own");
     }
-    report(merge(options), output.json, invocation.log);
+    const PreprocessReport merged = merge(options);
+    invocation.warn_of_root(general);
+    report(merged, output.json, invocation.log);
     return 0;
   }
   if (tokenizer.empty()) {
@@ -147,6 +149,7 @@ int run_preprocess(Invocation& invocation) {
   const std::unique_ptr<Tokenizer> opened = open_tokenizer(tokenizer);
   const PreprocessReport done = preprocess(options, *opened, invocation.log, invocation.progress);
   write_cards(options, *opened, done);
+  invocation.warn_of_root(general);
   report(done, output.json, invocation.log);
   return 0;
 }

@@ -31,6 +31,7 @@ int run_pretrain(Invocation& invocation) {
   if (!leads) signals.be_silent();
   refuse_unjoined_processes(engine.world().size());
   if (leads) megatron.report(invocation.log);
+  if (saves && leads) invocation.warn_of_root(general);
   const PretrainResult result = pretrain(
       engine.machine(), options, [&] { return signals.first(); }, [&] { signals.settle(); },
       invocation.progress);

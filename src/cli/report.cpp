@@ -61,6 +61,7 @@ int run_report(Invocation& invocation) {
                                            ? std::filesystem::path(folders.front()) / "report.html"
                                            : std::filesystem::path(options.output);
   bool running = write_page(folders, output, options);
+  invocation.warn_of_root(general);
   invocation.log.info(fmt::format("report: {}", output.string()));
   while (options.follow && running) {
     std::this_thread::sleep_for(std::chrono::seconds(options.every));

@@ -65,6 +65,7 @@ int run_train_tokenizer(Invocation& invocation) {
   ThreadPool threads(count);
   const LearnReport done =
       learn_tokenizer(options, training, threads, invocation.log, invocation.progress);
+  invocation.warn_of_root(general);
   print_report(done, report.json, invocation.log);
   return 0;
 }
