@@ -17,7 +17,6 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   Trainer trainer(machine, options, {&log, &shown});
   PretrainResult result{.loss = trainer.state().lm_loss};
   std::string why;  // reason to stop before the end
-  const bool was_done = trainer.done();
   while (!trainer.done()) {
     const StopRequest request = trainer.agreed_stop(stop());
     result.stop_signal = request.signal;
@@ -31,8 +30,9 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
     if (trainer.save_due()) trainer.save_if_possible();
   }
   trainer.finish_saves();
-  const bool has_trained = !was_done && trainer.state().iteration > 0;
-  if (!loop.save.empty() && has_trained && !trainer.is_saved()) trainer.save();
+  // Also where nothing was left to do: --save may be another folder than --load.
+  const bool has_state = trainer.state().iteration > 0;
+  if (!loop.save.empty() && has_state && !trainer.is_saved()) trainer.save();
   trainer.finish();
   over();
   if (!why.empty() && machine.world.rank() == 0) {

@@ -75,6 +75,31 @@ expect(RUN ${bare} --train-iters 2 --finetune --load ${WORK}/run --save ${WORK}/
 expect(RUN ${bare} --train-iters 2 --finetune --save ${WORK}/other CODE 2 ERR "--finetune: needs --load")
 expect(RUN ${bare} --train-iters 2 --load ${WORK}/run --save ${WORK}/tuned CODE 2 ERR "already holds a run")
 
+# A run that ends is saved in --save also where that is not --load, and if nothing was left to do.
+expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 --save ${WORK}/ended CODE 0)
+expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 --load ${WORK}/ended --save ${WORK}/elsewhere CODE 0
+       ERR "nothing left to do" "saved [^\n]*elsewhere/iter_0000003")
+expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 --load ${WORK}/ended --save ${WORK}/further
+       CODE 0 ERR "saved [^\n]*further/iter_0000004")
+foreach(folder ended elsewhere)
+  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
+endforeach()
+if(NOT hash_ended MATCHES "weights" OR NOT hash_ended STREQUAL hash_elsewhere)
+  message(FATAL_ERROR "nothing was left to do, and another state was saved: ${hash_ended} ${hash_elsewhere}")
+endif()
+# There it goes on.
+expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 --load ${WORK}/elsewhere
+           --save ${WORK}/elsewhere CODE 0 ERR "resumed [^\n]*elsewhere/iter_0000003" "iteration +4/ +4 ")
+
+# A folder that cannot be written to is refused before the first step, in one line.
+foreach(folder /sys/piton /sys/kernel /proc/piton)
+  execute_process(COMMAND ${PITON} ${bare} --train-iters 3 --micro-batch-size 4 --load ${WORK}/ended --save ${folder}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE error)
+  if(NOT code EQUAL 3 OR NOT error MATCHES "^piton pretrain: [^\n]*${folder}[^\n]*\n$" OR out MATCHES "iteration +1/")
+    message(FATAL_ERROR "${folder}: exit ${code}\n${error}\n${out}")
+  endif()
+endforeach()
+
 # The run keeps its tokenizer: another working directory, and the files are gone.
 set(tokenizer ${SOURCE}/../shared/data/tokenizers/llama2)
 if(EXISTS ${tokenizer})
