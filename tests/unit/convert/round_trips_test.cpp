@@ -4,15 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
-
-#include "base/philox.h"
 #include "convert/convert.h"
 #include "huggingface/hf_source.h"
-#include "huggingface/hf_writer.h"
-#include "model/canonical_tensors.h"
+#include "megatron/megatron_source.h"
 #include "support/errors.h"
+#include "support/family_folder.h"
 #include "unit/convert/one_machine.h"
 #include "unit/huggingface/hf_folder.h"
 
@@ -23,75 +19,11 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
-// Weights of any model, no two alike: in bf16 matrices, in fp32 all others.
-class RandomWeights final : public TensorSource {
- public:
-  explicit RandomWeights(const ModelConfig& model) {
-    for (const CanonicalShape& one : canonical_tensors(model)) {
-      const DType dtype = one.shape.ndim() > 1 ? DType::kBF16 : DType::kF32;
-      tensors_[one.name] = {.name = one.name, .dtype = dtype, .shape = one.shape};
-    }
-  }
-
-  std::string where() const override { return "random weights"; }
-  std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
-    std::vector<CanonicalTensor> all;
-    if (kind != TensorKind::kWeight) return all;
-    for (const auto& [name, tensor] : tensors_) all.push_back(tensor);
-    return all;
-  }
-  void read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) override {
-    const Shape& shape = tensors_.at(name).shape;
-    const bool matrix = shape.ndim() > 1;
-    const std::int64_t columns = matrix ? run.extent[1] : 1;
-    for (std::int64_t i = run.begin; i < run.end; ++i, dst += size_bytes(dtype)) {
-      const std::int64_t row = run.start[0] + i / columns;
-      const std::int64_t at = matrix ? row * shape[1] + run.start[1] + i % columns : row;
-      const auto number = static_cast<std::uint32_t>(at);
-      const std::uint32_t bits = philox({number, 7}, {number, hash(name), 0, 0})[0];
-      const float value = (static_cast<float>(bits >> 8) / (1 << 23) - 1) / 8;
-      if (dtype == DType::kBF16) {
-        const BFloat16 rounded = to_bfloat16(value);
-        std::memcpy(dst, &rounded, sizeof rounded);
-      } else {
-        std::memcpy(dst, &value, sizeof value);
-      }
-    }
-  }
-
- private:
-  static std::uint32_t hash(const std::string& name) {
-    return static_cast<std::uint32_t>(std::hash<std::string>{}(name));
-  }
-  std::map<std::string, CanonicalTensor> tensors_;
-};
-
 class RoundTrip : public testing::Test {
  protected:
-  // The family's golden config.json with eight heads (in four groups where the family has groups)
-  // and four layers, which every division below divides, and random weights.
   fs::path folder_of(const std::string& family, const std::function<void(Json&)>& edit = {}) {
-    Json config = Json::parse(read_text_file(test::golden_folder(family) / "config.json"));
-    const auto set = [&](std::initializer_list<const char*> names, std::int64_t value) {
-      for (const char* name : names) {
-        if (config.contains(name)) config[name] = value;
-      }
-    };
-    set({"num_hidden_layers", "n_layer"}, 4);
-    set({"hidden_size", "n_embd"}, 64);
-    set({"num_attention_heads", "n_head"}, 8);
-    set({"num_key_value_heads"}, 4);
-    set({"intermediate_size", "n_inner"}, 60);
-    if (config.contains("layer_types"))
-      config["layer_types"] = std::vector<std::string>(4, "full_attention");
-    if (config.contains("head_dim")) config["head_dim"] = 12;
-    if (edit) edit(config);
     const fs::path folder = dir_ / fmt::format("{}-{}", family, next_++);
-    fs::create_directory(folder);
-    const HfConfig parsed(config.dump(), "config.json");
-    const ModelConfig model = hf_model(parsed);
-    RandomWeights weights(model);
-    write_huggingface(folder, weights, model, hf_family(parsed), config);
+    test::write_family_folder(folder, family, edit);
     return folder;
   }
 
