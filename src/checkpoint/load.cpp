@@ -150,8 +150,8 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
     check_tensors(*source, weights, TensorKind::kWeight);
     if (!moments.empty() && !manifest.has_optimizer()) {
       throw Error(Fault::kData,
-                  "checkpoint: {}: it holds no optimizer state: a run cannot continue from "
-                  "it; load its weights alone",
+                  "checkpoint: {}: it holds no optimizer state: --no-load-optim goes on with a new "
+                  "optimizer, --finetune starts a new run from the weights",
                   folder.string());
     }
     if (optimizer) {

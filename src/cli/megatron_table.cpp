@@ -34,7 +34,8 @@ constexpr MegatronGroup kTable[] = {
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
      "lr-decay-style:1 "
      "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
-     "load:1 no-load-optim finetune bf16 fp16 loss-scale:1 initial-loss-scale:1 min-loss-scale:1 "
+     "load:1 no-save-optim no-load-optim finetune bf16 fp16 loss-scale:1 initial-loss-scale:1 "
+     "min-loss-scale:1 "
      "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
      "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
      "pipeline-model-parallel-size:1 use-distributed-optimizer eval-iters:1 eval-interval:1 "
@@ -191,7 +192,7 @@ constexpr MegatronGroup kTable[] = {
      "check-weight-hash-across-dp-replicas-interval:1",
      ""},
     {kNotYet,
-     "save-retain-interval:1 no-save-optim non-persistent-save-interval:1 "
+     "save-retain-interval:1 non-persistent-save-interval:1 "
      "non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
      "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 "
      "pretrained-checkpoint:1 ckpt-step:1 use-checkpoint-args "

@@ -31,6 +31,7 @@ TrafficCounts difference(TrafficCounts a, const TrafficCounts& b) {
 std::int64_t save_copy_bytes(Session& session, const RunPlan& plan) {
   double bytes = 0, elements = 0;  // of this rank's state: the same per element everywhere
   for (const OptimizerState& state : session.optimizer().state()) {
+    if (!plan.saves_optimizer) break;
     elements += static_cast<double>(state.size());
     if (!state.main_is_value) bytes += static_cast<double>(state.main.bytes());
     for (const Moment& moment : state.moments) bytes += static_cast<double>(moment.values.bytes());

@@ -32,10 +32,12 @@ struct LoopOptions {
   std::string load;
   std::string tensorboard_dir;
   std::int64_t save_interval = 0;  // 0: at the end only
-  std::int64_t keep = 0;           // 0: all
+  std::optional<double> save_interval_minutes;
+  std::int64_t keep = 0;  // 0: all
   bool verify_saves = false;
   bool async_save = true;
   bool allow_fallback = false;
+  bool no_save_optim = false;
   bool no_load_optim = false;
   bool finetune = false;
   bool override_scheduler = false;
@@ -87,27 +89,7 @@ struct LoopOptions {
              "folder for TensorBoard files (default: tensorboard in --save)",
              {.placeholder = "DIR"}},
       tensorboard_dir);
-    v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
-      save_interval);
-    v(Option{"keep",
-             "number of newest checkpoints to keep in --save; older ones are removed (0: all)"},
-      keep);
-    v(Option{"verify-saves", "read every checkpoint back from disk and compare it with memory"},
-      verify_saves);
-    v(Option{"async-save",
-             "write checkpoints between steps in the background, from a copy of the state in "
-             "memory (not with --remote-device FOLDER); --no-async-save makes training wait for "
-             "the disk"},
-      async_save);
-    v(Option{"allow-fallback",
-             "if the newest checkpoint of --load is damaged, take the newest older one that is "
-             "whole, and say what was skipped"},
-      allow_fallback);
-    v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
-      no_load_optim);
-    v(Option{"finetune",
-             "start a new run from the loaded weights: iteration 0, its own data and options"},
-      finetune);
+    visit_checkpoints(v);
     v(Option{"override-opt_param-scheduler",
              "resume with the learning rate and weight decay schedules of these flags, not of the "
              "checkpoint",
@@ -124,6 +106,40 @@ struct LoopOptions {
     v(Option{"max-consecutive-skips",
              "stop with exit code 5 after this many updates in a row without finite gradients"},
       max_consecutive_skips);
+  }
+
+ private:
+  // What is saved when, and what of it is loaded.
+  template <typename Visitor>
+  void visit_checkpoints(Visitor&& v) {
+    v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
+      save_interval);
+    v(Option{"save-interval-in-mins",
+             "save too after the first iteration that ends this many minutes after the last save"},
+      save_interval_minutes);
+    v(Option{"keep",
+             "number of newest checkpoints to keep in --save; older ones are removed (0: all)"},
+      keep);
+    v(Option{"verify-saves", "read every checkpoint back from disk and compare it with memory"},
+      verify_saves);
+    v(Option{"async-save",
+             "write checkpoints between steps in the background, from a copy of the state in "
+             "memory (not with --remote-device FOLDER); --no-async-save makes training wait for "
+             "the disk"},
+      async_save);
+    v(Option{"allow-fallback",
+             "if the newest checkpoint of --load is damaged, take the newest older one that is "
+             "whole, and say what was skipped"},
+      allow_fallback);
+    v(Option{"no-save-optim",
+             "save the weights alone; a run goes on from them with a new optimizer "
+             "(--no-load-optim)"},
+      no_save_optim);
+    v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
+      no_load_optim);
+    v(Option{"finetune",
+             "start a new run from the loaded weights: iteration 0, its own data and options"},
+      finetune);
   }
 };
 

@@ -37,6 +37,13 @@ StoredModel RunCheckpoints::stored_model() {
           .optimizer = &session_.optimizer()};
 }
 
+// Of this, what a save writes.
+StoredModel RunCheckpoints::saved_model() {
+  StoredModel model = stored_model();
+  if (settled_.loop.no_save_optim) model.optimizer = nullptr;
+  return model;
+}
+
 StoreContext RunCheckpoints::context() {
   return {.mesh = mesh_,
           .device = machine_.device,
@@ -157,11 +164,11 @@ TrainState RunCheckpoints::resume_foreign(const ForeignModel& foreign, const Tra
 }
 
 void RunCheckpoints::check_room() {
-  piton::check_room(settled_.loop.save, stored_model(), context());
+  piton::check_room(settled_.loop.save, saved_model(), context());
 }
 
 bool RunCheckpoints::prepare_copy() {
-  return copy_.prepare(stored_model(), context(), {}, machine_.threads);
+  return copy_.prepare(saved_model(), context(), {}, machine_.threads);
 }
 
 void RunCheckpoints::add_facts(TrainState& state, RunData& data) const {
@@ -180,16 +187,18 @@ SaveOptions RunCheckpoints::save_options(std::int64_t iteration) {
 
 std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
   PITON_ASSERT(!in_background());
+  state = with_progress(std::move(state), stored_model());
   add_facts(state, data);
-  return save_checkpoint(settled_.loop.save, stored_model(), context(), state,
+  return save_checkpoint(settled_.loop.save, saved_model(), context(), state,
                          configuration_of(settled_), save_options(state.iteration));
 }
 
 bool RunCheckpoints::start_save(TrainState& state, RunData& data) {
   PITON_ASSERT(!in_background());
   const auto begin = std::chrono::steady_clock::now();
+  state = with_progress(std::move(state), stored_model());
   add_facts(state, data);
-  background_ = BackgroundSave::start(settled_.loop.save, stored_model(), context(), state,
+  background_ = BackgroundSave::start(settled_.loop.save, saved_model(), context(), state,
                                       configuration_of(settled_), save_options(state.iteration),
                                       copy_, machine_.threads);
   begun_ = {.iteration = state.iteration, .copy_seconds = seconds_since(begin)};

@@ -81,6 +81,7 @@ class RunCheckpoints {
 
  private:
   StoredModel stored_model();
+  StoredModel saved_model();
   StoreContext context();
   void add_facts(TrainState& state, RunData& data) const;
   SaveOptions save_options(std::int64_t iteration);

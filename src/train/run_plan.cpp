@@ -37,6 +37,30 @@ void check_ranges(const LoopOptions& loop) {
   }
 }
 
+void check_saves(const PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  if (loop.save_interval_minutes && !(*loop.save_interval_minutes > 0)) {
+    throw Error(Fault::kUsage, "--save-interval-in-mins: got {}, wanted more than 0",
+                *loop.save_interval_minutes);
+  }
+  if (loop.keep < 0 || loop.keep > kMostKept) {
+    throw Error(Fault::kUsage, "--keep: got {}, wanted 0 (all) to {}", loop.keep, kMostKept);
+  }
+  if (loop.no_save_optim && options.optimizer.average_decay) {
+    throw Error(Fault::kUsage,
+                "--no-save-optim: leaves out the moving average of --ema-decay; give one of them");
+  }
+  if (!loop.save.empty()) return;
+  if (loop.save_interval > 0 || loop.save_interval_minutes) {
+    throw Error(Fault::kUsage, "--save-interval{}: needs --save DIR to save to",
+                loop.save_interval > 0 ? "" : "-in-mins");
+  }
+  if (loop.keep > 0 || loop.verify_saves || loop.no_save_optim) {
+    throw Error(Fault::kUsage,
+                "--keep, --verify-saves, --no-save-optim: need --save DIR to save to");
+  }
+}
+
 // Checks the totals that a run counts up to its end.
 void check_totals(const LoopOptions& loop, const RunPlan& plan) {
   const std::int64_t tokens = checked_product("--micro-batch-size", "tokens of a micro-batch",
@@ -95,14 +119,8 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
                 "--seq-length: got {}, wanted at most --max-position-embeddings, which is {}",
                 plan.sequence, model.max_positions);
   }
-  if (loop.save_interval > 0 && loop.save.empty())
-    throw Error(Fault::kUsage, "--save-interval: needs --save DIR to save to");
-  if (loop.keep < 0 || loop.keep > kMostKept) {
-    throw Error(Fault::kUsage, "--keep: got {}, wanted 0 (all) to {}", loop.keep, kMostKept);
-  }
-  if ((loop.keep > 0 || loop.verify_saves) && loop.save.empty()) {
-    throw Error(Fault::kUsage, "--keep, --verify-saves: need --save DIR to save to");
-  }
+  check_saves(options);
+  plan.saves_optimizer = !loop.no_save_optim;
   const std::int64_t share = loop.micro_batch_size * plan.mesh[Axis::kData];
   plan.global_batch = loop.global_batch_size.value_or(share);
   if (plan.global_batch <= 0 || plan.global_batch % share != 0) {

@@ -20,6 +20,7 @@ struct RunPlan {
   int micro_batches = 0;           // of each data-parallel rank in one step of the whole batch
   // Of a rank: what backward computes again is to be chosen by it (train/recompute_choice.h).
   std::optional<std::int64_t> memory_limit;
+  bool saves_optimizer = true;  // not under --no-save-optim
   SessionSettings session;
 
   // The length of the run in whole global batches: what schedules are measured by.

@@ -122,6 +122,7 @@ void Trainer::open() {
     peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
   }
   started_at_ = timed_at_ = state_.iteration;
+  last_save_ = std::chrono::steady_clock::now();
   session_->pipeline().observer = [this](const Step& part) {
     sections_.begin_pass(part.pass, part.micro_batch);
     sinks_.on_part({.iteration = state_.iteration + (evaluation_ > 0 ? 0 : 1),
@@ -280,7 +281,12 @@ void Trainer::keep_or_say_that_nothing_is_kept() {
   }
   if (!done()) checkpoints_->check_room();
   saves_in_background_ = settled_.saves_in_background();
-  if (!done() && loop.save_interval > 0 && saves_in_background_) prepare_background_saves();
+  const bool between_steps = loop.save_interval > 0 || loop.save_interval_minutes;
+  if (!done() && between_steps && saves_in_background_) prepare_background_saves();
+  if (loop.no_save_optim) {
+    say("--no-save-optim: checkpoints hold the weights alone; to go on from one, give "
+        "--no-load-optim");
+  }
   phase(*everyone_, 0, [&] {
     folder_->start(configuration_of(settled_), state_.iteration);
     write_text_file(std::filesystem::path(loop.save) / kSamplesName,
@@ -324,6 +330,7 @@ StepMetrics Trainer::step() {
     settle_background_save(/*wait=*/false);
     if (trace_) trace_->before_step(state_.iteration, *everyone_);
     const StepMetrics metrics = one_step();
+    look_at_the_clock();
     if (trace_) trace_->after_step(state_.iteration, *everyone_, sinks_);
     return metrics;
   });
@@ -439,7 +446,7 @@ void Trainer::count_skips(const StepReport& report) {
 // The first step warms up; the second one shows how long the run will take.
 void Trainer::warn_of_rare_saves(double seconds_a_step) {
   const LoopOptions& loop = settled_.loop;
-  if (loop.save.empty()) return;  // said at the start
+  if (loop.save.empty() || loop.save_interval_minutes) return;  // the first is said at the start
   std::int64_t left = plan_.train_iters - state_.iteration;
   if (loop.exit_interval) {
     left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
@@ -482,7 +489,8 @@ double Trainer::run_evaluation() {
 bool Trainer::save_due() const {
   const LoopOptions& loop = settled_.loop;
   if (loop.save.empty() || is_saved() || saving_iteration_ == state_.iteration) return false;
-  return done() || (loop.save_interval > 0 && state_.iteration % loop.save_interval == 0);
+  return done() || time_to_save_ ||
+         (loop.save_interval > 0 && state_.iteration % loop.save_interval == 0);
 }
 
 bool Trainer::exit_due() const {

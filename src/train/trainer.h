@@ -89,7 +89,7 @@ class Trainer {
 
   // These are not collective.
   bool done() const { return state_.iteration >= plan_.train_iters; }
-  bool save_due() const;  // --save-interval and the end of the run
+  bool save_due() const;  // --save-interval, --save-interval-in-mins and the end of the run
   bool exit_due() const;  // --exit-interval
   bool is_saved() const { return saved_iteration_ == state_.iteration; }
   const TrainState& state() const { return state_; }
@@ -131,6 +131,8 @@ class Trainer {
   void count_skips(const StepReport& report);
   double run_evaluation();
   void check_corpora();
+  void look_at_the_clock();
+  void begin_save();
   void write_checkpoint();
   void prepare_background_saves();
   void no_copy();
@@ -172,9 +174,11 @@ class Trainer {
   std::int64_t timed_at_ = 0;           // iteration of the last times in the log
   std::int64_t evaluation_ = 0;         // batch of the evaluation under way, from 1; 0: none
   std::int64_t consecutive_skips_ = 0;  // but those by which the loss scale finds its place
-  std::optional<std::int64_t> saved_iteration_;   // of the checkpoint in --save's folder
-  std::optional<std::int64_t> saving_iteration_;  // of the save in the background
-  bool saves_in_background_ = false;              // --async-save, and there is memory for it
+  std::optional<std::int64_t> saved_iteration_;      // of the checkpoint in --save's folder
+  std::optional<std::int64_t> saving_iteration_;     // of the save in the background
+  bool time_to_save_ = false;                        // --save-interval-in-mins
+  std::chrono::steady_clock::time_point last_save_;  // its begin, or that of the first step
+  bool saves_in_background_ = false;                 // --async-save, and there is memory for it
 };
 
 }  // namespace piton

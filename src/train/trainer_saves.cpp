@@ -14,16 +14,14 @@ void Trainer::save() {
     if (settled_.loop.save.empty()) {
       throw Error(Fault::kUsage, "save: this run has no folder to save to; give --save DIR");
     }
-    check_corpora();
-    settle_background_save(/*wait=*/true);
+    begin_save();
     write_checkpoint();
   });
 }
 
 void Trainer::save_if_possible() {
   guarded([&] {
-    check_corpora();
-    settle_background_save(/*wait=*/true);
+    begin_save();
     if (saves_in_background_ && write_in_background()) return;
     try {
       write_checkpoint();
@@ -34,17 +32,37 @@ void Trainer::save_if_possible() {
   });
 }
 
+void Trainer::begin_save() {
+  check_corpora();
+  settle_background_save(/*wait=*/true);
+  // Also if it fails: the next one is as far away.
+  last_save_ = std::chrono::steady_clock::now();
+  time_to_save_ = false;
+}
+
+// The first rank's clock counts, so that all ranks save after the same step.
+void Trainer::look_at_the_clock() {
+  const std::optional<double>& minutes = settled_.loop.save_interval_minutes;
+  if (!minutes) return;
+  const bool due = seconds_since(last_save_) > 60 * *minutes;
+  time_to_save_ = everyone_->gather_bytes(due ? "y" : "n")[0] == "y";
+}
+
 void Trainer::finish_saves() {
   guarded([&] { settle_background_save(/*wait=*/true); });
 }
 
 void Trainer::warn_of_failed_save(std::int64_t iteration, const Error& error) {
-  const std::int64_t next = std::min(iteration + settled_.loop.save_interval, plan_.train_iters);
-  sinks_.warning(
-      fmt::format("iteration {} is not saved: {}{}", iteration, error.what(),
-                  next > state_.iteration
-                      ? fmt::format("; the run goes on and saves again at iteration {}", next)
-                      : ""));
+  const LoopOptions& loop = settled_.loop;
+  const std::int64_t next = std::min(iteration + loop.save_interval, plan_.train_iters);
+  std::string then;
+  if (next > state_.iteration) {
+    then = fmt::format("; the run goes on and saves again at iteration {}", next);
+  } else if (loop.save_interval_minutes && !done()) {
+    then =
+        fmt::format("; the run goes on and saves again in {} minutes", *loop.save_interval_minutes);
+  }
+  sinks_.warning(fmt::format("iteration {} is not saved: {}{}", iteration, error.what(), then));
 }
 
 void Trainer::prepare_background_saves() {

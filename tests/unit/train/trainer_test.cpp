@@ -163,6 +163,89 @@ TEST_F(TrainerTest, SaysWhenItIsDueToSaveAndToLeave) {
   EXPECT_EQ(due, "-- s- -e s- s- ");
 }
 
+TEST_F(TrainerTest, SavesByTheClockToo) {
+  const auto due_after_each = [&](const std::string& folder, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"--save", (folder_ / folder).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    EventSink sink;
+    Trainer trainer(own_.machine(), options(words), {&sink});
+    std::string due;
+    while (!trainer.done()) {
+      trainer.step();
+      due += trainer.save_due() ? "s" : "-";
+      if (trainer.save_due()) trainer.save_if_possible();
+      EXPECT_FALSE(trainer.save_due());
+    }
+    trainer.finish();
+    EXPECT_THAT(sink.messages, Contains(HasSubstr("saves go on in the background")));
+    EXPECT_EQ(latest_iteration(folder_ / folder), 6);
+    return due;
+  };
+  EXPECT_EQ(due_after_each("always", {"--save-interval-in-mins", "1e-9"}), "ssssss");
+  EXPECT_EQ(due_after_each("never", {"--save-interval-in-mins", "1e6"}), "-----s");
+  EXPECT_EQ(due_after_each("both", {"--save-interval-in-mins", "1e6", "--save-interval", "2"}),
+            "-s-s-s");
+  const auto refusal = [&](const std::vector<std::string>& words) {
+    return message_of(Fault::kUsage, [&] { Trainer(own_.machine(), options(words), {}); });
+  };
+  EXPECT_THAT(refusal({"--save-interval-in-mins", "0", "--save", run_folder()}),
+              HasSubstr("--save-interval-in-mins: got 0, wanted more than 0"));
+  EXPECT_THAT(refusal({"--save-interval-in-mins", "5"}),
+              HasSubstr("--save-interval-in-mins: needs --save DIR"));
+}
+
+TEST_F(TrainerTest, RanksSaveByOneClock) {
+  test::run_ranks(2, [&](World& world) {
+    test::SmallMachine own(world);
+    Trainer trainer(own.machine(),
+                    options({"--save", run_folder(), "--save-interval-in-mins", "1e-9"}), {});
+    trainer.step();
+    EXPECT_TRUE(trainer.save_due());
+    trainer.save();
+    trainer.finish();
+  });
+  EXPECT_EQ(latest_iteration(run_folder()), 1);
+}
+
+TEST_F(TrainerTest, SavesTheWeightsAloneAndGoesOnFromThemWhenAsked) {
+  const std::string whole = (folder_ / "whole").string();
+  for (const auto& [to, more] :
+       {std::pair{whole, "--async-save"}, {run_folder(), "--no-save-optim"}}) {
+    Trainer trainer(own_.machine(), options({"--save", to, "--save-interval", "2", more}), {});
+    trainer.step();
+    trainer.step();
+    trainer.save_if_possible();
+    trainer.finish();
+  }
+  const std::filesystem::path saved = find_checkpoint(run_folder());
+  EXPECT_EQ(weights_hash(saved), weights_hash(find_checkpoint(whole)));
+  EXPECT_EQ(optimizer_hash(saved), "");
+  EXPECT_FALSE(std::filesystem::exists(saved / "optimizer-00001.safetensors"));
+  EXPECT_EQ(read_state(saved, read_manifest(saved)).optimizer_steps, 2);
+  const auto again = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--load", run_folder(), "--save", run_folder()});
+    return options(more);
+  };
+  EXPECT_THAT(message_of(Fault::kData, [&] { Trainer(own_.machine(), again({}), {}); }),
+              AllOf(HasSubstr("it holds no optimizer state: --no-load-optim goes on"),
+                    HasSubstr("--finetune")));
+  {
+    Trainer trainer(own_.machine(), again({"--no-load-optim"}), {});
+    EXPECT_EQ(trainer.state().iteration, 2);
+    trainer.step();
+    trainer.save();
+  }
+  EXPECT_NE(optimizer_hash(find_checkpoint(run_folder())), "");
+  Trainer tuned(own_.machine(), options({"--finetune", "--load", saved.string()}), {});
+  EXPECT_EQ(tuned.state().iteration, 0);
+  const auto refusal = [&](const std::vector<std::string>& words) {
+    return message_of(Fault::kUsage, [&] { Trainer(own_.machine(), options(words), {}); });
+  };
+  EXPECT_THAT(refusal({"--no-save-optim"}), HasSubstr("--no-save-optim: need --save DIR"));
+  EXPECT_THAT(refusal({"--no-save-optim", "--save", whole, "--ema-decay", "0.9"}),
+              HasSubstr("--no-save-optim: leaves out the moving average of --ema-decay"));
+}
+
 // Text of the hash of the newest checkpoint in `folder`.
 std::string hash_of(const std::filesystem::path& folder) {
   const std::filesystem::path checkpoint = find_checkpoint(folder);
@@ -310,6 +393,25 @@ TEST_F(TrainerTest, ASaveThatFailsInTheBackgroundIsWarnedOfAndTheNextOneWorks) {
   trainer.step();
   const SmallFilesOnly disk;
   EXPECT_THAT(message_of(Fault::kData, [&] { trainer.save(); }), HasSubstr("cannot "));
+}
+
+TEST_F(TrainerTest, ASaveByTheClockThatFailsIsTriedAgainLater) {
+  EventSink sink;
+  Trainer trainer(own_.machine(),
+                  options({"--save", run_folder(), "--save-interval-in-mins", "1e-9"}), {&sink});
+  trainer.step();
+  ASSERT_TRUE(trainer.save_due());
+  {
+    const SmallFilesOnly disk;
+    trainer.save_if_possible();
+    trainer.finish_saves();
+  }
+  EXPECT_THAT(sink.messages,
+              Contains(AllOf(HasSubstr("warning: iteration 1 is not saved: checkpoint: "),
+                             HasSubstr("; the run goes on and saves again in 1e-09 minutes"))));
+  EXPECT_FALSE(trainer.save_due()) << "not before the next step";
+  trainer.step();
+  EXPECT_TRUE(trainer.save_due());
 }
 
 // Throws in the step after `steps`.
