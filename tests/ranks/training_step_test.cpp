@@ -57,6 +57,22 @@ void expect_common(const std::string& text) {
   for (const std::string& other : ranks::everyone().gather_bytes(text)) EXPECT_EQ(other, text);
 }
 
+// Two data ranks of every micro-batch size, beside one process with the batch as a whole. Losses
+// are masked unevenly, so that ranks and micro-batches have different numbers of tokens.
+TEST(Gradients, AreTheSameForEveryFactoringOfTheGlobalBatch) {
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    const ModelConfig model = small(name);
+    Alone alone({.name = "one process", .micro = test::kSamples}, model);
+    const auto whole = alone.run.gradients();
+    for (const std::int64_t micro : {1, 2, 4}) {
+      TrainingRun run(ranks::world(), {.name = "DP 2", .mesh = mesh(1, 2, 1), .micro = micro},
+                      model);
+      EXPECT_LE(test::largest_difference(run.gradients(), whole), 1e-6)
+          << name << ", micro " << micro;
+    }
+  }
+}
+
 TEST(NotFinite, InOneElementOfOneRankSkipsTheUpdateOnAll) {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     for (const int culprit : {0, 1}) {

@@ -2,6 +2,8 @@
 // are the same for every layout.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -16,6 +18,7 @@
 #include "model/families.h"
 #include "support/counting_kernels.h"
 #include "support/letter_v.h"
+#include "support/tensors.h"
 #include "train/session.h"
 
 namespace piton::test {
@@ -44,7 +47,31 @@ struct RunLayout {
   RecomputeRules rules;  // instead of `recompute`
   OptimizerOptions optimizer;
   OffloadOptions offload;
+  std::int64_t micro = 2;  // samples of a micro-batch; the others of a global batch are accumulated
 };
+
+// The largest difference of two gradients of a parameter, as a share of the norm of the second one;
+// gradients that are 0 but for rounding (of a key's bias) are measured by the whole gradient's
+// norm.
+inline double largest_difference(const std::map<std::string, std::vector<double>>& got,
+                                 const std::map<std::string, std::vector<double>>& wanted) {
+  const auto norm = [](const std::vector<double>& x) {
+    double sum = 0;
+    for (const double one : x) sum += one * one;
+    return std::sqrt(sum);
+  };
+  double whole = 0;
+  for (const auto& [name, one] : wanted) whole = std::hypot(whole, norm(one));
+  double largest = got.size() == wanted.size() ? 0 : INFINITY;
+  for (const auto& [name, one] : wanted) {
+    std::vector<double> difference = got.at(name);
+    if (difference.size() != one.size()) return INFINITY;
+    for (std::size_t i = 0; i < one.size(); ++i) difference[i] -= one[i];
+    const double share = norm(difference) / std::max(norm(one), 1e-3 * whole);
+    if (!(share <= largest)) largest = share;  // NaN too
+  }
+  return largest;
+}
 
 // The token of `sample` at `place`: depends on nothing else.
 inline std::int32_t token(std::int64_t sample, std::int64_t place, std::int64_t vocabulary) {
@@ -82,7 +109,8 @@ class TrainingRun {
         stream_(device_.make_stream()),
         counting_(*kernels_),
         machine_{world, device_, counting_, arena_, *stream_, pool_, log_},
-        mesh_(world, layout.mesh) {
+        mesh_(world, layout.mesh),
+        micro_(layout.micro) {
     const int replicas = layout.mesh[Axis::kData];
     session_ = std::make_unique<Session>(
         machine_, mesh_,
@@ -96,7 +124,7 @@ class TrainingRun {
             .zero_stage = layout.zero,
             .schedule = layout.schedule,
             .own_schedule = layout.own_schedule,
-            .micro_batches = static_cast<int>(kSamples / 2 / replicas),
+            .micro_batches = static_cast<int>(kSamples / micro_ / replicas),
             .seed = 11,
             .optimizer_options = layout.optimizer,
             .offload = layout.offload});
@@ -104,12 +132,18 @@ class TrainingRun {
   }
 
   StepReport step(double lr = 3e-3) {
-    const StepReport report = session_->train_step(
-        batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
-                session_->settings().model.vocabulary),
-        consumed_, lr);
+    const StepReport report = session_->train_step(own_batches(), consumed_, lr);
     consumed_ += kSamples;
     return report;
+  }
+
+  // The gradients of the next batch, which stays the next; of parameters that are not sharded.
+  std::map<std::string, std::vector<double>> gradients() {
+    session_->gradients(own_batches(), consumed_);
+    std::map<std::string, std::vector<double>> all;
+    for (Parameter* parameter : session_->parameters())
+      all[parameter->name] = values(parameter->gradient);
+    return all;
   }
 
   std::vector<double> losses(int steps) {
@@ -148,6 +182,11 @@ class TrainingRun {
   }
 
  private:
+  std::vector<MicroBatch> own_batches() {
+    return batches(consumed_, mesh_.coordinate(Axis::kData), mesh_.size(Axis::kData),
+                   session_->settings().model.vocabulary, micro_);
+  }
+
   HostDevice device_;
   SilentLog log_;
   ThreadPool pool_;
@@ -157,6 +196,7 @@ class TrainingRun {
   CountingKernels counting_;
   Machine machine_;
   Mesh mesh_;
+  std::int64_t micro_;
   std::unique_ptr<Session> session_;
   std::int64_t consumed_ = 0;
 };

@@ -32,6 +32,22 @@ TEST(Session, TrainsAModelInChunksAsAWhole) {
   EXPECT_EQ(chunks.session().parameters().size(), whole.session().parameters().size());
 }
 
+// Losses are masked unevenly: a mean of the micro-batches' means would be another number.
+TEST(Session, GradientsAreTheSameForEveryFactoringOfTheGlobalBatch) {
+  HostDevice device;
+  const auto world = make_single_world(device);
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    ModelConfig model = preset(name);
+    model.hidden_dropout = model.attention_dropout = 0.1;  // masks depend on the sample alone
+    const auto of = [&](std::int64_t micro) {
+      return test::TrainingRun(*world, {.name = "one", .micro = micro}, model).gradients();
+    };
+    const auto whole = of(test::kSamples);
+    for (const std::int64_t micro : {1, 2, 4})
+      EXPECT_LE(test::largest_difference(of(micro), whole), 1e-6) << name << ", micro " << micro;
+  }
+}
+
 // A chunk that is no decoder: it doubles what the decoder gives, and adds a sum of its own.
 class Doubled final : public Chunk {
  public:
