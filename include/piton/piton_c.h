@@ -81,7 +81,8 @@ PITON_PUBLIC int piton_model_decode(piton_model* model, const int32_t* ids, size
                                     char* text, size_t capacity, size_t* bytes, piton_error* error);
 
 /* Called for each new token, with the text that it completes: whole UTF-8 characters, "" while a
-   character is not complete. If text is left at the end, a last call has id -1 and that text.
+   character is not complete. If text is left at the end, a last call has id -1 and that text. Bytes
+   that are no characters are U+FFFD.
    Return 0 to end the text. */
 typedef int (*piton_token_function)(void* user, int32_t id, double log_probability,
                                     const char* text, size_t bytes);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "generate/stop_words.h"
+#include "text/unicode/utf8.h"
 
 namespace piton::cli {
 namespace {
@@ -64,7 +65,8 @@ std::vector<Continuation> Continuer::sampled(
     ids.push_back(prompts[i].ids);
     if (model_.tokenizer() != nullptr) growing[i].decoder.emplace(*model_.tokenizer(), kShown);
   }
-  const auto add = [&](std::size_t i, const std::string& text) {
+  const auto add = [&](std::size_t i, const std::string& bytes) {
+    const std::string text = replace_bad_utf8(bytes);
     if (i == 0 && !text.empty()) show(text);
     all[i].text += text;
   };
@@ -92,7 +94,7 @@ std::string Continuer::text_of(const std::vector<std::int32_t>& ids, bool* stopp
   std::string text = stop.push(model_.tokenizer()->decode(ids, kShown));
   *stopped = *stopped || stop.found();
   text += stop.finish();
-  return text;
+  return replace_bad_utf8(text);
 }
 
 std::vector<Continuation> Continuer::beams(const Prompt& prompt) const {

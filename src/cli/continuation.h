@@ -14,7 +14,9 @@
 namespace piton::cli {
 
 struct Continuation {
-  std::string text;  // "" without a tokenizer; without stop word and special tokens
+  // "" without a tokenizer; without stop word and special tokens. Always UTF-8: bytes that are no
+  // characters, such as those of one that the last token left unfinished, are U+FFFD.
+  std::string text;
   std::vector<GeneratedToken> tokens;
   std::optional<double> score;  // of a beam
 };

@@ -3,6 +3,7 @@
 
 #include "base/options.h"
 #include "library/handles.h"
+#include "text/unicode/utf8.h"
 
 using namespace piton;           // NOLINT(google-build-using-namespace)
 using namespace piton::library;  // NOLINT(google-build-using-namespace)
@@ -95,11 +96,11 @@ int piton_model_generate(piton_model* model, const int32_t* prompt, size_t count
     if (words != nullptr) decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
     bool ended = false;
     model->model->generate(span_of(prompt, count), options, [&](const GeneratedToken& token) {
-      const std::string text = decoder ? decoder->push(token.id) : "";
+      const std::string text = decoder ? replace_bad_utf8(decoder->push(token.id)) : "";
       ended = each(user, token.id, token.log_probability, text.data(), text.size()) == 0;
       return !ended;
     });
-    const std::string rest = decoder ? decoder->finish() : "";
+    const std::string rest = decoder ? replace_bad_utf8(decoder->finish()) : "";
     if (!rest.empty() && !ended) each(user, -1, 0, rest.data(), rest.size());
   });
 }
