@@ -207,6 +207,39 @@ void expect_muon_losses(bool reference) {
 TEST(MuonModels, FollowPyTorchThroughTenStepsOnTheCpu) { expect_muon_losses(false); }
 TEST(MuonModels, FollowPyTorchThroughTenStepsOnTheReference) { expect_muon_losses(true); }
 
+// tests/golden/optimizers.txt: torch.optim.AdamW and torch.optim.SGD, with and without momentum,
+// decay and clipping.
+TEST(OptimizerModels, FollowPyTorchThroughTenStepsOfAdamwAndSgd) {
+  std::ifstream file(std::string(PITON_SOURCE_DIR) + "/tests/golden/optimizers.txt");
+  int cases = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with('#')) continue;
+    for (const bool reference : {false, true}) {
+      std::istringstream words(line);
+      std::string name, kind;
+      double rate = 0;
+      OptimizerOptions options = kAdamw;
+      words >> name >> kind >> rate >> options.sgd_momentum >> options.weight_decay >>
+          options.clip_grad;
+      SCOPED_TRACE(fmt::format("{} {} {} {}", name, kind, rate, reference ? "reference" : "cpu"));
+      options.kind = kind == "sgd" ? OptimizerKind::kSgd : OptimizerKind::kAdam;
+      std::vector<double> torch(21);
+      for (double& one : torch) words >> one;
+      ASSERT_TRUE(words);
+      GoldenRun run(name, DType::kF32, reference, options);
+      for (std::size_t step = 0; step <= 10; ++step) {
+        const StepReport report = run.session.train_step({run.batch()}, 0, rate);
+        EXPECT_NEAR(report.loss, torch[step], 1e-5 * torch[step]) << "step " << step;
+        if (step == 10) break;
+        const double norm = torch[11 + step];
+        EXPECT_NEAR(report.grad_norm, norm, 1e-4 * norm) << "step " << step;
+      }
+      ++cases;
+    }
+  }
+  EXPECT_EQ(cases, 16);
+}
+
 // tests/golden/cadam.txt: a plain statement of the rule in PyTorch. A sign is not continuous, so an
 // element whose momentum is nearly 0 may step the other way: that changes the loss least.
 TEST(CadamModels, FollowPyTorchThroughTenSteps) {
