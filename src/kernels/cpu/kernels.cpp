@@ -2,6 +2,7 @@
 #include "kernels/cpu/kernels.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
