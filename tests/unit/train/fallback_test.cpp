@@ -197,8 +197,10 @@ TEST_F(FallbackOf, ADamagedTrackerTakesTheNewest) {
 
 TEST_F(FallbackOf, AMissingTrackerIsNoNewRun) {
   fs::remove(folder_ / "run" / kTrackerName);
-  Trainer trainer(own_.machine(), again({"--allow-fallback"}), {});
+  EventSink sink;
+  Trainer trainer(own_.machine(), again(), {&sink});
   EXPECT_EQ(trainer.state().iteration, 4);
+  EXPECT_THAT(sink.messages, Contains(HasSubstr("going on from iter_0000004")));
 }
 
 TEST_F(FallbackOf, SeveralAreSkippedEachInALineAndNoneIsLeft) {
