@@ -74,32 +74,32 @@ struct Loaded {
 };
 
 // LLaMA's head has a weight of its own, GPT-2's is its table.
-class Inference : public ::testing::TestWithParam<const char*> {
+class InferenceSession : public ::testing::TestWithParam<const char*> {
  protected:
   ModelConfig model_ = model_of(GetParam(), DType::kBF16);
   Loaded trained_{model_, SessionUse::kGradients};
   Loaded inference_{model_, SessionUse::kInference};
 };
 
-TEST_P(Inference, GivesTheBitsOfASessionWithGradients) {
+TEST_P(InferenceSession, GivesTheBitsOfASessionWithGradients) {
   for (int pass = 0; pass < 2; ++pass) EXPECT_EQ(inference_.logits(), trained_.logits());
 }
 
 // Before a longer input has had the weights packed, and after it.
-TEST_P(Inference, FewRowsHaveTheSameBitsFromEitherForm) {
+TEST_P(InferenceSession, FewRowsHaveTheSameBitsFromEitherForm) {
   const std::vector<float> wanted = trained_.logits(kFewRows);
   EXPECT_EQ(inference_.logits(kFewRows), wanted);
   EXPECT_EQ(inference_.logits(), trained_.logits());
   EXPECT_EQ(inference_.logits(kFewRows), wanted);
 }
 
-TEST_P(Inference, NewValuesTakeTheOnesPlaceThatWerePacked) {
+TEST_P(InferenceSession, NewValuesTakeTheOnesPlaceThatWerePacked) {
   inference_.logits();
   inference_.session.initialize();
   EXPECT_EQ(inference_.logits(), trained_.logits());
 }
 
-TEST_P(Inference, HoldsNoGradientsAndEachWeightOnce) {
+TEST_P(InferenceSession, HoldsNoGradientsAndEachWeightOnce) {
   if (inference_.kernels->packed_bytes(WeightForm::kForward, 64, 64, DType::kBF16) != 64 * 64 * 2) {
     GTEST_SKIP() << "this processor packs bf16 weights wider";
   }
@@ -116,7 +116,7 @@ TEST_P(Inference, HoldsNoGradientsAndEachWeightOnce) {
   EXPECT_EQ(inference_.in_use(MemoryKind::kParameters), plain + twice);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Inference, ::testing::Values("llama", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Models, InferenceSession, ::testing::Values("llama", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
