@@ -117,6 +117,7 @@ void OptionSet::add(std::string group, BoundOption option) {
   auto found = std::find_if(groups_.begin(), groups_.end(),
                             [&](const Group& other) { return slug(other.title) == key; });
   if (found == groups_.end()) found = groups_.insert(found, Group{std::move(group), {}});
+  option.initial = option.toml();
   found->options.push_back(std::move(option));
 }
 
@@ -158,7 +159,11 @@ std::string OptionSet::suggestion(std::string_view unknown) const {
 struct OptionSet::Words {
   const std::vector<std::string>& all;
   std::size_t at = 0;
-  std::map<const BoundOption*, std::vector<std::string>> seen;
+  struct Earlier {
+    std::string flag;  // as it was spelled
+    std::vector<std::string> values;
+  };
+  std::map<const BoundOption*, Earlier> seen;
 
   // The next `most` words, up to the next flag at most (kAnyWords: all up to the next flag).
   std::vector<std::string> values(int most) {
@@ -171,11 +176,13 @@ struct OptionSet::Words {
   }
 };
 
-std::vector<std::string> OptionSet::parse(const std::vector<std::string>& all) {
+std::vector<std::string> OptionSet::parse(const std::vector<std::string>& all,
+                                          const std::string& origin) {
   std::vector<std::string> positional;
   std::vector<std::string> mistakes;
   Words words{all};
   notes_.clear();
+  origin_ = origin;
   for (; words.at < all.size(); ++words.at) {
     const std::string& word = all[words.at];
     if (word == "--") {
@@ -239,12 +246,18 @@ void OptionSet::parse_flag(Words& words) {
   }
   bound->set(values);
   bound->given = true;
-  const auto [earlier, first] = words.seen.try_emplace(bound, values);
-  if (!first && earlier->second != values) {
+  bound->origin = origin_;
+  const auto [at, first] = words.seen.try_emplace(bound, Words::Earlier{flag, values});
+  Words::Earlier& earlier = at->second;
+  // Other programs may give the two names other meanings.
+  if (!bound->is_flag && !same_name(earlier.flag, flag)) {
+    throw Error(Fault::kUsage, "{} and {}: two names of one option; give one", earlier.flag, flag);
+  }
+  if (!first && earlier.values != values) {
     notes_.push_back(fmt::format("{}: given twice, as \"{}\" and as \"{}\"; the last one counts",
-                                 dashed(bound->option.name), fmt::join(earlier->second, " "),
+                                 dashed(bound->option.name), fmt::join(earlier.values, " "),
                                  fmt::join(values, " ")));
-    earlier->second = values;
+    earlier.values = values;
   }
 }
 
@@ -255,13 +268,39 @@ void OptionSet::take_foreign(const std::string& name, const std::vector<std::str
   for (; words.at < meant.size(); ++words.at) parse_flag(words);
 }
 
-bool OptionSet::given(std::string_view name) const {
+const BoundOption& OptionSet::named(std::string_view name) const {
   for (const Group& group : groups_) {
     for (const BoundOption& bound : group.options) {
-      if (bound.option.name == name) return bound.given;
+      if (bound.option.name == name) return bound;
     }
   }
   PITON_ASSERT(false, "no option is named --{}", name);
+}
+
+bool OptionSet::given(std::string_view name) const { return named(name).given; }
+
+Resume OptionSet::resume_of(std::string_view name) const { return named(name).option.rules.resume; }
+
+std::vector<ChangedOption> OptionSet::changed() const {
+  std::vector<ChangedOption> changed;
+  for (const Group& group : groups_) {
+    for (const BoundOption& bound : group.options) {
+      const std::string value = bound.toml();
+      if (!bound.given || value == bound.initial) continue;
+      changed.push_back({bound.option.name, value, bound.origin});
+    }
+  }
+  return changed;
+}
+
+std::vector<std::pair<std::string, std::string>> OptionSet::values() const {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Group& group : groups_) {
+    for (const BoundOption& bound : group.options) {
+      values.emplace_back(bound.option.name, bound.toml());
+    }
+  }
+  return values;
 }
 
 std::string OptionSet::to_toml() const {

@@ -12,7 +12,8 @@
 // The same visit declares flags, reads TOML, prints --help and docs/cli.md, writes the resolved
 // configuration beside the checkpoint, and compares it on resume. A TOML key is the flag without
 // its leading dashes, and may have "_" for "-"; tables in a file only group keys ("[optimizer] lr =
-// 1e-3" equals "lr = 1e-3"). "--no-NAME" clears the flag NAME, and "--NAME" the flag "no-NAME".
+// 1e-3" equals "lr = 1e-3"). The key "inherit" names a file, relative to its own, that is read
+// first. "--no-NAME" clears the flag NAME, and "--NAME" the flag "no-NAME".
 //
 // Numbers may be written 1_000, 1e3, 4k, 2M, 1.5G (powers of 1000) or 4Ki, 1Mi (of 1024).
 //
@@ -80,6 +81,15 @@ struct BoundOption {
   std::function<std::string()> toml;  // current value as a TOML literal; "" for an unset optional
   std::function<std::string()> type;  // "integer", "number", "text", "one of a|b|c", ...
   bool given = false;                 // set by a flag or a file (not a default)
+  std::string origin = {};            // where it was given: "the command line", a file
+  std::string initial = {};           // toml() when it was declared: its default
+};
+
+// An option that was given another value than its default.
+struct ChangedOption {
+  std::string name;
+  std::string value;  // TOML literal
+  std::string origin;
 };
 
 // Throws one Error(kUsage) with all of `mistakes`, one per line. Returns if there are none.
@@ -114,16 +124,19 @@ class OptionSet {
 
   // Parses flags ("--name value", "--name=value", "-h"). Words that are not flags are returned, in
   // order (positional arguments). Throws one Error(kUsage) with all mistakes: unknown flags ("did
-  // you mean"), missing and unreadable values. If a flag is given twice, the last one counts.
-  std::vector<std::string> parse(const std::vector<std::string>& words);
+  // you mean"), missing and unreadable values, and two names of one option. If a flag is given
+  // twice, the last one counts. `origin`: where the words are from, for changed().
+  std::vector<std::string> parse(const std::vector<std::string>& words,
+                                 const std::string& origin = "the command line");
 
   // Notes of the last parse() for the user: flags that were given twice.
   const std::vector<std::string>& notes() const { return notes_; }
 
   // Reads a TOML file: unknown keys, wrong types and duplicates are Error(kUsage) naming
-  // file:line. Flags win over files: call before parse().
+  // file:line. Flags win over files: call before parse(). A file that `inherit` names is read
+  // first, so that own keys win; that it is missing or starts from this one is Error(kUsage) too.
   void read_toml(const std::filesystem::path& file);
-  // The same for text in memory; `name` is the file name in messages.
+  // The same for text in memory, which inherits nothing; `name` is the file name in messages.
   void read_toml_text(std::string_view text, const std::string& name);
 
   // The resolved configuration: every option with its value, grouped, as TOML.
@@ -143,6 +156,11 @@ class OptionSet {
   std::string markdown() const;
 
   bool given(std::string_view name) const;
+  Resume resume_of(std::string_view name) const;
+  // What was given and differs from its default, in the order of declaration.
+  std::vector<ChangedOption> changed() const;
+  // Name and TOML literal of every option, "" for an unset optional.
+  std::vector<std::pair<std::string, std::string>> values() const;
 
  private:
   struct Group {
@@ -151,12 +169,17 @@ class OptionSet {
   };
   struct Words;  // the words of a command line and the position in them
   BoundOption* find(std::string_view name, bool* negated);
+  const BoundOption& named(std::string_view name) const;
   void parse_flag(Words& words);
   void take_foreign(const std::string& name, const std::vector<std::string>& values);
+  // `above`: the files that inherit this one, the first one first; null for text in memory.
+  void read_text(std::string_view text, const std::string& name,
+                 const std::vector<std::filesystem::path>* above);
   std::vector<std::string> names() const;                  // aliases and negations included
   std::string suggestion(std::string_view unknown) const;  // "" when no name is near
   std::vector<Group> groups_;
   std::vector<std::string> notes_;
+  std::string origin_;  // of what is read now
   ForeignOptions* foreign_ = nullptr;
 };
 

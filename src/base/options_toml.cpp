@@ -16,6 +16,8 @@ namespace {
 
 // Configurations are written by hand; a longer file is not one.
 constexpr std::int64_t kLongestBytes = 16 << 20;
+// The key of the file that a file starts from.
+constexpr const char* kInherit = "inherit";
 
 toml::table parse_text(std::string_view text, const std::string& name) {
   check_toml_depth(text, name);
@@ -134,6 +136,32 @@ std::optional<std::vector<std::string>> foreign_words(const toml::node& node) {
   return words;
 }
 
+// The files from the first one to the one that `entry` of file `name` inherits.
+std::vector<std::filesystem::path> chain_with(const Entry& entry, const std::string& name,
+                                              const std::vector<std::filesystem::path>& above) {
+  const std::string where =
+      fmt::format("{}:{}: {}", name, entry.node->source().begin.line, kInherit);
+  const auto* text = entry.node->as_string();
+  if (text == nullptr) {
+    throw Error(Fault::kUsage, "{}: got {}, wanted the name of a file as text", where,
+                kind_of(*entry.node));
+  }
+  const std::filesystem::path file = above.back().parent_path() / text->get();
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(file, none)) {
+    throw Error(Fault::kUsage, "{}: got \"{}\", but there is no file {}", where, text->get(),
+                file.string());
+  }
+  for (const std::filesystem::path& other : above) {
+    if (!std::filesystem::equivalent(file, other, none)) continue;
+    throw Error(Fault::kUsage, "{}: got \"{}\", but {} starts from this file", where, text->get(),
+                file.string());
+  }
+  std::vector<std::filesystem::path> chain = above;
+  chain.push_back(file);
+  return chain;
+}
+
 bool same(const toml::node& a, const toml::node& b) {
   if (a.is_number() && b.is_number()) {
     if (a.is_integer() && b.is_integer()) return a.ref<std::int64_t>() == b.ref<std::int64_t>();
@@ -169,12 +197,26 @@ std::string literal_of(const toml::node& node) {
 }  // namespace
 
 void OptionSet::read_toml(const std::filesystem::path& file) {
-  read_toml_text(read_text_file(file, kLongestBytes), file.string());
+  const std::vector<std::filesystem::path> above = {file};
+  read_text(read_text_file(file, kLongestBytes), file.string(), &above);
 }
 
 void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
+  read_text(text, name, nullptr);
+}
+
+void OptionSet::read_text(std::string_view text, const std::string& name,
+                          const std::vector<std::filesystem::path>* above) {
   const toml::table table = parse_text(text, name);
-  const std::vector<Entry> entries = entries_of(table);
+  std::vector<Entry> entries = entries_of(table);
+  const auto inherited = std::find_if(entries.begin(), entries.end(),
+                                      [](const Entry& entry) { return entry.key == kInherit; });
+  if (inherited != entries.end() && above != nullptr) {
+    const std::vector<std::filesystem::path> chain = chain_with(*inherited, name, *above);
+    read_text(read_text_file(chain.back(), kLongestBytes), chain.back().string(), &chain);
+    entries.erase(inherited);
+  }
+  origin_ = name;
   std::map<const BoundOption*, std::uint32_t> lines;
   std::vector<std::string> mistakes;
   const auto read = [&](const std::string& key, const toml::node& node) {
@@ -201,6 +243,7 @@ void OptionSet::read_toml_text(std::string_view text, const std::string& name) {
     if (negated) words = {words.front() == "true" ? "false" : "true"};
     bound->set(words);
     bound->given = true;
+    bound->origin = name;
   };
   for (const auto& [key, node] : entries) {
     try {

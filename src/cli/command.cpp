@@ -132,11 +132,14 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
     positional.erase(positional.begin());
   }
   if (!config.empty()) files.push_back(config);
-  for (const std::string& file : files) options.read_toml(file);
-  if (!files.empty()) {
-    general.config = config;  // a file cannot name another file
-    options.parse(words);     // flags win
+  for (const std::string& file : files) {
+    options.read_toml(file);
+    if (general.config == config) continue;
+    throw Error(Fault::kUsage,
+                "{}: config: is of the command line; inherit = \"{}\" starts from it", file,
+                general.config);
   }
+  if (!files.empty()) options.parse(words);  // flags win
   if (leads) {
     for (const std::string& note : options.notes()) log.info(note);
   }

@@ -25,7 +25,9 @@ void print_page(Terminal& terminal) {
   const std::string head =
       "# Commands and options\n\n"
       "Written by `piton help --markdown` (`make docs`); a test compares it. A TOML key is a flag\n"
-      "without its dashes; tables in a file only group keys. Flags win over files.\n\n"
+      "without its dashes; tables in a file only group keys. `inherit = \"FILE\"` starts from "
+      "another file, relative\n"
+      "to this one. Flags win over files.\n\n"
       "Every command takes these:\n\n" +
       options.markdown() + "\n";
   std::fputs(head.c_str(), stdout);

@@ -1,5 +1,4 @@
-// What the launcher (mpirun, srun with PMIx) and the environment tell this process. The only code
-// that reads the environment.
+// What the launcher (mpirun, srun with PMIx) and the environment tell this process.
 #pragma once
 
 #include "api/engine.h"

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "cli/environment.h"
 
 namespace piton::cli {
 namespace {
@@ -183,7 +184,7 @@ std::string megatron_page() {
                   : fmt::format("| {} | {} |\n", fmt::join(names, ", "), note);
     }
   }
-  return page;
+  return page + environment_page();
 }
 
 }  // namespace piton::cli

@@ -6,6 +6,7 @@
 #include "base/byte_size.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/launch.h"
 #include "cli/megatron_flags.h"
 #include "parallel/simulate.h"
@@ -254,6 +255,9 @@ int run_plan(Invocation& invocation) {
   MegatronFlags megatron;
   set.set_foreign(&megatron);
   refuse_more_arguments(invocation.parse(set, general, true));
+  for (const std::string& note : read_environment(set, environment_variables())) {
+    invocation.log.info(note);
+  }
   megatron.report(invocation.log);
   megatron.check(options.model);
   if (!plan_options.simulate.empty()) {

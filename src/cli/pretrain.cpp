@@ -2,6 +2,7 @@
 #include "train/pretrain.h"
 
 #include "cli/command.h"
+#include "cli/environment.h"
 #include "cli/launch.h"
 #include "cli/launchers.h"
 #include "cli/megatron_flags.h"
@@ -18,10 +19,14 @@ int run_pretrain(Invocation& invocation) {
   MegatronFlags megatron;
   set.set_foreign(&megatron);
   options.loop.brief_log = invocation.terminal.log_to_stdout(is_launched());
+  const Variables variables = environment_variables();
+  std::vector<std::string> notes;
   invocation.together([&] {
     refuse_more_arguments(invocation.parse(set, general, true));
+    notes = read_environment(set, variables);
     megatron.check(options.model);
   });
+  options.changed = set.changed();
   if (options.loop.brief_log && !set.given("log-interval")) options.loop.log_interval = 10;
   const bool saves = !options.loop.save.empty();
   signals.promise(saves ? "stopping after this step, which is then saved"
@@ -30,8 +35,14 @@ int run_pretrain(Invocation& invocation) {
   const bool leads = engine.world().rank() == 0;
   if (!leads) signals.be_silent();
   refuse_unjoined_processes(engine.world().size());
-  if (leads) megatron.report(invocation.log);
-  if (saves && leads) invocation.warn_of_root(general);
+  notes.push_back(world_size_note(variables, engine.world().size()));
+  if (leads) {
+    megatron.report(invocation.log);
+    for (const std::string& note : notes) {
+      if (!note.empty()) invocation.log.info(note);
+    }
+    if (saves) invocation.warn_of_root(general);
+  }
   const PretrainResult result = pretrain(
       engine.machine(), options, [&] { return signals.first(); }, [&] { signals.settle(); },
       invocation.progress);

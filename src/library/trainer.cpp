@@ -42,7 +42,8 @@ PretrainOptions options_of(piton_words words) {
     all.erase(all.begin());
     set.read_toml(recipe);
   }
-  const std::vector<std::string> rest = set.parse(all);
+  const std::vector<std::string> rest = set.parse(all, "the program");
+  options.changed = set.changed();
   if (!rest.empty()) {
     throw Error(Fault::kUsage, "got \"{}\", wanted options, after at most one RECIPE.toml",
                 rest.front());

@@ -153,6 +153,7 @@ struct PretrainOptions {
   OptimizerOptions optimizer;
   DataOptions data;
   TokenizerOptions tokenizer;
+  std::vector<ChangedOption> changed;  // what the user gave, for the log
 
   void add_to(OptionSet& options);
   void add_without_timing_to(OptionSet& options);  // for a command with timing options of its own

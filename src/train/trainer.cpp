@@ -13,6 +13,7 @@
 #include "checkpoint/collective.h"
 #include "train/foreign_model.h"
 #include "train/memory_check.h"
+#include "train/option_lines.h"
 #include "train/recompute_choice.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
@@ -115,6 +116,9 @@ void Trainer::open() {
   });
   take_folder(/*may_create=*/true);
   load_or_draw();
+  if (!done()) {
+    for (const std::string& line : option_lines(options_, settled_)) say(line);
+  }
   keep_or_say_that_nothing_is_kept();
   open_figures();
   if (trace_) trace_->open(state_.iteration, *everyone_);

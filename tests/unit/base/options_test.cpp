@@ -186,7 +186,7 @@ TEST(OptionSet, RefusesAMissingValue) {
 
 TEST(OptionSet, TakesTheLastOfAFlagGivenTwiceAndSaysSo) {
   Fixture f;
-  f.parse({"--lr", "1", "--num-layers", "4", "--lr", "2", "--layers=4"});
+  f.parse({"--lr", "1", "--num-layers", "4", "--lr", "2", "--num_layers=4"});
   EXPECT_EQ(f.values.lr, 2);
   EXPECT_THAT(f.set.notes(),
               ElementsAre("--lr: given twice, as \"1\" and as \"2\"; the last one counts"));
@@ -195,6 +195,16 @@ TEST(OptionSet, TakesTheLastOfAFlagGivenTwiceAndSaysSo) {
   EXPECT_EQ(f.set.notes().size(), 1U);
   f.parse({"--lr", "1", "--lr=1"});
   EXPECT_TRUE(f.set.notes().empty());
+}
+
+// In Megatron-LM too: an option and its other name are not given together.
+TEST(OptionSet, RefusesTwoNamesOfOneOption) {
+  Fixture f;
+  EXPECT_EQ(message_of(Fault::kUsage,
+                       [&] {
+                         f.parse({"--num-layers", "4", "--layers", "4"});
+                       }),
+            "--num-layers and --layers: two names of one option; give one");
 }
 
 TEST(OptionSet, NamesEverythingThatIsWrongAtOnce) {

@@ -146,6 +146,87 @@ TEST(ReadToml, RefusesWhatIsNotToml) {
   message_of(Fault::kData, [&] { f.set.read_toml(f.folder / "none.toml"); });
 }
 
+// Files that start from one another, the last one read.
+struct InheritFixture : TomlFixture {
+  void file(const std::string& name, std::string_view text) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    write_text_file(folder / name, text);
+  }
+  std::string failure(const std::string& name) {
+    std::string message = message_of(Fault::kUsage, [&] { set.read_toml(folder / name); });
+    const std::string where = folder.path().string() + "/";
+    for (std::size_t at; (at = message.find(where)) != message.npos;)
+      message.erase(at, where.size());
+    return message;
+  }
+};
+
+TEST(Inherit, ReadsTheOtherFileFirstAndLetsOwnKeysWin) {
+  InheritFixture f;
+  f.file("base.toml", "lr = 1\nlayers = 3\n[data]\nsplit = [1, 2]\ntied = true\n");
+  f.file("deep/middle.toml", "inherit = '../base.toml'\nnum_layers = 4\nuntied = true\n");
+  f.file("top.toml", "lr = 2.0\n[Model]\ninherit = \"deep/middle.toml\"\n");
+  f.set.read_toml(f.folder / "top.toml");
+  EXPECT_EQ(f.values.lr, 2);
+  EXPECT_EQ(f.values.layers, 4);
+  EXPECT_FALSE(f.values.tied);
+  EXPECT_THAT(f.values.split, ElementsAre(1, 2));
+}
+
+TEST(Inherit, NamesFileAndLineOfAMistakeInAnyFile) {
+  InheritFixture f;
+  f.file("base.toml", "\nlr = 'fast'\n");
+  f.file("top.toml", "inherit = 'base.toml'\n");
+  EXPECT_EQ(f.failure("top.toml"), "base.toml:2: --lr: got \"fast\", wanted number");
+  f.file("lost.toml", "lr = 1\ninherit = 'none.toml'\n");
+  EXPECT_EQ(f.failure("lost.toml"),
+            "lost.toml:2: inherit: got \"none.toml\", but there is no file none.toml");
+  f.file("folder.toml", "inherit = '.'\n");
+  EXPECT_THAT(f.failure("folder.toml"), HasSubstr("folder.toml:1: inherit: got \".\""));
+  f.file("empty.toml", "inherit = ''\n");
+  EXPECT_THAT(f.failure("empty.toml"), HasSubstr("empty.toml:1: inherit: got \"\""));
+  f.file("two.toml", "inherit = ['a.toml', 'b.toml']\n");
+  EXPECT_EQ(f.failure("two.toml"),
+            "two.toml:1: inherit: got a list, wanted the name of a file as text");
+  f.file("twice.toml", "inherit = 'base.toml'\n[a]\ninherit = 'base.toml'\n");
+  f.file("base.toml", "");
+  EXPECT_THAT(f.failure("twice.toml"), HasSubstr("twice.toml:3: unknown option \"inherit\""));
+}
+
+TEST(Inherit, RefusesCircles) {
+  InheritFixture f;
+  f.file("self.toml", "inherit = 'self.toml'\n");
+  EXPECT_EQ(f.failure("self.toml"),
+            "self.toml:1: inherit: got \"self.toml\", but self.toml starts from this file");
+  f.file("a.toml", "inherit = 'd/b.toml'\n");
+  f.file("d/b.toml", "\ninherit = '../d/../a.toml'\n");
+  EXPECT_EQ(
+      f.failure("a.toml"),
+      "d/b.toml:2: inherit: got \"../d/../a.toml\", but d/../d/../a.toml starts from this file");
+}
+
+TEST(Inherit, IsOfFilesOnly) {
+  TomlFixture f;
+  EXPECT_THAT(
+      message_of(Fault::kUsage, [&] { f.set.read_toml_text("inherit = 'x.toml'", "stored"); }),
+      HasSubstr("stored:1: unknown option \"inherit\""));
+}
+
+TEST(Changed, SaysWhereWhatDiffersFromItsDefaultWasGiven) {
+  InheritFixture f;
+  f.file("base.toml", "lr = 1\nseed = 7\nnum-layers = 12\n");
+  f.file("top.toml", "inherit = 'base.toml'\nlr = 2\n");
+  f.set.read_toml(f.folder / "top.toml");
+  f.set.parse({"--save", "x"});
+  std::vector<std::string> said;
+  for (const ChangedOption& one : f.set.changed()) {
+    said.push_back(one.name + " = " + one.value + " of " +
+                   std::filesystem::path(one.origin).filename().string());
+  }
+  EXPECT_THAT(said, ElementsAre("seed = 7 of base.toml", "lr = 2.0 of top.toml",
+                                "save = \"x\" of the command line"));
+}
+
 TEST(ToToml, WritesEveryOptionGrouped) {
   TomlFixture f;
   f.values.save = "a \"b\" \\ \n\x01 \xC3\xA9";

@@ -74,13 +74,20 @@ TEST(Invocation, LeavesATomlArgumentAloneWhereNoRecipeIsMeant) {
   EXPECT_THAT(f.parse({"r.toml"}), ElementsAre("r.toml"));
 }
 
-// The stored configuration names the file that it came from; that file is not read again.
 TEST(Invocation, TakesNoConfigFromAConfig) {
   Fixture f;
-  const auto recipe = f.file("r.toml", "config = \"none.toml\"\nlr = 5.0\n");
-  f.parse({recipe}, true);
-  EXPECT_EQ(f.general.config, "");
-  EXPECT_EQ(f.train.lr, 5);
+  const auto recipe = f.file("r.toml", "config = \"other.toml\"\nlr = 5.0\n");
+  EXPECT_EQ(message_of(Fault::kUsage, [&] { f.parse({recipe}, true); }),
+            recipe + ": config: is of the command line; inherit = \"other.toml\" starts from it");
+}
+
+TEST(Invocation, StartsFromTheFileThatARecipeInherits) {
+  Fixture f;
+  f.file("base.toml", "lr = 5.0\nlayers = 7\n");
+  const auto recipe = f.file("r.toml", "inherit = \"base.toml\"\nlayers = 9\n");
+  f.parse({recipe, "--lr", "2"}, true);
+  EXPECT_EQ(f.train.lr, 2);
+  EXPECT_EQ(f.train.layers, 9);
 }
 
 TEST(Invocation, ShowsHelpBeforeItLooksAtAnythingElse) {
