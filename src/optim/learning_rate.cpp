@@ -5,6 +5,7 @@
 #include <numbers>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/option_range.h"
@@ -13,32 +14,73 @@ namespace piton {
 
 namespace {
 
-// One length of the schedule: the user gives it in steps, in samples, or not at all. steps()
-// converts it to steps.
+// One length of the schedule: the user gives it in steps, in samples, in tokens, or not at all.
+// steps() converts it to steps.
 struct Length {
   std::string_view name;  // "--lr-decay"
   std::optional<std::int64_t> iters;
   std::optional<std::int64_t> samples;
+  std::optional<std::int64_t> tokens;
 
-  std::optional<double> steps(std::int64_t least, std::int64_t global_batch) const {
-    if (iters && samples) {
-      throw Error(Fault::kUsage,
-                  "learning rate: {0}-iters and {0}-samples exclude each other; "
-                  "give one",
-                  name);
-    }
-    if (iters) check_range(fmt::format("learning rate: {}-iters", name), *iters, least);
-    if (samples) check_range(fmt::format("learning rate: {}-samples", name), *samples, least);
-    if (samples) return static_cast<double>(*samples) / static_cast<double>(global_batch);
-    if (iters) return static_cast<double>(*iters);
-    return std::nullopt;
+  // `batch`: samples of a step; `sequence`: tokens of a sample.
+  std::optional<double> steps(std::int64_t least, std::int64_t batch, std::int64_t sequence) const {
+    exclude("iters", iters, "samples", samples);
+    exclude("iters", iters, "tokens", tokens);
+    exclude("samples", samples, "tokens", tokens);
+    const auto size = static_cast<double>(batch);
+    if (iters) return in_range("iters", *iters, least);
+    if (samples) return in_range("samples", *samples, least) / size;
+    if (!tokens) return std::nullopt;
+    const double all = in_range("tokens", *tokens, least);
+    PITON_ASSERT(sequence > 0, "{}-tokens of samples of {}", name, sequence);
+    return all / (size * static_cast<double>(sequence));
+  }
+
+ private:
+  double in_range(std::string_view unit, std::int64_t value, std::int64_t least) const {
+    check_range(fmt::format("learning rate: {}-{}", name, unit), value, least);
+    return static_cast<double>(value);
+  }
+  void exclude(std::string_view unit, const std::optional<std::int64_t>& value,
+               std::string_view other_unit, const std::optional<std::int64_t>& other) const {
+    if (!value || !other) return;
+    throw Error(Fault::kUsage, "learning rate: {0}-{1} and {0}-{2} exclude each other; give one",
+                name, unit, other_unit);
   }
 };
 
+std::vector<Length> lengths_of(const LearningRateOptions& options) {
+  const bool warms = options.warmup_iters != 0;
+  return {{"--lr-decay", options.decay_iters, options.decay_samples, options.decay_tokens},
+          {"--lr-warmup", warms ? std::optional(options.warmup_iters) : std::nullopt,
+           options.warmup_samples, options.warmup_tokens},
+          {"--lr-wsd-decay", options.annealing_iters, options.annealing_samples, {}}};
+}
+
 }  // namespace
 
+void check_one_unit(const LearningRateOptions& options, bool by_samples) {
+  const std::vector<Length> lengths = lengths_of(options);
+  const auto tokens =
+      std::ranges::find_if(lengths, [](const Length& length) { return length.tokens.has_value(); });
+  const std::string_view unit = by_samples ? "samples" : "iters";
+  for (const Length& length : lengths) {
+    if (tokens != lengths.end() && (length.iters || length.samples)) {
+      throw Error(Fault::kUsage,
+                  "learning rate: {}-{} and {}-tokens: lengths of one schedule are all in "
+                  "iterations, all in samples or all in tokens",
+                  length.name, length.iters ? "iters" : "samples", tokens->name);
+    }
+    if (!(by_samples ? length.iters : length.samples)) continue;
+    throw Error(Fault::kUsage,
+                "learning rate: {0}-{1}: this run is by --train-{2}, whose lengths are in {2} too; "
+                "give {0}-{2}",
+                length.name, by_samples ? "iters" : "samples", unit);
+  }
+}
+
 LearningRate::LearningRate(const LearningRateOptions& options, double train_steps,
-                           std::int64_t global_batch)
+                           std::int64_t global_batch, std::int64_t sequence)
     : options_(options), batch_(static_cast<double>(global_batch)) {
   if (!(options.lr > 0) || !std::isfinite(options.lr)) {
     throw Error(Fault::kUsage, "learning rate: --lr: got {}, wanted a number above 0", options.lr);
@@ -47,13 +89,9 @@ LearningRate::LearningRate(const LearningRateOptions& options, double train_step
     throw Error(Fault::kUsage, "learning rate: --min-lr: got {}, wanted 0 to --lr, which is {}",
                 options.min_lr, options.lr);
   }
-  const Length decay{"--lr-decay", options.decay_iters, options.decay_samples};
-  const Length warmup{
-      "--lr-warmup", options.warmup_iters != 0 ? std::optional(options.warmup_iters) : std::nullopt,
-      options.warmup_samples};
-  const Length annealing{"--lr-wsd-decay", options.annealing_iters, options.annealing_samples};
-  decay_ = decay.steps(1, global_batch).value_or(train_steps);
-  warmup_ = warmup.steps(0, global_batch).value_or(0);
+  const std::vector<Length> lengths = lengths_of(options);
+  decay_ = lengths[0].steps(1, global_batch, sequence).value_or(train_steps);
+  warmup_ = lengths[1].steps(0, global_batch, sequence).value_or(0);
   if (options.warmup_fraction) {
     if (warmup_ > 0) {
       throw Error(
@@ -82,7 +120,7 @@ LearningRate::LearningRate(const LearningRateOptions& options, double train_step
                 "--lr-warmup-iters or raise --lr-decay-iters",
                 warmup_, decay_);
   }
-  const std::optional<double> last = annealing.steps(1, global_batch);
+  const std::optional<double> last = lengths[2].steps(1, global_batch, sequence);
   if (options.decay_style != DecayStyle::kWsd) {
     if (last) {
       throw Error(Fault::kUsage,

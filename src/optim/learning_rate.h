@@ -12,7 +12,8 @@
 //                    c = 1 - r (linear), (1 + cos(pi r)) / 2 (cosine),
 //                    2 * 2^-r - 1 (exponential), 1 - sqrt(r) (minus_sqrt)
 //
-// A length given in samples is divided by the global batch size, so w, D and A may be fractional.
+// A length given in samples is divided by the global batch size, and one given in tokens by the
+// tokens of that batch, so w, D and A may be fractional.
 // While the batch size grows (train/batch_sizes.h), n is fractional too: the samples of the
 // successful steps, divided by the full global batch size.
 // The rate is a pure function of n, computed in double. It has no state, so a resumed run continues
@@ -34,9 +35,9 @@ struct LearningRateOptions {
   double lr = 1.5e-4;
   double min_lr = 0;
   DecayStyle decay_style = DecayStyle::kLinear;
-  std::optional<std::int64_t> decay_iters, decay_samples;
+  std::optional<std::int64_t> decay_iters, decay_samples, decay_tokens;
   std::int64_t warmup_iters = 0;
-  std::optional<std::int64_t> warmup_samples;
+  std::optional<std::int64_t> warmup_samples, warmup_tokens;
   std::optional<double> warmup_fraction;
   AnnealingStyle annealing_style = AnnealingStyle::kExponential;
   std::optional<std::int64_t> annealing_iters, annealing_samples;
@@ -67,16 +68,28 @@ struct LearningRateOptions {
     v(Option{"lr-wsd-decay-iters", "steps of the last part of WSD", same}, annealing_iters);
     v(Option{"lr-decay-samples", "--lr-decay-iters in samples", same}, decay_samples);
     v(Option{"lr-warmup-samples", "--lr-warmup-iters in samples", same}, warmup_samples);
+    v(Option{"lr-decay-tokens", "--lr-decay-iters in tokens: samples x --seq-length", same},
+      decay_tokens);
+    v(Option{"lr-warmup-tokens", "--lr-warmup-iters in tokens", same}, warmup_tokens);
     v(Option{"lr-wsd-decay-samples", "--lr-wsd-decay-iters in samples", same}, annealing_samples);
   }
 };
 
+// Checks that all lengths that are given count alike, as Megatron-LM does: in iterations in a run
+// by
+// --train-iters, in samples in one by --train-samples (`by_samples`), or in tokens in either.
+// Throws Error(kUsage) that names the flag. For options as given: a settled configuration may have
+// an end in samples for a warm-up in tokens.
+void check_one_unit(const LearningRateOptions& options, bool by_samples);
+
 class LearningRate {
  public:
   // `train_steps`: steps of the whole run, the default of --lr-decay-iters; may be fractional.
-  // `global_batch`: samples per step. Throws Error(kUsage) naming the flag if a value or a
-  // combination of values is not valid.
-  LearningRate(const LearningRateOptions& options, double train_steps, std::int64_t global_batch);
+  // `global_batch`: samples per step. `sequence`: tokens per sample, 0 where no length is in
+  // tokens. Throws Error(kUsage) naming the flag if a value or a combination of values is not
+  // valid.
+  LearningRate(const LearningRateOptions& options, double train_steps, std::int64_t global_batch,
+               std::int64_t sequence = 0);
 
   // The learning rate of the step after `steps` >= 0 successful steps, which may be fractional.
   double at(double steps) const;

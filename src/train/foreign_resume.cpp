@@ -79,8 +79,10 @@ void set_schedules(const MegatronSchedule& from, const std::string& where,
   const Lengths decay = lengths(from.decay, batch);
   rate.decay_iters = decay.iters;
   rate.decay_samples = decay.samples;
+  rate.decay_tokens.reset();
   rate.warmup_iters = 0;
   rate.warmup_samples.reset();
+  rate.warmup_tokens.reset();
   rate.warmup_fraction.reset();
   const Lengths warmup = lengths(from.warmup, batch);
   if (warmup.iters) {
@@ -127,8 +129,10 @@ std::vector<std::string> schedule_differences(const PretrainOptions& before,
   };
   const LearningRateOptions& then = before.learning_rate;
   const LearningRateOptions& now = settled.learning_rate;
-  const LearningRate earlier(then, whole_steps(before.loop), batch_of(before));
-  const LearningRate later(now, whole_steps(settled.loop), batch_of(settled));
+  const LearningRate earlier(then, whole_steps(before.loop), batch_of(before),
+                             before.loop.sequence);
+  const LearningRate later(now, whole_steps(settled.loop), batch_of(settled),
+                           settled.loop.sequence);
   same("--lr", then.lr, now.lr, "");
   same("--min-lr", then.min_lr, now.min_lr, "");
   if (then.decay_style != now.decay_style) {

@@ -36,7 +36,7 @@ bool only_the_end_differs(const PretrainOptions& before, const PretrainOptions& 
   if (!has_no_end(before) || !has_no_end(settled)) return false;
   const auto rate_of = [](const PretrainOptions& options) {
     return LearningRate(options.learning_rate, whole_steps(options.loop),
-                        options.loop.global_batch_size.value_or(1));
+                        options.loop.global_batch_size.value_or(1), options.loop.sequence);
   };
   if (decays_differ(before, settled)) return false;
   const LearningRate earlier = rate_of(before);

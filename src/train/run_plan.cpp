@@ -113,6 +113,7 @@ RunPlan make_run_plan(const PretrainOptions& options, int ranks,
   plan.mesh = options.parallel.check(ranks);
   const LoopOptions& loop = options.loop;
   check_ranges(loop);
+  check_one_unit(options.learning_rate, loop.train_samples.has_value());
   plan.sequence = loop.sequence > 0 ? loop.sequence : model.max_positions;
   if (plan.sequence > model.max_positions) {
     throw Error(Fault::kUsage,
@@ -187,7 +188,8 @@ PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& p
   if (rate.decay_style == DecayStyle::kConstant && !rate.warmup_fraction) {
     rate.decay_iters.reset();
     rate.decay_samples.reset();
-  } else if (!rate.decay_samples && !rate.decay_iters) {
+    rate.decay_tokens.reset();
+  } else if (!rate.decay_samples && !rate.decay_iters && !rate.decay_tokens) {
     if (plan.whole_steps() != static_cast<double>(plan.train_iters)) {
       rate.decay_samples = plan.train_samples;
     } else {

@@ -156,7 +156,8 @@ void Trainer::open_tokenizer_and_plan() {
   check_range("--timing-log-level", options_.timing.timing_log_level, 0, 2);
   RunTrace::check(options_.timing, options_.loop.save, machine_.world.size());
   // What was given, before what came out of it.
-  static_cast<void>(LearningRate(options_.learning_rate, plan_.whole_steps(), plan_.global_batch));
+  static_cast<void>(LearningRate(options_.learning_rate, plan_.whole_steps(), plan_.global_batch,
+                                 plan_.sequence));
   settled_ = settled_options(options_, plan_);
   make_schedules();
   settled_.tokenizer = from_anywhere(options_.tokenizer);
@@ -183,7 +184,7 @@ void Trainer::choose_recomputation() {
 
 void Trainer::make_schedules() {
   rate_ = std::make_unique<LearningRate>(settled_.learning_rate, plan_.whole_steps(),
-                                         plan_.global_batch);
+                                         plan_.global_batch, plan_.sequence);
   decay_ = std::make_unique<WeightDecay>(settled_.optimizer, plan_.whole_steps());
 }
 

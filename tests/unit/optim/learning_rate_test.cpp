@@ -143,6 +143,63 @@ TEST(LearningRate, IsThatOfMegatronCore) {
   EXPECT_EQ(cases, 40);
 }
 
+// 8 samples of 16 tokens a step: a warm-up of 512 tokens is 4 steps, a decay of 2560 is 20.
+TEST(LearningRate, TakesLengthsInTokens) {
+  LearningRateOptions wanted;
+  wanted.lr = 1;
+  wanted.min_lr = 0;
+  wanted.warmup_tokens = 512;
+  wanted.decay_tokens = 2560;
+  const LearningRate rate(wanted, 1000, 8, 16);
+  EXPECT_DOUBLE_EQ(rate.warmup_steps(), 4);
+  EXPECT_DOUBLE_EQ(rate.decay_steps(), 20);
+  // Worked out by hand, in tokens n: n / 512, then (2560 - n) / 2048.
+  const std::map<double, double> at_tokens = {{0, 0},         {128, 0.25},   {256, 0.5},
+                                              {512, 1},       {640, 0.9375}, {1536, 0.5},
+                                              {2432, 0.0625}, {2560, 0},     {2688, 0}};
+  for (const auto& [tokens, value] : at_tokens) EXPECT_DOUBLE_EQ(rate.at(tokens / 128), value);
+  // While the batch grows: two samples done are 32 tokens, a quarter of a step.
+  EXPECT_DOUBLE_EQ(rate.at(2.0 / 8), 32.0 / 512);
+  wanted.decay_tokens.reset();
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000, 8, 16).decay_steps(), 1000);
+  wanted.warmup_tokens = 500;
+  EXPECT_DOUBLE_EQ(LearningRate(wanted, 1000, 8, 16).warmup_steps(), 3.90625);
+}
+
+TEST(LearningRate, CountsAllLengthsInOneUnit) {
+  const auto refused = [](bool by_samples, auto&& change) {
+    LearningRateOptions wanted;
+    change(wanted);
+    return message_of(Fault::kUsage, [&] { check_one_unit(wanted, by_samples); });
+  };
+  EXPECT_EQ(refused(true, [](auto& o) { o.decay_iters = 10; }),
+            "learning rate: --lr-decay-iters: this run is by --train-samples, whose lengths are in "
+            "samples too; give --lr-decay-samples");
+  EXPECT_THAT(refused(true, [](auto& o) { o.warmup_iters = 1; }), HasSubstr("--lr-warmup-iters"));
+  EXPECT_THAT(refused(false, [](auto& o) { o.warmup_samples = 1; }),
+              HasSubstr("--lr-warmup-samples: this run is by --train-iters"));
+  EXPECT_THAT(refused(false, [](auto& o) { o.annealing_samples = 1; }),
+              HasSubstr("--lr-wsd-decay-samples: this run"));
+  EXPECT_THAT(refused(false,
+                      [](auto& o) {
+                        o.decay_tokens = 10;
+                        o.warmup_iters = 1;
+                      }),
+              HasSubstr("--lr-warmup-iters and --lr-decay-tokens: lengths of one schedule"));
+  LearningRateOptions fine;
+  fine.decay_iters = 10;
+  fine.warmup_iters = 1;
+  check_one_unit(fine, false);
+  fine = {};
+  fine.warmup_samples = 1;
+  check_one_unit(fine, true);
+  fine = {};
+  fine.warmup_tokens = 1;
+  fine.decay_tokens = 2;
+  check_one_unit(fine, true);
+  check_one_unit(fine, false);
+}
+
 TEST(LearningRate, RefusesWhatCannotBe) {
   const auto refused = [](auto&& change) {
     LearningRateOptions wanted = options(DecayStyle::kLinear);
@@ -163,6 +220,13 @@ TEST(LearningRate, RefusesWhatCannotBe) {
               HasSubstr("--lr-warmup-fraction"));
   EXPECT_THAT(refused([](auto& o) { o.decay_samples = 10; }),
               HasSubstr("--lr-decay-iters and --lr-decay-samples exclude each other"));
+  EXPECT_THAT(refused([](auto& o) { o.decay_tokens = 10; }),
+              HasSubstr("--lr-decay-iters and --lr-decay-tokens exclude each other"));
+  EXPECT_THAT(refused([](auto& o) {
+                o.decay_iters.reset();
+                o.decay_tokens = 0;
+              }),
+              HasSubstr("--lr-decay-tokens: got 0, wanted 1 or more"));
   EXPECT_THAT(refused([](auto& o) { o.annealing_iters = 10; }), HasSubstr("WSD"));
   EXPECT_THAT(refused([](auto& o) { o.decay_style = DecayStyle::kWsd; }),
               HasSubstr("needs --lr-wsd-decay-iters"));
