@@ -329,7 +329,8 @@ void Optimizer::plan_norm(Stream& stream) {
   if (blocks == 0) return;
   block_sums_ = arena_->allocate(DType::kF64, {blocks}, MemoryKind::kOptimizer, stream);
   device_->zero(block_sums_, stream);
-  for (const UpdateSpan& span : spans_) {
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const UpdateSpan& span = spans_[i];
     if (span.gradient.elements() == 0) continue;
     const NormEntry& entry = entries.at(copy_key(*span.parameter, *mesh_));
     const auto owned = entry.owned.find(ranks_->rank());
@@ -337,22 +338,24 @@ void Optimizer::plan_norm(Stream& stream) {
     for (const auto& [begin, end] : owned->second) {
       const std::int64_t from = std::max(begin, span.offset);
       const std::int64_t to = std::min(end, span.offset + span.gradient.elements());
-      if (from < to) add_norm_parts(span, from, to, entry.first_block);
+      if (from < to) add_norm_parts(i, from, to, entry.first_block);
     }
   }
 }
 
 // Adds elements [begin, end) of the parameter: one part up to the next block boundary, if `begin`
 // is inside a block, and one part for all blocks after it.
-void Optimizer::add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
+void Optimizer::add_norm_parts(std::size_t index, std::int64_t begin, std::int64_t end,
                                std::int64_t first_block) {
+  const UpdateSpan& span = spans_[index];
   while (begin < end) {
     const std::int64_t block = begin / norm_block_;
     const bool at_edge = begin % norm_block_ == 0;
     const std::int64_t stop = at_edge ? end : std::min(end, (block + 1) * norm_block_);
     const std::int64_t blocks = (stop - begin + norm_block_ - 1) / norm_block_;
     norm_parts_.push_back({span.gradient.slice(0, begin - span.offset, stop - begin),
-                           block_sums_.slice(0, first_block + block, blocks)});
+                           block_sums_.slice(0, first_block + block, blocks), index,
+                           begin - span.offset});
     begin = stop;
   }
 }

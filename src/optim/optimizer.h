@@ -109,6 +109,12 @@ struct StepResult {
   bool skipped = false;  // the norm is not finite, or the step is a spike: nothing was changed
 };
 
+// Figures of the whole model that cost a pass over it.
+struct OptimizerFigures {
+  double params_norm = 0;      // L2, of the main copies
+  std::int64_t num_zeros = 0;  // elements of the gradient that are 0, padding not counted
+};
+
 // What a resumed run needs in addition to the moments.
 struct OptimizerProgress {
   std::int64_t steps = 0;    // successful updates: t in Adam's bias corrections
@@ -156,6 +162,10 @@ class Optimizer {
   // the same list on every rank. Waits for the latest step().
   std::vector<std::string> parameters_not_finite(Stream& stream) const;
 
+  // Of the weights now and the gradient of the latest step(), before clipping. Each element counts
+  // once, as in the norm. Collective; waits for the stream.
+  OptimizerFigures figures(Stream& stream) const;
+
   const std::vector<OptimizerState>& state() const { return state_; }
   // Uploads to and downloads from the tensors of state() that are not in host memory.
   Device& state_device() const { return transfer_ ? transfer_->target().carrier() : *device_; }
@@ -171,8 +181,10 @@ class Optimizer {
   };
   // Elements that this rank counts in the norm: a part of one block, or several blocks.
   struct NormPart {
-    Tensor gradient;  // fp32 [n]
-    Tensor sums;      // fp64 [blocks], a slice of block_sums_
+    Tensor gradient;         // fp32 [n]
+    Tensor sums;             // fp64 [blocks], a slice of block_sums_
+    std::size_t span = 0;    // index in spans_
+    std::int64_t begin = 0;  // first element, counted in the span
   };
 
   OptimizerKind rule_of(const UpdateSpan& span) const;
@@ -189,7 +201,7 @@ class Optimizer {
   void plan_updates();
   void add_updates(std::size_t span);
   void plan_norm(Stream& stream);
-  void add_norm_parts(const UpdateSpan& span, std::int64_t begin, std::int64_t end,
+  void add_norm_parts(std::size_t index, std::int64_t begin, std::int64_t end,
                       std::int64_t first_block);
   void sum_squares(Stream& stream);
 

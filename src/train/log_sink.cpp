@@ -10,6 +10,14 @@
 namespace piton {
 namespace {
 
+// " | num zeros: 12.0 | params norm: 3.456", what of it there is, as Megatron-LM writes it.
+std::string optional_figures(const StepMetrics& metrics) {
+  std::string text;
+  if (metrics.num_zeros) text += fmt::format(" | num zeros: {}.0", *metrics.num_zeros);
+  if (metrics.params_norm) text += fmt::format(" | params norm: {:.3f}", *metrics.params_norm);
+  return text;
+}
+
 std::string clock_of(std::int64_t seconds) {
   return fmt::format("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
@@ -26,21 +34,22 @@ std::string megatron_line(const RunStart& start, const StepMetrics& metrics, dou
   return fmt::format(
       "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
       "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: {:.1f} | "
-      "grad norm: {:.3f} | number of skipped iterations: {} | tokens per second: {:.0f} | "
+      "grad norm: {:.3f}{} | number of skipped iterations: {} | tokens per second: {:.0f} | "
       "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
       metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.elapsed_ms,
       metrics.learning_rate, metrics.global_batch, metrics.lm_loss, metrics.loss_scale,
-      metrics.grad_norm, metrics.skipped, metrics.tokens_per_second, metrics.model_tflops,
-      100 * metrics.share_of_peak, clock_of(seconds_left(start, metrics.iteration, seconds)));
+      metrics.grad_norm, optional_figures(metrics), metrics.skipped, metrics.tokens_per_second,
+      metrics.model_tflops, 100 * metrics.share_of_peak,
+      clock_of(seconds_left(start, metrics.iteration, seconds)));
 }
 
 std::string brief_line(const RunStart& start, const StepMetrics& metrics, double seconds) {
   return fmt::format(
-      "iteration {}/{} | loss {:.4f} | lr {:.2e} | grad norm {:.2f} | {:.0f} tokens/s "
+      "iteration {}/{} | loss {:.4f} | lr {:.2e} | grad norm {:.2f}{} | {:.0f} tokens/s "
       "({:.0f} % of peak) | {} left",
       metrics.iteration, start.train_iters, metrics.lm_loss, metrics.learning_rate,
-      metrics.grad_norm, metrics.tokens_per_second, 100 * metrics.share_of_peak,
-      clock_of(seconds_left(start, metrics.iteration, seconds)));
+      metrics.grad_norm, optional_figures(metrics), metrics.tokens_per_second,
+      100 * metrics.share_of_peak, clock_of(seconds_left(start, metrics.iteration, seconds)));
 }
 
 void LogSink::on_start(const RunStart& start) {

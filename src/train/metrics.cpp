@@ -91,6 +91,8 @@ std::string to_json(const StepMetrics& metrics) {
               {"reduce_scatter", metrics.traffic.reduce_scatter_bytes},
               {"broadcast", metrics.traffic.broadcast_bytes},
               {"point_to_point", metrics.traffic.point_to_point_bytes}}}};
+  if (metrics.params_norm) json["params_norm"] = number(*metrics.params_norm);
+  if (metrics.num_zeros) json["num_zeros"] = *metrics.num_zeros;
   if (metrics.validation_loss) json["validation_loss"] = number(*metrics.validation_loss);
   for (const TimerTimes& one : metrics.timers) json["timers_ms"][one.name] = one.most_ms();
   return json.dump();
@@ -117,6 +119,8 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
     if (memory != object.end() && memory->is_object()) {
       step.memory.peak_total_bytes = count_in(*memory, "total");
     }
+    if (object.contains("params_norm")) step.params_norm = number_in(object, "params_norm");
+    if (object.contains("num_zeros")) step.num_zeros = count_in(object, "num_zeros");
     if (object.contains("validation_loss")) {
       step.validation_loss = number_in(object, "validation_loss");
     }

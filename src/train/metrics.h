@@ -30,10 +30,12 @@ struct StepMetrics {
   double model_tflops = 0;       // of all ranks
   double share_of_peak = 0;      // 0: the peak was not measured
   double elapsed_ms = 0;
-  std::int64_t skipped = 0;          // steps skipped since the start of the run
-  MemoryCounts memory;               // of the writing rank
-  std::int64_t offloaded_bytes = 0;  // of the writing rank, in no kind of `memory`
-  TrafficCounts traffic;             // of the writing rank, since its start
+  std::int64_t skipped = 0;               // steps skipped since the start of the run
+  MemoryCounts memory;                    // of the writing rank
+  std::int64_t offloaded_bytes = 0;       // of the writing rank, in no kind of `memory`
+  TrafficCounts traffic;                  // of the writing rank, since its start
+  std::optional<double> params_norm;      // with --log-params-norm
+  std::optional<std::int64_t> num_zeros;  // of the gradient; with --log-num-zeros-in-grad
   std::optional<double> validation_loss;
   std::vector<TimerTimes> timers;  // mean of a step since the last ones; with --timing-log-level
 };

@@ -43,6 +43,8 @@ struct LoopOptions {
   bool override_scheduler = false;
   bool use_checkpoint_scheduler = false;
   std::int64_t log_interval = 1;
+  bool log_params_norm = false;
+  bool log_num_zeros = false;
   std::int64_t eval_interval = 1000;
   std::int64_t eval_iters = 0;  // 0: no evaluation
   std::int64_t max_consecutive_skips = 10;
@@ -101,6 +103,9 @@ struct LoopOptions {
       use_checkpoint_scheduler);
     v(Option{"log-interval", "iterations between log lines (default at a terminal: 10)"},
       log_interval);
+    v(Option{"log-params-norm", "log the norm of all weights, at every step"}, log_params_norm);
+    v(Option{"log-num-zeros-in-grad", "log how many elements of the gradient are 0"},
+      log_num_zeros);
     v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
     v(Option{"eval-iters", "number of batches per evaluation (0: no evaluation)"}, eval_iters);
     v(Option{"max-consecutive-skips",

@@ -50,6 +50,14 @@ void TensorBoardSink::on_step(const StepMetrics& metrics) {
        {"iteration-time", metrics.elapsed_ms * 1e-3},
        {"tokens-per-second", metrics.tokens_per_second},
        {"mem-allocated-bytes", static_cast<double>(metrics.memory.peak_total_bytes)}}));
+  // Megatron-LM's names.
+  if (metrics.num_zeros) {
+    append(event_record(wall_time(), metrics.iteration,
+                        {{"num-zeros", static_cast<double>(*metrics.num_zeros)}}));
+  }
+  if (metrics.params_norm) {
+    append(event_record(wall_time(), metrics.iteration, {{"params-norm", *metrics.params_norm}}));
+  }
   if (!timers_) return;
   for (const TimerTimes& one : metrics.timers) {
     append(

@@ -406,6 +406,11 @@ StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, doub
                       .memory = machine_.arena.counts(),
                       .offloaded_bytes = session_->offloaded_bytes(),
                       .traffic = machine_.world.traffic()};
+  if (settled_.loop.log_params_norm || settled_.loop.log_num_zeros) {
+    const OptimizerFigures figures = session_->optimizer().figures(machine_.stream);
+    if (settled_.loop.log_params_norm) metrics.params_norm = figures.params_norm;
+    if (settled_.loop.log_num_zeros) metrics.num_zeros = figures.num_zeros;
+  }
   const double tokens = static_cast<double>(batch * plan_.sequence);
   metrics.tokens_per_second = tokens / seconds;
   const double flops =

@@ -173,6 +173,30 @@ INSTANTIATE_TEST_SUITE_P(Models, Layouts,
                          testing::Values("gpt2-tiny", "llama-tiny", "alibi", "head norms",
                                          "gemma"));
 
+// --log-params-norm and --log-num-zeros-in-grad: padded rows do not count, copies count once.
+TEST(Figures, AreTheSameUnderEveryLayout) {
+  const auto figures_of = [](TrainingRun& run) {
+    run.losses(3);
+    return run.session().optimizer().figures(run.machine().stream);
+  };
+  for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+    const ModelConfig model = small(name);
+    HostDevice device;
+    const auto world = make_single_world(device);
+    TrainingRun one(*world, {.name = "one process"}, model);
+    const OptimizerFigures alone = figures_of(one);
+    EXPECT_GT(alone.num_zeros, model.hidden);  // at least a row that was not looked up
+    EXPECT_GT(alone.params_norm, 1);
+    for (const RunLayout& layout : layouts(ranks::world().size())) {
+      SCOPED_TRACE(std::string(name) + ", " + layout.name);
+      TrainingRun run(ranks::world(), layout, model);
+      const OptimizerFigures figures = figures_of(run);
+      EXPECT_EQ(figures.num_zeros, alone.num_zeros);
+      EXPECT_NEAR(figures.params_norm, alone.params_norm, 1e-6 * alone.params_norm);
+    }
+  }
+}
+
 // Every layout that the two-rank and four-rank runs have, saved after some steps and loaded by one
 // process, and the reverse.
 TEST(Checkpoints, AreTheSameUnderEveryLayout) {

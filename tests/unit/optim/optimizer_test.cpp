@@ -573,5 +573,40 @@ TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
   });
 }
 
+// The same ranks: copies count once, rows of padding not at all.
+TEST(Figures, CountEveryElementOfTheModelOnce) {
+  MeshSizes sizes;
+  sizes[Axis::kTensor] = 2;
+  sizes[Axis::kPipeline] = 2;
+  test::run_ranks(4, [&](World& world) {
+    Alone alone;
+    Mesh mesh(world, sizes);
+    Parameter table = matrix("table", 3, 2, DType::kBF16);  // the last row is padding
+    table.placement[Axis::kTensor] = {AxisPlacement::Kind::kSplit, 0, false};
+    table.tied_stages = {0, 1};
+    table.pieces[0].extent = {2, 2};
+    Parameter norm = vector("norm", 4);
+    std::vector<UpdateSpan> spans;
+    const auto add = [&](Parameter& parameter, DType dtype, const std::vector<double>& gradient,
+                         const std::vector<double>& value) {
+      const auto size = static_cast<std::int64_t>(value.size());
+      spans.push_back({&parameter, 0, test::tensor_of(DType::kF32, {size}, gradient),
+                       test::tensor_of(dtype, {size}, value)});
+    };
+    // On each tensor rank: 2 zeros, and 1 + 4 + 9 + 16 = 30.
+    add(table, DType::kBF16, {0, 1, -0.0, 2, 0, 0}, {1, 2, 3, 4, 0, 0});
+    // On one stage: 3 zeros, and 4 x 9 = 36.
+    if (mesh.coordinate(Axis::kPipeline) == 1) {
+      add(norm, DType::kF32, {0, 0, 5, 0}, {3, 3, 3, 3});
+    }
+    Optimizer optimizer({}, spans, 2, mesh, *alone.kernels, alone.device, alone.arena,
+                        *alone.stream);
+    optimizer.reset_main(*alone.stream);
+    const OptimizerFigures figures = optimizer.figures(*alone.stream);
+    EXPECT_EQ(figures.num_zeros, 2 + 2 + 3);
+    EXPECT_DOUBLE_EQ(figures.params_norm, std::sqrt(30.0 + 30.0 + 36.0));
+  });
+}
+
 }  // namespace
 }  // namespace piton

@@ -44,6 +44,17 @@ TEST(LogLines, AreMegatronsOrBrief) {
             "(80 % of peak) | 0:00:10 left");
 }
 
+TEST(LogLines, HaveTheFiguresThatAreAskedFor) {
+  StepMetrics step = kStep;
+  step.num_zeros = 12;
+  step.params_norm = 3.45678;
+  const char* const both = " | num zeros: 12.0 | params norm: 3.457 | ";
+  EXPECT_THAT(megatron_line(kStart, step, 10),
+              HasSubstr(std::string("grad norm: 1.250") + both + "number of skipped"));
+  EXPECT_THAT(brief_line(kStart, step, 10),
+              HasSubstr(std::string("grad norm 1.25") + both + "1234 tokens/s"));
+}
+
 TEST(LogLines, CountTheTimeLeftFromTheStepsOfThisProcess) {
   EXPECT_EQ(seconds_left(kStart, 7, 10), 10);  // 5 steps in 10 s, 5 more to go
   EXPECT_EQ(seconds_left(kStart, 12, 10), 0);

@@ -59,7 +59,12 @@ TEST(TensorBoardSink, MakesAFileAStartAndSaysWhereAResumeGoesOn) {
   NoLog log;
   {
     TensorBoardSink sink(dir / "run/tensorboard", 0, /*timers=*/false, log);
-    sink.on_step({.iteration = 1, .global_batch = 4, .lm_loss = 5.5, .learning_rate = 3e-4});
+    sink.on_step({.iteration = 1,
+                  .global_batch = 4,
+                  .lm_loss = 5.5,
+                  .learning_rate = 3e-4,
+                  .params_norm = 0.5,
+                  .num_zeros = 4});
     sink.on_validation({.iteration = 1, .loss = 30});
     sink.on_finish();
   }
@@ -81,6 +86,8 @@ TEST(TensorBoardSink, MakesAFileAStartAndSaysWhereAResumeGoesOn) {
   // After the tag a value: key 0x15, then fp32 little-endian. exp(20) bounds the perplexity.
   EXPECT_THAT(first, HasSubstr(std::string("lm loss\x15\x00\x00\xb0\x40", 12)));
   EXPECT_THAT(first, HasSubstr(std::string("batch-size\x15\x00\x00\x80\x40", 15)));
+  EXPECT_THAT(first, HasSubstr(std::string("num-zeros\x15\x00\x00\x80\x40", 14)));
+  EXPECT_THAT(first, HasSubstr(std::string("params-norm\x15\x00\x00\x00\x3f", 16)));
   EXPECT_THAT(first, HasSubstr(std::string("validation ppl\x15\x44\x58\xe7\x4d", 19)));
   const std::string start("\x10\x02\x3a\x02\x08\x01", 6);  // step 2, session_log { status: START }
   EXPECT_THAT(first, Not(HasSubstr(start)));
