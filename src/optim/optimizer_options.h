@@ -13,6 +13,9 @@
 namespace piton {
 
 enum class OptimizerKind : std::uint8_t { kAdam, kSgd, kMuon, kCadam };
+// Which weights decay: matrices alone, as in Megatron-LM; or also gains of RMS norms, as in
+// AscendSpeed, which leaves out LayerNorms and biases by name.
+enum class DecayGroups : std::uint8_t { kMatrices, kMatricesAndRmsNorms };
 enum class WeightDecayIncrease : std::uint8_t { kConstant, kLinear, kCosine };
 
 struct OptimizerOptions {
@@ -22,6 +25,7 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.01;
+  DecayGroups decay_groups = DecayGroups::kMatrices;
   double clip_grad = 1.0;  // 0: no clipping
   // Weight decay that changes over the run (optim/weight_decay.h).
   std::optional<double> start_weight_decay, end_weight_decay;
@@ -71,6 +75,11 @@ struct OptimizerOptions {
       Choice(weight_decay_increase, {{"constant", WeightDecayIncrease::kConstant},
                                      {"linear", WeightDecayIncrease::kLinear},
                                      {"cosine", WeightDecayIncrease::kCosine}}));
+    v(Option{"weight-decay-groups",
+             "weights that decay: megatron: matrices; ascendspeed: also the gains of RMS norms",
+             same},
+      Choice(decay_groups, {{"megatron", DecayGroups::kMatrices},
+                            {"ascendspeed", DecayGroups::kMatricesAndRmsNorms}}));
     v(Option{"clip-grad",
              "largest norm of the gradient; larger gradients are scaled down (0: no limit)", same},
       clip_grad);

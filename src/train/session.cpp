@@ -66,8 +66,24 @@ void Session::offload_activations() {
   };
 }
 
+// Gains are the only weights of one dimension; those of queries and keys are always of RMS norms.
+void Session::let_gains_decay() {
+  for (Parameter* parameter : all_parameters_) {
+    for (Piece& piece : parameter->pieces) {
+      const bool gain = piece.global.ndim() == 1 && piece.name.ends_with(".weight");
+      const bool rms = settings_.model.norm == NormKind::kRms ||
+                       piece.name.ends_with(".query_norm.weight") ||
+                       piece.name.ends_with(".key_norm.weight");
+      if (gain && rms) piece.decays = true;
+    }
+  }
+}
+
 void Session::make_parameters() {
   all_parameters_ = parameters_.all();
+  if (settings_.optimizer_options.decay_groups == DecayGroups::kMatricesAndRmsNorms) {
+    let_gains_decay();
+  }
   const bool reads = settings_.use == SessionUse::kInference;
   if (reads && settings_.zero_stage < 3) {
     sharded_ = ShardedParameters::make_inference(all_parameters_, machine_.kernels, machine_.arena);

@@ -98,6 +98,7 @@ class Session {
   void schedule_micro_batches(int count);
   PipelineResult forward_backward(const std::vector<ModelInput>& inputs);
   double total_tokens(const std::vector<MicroBatch>& batches);
+  void let_gains_decay();
   void make_parameters();
   void offload_activations();
   double summed_over_ranks(double value, AxisSet axes);
