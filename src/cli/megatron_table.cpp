@@ -27,9 +27,11 @@ constexpr MegatronGroup kTable[] = {
      "recompute-activation-function-num-layers:1 distribute-saved-activations "
      "distribute-checkpointed-activations partition-activations auto-recompute-device-size:1 "
      "adaptive-recompute-device-size:1 cpu-offloading-num-layers:1 train-iters:1 "
-     "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-wsd-decay-style:1 "
+     "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-decay-tokens:1 lr-warmup-tokens:1 "
+     "lr-wsd-decay-style:1 "
      "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
-     "log-interval:1 exit-interval:1 exit-duration-in-mins:1 no-bias-gelu-fusion use-flash-attn "
+     "log-interval:1 log-params-norm log-num-zeros-in-grad exit-interval:1 exit-duration-in-mins:1 "
+     "no-bias-gelu-fusion use-flash-attn "
      "optimizer:1 "
      "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
      "lr-decay-style:1 "
@@ -106,10 +108,17 @@ constexpr MegatronGroup kTable[] = {
      "communication overlaps with work where it can (--num-slices cuts linears for it)"},
     {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
      "--recompute-granularity auto plans and measures before the first step"},
+    {kIgnored, "use-ascend-coc coc-fused-kernel",
+     "--num-slices N (--coc-parallel-num) cuts linears to overlap their communication"},
+    {kIgnored, "release-fp32-grad",
+     "sums of gradients are kept in fp32; --zero-stage 2 shards them over data-parallel ranks"},
+    {kIgnored, "no-pipeline-parallel", "stages are those of --pipeline-model-parallel-size"},
+    {kIgnored, "use-pin-memory",
+     "--remote-device and --cpu-optimizer say where the state is; its memory is ordinary"},
     {kIgnored, "deepspeed-activation-checkpointing",
      "--recompute-granularity full computes layers again, without DeepSpeed"},
     {kIgnored,
-     "num-workers:1 no-mmap-bin-files no-create-attention-mask-in-dataloader "
+     "num-workers:1 no-mmap-bin-files mmap-warmup no-create-attention-mask-in-dataloader "
      "num-dataset-builder-threads:1 object-storage-cache-path:1 trust-remote-code "
      "legacy-tokenizer tokenizer-metadata:1 allow-ambiguous-pad-tokens",
      "one thread reads a corpus, by calls of the system"},
@@ -166,6 +175,7 @@ constexpr MegatronGroup kTable[] = {
      "context-parallel-size:1=1 expert-model-parallel-size:1=1 "
      "expert-tensor-parallel-size:1=1 num-distributed-optimizer-instances:1=1",
      "1 is the only size there is yet"},
+    {kSame, "coc-mode:1=-1|2", "slices are those of --coc-parallel-num; without it there are none"},
     {kSame, "enable-recompute-layers-per-pp-rank",
      "--recompute-num-layers is of each stage, as there are no virtual ones"},
     {kSame, "cp-comm-type:*=p2p", "there is no context parallelism yet"},
@@ -187,7 +197,7 @@ constexpr MegatronGroup kTable[] = {
      "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
      "data-parallel-random-init decrease-batch-size-if-needed "
      "iterations-to-skip:* check-for-spiky-loss check-for-large-grads "
-     "log-params-norm log-num-zeros-in-grad skip-train "
+     "skip-train "
      "full-validation multiple-validation-sets test-mode "
      "check-weight-hash-across-dp-replicas-interval:1",
      ""},
@@ -202,10 +212,16 @@ constexpr MegatronGroup kTable[] = {
      "replication-factor:1",
      ""},
     {kNotYet,
-     "grad-reduce-in-bf16 fp32-residual-connection "
-     "fp16-lm-cross-entropy use-precision-aware-optimizer "
+     "grad-reduce-in-bf16 use-precision-aware-optimizer "
      "reuse-grad-buf-for-mxfp8-param-ag",
      "docs/numerics.md says what each sum is taken in"},
+    {kNotYet, "fp32-residual-connection",
+     "the residual stream has the type of the weights; leave it out, or train without --bf16"},
+    {kNotYet, "fp16-lm-cross-entropy",
+     "the loss is computed in fp32, in every run; leave the flag out"},
+    {kNotYet, "no-load-lr-state",
+     "--override-opt_param-scheduler takes this run's schedule from the checkpoint's step on, "
+     "--finetune starts anew"},
     {kNotYet,
      "fp8-format:1 fp8-recipe:1 fp8-quantizer-factory:1 fp8-margin:1 fp8-interval:1 "
      "fp8-amax-history-len:1 fp8-amax-compute-algo:1 no-fp8-wgrad fp8-param-gather "
@@ -226,7 +242,8 @@ constexpr MegatronGroup kTable[] = {
      "microbatch-group-size-per-virtual-pipeline-stage:1 decoder-first-pipeline-num-layers:1 "
      "decoder-last-pipeline-num-layers:1 pipeline-model-parallel-layout:1 "
      "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split "
-     "optimized-pipeline fold-mode:1 foldx-mode:1 manual-mbs:*",
+     "optimized-pipeline fold-mode:1 foldx-mode:1 manual-mbs:* use-manual-layer-allocation "
+     "manual-layers:1",
      "--pipeline-schedule is 1f1b or zb-h1, and stages have equal numbers of layers"},
     {kNotYet,
      "use-megatron-fsdp fsdp-double-buffer suggested-communication-unit-size:1 "
@@ -298,8 +315,10 @@ constexpr MegatronGroup kTable[] = {
      "nccl-all-reduce-for-prefill mlp-chunks-for-prefill:1 disable-chunked-prefill "
      "inference-wandb-logging-step-interval:1",
      "`piton generate` writes text; there is no server"},
+    {kNotYet, "decoder-seq-length:1",
+     "there is no encoder beside the decoder, whose length is --seq-length; give that"},
     {kNotYet,
-     "encoder-num-layers:1 decoder-num-layers:1 decoder-seq-length:1 mask-prob:1 "
+     "encoder-num-layers:1 decoder-num-layers:1 mask-prob:1 "
      "short-seq-prob:1 bert-no-binary-head output-bert-embeddings bert-embedder-type:1 "
      "retriever-seq-length:1 ict-head-size:1 biencoder-projection-dim:1 "
      "biencoder-shared-query-context-model ict-load:1 bert-load:1 titles-data-path:1 "

@@ -23,7 +23,10 @@ struct SamplingOptions {
 
   template <typename Visitor>
   void visit(Visitor&& v) {
-    v(Option{"max-new-tokens", "largest number of tokens to generate"}, max_new_tokens);
+    v(Option{"max-new-tokens",
+             "largest number of tokens to generate",
+             {.aliases = {"max-new-token"}}},
+      max_new_tokens);
     v(Option{"greedy", "always take the most likely token"}, greedy);
     v(Option{"temperature", "divisor of the logits before sampling (0: --greedy)"}, temperature);
     v(Option{"top-k", "sample from the k most likely tokens (0: all)"}, top_k);

@@ -5,15 +5,19 @@ file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
 # seed_line(NAME  RUN words... | LAUNCH n words...   THEN RUNS|REFUSED|WAITS
+#           [ENV NAME=value...] variables that the document exports
 #           [SAYS regex...]    on either stream
 #           [BECAUSE reason]   of WAITS
 #           [MAKES file...])   of RUNS
 function(seed_line name)
-  cmake_parse_arguments(arg "" "THEN;BECAUSE" "RUN;LAUNCH;SAYS;MAKES" ${ARGN})
+  cmake_parse_arguments(arg "" "THEN;BECAUSE" "RUN;LAUNCH;ENV;SAYS;MAKES" ${ARGN})
   set(command ${PITON} ${arg_RUN})
   if(arg_LAUNCH)
     list(POP_FRONT arg_LAUNCH ranks)
     set(command ${LAUNCH} ${ranks} ${PITON} ${arg_LAUNCH})
+  endif()
+  if(arg_ENV)
+    set(command ${CMAKE_COMMAND} -E env ${arg_ENV} ${command})
   endif()
   execute_process(COMMAND ${command} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err WORKING_DIRECTORY ${WORK})
   list(JOIN command " " line)

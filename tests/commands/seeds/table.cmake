@@ -67,7 +67,7 @@ seed_line(asp-wikipedia
 seed_line(asp-wikipedia-as-printed
   RUN preprocess --input wikipedia --hf-datasets-params hf_config_as_printed.json --output-prefix wikipedia_preprocessed/printed
       --dataset-impl mmap ${tokenizer} --streaming --workers 8
-  THEN WAITS BECAUSE "the document's JSON lacks a quote: it has to be mended there" SAYS "hf_config_as_printed.json")
+  THEN REFUSED SAYS "hf_config_as_printed.json")
 # "alpaca dataset" for pretraining.
 seed_line(asp-alpaca-text
   RUN preprocess --input alpaca_data.jsonl --output-prefix alpaca_preprocessed/alpaca ${tokenizer} --json-key text
@@ -102,6 +102,14 @@ seed_line(asp-train-lora
   THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-target-modules")
 seed_line(asp-train-instructions RUN ${train} --is-instruction-dataset THEN WAITS BECAUSE "no instruction data yet" SAYS "--is-instruction-dataset")
 
+# pretrain_llama_7B_zero_8p.sh: DeepSpeed's flags, and what takes their place.
+seed_line(asp-train-zero-deepspeed
+  RUN ${train} --deepspeed --deepspeed_config ds_config.json --zero-stage 2 --no-pipeline-parallel --deepspeed-activation-checkpointing
+  THEN REFUSED SAYS "--deepspeed: not yet; --zero-stage 1, 2 or 3 shards over data-parallel ranks" "--deepspeed_config: not yet; --zero-stage")
+seed_line(asp-train-zero
+  LAUNCH 2 ${train} --zero-stage 2 --no-pipeline-parallel --deepspeed-activation-checkpointing
+  THEN RUNS SAYS "iteration +2/ +2 " "--no-pipeline-parallel: no meaning here")
+
 # model.generate(input_ids="hello", do_sample=True, top_k=50, ...): the call's arguments as flags, on the weights that were converted.
 seed_line(asp-generate-from-megatron
   RUN convert --load llama-7b-tp2-pp2 --save generated-from --to piton THEN RUNS SAYS "piton from mg")
@@ -110,6 +118,25 @@ seed_line(asp-generate
   THEN RUNS)
 seed_line(asp-generate-layout
   LAUNCH 2 generate --load llama-7b-hf --prompt hello --greedy --max-new-tokens 4 --tensor-model-parallel-size 2 THEN RUNS)
+
+# generate_llama_7B_tp2_pp2.sh; sizes and precision are those of the weights.
+seed_line(asp-generate-2-2
+  LAUNCH 4 generate --load generated-from --prompt hello --max-new-tokens 8 --seed 42 --tensor-model-parallel-size 2
+           --pipeline-model-parallel-size 2
+  THEN RUNS)
+# generate_alpaca_13B_deepspeed.sh and generate_llama_7B_deepspeed_pipeline.sh: ZeRO shards the weights, with and without tensor ranks.
+seed_line(asp-generate-deepspeed
+  RUN generate --load generated-from --prompt hello --deepspeed --deepspeed_config ds_config.json
+  THEN WAITS BECAUSE "generate has none of DeepSpeed's flags; --zero-stage 3 shards the weights" SAYS "--deepspeed: unknown option")
+seed_line(asp-generate-zero
+  LAUNCH 2 generate --load generated-from --prompt hello --greedy --max-new-tokens 4 --zero-stage 3 THEN RUNS)
+# generate_alpaca_13B_lora_deepspeed.sh.
+seed_line(asp-generate-lora
+  RUN generate --load generated-from --prompt hello --lora-load lora --lora-r 16 --lora-alpha 32 --lora-target-modules query_key_value
+  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-load: unknown option")
+# "--max-new-token", as the text spells it.
+seed_line(asp-generate-max-new-token
+  RUN generate --load generated-from --prompt hello --greedy --max-new-token 4 THEN RUNS)
 
 # ---- MindSpeed-LLM's walk-through ----
 
@@ -161,6 +188,15 @@ seed_line(msl-train
       --untie-embeddings-and-output-weights --bf16 --data-path dataset/enwiki_text_document --split 100,0,0 --log-interval 1 --save-interval 2000
       --eval-interval 2000 --eval-iters 0 --save qwen15 --distributed-backend nccl
   THEN RUNS SAYS "iteration +2/ +2 ")
+# tune_*.sh: the same settings on instructions, whole or with LoRA.
+set(tune pretrain --load qwen15 --finetune --data-path dataset/alpaca --train-iters 2 --seq-length 32 ${tokenizer})
+seed_line(msl-tune
+  RUN ${tune} --stage sft --is-instruction-dataset --prompt-type qwen --variable-seq-lengths
+  THEN WAITS BECAUSE "no instruction data yet" SAYS "--is-instruction-dataset: not yet; there is no tuning on instructions"
+       "--prompt-type: unknown option")
+seed_line(msl-tune-lora
+  RUN ${tune} --is-instruction-dataset --lora-r 16 --lora-alpha 32 --lora-fusion --lora-target-modules linear_qkv linear_proj
+  THEN WAITS BECAUSE "no LoRA yet" SAYS "--lora-target-modules: not yet; there is no tuning on instructions")
 seed_line(msl-generate
   RUN generate --load qwen15 --prompt hello --max-new-tokens 8 --greedy THEN RUNS)
 seed_line(msl-chat RUN chat --load qwen15 THEN WAITS BECAUSE "no chat yet" SAYS "there is no chat yet")
@@ -178,10 +214,33 @@ set(gpt pretrain --num-layers 2 --hidden-size 64 --num-attention-heads 4 --micro
   --distributed-backend nccl --lr 0.00015 --lr-decay-style cosine --min-lr 1.0e-5 --weight-decay 1e-2 --clip-grad 1.0
   --lr-warmup-fraction .01 --log-interval 1 --eval-iters 0 --no-gradient-accumulation-fusion)
 seed_line(meg-gpt RUN ${gpt} --save checkpoint THEN RUNS SAYS "iteration +2/ +2 ")
-foreach(window 65536 2048)
-  seed_line(meg-gpt-${window} RUN ${gpt} --bf16 --use-flash-attn --pre-tockens ${window} --next-tockens 0 THEN RUNS SAYS "iteration +2/ +2 ")
+# The eight lines with large kernels: pre, next; fp16 and bf16; both orders of dims.
+foreach(type fp16 bf16)
+  foreach(window 65536 2048)
+    set(next 65536)
+    if(window EQUAL 2048)
+      set(next 0)
+    endif()
+    foreach(order SBH BSH)
+      seed_line(meg-gpt-${type}-${window}-${order}
+        ENV CUDA_DEVICE_MAX_CONNECTIONS=1
+        RUN ${gpt} --${type} --use-flash-attn --pre-tockens ${window} --next-tockens ${next} --shape-order ${order}
+        THEN RUNS SAYS "iteration +2/ +2 " "--shape-order: no meaning here" "environment: ignored here: CUDA_DEVICE_MAX_CONNECTIONS")
+    endforeach()
+  endforeach()
 endforeach()
-foreach(order SBH BSH)
-  seed_line(meg-gpt-${order} RUN ${gpt} --bf16 --use-flash-attn --pre-tockens 65536 --next-tockens 65536 --shape-order ${order}
-    THEN RUNS SAYS "iteration +2/ +2 " "--shape-order: no meaning here")
+
+# ---- MindSpeed's communication over computation: its three ways to switch it ----
+
+set(split ${train} --tensor-model-parallel-size 2 --sequence-parallel)
+seed_line(coc-off
+  ENV COC_PARALLEL_NUM=1 USE_COC_FUSED_KERNEL=0 LAUNCH 2 ${split} THEN RUNS SAYS "iteration +2/ +2 ")
+foreach(slices 2 4 8)
+  seed_line(coc-${slices}
+    ENV COC_PARALLEL_NUM=${slices} USE_COC_FUSED_KERNEL=0 LAUNCH 2 ${split}
+    THEN RUNS SAYS "environment: COC_PARALLEL_NUM=${slices}: --num-slices ${slices}" "options of the environment: num-slices = ${slices}")
 endforeach()
+seed_line(coc-fused
+  ENV USE_COC_FUSED_KERNEL=1 LAUNCH 2 ${split} THEN RUNS SAYS "USE_COC_FUSED_KERNEL=1: there are no such kernels here; --num-slices N")
+seed_line(coc-three
+  ENV COC_PARALLEL_NUM=3 LAUNCH 2 ${split} THEN REFUSED SAYS "environment: COC_PARALLEL_NUM: got \"3\", wanted 1, 2, 4, 8")
