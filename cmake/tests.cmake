@@ -136,6 +136,9 @@ if(TARGET piton)
               -DLAUNCH=${CMAKE_SOURCE_DIR}/tools/launch.sh
               -DWORK=${CMAKE_BINARY_DIR}/commands/${name} -P ${file})
     set_tests_properties(commands/${name} PROPERTIES LABELS commands TIMEOUT 300)
+    if(name MATCHES "_rules$")  # a hundred runs each
+      set_tests_properties(commands/${name} PROPERTIES TIMEOUT 1200)
+    endif()
     if(name MATCHES "_nightly$")
       set_tests_properties(commands/${name} PROPERTIES LABELS "commands;nightly" TIMEOUT 1800)
     endif()

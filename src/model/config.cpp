@@ -65,7 +65,7 @@ void ModelConfig::check() const {
   };
   probability(hidden_dropout, "--hidden-dropout");
   probability(attention_dropout, "--attention-dropout");
-  if (!(norm_eps > 0))
+  if (!(norm_eps > 0) || !std::isfinite(norm_eps))
     throw Error(Fault::kUsage, "--norm-epsilon: got {}, wanted a positive number", norm_eps);
   check_rotary(*this);
   if (normalized_head && tied) {
@@ -88,7 +88,7 @@ void ModelConfig::check() const {
                   "given; give both");
     }
   }
-  if (!(init_deviation >= 0))
+  if (!(init_deviation >= 0) || !std::isfinite(init_deviation))
     throw Error(Fault::kUsage, "--init-method-std: got {}, wanted 0 or more", init_deviation);
 }
 

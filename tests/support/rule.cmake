@@ -1,0 +1,33 @@
+# rule() of tests/commands/*_rules.cmake: a rule of the options, with a command line that keeps it and one that breaks it.
+set(model --num-layers 2 --hidden-size 32 --num-attention-heads 4 --vocab-size 64 --max-position-embeddings 16)
+set(data --mock-data --tokenizer-type NullTokenizer)
+
+# rule(NAME [RANKS n] [PLAN]   pretrain of n ranks, or plan, of the model above
+#      ACCEPTS words...         exit 0; may be left out where another rule's line is the same
+#      REJECTS words...         exit 2
+#      SAYS regex)              what the message has
+function(rule name)
+  cmake_parse_arguments(arg "PLAN" "RANKS;SAYS" "ACCEPTS;REJECTS" ${ARGN})
+  set(command ${PITON} pretrain --threads 1 ${data})
+  if(arg_RANKS)
+    set(command ${LAUNCH} ${arg_RANKS} ${command})
+  elseif(arg_PLAN)
+    set(command ${PITON} plan)
+  endif()
+  foreach(case ACCEPTS REJECTS)
+    if(NOT DEFINED arg_${case})
+      continue()
+    endif()
+    set(words ${model} ${arg_${case}})
+    if(NOT "${arg_${case}}" MATCHES "--train-(samples|iters)")
+      list(APPEND words --train-iters 1)
+    endif()
+    execute_process(COMMAND ${command} ${words} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+    if(case STREQUAL "ACCEPTS" AND NOT code EQUAL 0)
+      message(SEND_ERROR "${name}: wanted to run: ${words}\nexit ${code}\n${out}")
+    endif()
+    if(case STREQUAL "REJECTS" AND NOT (code EQUAL 2 AND out MATCHES "${arg_SAYS}"))
+      message(SEND_ERROR "${name}: wanted a refusal that says ${arg_SAYS}: ${words}\nexit ${code}\n${out}")
+    endif()
+  endforeach()
+endfunction()
