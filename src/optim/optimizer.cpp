@@ -543,22 +543,6 @@ StepResult Optimizer::result(Stream& stream) {
   return result;
 }
 
-std::vector<std::string> Optimizer::parameters_not_finite(Stream& stream) const {
-  std::vector<std::string> names;
-  if (!block_sums_.defined()) return names;
-  std::vector<double> sums(static_cast<std::size_t>(block_sums_.elements()));
-  device_->download(block_sums_, sums.data(), stream);
-  for (std::size_t i = 0; i < block_names_.size(); ++i) {
-    const auto& [name, first] = block_names_[i];
-    const std::int64_t end =
-        i + 1 < block_names_.size() ? block_names_[i + 1].second : block_sums_.elements();
-    const bool finite = std::all_of(sums.begin() + first, sums.begin() + end,
-                                    [](double sum) { return std::isfinite(sum); });
-    if (!finite && (names.empty() || names.back() != name)) names.push_back(name);
-  }
-  return names;
-}
-
 // `here`: the moments, then the main copy.
 KernelCall Optimizer::update_call(const Update& update, const std::vector<Tensor>& here) const {
   const OptimizerState& state = state_[update.span];

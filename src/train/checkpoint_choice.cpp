@@ -57,10 +57,10 @@ fs::path newest(const LoopOptions& loop, Log& notes) {
   if (goes_on(loop) && !fs::exists(load / kManifestName) && !latest_iteration(load)) {
     // The run may have ended between the two steps of its first save.
     const std::optional<fs::path> found = older_checkpoint(load, {});
-    notes.info(found ? fmt::format("{}: no file {} names the newest checkpoint; going on from {}",
-                                   loop.load, kTrackerName, found->filename().string())
-                     : fmt::format("{}: nothing is saved yet; starting from random weights",
-                                   loop.load));
+    notes.info(
+        found ? fmt::format("{}: no file {} names the newest checkpoint; going on from {}",
+                            loop.load, kTrackerName, found->filename().string())
+              : fmt::format("{}: nothing is saved yet; starting from random weights", loop.load));
     return found.value_or(fs::path());
   }
   return model_format_of(load) != ModelFormat::kPiton ? load : find_checkpoint(load);
