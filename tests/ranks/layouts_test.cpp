@@ -191,7 +191,8 @@ TEST(Figures, AreTheSameUnderEveryLayout) {
       SCOPED_TRACE(std::string(name) + ", " + layout.name);
       TrainingRun run(ranks::world(), layout, model);
       const OptimizerFigures figures = figures_of(run);
-      EXPECT_EQ(figures.num_zeros, alone.num_zeros);
+      // Gradients of the biases of keys are 0 but for rounding, which may differ.
+      EXPECT_NEAR(static_cast<double>(figures.num_zeros), static_cast<double>(alone.num_zeros), 4);
       EXPECT_NEAR(figures.params_norm, alone.params_norm, 1e-6 * alone.params_norm);
     }
   }
