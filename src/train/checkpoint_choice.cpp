@@ -77,11 +77,6 @@ std::optional<std::int64_t> tracked(const fs::path& dir) {
 
 }  // namespace
 
-fs::path checkpoint_to_load(const LoopOptions& loop, Log& notes) {
-  check_folders(loop);
-  return newest(loop, notes);
-}
-
 CheckpointChoice::CheckpointChoice(const LoopOptions& loop, Communicator& ranks, Log& notes)
     : loop_(loop), ranks_(ranks), notes_(notes) {
   phase(ranks_, 0, [&] { check_folders(loop_); });

@@ -14,19 +14,17 @@
 
 namespace piton {
 
-// The checkpoint or other program's folder to start from, or empty for random weights. --load may
-// name --save's own folder before anything was saved there: the first start of a run that will be
-// started again. Throws Error(kUsage) if --save has a run that would be overwritten, or if
-// --finetune has no weights, or if --save is another program's folder; Error(kData) if --load has
-// no checkpoint.
-std::filesystem::path checkpoint_to_load(const LoopOptions& loop, Log& notes);
-
 // The first rank looks at the folder, so that all ranks take the same checkpoint.
 class CheckpointChoice {
  public:
-  // Collective; chooses as checkpoint_to_load(). Arguments must outlive it.
+  // Collective. Arguments must outlive it. Throws Error(kUsage) if --save has a run that would be
+  // overwritten, or if --finetune has no weights, or if --save is another program's folder;
+  // Error(kData) if --load has no checkpoint.
   CheckpointChoice(const LoopOptions& loop, Communicator& ranks, Log& notes);
 
+  // The checkpoint or other program's folder to start from, or empty for random weights. --load may
+  // name --save's own folder before anything was saved there: the first start of a run that will be
+  // started again.
   const std::filesystem::path& folder() const { return folder_; }
   // The checkpoints that were found damaged, newest first.
   const std::vector<std::int64_t>& skipped() const { return skipped_; }

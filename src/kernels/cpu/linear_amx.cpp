@@ -147,7 +147,14 @@ class AmxProduct : LinearProduct {
           product.ahead[1] = waiting > 1 ? sums_ahead(product.sums)
                                          : y_ahead(row + below, from, product.rows, width);
           context_.tiles->multiply(product);
-          if (last) finish(product.sums, row + below, from, product.rows, width, added);
+          if (!last) continue;
+          finish_square(product.sums,
+                        {.sums_stride = kTileSquare,
+                         .bias = added,
+                         .rows = product.rows,
+                         .columns = width,
+                         .streams = streams_},
+                        row + below, from);
         }
       }
     }
@@ -193,24 +200,6 @@ class AmxProduct : LinearProduct {
     const std::int64_t width = size_bytes(y_.dtype());
     return ahead(at(y_, row, column), y_.stride(0) * width, n * width, m, {0, 1});
   }
-  // Writes the sums of a square to y.
-  void finish(float* sums, std::int64_t row, std::int64_t column, std::int64_t m, std::int64_t n,
-              const float* bias) const {
-    TileStore store{.y = {at(y_, row, column), type_of(y_.dtype()), y_.stride(0)},
-                    .sums = sums,
-                    .sums_stride = kTileSquare,
-                    .bias = bias,
-                    .rows = m,
-                    .columns = n,
-                    .streams = streams_};
-    if (!epilogue_.given()) return context_.tiles->store(store);
-    if (store.bias != nullptr) {
-      store.y = {sums, Type::kF32, kTileSquare};
-      context_.tiles->store(store);
-    }
-    epilogue_.finish(context_, y_, sums, kTileSquare, row, column, m, n);
-  }
-
   std::int64_t n_;
   std::int64_t k_;
   // As decoding has them: the weight comes from memory, in whole panels, as the processor itself

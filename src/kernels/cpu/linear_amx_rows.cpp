@@ -41,7 +41,6 @@ class AmxRowsProduct : LinearProduct {
     auto* turned = reinterpret_cast<float*>(own + kSumsBytes);  // [m, kTilePair]
     auto* bias = reinterpret_cast<float*>(own + 2 * kSumsBytes);
     const Tensor& weight = right_.weight.tensor;
-    const std::int64_t stride = 2 * weight.stride(0);
     TileMultiply product{.rows = n,
                          .columns = m_,
                          .steps = tile_steps(k_),
@@ -49,7 +48,7 @@ class AmxRowsProduct : LinearProduct {
                          .sums = sums,
                          .sums_stride = kTilePair};
     if (whole) {
-      product.left = {.data = at(weight, column, 0), .row = stride, .step = 2 * kTileDepth};
+      product.left = tiles_of_rows(weight, column, 0);
     } else {  // a tile would read past the last row
       std::byte* left = own + 2 * kSumsBytes + kTilePair * 4;
       context_.tiles->pack_left(left, {at(weight, column, 0), Type::kBF16, weight.stride(0)}, n,
@@ -58,7 +57,7 @@ class AmxRowsProduct : LinearProduct {
     }
     if (!last) {
       product.ahead[0] = {.data = at(weight, column + kTilePair, 0),
-                          .stride = stride,
+                          .stride = 2 * weight.stride(0),
                           .lines = tiles(2 * k_, 64),
                           .end = std::min(kTilePair, n_ - column - kTilePair) * tiles(2 * k_, 64)};
     }
@@ -66,22 +65,10 @@ class AmxRowsProduct : LinearProduct {
     for (std::int64_t row = 0; row < m_; ++row) {
       for (std::int64_t c = 0; c < n; ++c) turned[row * kTilePair + c] = sums[c * kTilePair + row];
     }
-    finish(turned, column, n, bias_of(bias, column, n));
-  }
-
-  void finish(float* sums, std::int64_t column, std::int64_t n, const float* bias) const {
-    TileStore store{.y = {at(y_, 0, column), type_of(y_.dtype()), y_.stride(0)},
-                    .sums = sums,
-                    .sums_stride = kTilePair,
-                    .bias = bias,
-                    .rows = m_,
-                    .columns = n};
-    if (!epilogue_.given()) return context_.tiles->store(store);
-    if (store.bias != nullptr) {
-      store.y = {sums, Type::kF32, kTilePair};
-      context_.tiles->store(store);
-    }
-    epilogue_.finish(context_, y_, sums, kTilePair, 0, column, m_, n);
+    finish_square(
+        turned,
+        {.sums_stride = kTilePair, .bias = bias_of(bias, column, n), .rows = m_, .columns = n}, 0,
+        column);
   }
 
   static constexpr std::int64_t kSumsBytes = kTilePair * kTilePair * 4;

@@ -89,6 +89,19 @@ class LinearProduct {
     return to;
   }
 
+  // Writes a square of sums of tile products to y from (row, column) on, with the bias of `store`,
+  // if it has one, and the epilogue. sums: [store.rows, store.columns], overwritten.
+  void finish_square(float* sums, TileStore store, std::int64_t row, std::int64_t column) const {
+    store.sums = sums;
+    store.y = {at(y_, row, column), type_of(y_.dtype()), y_.stride(0)};
+    if (!epilogue_.given()) return context_.tiles->store(store);
+    if (store.bias != nullptr) {
+      store.y = {sums, Type::kF32, store.sums_stride};
+      context_.tiles->store(store);
+    }
+    epilogue_.finish(context_, y_, sums, store.sums_stride, row, column, store.rows, store.columns);
+  }
+
   Context& context_;
   const Tensor& y_;
   const Tensor& a_;
@@ -106,6 +119,15 @@ inline void convert_rows(const Context& context, void* to, Type type, std::int64
     context.vector.convert(static_cast<std::byte*>(to) + r * stride * width_of(type), type,
                            at(from, row + r, column), type_of(from.dtype()), columns);
   }
+}
+
+// The left side of tile products, read from rows of bf16 where they are, from (row, column) on.
+inline LeftTiles tiles_of_rows(const Tensor& rows, std::int64_t row, std::int64_t column) {
+  const std::int64_t stride = rows.stride(0) * 2;
+  return {.data = at(rows, row, column),
+          .group = kTilePair * stride,
+          .row = stride,
+          .step = kTileDepth * 2};
 }
 
 // True if products of weights of this dtype use tiles.

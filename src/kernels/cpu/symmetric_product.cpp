@@ -94,11 +94,7 @@ class TiledSymmetric {
   LeftTiles left_tiles(std::int64_t row, std::int64_t first, std::int64_t k) const {
     const std::int64_t pair = tile_pair_bytes(k);
     if (packs_left_) return {.data = left_ + row / kTilePair * pair, .group = pair};
-    const std::int64_t stride = call_.left.stride(0) * 2;
-    return {.data = at(call_.left, row, first),
-            .group = kTilePair * stride,
-            .row = stride,
-            .step = kTileDepth * 2};
+    return tiles_of_rows(call_.left, row, first);
   }
 
   // The squares of columns [begin, begin + strips_), on and below the diagonal.

@@ -13,6 +13,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 #include "unit/convert/one_machine.h"
+#include "unit/convert/same_tensors.h"
 #include "unit/huggingface/hf_folder.h"
 
 namespace piton {
@@ -60,25 +61,6 @@ class Convert : public testing::Test {
     return message_of(fault, [&] { run(load, save, to); });
   }
 
-  // Every tensor of the files: type, shape, bytes.
-  static void expect_same_files(const fs::path& a, const fs::path& b) {
-    const HfTensorFiles first(a);
-    const HfTensorFiles second(b);
-    ASSERT_EQ(first.tensors().size(), second.tensors().size());
-    for (const auto& [name, tensor] : first.tensors()) {
-      const auto other = second.tensors().find(name);
-      ASSERT_NE(other, second.tensors().end()) << name;
-      EXPECT_EQ(tensor.dtype, other->second.dtype) << name;
-      EXPECT_EQ(tensor.shape, other->second.shape) << name;
-      std::int64_t elements = 1;
-      for (const std::int64_t size : tensor.shape) elements *= size;
-      const std::int64_t bytes = elements * torch_width(tensor.dtype);
-      EXPECT_EQ(hash_of_bytes(*tensor.file, tensor.offset, bytes),
-                hash_of_bytes(*other->second.file, other->second.offset, bytes))
-          << name;
-    }
-  }
-
   test::OneMachine one_;
   TempFolder dir_;
 };
@@ -93,7 +75,7 @@ TEST_F(Convert, ThereAndBackGivesTheSameBytes) {
     EXPECT_EQ(there.verified->largest_difference, 0);
     const ConvertReport back = run(dir_ / (model + "-piton"), dir_ / (model + "-hf"));
     EXPECT_EQ(back.to, ModelFormat::kHuggingFace);
-    expect_same_files(source, dir_ / (model + "-hf"));
+    test::expect_same_tensors(source, dir_ / (model + "-hf"));
     EXPECT_EQ(HfSource(dir_ / (model + "-hf")).model(), HfSource(source).model());
   }
 }
@@ -109,7 +91,7 @@ TEST_F(Convert, DividesAFolderAnewAndKeepsWhatItDoesNotKnow) {
   EXPECT_GT(files.names().size(), 3U);
   for (const std::string& name : files.names())
     EXPECT_LT(fs::file_size(dir_.path() / "out" / name), 35'000U);
-  expect_same_files(folder.path(), dir_ / "out");
+  test::expect_same_tensors(folder.path(), dir_ / "out");
   EXPECT_EQ(read_text_file(dir_.path() / "out/generation_config.json"), "{\"x\": 1}  ");
   EXPECT_EQ(read_text_file(dir_.path() / "out/chat_template.jinja"), "{{ a }}\n\n");
   EXPECT_FALSE(fs::exists(dir_.path() / "out/notes.bin"));
@@ -150,7 +132,7 @@ TEST_F(Convert, DropsPaddingAndTheCopyOfATiedTable) {
   folder.tensors["lm_head.weight"] = padded;
   folder.write();
   run(folder.path(), dir_ / "out", "hf");
-  expect_same_files(test::golden_folder("llama3"), dir_ / "out");
+  test::expect_same_tensors(test::golden_folder("llama3"), dir_ / "out");
   EXPECT_THAT(read_text_file(dir_.path() / "out/config.json"),
               HasSubstr("\"tie_word_embeddings\": true"));
 }
@@ -288,7 +270,7 @@ TEST_F(Convert, DividesLayersUnevenlyAndLeavesPlacesEmpty) {
     EXPECT_EQ(megatron.layout().fused_mlp, !apart);
     EXPECT_EQ(megatron.layout().padded_vocabulary, 160);  // 131 and 20 more, to a multiple of 32
     run(there, back, "hf");
-    expect_same_files(source, back);
+    test::expect_same_tensors(source, back);
   };
   comes_back({1, 1}, {}, false);
   comes_back({2, 1}, {1}, true);
@@ -309,7 +291,7 @@ TEST_F(Convert, KeepsArgumentsAsANamespaceWhereThatIsAskedFor) {
   const std::string file = read_text_file(dir_.path() / "mg/release/mp_rank_00/model_optim_rng.pt");
   EXPECT_THAT(file, HasSubstr("argparse\nNamespace\n"));
   run(dir_ / "mg", dir_ / "back", "hf");
-  expect_same_files(test::golden_folder("qwen2"), dir_ / "back");
+  test::expect_same_tensors(test::golden_folder("qwen2"), dir_ / "back");
   run(test::golden_folder("qwen2"), dir_ / "plain", "mg");
   EXPECT_THAT(read_text_file(dir_.path() / "plain/release/mp_rank_00/model_optim_rng.pt"),
               testing::Not(HasSubstr("argparse")));
@@ -358,7 +340,7 @@ TEST_F(Convert, IntoAGgufFileIsProvedAndWithdrawnWhereItIsThere) {
       }
     }
     run(dir_ / (model + ".gguf"), dir_ / (model + "-hf"), "hf");
-    expect_same_files(test::golden_folder(model), dir_ / (model + "-hf"));
+    test::expect_same_tensors(test::golden_folder(model), dir_ / (model + "-hf"));
   }
   EXPECT_THAT(refusal(Fault::kUsage, test::golden_folder("llama"), dir_ / "llama.gguf"),
               HasSubstr("llama.gguf: is there already; wanted a file that is not there yet"));

@@ -10,6 +10,7 @@
 #include "support/errors.h"
 #include "support/family_folder.h"
 #include "unit/convert/one_machine.h"
+#include "unit/convert/same_tensors.h"
 #include "unit/huggingface/hf_folder.h"
 
 namespace piton {
@@ -39,20 +40,7 @@ class RoundTrip : public testing::Test {
   }
 
   static void expect_same_files(const fs::path& a, const fs::path& b) {
-    const HfTensorFiles first(a);
-    const HfTensorFiles second(b);
-    ASSERT_EQ(first.tensors().size(), second.tensors().size());
-    for (const auto& [name, tensor] : first.tensors()) {
-      const auto other = second.tensors().find(name);
-      ASSERT_NE(other, second.tensors().end()) << name;
-      EXPECT_EQ(tensor.dtype, other->second.dtype) << name;
-      ASSERT_EQ(tensor.shape, other->second.shape) << name;
-      std::int64_t bytes = torch_width(tensor.dtype);
-      for (const std::int64_t size : tensor.shape) bytes *= size;
-      EXPECT_EQ(hash_of_bytes(*tensor.file, tensor.offset, bytes),
-                hash_of_bytes(*other->second.file, other->second.offset, bytes))
-          << name;
-    }
+    test::expect_same_tensors(a, b);
     EXPECT_EQ(HfSource(a).model(), HfSource(b).model());
     EXPECT_EQ(hf_family(HfSource(a).config()).model_types,
               hf_family(HfSource(b).config()).model_types);

@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-TEST(CheckpointToLoad, FollowsFromLoadSaveAndFinetune) {
+TEST(CheckpointChoice, FollowsFromLoadSaveAndFinetune) {
   const TempFolder folder;
   HostDevice device;
   const auto world = make_single_world(device);
@@ -29,7 +29,11 @@ TEST(CheckpointToLoad, FollowsFromLoadSaveAndFinetune) {
   }
   const fs::path saved = fs::path(run) / "iter_0000001";
   SilentLog log;
-  const auto from = [&](const LoopOptions& loop) { return checkpoint_to_load(loop, log); };
+  Mesh mesh(*world, MeshSizes{});
+  Communicator& everyone = mesh.group(kAllAxes);
+  const auto from = [&](const LoopOptions& loop) {
+    return CheckpointChoice(loop, everyone, log).folder();
+  };
   const auto refusal = [&](const LoopOptions& loop) {
     return message_of(Fault::kUsage, [&] { from(loop); });
   };
