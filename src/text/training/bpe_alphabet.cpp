@@ -1,7 +1,6 @@
 #include "text/training/bpe_alphabet.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -47,17 +46,17 @@ std::string utf8_of(char32_t c) {
 std::set<char32_t> alphabet_of(std::span<const CountedWord> words, const BpeTraining& training,
                                const std::vector<char32_t>& of_byte) {
   if (training.byte_level) return {of_byte.begin(), of_byte.end()};
-  std::map<char32_t, std::int64_t> counts;
-  std::vector<std::int64_t> ascii(128, 0);
+  std::vector<std::int64_t> counts(128, 0);  // by code point
   for (const CountedWord& word : words) {
-    each_character(word.text, of_byte,
-                   [&](char32_t c) { (c < 128 ? ascii[c] : counts[c]) += word.count; });
-  }
-  for (char32_t c = 0; c < 128; ++c) {
-    if (ascii[c] > 0) counts[c] = ascii[c];
+    each_character(word.text, of_byte, [&](char32_t c) {
+      if (c >= counts.size()) counts.resize(c + 1, 0);
+      counts[c] += word.count;
+    });
   }
   std::vector<std::pair<std::int64_t, char32_t>> by_count;
-  for (const auto& [c, count] : counts) by_count.emplace_back(-count, c);
+  for (char32_t c = 0; c < counts.size(); ++c) {
+    if (counts[c] > 0) by_count.emplace_back(-counts[c], c);
+  }
   std::sort(by_count.begin(), by_count.end());
   if (training.limit_alphabet && *training.limit_alphabet < std::ssize(by_count)) {
     by_count.resize(static_cast<std::size_t>(*training.limit_alphabet));

@@ -69,24 +69,46 @@ struct Merge {
   std::int32_t into = 0;
 };
 
+// The index in `symbols`, from `begin` on, of the first pair that `merge` joins; their number if
+// there is none.
+std::size_t find_pair(const Merge& merge, std::span<const std::int32_t> symbols,
+                      std::size_t begin) {
+  // Of a language without spaces a word is a whole line, with a pair or two in it: most of it is
+  // passed in blocks, without a branch for each symbol.
+  constexpr std::size_t kBlock = 16;
+  for (; begin + kBlock < symbols.size(); begin += kBlock) {
+    const std::int32_t* at = symbols.data() + begin;
+    std::uint32_t any = 0;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      any |= static_cast<std::uint32_t>(at[i] == merge.left) &
+             static_cast<std::uint32_t>(at[i + 1] == merge.right);
+    }
+    if (any != 0) break;
+  }
+  for (; begin + 1 < symbols.size(); ++begin) {
+    if (symbols[begin] == merge.left && symbols[begin + 1] == merge.right) return begin;
+  }
+  return symbols.size();
+}
+
 // Merges in the words of `list`, from left to right in each.
 void merge_words(const Merge& merge, std::span<const std::uint32_t> list, SymbolWords& words,
                  MergeChanges& changes) {
   for (const std::uint32_t w : list) {
     const std::span<std::int32_t> symbols = words.word(w);
     const std::int64_t count = words.counts[w];
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < symbols.size(); ++i) {
-      const bool found =
-          symbols[i] == merge.left && i + 1 < symbols.size() && symbols[i + 1] == merge.right;
-      if (!found) {
-        symbols[kept++] = symbols[i];
-        continue;
-      }
+    std::size_t kept = find_pair(merge, symbols, 0);
+    for (std::size_t i = kept; i < symbols.size();) {
       if (kept > 0) changes.left.add(symbols[kept - 1], count, w);
       if (i + 2 < symbols.size()) changes.right.add(symbols[i + 2], count, w);
       symbols[kept++] = merge.into;
-      ++i;
+      i += 2;
+      const std::size_t next = find_pair(merge, symbols, i);
+      std::copy(symbols.begin() + static_cast<std::ptrdiff_t>(i),
+                symbols.begin() + static_cast<std::ptrdiff_t>(next),
+                symbols.begin() + static_cast<std::ptrdiff_t>(kept));
+      kept += next - i;
+      i = next;
     }
     words.lengths[w] = static_cast<std::uint32_t>(kept);
   }
@@ -110,13 +132,13 @@ class BpeMerging {
   std::vector<std::uint64_t> run(const std::function<void(std::int64_t)>& shown) {
     constexpr std::int64_t kShowEvery = 256;
     std::vector<std::uint64_t> merges;
-    while (vocabulary_.size() < training_.vocabulary_size && !queue_.empty()) {
+    while (vocabulary_.size() < training_.vocabulary_size && (!queue_.empty() || queue_rare())) {
       Queued top = queue_.top();
       queue_.pop();
       const std::int64_t count = counts_.count(top.pair);
       if (count != top.count) {
         top.count = count;
-        queue_.push(top);
+        queue(top);
         continue;
       }
       if (count < 1 || count < training_.min_frequency) break;
@@ -154,7 +176,26 @@ class BpeMerging {
       free_lists_.pop_back();
       lists_[list] = std::move(words);
     }
-    queue_.push({count, pair, list, queued_++});
+    queue({count, pair, list, queued_++});
+  }
+
+  // Most pairs are too rare to be merged: they wait apart, so that the queue is short.
+  void queue(const Queued& entry) {
+    if (rare_apart_ && entry.count < training_.min_frequency) {
+      rare_.push_back(entry);
+    } else {
+      queue_.push(entry);
+    }
+  }
+
+  // Puts the rare pairs in the queue, which is empty: a pair's count may have grown since it was
+  // queued. Returns whether there are any.
+  bool queue_rare() {
+    if (rare_.empty()) return false;
+    rare_apart_ = false;
+    queue_ = std::priority_queue<Queued>(std::less<Queued>(), std::move(rare_));
+    rare_ = std::vector<Queued>();
+    return true;
   }
 
   void count_pairs() {
@@ -267,6 +308,8 @@ class BpeMerging {
   std::vector<WordList> lists_;
   std::vector<std::uint32_t> free_lists_;
   std::priority_queue<Queued> queue_;
+  std::vector<Queued> rare_;  // counted less than min_frequency times when they were queued
+  bool rare_apart_ = true;
   std::uint64_t queued_ = 0;
   std::vector<MergeChanges> changes_;                      // of each part
   std::vector<std::pair<std::uint64_t, WordList>> fresh_;  // pairs that one merge formed
