@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/huge_pages.h"
 
 namespace piton {
 namespace {
@@ -23,7 +24,6 @@ class InlineStream final : public Stream {
   void follow(const Event& event) override { event.wait(); }
 };
 
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 // Bytes that one part of the thread pool clears: whole huge pages if the tensor begins at one.
 constexpr std::int64_t kClearPart = kHugePage;
 
@@ -38,14 +38,9 @@ HostDevice::HostDevice(std::string description, std::int64_t limit_bytes)
       limit_bytes_(limit_bytes > 0 ? limit_bytes : machine_memory_bytes()) {}
 
 std::byte* HostDevice::allocate(std::int64_t bytes) {
-  // Align large blocks to pages of 2 MiB: fewer TLB misses.
-  const std::int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const std::int64_t size =
-      std::max<std::int64_t>(bytes + alignment - 1, 1) / alignment * alignment;
-  void* data = nullptr;
+  std::byte* data = nullptr;
   if (allocated_bytes_.fetch_add(bytes) + bytes <= limit_bytes_) {
-    data = std::aligned_alloc(static_cast<std::size_t>(alignment),
-                              static_cast<std::size_t>(std::max(size, alignment)));
+    data = allocate_in_huge_pages(bytes);
   }
   if (data == nullptr) {
     const std::int64_t before = allocated_bytes_.fetch_sub(bytes) - bytes;
@@ -54,8 +49,7 @@ std::byte* HostDevice::allocate(std::int64_t bytes) {
                 "recomputation, or more ranks",
                 bytes, before, limit_bytes_);
   }
-  if (alignment == kHugePage) madvise(data, static_cast<std::size_t>(size), MADV_HUGEPAGE);
-  return static_cast<std::byte*>(data);
+  return data;
 }
 
 void HostDevice::release(std::byte* data, std::int64_t bytes) {

@@ -1,17 +1,11 @@
 // Scratch memory, views of tensors for the loops, mask rows.
 #include "kernels/cpu/context.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 
+#include "base/huge_pages.h"
+
 namespace piton::cpu {
-
-namespace {
-
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-
-}  // namespace
 
 void Scratch::Release::operator()(std::byte* data) const { std::free(data); }
 
@@ -19,19 +13,17 @@ std::byte* Scratch::grown(Buffer& buffer, std::int64_t bytes) {
   if (bytes > buffer.bytes) {
     buffer.data.reset();
     buffer.bytes = 0;
-    // Whole pages of 2 MiB for packed operands: fewer TLB misses.
-    const std::int64_t alignment = bytes >= kHugePage / 2 ? kHugePage : 64;
-    const std::int64_t size = (bytes + alignment - 1) / alignment * alignment;
-    void* data =
-        std::aligned_alloc(static_cast<std::size_t>(alignment), static_cast<std::size_t>(size));
+    // From half a huge page on the buffer is whole ones, for packed operands.
+    const std::int64_t unit = bytes >= kHugePage / 2 ? kHugePage : 64;
+    const std::int64_t size = (bytes + unit - 1) / unit * unit;
+    std::byte* data = allocate_in_huge_pages(size);
     if (data == nullptr) {
       throw Error(Fault::kMemory,
                   "cpu kernels: out of memory: wanted {} bytes of workspace; use a smaller "
                   "micro-batch",
                   bytes);
     }
-    if (alignment == kHugePage) madvise(data, static_cast<std::size_t>(size), MADV_HUGEPAGE);
-    buffer.data.reset(static_cast<std::byte*>(data));
+    buffer.data.reset(data);
     buffer.bytes = size;
   }
   return buffer.data.get();

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/huge_pages.h"
 #include "text/training/word_counts.h"
 
 namespace piton {
@@ -42,7 +43,7 @@ class GrowingVocabulary {
 
 // Words as pieces: word w is lengths[w] pieces, starting at symbols[begins[w]].
 struct SymbolWords {
-  std::vector<std::int32_t> symbols;
+  std::vector<std::int32_t, HugePageAllocator<std::int32_t>> symbols;
   std::vector<std::size_t> begins;
   std::vector<std::uint32_t> lengths;
   std::vector<std::int64_t> counts;

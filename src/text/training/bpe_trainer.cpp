@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <queue>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
+#include "base/platform.h"
 #include "text/training/pair_counts.h"
+#include "text/training/word_list.h"
 
 namespace piton {
 namespace {
 
-using WordList = std::vector<std::uint32_t>;  // indices, ascending, each once
-
-void append_once(std::uint32_t word, WordList& list) {
-  if (list.empty() || list.back() != word) list.push_back(word);
-}
-
-// Pairs with their counts and the words where they are.
+// Pairs with their counts and the words where they are: ascending, each once.
 struct PairsOfWords {
   PairCounts counts;
   std::vector<WordList> lists;
@@ -28,15 +25,15 @@ struct PairsOfWords {
       slot.list = static_cast<std::int32_t>(lists.size());
       lists.emplace_back();
     }
-    append_once(word, lists[static_cast<std::size_t>(slot.list)]);
+    lists[static_cast<std::size_t>(slot.list)].append_once(word);
   }
   // Adds the pairs of `later`, whose words all come after the words in this object.
   void add(PairsOfWords& later) {
     later.counts.each([&](const PairCounts::Slot& theirs) {
-      const WordList& words = later.lists[static_cast<std::size_t>(theirs.list)];
+      const auto words = std::as_const(later.lists[static_cast<std::size_t>(theirs.list)]).words();
       add(theirs.pair, theirs.count, words.front());
       WordList& mine = lists[static_cast<std::size_t>(counts.at(theirs.pair).list)];
-      mine.insert(mine.end(), words.begin() + 1, words.end());
+      mine.append(words.subspan(1));
     });
   }
 };
@@ -55,7 +52,7 @@ struct SideChanges {
     Change& change = of[static_cast<std::size_t>(id)];
     if (change.count == 0) changed.push_back(id);
     change.count += count;
-    append_once(word, change.words);
+    change.words.append_once(word);
   }
 };
 struct MergeChanges {
@@ -71,6 +68,7 @@ struct Merge {
 
 // The index in `symbols`, from `begin` on, of the first pair that `merge` joins; their number if
 // there is none.
+PITON_VECTOR_CLONES
 std::size_t find_pair(const Merge& merge, std::span<const std::int32_t> symbols,
                       std::size_t begin) {
   // Of a language without spaces a word is a whole line, with a pair or two in it: most of it is
@@ -145,7 +143,6 @@ class BpeMerging {
       merges.push_back(top.pair);
       const Merge merge{left_of(top.pair), right_of(top.pair), merged_piece(top.pair)};
       const WordList list = std::move(lists_[top.list]);
-      lists_[top.list] = WordList();
       free_lists_.push_back(top.list);
       apply(merge, list);
       if (std::ssize(merges) % kShowEvery == 0) shown(vocabulary_.size());
@@ -236,15 +233,15 @@ class BpeMerging {
   void apply(const Merge& merge, const WordList& list) {
     // Waking the other threads costs some microseconds, a word less than a tenth of one.
     constexpr std::int64_t kWordsOfPart = 512;
-    const auto words = std::ssize(list);
+    const std::int64_t words = list.size();
     const std::int64_t parts =
         std::clamp<std::int64_t>(words / kWordsOfPart, 1, std::ssize(changes_));
     threads_.run(parts, [&](std::int64_t part) {
       const std::int64_t begin = words * part / parts;
       const std::int64_t end = words * (part + 1) / parts;
       merge_words(merge,
-                  std::span(list).subspan(static_cast<std::size_t>(begin),
-                                          static_cast<std::size_t>(end - begin)),
+                  list.words().subspan(static_cast<std::size_t>(begin),
+                                       static_cast<std::size_t>(end - begin)),
                   words_, changes_[static_cast<std::size_t>(part)]);
     });
     fresh_.clear();
@@ -284,7 +281,7 @@ class BpeMerging {
       fresh_.emplace_back(pair, std::move(words));
     } else {
       WordList& known = fresh_[static_cast<std::size_t>(slot.list)].second;
-      known.insert(known.end(), words.begin(), words.end());
+      known.append(std::as_const(words).words());
     }
   }
 
@@ -293,8 +290,7 @@ class BpeMerging {
       PairCounts::Slot& slot = counts_.at(pair);
       slot.list = -1;
       if (pair == pair_of(merge.into, merge.into)) {  // met from both of its sides
-        std::sort(words.begin(), words.end());
-        words.erase(std::unique(words.begin(), words.end()), words.end());
+        words.sort();
       }
       if (slot.count > 0) queue(pair, slot.count, std::move(words));
     }

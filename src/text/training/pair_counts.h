@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/huge_pages.h"
+
 namespace piton {
 
 // Two ids as one number. The numbers are in the order of (left, right).
@@ -49,6 +51,8 @@ class PairCounts {
   }
 
  private:
+  using Slots = std::vector<Slot, HugePageAllocator<Slot>>;
+
   static constexpr std::uint64_t kFree = ~std::uint64_t{0};
   static constexpr std::size_t kFirstSlots = 1 << 12;
 
@@ -61,14 +65,14 @@ class PairCounts {
     return place;
   }
   void grow() {
-    std::vector<Slot> old(slots_.size() * 2);
+    Slots old(slots_.size() * 2);
     old.swap(slots_);
     for (const Slot& slot : old) {
       if (slot.pair != kFree) slots_[place_of(slot.pair)] = slot;
     }
   }
 
-  std::vector<Slot> slots_;
+  Slots slots_;
   std::size_t used_ = 0;
 };
 
