@@ -26,89 +26,6 @@ std::int64_t aligned(std::int64_t size) {
   return (size + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The name of the parameter and this rank's coordinates on the axes that split it. Ranks with equal
-// keys hold copies of the same elements.
-std::string copy_key(const Parameter& parameter, const Mesh& mesh) {
-  std::string key = parameter.name;
-  for (int a = 0; a < kAxes; ++a) {
-    const Axis axis = static_cast<Axis>(a);
-    if (parameter.placement[axis].kind == AxisPlacement::Kind::kSplit) {
-      key += fmt::format("@{}{:06}", a, mesh.coordinate(axis));
-    }
-  }
-  return key;
-}
-
-// Elements [begin, end) of a parameter, held by one rank.
-struct HeldRun {
-  std::string key;            // copy_key()
-  std::int64_t elements = 0;  // of the parameter's local tensor
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
-std::string encode(const std::vector<HeldRun>& held) {
-  std::string text;
-  for (const HeldRun& one : held) {
-    text += fmt::format("{} {} {} {}\n", one.elements, one.begin, one.end, one.key);
-  }
-  return text;
-}
-
-std::vector<HeldRun> decode(const std::string& text) {
-  std::vector<HeldRun> held;
-  std::size_t at = 0;
-  const auto number = [&] {
-    std::size_t end = text.find(' ', at);
-    PITON_ASSERT(end != std::string::npos);
-    const std::int64_t value = std::stoll(text.substr(at, end - at));
-    at = end + 1;
-    return value;
-  };
-  while (at < text.size()) {
-    HeldRun one;
-    one.elements = number();
-    one.begin = number();
-    one.end = number();
-    const std::size_t end = text.find('\n', at);
-    PITON_ASSERT(end != std::string::npos);
-    one.key = text.substr(at, end - at);
-    at = end + 1;
-    held.push_back(std::move(one));
-  }
-  return held;
-}
-
-using Interval = std::pair<std::int64_t, std::int64_t>;  // [begin, end)
-
-// Which rank counts which elements of one key in the norm.
-struct NormEntry {
-  std::int64_t elements = 0;
-  std::int64_t first_block = 0;
-  std::map<std::int64_t, std::int64_t> taken;  // begin -> end of elements that have an owner
-  std::map<int, std::vector<Interval>> owned;  // by rank: elements that no lower rank holds
-};
-
-// Makes `rank` the owner of those elements of [begin, end) that have no owner yet.
-void claim(NormEntry& entry, int rank, std::int64_t begin, std::int64_t end) {
-  std::vector<Interval> free;
-  std::int64_t at = begin;
-  for (const auto& [from, to] : entry.taken) {
-    if (to <= at) continue;
-    if (from >= end) break;
-    if (from > at) free.emplace_back(at, from);
-    at = std::max(at, to);
-  }
-  if (at < end) free.emplace_back(at, end);
-  for (const Interval& one : free) {
-    entry.taken[one.first] = one.second;
-    entry.owned[rank].push_back(one);
-  }
-}
-
-// The name of the parameter, from its copy_key().
-std::string name_in_key(const std::string& key) { return key.substr(0, key.find('@')); }
-
 // The moments of a rule, without memory.
 std::vector<Moment> moments_of(OptimizerKind rule, const OptimizerOptions& options) {
   std::vector<Moment> moments;
@@ -165,14 +82,12 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
                      Arena& arena, Stream& stream, OffloadTarget* offload)
     : options_(options),
       spans_(std::move(spans)),
-      norm_block_(norm_block),
       ranks_(&mesh.group(kAllAxes)),
-      mesh_(&mesh),
       kernels_(&kernels),
       device_(&device),
-      arena_(&arena) {
+      arena_(&arena),
+      squares_(spans_, norm_block, mesh, kernels, device, arena, stream) {
   options_.check();
-  PITON_ASSERT(norm_block > 0);
   for (const UpdateSpan& span : spans_) {
     PITON_ASSERT(span.gradient.ndim() == 1 && span.value.shape() == span.gradient.shape(),
                  "{}: value {}, gradient {}", span.parameter->name, to_string(span.value),
@@ -202,7 +117,6 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
     history_ = arena.allocate(DType::kF64, {size}, MemoryKind::kOptimizer, stream);
     progress_.history.resize(static_cast<std::size_t>(size));
   }
-  plan_norm(stream);
 }
 
 void Optimizer::make_state(Stream& stream) {
@@ -298,68 +212,6 @@ OptimizerKind Optimizer::rule_of(const UpdateSpan& span) const {
   return span.rule.value_or(other ? OptimizerKind::kAdam : options_.kind);
 }
 
-void Optimizer::plan_norm(Stream& stream) {
-  std::vector<HeldRun> mine;
-  for (const UpdateSpan& span : spans_) {
-    const std::int64_t size = span.gradient.elements();
-    if (size == 0) continue;
-    mine.push_back({copy_key(*span.parameter, *mesh_), span.parameter->elements(), span.offset,
-                    span.offset + size});
-  }
-  const std::vector<std::string> all = ranks_->gather_bytes(encode(mine));
-  std::map<std::string, NormEntry> entries;  // in the order of names
-  for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
-    for (const HeldRun& held : decode(all[rank])) {
-      NormEntry& entry = entries[held.key];
-      if (entry.elements == 0) entry.elements = held.elements;
-      PITON_ASSERT(entry.elements == held.elements, "{}: ranks disagree about its size", held.key);
-      claim(entry, rank, held.begin, held.end);
-    }
-  }
-  std::int64_t blocks = 0;
-  for (auto& [key, entry] : entries) {
-    entry.first_block = blocks;
-    block_names_.emplace_back(name_in_key(key), blocks);
-    blocks += (entry.elements + norm_block_ - 1) / norm_block_;
-    std::int64_t counted = 0;
-    for (const auto& [begin, end] : entry.taken) counted += end - begin;
-    PITON_ASSERT(!ranks_->real() || counted == entry.elements,
-                 "{}: {} of its {} elements are updated", key, counted, entry.elements);
-  }
-  if (blocks == 0) return;
-  block_sums_ = arena_->allocate(DType::kF64, {blocks}, MemoryKind::kOptimizer, stream);
-  device_->zero(block_sums_, stream);
-  for (std::size_t i = 0; i < spans_.size(); ++i) {
-    const UpdateSpan& span = spans_[i];
-    if (span.gradient.elements() == 0) continue;
-    const NormEntry& entry = entries.at(copy_key(*span.parameter, *mesh_));
-    const auto owned = entry.owned.find(ranks_->rank());
-    if (owned == entry.owned.end()) continue;
-    for (const auto& [begin, end] : owned->second) {
-      const std::int64_t from = std::max(begin, span.offset);
-      const std::int64_t to = std::min(end, span.offset + span.gradient.elements());
-      if (from < to) add_norm_parts(i, from, to, entry.first_block);
-    }
-  }
-}
-
-// Adds elements [begin, end) of the parameter: one part up to the next block boundary, if `begin`
-// is inside a block, and one part for all blocks after it.
-void Optimizer::add_norm_parts(std::size_t index, std::int64_t begin, std::int64_t end,
-                               std::int64_t first_block) {
-  const UpdateSpan& span = spans_[index];
-  while (begin < end) {
-    const std::int64_t block = begin / norm_block_;
-    const bool at_edge = begin % norm_block_ == 0;
-    const std::int64_t stop = at_edge ? end : std::min(end, (block + 1) * norm_block_);
-    const std::int64_t blocks = (stop - begin + norm_block_ - 1) / norm_block_;
-    norm_parts_.push_back({span.gradient.slice(0, begin - span.offset, stop - begin),
-                           block_sums_.slice(0, first_block + block, blocks), index,
-                           begin - span.offset});
-    begin = stop;
-  }
-}
-
 void Optimizer::reset_main(Stream& stream) {
   std::vector<StateTransfer::Job> jobs;
   for (std::size_t i = 0; i < spans_.size(); ++i) {
@@ -386,21 +238,9 @@ void Optimizer::reset_main(Stream& stream) {
   if (transfer_) transfer_->run(jobs, stream);
 }
 
-void Optimizer::sum_squares(Stream& stream) {
-  // The all-reduce of the previous step also filled the entries of other ranks, which this rank
-  // does not overwrite below.
-  device_->zero(block_sums_, stream);
-  for (const NormPart& part : norm_parts_) {
-    kernels_->run(SquareSums{.sums = part.sums, .x = part.gradient, .block = norm_block_}, stream);
-  }
-  const Event reduced = ranks_->all_reduce(block_sums_, Reduction::kSum, stream);
-  arena_->hold(block_sums_, reduced.fence());
-  stream.wait(reduced);
-}
-
 void Optimizer::step(const StepRates& rates, Stream& stream) {
-  if (!block_sums_.defined()) return;
-  sum_squares(stream);
+  if (!squares_.sums().defined()) return;
+  squares_.sum(stream);
   if (std::exchange(counts_are_set_, false)) {
     double counts[kUpdateCounts] = {};
     counts[kUpdates] = static_cast<double>(progress_.steps);
@@ -423,7 +263,7 @@ void Optimizer::step(const StepRates& rates, Stream& stream) {
   kernels_->run(
       BeginUpdate{.scalars = scalars_,
                   .counts = counts_,
-                  .sums = block_sums_,
+                  .sums = squares_.sums(),
                   .beta1 = options_.beta1,
                   .beta2 = options_.beta2,
                   .clip = options_.clip_grad,

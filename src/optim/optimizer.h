@@ -4,15 +4,8 @@
 // Precision: main copies, moments and gradients are fp32, whatever the dtype of the weights;
 // CAdam's moment is fp16. Squares are summed in fp64. Formulas: kernels/optimizer.h.
 //
-// The norm is the L2 norm of the whole model's gradient. Each element is counted once: if several
-// ranks hold it (data-parallel ranks, replication over tensor ranks, tied stages), the lowest of
-// these ranks counts it. The square of an fp32 number is exact in fp64. Squares are summed in
-// blocks, which are counted from the start of each parameter. One all-reduce exchanges the block
-// sums of the whole model; then every rank adds them in the order of parameter names. If a block is
-// cut between two ranks, its sum is the sum of two partial sums. For a given tensor and pipeline
-// split, the norm is therefore the same for any number of data-parallel ranks and any ZeRO stage,
-// up to the last bits of fp64. The clip factor is rounded to fp32, so its bits are the same unless
-// these last bits change the rounding.
+// The norm's sums: optim/gradient_squares.h. The clip factor is rounded to fp32: layouts whose sums
+// differ in the last bits of fp64 have the same factor unless these bits change the rounding.
 //
 // The device does not wait for the host during a step: norm, clip factor, the decision to skip and
 // the number of updates are computed on the device. If its state is in a file, the
@@ -32,44 +25,14 @@
 #include "kernels/kernels.h"
 #include "ops/parameter.h"
 #include "optim/cadam.h"
+#include "optim/gradient_squares.h"
 #include "optim/matrix_rounds.h"
 #include "optim/muon.h"
 #include "optim/optimizer_options.h"
 #include "optim/state_transfer.h"
+#include "optim/update_span.h"
 
 namespace piton {
-
-// Elements per block of the norm. One fp64 sum for 64 KiB of fp32 gradient: the all-reduce of the
-// sums takes 1/8192 of the gradient's bytes.
-inline constexpr std::int64_t kNormBlock = 16384;
-
-// Consecutive elements of one parameter that this rank updates. The same as OwnedSpan of parallel/,
-// a higher layer, which this folder cannot include.
-struct UpdateSpan {
-  Parameter* parameter = nullptr;
-  std::int64_t offset = 0;  // first element, counted in the parameter's local tensor
-  Tensor gradient;          // fp32 [n]
-  Tensor value;             // [n] in the weights' dtype
-  // The update rule of this span. Empty: that of OptimizerOptions::kind; with kMuon, AdamW for
-  // parameters that are not matrices. Spans of one step may have different rules.
-  std::optional<OptimizerKind> rule = {};
-  MatrixCut cut = {};  // of a matrix that Muon updates; its ranks hold the other elements
-};
-
-// Converts a list of OwnedSpan (parallel/data_parallel.h).
-template <typename Owned>
-std::vector<UpdateSpan> update_spans(const std::vector<Owned>& owned) {
-  std::vector<UpdateSpan> spans;
-  spans.reserve(owned.size());
-  for (const Owned& one : owned) {
-    spans.push_back({.parameter = one.span.parameter,
-                     .offset = one.span.parameter_offset,
-                     .gradient = one.gradient,
-                     .value = one.value,
-                     .cut = {.ranks = one.ranks, .part = one.part}});
-  }
-  return spans;
-}
 
 // The moving average of the weights (--ema-decay). If it is kept, it is the last moment of every
 // span.
@@ -179,14 +142,6 @@ class Optimizer {
     std::int64_t size = 0;
     bool decays = false;
   };
-  // Elements that this rank counts in the norm: a part of one block, or several blocks.
-  struct NormPart {
-    Tensor gradient;         // fp32 [n]
-    Tensor sums;             // fp64 [blocks], a slice of block_sums_
-    std::size_t span = 0;    // index in spans_
-    std::int64_t begin = 0;  // first element, counted in the span
-  };
-
   OptimizerKind rule_of(const UpdateSpan& span) const;
   void run_updates(Stream& stream);
   std::vector<Tensor> stored(const Update& update) const;
@@ -200,16 +155,10 @@ class Optimizer {
   void make_state(Stream& stream);
   void plan_updates();
   void add_updates(std::size_t span);
-  void plan_norm(Stream& stream);
-  void add_norm_parts(std::size_t index, std::int64_t begin, std::int64_t end,
-                      std::int64_t first_block);
-  void sum_squares(Stream& stream);
 
   OptimizerOptions options_;
   std::vector<UpdateSpan> spans_;
-  std::int64_t norm_block_;
   Communicator* ranks_;
-  Mesh* mesh_;
   Kernels* kernels_;
   Device* device_;
   Arena* arena_;
@@ -219,12 +168,10 @@ class Optimizer {
   std::unique_ptr<Muon> muon_;
   std::unique_ptr<Cadam> cadam_;
   std::unique_ptr<StateTransfer> transfer_;  // of offloaded state
-  std::vector<NormPart> norm_parts_;
-  Tensor block_sums_;  // fp64 [blocks of the whole model]; empty if nothing is trainable
-  Tensor scalars_;     // fp32 [kStepScalars]
-  Tensor counts_;      // fp64 [kUpdateCounts]
-  Tensor history_;     // fp64, SpikeRule::history, or empty
-  std::vector<std::pair<std::string, std::int64_t>> block_names_;  // parameter, its first block
+  GradientSquares squares_;
+  Tensor scalars_;  // fp32 [kStepScalars]
+  Tensor counts_;   // fp64 [kUpdateCounts]
+  Tensor history_;  // fp64, SpikeRule::history, or empty
   OptimizerProgress progress_;
   bool counts_are_set_ = true;  // progress_ was set on the host; step() has to upload it
 };

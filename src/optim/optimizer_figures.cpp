@@ -48,7 +48,7 @@ OptimizerFigures Optimizer::figures(Stream& stream) const {
   std::vector<float> host(kElementsAtOnce);
   double squares = 0;
   std::int64_t zeros = 0;
-  for (const NormPart& part : norm_parts_) {
+  for (const GradientSquares::Part& part : squares_.parts()) {
     const OptimizerState& state = state_[part.span];
     Device& home = state.main_is_value ? *device_ : state_device();
     const auto runs = rows_of_the_model(*state.parameter);
@@ -73,19 +73,7 @@ OptimizerFigures Optimizer::figures(Stream& stream) const {
 }
 
 std::vector<std::string> Optimizer::parameters_not_finite(Stream& stream) const {
-  std::vector<std::string> names;
-  if (!block_sums_.defined()) return names;
-  std::vector<double> sums(static_cast<std::size_t>(block_sums_.elements()));
-  device_->download(block_sums_, sums.data(), stream);
-  for (std::size_t i = 0; i < block_names_.size(); ++i) {
-    const auto& [name, first] = block_names_[i];
-    const std::int64_t end =
-        i + 1 < block_names_.size() ? block_names_[i + 1].second : block_sums_.elements();
-    const bool finite = std::all_of(sums.begin() + first, sums.begin() + end,
-                                    [](double sum) { return std::isfinite(sum); });
-    if (!finite && (names.empty() || names.back() != name)) names.push_back(name);
-  }
-  return names;
+  return squares_.names_not_finite(stream);
 }
 
 }  // namespace piton

@@ -13,9 +13,8 @@ namespace piton {
 namespace {
 
 TEST(HugePages, BlocksAreAlignedAndLargeEnough) {
-  for (const std::int64_t bytes :
-       {std::int64_t{0}, std::int64_t{1}, std::int64_t{65}, kHugePage - 1, kHugePage,
-        kHugePage + 1}) {
+  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{65},
+                                   kHugePage - 1, kHugePage, kHugePage + 1}) {
     const std::unique_ptr<std::byte, decltype(&std::free)> data(allocate_in_huge_pages(bytes),
                                                                 &std::free);
     ASSERT_NE(data, nullptr) << bytes;
