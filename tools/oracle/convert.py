@@ -95,29 +95,33 @@ def check(program, name, model, work):
     torch.save(wanted, pickled / "pytorch_model.bin", _use_new_zipfile_serialization="bf16" in name)
     convert(program, pickled, work / (name + "-unpickled"), "--to", "hf")
     made.append(work / (name + "-unpickled"))
-    tokens = torch.randint(0, model.config.vocab_size, (1, 20))
-    with torch.no_grad():
-        logits = model(tokens).logits if known else None
     for folder in made:
-        # A checkpoint of Piton holds a model by what it computes: one that is LLaMA but for the names of its
-        # tensors comes out as LLaMA, which multiplies in other pieces.
-        same_type = type_of(folder) == type_of(source)
-        fault = same_tensors(wanted, tensors_of(folder)) if same_type else ""
-        if fault:
-            faults.append(f"{folder.name}: {fault}")
-        if not known or type_of(folder) not in transformers.CONFIG_MAPPING:
-            continue
-        theirs, complaints = loaded(folder)
-        faults += [f"{folder.name}: {one}" for one in complaints]
-        if theirs.dtype != model.dtype:
-            faults.append(f"{folder.name}: loads as {theirs.dtype}")
-        with torch.no_grad():
-            difference = float((theirs(tokens).logits - logits).abs().max())
-            if difference > (0 if same_type else 2e-5 * float(logits.abs().max()) if theirs.dtype == torch.float32 else 0.1):
-                faults.append(f"{folder.name}: other logits: {difference}")
+        faults += differences(source, wanted, model if known else None, folder)
     print(f"{'BAD ' if faults else 'ok  '} {name:28} {len(wanted)} tensors, {next(iter(wanted.values())).dtype}", *faults, sep="\n     " if faults
           else " ", flush=True)
     return bool(faults)
+
+
+def differences(source, wanted, model, folder):
+    """What `folder` has otherwise than `source`, whose tensors and model (None: no Transformers knows it) are `wanted` and `model`."""
+    # A checkpoint of Piton holds a model by what it computes: one that is LLaMA but for the names of its
+    # tensors comes out as LLaMA, which multiplies in other pieces.
+    same_type = type_of(folder) == type_of(source)
+    fault = same_tensors(wanted, tensors_of(folder)) if same_type else ""
+    faults = [f"{folder.name}: {fault}"] if fault else []
+    if model is None or type_of(folder) not in transformers.CONFIG_MAPPING:
+        return faults
+    theirs, complaints = loaded(folder)
+    faults += [f"{folder.name}: {one}" for one in complaints]
+    if theirs.dtype != model.dtype:
+        faults.append(f"{folder.name}: loads as {theirs.dtype}")
+    tokens = torch.randint(0, model.config.vocab_size, (1, 20))
+    with torch.no_grad():
+        logits = model(tokens).logits
+        difference = float((theirs(tokens).logits - logits).abs().max())
+    if difference > (0 if same_type else 2e-5 * float(logits.abs().max()) if theirs.dtype == torch.float32 else 0.1):
+        faults.append(f"{folder.name}: other logits: {difference}")
+    return faults
 
 
 def main():

@@ -136,15 +136,15 @@ def build(make, seed=7):
     return model
 
 
-def expected(model, tokens):
+def expected(model, tokens, prompt=PROMPT):
     """Logits of `tokens` and what greedy decoding puts after the first of them, in float64."""
     exact = model.double()
     with torch.no_grad():
         logits = exact(tokens[None]).logits[0]
-        ids = tokens[:PROMPT].tolist()
+        ids = tokens[:prompt].tolist()
         for _ in range(NEW):
             ids.append(int(exact(torch.tensor([ids])).logits[0, -1].argmax()))
-    return logits.float(), torch.tensor(ids[PROMPT:], dtype=torch.int32)
+    return logits.float(), torch.tensor(ids[prompt:], dtype=torch.int32)
 
 
 def origin(what):
@@ -220,14 +220,12 @@ def piton(program, *arguments):
     return done.stdout
 
 
-def logits_of(program, folder, tokens):
-    ids = folder / "ids.json"
-    ids.write_text(json.dumps([tokens.tolist()]))
-    piton(program, "score", "--load", folder, "--ids-file", ids, "--logits", folder / "ours.safetensors")
-    ours = load_file(folder / "ours.safetensors")["logits"]
-    for left in (ids, folder / "ours.safetensors"):
-        left.unlink()
-    return ours
+def logits_of(program, model, tokens):
+    with tempfile.TemporaryDirectory() as work:
+        ids, ours = pathlib.Path(work) / "ids.json", pathlib.Path(work) / "ours.safetensors"
+        ids.write_text(json.dumps([tokens.tolist()]))
+        piton(program, "score", "--load", model, "--ids-file", ids, "--logits", ours)
+        return load_file(ours)["logits"]
 
 
 def roughly_holds(program, folder, model, tokens):

@@ -25,7 +25,8 @@ import huggingface
 TOKENS = 24
 
 
-def core_model(kind):
+def core_model(kind, **sizes):
+    """A GPTModel of random weights, and the arguments that Megatron-LM saves with it."""
     from megatron.core import parallel_state
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
     from megatron.core.models.gpt.gpt_model import GPTModel
@@ -38,30 +39,32 @@ def core_model(kind):
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
         torch.distributed.init_process_group("gloo", rank=0, world_size=1)
         parallel_state.initialize_model_parallel()
-    common = dict(num_layers=2, hidden_size=32, num_attention_heads=4, ffn_hidden_size=56, use_cpu_initialization=True,
+    s = argparse.Namespace(**{**dict(layers=2, hidden=32, heads=4, groups=2, ffn=56, channels=None, vocabulary=128, positions=64, base=10000,
+                                     eps=1e-5 if kind == "gpt" else 1e-6, tied=kind == "gpt"), **sizes})
+    common = dict(num_layers=s.layers, hidden_size=s.hidden, num_attention_heads=s.heads, ffn_hidden_size=s.ffn, use_cpu_initialization=True,
                   hidden_dropout=0.0, attention_dropout=0.0, bias_activation_fusion=False, perform_initialization=True,
-                  masked_softmax_fusion=False, persist_layer_norm=False)
+                  masked_softmax_fusion=False, persist_layer_norm=False, kv_channels=s.channels, layernorm_epsilon=s.eps)
     llama = dict(gated_linear_unit=True, activation_func=torch.nn.functional.silu, normalization="RMSNorm",
-                 add_bias_linear=False, num_query_groups=2, layernorm_epsilon=1e-6)
+                 add_bias_linear=False, num_query_groups=s.groups)
     more = {"gpt": {}, "llama": llama, "qwen2": {**llama, "add_qkv_bias": True}, "qwen3": {**llama, "qk_layernorm": True}}[kind]
     config = TransformerConfig(**common, **more)
     rope = kind != "gpt"
     model = GPTModel(config, get_gpt_layer_local_spec(qk_layernorm=kind == "qwen3", normalization=config.normalization),
-                     vocab_size=128, max_sequence_length=64,
-                     position_embedding_type="rope" if rope else "learned_absolute",
-                     share_embeddings_and_output_weights=not rope).float().eval()
+                     vocab_size=s.vocabulary, max_sequence_length=s.positions,
+                     position_embedding_type="rope" if rope else "learned_absolute", rotary_base=s.base,
+                     share_embeddings_and_output_weights=s.tied).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape)
             gain = parameter.ndim == 1 and "bias" not in name
             parameter.copy_(1 + 0.1 * noise if gain else 0.15 * noise)
     arguments = argparse.Namespace(
-        num_layers=2, hidden_size=32, num_attention_heads=4, ffn_hidden_size=56, kv_channels=None,
-        group_query_attention=rope, num_query_groups=2 if rope else 1, max_position_embeddings=64, padded_vocab_size=128,
-        vocab_size=None, tensor_model_parallel_size=1, pipeline_model_parallel_size=1, swiglu=rope, bias_gelu_fusion=False,
+        num_layers=s.layers, hidden_size=s.hidden, num_attention_heads=s.heads, ffn_hidden_size=s.ffn, kv_channels=s.channels,
+        group_query_attention=rope, num_query_groups=s.groups if rope else 1, max_position_embeddings=s.positions,
+        padded_vocab_size=s.vocabulary, vocab_size=None, tensor_model_parallel_size=1, pipeline_model_parallel_size=1, swiglu=rope, bias_gelu_fusion=False,
         normalization=config.normalization, norm_epsilon=config.layernorm_epsilon, add_bias_linear=not rope,
-        position_embedding_type="rope" if rope else "learned_absolute", rotary_base=10000, add_qkv_bias=kind == "qwen2",
-        qk_layernorm=kind == "qwen3", untie_embeddings_and_output_weights=rope, params_dtype=torch.float32, num_experts=None,
+        position_embedding_type="rope" if rope else "learned_absolute", rotary_base=s.base, add_qkv_bias=kind == "qwen2",
+        qk_layernorm=kind == "qwen3", untie_embeddings_and_output_weights=not s.tied, params_dtype=torch.float32, num_experts=None,
         hidden_dropout=0.0, attention_dropout=0.0)
     return model, arguments
 
