@@ -84,6 +84,9 @@ class BeamSearch {
   // Beam i goes on from what beam parents[i] was. Samples that no beam uses repeat the first one.
   std::vector<float> read_tokens(const std::vector<RunningBeam>& running,
                                  std::vector<std::int32_t> parents) {
+    const std::int64_t length = caches_[current_].length();
+    if (changes_all_angles(inference_.config().rotary_scaling, length, length + 1))
+      return read_texts(running);
     parents.resize(beams(), parents.front());
     std::vector<std::int32_t> ids;
     bool moved = false;
@@ -96,6 +99,18 @@ class BeamSearch {
       inference_.copy_samples(caches_[1 - current_], caches_[current_], parents);
       current_ = 1 - current_;
     }
+    return last_logits(ids, caches_[current_]);
+  }
+
+  // Reads all beams from the beginning of the prompt.
+  std::vector<float> read_texts(const std::vector<RunningBeam>& running) {
+    std::vector<std::int32_t> ids;
+    for (std::size_t i = 0; i < beams(); ++i) {
+      ids.insert(ids.end(), prompt_.begin(), prompt_.end());
+      for (const LikelyToken& token : running[i < running.size() ? i : 0].tokens)
+        ids.push_back(token.id);
+    }
+    caches_[current_].truncate(0);
     return last_logits(ids, caches_[current_]);
   }
 

@@ -137,7 +137,7 @@ class Batch {
   std::vector<std::vector<GeneratedToken>> run(
       std::optional<std::int32_t> end,
       const std::function<bool(std::size_t, const GeneratedToken&)>& each) {
-    std::vector<float> logits = read_prompts();
+    std::vector<float> logits = read_texts();
     while (true) {
       const std::vector<GeneratedToken> drawn = agreed_tokens(logits);
       bool goes_on = false;
@@ -169,27 +169,36 @@ class Batch {
     return std::min(inference_.config().max_positions, longest + steps);
   }
 
-  // Prompts are padded to the longest one; the cache then forgets the padding.
-  std::vector<float> read_prompts() {
+  // Reads all texts from their beginning: the prompts, and what has been drawn. They are padded to
+  // the longest one; the cache then forgets the padding.
+  std::vector<float> read_texts() {
+    std::vector<std::vector<std::int32_t>> texts(prompts_.begin(), prompts_.end());
     std::size_t longest = 0;
-    for (const auto& prompt : prompts_) longest = std::max(longest, prompt.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      for (const GeneratedToken& token : texts_[i]) texts[i].push_back(token.id);
+      longest = std::max(longest, texts[i].size());
+    }
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> last;
-    for (const auto& prompt : prompts_) {
-      ids.insert(ids.end(), prompt.begin(), prompt.end());
-      ids.resize(ids.size() + longest - prompt.size(), prompt.front());
-      last.push_back(static_cast<std::int32_t>(prompt.size()) - 1);
+    for (const auto& text : texts) {
+      ids.insert(ids.end(), text.begin(), text.end());
+      ids.resize(ids.size() + longest - text.size(), text.front());
+      last.push_back(static_cast<std::int32_t>(text.size()) - 1);
     }
+    cache_.truncate(0);
     std::vector<float> logits =
         inference_.whole_vocabulary(inference_.logits_at(ids, last, cache_));
-    for (std::size_t i = 0; i < prompts_.size(); ++i) {
-      cache_.truncate(static_cast<std::int64_t>(i), std::ssize(prompts_[i]));
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      cache_.truncate(static_cast<std::int64_t>(i), std::ssize(texts[i]));
     }
     return logits;
   }
 
   // A text that is over repeats its first place, whose logits nobody looks at.
   std::vector<float> read_tokens() {
+    const std::int64_t length = cache_.length();
+    if (changes_all_angles(inference_.config().rotary_scaling, length, length + 1))
+      return read_texts();
     std::vector<std::int32_t> ids;
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
       if (over_[i]) cache_.truncate(static_cast<std::int64_t>(i), 0);
@@ -234,6 +243,20 @@ class Batch {
   KvCache cache_;
 };
 
+// Whether all angles change while one of the texts grows. Then each text is alone in its cache, so
+// that it has its own and not those of the longest.
+bool angles_change(const ModelConfig& config, std::span<const std::vector<std::int32_t>> prompts,
+                   std::int64_t max_new_tokens) {
+  std::int64_t shortest = config.max_positions;
+  std::int64_t longest = 0;
+  for (const auto& prompt : prompts) {
+    shortest = std::min<std::int64_t>(shortest, std::ssize(prompt));
+    longest = std::max<std::int64_t>(longest, std::ssize(prompt));
+  }
+  const std::int64_t most = std::min(config.max_positions - longest, max_new_tokens) + longest;
+  return changes_all_angles(config.rotary_scaling, shortest, most);
+}
+
 }  // namespace
 
 std::vector<std::vector<GeneratedToken>> generate_batch(
@@ -243,7 +266,16 @@ std::vector<std::vector<GeneratedToken>> generate_batch(
   options.check(inference.config().vocabulary);
   for (const auto& prompt : prompts) check_prompt(inference.config(), prompt);
   if (prompts.empty()) return {};
-  return Batch(inference, prompts, options).run(end, each);
+  if (!angles_change(inference.config(), prompts, options.max_new_tokens))
+    return Batch(inference, prompts, options).run(end, each);
+  std::vector<std::vector<GeneratedToken>> texts;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const auto each_of_it = [&](std::size_t /*alone*/, const GeneratedToken& token) {
+      return each(i, token);
+    };
+    texts.push_back(Batch(inference, prompts.subspan(i, 1), options).run(end, each_of_it).front());
+  }
+  return texts;
 }
 
 std::vector<GeneratedToken> generate(Inference& inference, std::span<const std::int32_t> prompt,

@@ -13,21 +13,31 @@
 namespace piton {
 namespace {
 
-ModelConfig gemma_like(const HfConfig& config) {
+// `activation`: the key that names it.
+ModelConfig gemma_like(const HfConfig& config, const std::string& activation) {
   ModelConfig model = llama_like_model(config, gemma_facts());
-  const bool older = !config.has("hidden_activation") && config.has("hidden_act");
-  model.activation =
-      hf_activation(config, older ? "hidden_act" : "hidden_activation", "gelu_pytorch_tanh");
-  // Files of the first Gemma say "gelu" and mean this.
-  if (model.activation == ActivationKind::kGeluErf) model.activation = ActivationKind::kGeluTanh;
+  refuse_partial_rotary(config, model);
+  if (config.flag("use_bidirectional_attention", false))
+    config.refuse("use_bidirectional_attention", "false");
+  if (!config.has("head_dim")) model.head_size = 256;  // Transformers' default
+  model.activation = hf_activation(config, activation, "gelu_pytorch_tanh");
   model.tied = config.flag("tie_word_embeddings", true);
   model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  return model;
+}
+
+ModelConfig gemma_model(const HfConfig& config) {
+  ModelConfig model =
+      gemma_like(config, config.has("hidden_act") ? "hidden_act" : "hidden_activation");
+  // Files of the first Gemma say "gelu" and mean this.
+  if (model.activation == ActivationKind::kGeluErf) model.activation = ActivationKind::kGeluTanh;
   return model;
 }
 
 // From "layer_types", else every `pattern`-th layer sees all keys.
 void set_windows(const HfConfig& config, ModelConfig& model, std::int64_t pattern) {
   set_window(config, model);
+  if (!config.lists("sliding_window")) model.window_before = 4095;  // Transformers' default
   if (!model.window_before) return;
   const std::vector<std::string> types = config.words("layer_types");
   const auto full = std::ranges::find(types, "full_attention");
@@ -42,39 +52,40 @@ void set_windows(const HfConfig& config, ModelConfig& model, std::int64_t patter
   }
 }
 
-void set_second(const HfConfig& config, ModelConfig& model) {
+// The cap that `key` says, or that of the published models; 0: none.
+double cap_of(const HfConfig& config, const char* key, double published) {
+  if (!config.lists(key)) return published;
+  return config.has(key) ? config.number(key) : 0;
+}
+
+ModelConfig second_gemma(const HfConfig& config) {
+  ModelConfig model = gemma_like(config, "hidden_activation");
   model.end_norms = true;
   model.query_scalar = config.number("query_pre_attn_scalar", 256.0);
-  if (config.has("attn_logit_softcapping"))
-    model.attention_soft_cap = config.number("attn_logit_softcapping");
-  if (config.has("final_logit_softcapping"))
-    model.logit_soft_cap = config.number("final_logit_softcapping");
+  return model;
 }
 
 ModelConfig gemma2_model(const HfConfig& config) {
-  ModelConfig model = gemma_like(config);
-  set_second(config, model);
+  ModelConfig model = second_gemma(config);
+  model.attention_soft_cap = cap_of(config, "attn_logit_softcapping", 50);
+  model.logit_soft_cap = cap_of(config, "final_logit_softcapping", 30);
   set_windows(config, model, 2);
   return model;
 }
 
 ModelConfig gemma3_model(const HfConfig& config) {
-  ModelConfig model = gemma_like(config);
-  set_second(config, model);
+  ModelConfig model = second_gemma(config);
   model.head_norms = true;
+  model.logit_soft_cap = cap_of(config, "final_logit_softcapping", 0);  // of scores there is none
   set_windows(config, model, config.size("sliding_window_pattern", 6));
-  if (config.flag("use_bidirectional_attention", false))
-    config.refuse("use_bidirectional_attention", "false");
-  const HfConfig rope = config.object("rope_parameters");
-  if (rope.has("full_attention")) {  // Transformers 5
-    set_rotary(config, rope.object("full_attention"), model);
-    const HfConfig local = rope.object("sliding_attention");
-    if (local.word("rope_type", "default") != "default") local.refuse("rope_type", "default");
-    model.local_rotary_base = local.number("rope_theta", 10000.0);
-  } else {
-    model.rotary_base = config.number("rope_theta", 1e6);
-    model.local_rotary_base = config.number("rope_local_base_freq", 10000.0);
-  }
+  const HfConfig rope = config.object("rope_parameters");  // Transformers 5: of each kind of layer
+  const HfConfig whole = rope.object("full_attention");
+  const HfConfig local = rope.object("sliding_attention");
+  if (rope.has("full_attention")) set_rotary(config, whole, model);
+  if (local.word("rope_type", "default") != "default") local.refuse("rope_type", "default");
+  model.rotary_base = whole.number("rope_theta", config.number("rope_theta", 1e6));
+  model.local_rotary_base =
+      local.number("rope_theta", config.number("rope_local_base_freq", 10000.0));
   if (!model.window_before) model.local_rotary_base.reset();
   return model;
 }
@@ -88,14 +99,15 @@ std::vector<HfPlace> gemma_places(const ModelConfig& model) {
 
 nlohmann::ordered_json gemma_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
-  keys.erase("hidden_act");
-  keys["hidden_activation"] = "gelu_pytorch_tanh";
+  if (model.activation == ActivationKind::kGeluTanh) keys["hidden_act"] = "gelu_pytorch_tanh";
   keys["attention_bias"] = model.output_bias;
   return keys;
 }
 
 nlohmann::ordered_json gemma2_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = gemma_keys(model);
+  keys["hidden_activation"] = keys["hidden_act"];
+  keys.erase("hidden_act");
   const auto cap = [](double value) {
     return value > 0 ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
   };
@@ -134,7 +146,7 @@ HfFamily family_of(std::string type, std::string architecture,
 
 }  // namespace
 
-HfFamily hf_gemma() { return family_of("gemma", "GemmaForCausalLM", gemma_like, gemma_keys); }
+HfFamily hf_gemma() { return family_of("gemma", "GemmaForCausalLM", gemma_model, gemma_keys); }
 HfFamily hf_gemma2() { return family_of("gemma2", "Gemma2ForCausalLM", gemma2_model, gemma2_keys); }
 HfFamily hf_gemma3() {
   return family_of("gemma3_text", "Gemma3ForCausalLM", gemma3_model, gemma3_keys);

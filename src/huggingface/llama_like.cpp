@@ -28,8 +28,10 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
   const auto original = [&](const HfConfig& place, std::int64_t otherwise) {
     return place.size("original_max_position_embeddings", otherwise);
   };
-  const bool linear = scaling.kind == RotaryScaling::Kind::kLinear;  // which ignores them
-  scaling.original_positions = linear ? positions : original(rope, original(config, positions));
+  // Of a sequence's two keys Transformers prefers the outer one, and these kinds read neither.
+  const bool whole = scaling.kind == RotaryScaling::Kind::kLinear ||
+                     scaling.kind == RotaryScaling::Kind::kDynamic;
+  scaling.original_positions = whole ? positions : original(config, original(rope, positions));
   const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
   scaling.factor = longrope
                        ? rope.number("factor", static_cast<double>(positions) /
@@ -75,7 +77,7 @@ nlohmann::ordered_json rope_keys(const ModelConfig& model) {
   if (model.rotary_share != 1) rope["partial_rotary_factor"] = model.rotary_share;
   if (scaling.kind == Kind::kNone) return rope;
   rope["factor"] = scaling.factor;
-  if (scaling.kind != Kind::kLinear)
+  if (scaling.kind != Kind::kLinear && scaling.kind != Kind::kDynamic)
     rope["original_max_position_embeddings"] = scaling.original_positions;
   if (scaling.kind == Kind::kLlama3) {
     rope["low_freq_factor"] = scaling.low;

@@ -124,8 +124,7 @@ class DecoderChunk final : public Chunk {
                       const std::vector<Value>& inputs) override {
     Context with_rows = context;
     with_rows.rows = input.rows;
-    // With a cache, all tokens get the angles for sequences of the length of its capacity.
-    prepare_rotary(context, input.cache != nullptr ? input.cache->capacity() : input.sequence);
+    prepare_rotary(context, sequence_for_angles(input));
     Value x = place_.first() ? embedding_->forward(with_rows, input) : inputs.at(0);
     Context in_blocks = with_rows;
     for (std::size_t i = 0; i < blocks_.size();) {
@@ -179,6 +178,17 @@ class DecoderChunk final : public Chunk {
   }
 
   Angles angles() const { return {config_.rotary_base, config_.rotary_scaling}; }
+
+  // With a cache: the longest text, with these tokens. Whoever grows it beyond a length that changes
+  // all angles reads it anew. Those of dynamic scaling are for texts of the cache's capacity.
+  std::int64_t sequence_for_angles(const ModelInput& input) const {
+    if (input.cache == nullptr) return input.sequence;
+    if (config_.rotary_scaling.kind == RotaryScaling::Kind::kDynamic) return input.cache->capacity();
+    std::int64_t longest = 0;
+    for (std::int64_t sample = 0; sample < input.samples; ++sample)
+      longest = std::max(longest, input.cache->length(sample));
+    return longest + input.sequence;
+  }
 
   // Makes new tables if the angles for sequences of this length differ from the present ones.
   void prepare_rotary(Context& context, std::int64_t sequence) {

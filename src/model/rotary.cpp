@@ -80,6 +80,11 @@ std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence) 
   return 0;
 }
 
+bool changes_all_angles(const RotaryScaling& scaling, std::int64_t before, std::int64_t after) {
+  return scaling.kind == Kind::kLongrope &&
+         rotary_length(scaling, before) != rotary_length(scaling, after);
+}
+
 std::vector<double> rotary_frequencies(double base, std::int64_t channels,
                                        const RotaryScaling& scaling, std::int64_t sequence) {
   const auto d = static_cast<double>(channels);

@@ -248,7 +248,7 @@ def models():
     result = {name: hf.GOLDEN[name] for name in ("gpt2", "llama", "llama3", "qwen2", "qwen3", "bloom", "stablelm")}
     result |= {name: hf.MORE[name] for name in ("gpt2-50257", "llama-tied", "llama-biases", "llama-wide-heads", "llama-one-group",
                                                 "llama-linear", "llama-yarn", "mistral-whole", "bloom-eight-heads", "phi3-50257",
-                                                "phi3-longrope", "phi3-partial")}
+                                                "phi3-long", "phi3-partial")}
     result |= {
         "llama-wide": lambda: hf.llama_like("Llama", **wide),
         "qwen2-wide": lambda: hf.llama_like("Qwen2", **wide),
@@ -256,7 +256,7 @@ def models():
         "gpt2-wide": lambda: hf.gpt2(n_embd=64, n_head=4, n_inner=128),
         "bloom-wide": lambda: hf.bloom(hidden_size=64, n_head=4),
         # llama.cpp chooses by the length of its context, which is 256 here.
-        "phi3-shortrope": lambda: hf.llama_like("Phi3", max_position_embeddings=1024, original_max_position_embeddings=512, pad_token_id=0,
+        "phi3-short": lambda: hf.llama_like("Phi3", max_position_embeddings=1024, original_max_position_embeddings=512, pad_token_id=0,
                                                 rope_parameters={
             "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 512,
             "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.5]}),

@@ -84,6 +84,7 @@ GOLDEN |= {
 RENAMED = ("gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral")  # and cut into shards by variants()
 GOLDEN["stablelm"] = lambda: llama_like("StableLm", use_qkv_bias=True, rope_parameters={
     "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})
+GOLDEN["phi3-longrope"] = lambda: longrope(10)  # which the greedy text outgrows
 STEPS = ("gpt2", "llama")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),
@@ -109,9 +110,9 @@ MORE = {
     "bloom-50257": lambda: bloom(50257),
     "bloom-eight-heads": lambda: bloom(hidden_size=64, n_head=8, tie_word_embeddings=False),
     "phi3-50257": lambda: llama_like("Phi3", vocabulary=50257, num_key_value_heads=4, sliding_window=None, pad_token_id=0),
-    # All sequences are longer, or all are shorter, than the original length: between the two Transformers turns keys anew.
-    "phi3-longrope": lambda: longrope(4),
-    "phi3-shortrope": lambda: longrope(100),
+    # All sequences are longer, or all are shorter, than the original length.
+    "phi3-long": lambda: longrope(4),
+    "phi3-short": lambda: longrope(100),
     "phi3-partial": lambda: llama_like("Phi3", pad_token_id=0, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
     "qwen3-biases": lambda: llama_like("Qwen3", head_dim=12, attention_bias=True),

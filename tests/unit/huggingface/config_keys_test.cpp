@@ -62,7 +62,8 @@ TEST(HfConfigKeys, HaveEveryKindOfRotaryScaling) {
     ModelConfig model = golden_model("llama");
     RotaryScaling& scaling = model.rotary_scaling;
     scaling = {.kind = kind, .factor = 4, .original_positions = 32};
-    if (kind == Kind::kLinear) scaling.original_positions = model.max_positions;
+    if (kind == Kind::kLinear || kind == Kind::kDynamic)
+      scaling.original_positions = model.max_positions;
     if (kind == Kind::kLlama3) scaling.high = 8;
     if (kind == Kind::kYarn) scaling.fast = 16;
     if (kind == Kind::kYarn || kind == Kind::kLongrope) scaling.magnitude = 1.25;
@@ -108,6 +109,14 @@ TEST(HfConfigKeys, OfAModelThatNoFamilyHoldsAreRefusedByName) {
               HasSubstr("(gpt2): its kind of norm cannot be written"));
   EXPECT_THAT(message("gpt2", [](ModelConfig& m) { m.window_before = 3; }),
               HasSubstr("its attention window"));
+  // Transformers' dynamic angles begin at the longest sequence.
+  EXPECT_THAT(message("llama",
+                      [](ModelConfig& m) {
+                        m.rotary_scaling = {.kind = RotaryScaling::Kind::kDynamic,
+                                            .factor = 4,
+                                            .original_positions = 32};
+                      }),
+              HasSubstr("its rotary positions"));
 }
 
 }  // namespace

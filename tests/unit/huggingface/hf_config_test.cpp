@@ -122,6 +122,50 @@ TEST(HfModel, OfGemmaIsTheSameByTheKeysOfTransformers4) {
   }
 }
 
+// By modeling_rope_utils.py and the defaults of configuration_gemma2.py, not by the words alone.
+TEST(HfModel, TakesItsFileAsTransformersDoes) {
+  const auto changed = [](const std::string& name, const std::function<void(Json&)>& edit) {
+    Json config = golden(name);
+    edit(config);
+    return model_of(config);
+  };
+  const ModelConfig dynamic = changed("llama", [](Json& config) {
+    config["rope_parameters"] = {{"rope_type", "dynamic"},
+                                 {"factor", 4.0},
+                                 {"rope_theta", 1e4},
+                                 {"original_max_position_embeddings", 32}};
+  });
+  EXPECT_EQ(dynamic.rotary_scaling.original_positions, 128);
+  const ModelConfig outer =
+      changed("llama3", [](Json& config) { config["original_max_position_embeddings"] = 64; });
+  EXPECT_EQ(outer.rotary_scaling.original_positions, 64);
+
+  const char* const activation = "hidden_activation";
+  for (const char* name : {"gemma2", "gemma3"}) {
+    EXPECT_EQ(changed(name, [&](Json& config) { config[activation] = "gelu"; }).activation,
+              ActivationKind::kGeluErf);
+    // Which is the first Gemma's key.
+    EXPECT_EQ(changed(name, [](Json& config) { config["hidden_act"] = "silu"; }).activation,
+              ActivationKind::kGeluTanh);
+  }
+  const ModelConfig bare = changed("gemma2", [](Json& config) {
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping", "sliding_window"})
+      config.erase(key);
+  });
+  EXPECT_EQ(bare.attention_soft_cap, 50);
+  EXPECT_EQ(bare.logit_soft_cap, 30);
+  EXPECT_EQ(bare.window_before, 4095);
+  const ModelConfig uncapped = changed("gemma2", [](Json& config) {
+    config["attn_logit_softcapping"] = config["final_logit_softcapping"] = nullptr;
+  });
+  EXPECT_EQ(uncapped.attention_soft_cap, 0);
+  EXPECT_EQ(uncapped.logit_soft_cap, 0);
+  EXPECT_EQ(changed("gemma3", [](Json& config) {
+              config["rope_parameters"]["full_attention"].erase("rope_theta");
+            }).rotary_base,
+            1e6);
+}
+
 TEST(HfModel, ComputesIn16BitsWhereItsFileSaysBfloat16) {
   Json config = golden("llama");
   config["dtype"] = "bfloat16";
@@ -147,7 +191,10 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(
       key("gemma2", "layer_types", {"full_attention", "sliding_attention", "sliding_attention"}),
       HasSubstr("layer_types: got [\"full_attention\""));
-  EXPECT_THAT(key("gemma3", "use_bidirectional_attention", true), HasSubstr("wanted false"));
+  for (const char* name : {"gemma2", "gemma3"})
+    EXPECT_THAT(key(name, "use_bidirectional_attention", true), HasSubstr("wanted false"));
+  // Of Gemma 3 Transformers caps no scores.
+  EXPECT_THAT(key("gemma3", "attn_logit_softcapping", 50.0), HasSubstr("got 50.0, wanted null"));
   EXPECT_THAT(key("stablelm", "use_parallel_residual", true), HasSubstr("wanted false"));
   EXPECT_THAT(key("internlm", "rotary", {{"type", "xpos"}}), HasSubstr("rotary.type: got"));
   EXPECT_THAT(key("phi3", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
@@ -177,7 +224,7 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(refusal("mistral", [](Json& config) { config.erase("sliding_window"); }),
               HasSubstr("sliding_window: got nothing"));
   // Transformers passes it over in these families, and others do not.
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "gemma2"}) {
     EXPECT_THAT(
         refusal(family,
                 [](Json& config) { config["rope_parameters"]["partial_rotary_factor"] = 0.5; }),
