@@ -55,10 +55,10 @@ def bloom(vocabulary=131, **more):
     return transformers.BloomConfig(**{**sizes, **more}), transformers.BloomForCausalLM
 
 
-def longrope(original):
+def longrope(original, long=(1.0, 2.0, 3.0, 4.5)):
     return llama_like("Phi3", original_max_position_embeddings=original, pad_token_id=0, rope_parameters={
         "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": original,
-        "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [1.0, 2.0, 3.0, 4.5]})
+        "short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": list(long)})
 
 
 GOLDEN = {
@@ -84,7 +84,7 @@ GOLDEN |= {
 RENAMED = ("gpt2", "llama", "llama3", "qwen2", "qwen3", "mistral")  # and cut into shards by variants()
 GOLDEN["stablelm"] = lambda: llama_like("StableLm", use_qkv_bias=True, rope_parameters={
     "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})
-GOLDEN["phi3-longrope"] = lambda: longrope(10)  # which the greedy text outgrows
+GOLDEN["phi3-longrope"] = lambda: longrope(12, (4.0, 6.0, 8.0, 9.0))  # which the greedy text outgrows
 STEPS = ("gpt2", "llama")
 MORE = {
     "gpt2-50257": lambda: gpt2(50257),

@@ -30,6 +30,7 @@ import re
 import shutil
 import sys
 import tempfile
+import warnings
 
 import torch
 import transformers
@@ -186,6 +187,8 @@ def published(d, model_type, architecture, **more):
     heads = d.choice((1, 2, 3, 4, 6))
     drawn = dict(num_hidden_layers=d.randint(1, 3), num_attention_heads=heads, hidden_size=heads * d.choice((6, 8, 10)), vocabulary=d.vocabulary(),
                  intermediate_size=d.randint(5, 97), rms_norm_eps=d.eps())
+    if model_type == "baichuan" and d.happens(0.1):
+        drawn["num_hidden_layers"] = 32  # by which llama.cpp knows one of the models
     if more.pop("grouped", False):
         drawn["num_key_value_heads"] = d.divisor(heads)
     return published_models.published(model_type, architecture, **{**drawn, **more})
@@ -262,6 +265,10 @@ class Folder:
         (self.path / "config.json").write_text(json.dumps(config, indent=2))
         self.config, self.dtype = config, dtype
         self.model = type(model).from_pretrained(self.path, dtype=torch.float32, attn_implementation="eager").eval()
+        self.model.get_input_embeddings().padding_idx = None  # whose row would have no gradient
+        for module in self.model.modules():
+            if hasattr(module, "reorder_and_upcast_attn"):
+                module.reorder_and_upcast_attn = False  # the same, and only for 16 bits
         keys = self.model.config if self.known else argparse.Namespace(**config)
         self.positions = next(getattr(keys, key) for key in ("n_positions", "max_position_embeddings", "seq_length", "model_max_length")
                               if hasattr(keys, key))
@@ -274,6 +281,18 @@ class Folder:
         self.tokens = torch.randint(0, self.vocabulary, (d.randint(self.prompt + 1, self.positions),), generator=generator)
         self.other = torch.randint(0, self.vocabulary, (d.randint(2, 60),), generator=generator)
         self.draw, self.family, self.seed = d, family, seed
+
+    @functools.cached_property
+    def as_stored(self):
+        """The folder with a config.json that says the type of the tensors."""
+        if self.dtype != torch.bfloat16:
+            return self.path
+        stored = self.path.parent / "stored"
+        shutil.rmtree(stored, ignore_errors=True)
+        shutil.copytree(self.path, stored)
+        config = {key: "bfloat16" if key in ("dtype", "torch_dtype") else value for key, value in self.config.items()}
+        (stored / "config.json").write_text(json.dumps(config))
+        return stored
 
     @functools.cached_property
     def expected(self):
@@ -334,7 +353,10 @@ def canonical(program, folder, named, work):
         shutil.rmtree(one, ignore_errors=True)
     made.mkdir()
     config = json.loads(json.dumps(folder.config))
-    for key in ("rope_parameters", "rope_scaling"):  # names do not depend on it, and not all of it fits into a checkpoint
+    # Names do not depend on what follows, and not all of it fits into a checkpoint.
+    if "hidden_act" in config and folder.family != "gemma":
+        config["hidden_act"] = "silu"
+    for key in ("rope_parameters", "rope_scaling"):
         if key in config and FULL not in (config[key] or {}):
             share = (config[key] or {}).get("partial_rotary_factor")
             config[key] = {"rope_type": "default", **({"partial_rotary_factor": share} if share else {})}
@@ -372,21 +394,22 @@ def gradients(program, folder, work):
 
 
 def export(program, folder, work):
-    wanted = convert.tensors_of(folder.path)
-    model, before = convert.loaded(folder.path) if folder.known else (None, [])
+    source = folder.as_stored
+    wanted = convert.tensors_of(source)
+    model, before = convert.loaded(source) if folder.known else (None, [])
     made = [work / "again"]
     for one in (made[0], work / "checkpoint", work / "back"):
         shutil.rmtree(one, ignore_errors=True)
-    convert.convert(program, folder.path, made[0], "--to", "hf", "--max-shard-size", "30k")
+    convert.convert(program, source, made[0], "--to", "hf", "--max-shard-size", "30k")
     refused = None
     try:
-        convert.convert(program, folder.path, work / "checkpoint")
+        convert.convert(program, source, work / "checkpoint")
         convert.convert(program, work / "checkpoint", work / "back")
         made.append(work / "back")
     except SystemExit as error:
         refused = error
     for one in made:
-        faults = [fault for fault in convert.differences(folder.path, wanted, model, one) if fault.split(": ", 1)[1] not in before]
+        faults = [fault for fault in convert.differences(source, wanted, model, one) if fault.split(": ", 1)[1] not in before]
         if faults:
             raise Wrong("; ".join(faults))
     if refused:
@@ -407,6 +430,8 @@ def gguf(program, folder, work):
     if folder.window is not None and folder.family not in ("gemma2", "gemma3") and longest > folder.window:
         return 0.0  # llama.cpp sees all keys
     outgrown = folder.rope["original_max_position_embeddings"] if folder.rope.get("rope_type") == "longrope" else 0
+    if folder.config["model_type"] == "baichuan" and folder.config["num_hidden_layers"] != 32:
+        return 0.0  # it turns the heads of this number of layers alone
     if len(tokens) <= outgrown:
         return 0.0  # its context is longer, and it goes by that
     theirs = gguf_files.LlamaCpp(path)
@@ -466,7 +491,8 @@ def steps(program, folder, work):
     shutil.rmtree(run, ignore_errors=True)
     data = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", folder.vocabulary - 1, "--seq-length", length,
             "--global-batch-size", samples, "--train-iters", 10]
-    said = hf.piton(program, "inspect", "samples", *data, "--count", 10 * samples, "--json")
+    said = hf.piton(program, "inspect", "samples", *data, "--count", 10 * samples, "--json", "--model", "gpt2-tiny", "--max-position-embeddings",
+                    folder.positions)
     lines = [json.loads(line) for line in said.splitlines()]
     batches = torch.tensor([line["ids"] + line["labels"][-1:] for line in lines]).view(10, samples, length + 1)
     hf.piton(program, "pretrain", "--load", folder.path, "--save", run, *data, "--lr", 3e-3, "--lr-decay-style", "constant", "--weight-decay", 0.1,
@@ -539,6 +565,7 @@ def main():
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    warnings.simplefilter("ignore")  # of Megatron-core, that some of its libraries are not there
     torch.set_num_threads(1)
     first, last = map(int, options.seeds.split(":"))
     report = Report()
