@@ -23,13 +23,11 @@ struct Found {
   std::vector<int> ranks;                          // mp_rank_NN_model_states.pt
   std::map<std::pair<int, int>, fs::path> layers;  // layer_LL-model_TT-model_states.pt
   bool optimizer = false;                          // *_optim_states.pt
-  bool zero3 = false;                              // zero_pp_rank_D_mp_rank_NN_model_states.pt
 };
 
 Found files_in(const fs::path& folder) {
   const std::regex rank_form("mp_rank_([0-9]{2,4})_model_states\\.pt");
   const std::regex layer_form("layer_([0-9]{2,4})-model_([0-9]{2,4})-model_states\\.pt");
-  const std::regex zero_form("zero_pp_rank_[0-9]+_mp_rank_[0-9]+_model_states\\.pt");
   Found found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
@@ -41,8 +39,6 @@ Found files_in(const fs::path& folder) {
       found.layers[{std::stoi(match[1]), std::stoi(match[2])}] = entry.path();
     } else if (name.ends_with("_optim_states.pt")) {
       found.optimizer = true;
-    } else if (std::regex_match(name, zero_form)) {
-      found.zero3 = true;
     }
   }
   std::ranges::sort(found.ranks);
@@ -82,17 +78,11 @@ std::string name_in_tree(const std::string& name) {
 
 bool has_deepspeed_files(const fs::path& folder) {
   const Found found = files_in(folder);
-  return !found.ranks.empty() || !found.layers.empty() || found.zero3;
+  return !found.ranks.empty() || !found.layers.empty();
 }
 
 DeepSpeedFiles::DeepSpeedFiles(const fs::path& folder) : folder_(folder), optimizer_(folder) {
   const Found found = files_in(folder);
-  if (found.zero3) {
-    throw Error(Fault::kData,
-                "{}: zero_pp_rank_*_model_states.pt: the weights are divided by ZeRO-3; make one "
-                "file of them by zero_to_fp32.py, which DeepSpeed has put there",
-                folder.string());
-  }
   has_optimizer_ = found.optimizer;
   if (!found.ranks.empty()) {
     for (std::size_t i = 0; i < found.ranks.size(); ++i) {

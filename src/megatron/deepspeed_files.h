@@ -11,8 +11,8 @@
 // or, written by DeepSpeed itself,
 //   layer_LL-model_TT-model_states.pt        the tensors of one layer, without its number
 //
-// Optimizers are in files of their own (megatron/deepspeed_optimizer.h). Weights that ZeRO-3 has
-// divided are refused.
+// Optimizers are in files of their own (megatron/deepspeed_optimizer.h). ZeRO-3 divides the weights
+// too (megatron/zero3_files.h).
 #pragma once
 
 #include <functional>

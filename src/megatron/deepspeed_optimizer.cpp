@@ -50,19 +50,8 @@ FlatVector flat_vector(const std::vector<std::unique_ptr<TorchFile>>& files, std
                        ZeroState state) {
   FlatVector whole;
   for (const std::unique_ptr<TorchFile>& file : files) {
-    const std::string where = file->file().path().string();
-    const PickleValue* value = vector_of(file->root(), group, state);
-    if (value == nullptr || value->kind != ZeroKind::kTensor) {
-      throw Error(Fault::kData, "{}: has no {} of group {}, wanted a file of ZeRO 1 or 2", where,
-                  name_of(state), group);
-    }
-    const TorchTensor vector = file->tensor(*value, name_of(state));
-    if (vector.dtype != "F32" || vector.shape.size() != 1 || !vector.contiguous()) {
-      throw Error(Fault::kData, "{}: {} of group {} is no vector of fp32", where, name_of(state),
-                  group);
-    }
-    const std::int64_t begin = whole.elements();
-    whole.parts.push_back({&file->file(), vector.offset, begin, begin + vector.shape[0]});
+    append_vector(*file, vector_of(file->root(), group, state),
+                  fmt::format("{} of group {}", name_of(state), group), whole);
   }
   return whole;
 }
@@ -108,24 +97,13 @@ BoxedTensors DeepSpeedOptimizer::tensors(int number, const PickleValue* shapes, 
   for (std::size_t group = 0; group < shapes->items.size(); ++group) {
     const FlatVector vector = flat_vector(parts(number), static_cast<std::int64_t>(group), state);
     std::int64_t at = 0;
-    for (const auto& [name, size] : shapes->items[group]->pairs) {
-      const bool good =
-          name->kind == ZeroKind::kText && size->kind == ZeroKind::kList &&
-          (size->items.size() == 1 || size->items.size() == 2) &&
-          std::ranges::all_of(size->items, [](const PickleValue* one) {
-            return one->kind == ZeroKind::kInt && one->integer > 0 && one->integer < INT32_MAX;
-          });
-      if (!good)
-        throw Error(Fault::kData, "{}: param_shapes has no names and sizes of weights", where);
-      const std::int64_t rows = size->items[0]->integer;
-      const std::int64_t columns = size->items.size() == 1 ? 1 : size->items[1]->integer;
-      const std::int64_t elements = rows * columns;
-      if (elements > vector.elements() - at) {
+    for (const ZeroShape& one : zero_shapes(*shapes->items[group], where, "param_shapes")) {
+      if (one.elements() > vector.elements() - at) {
         throw Error(Fault::kData, "{}: {} of group {} ends before {}, {} elements; is it of {}?",
-                    folder_.string(), name_of(state), group, name->text, elements, where);
+                    folder_.string(), name_of(state), group, one.name, one.elements(), where);
       }
-      tensors[name->text] = tensor_in(vector, at, rows, columns);
-      at += elements;
+      tensors[one.name] = tensor_in(vector, at, one.rows, one.columns);
+      at += one.elements();
     }
   }
   return tensors;

@@ -1,4 +1,4 @@
-// The optimizers of DeepSpeed's ZeRO 1 and 2.
+// The optimizers of DeepSpeed's ZeRO 1 and 2. ZeRO-3: megatron/zero3_files.h.
 //
 //   DIR/NAME/[bf16_]zero_pp_rank_D_mp_rank_NN_optim_states.pt    part D of model rank NN's state:
 //     {"optimizer_state_dict": {
@@ -22,11 +22,10 @@
 #include <vector>
 
 #include "megatron/megatron_files.h"
+#include "megatron/zero_vectors.h"
 #include "pickle/torch_file.h"
 
 namespace piton {
-
-enum class ZeroState : std::uint8_t { kWeight, kFirstMoment, kSecondMoment };
 
 class DeepSpeedOptimizer {
  public:

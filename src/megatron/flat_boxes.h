@@ -38,19 +38,26 @@ inline void add_flat_boxes(const RegularFile& file, std::int64_t offset, std::in
   }
 }
 
-// Elements of the fp32 vector from `at` on as a tensor of that shape. Asserts that it has them.
-inline BoxedTensor tensor_in(const FlatVector& vector, std::int64_t at, std::int64_t rows,
-                             std::int64_t columns) {
-  BoxedTensor tensor{.dtype = DType::kF32, .rows = rows, .columns = columns};
-  const std::int64_t end = at + rows * columns;
+// Adds `count` elements of the fp32 vector, from `at` on, as those of the tensor from `begin` on.
+// Asserts that it has them.
+inline void add_flat_elements(const FlatVector& vector, std::int64_t at, std::int64_t count,
+                              std::int64_t begin, BoxedTensor& tensor) {
+  const std::int64_t end = at + count;
   PITON_ASSERT(at >= 0 && end <= vector.elements(), "{} {}", end, vector.elements());
   for (const FlatPart& part : vector.parts) {
     const std::int64_t first = std::max(at, part.begin);
     const std::int64_t last = std::min(end, part.end);
     if (first >= last) continue;
     add_flat_boxes(*part.file, part.offset + (first - part.begin) * size_bytes(DType::kF32),
-                   first - at, last - at, {.columns = columns}, tensor);
+                   begin + first - at, begin + last - at, {.columns = tensor.columns}, tensor);
   }
+}
+
+// Elements of the fp32 vector from `at` on as a tensor of that shape. Asserts that it has them.
+inline BoxedTensor tensor_in(const FlatVector& vector, std::int64_t at, std::int64_t rows,
+                             std::int64_t columns) {
+  BoxedTensor tensor{.dtype = DType::kF32, .rows = rows, .columns = columns};
+  add_flat_elements(vector, at, rows * columns, 0, tensor);
   return tensor;
 }
 

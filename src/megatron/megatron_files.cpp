@@ -3,18 +3,21 @@
 #include "megatron/deepspeed_files.h"
 #include "megatron/rank_files.h"
 #include "megatron/torch_dist.h"
+#include "megatron/zero3_files.h"
 
 namespace piton {
 
 std::unique_ptr<MegatronFiles> open_megatron_files(const std::filesystem::path& folder) {
   if (has_rank_files(folder)) return std::make_unique<RankFiles>(folder);
   if (has_torch_dist(folder)) return std::make_unique<TorchDist>(folder);
+  if (has_zero3_files(folder)) return std::make_unique<Zero3Files>(folder);
   if (has_deepspeed_files(folder)) return std::make_unique<DeepSpeedFiles>(folder);
   return nullptr;
 }
 
 bool has_megatron_files(const std::filesystem::path& folder) {
-  return has_rank_files(folder) || has_torch_dist(folder) || has_deepspeed_files(folder);
+  return has_rank_files(folder) || has_torch_dist(folder) || has_zero3_files(folder) ||
+         has_deepspeed_files(folder);
 }
 
 }  // namespace piton

@@ -101,6 +101,11 @@ class MegatronFiles {
   // model.
   virtual BoxedMoments moments(int t, int p, int chunk) = 0;
   virtual OptimizerCounts optimizer_counts() = 0;
+  // The dict with opt_param_scheduler, where files of the optimizer have it. Null: facts() has it.
+  virtual const PickleValue* optimizer_facts() { return nullptr; }
+  // Where the weights are kept as an optimizer's fp32 copies alone: the type that they are copies
+  // of, in which the run computed.
+  virtual std::optional<DType> copies_of() const { return std::nullopt; }
   // The optimizer is divided as the ranks that wrote it were, though the weights are not: masters()
   // and moments() are not there, but for each rank and chunk the vectors of a distributed optimizer
   // (megatron/optimizer_buffer.h). `rank`: p T + t.

@@ -37,7 +37,7 @@ fs::path files_folder(const fs::path& folder) {
   if (fs::is_regular_file(folder / kDeepSpeedTracker, ignored)) {
     const fs::path name = tracked(folder / kDeepSpeedTracker);
     const bool inside = name == name.filename() && name != "." && name != "..";
-    return inside && has_deepspeed_files(folder / name) ? folder / name : fs::path();
+    return inside && has_megatron_files(folder / name) ? folder / name : fs::path();
   }
   if (!fs::is_regular_file(folder / kTrackerName, ignored)) return {};
   const std::string text = tracked(folder / kTrackerName);
@@ -101,7 +101,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   if (table == first.end()) {
     throw Error(Fault::kData, "{}: has no word_embeddings.weight", files_->file_of(0, 0));
   }
-  weight_dtype_ = table->second.dtype;
+  weight_dtype_ = files_->copies_of().value_or(table->second.dtype);
   stored_.padded_vocabulary = table->second.rows * stored_.tensor;
   stored_.fused_mlp = has_fused_mlp();
   layout_ = stored_;
@@ -216,10 +216,12 @@ bool MegatronSource::has_masters() {
 void MegatronSource::choose_masters() {
   if (!files_->has_optimizer()) return;
   const BoxedTensors first = files_->tensors(0, 0, 0);
+  const bool copies = files_->copies_of().has_value();
   const bool narrow =
+      (copies && size_bytes(weight_dtype_) == 2) ||
       std::ranges::any_of(first, [](const auto& one) { return size_bytes(one.second.dtype) == 2; });
   try {
-    from_masters_ = narrow && has_masters();
+    from_masters_ = narrow && (copies || has_masters());
   } catch (const Error& error) {
     // The weights are good without them.
     if (error.fault() != Fault::kData) throw;
@@ -316,6 +318,8 @@ void MegatronSource::open_optimizer() {
   }
   first_moments_.check_cover(model_);
   second_moments_.check_cover(model_);
+  if (const PickleValue* facts = files_->optimizer_facts())
+    run_.schedule = read_megatron_schedule(*facts, where);
   run_.steps = std::max<std::int64_t>(*counts.steps.begin(), 0);
   run_.loss_scale = counts.loss_scale;
   if (optimizer_note_) notes_.erase(notes_.begin() + static_cast<std::ptrdiff_t>(*optimizer_note_));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <map>
 #include <set>
 #include <span>
 
@@ -16,15 +15,6 @@ namespace {
 using StoredKind = PickleValue::Kind;
 
 constexpr int kDeepest = 12;  // dict or list in what an optimizer saved
-
-// By number; the last of equal ones counts.
-std::map<std::int64_t, const PickleValue*> by_number(const PickleValue& dict) {
-  std::map<std::int64_t, const PickleValue*> result;
-  for (const auto& [key, value] : dict.pairs) {
-    if (key->kind == StoredKind::kInt) result[key->integer] = value;
-  }
-  return result;
-}
 
 // A number, or a tensor of one.
 double number_of(const TorchFile& file, const PickleValue& value, const char* name) {
@@ -93,6 +83,14 @@ GroupOrder::Place GroupOrder::next(const BoxedTensor& like) {
   const Place place = open.front();
   open.pop_front();
   return place;
+}
+
+std::map<std::int64_t, const PickleValue*> by_number(const PickleValue& dict) {
+  std::map<std::int64_t, const PickleValue*> result;
+  for (const auto& [key, value] : dict.pairs) {
+    if (key->kind == StoredKind::kInt) result[key->integer] = value;
+  }
+  return result;
 }
 
 const PickleValue* torch_optimizer(const PickleValue& saved) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,9 @@ class GroupOrder {
   std::deque<Place> matrices_;
   std::deque<Place> vectors_;
 };
+
+// The values of a dict whose keys are numbers; the last of equal ones counts.
+std::map<std::int64_t, const PickleValue*> by_number(const PickleValue& dict);
 
 // The state of torch's optimizer in what a Megatron optimizer saved; null if it has none.
 const PickleValue* torch_optimizer(const PickleValue& saved);

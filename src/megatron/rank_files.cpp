@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <optional>
 #include <regex>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/listed.h"
+#include "megatron/arguments.h"
 #include "megatron/master_weights.h"
 #include "megatron/optimizer_buffer.h"
 
@@ -18,30 +20,40 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostRanks = 4096;
 constexpr const char* kDistributed = "distrib_optim.pt";
+constexpr const char* kShare = "optim.pt";
+constexpr const char* kShares = "shard_fp32_from_float16_groups";
 constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kIteration = "iteration";
 
-// The numbers in a rank's folder name: mp_rank_TT or mp_rank_TT_PPP.
-struct RankName {
+// A folder of a rank: mp_rank_TT, mp_rank_TT_NNN or mp_rank_TT_PPP_DDD. The last is of experts
+// unless it has a share of the optimizer.
+struct RankFolder {
   int t = 0;
-  int p = 0;
+  std::optional<int> second;  // stage or data-parallel rank
+  std::optional<int> third;   // data-parallel rank
+  fs::path path;
+  fs::path model;  // empty: it has none
+  bool has_share = false;
+
+  bool is_data_parallel() const { return third || (has_share && model.empty() && second); }
 };
 
-std::optional<RankName> rank_name(const std::string& name) {
+std::optional<RankFolder> rank_folder(const fs::path& path) {
+  const std::string name = path.filename().string();
   if (!name.starts_with("mp_rank_")) return std::nullopt;
-  const std::regex form("mp_rank_([0-9]{2,6})(?:_([0-9]{3,6}))?");
+  const std::regex form("mp_rank_([0-9]{2,6})(?:_([0-9]{3,6}))?(?:_([0-9]{3,6}))?");
   std::smatch match;
   if (!std::regex_match(name, match, form)) return std::nullopt;
-  RankName rank{.t = std::stoi(match[1])};
-  if (match[2].matched) rank.p = std::stoi(match[2]);
-  return rank;
-}
-
-// mp_rank_TT_DDD/optim.pt of data-parallel rank DDD, which looks like a stage.
-bool is_optimizer_folder(const fs::path& folder) {
+  RankFolder folder{.t = std::stoi(match[1]), .path = path};
+  if (match[2].matched) folder.second = std::stoi(match[2]);
+  if (match[3].matched) folder.third = std::stoi(match[3]);
   std::error_code ignored;
-  return fs::exists(folder / "optim.pt", ignored) &&
-         !fs::exists(folder / "model_optim_rng.pt", ignored) &&
-         !fs::exists(folder / "model_rng.pt", ignored);
+  folder.has_share = fs::exists(path / kShare, ignored);
+  for (const char* model : {"model_rng.pt", "model_optim_rng.pt"}) {
+    if (fs::exists(path / model, ignored)) folder.model = path / model;
+  }
+  if (folder.third && !folder.has_share) return std::nullopt;
+  return folder;
 }
 
 // The vectors of a chunk in a distributed optimizer's file,
@@ -85,27 +97,13 @@ std::vector<OrderedWeights> ordered_of(const Chunks& chunks) {
 bool has_rank_files(const fs::path& folder) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (rank_name(entry.path().filename().string())) return true;
+    if (rank_folder(entry.path())) return true;
   }
   return false;
 }
 
 RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
-  std::map<std::pair<int, int>, fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const std::optional<RankName> rank = rank_name(entry.path().filename().string());
-    if (!rank) continue;
-    if (is_optimizer_folder(entry.path())) {
-      optimizer_apart_ = true;
-      continue;
-    }
-    if (!found.try_emplace({rank->t, rank->p}, entry.path()).second) {
-      throw Error(Fault::kData, "{}: rank {} of stage {} is there twice", folder.string(), rank->t,
-                  rank->p);
-    }
-    division_.tensor = std::max(division_.tensor, rank->t + 1);
-    division_.pipeline = std::max(division_.pipeline, rank->p + 1);
-  }
+  const std::map<RankPlace, fs::path> found = find_ranks();
   if (std::int64_t{division_.tensor} * division_.pipeline > kMostRanks) {
     throw Error(Fault::kData, "{}: names ranks up to {} x {}, wanted at most {}", folder.string(),
                 division_.tensor, division_.pipeline, kMostRanks);
@@ -114,30 +112,142 @@ RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
   for (int t = 0; t < division_.tensor; ++t) {
     auto& stages = ranks_.emplace_back();
     for (int p = 0; p < division_.pipeline; ++p) {
-      const auto rank = found.find({t, p});
-      if (rank == found.end()) {
+      const auto file = found.find({t, p});
+      if (file == found.end()) {
         missing.push_back(division_.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}", t, p)
                                                  : fmt::format("mp_rank_{:02}", t));
         continue;
       }
       std::error_code ignored;
-      fs::path file = rank->second / "model_optim_rng.pt";
-      if (!fs::exists(file, ignored) && fs::exists(rank->second / "model_rng.pt", ignored))
-        file = rank->second / "model_rng.pt";
       Rank& own = stages.emplace_back();
-      own.model = std::make_unique<TorchFile>(file);
-      if (fs::exists(rank->second / kDistributed, ignored))
-        own.optimizer = std::make_unique<TorchFile>(rank->second / kDistributed);
+      own.model = std::make_unique<TorchFile>(file->second);
+      const fs::path distributed = file->second.parent_path() / kDistributed;
+      if (fs::exists(distributed, ignored))
+        own.optimizer = std::make_unique<TorchFile>(distributed);
     }
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: {} of {} ranks are missing: {}; copy them too", folder.string(),
                 missing.size(), division_.tensor * division_.pipeline, listed(missing));
   }
+  compare_iterations();
   while (facts().find(fmt::format("model{}", division_.chunks - 1)) != nullptr &&
          facts().find(fmt::format("model{}", division_.chunks)) != nullptr) {
     ++division_.chunks;
   }
+}
+
+// The files of the models; the division and the shares of optimizers are kept.
+std::map<RankFiles::RankPlace, fs::path> RankFiles::find_ranks() {
+  std::map<RankPlace, fs::path> found;
+  std::set<std::string> stages;  // with a number of their own
+  std::string share_without_stage;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    const std::optional<RankFolder> one = rank_folder(entry.path());
+    if (!one) continue;
+    int p = one->second.value_or(0);
+    division_.tensor = std::max(division_.tensor, one->t + 1);
+    if (one->is_data_parallel()) {
+      if (!one->third) {
+        share_without_stage = one->path.filename().string();
+        p = 0;
+      }
+      share_folders_[{one->t, p}][one->third.value_or(*one->second)] = one->path;
+    } else if (one->has_share) {
+      throw Error(Fault::kData,
+                  "{}: has the model of a stage, and {} of a data-parallel rank: are two "
+                  "checkpoints in one folder?",
+                  one->path.string(), kShare);
+    } else {
+      const fs::path model = one->model.empty() ? one->path / "model_optim_rng.pt" : one->model;
+      if (!found.try_emplace({one->t, p}, model).second) {
+        throw Error(Fault::kData, "{}: rank {} of stage {} is there twice", folder_.string(),
+                    one->t, p);
+      }
+      if (one->second) stages.insert(one->path.filename().string());
+    }
+    division_.pipeline = std::max(division_.pipeline, p + 1);
+  }
+  if (!share_without_stage.empty() && (!stages.empty() || division_.pipeline > 1)) {
+    throw Error(Fault::kData,
+                "{}: {} has {} of a model without stages, but there are stages ({}): is a model "
+                "missing, or are two checkpoints in one folder?",
+                folder_.string(), share_without_stage, kShare,
+                stages.empty() ? "of other optimizers" : *stages.begin());
+  }
+  return found;
+}
+
+void RankFiles::compare_iterations() const {
+  const PickleValue* first = facts().find(kIteration);
+  for (const std::vector<Rank>& stages : ranks_) {
+    for (const Rank& one : stages) {
+      const PickleValue* own = one.model->root().find(kIteration);
+      if (first == nullptr || own == nullptr || own->integer == first->integer) continue;
+      throw Error(Fault::kData, "{}: is of iteration {}, and {} of {}",
+                  one.model->file().path().string(), own->integer, facts_file(), first->integer);
+    }
+  }
+}
+
+std::string RankFiles::share_name(int t, int p, int d) const {
+  return division_.pipeline > 1 ? fmt::format("mp_rank_{:02}_{:03}_{:03}/{}", t, p, d, kShare)
+                                : fmt::format("mp_rank_{:02}_{:03}/{}", t, d, kShare);
+}
+
+const RankOptimizer* RankFiles::shares(int t, int p) {
+  Rank& own = rank(t, p);
+  if (own.shares != nullptr) return own.shares.get();
+  const PickleValue* optimizer = own.model->root().find(kOptimizer);
+  const bool in_model = optimizer != nullptr && optimizer->find(kShares) != nullptr;
+  if (share_folders_.empty() && !in_model) return nullptr;
+  const PickleValue* arguments = facts().find(kMegatronArguments);
+  const PickleValue* value = arguments == nullptr ? nullptr : arguments->find("data_parallel_size");
+  const bool said = value != nullptr && value->kind == PickleValue::Kind::kInt;
+  std::vector<const TorchFile*> files{own.model.get()};
+  if (!share_folders_.empty()) {
+    open_shares(t, p, said ? value->integer : 1);
+    files.clear();
+    for (const auto& file : own.share_files) files.push_back(file.get());
+  } else if (said && value->integer > 1) {
+    throw Error(Fault::kData,
+                "{}: keeps the optimizer of data-parallel rank 0 of {} alone, as AscendSpeed "
+                "writes it; the others are lost",
+                file_of(t, p), value->integer);
+  }
+  own.shares = std::make_unique<RankOptimizer>(std::move(files));
+  return own.shares.get();
+}
+
+// `said`: the number of data-parallel ranks by the arguments, 1 where they do not say it.
+void RankFiles::open_shares(int t, int p, std::int64_t said) {
+  std::int64_t ranks = said;
+  for (const auto& [place, folders] : share_folders_)
+    ranks = std::max<std::int64_t>(ranks, folders.rbegin()->first + 1);
+  if (said > 1 && ranks > said) {
+    throw Error(Fault::kData,
+                "{}: has {} of data-parallel rank {}, but the arguments say data_parallel_size {}: "
+                "are two checkpoints in one folder?",
+                folder_.string(), kShare, ranks - 1, said);
+  }
+  std::vector<std::string> missing;
+  std::vector<std::unique_ptr<TorchFile>> files;
+  const auto folders = share_folders_.find({t, p});
+  for (int d = 0; d < std::min(ranks, kMostRanks); ++d) {
+    const bool there = folders != share_folders_.end() && folders->second.contains(d);
+    if (!there) {
+      missing.push_back(share_name(t, p, d));
+    } else if (missing.empty()) {
+      files.push_back(std::make_unique<TorchFile>(folders->second.at(d) / kShare));
+    }
+  }
+  if (!missing.empty()) {
+    throw Error(Fault::kData,
+                "{}: {} of {} files of the optimizer's data-parallel ranks are missing: {}; copy "
+                "them too",
+                folder_.string(), missing.size(), ranks, listed(missing));
+  }
+  rank(t, p).share_files = std::move(files);
 }
 
 BoxedTensors RankFiles::tensors(int t, int p, int chunk) const { return named(t, p, chunk).take(); }
@@ -156,7 +266,8 @@ NamedTensors RankFiles::named(int t, int p, int chunk) const {
 }
 
 bool RankFiles::has_optimizer() const {
-  return optimizer_apart_ || rank(0, 0).optimizer != nullptr || facts().find(kOptimizer) != nullptr;
+  return !share_folders_.empty() || rank(0, 0).optimizer != nullptr ||
+         facts().find(kOptimizer) != nullptr;
 }
 
 RankFiles::Chunk RankFiles::in_order(int t, int p, int chunk) const {
@@ -183,6 +294,10 @@ BoxedTensors RankFiles::masters(int t, int p, int chunk) {
     const OptimizerBuffer buffer(vectors_of(*own.optimizer, *state, "param"), weights.ordered);
     return buffer.found() ? buffer.copies() : BoxedTensors();
   }
+  if (const RankOptimizer* parts = shares(t, p)) {
+    const std::vector<Chunk> chunks = chunks_in_order(t, p);
+    return parts->copies(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
+  }
   const PickleValue* optimizer = own.model->root().find(kOptimizer);
   if (optimizer == nullptr) return {};
   for (const char* name : {"fp32_from_fp16_params", "fp32_from_fp16"}) {
@@ -197,12 +312,6 @@ BoxedTensors RankFiles::masters(int t, int p, int chunk) {
 
 BoxedMoments RankFiles::moments(int t, int p, int chunk) {
   const Rank& own = rank(t, p);
-  if (optimizer_apart_) {
-    throw Error(Fault::kData,
-                "{}: the optimizer is in files of each data-parallel rank (optim.pt), as versions "
-                "of Megatron-LM before 2023 write them, which are not read",
-                folder_.string());
-  }
   if (own.optimizer != nullptr) {
     const std::string where = own.optimizer->file().path().string();
     const PickleValue* state = buffer_of(*own.optimizer, chunk);
@@ -227,6 +336,10 @@ BoxedMoments RankFiles::moments(int t, int p, int chunk) {
     }
     return moments;
   }
+  if (const RankOptimizer* parts = shares(t, p)) {
+    const std::vector<Chunk> chunks = chunks_in_order(t, p);
+    return parts->moments(ordered_of(chunks))[static_cast<std::size_t>(chunk)];
+  }
   const PickleValue* saved = own.model->root().find(kOptimizer);
   const PickleValue* optimizer = saved == nullptr ? nullptr : torch_optimizer(*saved);
   if (optimizer == nullptr)
@@ -238,13 +351,23 @@ BoxedMoments RankFiles::moments(int t, int p, int chunk) {
 
 OptimizerCounts RankFiles::optimizer_counts() {
   OptimizerCounts counts;
-  for (const std::vector<Rank>& stages : ranks_) {
-    for (const Rank& one : stages) {
-      const PickleValue* optimizer = one.model->root().find(kOptimizer);
-      if (optimizer != nullptr) add_counts(*one.model, *optimizer, counts);
+  for (int t = 0; t < division_.tensor; ++t) {
+    for (int p = 0; p < division_.pipeline; ++p) {
+      if (const RankOptimizer* parts = shares(t, p)) {
+        parts->add_counts(counts);
+        continue;
+      }
+      const TorchFile& model = *rank(t, p).model;
+      const PickleValue* optimizer = model.root().find(kOptimizer);
+      if (optimizer != nullptr) add_counts(model, *optimizer, counts);
     }
   }
   return counts;
+}
+
+const PickleValue* RankFiles::optimizer_facts() {
+  if (shares(0, 0) == nullptr || rank(0, 0).share_files.empty()) return nullptr;
+  return &rank(0, 0).share_files.front()->root();
 }
 
 }  // namespace piton

@@ -2,20 +2,26 @@
 //
 //   DIR/mp_rank_00/model_optim_rng.pt        T ranks, P = 1
 //   DIR/mp_rank_00_000/model_optim_rng.pt    P > 1; model_rng.pt if the optimizer is elsewhere
-//   DIR/mp_rank_00/distrib_optim.pt          of a distributed optimizer; in older versions
-//                                            DIR/mp_rank_00[_PPP]_DDD/optim.pt, which is not read
+//   DIR/mp_rank_00/distrib_optim.pt          of a distributed optimizer
+//   DIR/mp_rank_00[_PPP]_DDD/optim.pt        of one before June 2023, of data-parallel rank DDD
+//                                            (megatron/rank_optimizer.h)
+//
+// mp_rank_TT_NNN is a stage if it has a model, and a data-parallel rank if it has optim.pt.
 //
 // Sources: megatron/core/optimizer/{optimizer,distrib_optimizer}.py and
 // megatron/core/distributed/param_and_grad_buffer.py of Megatron-core 0.16.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "megatron/megatron_files.h"
 #include "megatron/named_tensors.h"
 #include "megatron/optimizer_groups.h"
+#include "megatron/rank_optimizer.h"
 #include "pickle/torch_file.h"
 
 namespace piton {
@@ -24,7 +30,7 @@ bool has_rank_files(const std::filesystem::path& folder);
 
 class RankFiles final : public MegatronFiles {
  public:
-  // Throws Error(kData) where a rank is missing or its file is damaged.
+  // Throws Error(kData) where a rank is missing, its file is damaged, or of another iteration.
   explicit RankFiles(const std::filesystem::path& folder);
 
   std::string form() const override { return "mp_rank"; }
@@ -37,15 +43,26 @@ class RankFiles final : public MegatronFiles {
   BoxedTensors masters(int t, int p, int chunk) override;
   BoxedMoments moments(int t, int p, int chunk) override;
   OptimizerCounts optimizer_counts() override;
+  const PickleValue* optimizer_facts() override;
   std::string file_of(int t, int p) const override {
     return rank(t, p).model->file().path().string();
   }
 
  private:
+  using RankPlace = std::pair<int, int>;  // t, p
   struct Rank {
     std::unique_ptr<TorchFile> model;
     std::unique_ptr<TorchFile> optimizer;  // distrib_optim.pt, where the optimizer is distributed
+    // optim.pt of data-parallel ranks, opened when they are first asked for.
+    std::vector<std::unique_ptr<TorchFile>> share_files;
+    std::unique_ptr<RankOptimizer> shares;
   };
+  std::map<RankPlace, std::filesystem::path> find_ranks();
+  void compare_iterations() const;
+  std::string share_name(int t, int p, int d) const;
+  // Null where the optimizer is not divided over data-parallel ranks.
+  const RankOptimizer* shares(int t, int p);
+  void open_shares(int t, int p, std::int64_t said);
   // The weights of a chunk, which own what the second refers to.
   struct Chunk {
     BoxedTensors weights;
@@ -57,11 +74,15 @@ class RankFiles final : public MegatronFiles {
   const Rank& rank(int t, int p) const {
     return ranks_[static_cast<std::size_t>(t)][static_cast<std::size_t>(p)];
   }
+  Rank& rank(int t, int p) {
+    return ranks_[static_cast<std::size_t>(t)][static_cast<std::size_t>(p)];
+  }
 
   std::filesystem::path folder_;
   MegatronDivision division_{.version = 0};
-  bool optimizer_apart_ = false;
   std::vector<std::vector<Rank>> ranks_;  // [t][p]
+  std::map<RankPlace, std::map<int, std::filesystem::path>>
+      share_folders_;  // by data-parallel rank
 };
 
 }  // namespace piton

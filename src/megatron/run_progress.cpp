@@ -123,7 +123,10 @@ std::map<std::string, std::string> options_of(const Values& arguments) {
   return options;
 }
 
-std::optional<MegatronSchedule> schedule_of(const PickleValue& facts, const std::string& where) {
+}  // namespace
+
+std::optional<MegatronSchedule> read_megatron_schedule(const PickleValue& facts,
+                                                       const std::string& where) {
   const PickleValue* stored = facts.find("opt_param_scheduler");
   if (stored == nullptr) stored = facts.find("lr_scheduler");  // before 2022, and DeepSpeed's
   if (stored == nullptr || stored->kind != ValueKind::kDict) return std::nullopt;
@@ -149,12 +152,11 @@ std::optional<MegatronSchedule> schedule_of(const PickleValue& facts, const std:
   return schedule;
 }
 
-}  // namespace
-
 MegatronRun read_megatron_run(const PickleValue& facts, const std::string& where) {
   const Values top(&facts, where);
   const Values arguments(facts.find(kMegatronArguments), where + ": args");
-  MegatronRun run{.schedule = schedule_of(facts, where), .options = options_of(arguments)};
+  MegatronRun run{.schedule = read_megatron_schedule(facts, where),
+                  .options = options_of(arguments)};
   if (top.find("iteration") != nullptr) run.iteration = top.count("iteration");
   const bool counted = arguments.find("consumed_train_samples") != nullptr;
   if (counted) run.consumed_samples = arguments.count("consumed_train_samples");

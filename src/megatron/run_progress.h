@@ -38,6 +38,11 @@ struct MegatronRun {
   std::optional<StoredLossScale> loss_scale;
 };
 
+// What `facts` has under opt_param_scheduler, if anything. Throws Error(kData) with `where` and the
+// name of a value that has the wrong kind.
+std::optional<MegatronSchedule> read_megatron_schedule(const PickleValue& facts,
+                                                       const std::string& where);
+
 // `facts`: as MegatronFiles::facts(). Steps and loss scale are left open. Throws Error(kData) with
 // `where` and the name of a value that has the wrong kind.
 MegatronRun read_megatron_run(const PickleValue& facts, const std::string& where);

@@ -8,12 +8,13 @@
 namespace piton {
 
 enum class PickleGlobal {
-  kDict,         // OrderedDict, dict, defaultdict: from pairs, or empty
-  kList,         // list, tuple, set, torch.Size: from one list
-  kTensor,       // torch._utils._rebuild_tensor_v2 and its variants
-  kParameter,    // its first argument
-  kStorage,      // a type of storage, for persistent ids
-  kBytes,        // _codecs.encode(text, "latin1")
+  kDict,       // OrderedDict, dict, defaultdict: from pairs, or empty
+  kList,       // list, tuple, set, torch.Size: from one list
+  kTensor,     // torch._utils._rebuild_tensor_v2 and its variants
+  kParameter,  // its first argument
+  kTyped,      // torch._tensor._rebuild_from_type_v2(call, class, arguments, attributes): the call
+  kStorage,    // a type of storage, for persistent ids
+  kBytes,      // _codecs.encode(text, "latin1")
   kReconstruct,  // copyreg._reconstructor(class, object, None): an object of the class
   kObject,       // inert: arguments and state are kept but have no effect
 };

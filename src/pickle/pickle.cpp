@@ -200,6 +200,8 @@ class Machine {
         // The parameter is its tensor: values do not change after they are made.
         stack_.push_back(const_cast<PickleValue*>(items[0]));
         return;
+      case PickleGlobal::kTyped:
+        return call_typed(items);
       case PickleGlobal::kBytes:
         if (items.empty() || items[0]->kind != Kind::kText) refuse("bytes of no text");
         return push_text(items[0]->text);
@@ -261,6 +263,17 @@ class Machine {
     if (made.tensor.shape.size() != made.tensor.strides.size())
       refuse("a tensor of other sizes than strides");
     push(made);
+  }
+
+  // (call, class, arguments, attributes): a tensor to which a program has added attributes.
+  void call_typed(const std::vector<const PickleValue*>& items) {
+    const auto makes_a_tensor = [](const PickleValue& name) {
+      const PickleGlobal kind = *pickle_global(name.text);
+      return kind == PickleGlobal::kTensor || kind == PickleGlobal::kParameter;
+    };
+    if (items.size() < 3 || items[0]->kind != Kind::kGlobal || !makes_a_tensor(*items[0]))
+      refuse("a tensor that no known call makes");
+    call(*items[0], *items[2]);
   }
 
   // ("storage", type, key, place, elements)

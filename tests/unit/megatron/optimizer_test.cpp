@@ -1,5 +1,6 @@
-// The optimizers of Megatron's checkpoints: golden ones (tools/oracle/megatron_resume.py) have the
-// same moments in every form; those of other models, or damaged ones, are refused.
+// The optimizers of Megatron's checkpoints: golden ones (tools/oracle/megatron_resume.py,
+// megatron_flat_states.py, megatron_shares.py, deepspeed_zero3.py) have the same moments in every
+// form; those of other models, or damaged ones, are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,6 +31,14 @@ std::string refusal_of(const fs::path& folder) {
   return message_of(Fault::kData, [&] { MegatronSource(folder).open_optimizer(); });
 }
 
+// Moments, and copies of 16-bit weights.
+void expect_same_states(MegatronSource& wanted, MegatronSource& got) {
+  const std::vector<CanonicalTensor> all = wanted.tensors(TensorKind::kOptimizer);
+  EXPECT_GT(all.size(), 10U);
+  for (const CanonicalTensor& tensor : all)
+    EXPECT_EQ(bytes_of(got, tensor), bytes_of(wanted, tensor)) << tensor.name;
+}
+
 TEST(MegatronOptimizer, HasTheSameMomentsInEveryForm) {
   MegatronSource wanted(golden_run("llama"));
   EXPECT_TRUE(wanted.tensors(TensorKind::kOptimizer).empty()) << "not opened yet";
@@ -37,18 +46,35 @@ TEST(MegatronOptimizer, HasTheSameMomentsInEveryForm) {
   EXPECT_EQ(wanted.run().steps, 6);
   EXPECT_EQ(wanted.run().iteration, 6);
   EXPECT_EQ(wanted.run().consumed_samples, 24);
-  for (const char* name : {"buffer", "half", "zero", "flat", "buckets"}) {
+  for (const char* name : {"buffer", "half", "zero", "flat", "buckets", "shares", "shares_half",
+                           "shares_one", "zero3", "zero3_half"}) {
+    SCOPED_TRACE(name);
     MegatronSource got(golden_run(name));
     got.open_optimizer();
     EXPECT_EQ(got.run().steps, 6);
-    for (const CanonicalTensor& tensor : wanted.tensors(TensorKind::kOptimizer))
-      EXPECT_EQ(bytes_of(got, tensor), bytes_of(wanted, tensor)) << tensor.name;
+    EXPECT_EQ(got.run().iteration, 6);
+    EXPECT_EQ(got.run().consumed_samples, 24);
+    expect_same_states(wanted, got);
   }
+}
+
+TEST(MegatronOptimizer, OfStagesHasTheSameMomentsInFilesOfDataParallelRanks) {
+  MegatronSource wanted(golden_run("gpt"));
+  MegatronSource got(golden_run("shares_gpt"));
+  wanted.open_optimizer();
+  got.open_optimizer();
+  EXPECT_EQ(got.layout().tensor, 2);
+  EXPECT_EQ(got.layout().pipeline, 2);
+  EXPECT_EQ(got.run().steps, 6);
+  ASSERT_TRUE(got.run().schedule.has_value());
+  EXPECT_EQ(got.run().schedule->position, 24);
+  expect_same(wanted, got);
+  expect_same_states(wanted, got);
 }
 
 TEST(MegatronOptimizer, HasTheCopiesOfNarrowWeights) {
   MegatronSource wanted(golden_run("llama"));
-  for (const char* name : {"half", "flat", "buckets"}) {
+  for (const char* name : {"half", "flat", "buckets", "shares_half", "shares_one", "zero3_half"}) {
     SCOPED_TRACE(name);
     MegatronSource half(golden_run(name));
     EXPECT_EQ(half.weight_dtype(), DType::kBF16);

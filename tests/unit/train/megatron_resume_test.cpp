@@ -126,8 +126,9 @@ struct Form {
   const char* folder;
   const char* model;
 };
-constexpr Form kForms[] = {
-    {"gpt", "gpt"}, {"llama", "llama"}, {"buffer", "llama"}, {"zero", "llama"}};
+constexpr Form kForms[] = {{"gpt", "gpt"},    {"llama", "llama"},  {"buffer", "llama"},
+                           {"zero", "llama"}, {"shares", "llama"}, {"shares_gpt", "gpt"},
+                           {"zero3", "llama"}};
 
 TEST(MegatronResume, GoesOnAsPyTorchDoesFromEveryForm) {
   for (const auto& [folder, model] : kForms) {
@@ -165,7 +166,8 @@ TEST(MegatronResume, GoesOnInEveryLayout) {
 TEST(MegatronResume, InHalfPrecisionHasItsCopiesAndMoments) {
   // The weights are those of `llama` rounded to bf16: its losses follow from afar.
   const std::map<int, GoldenStep> wanted = golden_steps("llama");
-  for (const char* folder : {"half", "flat", "buckets"}) {
+  for (const char* folder :
+       {"half", "flat", "buckets", "shares_half", "shares_one", "zero3_half"}) {
     SCOPED_TRACE(folder);
     const WholeRun run = run_alone(options_of(golden(folder), {"--bf16"}));
     ASSERT_EQ(run.steps.size(), kSteps - kStop);
