@@ -177,6 +177,7 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   ConvertReport report{.from = from.format, .notes = from.notes};
   report.to = target_format(options, from.format);
   check_format_flags(options, report.to);
+  check_target_holds(from, report.to, options);
   report.parameters = from.model.parameters();
   const std::unique_ptr<Target> target = target_of(options, report.to);
   Counter counter(bytes_of(*from.source, options), progress);

@@ -13,6 +13,7 @@
 #include "gguf/gguf_source.h"
 #include "gguf/vocabulary.h"
 #include "huggingface/hf_source.h"
+#include "huggingface/origin.h"
 #include "model/canonical_tensors.h"
 #include "train/run_tokenizer.h"
 #include "train/stored_options.h"
@@ -68,8 +69,10 @@ OpenedModel open_checkpoint(const fs::path& path, bool average) {
   const fs::path folder = find_checkpoint(path);
   const Manifest manifest = read_manifest(folder);
   const PretrainOptions options = stored_options(folder);
-  opened.iteration = read_state(folder, manifest).iteration;
-  opened.model = options.model.resolve(std::nullopt);
+  const TrainState state = read_state(folder, manifest);
+  opened.iteration = state.iteration;
+  opened.origin = read_origin(state.facts, (folder / kStateName).string());
+  opened.model = options.resolve_model(std::nullopt);
   opened.tokenizer = options.tokenizer;
   for (const std::string& file : {options.tokenizer.name_or_path, options.tokenizer.vocab_file}) {
     if (file.empty()) continue;
@@ -93,9 +96,7 @@ OpenedModel open_huggingface(const fs::path& path) {
   OpenedModel opened{.format = ModelFormat::kHuggingFace};
   auto source = std::make_unique<HfSource>(path);
   opened.model = source->model();
-  opened.origin = {hf_family(source->config()),
-                   read_json<nlohmann::ordered_json>(source->config().text())};
-  opened.family = source->config().word("model_type");
+  opened.origin = read_json<nlohmann::ordered_json>(source->config().text());
   opened.notes = source->notes();
   opened.tokenizer = tokenizer_of_folder(path);
   opened.tokenizer_folder = path;
@@ -107,7 +108,7 @@ OpenedModel open_megatron(const fs::path& path, const MegatronGiven& given) {
   OpenedModel opened{.format = ModelFormat::kMegatron};
   auto source = std::make_unique<MegatronSource>(path, given);
   opened.model = source->model();
-  opened.family = source->model_type();
+  opened.origin = origin_of_family(source->model_type());
   opened.iteration = source->iteration();
   opened.says_its_model = source->says_its_model();
   opened.notes = source->notes();
@@ -121,7 +122,7 @@ OpenedModel open_gguf(const fs::path& path) {
   OpenedModel opened{.format = ModelFormat::kGguf};
   auto source = std::make_unique<GgufSource>(path);
   opened.model = source->model();
-  opened.family = source->architecture().families.front();
+  opened.origin = origin_of_family(source->architecture().families.front());
   try {
     opened.tokenizer_files = files_of_vocabulary(
         read_gguf_vocabulary(source->file().header(), path.string()), path.string());
@@ -178,6 +179,10 @@ OpenedModel open_model(const fs::path& path, const MegatronGiven& given, bool av
     wanted.push_back({.name = one.name, .shape = one.shape});
   check_tensors(*opened.source, wanted, TensorKind::kWeight);
   return opened;
+}
+
+std::string family_of(const OpenedModel& model) {
+  return model.origin.is_null() ? "" : model.origin.at("model_type").get<std::string>();
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer_of(const OpenedModel& model) {

@@ -5,25 +5,17 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "checkpoint/tensor_source.h"
-#include "huggingface/family.h"
 #include "megatron/megatron_source.h"
 #include "model/config.h"
 #include "text/files/tokenizer_options.h"
 #include "train/model_format.h"
 
 namespace piton {
-
-// Facts that only a Hugging Face folder has; kept if one is converted to another.
-struct HfOrigin {
-  HfFamily family;
-  nlohmann::ordered_json config;
-};
 
 struct OpenedModel {
   ModelFormat format = ModelFormat::kPiton;
@@ -33,9 +25,9 @@ struct OpenedModel {
   std::filesystem::path tokenizer_folder;  // of its files; "": there is none
   // Names and contents of files, where the format has none: then the two above are empty.
   std::map<std::string, std::string> tokenizer_files;
-  std::string name;    // of its folder or file
-  std::string family;  // model_type of config.json that it has, or would have; "": not said
-  std::optional<HfOrigin> origin;
+  std::string name;  // of its folder or file
+  // Of the Hugging Face folder that it is or comes from (huggingface/origin.h); null: not known.
+  nlohmann::ordered_json origin;
   bool says_its_model = true;      // false: the user had to describe it
   std::int64_t iteration = 0;      // iterations that it was trained, if known
   std::vector<std::string> notes;  // notes for the user, one line each
@@ -48,6 +40,9 @@ struct OpenedModel {
 // weights in their place; throws Error(kUsage) where there is none.
 OpenedModel open_model(const std::filesystem::path& path, const MegatronGiven& given = {},
                        bool average = false);
+
+// model_type of config.json that the model has, or had before; "": not known.
+std::string family_of(const OpenedModel& model);
 
 // Null where there is none. Throws Error(kData) as open_tokenizer() does.
 std::unique_ptr<Tokenizer> open_tokenizer_of(const OpenedModel& model);

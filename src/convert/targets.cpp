@@ -1,5 +1,7 @@
 #include "convert/targets.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
 #include <system_error>
@@ -9,10 +11,14 @@
 #include "base/json.h"
 #include "base/option_range.h"
 #include "checkpoint/write_source.h"
+#include "gguf/architectures.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/hf_writer.h"
+#include "huggingface/origin.h"
 #include "huggingface/tensor_files.h"
+#include "megatron/arguments.h"
 #include "megatron/megatron_writer.h"
+#include "megatron/torch_dist_writer.h"
 #include "train/pretrain_options.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
@@ -49,17 +55,33 @@ void copy_companions(const OpenedModel& from, const fs::path& to) {
   }
 }
 
-void set_special_ids(const SpecialIds& special, Json& config) {
-  const auto set = [&](const char* key, const std::optional<std::int32_t>& id) {
-    config[key] = id ? Json(*id) : Json();
-  };
-  set("bos_token_id", special.bos);
-  set("eos_token_id", special.eos ? special.eos : special.eod);
-  set("pad_token_id", special.pad);
+constexpr const char* kSpecialIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+// Ids that the weights' origin says stay as they are: they may be more than the tokenizer knows. A
+// new config.json says null of those that are not known, for Transformers' own are others.
+void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& config,
+                     std::vector<std::string>& notes) {
+  const std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, notes);
+  const auto is_said = [&](const char* key) { return config.contains(key); };
+  const bool is_new = from.origin.size() <= 1;  // "model_type" at most
+  if ((tokenizer || is_new) && std::ranges::none_of(kSpecialIds, is_said)) {
+    const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds{};
+    const std::optional<std::int32_t> ids[] = {special.bos, special.eos ? special.eos : special.eod,
+                                               special.pad};
+    for (std::size_t i = 0; i < std::size(ids); ++i)
+      config[kSpecialIds[i]] = ids[i] ? Json(*ids[i]) : Json();
+  }
+  if (!tokenizer || fs::exists(draft / "generation_config.json")) return;
+  Json generation = {{"_from_model_config", true}};
+  for (const char* key : kSpecialIds) {
+    if (is_said(key) && !config[key].is_null()) generation[key] = config[key];
+  }
+  write_text_file(draft / "generation_config.json", generation.dump(2) + "\n");
 }
 
 // A folder of torch_dist holds whole tensors.
-void check_torch_dist(const ConvertOptions& options) {
+void check_torch_dist(const ConvertOptions& options, const OpenedModel& from) {
+  check_torch_dist_holds(from.model, from.source->where());
   const char* flag = options.deepspeed               ? "--deepspeed"
                      : options.apart_mlp             ? "--no-merge-mlp"
                      : !options.stage_layers.empty() ? "--num-layer-list"
@@ -94,7 +116,8 @@ void check_deepspeed(const ConvertOptions& options, MegatronLayout& layout,
   layout.head_copy = false;
 }
 
-MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model) {
+MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from) {
+  const ModelConfig& model = from.model;
   check_range("--target-tensor-parallel-size", options.tensor.value_or(1), 1, kMostRanks);
   check_range("--target-pipeline-parallel-size", options.pipeline.value_or(1), 1, kMostRanks);
   MegatronLayout layout{.tensor = static_cast<int>(options.tensor.value_or(1)),
@@ -106,7 +129,7 @@ MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model
   check_range("--make-vocab-size-divisible-by", options.vocabulary_multiple, 1, kLargestSize);
   layout.padded_vocabulary = megatron_padded_vocabulary(model.vocabulary + options.added_tokens,
                                                         options.vocabulary_multiple, layout.tensor);
-  if (options.is_torch_dist()) check_torch_dist(options);
+  if (options.is_torch_dist()) check_torch_dist(options, from);
   const std::int64_t stage = options.layers_of_virtual_stage;
   if (stage != 0) {
     const std::int64_t own = (model.layers + std::ssize(layout.empty_layers)) / layout.pipeline;
@@ -129,7 +152,82 @@ MegatronLayout layout_of(const ConvertOptions& options, const ModelConfig& model
   return layout;
 }
 
+// Weights of a checkpoint are of the type that the run computes in.
+ModelConfig checkpoint_model(const OpenedModel& from, const ConvertOptions& options) {
+  ModelConfig model = from.model;
+  model.dtype =
+      chosen_dtype(options).value_or(model.dtype) == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  return model;
+}
+
+ModelOptions flags_of(const ModelConfig& model) {
+  ModelOptions flags = ModelOptions::of(model);
+  flags.bf16 = model.dtype == DType::kBF16;
+  return flags;
+}
+
+void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
+  const ModelConfig model = checkpoint_model(from, options);
+  if (flags_of(model).resolve(model.vocabulary) == model) return;
+  throw Error(Fault::kData,
+              "{}: describes a model that no flags of pretrain do, so it cannot be a checkpoint "
+              "of Piton; it can be used as it is",
+              from.source->where());
+}
+
+// What Megatron's arguments have no words for; "" where they say the whole model.
+std::string beyond_arguments(const OpenedModel& from) {
+  try {
+    return model_difference(from.model, as_megatron_says(from.model));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// "use --to piton or --to gguf": other formats than the source's that hold its model.
+std::string formats_that_hold(const OpenedModel& from, const ConvertOptions& options) {
+  std::vector<std::string> words;
+  for (const ModelFormat one :
+       {ModelFormat::kPiton, ModelFormat::kHuggingFace, ModelFormat::kGguf}) {
+    if (one == from.format) continue;
+    try {
+      check_target_holds(from, one, options);
+      words.push_back(fmt::format("--to {}", name(one)));
+    } catch (const Error&) {
+      // Not this one.
+    }
+  }
+  return words.empty() ? "it can be used as it is"
+                       : fmt::format("use {}", fmt::join(words, " or "));
+}
+
+void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
+  const std::string lost = beyond_arguments(from);
+  if (!lost.empty()) {
+    throw Error(Fault::kData,
+                "{}: {} cannot be expressed in the format mg, as Megatron's arguments have no "
+                "words for it; {}",
+                from.source->where(), lost, formats_that_hold(from, options));
+  }
+  static_cast<void>(layout_of(options, from));
+}
+
 }  // namespace
+
+void check_target_holds(const OpenedModel& from, ModelFormat to, const ConvertOptions& options) {
+  switch (to) {
+    case ModelFormat::kHuggingFace:
+      static_cast<void>(hf_config_of(from.model, from.origin));
+      return;
+    case ModelFormat::kMegatron:
+      return check_megatron(from, options);
+    case ModelFormat::kGguf:
+      static_cast<void>(describe_gguf(from.model, family_of(from), from.source->where()));
+      return;
+    case ModelFormat::kPiton:
+      return check_checkpoint(from, options);
+  }
+}
 
 std::optional<DType> chosen_dtype(const ConvertOptions& options) {
   if (options.dtype.empty()) return std::nullopt;
@@ -141,20 +239,12 @@ std::optional<DType> chosen_dtype(const ConvertOptions& options) {
 void make_huggingface(const fs::path& draft, const OpenedModel& from,
                       const TargetContext& context) {
   copy_companions(from, draft);
-  HfDescription description;
-  if (from.origin) {
-    description = {from.origin->family, from.origin->config};
-  } else {
-    description = hf_config_of(from.model, from.family);
-    const std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, context.notes);
-    set_special_ids(tokenizer ? tokenizer->special() : SpecialIds{}, description.config);
-    if (tokenizer && !fs::exists(draft / "generation_config.json")) {
-      Json generation = {{"_from_model_config", true}};
-      for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
-        if (!description.config[key].is_null()) generation[key] = description.config[key];
-      }
-      write_text_file(draft / "generation_config.json", generation.dump(2) + "\n");
-    }
+  HfDescription description = hf_config_of(from.model, from.origin);
+  if (!description.note.empty()) {
+    context.notes.push_back(fmt::format("{}: {}", from.source->where(), description.note));
+  }
+  if (from.format != ModelFormat::kHuggingFace) {
+    set_special_ids(from, draft, description.config, context.notes);
   }
   write_huggingface(draft, *from.source, from.model, description.family, description.config,
                     {.dtype = chosen_dtype(context.options),
@@ -164,18 +254,8 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
 }
 
 void make_checkpoint(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
-  const std::optional<DType> dtype = chosen_dtype(context.options);
   PretrainOptions stored;
-  ModelConfig model = from.model;
-  model.dtype = dtype.value_or(model.dtype) == DType::kBF16 ? DType::kBF16 : DType::kF32;
-  stored.model = ModelOptions::of(model);
-  stored.model.bf16 = model.dtype == DType::kBF16;
-  if (stored.model.resolve(model.vocabulary) != model) {
-    throw Error(Fault::kData,
-                "{}: describes a model that no flags of pretrain do, so it cannot be a checkpoint "
-                "of Piton; it can be used as it is",
-                from.source->where());
-  }
+  stored.model = flags_of(checkpoint_model(from, context.options));
   if (from.tokenizer_files.empty()) {
     const std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, context.notes);
     if (tokenizer) {
@@ -190,8 +270,10 @@ void make_checkpoint(const fs::path& draft, const OpenedModel& from, const Targe
   }
   const std::string config = configuration_of(stored);
   write_text_file(draft / kConfigName, config);
-  write_checkpoint(draft, *from.source, {.iteration = from.iteration}, config,
-                   {.dtype = dtype,
+  TrainState state{.iteration = from.iteration};
+  keep_origin(from.origin, state.facts);
+  write_checkpoint(draft, *from.source, state, config,
+                   {.dtype = chosen_dtype(context.options),
                     .file_bytes = context.options.max_shard_bytes,
                     .wrote = context.wrote,
                     .threads = &context.threads});
@@ -208,7 +290,7 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
         from.source->where(), beyond));
   }
   write_megatron(draft, *from.source, from.model,
-                 {.layout = layout_of(options, from.model),
+                 {.layout = layout_of(options, from),
                   .form = options.is_torch_dist() ? MegatronForm::kTorchDist
                           : options.deepspeed     ? MegatronForm::kDeepSpeed
                                                   : MegatronForm::kRankFiles,
@@ -217,7 +299,7 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
                                                            : MegatronTree::kTransformer,
                   .dtype = chosen_dtype(options),
                   .iteration = from.iteration,
-                  .model_type = from.family,
+                  .model_type = family_of(from),
                   .arguments = options.arguments,
                   .max_file_bytes = options.max_shard_bytes,
                   .wrote = context.wrote,

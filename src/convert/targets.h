@@ -1,6 +1,6 @@
-// What a conversion writes, one function a format. Each writes into the folder `draft`, which is
-// there, and throws Error(kData) as the source does, for a model that the format cannot hold, and
-// where the disk is full.
+// What a conversion writes, one function a format. Each writes a model that check_target_holds()
+// has passed into the folder `draft`, which is there, and throws Error(kData) as the source does,
+// and where the disk is full.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,10 @@ struct TargetContext {
   ThreadPool& threads;
   std::vector<std::string>& notes;  // what a user should know, a line each
 };
+
+// Throws Error(kData) where the format cannot hold the model, naming what it has no words for, and
+// Error(kUsage) for flags of a division that the model does not have.
+void check_target_holds(const OpenedModel& from, ModelFormat to, const ConvertOptions& options);
 
 void make_huggingface(const std::filesystem::path& draft, const OpenedModel& from,
                       const TargetContext& context);

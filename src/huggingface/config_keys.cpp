@@ -1,11 +1,16 @@
 #include "huggingface/config_keys.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
 namespace piton {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 // The parts of `model` that affect weights and their meaning.
 ModelConfig without_training(ModelConfig model) {
@@ -13,6 +18,8 @@ ModelConfig without_training(ModelConfig model) {
   model.hidden_dropout = model.attention_dropout = 0;
   model.dtype = DType::kF32;
   model.attention_block = 0;
+  model.init_deviation = 0;
+  model.xavier_weights = false;
   return model;
 }
 
@@ -47,38 +54,61 @@ std::string_view dtype_word(DType dtype) {
 }
 
 // Keys of every family, then its own.
-nlohmann::ordered_json config_of(const HfFamily& family, const ModelConfig& model) {
-  nlohmann::ordered_json config = {{"architectures", {family.architectures.front()}},
-                                   {"model_type", family.model_types.front()},
-                                   {"vocab_size", model.vocabulary},
-                                   {"tie_word_embeddings", model.tied},
-                                   {"initializer_range", model.init_deviation},
-                                   {"dtype", dtype_word(model.dtype)}};
+Json config_of(const HfFamily& family, const ModelConfig& model) {
+  Json config = {{"architectures", {family.architectures.front()}},
+                 {"model_type", family.model_types.front()},
+                 {"vocab_size", model.vocabulary},
+                 {"tie_word_embeddings", model.tied},
+                 {"initializer_range", model.init_deviation},
+                 {"dtype", dtype_word(model.dtype)}};
   config.update(family.keys(model));
   return config;
 }
 
-}  // namespace
-
-std::string model_difference(const ModelConfig& model, const ModelConfig& other) {
-  return without_training(model) == without_training(other) ? "" : difference(model, other);
+bool is_of(const HfFamily& family, const std::string& type) {
+  return std::ranges::find(family.model_types, type) != family.model_types.end();
 }
 
-HfDescription hf_config_of(const ModelConfig& model, const std::string& preferred) {
-  std::vector<HfFamily> families = hf_families();
-  for (const std::string& type : {model.family, preferred}) {  // the last comes first
-    std::stable_partition(families.begin(), families.end(), [&](const HfFamily& family) {
-      return std::ranges::find(family.model_types, type) != family.model_types.end();
-    });
+// The model that `keys` describe; nullopt if they do not describe a whole one that Piton has. The
+// weights decide whether its head is tied.
+std::optional<ModelConfig> described_by(const Json& keys, bool tied) {
+  if (keys.is_null()) return std::nullopt;
+  try {
+    ModelConfig model = hf_model(HfConfig(keys.dump(), "config.json"));
+    model.tied = tied;
+    return model;
+  } catch (const Error&) {
+    return std::nullopt;
   }
-  std::string why = "its family";
+}
+
+// `origin`, which says what the keys `was` say, with the keys by which `now` differs from these.
+Json with_changes(Json origin, const Json& was, const Json& now) {
+  for (const auto& [key, value] : was.items()) {
+    if (!now.contains(key)) origin.erase(key);
+  }
+  for (const auto& [key, value] : now.items()) {
+    if (was.contains(key) && was[key] == value) continue;
+    if (key == "rope_parameters") {
+      // The same in the words of Transformers 4, which would be read before it.
+      for (const char* older :
+           {"rope_scaling", "rope_theta", "rope_local_base_freq", "partial_rotary_factor"})
+        origin.erase(older);
+    }
+    origin[key] = value;
+  }
+  return origin;
+}
+
+// For the first of `families` that holds the model.
+HfDescription written_by(const std::vector<HfFamily>& families, const ModelConfig& model,
+                         std::string& why) {
   for (std::size_t i = 0; i < families.size(); ++i) {
     if (families[i].keys == nullptr) continue;
-    HfDescription written{families[i], config_of(families[i], model)};
+    HfDescription written{families[i], config_of(families[i], model), ""};
     try {
       const HfConfig config(written.config.dump(), "config.json");
-      const ModelConfig held = families[i].model(config);
-      const std::string lost = model_difference(model, held);
+      const std::string lost = model_difference(model, families[i].model(config));
       if (lost.empty()) return written;
       if (i == 0) why = lost;
     } catch (const Error& error) {
@@ -89,6 +119,47 @@ HfDescription hf_config_of(const ModelConfig& model, const std::string& preferre
               "no family of Hugging Face holds this model ({}): {} cannot be written; keep it as a "
               "checkpoint of Piton",
               model.family, why);
+}
+
+}  // namespace
+
+std::string model_difference(const ModelConfig& model, const ModelConfig& other) {
+  return without_training(model) == without_training(other) ? "" : difference(model, other);
+}
+
+HfDescription hf_config_of(const ModelConfig& model, const Json& origin) {
+  const std::string type = origin.is_null() ? "" : origin.at("model_type").get<std::string>();
+  const std::optional<ModelConfig> before = described_by(origin, model.tied);
+  if (before && model_difference(model, *before).empty())
+    return {hf_family(HfConfig(origin.dump(), "config.json")), origin, ""};
+
+  std::vector<HfFamily> families = hf_families();
+  for (const std::string& first : {model.family, type}) {  // the last comes first
+    std::stable_partition(families.begin(), families.end(),
+                          [&](const HfFamily& family) { return is_of(family, first); });
+  }
+  std::string why = "its family";
+  HfDescription written = written_by(families, model, why);
+  if (type.empty()) return written;
+  if (!is_of(written.family, type)) {
+    const bool known = is_of(families.front(), type);
+    written.note = fmt::format(
+        "the weights come from a folder of model_type {}, which {}: the folder is of model_type {}",
+        type, known ? "cannot say " + why : "Piton does not know",
+        written.config["model_type"].get<std::string>());
+  } else if (before) {
+    const Json kept = with_changes(origin, config_of(written.family, *before), written.config);
+    const std::optional<ModelConfig> again = described_by(kept, model.tied);
+    if (again && model_difference(model, *again).empty()) {
+      written.config = kept;
+    } else {
+      written.note = fmt::format(
+          "config.json is new, as {} has changed: other keys of the folder that the weights come "
+          "from are not in it",
+          model_difference(model, *before));
+    }
+  }
+  return written;
 }
 
 }  // namespace piton

@@ -12,12 +12,16 @@ namespace piton {
 struct HfDescription {
   HfFamily family;
   nlohmann::ordered_json config;
+  std::string note;  // for the user: what of `origin` could not be kept; "": nothing
 };
 
-// For a model that comes from elsewhere: the family of the model_type `preferred`, else that of its
-// name, else the first that holds it. Weights are of `model.dtype`. Fields that only training reads
-// need not be held. Throws Error(kData) naming what no family has.
-HfDescription hf_config_of(const ModelConfig& model, const std::string& preferred = "");
+// The family is that of `origin`, else that of the model's name, else the first that holds the
+// model. Weights are of `model.dtype`. Fields that only training reads need not be held. Throws
+// Error(kData) naming what no family has.
+//
+// `origin`: huggingface/origin.h; null: not known. If it describes a whole model, all its keys are
+// kept, except for those that say in what `model` has become another.
+HfDescription hf_config_of(const ModelConfig& model, const nlohmann::ordered_json& origin = {});
 
 // The first property in which `other` computes differently ("its attention window"); "" if the
 // models are the same except for what only training reads.

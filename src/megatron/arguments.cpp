@@ -172,8 +172,51 @@ std::string family_of(const ModelConfig& model) {
   return model.qkv_biases && !model.biases ? "qwen2" : "llama";
 }
 
+// A dict that read_megatron_arguments() reads, in the words of a TorchWriter.
+class ArgumentsInMemory {
+ public:
+  ArgumentsInMemory() : dict_(document_.make(Kind::kDict)) {}
+  const PickleValue& dict() const { return dict_; }
+
+  void text(std::string_view text) {
+    PickleValue& value = document_.make(Kind::kText);
+    value.text = text;
+    if (name_ == nullptr) {
+      name_ = &value;
+    } else {
+      add(value);
+    }
+  }
+  void integer(std::int64_t integer) {
+    PickleValue& value = document_.make(Kind::kInt);
+    value.integer = integer;
+    add(value);
+  }
+  void number(double number) {
+    PickleValue& value = document_.make(Kind::kFloat);
+    value.number = number;
+    add(value);
+  }
+  void boolean(bool truth) {
+    PickleValue& value = document_.make(Kind::kBool);
+    value.truth = truth;
+    add(value);
+  }
+
+ private:
+  void add(const PickleValue& value) {
+    dict_.pairs.emplace_back(name_, &value);
+    name_ = nullptr;
+  }
+
+  PickleDocument document_;
+  PickleValue& dict_;
+  const PickleValue* name_ = nullptr;  // whose value comes next
+};
+
 // Names and values of a dict's or a namespace's.
-void write_fields(const MegatronArguments& arguments, TorchWriter& out) {
+template <typename Out>
+void write_fields(const MegatronArguments& arguments, Out& out) {
   const ModelConfig& model = arguments.model;
   const MegatronLayout& layout = arguments.layout;
   const auto size = [&](const char* name, std::int64_t value) {
@@ -315,6 +358,14 @@ void write_megatron_namespace(const MegatronArguments& arguments, TorchWriter& o
   out.begin_object("argparse", "Namespace");
   write_fields(arguments, out);
   out.end_object();
+}
+
+ModelConfig as_megatron_says(const ModelConfig& model) {
+  ArgumentsInMemory arguments;
+  write_fields({.model = model, .layout = {.padded_vocabulary = model.vocabulary}}, arguments);
+  ModelConfig said = read_megatron_arguments(arguments.dict(), "Megatron's arguments").model;
+  said.vocabulary = model.vocabulary;
+  return said;
 }
 
 std::string beyond_megatron(const ModelConfig& model) {

@@ -36,6 +36,10 @@ void write_megatron_arguments(const MegatronArguments& arguments, TorchWriter& o
 // --use-checkpoint-args.
 void write_megatron_namespace(const MegatronArguments& arguments, TorchWriter& out);
 
+// The model that is read where the arguments of `model` are written: another one where they lack
+// words. Throws Error(kData) where they contradict each other.
+ModelConfig as_megatron_says(const ModelConfig& model);
+
 // What of the model only Piton's readers find in the arguments, as Megatron-LM and MindSpeed have
 // no argument for it: "a normalized head"; "" if nothing.
 std::string beyond_megatron(const ModelConfig& model);

@@ -301,14 +301,17 @@ class DistFolder {
 
 }  // namespace
 
+void check_torch_dist_holds(const ModelConfig& model, const std::string& where) {
+  if (!model.embedding_norm) return;
+  throw Error(Fault::kData,
+              "{}: has a norm after the embedding, which Megatron-core's models do not store in "
+              "torch_dist; wanted --ckpt-format torch",
+              where);
+}
+
 void write_torch_dist(const fs::path& folder, TensorSource& source, const ModelConfig& model,
                       const MegatronWriteOptions& options) {
-  if (model.embedding_norm) {
-    throw Error(Fault::kData,
-                "{}: has a norm after the embedding, which Megatron-core's models do not store in "
-                "torch_dist; wanted --ckpt-format torch",
-                source.where());
-  }
+  check_torch_dist_holds(model, source.where());
   DistFolder(folder, model, options).write(source);
 }
 

@@ -16,10 +16,14 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "megatron/megatron_writer.h"
 
 namespace piton {
+
+// Throws Error(kData), beginning with `where`, for a model that the folder has no names for.
+void check_torch_dist_holds(const ModelConfig& model, const std::string& where);
 
 // Of `options`, layout.tensor, layout.pipeline and layout.padded_vocabulary are written into the
 // arguments; the tensors are whole. Needs memory for a block and 300 bytes a box. Throws

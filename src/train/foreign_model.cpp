@@ -1,11 +1,14 @@
 #include "train/foreign_model.h"
 
 #include <filesystem>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "huggingface/hf_source.h"
+#include "huggingface/origin.h"
 #include "megatron/megatron_source.h"
 #include "train/model_format.h"
 #include "train/run_tokenizer.h"
@@ -61,10 +64,12 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   const ModelFormat format = model_format_of(folder);
   if (format == ModelFormat::kHuggingFace) {
     auto source = std::make_unique<HfSource>(folder);
-    return ForeignModel{.model = source->model(),
-                        .kind = source->config().word("model_type"),
-                        .notes = source->notes(),
-                        .source = std::move(source)};
+    ForeignModel foreign{.model = source->model(),
+                         .kind = source->config().word("model_type"),
+                         .notes = source->notes()};
+    keep_origin(read_json<nlohmann::ordered_json>(source->config().text()), foreign.facts);
+    foreign.source = std::move(source);
+    return foreign;
   }
   if (format != ModelFormat::kMegatron) return std::nullopt;
   // NullTokenizer's --vocab-size is without the end of documents, which has a row.
@@ -79,9 +84,22 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
                        .kind = "checkpoint of Megatron",
                        .notes = source->notes(),
                        .dtype = source->weight_dtype()};
+  keep_origin(origin_of_family(source->model_type()), foreign.facts);
   if (goes_on) foreign.run = source->run();
   foreign.source = std::move(source);
   return foreign;
+}
+
+// Whether the tokenizer is that of the folder.
+bool is_of_folder(const TokenizerOptions& options, const std::filesystem::path& folder) {
+  for (const std::string& file : {options.name_or_path, options.vocab_file}) {
+    const std::filesystem::path path = file;
+    std::error_code ignored;
+    if (!file.empty() && (std::filesystem::equivalent(path, folder, ignored) ||
+                          std::filesystem::equivalent(path.parent_path(), folder, ignored)))
+      return true;
+  }
+  return false;
 }
 
 // Whether the flags describe `model`, as a script of Megatron-LM does, without what the folder
@@ -198,6 +216,8 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
     options.model.vocabulary = model.vocabulary - 1;
   } else if (options.tokenizer.empty()) {
     options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;
+  } else if (!is_of_folder(options.tokenizer, folder)) {
+    forget_special_ids(foreign->facts);
   }
   return foreign;
 }

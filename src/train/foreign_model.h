@@ -2,6 +2,7 @@
 // a Hugging Face folder or a checkpoint of Megatron, which describes the model.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@ struct ForeignModel {
   ModelConfig model;
   std::string kind;  // "llama", "checkpoint of Megatron": for messages
   std::vector<std::string> notes;
+  std::map<std::string, std::string> facts;  // of checkpoints: huggingface/origin.h
   std::unique_ptr<TensorSource> source;
   // Of Megatron, which this run goes on with. Its optimizer's state is in `source`, unless
   // --no-load-optim is given. Nullopt: a new run from the weights.

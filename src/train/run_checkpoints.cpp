@@ -6,8 +6,10 @@
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
+#include "huggingface/origin.h"
 #include "train/foreign_resume.h"
 #include "train/resume_rules.h"
+#include "train/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -27,6 +29,15 @@ void compare_facts(const TrainState& stored, const TrainState& fresh, const RunD
         "{}: {} has changed since the checkpoint: got {}, wanted {}; restore it, or start anew",
         checkpoint.string(), data.name_of_fact(key), value, found->second);
   }
+}
+
+// Whether the run `state` reads other ids than `from` did; null tokenizers read what others wrote.
+bool has_another_tokenizer(const TrainState& from, const TrainState& state,
+                           const TokenizerOptions& options) {
+  const auto was = from.facts.find(kTokenizerFact);
+  const auto is = state.facts.find(kTokenizerFact);
+  return !options.is_null() && was != from.facts.end() && is != state.facts.end() &&
+         was->second != is->second;
 }
 
 }  // namespace
@@ -95,11 +106,14 @@ TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const
   return state;
 }
 
-void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint, Log& log,
-                                        bool* damaged) {
+void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint, TrainState& state,
+                                        Log& log, bool* damaged) {
   StoredModel model = stored_model();
   model.optimizer = nullptr;
   const TrainState from = load_checkpoint(checkpoint, model, context(), damaged);
+  const auto origin = from.facts.find(kOriginFact);
+  if (origin != from.facts.end()) state.facts.insert(*origin);
+  if (has_another_tokenizer(from, state, settled_.tokenizer)) forget_special_ids(state.facts);
   session_.publish_values();
   log.info(fmt::format("a new run from the weights of {}, iteration {}", checkpoint.string(),
                        from.iteration));

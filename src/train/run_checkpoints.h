@@ -47,8 +47,9 @@ class RunCheckpoints {
   TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
                     std::int64_t train_iters, RunData& data, Log& log, bool* damaged);
 
-  // Loads only the weights, for a new run.
-  void start_from_weights(const std::filesystem::path& checkpoint, Log& log, bool* damaged);
+  // Loads only the weights, for a new run. `state`: of it; is told where the weights come from.
+  void start_from_weights(const std::filesystem::path& checkpoint, TrainState& state, Log& log,
+                          bool* damaged);
   void start_from_foreign_weights(const ForeignModel& foreign, Log& log);
   // Goes on with `foreign.run`. Arguments as of resume().
   TrainState resume_foreign(const ForeignModel& foreign, const TrainState& fresh, Log& log);

@@ -10,6 +10,8 @@ namespace piton {
 
 // Of a run's folder, or a checkpoint's.
 inline constexpr const char* kTokenizerFolder = "tokenizer";
+// Name of a fact (TrainState::facts): the hash of what the tokenizer does.
+inline constexpr const char* kTokenizerFact = "tokenizer";
 
 // Copies the files of the tokenizer to `run`/tokenizer, unless the same tokenizer is there already.
 // Throws Error(kData) if they cannot be copied, or if the copy is not the same tokenizer.

@@ -168,7 +168,8 @@ void Trainer::open_tokenizer_and_plan() {
                     "Megatron's generator takes no more; weights and dropout take all",
                     state_.seed, static_cast<std::uint32_t>(state_.seed)));
   }
-  if (tokenizer_) state_.facts["tokenizer"] = tokenizer_->content_hash();
+  if (tokenizer_) state_.facts[kTokenizerFact] = tokenizer_->content_hash();
+  if (foreign_) state_.facts.insert(foreign_->facts.begin(), foreign_->facts.end());
 }
 
 // The first rank chooses: measured times differ between ranks.
@@ -270,7 +271,7 @@ void Trainer::load_one(const std::filesystem::path& checkpoint, bool* damaged) {
   } else if (foreign_) {
     checkpoints_->start_from_foreign_weights(*foreign_, sinks_);
   } else if (settled_.loop.finetune) {
-    checkpoints_->start_from_weights(checkpoint, sinks_, damaged);
+    checkpoints_->start_from_weights(checkpoint, state_, sinks_, damaged);
   } else {
     state_ = checkpoints_->resume(checkpoint, state_, plan_.train_iters, *data_, sinks_, damaged);
     make_schedules();  // which may be the checkpoint's

@@ -10,6 +10,16 @@ set(bare pretrain --model llama-tiny --data-path ${WORK}/corpus_text_document --
          --seq-length 32 --split 100,0,0 --lr 1e-3)
 set(again --save ${WORK}/run --load ${WORK}/run)
 
+# The newest checkpoints of both runs have the same bytes of weights and optimizer; else `fault` is said.
+function(expect_same_state one other fault)
+  foreach(run one other)
+    execute_process(COMMAND ${PITON} inspect ${WORK}/${${run}} --hash --json OUTPUT_VARIABLE hash_${run})
+  endforeach()
+  if(NOT hash_one MATCHES "weights" OR NOT hash_one STREQUAL hash_other)
+    message(FATAL_ERROR "${fault}: ${hash_one} ${hash_other}")
+  endif()
+endfunction()
+
 # The global batch follows from the micro-batch and the ranks; what it came to is what counts.
 expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 ${again} CODE 0)
 expect(RUN ${bare} --train-iters 3 --micro-batch-size 2 ${again} CODE 2
@@ -37,12 +47,7 @@ set(said ${bare} --micro-batch-size 4 --train-iters 8 --lr 5e-4 --weight-decay 0
 expect(RUN ${said} CODE 2 ERR "--lr: [^\n]* has 0.001" "--weight-decay: ")
 expect(RUN ${said} --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler CODE 2 ERR "exclude each other")
 expect(RUN ${said} --use-checkpoint-opt_param-scheduler CODE 0 ERR "resumed .*iteration 5,")
-foreach(folder meant said)
-  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
-endforeach()
-if(NOT hash_meant MATCHES "weights" OR NOT hash_meant STREQUAL hash_said)
-  message(FATAL_ERROR "the checkpoint's schedule was not taken: ${hash_meant} ${hash_said}")
-endif()
+expect_same_state(meant said "the checkpoint's schedule was not taken")
 
 set(flat ${bare} --lr-decay-style constant --micro-batch-size 4 --save ${WORK}/flat --load ${WORK}/flat)
 expect(RUN ${flat} --train-iters 2 CODE 0)
@@ -81,12 +86,7 @@ expect(RUN ${bare} --train-iters 3 --micro-batch-size 4 --load ${WORK}/ended --s
        ERR "nothing left to do" "saved [^\n]*elsewhere/iter_0000003")
 expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 --load ${WORK}/ended --save ${WORK}/further
        CODE 0 ERR "saved [^\n]*further/iter_0000004")
-foreach(folder ended elsewhere)
-  execute_process(COMMAND ${PITON} inspect ${WORK}/${folder} --hash --json OUTPUT_VARIABLE hash_${folder})
-endforeach()
-if(NOT hash_ended MATCHES "weights" OR NOT hash_ended STREQUAL hash_elsewhere)
-  message(FATAL_ERROR "nothing was left to do, and another state was saved: ${hash_ended} ${hash_elsewhere}")
-endif()
+expect_same_state(ended elsewhere "nothing was left to do, and another state was saved")
 # There it goes on.
 expect(RUN ${bare} --train-iters 4 --lr-decay-iters 3 --micro-batch-size 4 --load ${WORK}/elsewhere
            --save ${WORK}/elsewhere CODE 0 ERR "resumed [^\n]*elsewhere/iter_0000003" "iteration +4/ +4 ")

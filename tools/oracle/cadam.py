@@ -34,32 +34,8 @@ class CAdam:
             p.mul_(1 - self.rate * decay).sub_(self.rate * m.sign())
 
 
-def losses(build, golden):
-    model, names = build()
-
-    def canonical(name, tensor):
-        view = names[name][1]
-        return tensor if view is None else view(tensor)
-
-    ours = {name: torch.nn.Parameter(golden[f"weight.{name}"].double()) for name in names}
-    cadam = CAdam([(p, 0.1 if p.ndim == 2 else 0.0) for p in ours.values()], RATE, 0.965)
-    tokens, labels, mask = golden["tokens"].long(), golden["labels"].long(), golden["mask"].double()
-    result = []
-    for step in range(STEPS + 1):
-        with torch.no_grad():
-            for name, (parameter, _) in names.items():
-                canonical(name, parameter).copy_(ours[name])
-        model.zero_grad()
-        logits = model(tokens).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.clamp(min=0).flatten(), reduction="none")
-        loss = (loss * mask.flatten()).sum() / mask.sum()
-        loss.backward()
-        result.append(loss.item())
-        for name, (parameter, _) in names.items():
-            ours[name].grad = canonical(name, parameter.grad).clone()
-        torch.nn.utils.clip_grad_norm_(list(ours.values()), 1.0)
-        cadam.step()
-    return result
+def cadam_of(ours):
+    return CAdam([(p, 0.1 if p.ndim == 2 else 0.0) for p in ours.values()], RATE, 0.965).step
 
 
 def numbers(values):
@@ -70,7 +46,8 @@ def main():
     with open(f"{sys.argv[1]}/cadam.txt", "w") as file:
         file.write(f"# Written by tools/oracle/cadam.py with torch {torch.__version__}.\n")
         for name, build in (("gpt2", models.gpt2), ("llama", models.llama)):
-            file.write(f"{name} {numbers(losses(build, load_file(f'{sys.argv[1]}/{name}.safetensors')))}\n")
+            losses, _ = models.trained(build, load_file(f"{sys.argv[1]}/{name}.safetensors"), STEPS, cadam_of)
+            file.write(f"{name} {numbers(losses)}\n")
         p = torch.tensor([[1, -0.5, 2], [3, 0.25, -4]], dtype=torch.float64)
         cadam = CAdam([(p, 0.1)], 0.01, 0.9)
         for gradient in ([0.5, -1, 1e-4, 0, 2e-5, -1e-5], [0.25, 2, -3e-4, 0, -1e-5, 1e-4], [-9, -1, 0, 0, 0, 0]):

@@ -3,7 +3,7 @@
   python tools/oracle/convert.py build/piton [--work DIR] [NAME ...]     (torch 2.15, transformers 5.23, safetensors)
 
 For each model of tools/oracle/huggingface.py, in fp32 and in bf16: folder -> checkpoint of Piton -> folder in shards, and
-folder -> folder. Every tensor is equal byte by byte, the model loads in Transformers without a warning, a missing or an
+folder -> folder. config.json has the same keys, every tensor is equal byte by byte, the model loads in Transformers without a warning, a missing or an
 unexpected key, and gives the same logits.
 """
 import argparse
@@ -71,12 +71,12 @@ def loaded(folder):
     return model.eval(), complaints
 
 
-def type_of(folder):
-    return json.loads((folder / "config.json").read_text())["model_type"]
+def config_of(folder):
+    return json.loads((folder / "config.json").read_text())
 
 
 def activation_of(folder):
-    config = json.loads((folder / "config.json").read_text())
+    config = config_of(folder)
     return next((config[key] for key in ("activation_function", "hidden_activation", "hidden_act") if key in config), None)
 
 
@@ -85,7 +85,7 @@ def check(program, name, model, work):
     model.save_pretrained(source)
     wanted = tensors_of(source)
     # Some models are known to no Transformers; of those the tensors are compared.
-    known = type_of(source) in transformers.CONFIG_MAPPING
+    known = config_of(source)["model_type"] in transformers.CONFIG_MAPPING
     if known:
         model, _ = loaded(source)  # its angles are of fp32, whatever the weights are
     convert(program, source, work / (name + "-again"), "--to", "hf", "--max-shard-size", "40k")
@@ -101,6 +101,9 @@ def check(program, name, model, work):
     convert(program, pickled, work / (name + "-unpickled"), "--to", "hf")
     made.append(work / (name + "-unpickled"))
     for folder in made:
+        # A checkpoint of Piton remembers the folder that its weights come from.
+        if config_of(folder) != config_of(source):
+            faults.append(f"{folder.name}: another config.json")
         faults += differences(source, wanted, model if known else None, folder)
     print(f"{'BAD ' if faults else 'ok  '} {name:28} {len(wanted)} tensors, {next(iter(wanted.values())).dtype}", *faults, sep="\n     " if faults
           else " ", flush=True)
@@ -109,12 +112,11 @@ def check(program, name, model, work):
 
 def differences(source, wanted, model, folder):
     """What `folder` has otherwise than `source`, whose tensors and model (None: no Transformers knows it) are `wanted` and `model`."""
-    # A checkpoint of Piton holds a model by what it computes: one that is LLaMA but for the names of its
-    # tensors comes out as LLaMA, which multiplies in other pieces.
-    same_type = type_of(folder) == type_of(source)
+    # A folder of another type holds the same model in other pieces.
+    same_type = config_of(folder)["model_type"] == config_of(source)["model_type"]
     fault = same_tensors(wanted, tensors_of(folder)) if same_type else ""
     faults = [f"{folder.name}: {fault}"] if fault else []
-    if model is None or type_of(folder) not in transformers.CONFIG_MAPPING:
+    if model is None or config_of(folder)["model_type"] not in transformers.CONFIG_MAPPING:
         return faults
     theirs, complaints = loaded(folder)
     faults += [f"{folder.name}: {one}" for one in complaints]

@@ -130,6 +130,45 @@ def llama(config_class=LlamaConfig, model_class=LlamaForCausalLM, **more):
     return model, names
 
 
+def masked_loss(model, tokens, labels, mask):
+    """The mean over unmasked tokens, and the logits."""
+    logits = model(tokens).logits
+    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
+    return (each * mask.flatten()).sum() / mask.sum(), logits
+
+
+def trained(build, golden, steps, make_update, clip=1.0):
+    """Trains the weights of `golden` on its batch, in float64: the losses before each of the steps and after the last,
+    and the norms of the gradients before they are clipped to `clip` (0: they are not).
+
+    make_update({canonical name: parameter}) returns a function that updates the parameters by their gradients.
+    """
+    model, names = build()
+
+    def canonical(name, tensor):
+        view = names[name][1]
+        return tensor if view is None else view(tensor)
+
+    ours = {name: torch.nn.Parameter(golden[f"weight.{name}"].double()) for name in names}
+    update = make_update(ours)
+    batch = golden["tokens"].long(), golden["labels"].long(), golden["mask"].double()
+    losses, norms = [], []
+    for step in range(steps + 1):
+        with torch.no_grad():
+            for name, (parameter, _) in names.items():
+                canonical(name, parameter).copy_(ours[name])
+        model.zero_grad()
+        loss, _ = masked_loss(model, *batch)
+        losses.append(loss.item())
+        if step == steps:
+            return losses, norms
+        loss.backward()
+        for name, (parameter, _) in names.items():
+            ours[name].grad = canonical(name, parameter.grad).clone()
+        norms.append(torch.nn.utils.clip_grad_norm_(list(ours.values()), clip or float("inf")).item())
+        update()
+
+
 def main(folder, families):
     builds = {"gpt2": gpt2, "llama": llama, "mistral": mistral, "bloom": bloom, "qwen2": qwen2, "qwen3": qwen3}
     for family in families or builds:
@@ -150,11 +189,6 @@ def main(folder, families):
             value = parameter.detach()
             out["weight." + name] = (view(value) if view else value).float().contiguous().clone()
 
-        def loss_of():
-            logits = model(inputs).logits
-            each = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), labels.reshape(-1), reduction="none")
-            return (each * mask.reshape(-1)).sum() / mask.sum(), logits
-
         decay = [p for p in model.parameters() if p.ndim > 1]
         plain = [p for p in model.parameters() if p.ndim == 1]
         optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
@@ -162,7 +196,7 @@ def main(folder, families):
         losses, norms = [], []
         for step in range(5):
             optimizer.zero_grad()
-            loss, logits = loss_of()
+            loss, logits = masked_loss(model, inputs, labels, mask)
             loss.backward()
             if step == 0:
                 out["loss"] = loss.detach().double().reshape(1)

@@ -31,38 +31,21 @@ def without_rounding(grad, ns_coefficients, ns_steps, eps):
     return x.T if grad.size(0) > grad.size(1) else x
 
 
-def losses(build, golden, adjust, nesterov):
-    model, names = build()
+def optimizers_of(adjust, nesterov):
+    def make(ours):
+        matrices = [p for name, p in ours.items() if p.ndim == 2 and name.startswith("layers.")]
+        tables = [p for name, p in ours.items() if p.ndim == 2 and not name.startswith("layers.")]
+        vectors = [p for p in ours.values() if p.ndim == 1]
+        muon = torch.optim.Muon(matrices, lr=RATE, weight_decay=0.1, momentum=0.95, nesterov=nesterov,
+                                adjust_lr_fn=adjust)
+        adam = torch.optim.AdamW([{"params": tables, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+                                 lr=RATE, betas=(0.9, 0.95), eps=1e-8)
 
-    def canonical(name, tensor):
-        view = names[name][1]
-        return tensor if view is None else view(tensor)
-
-    ours = {name: torch.nn.Parameter(golden[f"weight.{name}"].double()) for name in names}
-    matrices = [p for name, p in ours.items() if p.ndim == 2 and name.startswith("layers.")]
-    tables = [p for name, p in ours.items() if p.ndim == 2 and not name.startswith("layers.")]
-    vectors = [p for p in ours.values() if p.ndim == 1]
-    muon = torch.optim.Muon(matrices, lr=RATE, weight_decay=0.1, momentum=0.95, nesterov=nesterov, adjust_lr_fn=adjust)
-    adam = torch.optim.AdamW([{"params": tables, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
-                             lr=RATE, betas=(0.9, 0.95), eps=1e-8)
-    tokens, labels, mask = golden["tokens"].long(), golden["labels"].long(), golden["mask"].double()
-    result = []
-    for step in range(STEPS + 1):
-        with torch.no_grad():
-            for name, (parameter, _) in names.items():
-                canonical(name, parameter).copy_(ours[name])
-        model.zero_grad()
-        logits = model(tokens).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.clamp(min=0).flatten(), reduction="none")
-        loss = (loss * mask.flatten()).sum() / mask.sum()
-        loss.backward()
-        result.append(loss.item())
-        for name, (parameter, _) in names.items():
-            ours[name].grad = canonical(name, parameter.grad).clone()
-        torch.nn.utils.clip_grad_norm_(list(ours.values()), 1.0)
-        muon.step()
-        adam.step()
-    return result
+        def step():
+            muon.step()
+            adam.step()
+        return step
+    return make
 
 
 with open(f"{folder}/muon.txt", "w") as file:
@@ -72,5 +55,6 @@ with open(f"{folder}/muon.txt", "w") as file:
         for adjust, nesterov in (("original", True), ("match_rms_adamw", False), ("spectral_unclamped", True)):
             for kind, iteration in (("fp64", without_rounding), ("bf16", of_torch)):
                 torch_muon._zeropower_via_newtonschulz = iteration
-                values = " ".join(f"{loss:.12g}" for loss in losses(build, golden, adjust, nesterov))
+                losses, _ = models.trained(build, golden, STEPS, optimizers_of(adjust, nesterov))
+                values = " ".join(f"{loss:.12g}" for loss in losses)
                 file.write(f"{name} {adjust} {int(nesterov)} {kind} {values}\n")

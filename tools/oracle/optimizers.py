@@ -18,37 +18,13 @@ CASES = [("adamw", 3e-3, 0, 0.1, 1.0), ("sgd", 0.1, 0.9, 0.1, 1.0), ("sgd", 0.3,
 folder = sys.argv[1]
 
 
-def trained(build, golden, kind, rate, momentum, decay, clip):
-    model, names = build()
-
-    def canonical(name, tensor):
-        view = names[name][1]
-        return tensor if view is None else view(tensor)
-
-    ours = {name: torch.nn.Parameter(golden[f"weight.{name}"].double()) for name in names}
-    groups = [{"params": [p for p in ours.values() if p.ndim == 2], "weight_decay": decay},
-              {"params": [p for p in ours.values() if p.ndim == 1], "weight_decay": 0.0}]
-    optimizer = (torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), eps=1e-8) if kind == "adamw" else
-                 torch.optim.SGD(groups, lr=rate, momentum=momentum))
-    tokens, labels, mask = golden["tokens"].long(), golden["labels"].long(), golden["mask"].double()
-    losses, norms = [], []
-    for step in range(STEPS + 1):
-        with torch.no_grad():
-            for name, (parameter, _) in names.items():
-                canonical(name, parameter).copy_(ours[name])
-        model.zero_grad()
-        logits = model(tokens).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.clamp(min=0).flatten(), reduction="none")
-        loss = (loss * mask.flatten()).sum() / mask.sum()
-        loss.backward()
-        losses.append(loss.item())
-        if step == STEPS:
-            break
-        for name, (parameter, _) in names.items():
-            ours[name].grad = canonical(name, parameter.grad).clone()
-        norms.append(torch.nn.utils.clip_grad_norm_(list(ours.values()), clip or float("inf")).item())
-        optimizer.step()
-    return losses + norms
+def optimizer_of(kind, rate, momentum, decay):
+    def make(ours):
+        groups = [{"params": [p for p in ours.values() if p.ndim == 2], "weight_decay": decay},
+                  {"params": [p for p in ours.values() if p.ndim == 1], "weight_decay": 0.0}]
+        return (torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95), eps=1e-8) if kind == "adamw" else
+                torch.optim.SGD(groups, lr=rate, momentum=momentum)).step
+    return make
 
 
 with open(f"{folder}/optimizers.txt", "w") as file:
@@ -56,5 +32,6 @@ with open(f"{folder}/optimizers.txt", "w") as file:
     for name, build in (("gpt2", models.gpt2), ("llama", models.llama)):
         golden = load_file(f"{folder}/{name}.safetensors")
         for case in CASES:
-            values = " ".join(f"{value:.12g}" for value in trained(build, golden, *case))
+            losses, norms = models.trained(build, golden, STEPS, optimizer_of(*case[:-1]), clip=case[-1])
+            values = " ".join(f"{value:.12g}" for value in losses + norms)
             file.write(f"{name} {' '.join(map(str, case))} {values}\n")

@@ -9,6 +9,7 @@
 #include "megatron/megatron_source.h"
 #include "support/errors.h"
 #include "support/family_folder.h"
+#include "support/trainer_run.h"
 #include "unit/convert/one_machine.h"
 #include "unit/convert/same_tensors.h"
 #include "unit/huggingface/hf_folder.h"
@@ -81,13 +82,83 @@ class RoundTrip : public testing::Test {
 
   std::string refusal(const std::string& family, const std::function<void(Json&)>& edit = {}) {
     const fs::path source = folder_of(family, edit);
-    const std::string line = message_of(Fault::kData, [&] { converted(source, "mg"); });
+    const fs::path parent = dir_ / fmt::format("refused-{}", next_++);
+    const std::string line = message_of(Fault::kData, [&] {
+      converted(source, "mg", [&](ConvertOptions& o) { o.save = (parent / "mg").string(); });
+    });
     EXPECT_EQ(line.find('\n'), std::string::npos) << line;
-    EXPECT_FALSE(fs::exists(dir_ / fmt::format("mg-{}", next_ - 1)));
+    EXPECT_FALSE(fs::exists(parent));  // not even made and removed
     return line;
   }
 
+  static Json config_of(const fs::path& folder) {
+    return Json::parse(read_text_file(folder / "config.json"));
+  }
+
+  // Of enough ids for the corpus that train() reads.
+  fs::path trainable(const std::string& family, const std::function<void(Json&)>& edit = {}) {
+    return folder_of(family, [&](Json& config) {
+      config["vocab_size"] = 300;
+      if (edit) edit(config);
+    });
+  }
+
+  // Trains the weights of `load`, a folder by trainable() or a run.
+  void train(const fs::path& load, const fs::path& save, int steps,
+             const std::vector<std::string>& more = {}) {
+    PretrainOptions options;
+    OptionSet set;
+    options.add_to(set);
+    options.tokenizer.type = "NullTokenizer";
+    if (fs::exists(load / "config.toml")) set.read_toml(load / "config.toml");
+    const fs::path corpus = dir_ / "corpus";
+    if (!fs::exists(dir_ / "corpus.bin")) test::write_small_corpus(corpus);
+    std::vector<std::string> words = {"--load",
+                                      load.string(),
+                                      "--save",
+                                      save.string(),
+                                      "--data-path",
+                                      corpus.string(),
+                                      "--split",
+                                      "100,0,0",
+                                      "--seq-length",
+                                      "16",
+                                      "--micro-batch-size",
+                                      "2",
+                                      "--lr",
+                                      "1e-3",
+                                      "--lr-decay-style",
+                                      "constant",
+                                      "--train-iters",
+                                      std::to_string(steps)};
+    words.insert(words.end(), more.begin(), more.end());
+    set.parse(words);
+    Trainer trainer(own_.machine(), options, {});
+    while (!trainer.done()) trainer.step();
+    trainer.save();
+    trainer.finish();
+  }
+  fs::path trained(const fs::path& load, int steps, const std::vector<std::string>& more = {}) {
+    const fs::path save = dir_ / fmt::format("run-{}", next_++);
+    train(load, save, steps, more);
+    return save;
+  }
+
+  static void expect_same_shapes(const fs::path& a, const fs::path& b) {
+    const HfTensorFiles first(a);
+    const HfTensorFiles second(b);
+    ASSERT_EQ(first.tensors().size(), second.tensors().size());
+    for (const auto& [name, tensor] : first.tensors()) {
+      ASSERT_TRUE(second.tensors().contains(name)) << name;
+      EXPECT_EQ(tensor.shape, second.tensors().at(name).shape) << name;
+    }
+    ModelConfig wanted = HfSource(a).model();
+    wanted.dtype = DType::kF32;
+    EXPECT_EQ(wanted, HfSource(b).model());
+  }
+
   test::OneMachine one_;
+  test::SmallMachine own_{*one_.world};  // to train
   ConvertReport report_;
   TempFolder dir_;
   int next_ = 0;
@@ -135,12 +206,91 @@ TEST_F(RoundTrip, KeepsDynamicRotaryScaling) {
   EXPECT_THAT(report_.notes, testing::IsEmpty());
 }
 
+// Through checkpoints of Piton: not only the tensors, but the whole config.json.
+TEST_F(RoundTrip, OfEveryFamilyThroughPitonGivesTheSameFolder) {
+  for (const std::string& family : test::golden_folders()) {
+    SCOPED_TRACE(family);
+    const fs::path source = folder_of(family, [](Json& config) {
+      config["of_tomorrow"] = {{"a", 1}};
+      config["eos_token_id"] = {5, 7};
+    });
+    const fs::path there = converted(source, "piton");
+    const fs::path back = converted(there, "hf");
+    EXPECT_THAT(report_.notes, testing::IsEmpty());
+    expect_same_files(source, back);
+    EXPECT_EQ(config_of(back), config_of(source));
+    expect_same_files(source, converted(converted(converted(back, "piton"), "piton"), "hf"));
+  }
+}
+
+// Megatron's files say the family alone, and so does a checkpoint that is made of them.
+TEST_F(RoundTrip, OfEveryFamilyThroughMegatronAndPitonGivesTheSameBytes) {
+  for (const char* family : {"gpt2", "llama", "bloom", "baichuan", "baichuan-13b", "baichuan2",
+                             "internlm", "internlm2", "qwen2", "qwen3", "stablelm"}) {
+    SCOPED_TRACE(family);
+    const fs::path source = folder_of(family);
+    const fs::path megatron = converted(converted(source, "piton"), "mg");
+    expect_same_files(source, converted(converted(megatron, "piton"), "hf"));
+  }
+}
+
+TEST_F(RoundTrip, AfterTrainingHasTheNamesOfTheFamily) {
+  for (const std::string& family : test::golden_folders()) {
+    SCOPED_TRACE(family);
+    const fs::path source = trainable(family, [](Json& config) {
+      config["of_tomorrow"] = 1;
+      config["eos_token_id"] = 5;
+    });
+    const fs::path run = trained(source, 10, {"--hidden-dropout", "0.1"});
+    const fs::path back = converted(run, "hf");
+    expect_same_shapes(source, back);
+    Json wanted = config_of(source);
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      if (wanted.contains(key)) wanted[key] = "float32";
+    }
+    EXPECT_EQ(config_of(back), wanted);
+    if (family != "internlm2") continue;
+    // Another run from these weights, and one more step of the same.
+    expect_same_shapes(source, converted(trained(run, 1, {"--finetune"}), "hf"));
+    train(run, run, 11);
+    expect_same_shapes(source, converted(run, "hf"));
+  }
+}
+
+TEST_F(RoundTrip, OfAModelThatTrainingChangedSaysSo) {
+  const fs::path moved =
+      converted(trained(trainable("internlm2"), 1, {"--rotary-base", "50000"}), "hf");
+  EXPECT_EQ(config_of(moved)["model_type"], "internlm2");
+  EXPECT_EQ(config_of(moved)["rope_theta"], 5e4);
+  const fs::path source = trainable("baichuan");
+  const fs::path windowed = converted(trained(source, 1, {"--pre-tockens", "7"}), "hf");
+  EXPECT_EQ(config_of(windowed)["model_type"], "mistral");
+  EXPECT_THAT(report_.notes,
+              testing::Contains(HasSubstr("of model_type baichuan, which cannot say its attention "
+                                          "window: the folder is of model_type mistral")));
+  const fs::path run = trained(trainable("baichuan-13b"), 1, {"--pre-tockens", "7"});
+  EXPECT_THAT(
+      message_of(Fault::kData, [&] { converted(run, "hf"); }),
+      HasSubstr("its attention window cannot be written; keep it as a checkpoint of Piton"));
+}
+
+// Ids of special tokens are those of the tokenizer that the run read with.
+TEST_F(RoundTrip, WithAnotherTokenizerHasItsIds) {
+  const fs::path source = trainable("llama", [](Json& config) { config["eos_token_id"] = 5; });
+  EXPECT_EQ(config_of(converted(trained(source, 1), "hf"))["eos_token_id"], 5);
+  const fs::path run = trained(source, 1, {"--tokenizer-type", "ByteTokenizer"});
+  EXPECT_EQ(config_of(converted(run, "hf"))["eos_token_id"], 256);
+}
+
 TEST_F(RoundTrip, ThatMegatronHasNoWordsForIsRefusedByName) {
-  const std::string end = " cannot be expressed in the format mg; convert it to another";
-  EXPECT_THAT(refusal("mistral"), HasSubstr(": its attention window" + end));
-  EXPECT_THAT(refusal("phi3"), HasSubstr(": its attention window" + end));
-  EXPECT_THAT(refusal("gemma2"), HasSubstr(": its activation" + end));
-  EXPECT_THAT(refusal("gemma3"), HasSubstr(": its activation" + end));
+  const std::string end =
+      " cannot be expressed in the format mg, as Megatron's arguments have no words for it; ";
+  const std::string both = end + "use --to piton or --to gguf";
+  EXPECT_THAT(refusal("mistral"), HasSubstr(": its attention window" + both));
+  EXPECT_THAT(refusal("phi3"), HasSubstr(": its attention window" + both));
+  // llama.cpp takes the scale of Gemma's scores for granted, and it is another.
+  EXPECT_THAT(refusal("gemma2"), HasSubstr(": its activation" + end + "use --to piton"));
+  EXPECT_THAT(refusal("gemma3"), HasSubstr(": its activation" + end + "use --to piton"));
   EXPECT_THAT(refusal("llama",
                       [](Json& config) {
                         config["rope_parameters"] = {{"rope_type", "yarn"},
@@ -148,9 +298,9 @@ TEST_F(RoundTrip, ThatMegatronHasNoWordsForIsRefusedByName) {
                                                      {"factor", 4.0},
                                                      {"original_max_position_embeddings", 32}};
                       }),
-              HasSubstr(": its rotary positions" + end));
+              HasSubstr(": its rotary positions" + both));
   EXPECT_THAT(refusal("qwen2", [](Json& config) { config["hidden_act"] = "gelu"; }),
-              HasSubstr(": its activation" + end));
+              HasSubstr(": its activation" + end + "it can be used as it is"));
 }
 
 }  // namespace

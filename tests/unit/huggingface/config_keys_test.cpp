@@ -96,6 +96,89 @@ TEST(HfConfigKeys, OfPartlyTurnedHeadsAreNotThoseOfLlama) {
   EXPECT_EQ(hf_config_of(model).config["model_type"], "phi3");
 }
 
+Json golden_keys(const std::string& name) {
+  return Json::parse(read_text_file(test::golden_folder(name) / "config.json"));
+}
+
+// What the same weights say after a training that changed nothing but them: the same file.
+TEST(HfConfigKeys, OfAModelThatComesFromAFolderAreThoseOfTheFolder) {
+  for (const std::string& name : test::golden_folders()) {
+    Json origin = golden_keys(name);
+    origin["of_tomorrow"] = {{"a", 1}};
+    ModelConfig model = golden_model(name);
+    model.hidden_dropout = 0.3;  // which only training reads
+    model.init_deviation = 0.5;
+    model.xavier_weights = true;
+    const HfDescription written = hf_config_of(model, origin);
+    EXPECT_EQ(written.config, origin) << name;
+    EXPECT_EQ(written.note, "");
+    const std::string type = origin["model_type"];
+    EXPECT_THAT(written.family.model_types, testing::Contains(type));
+    // By the name alone the family stays too.
+    const HfDescription named = hf_config_of(model, {{"model_type", type}});
+    EXPECT_THAT(named.family.model_types, testing::Contains(type)) << name;
+    EXPECT_EQ(named.note, "");
+  }
+}
+
+TEST(HfConfigKeys, OfAModelThatHasChangedAreTheFoldersButForWhatChanged) {
+  const auto changed = [](const std::string& name, const std::function<void(ModelConfig&)>& edit,
+                          const std::function<void(Json&)>& in_words_of_4 = {}) {
+    Json origin = golden_keys(name);
+    if (in_words_of_4) in_words_of_4(origin);
+    origin["of_tomorrow"] = 1;
+    ModelConfig model = hf_model(HfConfig(origin.dump(), "config.json"));
+    edit(model);
+    const HfDescription written = hf_config_of(model, origin);
+    EXPECT_EQ(written.note, "");
+    EXPECT_EQ(written.config["of_tomorrow"], 1) << written.config.dump(1);
+    EXPECT_EQ(written.config["model_type"], origin["model_type"]);
+    EXPECT_EQ(written.config["architectures"], origin["architectures"]);
+    EXPECT_EQ(model_difference(hf_model(HfConfig(written.config.dump(), "x")), model), "");
+    return written.config;
+  };
+  const auto base = [](ModelConfig& m) { m.rotary_base = 5e4; };
+  EXPECT_EQ(changed("llama", base)["rope_parameters"]["rope_theta"], 5e4);
+  const Json older = changed("llama", base, [](Json& config) {
+    config.erase("rope_parameters");
+    config["rope_theta"] = 1e4;
+    config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
+  });
+  EXPECT_FALSE(older.contains("rope_theta") || older.contains("rope_scaling")) << older.dump(1);
+  EXPECT_EQ(older["rope_parameters"]["rope_type"], "linear");
+  EXPECT_EQ(changed("internlm2", base)["rope_theta"], 5e4);
+  EXPECT_EQ(changed("internlm", base)["rotary"]["base"], 5e4);
+  const auto longer = [](ModelConfig& m) { m.max_positions = 512; };
+  EXPECT_EQ(changed("internlm", longer)["max_position_embeddings"], 512);
+  EXPECT_EQ(changed("baichuan-13b", longer)["model_max_length"], 512);
+  EXPECT_FALSE(changed("baichuan-13b", longer).contains("max_position_embeddings"));
+  const Json wide = changed("qwen2", [](ModelConfig& m) { m.window_before = 4; });
+  EXPECT_EQ(wide["sliding_window"], 5);
+  EXPECT_EQ(wide["layer_types"][0], "sliding_attention");
+}
+
+// A family never says of a model what it is not.
+TEST(HfConfigKeys, OfAModelThatItsFolderCannotSayAreOfAnotherFamilyWithANote) {
+  ModelConfig model = golden_model("baichuan");
+  model.window_before = 4;
+  const HfDescription other = hf_config_of(model, golden_keys("baichuan"));
+  EXPECT_EQ(other.config["model_type"], "mistral");
+  EXPECT_EQ(other.note,
+            "the weights come from a folder of model_type baichuan, which cannot say its attention "
+            "window: the folder is of model_type mistral");
+  EXPECT_EQ(hf_config_of(golden_model("llama"), {{"model_type", "mamba"}}).note,
+            "the weights come from a folder of model_type mamba, which Piton does not know: the "
+            "folder is of model_type llama");
+  model = golden_model("baichuan-13b");
+  model.window_before = 4;
+  EXPECT_THAT(message_of(Fault::kData, [&] { hf_config_of(model, golden_keys("baichuan-13b")); }),
+              HasSubstr("its attention window cannot be written"));
+  model = golden_model("baichuan2");
+  model.rotary_base = 5e4;
+  EXPECT_THAT(message_of(Fault::kData, [&] { hf_config_of(model, golden_keys("baichuan2")); }),
+              HasSubstr("its rotary positions cannot be written"));
+}
+
 TEST(HfConfigKeys, OfAModelThatNoFamilyHoldsAreRefusedByName) {
   const auto message = [](const std::string& name, const std::function<void(ModelConfig&)>& edit) {
     ModelConfig model = golden_model(name);
