@@ -168,11 +168,12 @@ ModelOptions flags_of(const ModelConfig& model) {
 
 void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
   const ModelConfig model = checkpoint_model(from, options);
-  if (flags_of(model).resolve(model.vocabulary) == model) return;
+  const ModelConfig said = flags_of(model).resolve(model.vocabulary);
+  if (said == model) return;
   throw Error(Fault::kData,
-              "{}: describes a model that no flags of pretrain do, so it cannot be a checkpoint "
-              "of Piton; it can be used as it is",
-              from.source->where());
+              "{}: no flag of pretrain says {}, so it cannot be a checkpoint of Piton; it can be "
+              "used as it is",
+              from.source->where(), model_difference(model, said));
 }
 
 // What Megatron's arguments have no words for; "" where they say the whole model.

@@ -54,8 +54,9 @@ struct RotaryScaling {
 // A number for the dependence on the length: sequences with equal numbers have the same angles.
 std::int64_t rotary_length(const RotaryScaling& scaling, std::int64_t sequence);
 
-// Whether the angles of all tokens change when a text grows from `before` to `after` tokens: longrope
-// at N. Dynamic angles change with every token; who grows a text keeps those of its longest length.
+// Whether the angles of all tokens change when a text grows from `before` to `after` tokens:
+// longrope at N. Dynamic angles change with every token; who grows a text keeps those of its
+// longest length.
 bool changes_all_angles(const RotaryScaling& scaling, std::int64_t before, std::int64_t after);
 
 // The scaled f_i, [channels / 2], of `channels` rotated channels for sequences of `sequence`

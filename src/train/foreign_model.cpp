@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "huggingface/config_keys.h"
 #include "huggingface/hf_source.h"
 #include "huggingface/origin.h"
 #include "megatron/megatron_source.h"
@@ -191,12 +192,11 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
                 options.model.model, foreign->source->where());
   }
   ModelOptions theirs = ModelOptions::of(model);
-  if (theirs.resolve(model.vocabulary) != model) {
-    throw Error(
-        Fault::kData,
-        "{}: describes a model that the flags of pretrain cannot describe (rotary scaling with "
-        "bounds of its own?); it can be scored and generated from",
-        foreign->source->where());
+  const ModelConfig said = theirs.resolve(model.vocabulary);
+  if (said != model) {
+    throw Error(Fault::kData,
+                "{}: no flag of pretrain says {}; it can be scored and generated from",
+                foreign->source->where(), model_difference(model, said));
   }
   const RotaryOptions& rotary = options.model.rotary;
   if (rotary.scaling_type || rotary.use_rope_scaling || rotary.interpolation_factor) {

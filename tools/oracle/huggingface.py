@@ -184,7 +184,7 @@ def steps(model, batches):
         loss = loss_of(model, batch)
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(parameters, 1.0)))
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
         optimizer.step()
     return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
 

@@ -160,10 +160,11 @@ TEST(HfModel, TakesItsFileAsTransformersDoes) {
   });
   EXPECT_EQ(uncapped.attention_soft_cap, 0);
   EXPECT_EQ(uncapped.logit_soft_cap, 0);
-  EXPECT_EQ(changed("gemma3", [](Json& config) {
-              config["rope_parameters"]["full_attention"].erase("rope_theta");
-            }).rotary_base,
-            1e6);
+  EXPECT_EQ(
+      changed("gemma3",
+              [](Json& config) { config["rope_parameters"]["full_attention"].erase("rope_theta"); })
+          .rotary_base,
+      1e6);
 }
 
 TEST(HfModel, ComputesIn16BitsWhereItsFileSaysBfloat16) {
