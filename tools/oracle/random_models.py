@@ -28,6 +28,7 @@ import pathlib
 import random
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import warnings
@@ -578,28 +579,36 @@ def main():
     torch.set_num_threads(1)
     first, last = map(int, options.seeds.split(":"))
     report = Report()
-    with tempfile.TemporaryDirectory() as scratch:
-        for seed in range(first, last):
-            trains = options.families[seed % len(options.families)]
-            for family in options.families:
-                checks = [name for name in options.checks if name != "steps" or family == trains]
-                if not checks:
-                    continue
-                work = options.work or pathlib.Path(scratch)
-                work.mkdir(parents=True, exist_ok=True)
-                try:
-                    folder = Folder(family, seed, work)
-                except (ValueError, TypeError, KeyError, RuntimeError, AttributeError) as error:
-                    report.refused[family, "made", f"Transformers: {type(error).__name__}: {str(error)[:90]}"] += 1
-                    continue
-                for name in checks:
-                    if not report.check(options.program, folder, name, work):
-                        break
-                if not options.work:
-                    shutil.rmtree(folder.path)
-            print(f"seed {seed}: {report.bad} bad so far", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            work = options.work or pathlib.Path(scratch)
+            work.mkdir(parents=True, exist_ok=True)
+            for seed in range(first, last):
+                hold_seed(options, seed, work, report)
+    except KeyboardInterrupt:
+        print("interrupted")
     report.print(options.checks)
     sys.exit(1 if report.bad else 0)
+
+
+def hold_seed(options, seed, work, report):
+    trains = options.families[seed % len(options.families)]
+    for family in options.families:
+        checks = [name for name in options.checks if name != "steps" or family == trains]
+        if not checks:
+            continue
+        try:
+            folder = Folder(family, seed, work)
+        except (ValueError, TypeError, KeyError, RuntimeError, AttributeError) as error:
+            report.refused[family, "made", f"Transformers: {type(error).__name__}: {str(error)[:90]}"] += 1
+            continue
+        for name in checks:
+            if not report.check(options.program, folder, name, work):
+                break
+        if not options.work:
+            shutil.rmtree(folder.path)
+    print(f"seed {seed}: {report.bad} bad so far", flush=True)
 
 
 if __name__ == "__main__":
