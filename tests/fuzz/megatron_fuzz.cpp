@@ -1,5 +1,5 @@
-// Any bytes as the file of a rank of Megatron-LM, and of DeepSpeed, and as that of its optimizer: a
-// model whose every tensor is read, or an Error.
+// Any bytes as the file of a rank of Megatron-LM, and of DeepSpeed without and with ZeRO-3, and as
+// those of their optimizers: a model whose every tensor is read, or an Error.
 #include <cstdint>
 #include <vector>
 
@@ -39,5 +39,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   piton::scratch_file("deepspeed/mp_rank_00_model_states.pt", bytes);
   piton::scratch_file("deepspeed/zero_pp_rank_0_mp_rank_00_optim_states.pt", bytes);
   read_all(piton::scratch_folder() / "deepspeed");
+  std::filesystem::create_directories(piton::scratch_folder() / "shares/mp_rank_00");
+  std::filesystem::create_directories(piton::scratch_folder() / "shares/mp_rank_00_000");
+  piton::scratch_file("shares/mp_rank_00/model_rng.pt", bytes);
+  piton::scratch_file("shares/mp_rank_00_000/optim.pt", bytes);
+  read_all(piton::scratch_folder() / "shares");
+  std::filesystem::create_directories(piton::scratch_folder() / "zero3");
+  piton::scratch_file("zero3/zero_pp_rank_0_mp_rank_00_model_states.pt", bytes);
+  piton::scratch_file("zero3/zero_pp_rank_0_mp_rank_00_optim_states.pt", bytes);
+  read_all(piton::scratch_folder() / "zero3");
   return 0;
 }

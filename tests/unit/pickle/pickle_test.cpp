@@ -57,6 +57,24 @@ TEST(Pickle, OfArgumentsKeepsThem) {
   EXPECT_EQ(document.root().find("a")->integer, 5);
 }
 
+// As torch saves a tensor to which a program has added attributes: a call of another call.
+TEST(Pickle, OfATensorWithAttributesHoldsTheTensor) {
+  const std::string type = "ctorch._tensor\n_rebuild_from_type_v2\n(";
+  const std::string tensor =
+      "ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n((S'storage'\nctorch\nFloatStorage\n"
+      "S'0'\nS'cpu'\nI6\ntQI2\n(I3\nt(I1\ntt(d";
+  const PickleDocument document = read(type + tensor + "tR.");
+  ASSERT_EQ(document.root().kind, Kind::kTensor);
+  EXPECT_EQ(document.root().tensor.offset, 2);
+  EXPECT_EQ(document.root().tensor.shape, std::vector<std::int64_t>{3});
+  for (const char* other : {"cargparse\nNamespace\n", "ctorch._tensor\n_rebuild_from_type_v2\n",
+                            "ccollections\nOrderedDict\n", "S'a'\n"}) {
+    EXPECT_THAT(refusal(type + other + "ctorch\nTensor\n(t(dtR."),
+                HasSubstr("a tensor that no known call makes"));
+  }
+  EXPECT_THAT(refusal(type + "tR."), HasSubstr("a tensor that no known call makes"));
+}
+
 TEST(Pickle, ThatIsNoneIsRefused) {
   for (const std::string bad : {"",
                                 ".",
