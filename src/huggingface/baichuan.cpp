@@ -16,8 +16,9 @@ constexpr std::int64_t kVocabularyOf2 = 125696;
 
 ModelConfig baichuan_model(const HfConfig& config) {
   const bool rotary = config.has("max_position_embeddings");
-  ModelConfig model = llama_like_model(config, llama_facts(),
-                                       rotary ? "max_position_embeddings" : "model_max_length");
+  ModelConfig model = llama_like_model(
+      config, llama_facts(), {.longest = rotary ? "max_position_embeddings" : "model_max_length"});
+  refuse_partial_rotary(config, model);
   if (!rotary) model.positions = PositionKind::kAlibi;
   model.normalized_head = config.has("z_loss_weight") || model.vocabulary == kVocabularyOf2;
   return model;

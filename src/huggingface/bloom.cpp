@@ -16,7 +16,7 @@ ModelConfig bloom_model(const HfConfig& config) {
   };
   ModelConfig model = bloom_facts();
   model.layers = either("n_layer", "num_hidden_layers");
-  model.hidden = either("hidden_size", "n_embed");
+  model.hidden = either("n_embed", "hidden_size");
   model.ffn_hidden = 4 * model.hidden;
   model.heads = model.groups = either("n_head", "num_attention_heads");
   if (model.hidden % model.heads != 0) config.refuse("n_head", "a divisor of hidden_size");

@@ -55,6 +55,8 @@ void HfConfig::refuse(const std::string& key, const std::string& wanted) const {
   wrong(key, wanted + ": Piton has no other yet");
 }
 
+bool HfConfig::empty() const { return document_->empty(); }
+
 bool HfConfig::lists(const std::string& key) const { return document_->contains(key); }
 
 bool HfConfig::has(const std::string& key) const { return find(key) != nullptr; }

@@ -28,6 +28,8 @@ class HfConfig {
 
   // The key exists and is not null.
   bool has(const std::string& key) const;
+  // There are no keys.
+  bool empty() const;
   // The key exists, perhaps as null.
   bool lists(const std::string& key) const;
   // Positive integers below 2^31; `otherwise` if has() is false. Without `otherwise` the key is

@@ -13,31 +13,29 @@
 namespace piton {
 namespace {
 
-// `activation`: the key that names it.
-ModelConfig gemma_like(const HfConfig& config, const std::string& activation) {
-  ModelConfig model = llama_like_model(config, gemma_facts());
+// `activation`: its key.
+ModelConfig gemma_like(const HfConfig& config, std::int64_t groups, const char* activation) {
+  ModelConfig model = llama_like_model(config, gemma_facts(), {.groups = groups, .head_size = 256});
   refuse_partial_rotary(config, model);
-  if (config.flag("use_bidirectional_attention", false))
-    config.refuse("use_bidirectional_attention", "false");
-  if (!config.has("head_dim")) model.head_size = 256;  // Transformers' default
   model.activation = hf_activation(config, activation, "gelu_pytorch_tanh");
   model.tied = config.flag("tie_word_embeddings", true);
   model.qkv_biases = model.output_bias = config.flag("attention_bias", false);
+  if (config.flag("use_bidirectional_attention", false))
+    config.refuse("use_bidirectional_attention", "false");
   return model;
 }
 
 ModelConfig gemma_model(const HfConfig& config) {
-  ModelConfig model =
-      gemma_like(config, config.has("hidden_act") ? "hidden_act" : "hidden_activation");
-  // Files of the first Gemma say "gelu" and mean this.
+  const bool newer = config.has("hidden_act");  // Transformers 5 reads it alone
+  ModelConfig model = gemma_like(config, 16, newer ? "hidden_act" : "hidden_activation");
+  // The first files say "gelu" and mean this.
   if (model.activation == ActivationKind::kGeluErf) model.activation = ActivationKind::kGeluTanh;
   return model;
 }
 
 // From "layer_types", else every `pattern`-th layer sees all keys.
 void set_windows(const HfConfig& config, ModelConfig& model, std::int64_t pattern) {
-  set_window(config, model);
-  if (!config.lists("sliding_window")) model.window_before = 4095;  // Transformers' default
+  set_window(config, model, 4096);
   if (!model.window_before) return;
   const std::vector<std::string> types = config.words("layer_types");
   const auto full = std::ranges::find(types, "full_attention");
@@ -52,38 +50,39 @@ void set_windows(const HfConfig& config, ModelConfig& model, std::int64_t patter
   }
 }
 
-// The cap that `key` says, or that of the published models; 0: none.
-double cap_of(const HfConfig& config, const char* key, double published) {
-  if (!config.lists(key)) return published;
-  return config.has(key) ? config.number(key) : 0;
-}
-
-ModelConfig second_gemma(const HfConfig& config) {
-  ModelConfig model = gemma_like(config, "hidden_activation");
+void set_second(const HfConfig& config, ModelConfig& model) {
   model.end_norms = true;
   model.query_scalar = config.number("query_pre_attn_scalar", 256.0);
-  return model;
+}
+
+// 0: no cap. `absent`: where config.json lacks the key.
+double soft_cap(const HfConfig& config, const char* key, double absent) {
+  return config.number(key, config.lists(key) ? 0.0 : absent);
 }
 
 ModelConfig gemma2_model(const HfConfig& config) {
-  ModelConfig model = second_gemma(config);
-  model.attention_soft_cap = cap_of(config, "attn_logit_softcapping", 50);
-  model.logit_soft_cap = cap_of(config, "final_logit_softcapping", 30);
+  ModelConfig model = gemma_like(config, 4, "hidden_activation");
+  set_second(config, model);
+  model.attention_soft_cap = soft_cap(config, "attn_logit_softcapping", 50.0);
+  model.logit_soft_cap = soft_cap(config, "final_logit_softcapping", 30.0);
   set_windows(config, model, 2);
   return model;
 }
 
 ModelConfig gemma3_model(const HfConfig& config) {
-  ModelConfig model = second_gemma(config);
+  ModelConfig model = gemma_like(config, 4, "hidden_activation");
+  set_second(config, model);
+  model.logit_soft_cap = soft_cap(config, "final_logit_softcapping", 0.0);
   model.head_norms = true;
-  model.logit_soft_cap = cap_of(config, "final_logit_softcapping", 0);  // of scores there is none
   set_windows(config, model, config.size("sliding_window_pattern", 6));
-  const HfConfig rope = config.object("rope_parameters");  // Transformers 5: of each kind of layer
-  const HfConfig whole = rope.object("full_attention");
+  const HfConfig rope = config.object("rope_parameters");
+  const HfConfig older = config.object("rope_scaling");
+  // Transformers 5, else 4.
+  const HfConfig full = older.empty() ? rope.object("full_attention") : older;
+  set_rotary(config, full, 1e6, model);
+  if (model.rotary_share != 1) full.refuse("partial_rotary_factor", "1");
   const HfConfig local = rope.object("sliding_attention");
-  if (rope.has("full_attention")) set_rotary(config, whole, model);
   if (local.word("rope_type", "default") != "default") local.refuse("rope_type", "default");
-  model.rotary_base = whole.number("rope_theta", config.number("rope_theta", 1e6));
   model.local_rotary_base =
       local.number("rope_theta", config.number("rope_local_base_freq", 10000.0));
   if (!model.window_before) model.local_rotary_base.reset();
@@ -99,6 +98,7 @@ std::vector<HfPlace> gemma_places(const ModelConfig& model) {
 
 nlohmann::ordered_json gemma_keys(const ModelConfig& model) {
   nlohmann::ordered_json keys = llama_like_keys(model);
+  // "gelu_new" is the same function.
   if (model.activation == ActivationKind::kGeluTanh) keys["hidden_act"] = "gelu_pytorch_tanh";
   keys["attention_bias"] = model.output_bias;
   return keys;

@@ -13,6 +13,7 @@ namespace {
 
 ModelConfig internlm2_model(const HfConfig& config) {
   ModelConfig model = llama_like_model(config, llama_facts());
+  refuse_partial_rotary(config, model);
   model.qkv_biases = model.output_bias = config.flag("bias", true);
   return model;
 }

@@ -25,13 +25,13 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
   const std::string key = rope.has("rope_type") ? "rope_type" : "type";
   RotaryScaling scaling{.kind = scaling_kind(rope, key)};
   if (scaling.kind == RotaryScaling::Kind::kNone) return scaling;
+  // Transformers prefers the outer one, and has none for these two kinds.
   const auto original = [&](const HfConfig& place, std::int64_t otherwise) {
     return place.size("original_max_position_embeddings", otherwise);
   };
-  // Of a sequence's two keys Transformers prefers the outer one, and these kinds read neither.
-  const bool whole = scaling.kind == RotaryScaling::Kind::kLinear ||
-                     scaling.kind == RotaryScaling::Kind::kDynamic;
-  scaling.original_positions = whole ? positions : original(config, original(rope, positions));
+  const bool has_none =
+      scaling.kind == RotaryScaling::Kind::kLinear || scaling.kind == RotaryScaling::Kind::kDynamic;
+  scaling.original_positions = has_none ? positions : original(config, original(rope, positions));
   const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
   scaling.factor = longrope
                        ? rope.number("factor", static_cast<double>(positions) /
@@ -100,24 +100,27 @@ nlohmann::ordered_json rope_keys(const ModelConfig& model) {
 
 }  // namespace
 
-void set_rotary(const HfConfig& config, const HfConfig& rope, ModelConfig& model) {
+void set_rotary(const HfConfig& config, const HfConfig& rope, double base, ModelConfig& model) {
   model.positions = PositionKind::kRotary;
-  model.rotary_base = rope.number("rope_theta", config.number("rope_theta", 10000.0));
+  model.rotary_base = rope.number("rope_theta", config.number("rope_theta", base));
   model.rotary_share =
       rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0));
   model.rotary_scaling = scaling_of(config, rope, model.max_positions);
 }
 
 void set_rotary(const HfConfig& config, ModelConfig& model) {
-  const bool newer = config.has("rope_parameters");
-  set_rotary(config, config.object(newer ? "rope_parameters" : "rope_scaling"), model);
+  const HfConfig older = config.object("rope_scaling");
+  set_rotary(config, older.empty() ? config.object("rope_parameters") : older, 10000.0, model);
 }
 
 void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model) {
   if (model.rotary_share == 1) return;
   const char* key = "partial_rotary_factor";
-  const HfConfig rope = config.object("rope_parameters");
-  (rope.has(key) ? rope : config).refuse(key, "1: in this family all channels turn");
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const HfConfig rope = config.object(name);
+    if (rope.has(key)) rope.refuse(key, "1: in this family all channels turn");
+  }
+  config.refuse(key, "1: in this family all channels turn");
 }
 
 std::string one_layer_type(const HfConfig& config) {
@@ -130,8 +133,10 @@ std::string one_layer_type(const HfConfig& config) {
   return types.front();
 }
 
-void set_window(const HfConfig& config, ModelConfig& model) {
-  if (config.has("sliding_window")) model.window_before = config.size("sliding_window") - 1;
+void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwise) {
+  const char* key = "sliding_window";
+  if (config.has(key)) model.window_before = config.size(key) - 1;
+  if (!config.lists(key) && otherwise > 0) model.window_before = otherwise - 1;
 }
 
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,
@@ -179,19 +184,23 @@ nlohmann::ordered_json llama_like_keys(const ModelConfig& model) {
 }
 
 ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
-                             const std::string& longest) {
+                             const LlamaLikeDefaults& defaults) {
   ModelConfig model = std::move(facts);
   model.layers = config.size("num_hidden_layers");
   model.hidden = config.size("hidden_size");
   model.ffn_hidden = config.size("intermediate_size");
   model.heads = config.size("num_attention_heads");
-  model.groups = config.size("num_key_value_heads", model.heads);
-  if (!config.has("head_dim") && model.hidden % model.heads != 0)
+  const auto or_else = [&](const char* key, std::int64_t absent, std::int64_t null) {
+    return config.size(key, absent > 0 && !config.lists(key) ? absent : null);
+  };
+  model.groups = or_else("num_key_value_heads", defaults.groups, model.heads);
+  model.head_size = or_else("head_dim", defaults.head_size, model.hidden / model.heads);
+  if (!config.has("head_dim") && model.head_size * model.heads != model.hidden &&
+      model.head_size != defaults.head_size)
     config.refuse("num_attention_heads", "a divisor of hidden_size");
-  model.head_size = config.size("head_dim", model.hidden / model.heads);
   model.vocabulary = config.size("vocab_size");
-  model.max_positions = config.size(longest);
-  model.norm_eps = config.number("rms_norm_eps", 1e-6);
+  model.max_positions = config.size(defaults.longest);
+  model.norm_eps = config.number("rms_norm_eps", defaults.norm_eps);
   model.activation = hf_activation(config, "hidden_act", "silu");
   model.attention_dropout = config.number("attention_dropout", 0.0);
   model.init_deviation = config.number("initializer_range", 0.02);

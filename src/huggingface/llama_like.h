@@ -8,10 +8,19 @@
 
 namespace piton {
 
-// Reads sizes, norm, rotary positions, activation, dropout and window from `config`; biases and
-// norms of heads are those of `facts`. `longest`: the key of the longest sequence.
+// What the configuration class of a family in Transformers takes where config.json lacks a key. A
+// key that is null counts as there.
+struct LlamaLikeDefaults {
+  double norm_eps = 1e-6;
+  std::int64_t groups = 0;                          // 0: as many as heads
+  std::int64_t head_size = 0;                       // 0: the width divided by the heads
+  const char* longest = "max_position_embeddings";  // the key of the longest sequence
+};
+
+// Reads sizes, norm, rotary positions, activation and dropout from `config`; biases and norms of
+// heads are those of `facts`.
 ModelConfig llama_like_model(const HfConfig& config, ModelConfig facts,
-                             const std::string& longest = "max_position_embeddings");
+                             const LlamaLikeDefaults& defaults = {});
 
 // The inverse: the keys that llama_like_model() and set_rotary() read.
 nlohmann::ordered_json llama_like_keys(const ModelConfig& model);
@@ -24,10 +33,11 @@ std::string hf_activation_name(ActivationKind kind);
 // head.
 std::vector<HfPlace> llama_like_places(const ModelConfig& model);
 
-// Reads "rope_parameters" (Transformers 5), else "rope_theta" and "rope_scaling" (4).
+// Reads "rope_scaling" and "rope_theta" (Transformers 4), else "rope_parameters" (5): of both,
+// Transformers takes the former.
 void set_rotary(const HfConfig& config, ModelConfig& model);
-// Reads one object of "rope_parameters".
-void set_rotary(const HfConfig& config, const HfConfig& rope, ModelConfig& model);
+// Reads one object of "rope_parameters". `base`: where it names none.
+void set_rotary(const HfConfig& config, const HfConfig& rope, double base, ModelConfig& model);
 
 // Transformers turns all channels in families whose code does not ask for "partial_rotary_factor",
 // whatever config.json says; other programs do not. Throws Error(kData) if it says another than 1.
@@ -37,8 +47,9 @@ void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model);
 // Error(kData) if they differ.
 std::string one_layer_type(const HfConfig& config);
 
-// Sets a window of "sliding_window" keys, including the token itself.
-void set_window(const HfConfig& config, ModelConfig& model);
+// Sets a window of "sliding_window" keys, including the token itself. `otherwise`: where
+// config.json lacks the key; 0: none.
+void set_window(const HfConfig& config, ModelConfig& model, std::int64_t otherwise = 0);
 
 // The activation that `key` names; `otherwise` if the key is absent.
 ActivationKind hf_activation(const HfConfig& config, const std::string& key,

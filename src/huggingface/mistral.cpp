@@ -9,10 +9,17 @@ namespace piton {
 namespace {
 
 ModelConfig mistral_model(const HfConfig& config) {
-  ModelConfig model = llama_like_model(config, llama_facts());
+  ModelConfig model = llama_like_model(config, llama_facts(), {.groups = 8});
   refuse_partial_rotary(config, model);
   if (!config.lists("sliding_window")) config.refuse("sliding_window", "a number of keys, or null");
-  if (one_layer_type(config) != "full_attention") set_window(config, model);
+  set_window(config, model);
+  // Transformers looks at the window alone, authors of such a file may mean the types.
+  const std::string type = one_layer_type(config);
+  if (!type.empty() && (type == "sliding_attention") != model.window_before.has_value()) {
+    config.refuse("layer_types", model.window_before
+                                     ? "sliding_attention, as sliding_window is not null"
+                                     : "full_attention, as sliding_window is null");
+  }
   return model;
 }
 

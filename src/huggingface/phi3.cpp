@@ -10,10 +10,24 @@
 namespace piton {
 namespace {
 
+// Transformers has no other scaling in this family, and looks for the longest sequence before it in
+// the outer key alone.
+void set_angles(const HfConfig& config, ModelConfig& model) {
+  using Kind = RotaryScaling::Kind;
+  RotaryScaling& scaling = model.rotary_scaling;
+  if (scaling.kind == Kind::kNone) return;
+  const bool older = !config.object("rope_scaling").empty();
+  const HfConfig rope = config.object(older ? "rope_scaling" : "rope_parameters");
+  if (scaling.kind != Kind::kLongrope)
+    rope.refuse(rope.has("rope_type") ? "rope_type" : "type", "default or longrope");
+  scaling.original_positions = config.size("original_max_position_embeddings", 4096);
+  scaling.factor = rope.number("factor", static_cast<double>(model.max_positions) /
+                                             static_cast<double>(scaling.original_positions));
+}
+
 ModelConfig phi3_model(const HfConfig& config) {
-  ModelConfig facts = llama_facts();
-  facts.norm_eps = 1e-5;
-  ModelConfig model = llama_like_model(config, facts);
+  ModelConfig model = llama_like_model(config, llama_facts(), {.norm_eps = 1e-5});
+  set_angles(config, model);
   model.hidden_dropout = config.number("resid_pdrop", 0.0);
   if (config.number("embd_pdrop", 0.0) != model.hidden_dropout)
     config.refuse("embd_pdrop", "the same as resid_pdrop");

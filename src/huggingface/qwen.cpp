@@ -14,27 +14,26 @@ void set_qwen_window(const HfConfig& config, ModelConfig& model) {
   const std::string type = one_layer_type(config);
   if (!config.flag("use_sliding_window", false) || type == "full_attention") return;
   if (type.empty()) {
-    const auto first = static_cast<std::int64_t>(config.number("max_window_layers", 28.0));
-    if (first >= model.layers) return;
+    const double first = config.number("max_window_layers", 28.0);
+    if (first >= static_cast<double>(model.layers)) return;
     if (first > 0) {
       config.refuse("max_window_layers",
                     "0 (every layer has the window), or the number of layers (none has)");
     }
   }
-  set_window(config, model);
+  set_window(config, model, 4096);
 }
 
 ModelConfig qwen2_model(const HfConfig& config) {
-  ModelConfig model = llama_like_model(config, qwen2_facts());
+  ModelConfig model = llama_like_model(config, qwen2_facts(), {.groups = 32});
   refuse_partial_rotary(config, model);
   set_qwen_window(config, model);
   return model;
 }
 
 ModelConfig qwen3_model(const HfConfig& config) {
-  ModelConfig model = llama_like_model(config, qwen3_facts());
+  ModelConfig model = llama_like_model(config, qwen3_facts(), {.groups = 32, .head_size = 128});
   refuse_partial_rotary(config, model);
-  if (!config.has("head_dim")) model.head_size = 128;  // Transformers' default
   model.output_bias = model.qkv_biases = config.flag("attention_bias", false);
   set_qwen_window(config, model);
   return model;

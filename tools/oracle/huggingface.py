@@ -121,6 +121,40 @@ MORE = {
 }
 
 
+def without(*keys):
+    return lambda config: [config.pop(key) for key in keys]
+
+
+# A golden or other model, and what becomes of its config.json: of keys that are missing, or there in two forms,
+# Transformers' own reading counts.
+EDITED = {
+    "phi3-no-eps": ("phi3", without("rms_norm_eps")),
+    "phi3-inner-original": ("phi3-longrope", without("original_max_position_embeddings")),
+    "gemma-gelu": ("gemma", lambda config: config.update(hidden_act="gelu")),
+    "gemma2-erf": ("gemma2", lambda config: config.update(hidden_activation="gelu")),
+    "gemma2-other-act": ("gemma2", lambda config: (config.pop("hidden_activation"), config.update(hidden_act="silu"))),
+    "gemma2-sparse": ("gemma2", without("attn_logit_softcapping", "final_logit_softcapping", "sliding_window", "head_dim",
+                                        "layer_types", "query_pre_attn_scalar", "rope_parameters", "rms_norm_eps")),
+    "gemma3-no-theta": ("gemma3", lambda config: config["rope_parameters"]["full_attention"].pop("rope_theta")),
+    "gemma3-older-theta": ("gemma3", lambda config: (config.pop("rope_parameters"), config.update(
+        rope_local_base_freq=500.0, rope_scaling={"rope_type": "linear", "factor": 4.0}))),
+    "llama-sparse": ("llama", without("rope_parameters", "rms_norm_eps", "hidden_act", "head_dim", "attention_bias", "mlp_bias",
+                                      "num_key_value_heads", "tie_word_embeddings")),
+    "llama-both-ropes": ("llama", lambda config: config.update(
+        rope_theta=500.0, rope_scaling={"rope_type": "linear", "factor": 4.0})),
+    "llama-two-originals": ("llama3", lambda config: config.update(original_max_position_embeddings=512)),
+    "llama-dynamic-original": ("llama", lambda config: config.update(rope_parameters={
+        "rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 8})),
+    "mistral-no-groups": ("mistral", lambda config: (config.pop("num_key_value_heads"), config.update(
+        num_attention_heads=16, head_dim=4))),
+    "qwen2-sparse": ("qwen2", lambda config: (without("num_key_value_heads", "rms_norm_eps", "rope_parameters")(config),
+                                              config.update(num_attention_heads=32, hidden_size=64))),
+    "qwen3-no-head-dim": ("qwen3", without("head_dim")),
+    "stablelm-older": ("stablelm", without("rope_parameters", "layer_norm_eps")),
+    "bloom-two-widths": ("bloom", lambda config: config.update(n_embed=48, n_head=8)),
+}
+
+
 def build(make, seed=7):
     torch.manual_seed(seed)
     config, model_class = make()
@@ -285,8 +319,28 @@ def variants(name, model, work):
     yield older
 
 
+def edited(name, work):
+    """The folder of a case of EDITED, and its model."""
+    base, edit = EDITED[name]
+    folder = work / name
+    plain = build({**GOLDEN, **MORE}[base])
+    plain.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    edit(config)
+    text = json.dumps(config)
+    (folder / "config.json").write_text(text)
+    model = build(lambda: (transformers.AutoConfig.from_pretrained(folder), type(plain)))
+    model.save_pretrained(folder)
+    (folder / "config.json").write_text(text)
+    return folder, model
+
+
 def compare(program, work, names):
     bad = 0
+    for name in EDITED:
+        if not names or name in names:
+            folder, model = edited(name, work)
+            bad += not holds(program, folder, model, torch.randint(0, model.config.vocab_size, (LENGTH,)))
     for name, make in {**GOLDEN, **MORE}.items():
         if names and name not in names:
             continue

@@ -188,6 +188,23 @@ TEST(HfConfigKeys, OfAModelThatNoFamilyHoldsAreRefusedByName) {
   EXPECT_THAT(message("llama", [](ModelConfig& m) { m.rotary_pairs = true; }),
               HasSubstr("no family of Hugging Face holds this model (llama): rotary positions of "
                         "interleaved channels cannot be written"));
+  // Transformers takes the longest sequence in its place.
+  EXPECT_THAT(message("llama",
+                      [](ModelConfig& m) {
+                        m.rotary_scaling = {.kind = RotaryScaling::Kind::kDynamic,
+                                            .factor = 4,
+                                            .original_positions = 32};
+                      }),
+              HasSubstr("(llama): its rotary positions cannot be written"));
+  // Transformers has no Phi-3 with it.
+  EXPECT_THAT(message("phi3",
+                      [](ModelConfig& m) {
+                        m.rotary_share = 0.5;
+                        m.rotary_scaling = {.kind = RotaryScaling::Kind::kLinear,
+                                            .factor = 4,
+                                            .original_positions = m.max_positions};
+                      }),
+              HasSubstr("its rotary positions cannot be written"));
   EXPECT_THAT(message("gpt2", [](ModelConfig& m) { m.norm = NormKind::kRms; }),
               HasSubstr("(gpt2): its kind of norm cannot be written"));
   EXPECT_THAT(message("gpt2", [](ModelConfig& m) { m.window_before = 3; }),

@@ -167,6 +167,80 @@ TEST(HfModel, TakesItsFileAsTransformersDoes) {
       1e6);
 }
 
+// Found by models of Transformers whose config.json was edited: EDITED of
+// tools/oracle/huggingface.py.
+TEST(HfModel, OfAFileThatLacksKeysHasTheDefaultsOfTransformers) {
+  const auto without = [](const std::string& name, std::initializer_list<const char*> keys) {
+    Json config = golden(name);
+    for (const char* key : keys) EXPECT_EQ(config.erase(key), 1U) << key;
+    return model_of(config);
+  };
+  EXPECT_EQ(without("phi3", {"rms_norm_eps"}).norm_eps, 1e-5);
+  EXPECT_EQ(without("llama", {"rms_norm_eps"}).norm_eps, 1e-6);
+  const ModelConfig gemma2 = without("gemma2", {"attn_logit_softcapping", "final_logit_softcapping",
+                                                "sliding_window", "head_dim"});
+  EXPECT_EQ(gemma2.attention_soft_cap, 50);
+  EXPECT_EQ(gemma2.logit_soft_cap, 30);
+  EXPECT_EQ(gemma2.window_before, 4095);
+  EXPECT_EQ(gemma2.head_size, 256);
+  EXPECT_EQ(without("gemma3", {"sliding_window"}).window_before, 4095);
+  Json gemma3 = golden("gemma3");
+  gemma3["rope_parameters"]["full_attention"].erase("rope_theta");
+  EXPECT_EQ(model_of(gemma3).rotary_base, 1e6);
+  Json caps = golden("gemma2");
+  caps["attn_logit_softcapping"] = caps["final_logit_softcapping"] = caps["sliding_window"] =
+      nullptr;
+  const ModelConfig open = model_of(caps);
+  EXPECT_TRUE(open.attention_soft_cap == 0 && open.logit_soft_cap == 0 && !open.window_before);
+  Json window = golden("qwen2");
+  window["use_sliding_window"] = true;
+  window["max_window_layers"] = 0;
+  window.erase("sliding_window");
+  window.erase("layer_types");
+  EXPECT_EQ(model_of(window).window_before, 4095);
+  Json groups = golden("mistral");
+  groups["num_attention_heads"] = 16;
+  groups["head_dim"] = 4;
+  groups["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(model_of(groups).groups, 16);
+  groups.erase("num_key_value_heads");
+  EXPECT_EQ(model_of(groups).groups, 8);
+}
+
+// As Transformers chooses.
+TEST(HfModel, OfAFileThatSaysItTwiceIsByOneOfThem) {
+  Json llama = golden("llama");
+  llama["rope_theta"] = 500.0;
+  llama["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(model_of(llama).rotary_base, 500);
+  EXPECT_EQ(model_of(llama).rotary_scaling.factor, 4);
+  llama["rope_scaling"] = Json::object();
+  EXPECT_EQ(model_of(llama).rotary_base, 10000);
+  Json llama3 = golden("llama3");
+  llama3["original_max_position_embeddings"] = 512;
+  EXPECT_EQ(model_of(llama3).rotary_scaling.original_positions, 512);
+  Json dynamic = golden("llama");
+  dynamic["rope_parameters"] = {
+      {"rope_type", "dynamic"}, {"factor", 4.0}, {"original_max_position_embeddings", 8}};
+  EXPECT_EQ(model_of(dynamic).rotary_scaling.original_positions, 128);
+  Json bloom = golden("bloom");
+  bloom["n_embed"] = 48;
+  EXPECT_EQ(model_of(bloom).hidden, 48);
+  // Only files of the first Gemma mean the other function by "gelu".
+  Json gemma2 = golden("gemma2");
+  gemma2["hidden_activation"] = "gelu";
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kGeluErf);
+  gemma2.erase("hidden_activation");
+  gemma2["hidden_act"] = "silu";
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kGeluTanh);
+  gemma2["model_type"] = "gemma";
+  gemma2["architectures"] = {"GemmaForCausalLM"};
+  gemma2["attn_logit_softcapping"] = gemma2["final_logit_softcapping"] = nullptr;
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kSilu);
+  gemma2["hidden_act"] = "gelu";
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kGeluTanh);
+}
+
 TEST(HfModel, ComputesIn16BitsWhereItsFileSaysBfloat16) {
   Json config = golden("llama");
   config["dtype"] = "bfloat16";
@@ -179,6 +253,19 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   const auto key = [](const std::string& name, const char* key, const Json& value) {
     return refusal(name, [&](Json& config) { config[key] = value; });
   };
+  EXPECT_THAT(key("gemma3", "attn_logit_softcapping", 5.0),
+              HasSubstr("attn_logit_softcapping: got 5.0, wanted null"));
+  EXPECT_THAT(key("gemma2", "use_bidirectional_attention", true),
+              HasSubstr("use_bidirectional_attention: got true, wanted false"));
+  EXPECT_THAT(key("gemma2", "partial_rotary_factor", 0.5),
+              HasSubstr("partial_rotary_factor: got 0.5, wanted 1"));
+  EXPECT_THAT(key("mistral", "layer_types", {"full_attention", "full_attention"}),
+              HasSubstr("wanted sliding_attention, as sliding_window is not null"));
+  for (const char* type : {"yarn", "linear", "dynamic"}) {
+    EXPECT_THAT(key("phi3", "rope_scaling", {{"type", type}, {"factor", 2.0}}),
+                HasSubstr("rope_scaling.type: got \"" + std::string(type) +
+                          "\", wanted default or longrope"));
+  }
   EXPECT_THAT(key("llama", "model_type", "mamba"),
               HasSubstr("config.json: model_type: got \"mamba\", wanted gpt2, llama, aquila, "));
   EXPECT_THAT(
