@@ -21,6 +21,15 @@ RotaryScaling::Kind scaling_kind(const HfConfig& rope, const std::string& key) {
   rope.refuse(key, "default, linear, dynamic, llama3, yarn or longrope");
 }
 
+}  // namespace
+
+double longrope_factor(const HfConfig& rope, std::int64_t longest, std::int64_t original) {
+  const double ratio = static_cast<double>(longest) / static_cast<double>(original);
+  return std::max(1.0, rope.number("factor", ratio));
+}
+
+namespace {
+
 RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int64_t positions) {
   const std::string key = rope.has("rope_type") ? "rope_type" : "type";
   RotaryScaling scaling{.kind = scaling_kind(rope, key)};
@@ -33,10 +42,8 @@ RotaryScaling scaling_of(const HfConfig& config, const HfConfig& rope, std::int6
       scaling.kind == RotaryScaling::Kind::kLinear || scaling.kind == RotaryScaling::Kind::kDynamic;
   scaling.original_positions = has_none ? positions : original(config, original(rope, positions));
   const bool longrope = scaling.kind == RotaryScaling::Kind::kLongrope;
-  scaling.factor = longrope
-                       ? rope.number("factor", static_cast<double>(positions) /
-                                                   static_cast<double>(scaling.original_positions))
-                       : rope.number("factor");
+  scaling.factor = longrope ? longrope_factor(rope, positions, scaling.original_positions)
+                            : rope.number("factor");
   scaling.low = rope.number("low_freq_factor", scaling.low);
   scaling.high = rope.number("high_freq_factor", scaling.high);
   scaling.fast = rope.number("beta_fast", scaling.fast);

@@ -21,8 +21,7 @@ void set_angles(const HfConfig& config, ModelConfig& model) {
   if (scaling.kind != Kind::kLongrope)
     rope.refuse(rope.has("rope_type") ? "rope_type" : "type", "default or longrope");
   scaling.original_positions = config.size("original_max_position_embeddings", 4096);
-  scaling.factor = rope.number("factor", static_cast<double>(model.max_positions) /
-                                             static_cast<double>(scaling.original_positions));
+  scaling.factor = longrope_factor(rope, model.max_positions, scaling.original_positions);
 }
 
 ModelConfig phi3_model(const HfConfig& config) {
