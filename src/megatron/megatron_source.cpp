@@ -13,6 +13,7 @@
 #include "checkpoint/manifest.h"
 #include "megatron/deepspeed_files.h"
 #include "megatron/master_weights.h"
+#include "megatron/zero3_files.h"
 
 namespace piton {
 namespace {
@@ -37,7 +38,10 @@ fs::path files_folder(const fs::path& folder) {
   if (fs::is_regular_file(folder / kDeepSpeedTracker, ignored)) {
     const fs::path name = tracked(folder / kDeepSpeedTracker);
     const bool inside = name == name.filename() && name != "." && name != "..";
-    return inside && has_megatron_files(folder / name) ? folder / name : fs::path();
+    const auto has_files = [](const fs::path& files) {
+      return has_zero3_files(files) || has_deepspeed_files(files);
+    };
+    return inside && has_files(folder / name) ? folder / name : fs::path();
   }
   if (!fs::is_regular_file(folder / kTrackerName, ignored)) return {};
   const std::string text = tracked(folder / kTrackerName);
