@@ -1,9 +1,11 @@
 """Checkpoints of DeepSpeed's ZeRO-3, saved by DeepSpeed itself.
 
-  python tools/oracle/deepspeed_zero3.py tests/golden/megatron/resume      (torch 2.15, megatron-core 0.16.1, deepspeed 0.19; after megatron_resume.py)
+  python tools/oracle/deepspeed_zero3.py tests/golden/megatron/resume
+      (torch 2.15, megatron-core 0.16.1, deepspeed 0.19.8; after megatron_resume.py)
 
-DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed compiles nothing; it runs on the CPU (DS_ACCELERATOR=cpu, gloo). DeepSpeed divides the
-weights of resume/llama and, as the weights of other engines, both moments; the engine that has all three saves them:
+DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed compiles nothing; on the CPU (DS_ACCELERATOR=cpu, gloo) it compiles one op
+when it starts. DeepSpeed divides the weights of resume/llama and, as the weights of other engines, both moments; the engine that has
+all three saves them:
 
   zero3         fp32, 2 tensor x 3 data-parallel ranks; many groups, for they end after 500 elements of a rank
   zero3_half    bf16, 2 data-parallel ranks
