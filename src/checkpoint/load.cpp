@@ -1,10 +1,14 @@
 // Loading: finds the checkpoint, checks that it fits the run and is intact, then reads its values.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <map>
 #include <set>
 #include <system_error>
 
+#include "base/file_failure.h"
 #include "base/regular_file.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
@@ -87,13 +91,18 @@ std::optional<std::int64_t> latest_iteration(const fs::path& dir) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), iteration);
   if (error != std::errc() || stop != text.data() + text.size() || iteration < 0) {
     throw Error(Fault::kData, "checkpoint: {}: got \"{}\", wanted the number of an iteration",
-                tracker.string(), text);
+                tracker.string(), text.substr(0, text.find('\n')));
   }
   return iteration;
 }
 
 fs::path find_checkpoint(const fs::path& path) {
   if (present(path / kManifestName)) return path;
+  if (!fs::is_directory(path)) {
+    throw Error(Fault::kData, "{}: {}, wanted the folder of a run or of a model", path.string(),
+                present(path) ? "is a file" : "there is no such folder");
+  }
+  if (::access(path.c_str(), R_OK | X_OK) != 0) throw_file_failure(path, "open", errno);
   const std::optional<std::int64_t> iteration = latest_iteration(path);
   if (!iteration) {
     throw Error(Fault::kData, "checkpoint: {}: no checkpoint: got neither {} nor {} in it",

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace piton {
@@ -158,6 +159,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> begin, std::int64
 }
 
 SafetensorsHeader read_safetensors_header(const RegularFile& file) {
+  refuse_lfs_pointer(file);
   const std::int64_t file_bytes = file.size_bytes();
   std::vector<std::byte> begin(static_cast<std::size_t>(std::min<std::int64_t>(file_bytes, 8)));
   file.read_at(0, begin);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <new>
 #include <thread>
@@ -48,6 +49,17 @@ void flush_results() {
   }
 }
 
+// Names in files may hold codes that a terminal obeys.
+std::string without_control(const std::string& text) {
+  std::string shown;
+  for (const char letter : text) {
+    const auto code = static_cast<unsigned char>(letter);
+    const bool is_control = (code < ' ' && letter != '\n' && letter != '\t') || code == 0x7f;
+    shown += is_control ? fmt::format("\\x{:02x}", code) : std::string(1, letter);
+  }
+  return shown;
+}
+
 int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
   terminal.finish();
   std::fflush(stdout);
@@ -58,7 +70,7 @@ int report(Terminal& terminal, const std::string& name, std::string_view message
   const std::string line = names_it       ? fmt::format("piton {}\n", message)
                            : name.empty() ? fmt::format("piton: {}\n", message)
                                           : fmt::format("piton {}: {}\n", name, message);
-  std::fputs(line.c_str(), stderr);
+  std::fputs(without_control(line).c_str(), stderr);
   return code;
 }
 
@@ -98,6 +110,8 @@ int run(int count, char** arguments) {
 }  // namespace piton::cli
 
 int main(int count, char** arguments) {
+  // A write beyond the largest file that is allowed (ulimit -f) then fails as one on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   piton::cli::open_standard_descriptors();
   return piton::cli::run(count, arguments);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/listed.h"
 #include "convert/source_checks.h"
 #include "convert/target.h"
 #include "convert/targets.h"
@@ -48,10 +49,15 @@ ModelFormat target_format(const ConvertOptions& options, ModelFormat from) {
 }
 
 // Types are named in the words of the format, and only some are divided.
-void check_format_flags(const ConvertOptions& options, ModelFormat to) {
-  if (to != ModelFormat::kMegatron && !options.megatron_flag().empty()) {
+void check_format_flags(const ConvertOptions& options, ModelFormat from, ModelFormat to) {
+  // MindSpeed's scripts say of one rank of each kind, and of the source's modules, to hf too.
+  ConvertOptions divided = options;
+  if (divided.tensor == 1) divided.tensor.reset();
+  if (divided.pipeline == 1) divided.pipeline.reset();
+  if (from == ModelFormat::kMegatron) divided.core = false;
+  if (to != ModelFormat::kMegatron && !divided.megatron_flag().empty()) {
     throw Error(Fault::kUsage, "{}: is of --to mg, and this makes {}, which any layout loads",
-                options.megatron_flag(), name(to));
+                divided.megatron_flag(), name(to));
   }
   if (to == ModelFormat::kGguf && !options.dtype.empty()) {
     throw Error(
@@ -127,8 +133,15 @@ void check_description(const OpenedModel& from, const OpenedModel& result, Model
 // Throws, and so withdraws the draft, where the result is not `wanted`, which is what the format
 // makes of the source.
 VerifyReport verified(const Machine& machine, TensorSource& wanted, const OpenedModel& from,
-                      const OpenedModel& result, const fs::path& target) {
-  VerifyReport report = verify(machine, {wanted, from.model}, {*result.source, result.model});
+                      const OpenedModel& result, const fs::path& target,
+                      const SourceStamps& stamps) {
+  VerifyReport report =
+      verify(machine, {wanted, from.model}, {*result.source, result.model}, from.source.get());
+  stamps.check();
+  if (!report.beyond_type.empty()) {
+    throw Error(Fault::kData, "{}: {} in the type of {}; wanted a type of more range: bf16 or fp32",
+                from.source->where(), report.beyond_type, target.string());
+  }
   if (report.equal()) return report;
   throw Error(Fault::kData,
               "{}: differs from {} and was removed: {}, logits differ by {}; please report "
@@ -139,14 +152,14 @@ VerifyReport verified(const Machine& machine, TensorSource& wanted, const Opened
 }
 
 void verify_result(const Machine& machine, const OpenedModel& from, const OpenedModel& result,
-                   const fs::path& target, ConvertReport& report) {
+                   const fs::path& target, const SourceStamps& stamps, ConvertReport& report) {
   const auto* gguf = dynamic_cast<const GgufSource*>(result.source.get());
   if (gguf == nullptr) {
-    report.verified = verified(machine, *from.source, from, result, target);
+    report.verified = verified(machine, *from.source, from, result, target, stamps);
     return;
   }
   AsGgufHolds wanted(*from.source, *gguf);
-  report.verified = verified(machine, wanted, from, result, target);
+  report.verified = verified(machine, wanted, from, result, target, stamps);
   const bool quantized =
       std::ranges::any_of(gguf->file().header().tensors,
                           [](const GgufTensor& tensor) { return is_quantized(tensor.type); });
@@ -173,10 +186,11 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
                 options.max_shard_bytes);
   }
   const OpenedModel from = open_model(options.load, given_by(options), options.average);
+  const SourceStamps stamps(from);
   check_source(options, from);
   ConvertReport report{.from = from.format, .notes = from.notes};
   report.to = target_format(options, from.format);
-  check_format_flags(options, report.to);
+  check_format_flags(options, from.format, report.to);
   check_target_holds(from, report.to, options);
   report.parameters = from.model.parameters();
   const std::unique_ptr<Target> target = target_of(options, report.to);
@@ -202,10 +216,16 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   report.bytes = counter.done();
   report.seconds = counter.seconds();
   progress.finish();
+  stamps.check();
   {
     const OpenedModel result = open_model(target->result());
     check_description(from, result, report.to);
-    if (!options.no_verify) verify_result(machine, from, result, options.save, report);
+    if (!options.no_verify) verify_result(machine, from, result, options.save, stamps, report);
+    if (report.verified && !report.verified->not_finite.empty()) {
+      report.notes.push_back(fmt::format("{}: values that are not finite in {}; is it damaged?",
+                                         from.source->where(),
+                                         listed(report.verified->not_finite)));
+    }
   }
   target->publish();
   return report;

@@ -28,9 +28,9 @@ struct ConvertOptions {
   std::optional<std::int64_t> tensor;    // ranks; default 1
   std::optional<std::int64_t> pipeline;  // the same
   std::int64_t layers_of_virtual_stage = 0;
-  std::int64_t vocabulary_multiple = 128;
+  std::optional<std::int64_t> vocabulary_multiple;  // default 128
   bool core = false;
-  std::string core_layers = "local";
+  std::string core_layers;  // default local
   bool apart_mlp = false;
   bool arguments = false;
   bool deepspeed = false;
@@ -53,6 +53,8 @@ struct ConvertOptions {
            : !stage_layers.empty()        ? "--num-layer-list"
            : !empty_layers.empty()        ? "--noop-layers"
            : core                         ? "--use-mcore-models"
+           : vocabulary_multiple          ? "--make-vocab-size-divisible-by"
+           : !core_layers.empty()         ? "--transformer-impl"
            : apart_mlp                    ? "--no-merge-mlp"
            : arguments                    ? "--megatron-args"
            : deepspeed                    ? "--deepspeed"
@@ -129,13 +131,13 @@ struct ConvertOptions {
              {.placeholder = "N"}},
       layers_of_virtual_stage);
     v(Option{"make-vocab-size-divisible-by",
-             "mg: divisor of the number of embedding rows on each rank",
+             "mg: divisor of the number of embedding rows on each rank (default: 128)",
              {.placeholder = "N"}},
       vocabulary_multiple);
     v(Option{"use-mcore-models", "mg: write the module tree of Megatron-core, not the older one"},
       core);
     v(Option{"transformer-impl",
-             "mg: layer implementation of --use-mcore-models",
+             "mg: layer implementation of --use-mcore-models (default: local)",
              {.choices = {"local", "transformer_engine"}}},
       core_layers);
     v(Option{"no-merge-mlp",

@@ -73,7 +73,7 @@ OpenedModel open_checkpoint(const fs::path& path, bool average) {
   opened.iteration = state.iteration;
   opened.origin = read_origin(state.facts, (folder / kStateName).string());
   opened.model = options.resolve_model(std::nullopt);
-  opened.tokenizer = options.tokenizer;
+  if (!options.tokenizer.is_null()) opened.tokenizer = options.tokenizer;
   for (const std::string& file : {options.tokenizer.name_or_path, options.tokenizer.vocab_file}) {
     if (file.empty()) continue;
     std::error_code ignored;
@@ -174,6 +174,8 @@ OpenedModel open_model(const fs::path& path, const MegatronGiven& given, bool av
   OpenedModel opened = open();
   opened.name = fs::absolute(path).lexically_normal().stem().string();
   opened.model.dtype = most_common_dtype(*opened.source);
+  check_layers(opened.model, std::ssize(opened.source->tensors(TensorKind::kWeight)),
+               opened.source->where());
   std::vector<CanonicalTensor> wanted;
   for (const CanonicalShape& one : canonical_tensors(opened.model))
     wanted.push_back({.name = one.name, .shape = one.shape});

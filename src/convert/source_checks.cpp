@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "huggingface/config_keys.h"
@@ -11,6 +13,10 @@
 
 namespace piton {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kDraftEnd = ".unfinished";  // of a target in the source's folder
 
 // Sizes of AscendSpeed's and MindSpeed's converters: LLaMA 1 and 2, and Bloom.
 struct NamedSize {
@@ -74,7 +80,42 @@ void check_model(const ConvertOptions& options, const OpenedModel& from) {
               options.load, other);
 }
 
+// Of all that are files, or links to such, in the folder of the model's files.
+std::map<std::string, std::string> stamps_in(const fs::path& where) {
+  std::map<std::string, std::string> stamps;
+  const auto add = [&](const fs::path& path) {
+    std::error_code ignored;
+    if (!fs::is_regular_file(path, ignored)) return;
+    const auto time = fs::last_write_time(path, ignored).time_since_epoch().count();
+    stamps[path.string()] = fmt::format("{} {}", fs::file_size(path, ignored), time);
+  };
+  add(where);
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(where, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().ends_with(kDraftEnd)) entry.disable_recursion_pending();
+    add(entry->path());
+  }
+  return stamps;
+}
+
 }  // namespace
+
+SourceStamps::SourceStamps(const OpenedModel& from) {
+  if (from.format != ModelFormat::kPiton) stamps_ = stamps_in(from.source->where());
+}
+
+void SourceStamps::check() const {
+  if (stamps_.empty()) return;
+  for (const auto& [path, stamp] : stamps_) {
+    std::error_code ignored;
+    const std::map<std::string, std::string> now =
+        fs::is_regular_file(path, ignored) ? stamps_in(path) : std::map<std::string, std::string>{};
+    if (now.empty() || now.begin()->second == stamp) continue;
+    throw Error(Fault::kData, "{}: changed while it was converted; start again when it is whole",
+                path);
+  }
+}
 
 void check_source(const ConvertOptions& options, const OpenedModel& from) {
   if (!options.load_model_type.empty() && options.load_model_type != name(from.format)) {

@@ -1,5 +1,9 @@
-// What a user says of the source beside naming it: it is compared, never believed.
+// What a user says of the source beside naming it: it is compared, never believed. And whether it
+// stays what it was.
 #pragma once
+
+#include <map>
+#include <string>
 
 #include "convert/convert_options.h"
 #include "convert/opened_model.h"
@@ -9,5 +13,18 @@ namespace piton {
 // Throws Error(kUsage) naming the first flag (--load-model-type, --type, --src-tensor-model-
 // parallel-size, --num-layers and other flags of a model) that contradicts the source.
 void check_source(const ConvertOptions& options, const OpenedModel& from);
+
+// Sees whether files of another program's model change while they are read. Those of a checkpoint
+// of Piton have hashes of their own.
+class SourceStamps {
+ public:
+  explicit SourceStamps(const OpenedModel& from);
+  // Throws Error(kData) with the first file that is another now. One that is gone is read to its
+  // end as it was.
+  void check() const;
+
+ private:
+  std::map<std::string, std::string> stamps_;  // by path
+};
 
 }  // namespace piton

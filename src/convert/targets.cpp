@@ -19,6 +19,7 @@
 #include "megatron/arguments.h"
 #include "megatron/megatron_writer.h"
 #include "megatron/torch_dist_writer.h"
+#include "train/foreign_model.h"
 #include "train/pretrain_options.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
@@ -30,12 +31,15 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostRanks = 4096;
+constexpr std::int64_t kUsualMultiple = 128;  // of rows of the table, as in Megatron
 
-// The tokenizer of the model, null where there is none or it cannot be read.
+// The tokenizer of the model, null where there is none, or a note says why it cannot be used.
 std::unique_ptr<Tokenizer> usable_tokenizer(const OpenedModel& model,
                                             std::vector<std::string>& notes) {
   try {
-    return open_tokenizer_of(model);
+    std::unique_ptr<Tokenizer> tokenizer = open_tokenizer_of(model);
+    if (tokenizer) check_rows_for(*tokenizer, model.model, model.tokenizer_folder.string());
+    return tokenizer;
   } catch (const Error& error) {
     notes.push_back(fmt::format("its tokenizer cannot be used here: {}", error.what()));
     return nullptr;
@@ -126,9 +130,10 @@ MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from)
                         .stage_layers = options.stage_layers,
                         .empty_layers = options.empty_layers};
   check_range("--added-token-num", options.added_tokens, 0, kLargestSize);
-  check_range("--make-vocab-size-divisible-by", options.vocabulary_multiple, 1, kLargestSize);
-  layout.padded_vocabulary = megatron_padded_vocabulary(model.vocabulary + options.added_tokens,
-                                                        options.vocabulary_multiple, layout.tensor);
+  const std::int64_t multiple = options.vocabulary_multiple.value_or(kUsualMultiple);
+  check_range("--make-vocab-size-divisible-by", multiple, 1, kLargestSize);
+  layout.padded_vocabulary =
+      megatron_padded_vocabulary(model.vocabulary + options.added_tokens, multiple, layout.tensor);
   if (options.is_torch_dist()) check_torch_dist(options, from);
   const std::int64_t stage = options.layers_of_virtual_stage;
   if (stage != 0) {
@@ -141,6 +146,15 @@ MegatronLayout layout_of(const ConvertOptions& options, const OpenedModel& from)
           stage, own);
     }
     layout.chunks = static_cast<int>(own / stage);
+  }
+  if (!options.core_layers.empty() && !options.core && !options.is_torch_dist()) {
+    throw Error(Fault::kUsage,
+                "--transformer-impl: is of Megatron-core's modules; give --use-mcore-models too");
+  }
+  if (stage != 0 && !layout.stage_layers.empty()) {
+    throw Error(Fault::kUsage,
+                "--num-layer-list: has no virtual stages; leave out "
+                "--num-layers-per-virtual-pipeline-stage");
   }
   if (options.apart_mlp && options.core) {
     throw Error(Fault::kUsage,
@@ -244,7 +258,9 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
   if (!description.note.empty()) {
     context.notes.push_back(fmt::format("{}: {}", from.source->where(), description.note));
   }
-  if (from.format != ModelFormat::kHuggingFace) {
+  if (from.format == ModelFormat::kHuggingFace) {
+    usable_tokenizer(from, context.notes);  // for the note
+  } else {
     set_special_ids(from, draft, description.config, context.notes);
   }
   write_huggingface(draft, *from.source, from.model, description.family, description.config,
@@ -283,6 +299,7 @@ void make_checkpoint(const fs::path& draft, const OpenedModel& from, const Targe
 void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetContext& context) {
   const ConvertOptions& options = context.options;
   copy_companions(from, draft);
+  usable_tokenizer(from, context.notes);  // for the note
   const std::string beyond = beyond_megatron(from.model);
   if (!beyond.empty()) {
     context.notes.push_back(fmt::format(
@@ -290,21 +307,22 @@ void make_megatron(const fs::path& draft, const OpenedModel& from, const TargetC
         "other programs compute without it",
         from.source->where(), beyond));
   }
-  write_megatron(draft, *from.source, from.model,
-                 {.layout = layout_of(options, from),
-                  .form = options.is_torch_dist() ? MegatronForm::kTorchDist
-                          : options.deepspeed     ? MegatronForm::kDeepSpeed
-                                                  : MegatronForm::kRankFiles,
-                  .tree = !options.core                    ? MegatronTree::kLegacy
-                          : options.core_layers == "local" ? MegatronTree::kCore
-                                                           : MegatronTree::kTransformer,
-                  .dtype = chosen_dtype(options),
-                  .iteration = from.iteration,
-                  .model_type = family_of(from),
-                  .arguments = options.arguments,
-                  .max_file_bytes = options.max_shard_bytes,
-                  .wrote = context.wrote,
-                  .threads = &context.threads});
+  write_megatron(
+      draft, *from.source, from.model,
+      {.layout = layout_of(options, from),
+       .form = options.is_torch_dist() ? MegatronForm::kTorchDist
+               : options.deepspeed     ? MegatronForm::kDeepSpeed
+                                       : MegatronForm::kRankFiles,
+       .tree = !options.core                                 ? MegatronTree::kLegacy
+               : options.core_layers != "transformer_engine" ? MegatronTree::kCore
+                                                             : MegatronTree::kTransformer,
+       .dtype = chosen_dtype(options),
+       .iteration = from.iteration,
+       .model_type = family_of(from),
+       .arguments = options.arguments,
+       .max_file_bytes = options.max_shard_bytes,
+       .wrote = context.wrote,
+       .threads = &context.threads});
 }
 
 }  // namespace piton

@@ -57,8 +57,9 @@ class RoundedSource final : public TensorSource {
 // Compares the result with the source while it is read.
 class ComparedSource final : public TensorSource {
  public:
-  ComparedSource(TensorSource& result, TensorSource& wanted, VerifyReport& report)
-      : result_(result), wanted_(wanted), report_(report) {}
+  ComparedSource(TensorSource& result, TensorSource& wanted, TensorSource& exact,
+                 VerifyReport& report)
+      : result_(result), wanted_(wanted), exact_(exact), report_(report) {}
 
   std::string where() const override { return result_.where(); }
   std::vector<CanonicalTensor> tensors(TensorKind kind) const override {
@@ -72,6 +73,7 @@ class ComparedSource final : public TensorSource {
     for (TensorRun part = run; part.begin < run.end; part.begin = part.end) {
       part.end = std::min(run.end, part.begin + kBlock);
       wanted_.read(name, part, dtype, reinterpret_cast<std::byte*>(wanted_values_.data()));
+      if (!all_finite(part.size())) look_into(name, part);
       const std::byte* got = dst + (part.begin - run.begin) * size_bytes(dtype);
       const auto bytes = static_cast<std::size_t>(part.size() * size_bytes(dtype));
       if (std::memcmp(got, wanted_values_.data(), bytes) == 0) continue;
@@ -82,6 +84,29 @@ class ComparedSource final : public TensorSource {
   }
 
  private:
+  bool all_finite(std::int64_t count) const {
+    return std::all_of(wanted_values_.begin(), wanted_values_.begin() + count,
+                       [](float value) { return std::isfinite(value); });
+  }
+
+  // Values that are not finite, in the source or by rounding.
+  void look_into(const std::string& name, const TensorRun& part) {
+    std::vector<float> own(static_cast<std::size_t>(part.size()));
+    exact_.read(name, part, DType::kF32, reinterpret_cast<std::byte*>(own.data()));
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (std::isfinite(wanted_values_[i])) continue;
+      if (std::isfinite(own[i])) {
+        if (!report_.beyond_type.empty()) return;
+        report_.beyond_type =
+            fmt::format("{}: element {} is {}, which becomes {}", name,
+                        part.begin + static_cast<std::int64_t>(i), own[i], wanted_values_[i]);
+        return;
+      }
+      if (report_.not_finite.empty() || report_.not_finite.back() != name)
+        report_.not_finite.push_back(name);
+    }
+  }
+
   void differ(const std::string& name, const TensorRun& part, const std::byte* got) {
     for (std::int64_t i = 0; i < part.size(); ++i) {
       float value = 0;
@@ -98,6 +123,7 @@ class ComparedSource final : public TensorSource {
 
   TensorSource& result_;
   TensorSource& wanted_;
+  TensorSource& exact_;
   VerifyReport& report_;
   std::vector<float> wanted_values_;
   std::set<std::string> seen_;
@@ -130,6 +156,8 @@ class LayerWalk {
       : machine_(machine), mesh_(mesh), model_(model), prompt_(prompt) {
     model_.dtype = DType::kF32;
     model_.hidden_dropout = model_.attention_dropout = 0;
+    // Angles are computed for as many positions as there may be: a million of them in some models.
+    if (model_.positions != PositionKind::kLearned) model_.max_positions = std::ssize(prompt_.ids);
     layout_ = {.mesh = &mesh_, .options = {.vocabulary_multiple = 1}};
   }
 
@@ -252,11 +280,12 @@ bool VerifyReport::equal() const {
   return differing.empty() && largest_difference <= kTolerance * std::max(largest_logit, 1.0);
 }
 
-VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result) {
+VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result,
+                    TensorSource* exact) {
   check_same_tensors(source, result);
   VerifyReport report;
   RoundedSource wanted(source.source, result.source);
-  ComparedSource compared(result.source, wanted, report);
+  ComparedSource compared(result.source, wanted, exact == nullptr ? source.source : *exact, report);
   walk_both(machine, {wanted, source.model}, {compared, result.model}, report);
   return report;
 }

@@ -24,16 +24,21 @@ struct ModelSide {
 struct VerifyReport {
   std::int64_t tensors = 0;            // compared
   std::vector<std::string> differing;  // "NAME: element 17 is 0.25, the source has 0.5"
-  std::int64_t tokens = 0;             // of the prompt
-  double largest_difference = 0;       // of logits; NaN where one side has NaN
+  // "NAME: element 17 is 70000, which becomes inf": the first value beyond the result's type.
+  std::string beyond_type;
+  std::vector<std::string> not_finite;  // tensors of which the source has values that are not
+  std::int64_t tokens = 0;              // of the prompt
+  double largest_difference = 0;        // of logits; NaN where one side has NaN
   double largest_logit = 0;
   double divergence = 0;  // KL of source from result, nats a token, mean over the prompt
 
   bool equal() const;
 };
 
-// Throws Error(kData) if the tensors of the two have different names or shapes.
-VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result);
+// Throws Error(kData) if the tensors of the two have different names or shapes. `exact`: the source
+// before anything was rounded; null: `source` itself.
+VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result,
+                    TensorSource* exact = nullptr);
 
 // Only what the two compute of the prompt: for a result whose weights are not the source's.
 VerifyReport compare_outputs(const Machine& machine, const ModelSide& source,

@@ -34,6 +34,15 @@ std::vector<std::int32_t> largest(std::span<const float> logits, std::size_t cou
   return order;
 }
 
+// Throws Error(kData) where a logit is NaN or infinite, which no choice can be made among.
+double checked_sum(std::span<const float> logits) {
+  const double sum = log_sum_exp(logits);
+  if (std::isfinite(sum)) return sum;
+  throw Error(Fault::kData,
+              "generate: the model's logits are not finite; are its weights damaged, or too large "
+              "for the type it computes in?");
+}
+
 }  // namespace
 
 double log_sum_exp(std::span<const float> logits) {
@@ -44,7 +53,7 @@ double log_sum_exp(std::span<const float> logits) {
 }
 
 std::vector<LikelyToken> likeliest_tokens(std::span<const float> logits, std::int64_t count) {
-  const double total = log_sum_exp(logits);
+  const double total = checked_sum(logits);
   std::vector<LikelyToken> tokens;
   for (const std::int32_t id : largest(logits, static_cast<std::size_t>(count))) {
     tokens.push_back({id, static_cast<double>(logits[id]) - total});
@@ -87,7 +96,7 @@ void SamplingOptions::check(std::int64_t vocabulary) const {
 GeneratedToken draw_token(std::span<const float> logits, const SamplingOptions& options,
                           std::int64_t index) {
   PITON_ASSERT(!logits.empty());
-  const double total = log_sum_exp(logits);
+  const double total = checked_sum(logits);
   const auto result = [&](std::int64_t id) {
     GeneratedToken token{{static_cast<std::int32_t>(id), static_cast<double>(logits[id]) - total},
                          {}};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 
 namespace piton {
 
@@ -22,12 +23,15 @@ bool is_gguf_file(const fs::path& path) {
 }
 
 GgufFile::GgufFile(const fs::path& path) : file_(path) {
+  refuse_lfs_pointer(file_);
   header_ =
       parse_gguf([&](std::int64_t offset, std::span<std::byte> out) { file_.read_at(offset, out); },
                  file_.size_bytes(), where());
   const GgufValue* parts = header_.find("split.count");
   if (parts != nullptr && parts->is_integer() && parts->integer() > 1) {
-    throw Error(Fault::kData, "{}: is one of {} parts of a model, wanted a whole one; join them",
+    throw Error(Fault::kData,
+                "{}: is one of {} parts of a model, wanted a whole one; join them with "
+                "llama-gguf-split --merge",
                 where(), parts->integer());
   }
 }

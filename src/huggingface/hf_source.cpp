@@ -83,20 +83,26 @@ void read_rows(const FileTensor& stored, const HfPlace& place, const TensorRun& 
   });
 }
 
+HfConfig read_config(const fs::path& folder) {
+  check_huggingface_link(folder / "config.json");
+  return HfConfig::read(folder);
+}
+
 }  // namespace
 
 bool is_huggingface_folder(const fs::path& folder) {
   std::error_code ignored;
-  return fs::exists(folder / "config.json", ignored) &&
+  return (fs::exists(folder / "config.json", ignored) || has_huggingface_weights(folder)) &&
          !fs::exists(folder / kManifestName, ignored) &&
          !fs::exists(folder / kTrackerName, ignored);
 }
 
 HfSource::HfSource(const fs::path& folder)
-    : config_(HfConfig::read(folder)),
+    : config_(read_config(folder)),
       family_(hf_family(config_)),
       files_(folder),
       model_(hf_model(config_)) {
+  check_layers(model_, std::ssize(files_.tensors()), config_.where());
   check_tensors(family_.places(model_));
   decide_head();
 }

@@ -21,7 +21,8 @@
 
 namespace piton {
 
-// True if it has a config.json and is not a checkpoint of Piton.
+// True if it has a config.json or weights under Hugging Face's names, and is not a checkpoint of
+// Piton.
 bool is_huggingface_folder(const std::filesystem::path& folder);
 
 class HfSource final : public TensorSource {

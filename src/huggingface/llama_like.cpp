@@ -116,6 +116,7 @@ void set_rotary(const HfConfig& config, const HfConfig& rope, double base, Model
 }
 
 void set_rotary(const HfConfig& config, ModelConfig& model) {
+  // Where both are there, Transformers 5 takes the older key, and its defaults for what that lacks.
   const HfConfig older = config.object("rope_scaling");
   set_rotary(config, older.empty() ? config.object("rope_parameters") : older, 10000.0, model);
 }

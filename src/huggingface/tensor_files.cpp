@@ -2,12 +2,14 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/links.h"
 #include "base/listed.h"
 #include "base/nesting.h"
 #include "base/regular_file.h"
@@ -25,13 +27,9 @@ bool present(const fs::path& path) {
 }
 
 bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.find('/') == name.npos && name.find('\0') == name.npos &&
+  const auto is_control = [](unsigned char letter) { return letter < ' ' || letter == 0x7f; };
+  return !name.empty() && name.find('/') == name.npos && std::ranges::none_of(name, is_control) &&
          name != "." && name != "..";
-}
-
-bool is_inside(const fs::path& path, const fs::path& folder) {
-  const fs::path relative = path.lexically_relative(folder);
-  return !relative.empty() && *relative.begin() != "..";
 }
 
 }  // namespace
@@ -44,11 +42,8 @@ void check_huggingface_link(const fs::path& file) {
   if (error) return;  // opening it will report this
   const fs::path folder = fs::canonical(file.parent_path());
   const fs::path blobs = folder.parent_path().parent_path() / "blobs";
-  if (is_inside(target, folder)) return;
   if (folder.parent_path().filename() == "snapshots" && is_inside(target, blobs)) return;
-  throw Error(Fault::kData,
-              "{}: a link that leads out of the folder, to {}; put the file itself there",
-              file.string(), target.string());
+  refuse_link_out(file, file.parent_path());
 }
 
 bool has_huggingface_weights(const fs::path& folder) {
@@ -95,7 +90,7 @@ HfTensorFiles::HfTensorFiles(const fs::path& folder) : folder_(folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(".safetensors") || name.starts_with("pytorch_model")) {
-      found = "; got " + name;
+      found = "; got " + name + (present(entry.path()) ? "" : ", a link to no file");
       break;
     }
   }
@@ -105,6 +100,7 @@ HfTensorFiles::HfTensorFiles(const fs::path& folder) : folder_(folder) {
 
 void HfTensorFiles::open_shards(const char* index_name) {
   const fs::path index_path = folder_ / index_name;
+  check_huggingface_link(index_path);
   const std::map<std::string, std::string> index =
       parse_hf_index(read_regular_file(index_path, kLargestIndex), index_path.string());
   std::set<std::string> shards;

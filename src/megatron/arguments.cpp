@@ -94,6 +94,8 @@ class Arguments {
       if (value->kind == Kind::kFloat) got = fmt::format("{}", value->number);
       if (value->kind == Kind::kBool) got = value->truth ? "True" : "False";
       if (value->kind == Kind::kText || value->kind == Kind::kObject) got = value->text;
+      if (value->kind == Kind::kList) got = "a list";
+      if (value->kind == Kind::kDict) got = "a dict";
     }
     throw Error(Fault::kData, "{}: argument {}: got {}, wanted {}", where_, name, got, wanted);
   }
@@ -129,8 +131,11 @@ void refuse_what_is_not_there(const Arguments& arguments) {
                            "apply_residual_connection_post_layernorm"}) {
     if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
   }
-  if (arguments.find("num_experts") != nullptr)
-    arguments.wrong("num_experts", "none: Piton has no experts yet");
+  // Megatron-DeepSpeed's default is [1].
+  const PickleValue* each = arguments.find("num_experts");
+  const bool one = each != nullptr && each->kind == Kind::kList && each->items.size() == 1 &&
+                   each->items[0]->kind == Kind::kInt && each->items[0]->integer == 1;
+  if (each != nullptr && !one) arguments.wrong("num_experts", "none: Piton has no experts yet");
   const std::optional<std::int64_t> experts = arguments.size("expert_model_parallel_size");
   if (experts && *experts != 1) arguments.wrong("expert_model_parallel_size", "1");
 }

@@ -8,7 +8,9 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/links.h"
 #include "base/listed.h"
+#include "megatron/run_progress.h"
 
 namespace piton {
 namespace {
@@ -93,6 +95,7 @@ DeepSpeedFiles::DeepSpeedFiles(const fs::path& folder) : folder_(folder), optimi
     for (const int number : found.ranks)
       rank_files_.push_back(&open(folder / rank_file_name(number)));
     first_ = files_.front().get();
+    for (const TorchFile* other : rank_files_) check_same_save(*first_, *other);
   }
   if (found.layers.empty()) {
     place_rank_files(found.ranks);
@@ -102,6 +105,7 @@ DeepSpeedFiles::DeepSpeedFiles(const fs::path& folder) : folder_(folder), optimi
 }
 
 const TorchFile& DeepSpeedFiles::open(const fs::path& path) {
+  refuse_link_out(path, folder_);
   return *files_.emplace_back(std::make_unique<TorchFile>(path));
 }
 

@@ -11,6 +11,9 @@
 namespace piton {
 namespace {
 
+// Each row of padding is a part of its own.
+constexpr std::int64_t kMostPadding = std::int64_t{1} << 20;
+
 void must_divide(const char* what, std::int64_t size, const char* flag, std::int64_t parts) {
   if (size % parts == 0) return;
   throw Error(Fault::kUsage, "{}: got {}, wanted a divisor of the {} {}", flag, parts, size, what);
@@ -172,6 +175,12 @@ void MegatronLayout::check(const ModelConfig& model) const {
   must_divide("groups of heads", model.groups, tensor_flag, tensor);
   must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
   must_divide("rows of the table", padded_vocabulary, tensor_flag, tensor);
+  if (padded_vocabulary - model.vocabulary > kMostPadding) {
+    throw Error(Fault::kUsage,
+                "--make-vocab-size-divisible-by, --added-token-num: got a table of {} rows for a "
+                "vocabulary of {}, wanted at most {} rows of padding",
+                padded_vocabulary, model.vocabulary, kMostPadding);
+  }
   const std::int64_t places = model.layers + std::ssize(empty_layers);
   for (std::size_t i = 0; i < empty_layers.size(); ++i) {
     const std::int64_t place = empty_layers[i];

@@ -13,7 +13,9 @@
 #include "checkpoint/manifest.h"
 #include "megatron/deepspeed_files.h"
 #include "megatron/master_weights.h"
+#include "megatron/named_tensors.h"
 #include "megatron/zero3_files.h"
+#include "model/canonical_tensors.h"
 
 namespace piton {
 namespace {
@@ -53,10 +55,16 @@ fs::path files_folder(const fs::path& folder) {
   return has_megatron_files(named) ? named : fs::path();
 }
 
-double version_of(const PickleValue* value, double otherwise) {
+// The orders of query, key and value go by it, and another order is no fault that shows.
+double version_of(const PickleValue* value, double otherwise, const std::string& where) {
   if (value == nullptr) return otherwise;
-  return value->kind == PickleValue::Kind::kInt ? static_cast<double>(value->integer)
-                                                : value->number;
+  const bool integer = value->kind == PickleValue::Kind::kInt;
+  const double version = integer ? static_cast<double>(value->integer) : value->number;
+  const bool known = version == 0 || version == 1 || version == 2 || version == 3;
+  if (known && (integer || value->kind == PickleValue::Kind::kFloat)) return version;
+  throw Error(Fault::kData, "{}: checkpoint_version: got {}, wanted 0, 1, 2 or 3", where,
+              integer || value->kind == PickleValue::Kind::kFloat ? fmt::format("{}", version)
+                                                                  : "no number");
 }
 
 }  // namespace
@@ -95,7 +103,12 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   const std::string where = files_->facts_file();
   const PickleValue& facts = files_->facts();
   run_ = read_megatron_run(facts, where);
-  stored_.version = version_of(facts.find("checkpoint_version"), files_->division().version);
+  const std::optional<std::int64_t> named = iteration_of(files_->folder().filename().string());
+  if (named && facts.find("iteration") != nullptr && *named != run_.iteration) {
+    notes_.push_back(fmt::format("{}: is of iteration {}, whatever its folder is called", where,
+                                 run_.iteration));
+  }
+  stored_.version = version_of(facts.find("checkpoint_version"), files_->division().version, where);
   const PickleValue* values = facts.find(kMegatronArguments);
   if (values == nullptr) values = facts.find(kPitonArguments);
 
@@ -107,7 +120,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   }
   weight_dtype_ = files_->copies_of().value_or(table->second.dtype);
   stored_.padded_vocabulary = table->second.rows * stored_.tensor;
-  stored_.fused_mlp = has_fused_mlp();
+  look_at_first_ranks();
   layout_ = stored_;
 
   std::optional<std::int64_t> vocabulary = given.vocabulary;
@@ -140,6 +153,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
         "--vocab-size says it",
         where, stored_.padded_vocabulary));
   }
+  check_layers(model_, stored_tensors_, where);
   try {
     stored_.check(model_);
     model_.check();
@@ -182,17 +196,18 @@ void MegatronSource::compare(const MegatronArguments& read, const std::string& w
   }
 }
 
-// By the first chunk that has a layer; some may have empty places alone.
-bool MegatronSource::has_fused_mlp() const {
+// Of tensor rank 0 of every stage. Gate and up are one tensor unless there is a gate.
+void MegatronSource::look_at_first_ranks() {
+  stored_.fused_mlp = true;
   for (int p = 0; p < stored_.pipeline; ++p) {
     for (int chunk = 0; chunk < stored_.chunks; ++chunk) {
-      for (const auto& [key, tensor] : files_->tensors(0, p, chunk)) {
-        if (key.ends_with(".gate.weight")) return false;
-        if (key.ends_with(".fc1.weight")) return true;
-      }
+      const BoxedTensors tensors = files_->tensors(0, p, chunk);
+      stored_tensors_ += std::ssize(tensors);
+      const bool apart = std::ranges::any_of(
+          tensors, [](const auto& one) { return one.first.ends_with(".gate.weight"); });
+      stored_.fused_mlp = stored_.fused_mlp && !apart;
     }
   }
-  return true;
 }
 
 bool MegatronSource::has_masters() {
@@ -248,6 +263,19 @@ void MegatronSource::choose_masters() {
   }
 }
 
+// A tied head may be stored as a copy of the table. Another one must not be lost.
+void MegatronSource::check_copy(const BoxedTensor& head, int t, const std::string& where) const {
+  const BoxedTensors first = files_->tensors(t, 0, 0);
+  const auto table = first.find("word_embeddings.weight");
+  if (table == first.end() || have_same_values(head, table->second)) return;
+  throw Error(
+      Fault::kData,
+      "{}: its head is not the table of the embedding, though the model is said to tie them; "
+      "wanted untie_embeddings_and_output_weights (without arguments: "
+      "--untie-embeddings-and-output-weights)",
+      where);
+}
+
 void MegatronSource::add_rank(int t, int p, int chunk) {
   const std::string where = files_->file_of(t, p);
   BoxedTensors tensors = files_->tensors(t, p, chunk);
@@ -268,6 +296,7 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
       throw Error(Fault::kData, "{}: {} is [{}, {}], the arguments say {}", where, wanted.key,
                   found->second.rows, found->second.columns, to_string(shape));
     }
+    if (wanted.key == "head_copy.weight") check_copy(found->second, t, where);
     // Those of buckets are added by rank.
     const bool by_rank = from_masters_ && files_->has_buckets();
     if (wanted.key != "head_copy.weight" && !by_rank) {
@@ -277,9 +306,11 @@ void MegatronSource::add_rank(int t, int p, int chunk) {
     tensors.erase(found);
   }
   // A tied head that is stored next to the embedding is a copy of it.
-  if (model_.tied) {
-    tensors.erase("output.weight");
-    tensors.erase("head_copy.weight");
+  for (const char* key : {"output.weight", "head_copy.weight"}) {
+    const auto copy = model_.tied ? tensors.find(key) : tensors.end();
+    if (copy == tensors.end()) continue;
+    check_copy(copy->second, t, where);
+    tensors.erase(copy);
   }
   if (!missing.empty()) {
     throw Error(Fault::kData, "{}: missing tensors ({}): {}; is the copy complete?", where,

@@ -73,10 +73,11 @@ class MegatronSource final : public TensorSource {
  private:
   void read_arguments(const MegatronGiven& given);
   void compare(const MegatronArguments& read, const std::string& where);
-  bool has_fused_mlp() const;
+  void look_at_first_ranks();
   void choose_masters();
   bool has_masters();
   void add_rank(int t, int p, int chunk);
+  void check_copy(const BoxedTensor& head, int t, const std::string& where) const;
   // The vectors of a distributed optimizer on one of the ranks of layout_, and its weights.
   struct BucketRank {
     int rank = 0;  // p T + t
@@ -96,8 +97,9 @@ class MegatronSource final : public TensorSource {
   std::string model_type_;
   MegatronLayout layout_;
   bool from_masters_ = false;
-  std::string why_no_masters_;  // "": they are not of these weights
-  MegatronLayout stored_;       // as the files are divided: whole tensors are of one rank
+  std::string why_no_masters_;       // "": they are not of these weights
+  MegatronLayout stored_;            // as the files are divided: whole tensors are of one rank
+  std::int64_t stored_tensors_ = 0;  // of tensor rank 0
   MegatronRun run_;
   DType weight_dtype_ = DType::kF32;
   bool says_its_model_ = true;

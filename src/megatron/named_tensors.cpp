@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "base/listed.h"
@@ -14,7 +16,8 @@
 namespace piton {
 namespace {
 
-constexpr std::size_t kMostDicts = 1000;  // of a module tree, which has five
+constexpr std::size_t kMostDicts = 1000;                        // of a module tree, which has five
+constexpr std::int64_t kComparedBytes = std::int64_t{4} << 20;  // at a time
 
 using EachTensor = std::function<void(const std::string&, const PickleValue&)>;
 
@@ -49,6 +52,22 @@ void name_up_apart(BoxedTensors& tensors, std::vector<std::string>& order) {
   }
 }
 
+// Rows [first, last) of all columns.
+void read_rows(const BoxedTensor& tensor, std::int64_t first, std::int64_t last,
+               std::vector<std::byte>& bytes) {
+  const std::int64_t width = size_bytes(tensor.dtype);
+  bytes.assign(static_cast<std::size_t>((last - first) * tensor.columns * width), std::byte{0});
+  for (const TensorBox& box : tensor.boxes) {
+    const std::int64_t end = std::min(last, box.row + box.rows);
+    for (std::int64_t row = std::max(first, box.row); row < end; ++row) {
+      const std::int64_t at = ((row - first) * tensor.columns + box.column) * width;
+      box.file->read_at(box.offset + (row - box.row) * box.stride * width,
+                        std::span(bytes).subspan(static_cast<std::size_t>(at),
+                                                 static_cast<std::size_t>(box.columns * width)));
+    }
+  }
+}
+
 }  // namespace
 
 void visit_tensors(const PickleValue& tree, const EachTensor& each) {
@@ -74,6 +93,10 @@ BoxedTensor boxed_tensor(const RegularFile& file, const TorchTensor& tensor,
                 name, fmt::join(tensor.shape, ", "), fmt::join(tensor.strides, ", "));
   }
   const std::int64_t columns = dims == 1 ? 1 : tensor.shape[1];
+  if (tensor.shape[0] < 1 || columns < 1) {
+    throw Error(Fault::kData, "{}: {} is of shape [{}], wanted a matrix or a vector with elements",
+                where, name, fmt::join(tensor.shape, ", "));
+  }
   return {.dtype = *dtype,
           .rows = tensor.shape[0],
           .columns = columns,
@@ -82,6 +105,21 @@ BoxedTensor boxed_tensor(const RegularFile& file, const TorchTensor& tensor,
                      .rows = tensor.shape[0],
                      .columns = columns,
                      .stride = stride}}};
+}
+
+bool have_same_values(const BoxedTensor& a, const BoxedTensor& b) {
+  if (a.dtype != b.dtype || a.rows != b.rows || a.columns != b.columns) return false;
+  const std::int64_t step = std::clamp<std::int64_t>(
+      kComparedBytes / (a.columns * size_bytes(a.dtype)), 1, std::max<std::int64_t>(a.rows, 1));
+  std::vector<std::byte> ours;
+  std::vector<std::byte> theirs;
+  for (std::int64_t row = 0; row < a.rows; row += step) {
+    const std::int64_t end = std::min(row + step, a.rows);
+    read_rows(a, row, end, ours);
+    read_rows(b, row, end, theirs);
+    if (ours != theirs) return false;
+  }
+  return true;
 }
 
 void NamedTensors::add(const std::string& name, const std::function<BoxedTensor()>& make) {

@@ -16,6 +16,9 @@ namespace piton {
 BoxedTensor boxed_tensor(const RegularFile& file, const TorchTensor& tensor,
                          const std::string& where, const std::string& name);
 
+// True if both have the same type, shape and bytes.
+bool have_same_values(const BoxedTensor& a, const BoxedTensor& b);
+
 // The tensors of a tree of dicts in the order of the file; their names are joined by dots. Dicts
 // may contain each other in cycles: each is visited once.
 void visit_tensors(

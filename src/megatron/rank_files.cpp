@@ -8,10 +8,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/links.h"
 #include "base/listed.h"
 #include "megatron/arguments.h"
 #include "megatron/master_weights.h"
 #include "megatron/optimizer_buffer.h"
+#include "megatron/run_progress.h"
 
 namespace piton {
 namespace {
@@ -23,7 +25,6 @@ constexpr const char* kDistributed = "distrib_optim.pt";
 constexpr const char* kShare = "optim.pt";
 constexpr const char* kShares = "shard_fp32_from_float16_groups";
 constexpr const char* kOptimizer = "optimizer";
-constexpr const char* kIteration = "iteration";
 
 // A folder of a rank: mp_rank_TT, mp_rank_TT_NNN or mp_rank_TT_PPP_DDD. The last is of experts
 // unless it has a share of the optimizer.
@@ -119,6 +120,7 @@ RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
         continue;
       }
       std::error_code ignored;
+      refuse_link_out(file->second, folder);
       Rank& own = stages.emplace_back();
       own.model = std::make_unique<TorchFile>(file->second);
       const fs::path distributed = file->second.parent_path() / kDistributed;
@@ -130,7 +132,7 @@ RankFiles::RankFiles(const fs::path& folder) : folder_(folder) {
     throw Error(Fault::kData, "{}: {} of {} ranks are missing: {}; copy them too", folder.string(),
                 missing.size(), division_.tensor * division_.pipeline, listed(missing));
   }
-  compare_iterations();
+  compare_saves();
   while (facts().find(fmt::format("model{}", division_.chunks - 1)) != nullptr &&
          facts().find(fmt::format("model{}", division_.chunks)) != nullptr) {
     ++division_.chunks;
@@ -178,15 +180,9 @@ std::map<RankFiles::RankPlace, fs::path> RankFiles::find_ranks() {
   return found;
 }
 
-void RankFiles::compare_iterations() const {
-  const PickleValue* first = facts().find(kIteration);
+void RankFiles::compare_saves() const {
   for (const std::vector<Rank>& stages : ranks_) {
-    for (const Rank& one : stages) {
-      const PickleValue* own = one.model->root().find(kIteration);
-      if (first == nullptr || own == nullptr || own->integer == first->integer) continue;
-      throw Error(Fault::kData, "{}: is of iteration {}, and {} of {}",
-                  one.model->file().path().string(), own->integer, facts_file(), first->integer);
-    }
+    for (const Rank& one : stages) check_same_save(*ranks_.front().front().model, *one.model);
   }
 }
 

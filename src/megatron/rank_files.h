@@ -58,7 +58,7 @@ class RankFiles final : public MegatronFiles {
     std::unique_ptr<RankOptimizer> shares;
   };
   std::map<RankPlace, std::filesystem::path> find_ranks();
-  void compare_iterations() const;
+  void compare_saves() const;
   std::string share_name(int t, int p, int d) const;
   // Null where the optimizer is not divided over data-parallel ranks.
   const RankOptimizer* shares(int t, int p);

@@ -25,6 +25,39 @@ constexpr const char* kKeptOfHalf[] = {"initial_loss_scale", "min_loss_scale", "
 constexpr const char* kKeptOfAnnealing[] = {"lr_wsd_decay_style", "lr_wsd_decay_iters",
                                             "lr_wsd_decay_samples"};
 
+std::string toml_text(const std::string& word) {
+  std::string quoted = "\"";
+  for (const char letter : word) {
+    if (letter == '"' || letter == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(letter) >= ' ') quoted += letter;
+  }
+  return quoted + "\"";
+}
+
+// A TOML value; "": none of a kind that options have.
+std::string toml_value(const PickleValue& value) {
+  switch (value.kind) {
+    case ValueKind::kInt:
+      return fmt::format("{}", value.integer);
+    case ValueKind::kFloat:
+      return std::isfinite(value.number) ? fmt::format("{}", value.number) : "";
+    case ValueKind::kText:
+      return toml_text(value.text);
+    case ValueKind::kList: {
+      std::string list;
+      for (const PickleValue* item : value.items) {
+        // --rampup-batch-size is a list of words.
+        const std::string one = item->kind == ValueKind::kText ? item->text : toml_value(*item);
+        if (one.empty() || one.find_first_not_of("0123456789") != one.npos) return "";
+        list += (list.empty() ? "" : ", ") + one;
+      }
+      return fmt::format("[{}]", list);
+    }
+    default:
+      return "";
+  }
+}
+
 class Values {
  public:
   Values(const PickleValue* values, std::string where)
@@ -62,45 +95,15 @@ class Values {
 
  private:
   [[noreturn]] void wrong(const char* name, const char* wanted) const {
-    throw Error(Fault::kData, "{}: {}: wanted {}", where_, name, wanted);
+    const PickleValue* value = find(name);
+    const std::string got = value == nullptr ? "nothing" : toml_value(*value);
+    throw Error(Fault::kData, "{}: {}: got {}, wanted {}", where_, name,
+                got.empty() ? "something else" : got, wanted);
   }
 
   const PickleValue* values_;
   std::string where_;
 };
-
-std::string toml_text(const std::string& word) {
-  std::string quoted = "\"";
-  for (const char letter : word) {
-    if (letter == '"' || letter == '\\') quoted += '\\';
-    if (static_cast<unsigned char>(letter) >= ' ') quoted += letter;
-  }
-  return quoted + "\"";
-}
-
-// A TOML value; "": none of a kind that options have.
-std::string toml_value(const PickleValue& value) {
-  switch (value.kind) {
-    case ValueKind::kInt:
-      return fmt::format("{}", value.integer);
-    case ValueKind::kFloat:
-      return std::isfinite(value.number) ? fmt::format("{}", value.number) : "";
-    case ValueKind::kText:
-      return toml_text(value.text);
-    case ValueKind::kList: {
-      std::string list;
-      for (const PickleValue* item : value.items) {
-        // --rampup-batch-size is a list of words.
-        const std::string one = item->kind == ValueKind::kText ? item->text : toml_value(*item);
-        if (one.empty() || one.find_first_not_of("0123456789") != one.npos) return "";
-        list += (list.empty() ? "" : ", ") + one;
-      }
-      return fmt::format("[{}]", list);
-    }
-    default:
-      return "";
-  }
-}
 
 std::string flag_of(std::string_view name) {
   std::string flag(name);
@@ -161,9 +164,27 @@ MegatronRun read_megatron_run(const PickleValue& facts, const std::string& where
   const bool counted = arguments.find("consumed_train_samples") != nullptr;
   if (counted) run.consumed_samples = arguments.count("consumed_train_samples");
   // As Megatron does where older files count iterations alone.
-  if (run.consumed_samples == 0 && arguments.find("global_batch_size") != nullptr)
-    run.consumed_samples = run.iteration * arguments.count("global_batch_size");
+  if (run.consumed_samples == 0 && arguments.find("global_batch_size") != nullptr) {
+    const std::int64_t batch = arguments.count("global_batch_size");
+    if (__builtin_mul_overflow(run.iteration, batch, &run.consumed_samples)) {
+      throw Error(Fault::kData,
+                  "{}: iteration {} of global_batch_size {}: more samples than counted", where,
+                  run.iteration, batch);
+    }
+  }
   return run;
+}
+
+void check_same_save(const TorchFile& first, const TorchFile& other) {
+  for (const char* name : {"iteration", "checkpoint_version"}) {
+    const PickleValue* wanted = first.root().find(name);
+    const PickleValue* got = other.root().find(name);
+    if (wanted == nullptr || got == nullptr || toml_value(*got) == toml_value(*wanted)) continue;
+    throw Error(Fault::kData,
+                "{}: {}: got {}, but {} has {}: the ranks are of different saves; copy all of one",
+                other.file().path().string(), name, toml_value(*got), first.file().path().string(),
+                toml_value(*wanted));
+  }
 }
 
 }  // namespace piton

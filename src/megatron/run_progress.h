@@ -9,6 +9,7 @@
 
 #include "megatron/megatron_files.h"
 #include "pickle/pickle_value.h"
+#include "pickle/torch_file.h"
 
 namespace piton {
 
@@ -46,5 +47,8 @@ std::optional<MegatronSchedule> read_megatron_schedule(const PickleValue& facts,
 // `facts`: as MegatronFiles::facts(). Steps and loss scale are left open. Throws Error(kData) with
 // `where` and the name of a value that has the wrong kind.
 MegatronRun read_megatron_run(const PickleValue& facts, const std::string& where);
+
+// The files of two ranks. Throws Error(kData) where they are of different iterations or versions.
+void check_same_save(const TorchFile& first, const TorchFile& other);
 
 }  // namespace piton

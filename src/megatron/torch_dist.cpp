@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/links.h"
 #include "checkpoint/safetensors.h"
 #include "megatron/flat_boxes.h"
 #include "megatron/named_tensors.h"
@@ -298,6 +299,7 @@ const RegularFile& TorchDist::file(const std::string& name) {
       throw Error(Fault::kData, "{}: names the file {}, wanted one of its folder", file_of(0, 0),
                   name);
     }
+    refuse_link_out(folder_ / name, folder_);
     file = std::make_unique<RegularFile>(folder_ / name);
   }
   return *file;

@@ -1,5 +1,9 @@
 #include "model/canonical_tensors.h"
 
+#include <algorithm>
+
+#include "base/error.h"
+
 namespace piton {
 
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
@@ -44,6 +48,14 @@ std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config) {
   norm("final_norm");
   if (!config.tied) add("head.weight", {config.vocabulary, h});
   return list;
+}
+
+void check_layers(const ModelConfig& config, std::int64_t tensors, const std::string& where) {
+  constexpr std::int64_t kAnyway = 1000;  // of which what is missing can be listed
+  if (config.layers <= std::max(kAnyway, tensors)) return;
+  throw Error(Fault::kData,
+              "{}: a model of {} layers, and the files hold {} tensors; is it of another size?",
+              where, config.layers, tensors);
 }
 
 }  // namespace piton

@@ -2,6 +2,7 @@
 // of the layout.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,9 @@ struct CanonicalShape {
 
 // In the order of the model: embedding, layers, final norm, head. A tied head is not listed.
 std::vector<CanonicalShape> canonical_tensors(const ModelConfig& config);
+
+// Before the list of a model's tensors is made, of which files hold `tensors`. Throws Error(kData)
+// with `where` for so many layers that the list itself would fill the memory.
+void check_layers(const ModelConfig& config, std::int64_t tensors, const std::string& where);
 
 }  // namespace piton

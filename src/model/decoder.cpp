@@ -179,11 +179,13 @@ class DecoderChunk final : public Chunk {
 
   Angles angles() const { return {config_.rotary_base, config_.rotary_scaling}; }
 
-  // With a cache: the longest text, with these tokens. Whoever grows it beyond a length that changes
-  // all angles reads it anew. Those of dynamic scaling are for texts of the cache's capacity.
+  // With a cache: the longest text, with these tokens. Whoever grows it beyond a length that
+  // changes all angles reads it anew. Those of dynamic scaling are for texts of the cache's
+  // capacity.
   std::int64_t sequence_for_angles(const ModelInput& input) const {
     if (input.cache == nullptr) return input.sequence;
-    if (config_.rotary_scaling.kind == RotaryScaling::Kind::kDynamic) return input.cache->capacity();
+    if (config_.rotary_scaling.kind == RotaryScaling::Kind::kDynamic)
+      return input.cache->capacity();
     std::int64_t longest = 0;
     for (std::int64_t sample = 0; sample < input.samples; ++sample)
       longest = std::max(longest, input.cache->length(sample));

@@ -18,6 +18,9 @@ using Kind = PickleValue::Kind;
 // Limit for all values together: 10,000 tensors take 100 MB.
 constexpr std::size_t kMostMemory = std::size_t{1} << 30;
 
+// Of one remembered value: a node of the map, and its share of the buckets.
+constexpr std::size_t kMemoBytes = 48;
+
 constexpr std::size_t kMostDims = 64;
 
 // The stack machine (CPython's Lib/pickle.py names the instructions).
@@ -81,7 +84,10 @@ class Machine {
 
   // The stack.
 
-  void push(PickleValue& value) { stack_.push_back(&value); }
+  void push(PickleValue& value) {
+    charge(sizeof(&value));
+    stack_.push_back(&value);
+  }
   void push_int(std::int64_t value) {
     PickleValue& made = make(Kind::kInt);
     made.integer = value;
@@ -139,19 +145,24 @@ class Machine {
 
   void add_pairs(PickleValue& dict, const std::vector<const PickleValue*>& items) {
     if (dict.kind != Kind::kDict || items.size() % 2 != 0) refuse("it sets an item of no dict");
+    charge(items.size() * sizeof(items[0]));
     for (std::size_t i = 0; i < items.size(); i += 2)
       dict.pairs.push_back({items[i], items[i + 1]});
   }
   void add_items(PickleValue& list, const std::vector<const PickleValue*>& items) {
     if (list.kind != Kind::kList) refuse("it appends to no list");
+    charge(items.size() * sizeof(items[0]));
     list.items.insert(list.items.end(), items.begin(), items.end());
   }
 
-  void put(std::uint64_t place) { memo_[place] = &top(); }
+  void put(std::uint64_t place) {
+    PickleValue& value = top();
+    if (memo_.insert_or_assign(place, &value).second) charge(kMemoBytes);
+  }
   void get(std::uint64_t place) {
     const auto found = memo_.find(place);
     if (found == memo_.end()) refuse("it gets what it has not put");
-    stack_.push_back(found->second);
+    push(*found->second);
   }
   std::uint64_t place_of(std::string_view text) const {
     std::uint64_t place = 0;
@@ -198,8 +209,7 @@ class Machine {
       case PickleGlobal::kParameter:
         if (items.empty() || items[0]->kind != Kind::kTensor) refuse("a parameter of no tensor");
         // The parameter is its tensor: values do not change after they are made.
-        stack_.push_back(const_cast<PickleValue*>(items[0]));
-        return;
+        return push(const_cast<PickleValue&>(*items[0]));
       case PickleGlobal::kTyped:
         return call_typed(items);
       case PickleGlobal::kBytes:
@@ -260,6 +270,7 @@ class Machine {
     charge(made.tensor.storage.size());
     made.tensor.shape = numbers(*items[2]);
     made.tensor.strides = numbers(*items[3]);
+    charge((made.tensor.shape.size() + made.tensor.strides.size()) * sizeof(std::int64_t));
     if (made.tensor.shape.size() != made.tensor.strides.size())
       refuse("a tensor of other sizes than strides");
     push(made);
@@ -367,7 +378,7 @@ bool Machine::step_of_stack(unsigned char instruction) {
       pop_to_mark();
       return true;
     case '2':  // DUP
-      stack_.push_back(&top());
+      push(top());
       return true;
     case '}':  // EMPTY_DICT
       push(make(Kind::kDict));

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "pickle/pickle.h"
 #include "pickle/zip.h"
 
@@ -55,6 +56,7 @@ TorchFile::TorchFile(const std::filesystem::path& path) : own_(path), part_(*own
 TorchFile::TorchFile(const FilePart& part) : part_(part) { open(); }
 
 void TorchFile::open() {
+  refuse_lfs_pointer(part_.file());
   if (is_zip(part_)) {
     open_archive();
   } else {
@@ -68,8 +70,11 @@ void TorchFile::open_archive() {
     throw Error(Fault::kData, "{}: not a file of torch.save: {}", part_.path().string(), what);
   };
   std::string folder;
+  int pickles = 0;
   for (const auto& [name, member] : members) {
-    if (name == "data.pkl" || name.ends_with("/data.pkl")) folder = name.substr(0, name.size() - 8);
+    if (name != "data.pkl" && !name.ends_with("/data.pkl")) continue;
+    folder = name.substr(0, name.size() - 8);
+    if (++pickles > 1) refuse("it has more than one data.pkl");
   }
   const auto pickle = members.find(folder + "data.pkl");
   if (pickle == members.end()) refuse("it has no data.pkl");

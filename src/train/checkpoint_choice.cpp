@@ -5,6 +5,7 @@
 #include "base/said_elsewhere.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/store.h"
+#include "huggingface/tensor_files.h"
 #include "train/model_format.h"
 #include "train/run_folder.h"
 
@@ -37,6 +38,13 @@ void check_folders(const LoopOptions& loop) {
     throw Error(Fault::kUsage,
                 "--save: {} holds a checkpoint of Megatron; give another folder (--load {} starts "
                 "from that one)",
+                loop.save, loop.save);
+  }
+  if (!loop.save.empty() && model_format_of(loop.save) == ModelFormat::kHuggingFace &&
+      has_huggingface_weights(loop.save)) {
+    throw Error(Fault::kUsage,
+                "--save: {} holds a Hugging Face model; give another folder (--load {} starts from "
+                "that one)",
                 loop.save, loop.save);
   }
   if (!loop.save.empty() && !goes_on(loop) && latest_iteration(loop.save)) {

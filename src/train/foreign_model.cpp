@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "checkpoint/store.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/hf_source.h"
 #include "huggingface/origin.h"
@@ -176,12 +177,15 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
   }
   std::optional<ForeignModel> foreign = open_foreign_model(options);
   if (!foreign) {
-    if (!folder.empty() && !options.model.says_a_model() && !std::filesystem::exists(folder)) {
-      throw Error(
-          Fault::kUsage,
-          "--load: there is no {}, and no model is named; check the path, or name the model "
-          "of a new run (--model, or its sizes)",
-          folder);
+    if (!folder.empty() && !options.model.says_a_model()) {
+      if (!std::filesystem::exists(folder)) {
+        throw Error(
+            Fault::kUsage,
+            "--load: there is no {}, and no model is named; check the path, or name the model "
+            "of a new run (--model, or its sizes)",
+            folder);
+      }
+      find_checkpoint(folder);  // or says why there is none
     }
     return std::nullopt;
   }

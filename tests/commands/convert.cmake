@@ -29,6 +29,34 @@ if(NOT config MATCHES "\"eos_token_id\": 256")
   message(FATAL_ERROR "config.json of a run lacks its tokenizer's ids: ${config}")
 endif()
 
+# NullTokenizer has one id more than --vocab-size says.
+expect(RUN pretrain --model llama-tiny --mock-data --tokenizer-type NullTokenizer --vocab-size 100 --seq-length 16 --micro-batch-size 1
+  --train-iters 1 --lr 1e-3 --save ${WORK}/null CODE 0)
+foreach(to hf mg piton)
+  expect(RUN convert --load ${WORK}/null --save ${WORK}/null-${to} --to ${to} CODE 0 OUT "verified: ")
+  expect(RUN generate --load ${WORK}/null-${to} --prompt-ids 5,100 --greedy --max-new-tokens 2 CODE 0)
+endforeach()
+
+# A tokenizer of another model is said, and is none of a checkpoint.
+file(COPY ${golden}/llama/ DESTINATION ${WORK}/of-another)
+file(WRITE ${WORK}/of-another/vocab.json "{\"a\": 0, \"b\": 500}")
+file(WRITE ${WORK}/of-another/merges.txt "#version: 0.2\n")
+foreach(to hf mg piton)
+  expect(RUN convert --load ${WORK}/of-another --save ${WORK}/another-${to} --to ${to} CODE 0
+    ERR "its tokenizer cannot be used here: [^ ]*/of-another: the tokenizer has [0-9]+ ids, the model's table 131 rows")
+endforeach()
+expect(RUN generate --load ${WORK}/another-piton --prompt-ids 5 --greedy --max-new-tokens 2 CODE 0)
+
+# A model's folder is not one for a run: neither to go on from, nor to begin in.
+file(COPY ${golden}/qwen2/ DESTINATION ${WORK}/qwen2)
+set(mock pretrain --mock-data --tokenizer-type NullTokenizer --seq-length 16 --micro-batch-size 1 --train-iters 1 --lr 1e-3)
+expect(RUN ${mock} --load ${WORK}/qwen2 --save ${WORK}/qwen2 CODE 2 ERR "--save: [^ ]*/qwen2 holds a Hugging Face model; give another folder")
+expect(RUN ${mock} --model llama-tiny --vocab-size 100 --save ${WORK}/qwen2 CODE 2 ERR "--save: [^ ]*/qwen2 holds a Hugging Face model")
+
+# What --load names, if no model can be there.
+expect(RUN ${mock} --load ${WORK}/text.txt CODE 3 ERR "text.txt: is a file, wanted the folder of a run or of a model")
+expect(RUN generate --load ${WORK}/absent --prompt-ids 1 CODE 3 ERR "absent: there is no such folder, wanted the folder of a run")
+
 # Refused, and nothing is left.
 expect(RUN convert --load ${golden}/qwen2 --save ${WORK}/run CODE 2 ERR "piton convert: --save: [^ ]*/run: is not empty" "or empty\n$")
 expect(RUN convert --save ${WORK}/x CODE 2 ERR "--load: no model is named")
@@ -40,6 +68,24 @@ expect(RUN convert --load ${golden}/qwen2 --load-model-type piton --save ${WORK}
 file(GLOB left ${WORK}/x*)
 if(left)
   message(FATAL_ERROR "left behind: ${left}")
+endif()
+
+# A file that may not become so large is like a full disk.
+foreach(target x x.gguf)
+  execute_process(COMMAND sh -c "ulimit -f 16; exec \"$0\" \"$@\"" ${PITON} convert --load ${golden}/qwen2 --save ${WORK}/${target}
+    RESULT_VARIABLE code ERROR_VARIABLE err OUTPUT_QUIET)
+  file(GLOB left ${WORK}/x*)
+  if(NOT code EQUAL 3 OR NOT err MATCHES "File too large" OR left)
+    message(FATAL_ERROR "ulimit -f: exit ${code}, left ${left}\n${err}")
+  endif()
+endforeach()
+
+# Names in files are shown, not obeyed.
+string(ASCII 27 escape)
+execute_process(COMMAND ${PITON} convert --load "${WORK}/a${escape}[31mb" --save ${WORK}/x ERROR_VARIABLE err)
+string(FIND "${err}" "${escape}" at)
+if(NOT at EQUAL -1 OR NOT err MATCHES "x1b.31mb: wanted the folder of a model")
+  message(FATAL_ERROR "a code of the terminal in a message: ${err}")
 endif()
 
 # Megatron's files: divided, divided anew, and back to the same bytes.

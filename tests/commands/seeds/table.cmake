@@ -157,8 +157,11 @@ seed_line(msl-convert-core
       --model-type-hf llama2
   THEN RUNS MAKES core/release/mp_rank_01/model_optim_rng.pt)
 seed_line(msl-convert-back
-  RUN convert --model-type GPT --load-model-type mg --save-model-type hf --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1
-      --load-dir core --save-dir back
+  RUN convert --use-mcore-models --model-type GPT --load-model-type mg --save-model-type hf --model-type-hf llama2
+      --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1 --load-dir core --save-dir back-as-there
+  THEN RUNS SAYS "back-as-there: hf from mg")
+seed_line(msl-convert-back-divided
+  RUN convert --model-type GPT --load-model-type mg --save-model-type hf --target-tensor-parallel-size 2 --load-dir core --save-dir x
   THEN REFUSED SAYS "--target-tensor-parallel-size: is of --to mg, and this makes hf, which any layout loads")
 seed_line(msl-convert-back-without
   RUN convert --model-type GPT --load-model-type mg --save-model-type hf --load-dir core --save-dir back

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -258,6 +259,17 @@ TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
   EXPECT_EQ(latest_iteration(dir.path()), std::nullopt);
   EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }),
               HasSubstr("no checkpoint"));
+  write_text_file(dir / "file", "");
+  EXPECT_EQ(message_of(Fault::kData, [&] { find_checkpoint(dir / "file"); }),
+            (dir / "file").string() + ": is a file, wanted the folder of a run or of a model");
+  EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir / "absent"); }),
+              HasSubstr("there is no such folder"));
+  if (::geteuid() != 0) {
+    fs::create_directory(dir / "closed");
+    fs::permissions(dir / "closed", fs::perms::none);
+    EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir / "closed"); }),
+                HasSubstr("closed: cannot open: Permission denied"));
+  }
   const fs::path folder = saved_at(dir.path(), {}, 6);
   EXPECT_EQ(find_checkpoint(dir.path()), folder);
   EXPECT_EQ(find_checkpoint(folder), folder);

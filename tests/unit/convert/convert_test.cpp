@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "checkpoint/file_tensor.h"
 #include "huggingface/hf_source.h"
@@ -119,6 +121,97 @@ TEST_F(Convert, OfAnotherTypeRoundsEveryWeight) {
                                 : to_float(to_float16(from.data<float>()[i]));
       ASSERT_EQ(test::value_at(got, i), wanted) << i;
     }
+  }
+}
+
+// A million positions are usual; a table of their angles for each layer is not wanted.
+TEST_F(Convert, OfAModelOfMostPositionsNeedsNoMemoryForThem) {
+  HfFolder folder("llama");
+  folder.edit_config([](auto& config) { config["max_position_embeddings"] = 2'147'483'647; });
+  EXPECT_TRUE(run(folder.path(), dir_ / "long").verified->equal());
+}
+
+// Of --to mg: none may be passed over where something else is made.
+TEST_F(Convert, FlagsOfMegatronMakeMegatronOrAreRefused) {
+  const fs::path source = test::golden_folder("llama");
+  EXPECT_EQ(run(source, dir_ / "mg", "", [](auto& o) { o.vocabulary_multiple = 16; }).to,
+            ModelFormat::kMegatron);
+  const auto usage = [&](const std::string& to, const std::function<void(ConvertOptions&)>& set) {
+    return message_of(Fault::kUsage, [&] { run(source, dir_ / "x", to, set); });
+  };
+  EXPECT_THAT(usage("hf", [](auto& o) { o.vocabulary_multiple = 16; }),
+              HasSubstr("--make-vocab-size-divisible-by: is of --to mg"));
+  EXPECT_THAT(usage("", [](auto& o) { o.vocabulary_multiple = 0; }), HasSubstr("got 0, wanted 1"));
+  EXPECT_THAT(usage("", [](auto& o) { o.core_layers = "transformer_engine"; }),
+              HasSubstr("give --use-mcore-models too"));
+  EXPECT_THAT(usage("",
+                    [](auto& o) {
+                      o.pipeline = 2;
+                      o.stage_layers = {1, 1};
+                      o.layers_of_virtual_stage = 1;
+                    }),
+              HasSubstr("--num-layer-list: has no virtual stages"));
+  EXPECT_THAT(usage("", [](auto& o) { o.added_tokens = 2'000'000'000; }),
+              HasSubstr("wanted at most 1048576 rows of padding"));
+  EXPECT_FALSE(fs::exists(dir_ / "x"));
+  // MindSpeed's scripts name one rank of each kind, and the source's modules, for hf too.
+  EXPECT_EQ(run(dir_ / "mg", dir_ / "hf", "hf",
+                [](auto& o) {
+                  o.tensor = o.pipeline = 1;
+                  o.core = true;
+                })
+                .to,
+            ModelFormat::kHuggingFace);
+}
+
+// Even where nothing is compared: parts of two files would make one model.
+TEST_F(Convert, OfAFileThatChangesMeanwhileIsRefused) {
+  for (const bool no_verify : {false, true}) {
+    HfFolder folder("llama");
+    const fs::path weights = folder.path() / "model.safetensors";
+    ConvertOptions options{.load = folder.path().string(),
+                           .save = (dir_ / "changed").string(),
+                           .save_model_type = "hf",
+                           .no_verify = no_verify};
+    FlippedByte changes(weights, 5);                             // when the weights are written
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a clock of files may be coarse
+    EXPECT_EQ(message_of(Fault::kData, [&] { convert(one_.machine, options, changes); }),
+              weights.string() + ": changed while it was converted; start again when it is whole");
+    EXPECT_TRUE(fs::is_empty(dir_.path()));
+  }
+}
+
+TEST_F(Convert, IntoATypeThatDoesNotHoldItsValuesIsRefused) {
+  HfFolder folder("llama");
+  folder.tensors.at("model.layers.0.mlp.up_proj.weight").data<float>()[7] = 70'000;
+  folder.write();
+  const auto message = [&](const fs::path& save, const std::function<void(ConvertOptions&)>& set) {
+    return message_of(Fault::kData, [&] { run(folder.path(), save, "", set); });
+  };
+  const char* wanted =
+      "layers.0.mlp.up.weight: element 7 is 70000, which becomes inf in the type of ";
+  EXPECT_THAT(message(dir_ / "half", [](ConvertOptions& o) { o.dtype = "fp16"; }),
+              HasSubstr(wanted));
+  EXPECT_THAT(message(dir_ / "half.gguf", [](ConvertOptions& o) { o.outtype = "f16"; }),
+              HasSubstr(wanted));
+  EXPECT_TRUE(fs::is_empty(dir_.path()));
+  EXPECT_TRUE(run(folder.path(), dir_ / "bf16", "", [](ConvertOptions& o) {
+                o.dtype = "bf16";
+              }).verified->equal());
+}
+
+TEST_F(Convert, OfValuesThatAreNotFiniteSaysSo) {
+  HfFolder folder("llama");
+  folder.tensors.at("model.norm.weight").data<float>()[3] = std::nanf("");
+  folder.tensors.at("model.layers.1.mlp.up_proj.weight").data<float>()[0] = INFINITY;
+  folder.write();
+  for (const char* type : {"", "fp16"}) {
+    const ConvertReport report = run(folder.path(), dir_ / fmt::format("out{}", type), "",
+                                     [&](ConvertOptions& o) { o.dtype = type; });
+    EXPECT_TRUE(report.verified->equal());
+    ASSERT_EQ(report.notes.size(), 1U);
+    EXPECT_THAT(report.notes[0], HasSubstr("values that are not finite in layers.1.mlp.up.weight, "
+                                           "final_norm.weight; is it damaged?"));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "generate/generator.h"
+#include "support/errors.h"
 
 namespace piton {
 namespace {
@@ -74,6 +75,22 @@ TEST(DrawToken, GivesTheModelsOwnProbability) {
   const GeneratedToken token =
       draw_token(kLogits, {.greedy = true, .temperature = 3, .top_k = 1}, 0);
   EXPECT_NEAR(token.log_probability, std::log(softmax(1, {0, 1, 2, 3, 4})[0]), 1e-6);
+}
+
+// Some id would come out, and look like an answer.
+TEST(Sampling, AmongNumbersThatAreNoneIsRefused) {
+  for (const float bad : {std::nanf(""), INFINITY}) {
+    for (const std::size_t at : {0U, 2U}) {
+      std::vector<float> logits = {1, 2, 3, 4};
+      logits[at] = bad;
+      for (const bool greedy : {true, false}) {
+        EXPECT_THAT(message_of(Fault::kData, [&] { draw_token(logits, {.greedy = greedy}, 0); }),
+                    testing::HasSubstr("the model's logits are not finite; are its weights"));
+      }
+      EXPECT_THAT(message_of(Fault::kData, [&] { likeliest_tokens(logits, 2); }),
+                  testing::HasSubstr("not finite"));
+    }
+  }
 }
 
 }  // namespace

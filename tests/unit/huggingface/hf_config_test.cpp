@@ -102,6 +102,25 @@ TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
   }
 }
 
+// Seen with Transformers 5.23: rope_scaling, which users add as older texts tell them, replaces all
+// of rope_parameters.
+TEST(HfModel, TakesTheAngleKeyThatTransformersTakesOfTwo) {
+  Json config = golden("llama");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  const ModelConfig both = model_of(config);
+  EXPECT_EQ(both.rotary_scaling.kind, RotaryScaling::Kind::kLinear);
+  EXPECT_EQ(both.rotary_scaling.factor, 4);
+  EXPECT_EQ(both.rotary_base, 10000);
+  config["rope_scaling"]["rope_theta"] = 7.0;
+  EXPECT_EQ(model_of(config).rotary_base, 7);
+  for (const Json& none : {Json(), Json::object()}) {
+    config["rope_scaling"] = none;
+    EXPECT_EQ(model_of(config).rotary_base, 5e5);
+    EXPECT_EQ(model_of(config).rotary_scaling.kind, RotaryScaling::Kind::kNone);
+  }
+}
+
 // As Gemma 2 and 3 were first published: layers by a pattern, angles by keys of their own.
 TEST(HfModel, OfGemmaIsTheSameByTheKeysOfTransformers4) {
   for (const char* name : {"gemma2", "gemma3"}) {

@@ -246,11 +246,52 @@ TEST(HfDownload, OfAnotherModelOrSizeIsNamed) {
   EXPECT_THAT(
       spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["num_hidden_layers"] = 3; }); }),
       HasSubstr("missing tensors (9): model.layers.2."));
+  // Not even a list of what is missing is made of so many.
+  EXPECT_THAT(spoiled([](HfFolder& f) {
+                f.edit_config([](auto& c) { c["num_hidden_layers"] = 2'000'000'000; });
+              }),
+              HasSubstr("config.json: a model of 2000000000 layers, and the files hold 21 tensors; "
+                        "is it of another size?"));
   EXPECT_THAT(
       spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["intermediate_size"] = 54; }); }),
       HasSubstr("says [54, 32]; is it from another size of this model?"));
   EXPECT_THAT(spoiled([](HfFolder& f) { f.edit_config([](auto& c) { c["vocab_size"] = 132; }); }),
               HasSubstr("model.embed_tokens.weight is [131, 32], "));
+}
+
+// What git without LFS, and a cache whose blobs were removed, leave.
+TEST(HfDownload, OfPlaceholdersIsNamed) {
+  HfFolder folder("llama");
+  const fs::path weights = folder.path() / "model.safetensors";
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n";
+  write_text_file(weights, pointer);
+  EXPECT_EQ(refusal(folder.path()), weights.string() +
+                                        ": got a pointer of Git LFS, wanted the "
+                                        "file itself; git lfs pull fetches it");
+  fs::rename(weights, folder.path() / "pytorch_model.bin");
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("got a pointer of Git LFS"));
+  fs::remove(folder.path() / "pytorch_model.bin");
+  fs::create_symlink("../../blobs/1234", weights);
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("got model.safetensors, a link to no file"));
+}
+
+TEST(HfDownload, WithoutConfigIsStillOne) {
+  HfFolder folder("llama");
+  fs::remove(folder.path() / "config.json");
+  EXPECT_TRUE(is_huggingface_folder(folder.path()));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("config.json: cannot open: No such file"));
+}
+
+TEST(HfDownload, WhoseConfigOrIndexIsALinkToElsewhereIsRefused) {
+  for (const char* name : {"config.json", "model.safetensors.index.json"}) {
+    HfFolder folder("llama");
+    folder.write_shards(2);
+    const TempFolder elsewhere;
+    fs::rename(folder.path() / name, elsewhere / name);
+    fs::create_symlink(elsewhere / name, folder.path() / name);
+    EXPECT_THAT(refusal(folder.path()),
+                HasSubstr(fmt::format("{}: a link that leads out of the folder", name)));
+  }
 }
 
 TEST(HfDownload, WhoseFilesAreLinksMayLeadToTheBlobsOfACacheOnly) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "base/files.h"
@@ -38,6 +39,25 @@ class Megatron : public testing::Test {
     const fs::path folder = dir_ / fmt::format("{}-{}", name, next_++);
     write_megatron(folder, source, source.model(), options);
     return folder;
+  }
+  // The arguments are called otherwise.
+  static void without_arguments(const fs::path& folder) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file() || entry.path().extension() != ".pt") continue;
+      std::map<std::string, std::string> members;
+      {
+        const RegularFile file(entry.path());
+        for (const auto& [name, member] : read_zip(file))
+          members[name] = read_member(file, member, 1 << 30);
+      }
+      ZipWriter zip(entry.path());
+      for (auto& [name, bytes] : members) {
+        const std::size_t at = name.ends_with("data.pkl") ? bytes.find("model_args") : bytes.npos;
+        if (at != bytes.npos) bytes.replace(at, 10, "other_args");
+        zip.add(name, bytes);
+      }
+      zip.commit();
+    }
   }
   static std::string refusal(const fs::path& folder) {
     return message_of(Fault::kData, [&] { MegatronSource{folder}; });
@@ -160,6 +180,69 @@ TEST_F(Megatron, WhoseArgumentsContradictItsFilesIsRefused) {
               HasSubstr("argument tensor_model_parallel_size: got 2, but the files are of 1"));
 }
 
+// Copies of two iterations, or of two versions, would be joined into a model that never was.
+TEST_F(Megatron, WhoseRanksAreOfDifferentSavesIsRefused) {
+  const fs::path folder = written("llama3", 2, 1);
+  const fs::path later = written("llama3", 2, 1, [](MegatronWriteOptions& o) { o.iteration = 8; });
+  const fs::path file = folder / "release/mp_rank_01/model_optim_rng.pt";
+  fs::copy_file(later / "release/mp_rank_01/model_optim_rng.pt", file,
+                fs::copy_options::overwrite_existing);
+  EXPECT_THAT(refusal(folder),
+              HasSubstr(fmt::format(
+                  "{}: iteration: got 8, but {} has 7: the ranks are of different "
+                  "saves; copy all of one",
+                  file.string(), (folder / "release/mp_rank_00/model_optim_rng.pt").string())));
+}
+
+// Flags, or arguments, that call the head tied would lose it: nothing else would show that.
+TEST_F(Megatron, WhoseHeadIsItsOwnIsNotTakenForTied) {
+  for (const int stages : {1, 2}) {
+    const fs::path folder = written("llama", 1, stages);
+    HfSource source(golden_model("llama"));
+    ModelConfig tied = source.model();
+    tied.tied = true;
+    const MegatronGiven given{.model = [&](std::int64_t) { return tied; }};
+    without_arguments(folder);
+    EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource(folder, given); }),
+                HasSubstr("its head is not the table of the embedding, though the model is said to "
+                          "tie them; wanted untie_embeddings_and_output_weights"));
+    tied.tied = false;
+    EXPECT_NO_THROW(MegatronSource(folder, given));
+  }
+  // A copy is one.
+  EXPECT_TRUE(MegatronSource(written("gpt2", 2, 2)).model().tied);
+}
+
+TEST_F(Megatron, WhoseFilesAreLinksToElsewhereIsRefused) {
+  const fs::path folder = written("llama3", 2, 1);
+  const fs::path file = folder / "release/mp_rank_01/model_optim_rng.pt";
+  fs::rename(file, dir_ / "elsewhere.pt");
+  fs::create_symlink(dir_ / "elsewhere.pt", file);
+  EXPECT_THAT(refusal(folder), HasSubstr(file.string() + ": a link that leads out of the folder"));
+  // The folder itself may be one.
+  const fs::path whole = written("llama3", 2, 1);
+  fs::rename(whole / "release", dir_ / "moved");
+  fs::create_directory_symlink(dir_ / "moved", whole / "release");
+  EXPECT_NO_THROW(MegatronSource{whole});
+}
+
+TEST_F(Megatron, OfAVersionThatIsNoneIsRefused) {
+  for (const double version : {-1.0, 0.5, 4.0, std::nan("")}) {
+    EXPECT_THAT(refusal(written("gpt2", 1, 1,
+                                [&](MegatronWriteOptions& o) { o.layout.version = version; })),
+                HasSubstr("checkpoint_version: got"))
+        << version;
+  }
+}
+
+TEST_F(Megatron, WithMorePaddingThanATableMayHaveIsRefused) {
+  HfSource source(golden_model("llama"));
+  const MegatronLayout layout{.padded_vocabulary = 2'000'000'000};
+  EXPECT_THAT(message_of(Fault::kUsage, [&] { layout.check(source.model()); }),
+              HasSubstr("got a table of 2000000000 rows for a vocabulary of 131, wanted at most "
+                        "1048576 rows of padding"));
+}
+
 TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
   HfSource source(golden_model("llama"));
   const fs::path file = dir_.path() / "mp_rank_00/model_optim_rng.pt";
@@ -179,6 +262,13 @@ TEST_F(Megatron, ThatKeepsNoArgumentsHasToBeTold) {
   EXPECT_THAT(refusal(dir_.path()),
               HasSubstr("keeps no arguments, so that its model is not known"));
   const MegatronGiven given{.model = [&](std::int64_t) { return source.model(); }};
+  const MegatronGiven many{.model = [&](std::int64_t) {
+    ModelConfig model = source.model();
+    model.layers = 2'000'000'000;
+    return model;
+  }};
+  EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource(dir_.path(), many); }),
+              HasSubstr("a model of 2000000000 layers, and the files hold 1 tensors"));
   EXPECT_THAT(message_of(Fault::kData, [&] { MegatronSource(dir_.path(), given); }),
               HasSubstr("missing tensors (14): layers.0.input_norm.weight, layers.0.qkv.weight"));
 }

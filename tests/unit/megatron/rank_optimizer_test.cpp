@@ -66,8 +66,8 @@ TEST_F(DataParallelShares, OfAnotherUpdateOrIterationAreNamed) {
     EditedFile(ranks / fmt::format("mp_rank_01_{:03}/optim.pt", part), later);
   EXPECT_THAT(refusal(ranks), HasSubstr("2 counts of updates (6, 7), wanted one"));
   EditedFile(ranks / "mp_rank_01/model_rng.pt", {.numbers = {{"iteration", 7}}});
-  EXPECT_THAT(refusal(ranks), AllOf(HasSubstr("mp_rank_01/model_rng.pt: is of iteration 7, and "),
-                                    HasSubstr("mp_rank_00/model_rng.pt of 6")));
+  EXPECT_THAT(refusal(ranks), AllOf(HasSubstr("mp_rank_01/model_rng.pt: iteration: got 7, but "),
+                                    HasSubstr("mp_rank_00/model_rng.pt has 6")));
 }
 
 TEST_F(DataParallelShares, OfOtherLengthsAreRefused) {

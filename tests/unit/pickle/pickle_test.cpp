@@ -127,6 +127,29 @@ TEST(Pickle, ThatWouldFillTheMemoryIsRefused) {
   EXPECT_THAT(refusal(bomb), HasSubstr("it makes more than 1024 MiB"));
 }
 
+// One byte an instruction: to remember a value under a new number. It made 3 GB of 60 MB.
+TEST(Pickle, ThatRemembersOneValueAgainAndAgainIsRefused) {
+  EXPECT_THAT(refusal("\x80\x02}" + std::string(23'000'000, '\x94') + "."),
+              HasSubstr("it makes more than 1024 MiB"));
+}
+
+// Six bytes for a tensor of 64 dims, which has a kilobyte of sizes and strides. It made 4 GB.
+TEST(Pickle, OfManyTensorsOfManyDimsIsRefused) {
+  const auto text = [](const std::string& word) {
+    return "X" + std::string(1, static_cast<char>(word.size())) + std::string(3, '\0') + word;
+  };
+  std::string sizes = "(";
+  for (int i = 0; i < 64; ++i) sizes += "K\x01";
+  sizes += "t";
+  std::string bomb =
+      "\x80\x02"
+      "ctorch._utils\n_rebuild_tensor_v2\nq";
+  bomb += std::string(1, '\0') + "((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") +
+          text("cpu") + "K\x01tQK" + std::string(1, '\0') + sizes + sizes + "tq\x01";
+  for (int i = 0; i < 900'000; ++i) bomb += std::string("h\0h\x01R0", 6);
+  EXPECT_THAT(refusal(bomb + "N."), HasSubstr("it makes more than 1024 MiB"));
+}
+
 TEST(Pickle, MayReferToItself) {
   const PickleDocument document = read(
       "]q\x01h\x01"
