@@ -87,6 +87,10 @@ std::optional<std::int64_t> latest_iteration(const fs::path& dir) {
   std::string text = read_regular_file(tracker, 1024);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r'))
     text.pop_back();
+  if (text == "release") {  // Megatron's word for weights without a run
+    throw Error(Fault::kData, "{}: names release, and no checkpoint of Megatron is there",
+                tracker.string());
+  }
   std::int64_t iteration = -1;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), iteration);
   if (error != std::errc() || stop != text.data() + text.size() || iteration < 0) {

@@ -264,6 +264,13 @@ TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
             (dir / "file").string() + ": is a file, wanted the folder of a run or of a model");
   EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir / "absent"); }),
               HasSubstr("there is no such folder"));
+  write_text_file(dir / "latest_checkpointed_iteration.txt", "release");
+  EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }),
+              HasSubstr("names release, and no checkpoint of Megatron is there"));
+  write_text_file(dir / "latest_checkpointed_iteration.txt", "5x\nmore");
+  EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }),
+              HasSubstr("got \"5x\", wanted the number of an iteration"));
+  fs::remove(dir / "latest_checkpointed_iteration.txt");
   if (::geteuid() != 0) {
     fs::create_directory(dir / "closed");
     fs::permissions(dir / "closed", fs::perms::none);
@@ -284,7 +291,7 @@ TEST(FindCheckpoint, TakesAFolderOfCheckpointsOrOneOfThem) {
               HasSubstr("names iteration 8, but there is no iter_0000008"));
   std::ofstream(dir / kTrackerName) << "release\n";
   EXPECT_THAT(message_of(Fault::kData, [&] { find_checkpoint(dir.path()); }),
-              HasSubstr("got \"release\", wanted the number of an iteration"));
+              HasSubstr("names release, and no checkpoint"));
 }
 
 TEST(Store, MakesPrivateFilesWhateverTheUmask) {
