@@ -59,6 +59,25 @@ void copy_companions(const OpenedModel& from, const fs::path& to) {
   }
 }
 
+// Modules in Python of a model that Transformers lacks; "auto_map" names some, which import others.
+// They are copied and never run. A checkpoint of Piton does not have them.
+void copy_modules(const OpenedModel& from, const fs::path& draft, const Json& config,
+                  std::vector<std::string>& notes) {
+  if (!config.contains("auto_map")) return;
+  if (from.format != ModelFormat::kHuggingFace) {
+    notes.push_back(
+        "config.json names modules in Python (auto_map) that are not here: copy the *.py files of "
+        "the folder that the weights come from, if Transformers is to load it");
+    return;
+  }
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(from.tokenizer_folder, ignored)) {
+    if (!entry.is_regular_file(ignored) || entry.path().extension() != ".py") continue;
+    check_huggingface_link(entry.path());
+    write_text_file(draft / entry.path().filename(), read_text_file(entry.path()));
+  }
+}
+
 constexpr const char* kSpecialIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
 // Ids that the weights' origin says stay as they are: they may be more than the tokenizer knows. A
@@ -258,6 +277,7 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
   if (!description.note.empty()) {
     context.notes.push_back(fmt::format("{}: {}", from.source->where(), description.note));
   }
+  copy_modules(from, draft, description.config, context.notes);
   if (from.format == ModelFormat::kHuggingFace) {
     usable_tokenizer(from, context.notes);  // for the note
   } else {

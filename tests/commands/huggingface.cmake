@@ -41,6 +41,15 @@ if(NOT code EQUAL 0)
   message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
 endif()
 
+# Every layout saves where the weights come from.
+execute_process(COMMAND ${LAUNCH} 2 ${PITON} ${run} --load ${golden}/internlm2 --save ${WORK}/divided --tensor-model-parallel-size 2
+                RESULT_VARIABLE code OUTPUT_VARIABLE error ERROR_VARIABLE error)
+if(NOT code EQUAL 0)
+  message(FATAL_ERROR "two ranks: exit ${code}\n${error}")
+endif()
+expect(RUN convert --load ${WORK}/divided --save ${WORK}/divided-hf CODE 0)
+expect(RUN inspect ${WORK}/divided-hf CODE 0 OUT "Hugging Face, internlm2, F32 in 1 file")
+
 # Flags that contradict the folder, and those that may differ.
 expect(RUN ${run} --load ${golden}/llama --num-layers 3 CODE 2 ERR "--num-layers: got 3, but the model of [^ ]*/llama has 2; leave")
 expect(RUN ${run} --load ${golden}/llama --normalization LayerNorm CODE 2 ERR "--normalization: contradicts the model of ")

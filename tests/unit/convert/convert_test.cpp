@@ -327,6 +327,28 @@ TEST_F(Convert, OfTheTokenizersFilesTakesNoneThatALinkBringsFromElsewhere) {
   EXPECT_FALSE(fs::exists(dir_ / "out"));
 }
 
+TEST_F(Convert, CopiesModulesThatConfigNamesAndSaysWhereTheyAreNot) {
+  HfFolder folder("internlm2");
+  write_text_file(folder.path() / "modeling_internlm2.py", "import torch\n");
+  write_text_file(folder.path() / "helper.py", "x = 1\n");
+  run(folder.path(), dir_ / "plain", "hf");
+  EXPECT_FALSE(fs::exists(dir_.path() / "plain/helper.py"));
+  folder.edit_config([](nlohmann::ordered_json& config) {
+    config["auto_map"] = {{"AutoModel", "modeling_internlm2.InternLM2ForCausalLM"}};
+  });
+  EXPECT_THAT(run(folder.path(), dir_ / "hf", "hf").notes, testing::IsEmpty());
+  EXPECT_EQ(read_text_file(dir_.path() / "hf/modeling_internlm2.py"), "import torch\n");
+  EXPECT_EQ(read_text_file(dir_.path() / "hf/helper.py"), "x = 1\n");
+  run(folder.path(), dir_ / "piton");
+  EXPECT_THAT(run(dir_ / "piton", dir_ / "back").notes,
+              testing::Contains(HasSubstr("names modules in Python (auto_map) that are not here")));
+  fs::remove(folder.path() / "helper.py");
+  write_text_file(dir_ / "secret.py", "x");
+  fs::create_symlink(dir_ / "secret.py", folder.path() / "helper.py");
+  EXPECT_THAT(refusal(Fault::kData, folder.path(), dir_ / "out", "hf"),
+              HasSubstr("helper.py: a link that leads out of the folder"));
+}
+
 TEST_F(Convert, SaysWhatTheSourceIsWhereAnotherWasNamed) {
   const auto with = [&](const std::string& type) {
     return message_of(Fault::kUsage, [&] {
