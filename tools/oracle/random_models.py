@@ -8,14 +8,15 @@ A seed draws sizes (odd widths of the MLP, heads wider or narrower than their sh
 biases, eps, activation, base and scaling of rotary positions, windows, soft caps, the type of the weights, shards, and how
 config.json says it: as Transformers 5 or 4 does, with or without the keys whose value is the default. Then
 
-logits     of a prompt that may be longer than the window or the original length: within 1e-4 in fp32
+logits     of a prompt that may be longer than the window or the original length: within 1e-4 in fp32 (or 3 times what
+           Transformers' fp32 is away from its float64)
 greedy     64 tokens with a KV cache, beside forward passes of Transformers over the whole text (as if nothing were cached)
 gradients  the loss of two sequences within 1e-5, and every gradient of it: cosine at least 0.999999, norm within 1e-4
 export     to a checkpoint of Piton and back, and to another folder: loads in Transformers without a warning, equal logits and bytes
 gguf       F32: llama.cpp's logits and greedy text where it has the model; Piton's logits of the same file
 megatron   GPT, LLaMA, Qwen2 and Qwen3 shapes: what Piton writes loads into Megatron-core's GPTModel with equal logits; what that
            saves becomes the first folder again
-steps      ten AdamW steps beside those of PyTorch: losses within 1e-5, norms of the gradient within 1e-4 (or what PyTorch loses in fp32)
+steps      ten AdamW steps beside those of PyTorch: losses within 1e-5, norms of the gradient within 1e-4 (or the same 3 times)
 
 A model that Piton refuses in one line is counted under that line. A line BAD names seed, family and check; `--seeds N:N+1
 --families F --work DIR` makes that folder again. The last lines are the largest difference of each family.
@@ -322,8 +323,12 @@ def near(name, difference, limit):
 
 
 def logits(program, folder, work):
-    ours = hf.logits_of(program, folder.path, folder.tokens)
-    return near("logits", float((ours - folder.expected[0]).abs().max()), 1e-4)
+    away = float((hf.logits_of(program, folder.path, folder.tokens) - folder.expected[0]).abs().max())
+    limit = 1e-4
+    if away > limit:  # where logits are large, those of Transformers in fp32 are as far away
+        with torch.no_grad():
+            limit = max(limit, 3 * float((folder.model.float()(folder.tokens[None]).logits[0] - folder.expected[0]).abs().max()))
+    return near("logits", away, limit)
 
 
 def same_text(folder, got, wanted, gap):
