@@ -32,6 +32,7 @@ nlohmann::ordered_json stablelm_keys(const ModelConfig& model) {
   keys.erase("head_dim");
   keys["layer_norm_eps"] = model.norm_eps;
   keys["use_qkv_bias"] = model.qkv_biases;
+  keys["rope_parameters"]["partial_rotary_factor"] = model.rotary_share;  // without it a quarter
   return keys;
 }
 

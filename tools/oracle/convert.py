@@ -128,7 +128,7 @@ def differences(source, wanted, model, folder):
         difference = float((theirs(tokens).logits - logits).abs().max())
     # One activation has several names, under which Transformers computes it in other pieces.
     same_pieces = same_type and activation_of(folder) == activation_of(source)
-    if difference > (0 if same_pieces else 2e-5 * float(logits.abs().max()) if theirs.dtype == torch.float32 else 0.1):
+    if difference > (0 if same_pieces else 2e-5 * float(logits.abs().max()) if theirs.dtype == torch.float32 else max(0.1, 0.03 * float(logits.abs().max()))):
         faults.append(f"{folder.name}: other logits: {difference}")
     return faults
 

@@ -179,6 +179,15 @@ TEST(HfConfigKeys, OfAModelThatItsFolderCannotSayAreOfAnotherFamilyWithANote) {
               HasSubstr("its rotary positions cannot be written"));
 }
 
+// StableLM turns a quarter where nothing is said, so that the whole must be.
+TEST(HfConfigKeys, OfWhollyTurnedHeadsAreSaidInStableLm) {
+  ModelConfig model = golden_model("stablelm");
+  model.rotary_share = 1;
+  const Json config = hf_config_of(model, {{"model_type", "stablelm"}}).config;
+  EXPECT_EQ(config["model_type"], "stablelm");
+  EXPECT_EQ(config["rope_parameters"]["partial_rotary_factor"], 1);
+}
+
 TEST(HfConfigKeys, OfAModelThatNoFamilyHoldsAreRefusedByName) {
   const auto message = [](const std::string& name, const std::function<void(ModelConfig&)>& edit) {
     ModelConfig model = golden_model(name);
