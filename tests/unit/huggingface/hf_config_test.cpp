@@ -331,7 +331,7 @@ TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
   EXPECT_THAT(refusal("mistral", [](Json& config) { config.erase("sliding_window"); }),
               HasSubstr("sliding_window: got nothing"));
   EXPECT_THAT(key("mistral", "layer_types", {"full_attention", "full_attention"}),
-              HasSubstr("wanted sliding_attention beside a sliding_window"));
+              HasSubstr("wanted sliding_attention, as sliding_window is not null"));
   // Transformers passes it over in these families, and others do not.
   for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "gemma2"}) {
     EXPECT_THAT(
