@@ -120,7 +120,9 @@ T read_value(const Option& option, const std::string& word) {
     return word;
   } else {
     T value{};
-    const std::string digits = plain_digits(word);
+    std::string digits = plain_digits(word);
+    const bool bytes = option.rules.placeholder == "BYTES";  // also 5GB, 5GiB
+    if (bytes && digits.ends_with('B')) digits.pop_back();
     const char* end = digits.data() + digits.size();
     const auto [stop, code] = std::from_chars(digits.data(), end, value);
     bool out_of_range = code == std::errc::result_out_of_range;
@@ -135,7 +137,7 @@ T read_value(const Option& option, const std::string& word) {
         refuse(option, word, "a number that a double can hold");
       }
     }
-    if (!read) refuse(option, word, kTypeName<T>);
+    if (!read) refuse(option, word, bytes ? "bytes, such as 5000000000 or 5GB" : kTypeName<T>);
     if constexpr (std::is_floating_point_v<T>) {
       if (std::isnan(value)) refuse(option, word, kTypeName<T>);
     }

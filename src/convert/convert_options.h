@@ -94,7 +94,7 @@ struct ConvertOptions {
     v(Option{"average", "convert the moving average of the weights (pretrain --ema-decay)"},
       average);
     v(Option{"max-shard-size",
-             "largest file of weights in bytes, such as 5G",
+             "largest file of weights in bytes, such as 5GB",
              {.placeholder = "BYTES"}},
       max_shard_bytes);
     visit_megatron(v);

@@ -1,11 +1,14 @@
 #include "train/checkpoint_choice.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "base/said_elsewhere.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/store.h"
 #include "huggingface/tensor_files.h"
+#include "megatron/deepspeed_files.h"
+#include "megatron/megatron_source.h"
 #include "train/model_format.h"
 #include "train/run_folder.h"
 
@@ -59,9 +62,28 @@ void check_folders(const LoopOptions& loop) {
   check_fallback(loop);
 }
 
+// A folder of another program's checkpoints whose tracker is lost is no new run.
+void refuse_untracked(const fs::path& load) {
+  if (model_format_of(load) != ModelFormat::kPiton || fs::exists(load / kManifestName) ||
+      latest_iteration(load))
+    return;
+  fs::path theirs;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(load, ignored)) {
+    if (fs::exists(entry.path() / kManifestName, ignored)) return;
+    if (entry.is_directory(ignored) && is_megatron_folder(entry.path()))
+      theirs = std::max(theirs, entry.path());
+  }
+  if (theirs.empty()) return;
+  throw Error(
+      Fault::kData, "{}: holds {} of Megatron, and no file {} or {} that names it; load {} itself",
+      load.string(), theirs.filename().string(), kTrackerName, kDeepSpeedTracker, theirs.string());
+}
+
 fs::path newest(const LoopOptions& loop, Log& notes) {
   if (loop.load.empty()) return {};
   const fs::path load = loop.load;
+  refuse_untracked(load);
   if (goes_on(loop) && !fs::exists(load / kManifestName) && !latest_iteration(load)) {
     // The run may have ended between the two steps of its first save.
     const std::optional<fs::path> found = older_checkpoint(load, {});

@@ -21,6 +21,7 @@ struct AllOptions {
   bool tied = true;
   int layers = 12;
   std::int64_t samples = 0;
+  std::int64_t shard = 0;
   std::uint64_t seed = 1234;
   double lr = 3e-4;
   std::string save;
@@ -44,6 +45,7 @@ struct AllOptions {
     v(Option{"num-layers", "blocks", {.aliases = {"layers", "L"}, .resume = Resume::kMustMatch}},
       layers);
     v(Option{"train-samples", "samples"}, samples);
+    v(Option{"shard-size", "of a file", {.placeholder = "BYTES"}}, shard);
     v(Option{"seed", "seed", {.resume = Resume::kMustMatch}}, seed);
     v(Option{"lr", "learning rate", {.resume = Resume::kMustMatch}}, lr);
     v(Option{"save", "where to save", {.placeholder = "DIR"}}, save);
@@ -126,6 +128,29 @@ TEST(OptionSet, ReadsEveryTypeFromWords) {
   EXPECT_EQ(v.name, "-");
   EXPECT_EQ(v.schedule, Schedule::kInterleaved);
   EXPECT_TRUE(f.set.given("num-layers"));
+}
+
+TEST(OptionSet, ReadsBytesInTheUnitsOfOtherPrograms) {
+  const std::pair<const char*, std::int64_t> sizes[] = {{"5GB", 5'000'000'000},
+                                                        {"5G", 5'000'000'000},
+                                                        {"1.5GB", 1'500'000'000},
+                                                        {"2GiB", std::int64_t{2} << 30},
+                                                        {"200KB", 200'000},
+                                                        {"40k", 40'000},
+                                                        {"512", 512},
+                                                        {"512B", 512}};
+  for (const auto& [word, bytes] : sizes) {
+    Fixture f;
+    f.parse({"--shard-size", word});
+    EXPECT_EQ(f.values.shard, bytes) << word;
+  }
+  for (const char* word : {"5GBB", "B", "GB", "5XB"}) {
+    EXPECT_EQ(
+        Fixture().failure({"--shard-size", word}),
+        fmt::format("--shard-size: got \"{}\", wanted bytes, such as 5000000000 or 5GB", word));
+  }
+  EXPECT_EQ(Fixture().failure({"--train-samples", "5GB"}),
+            "--train-samples: got \"5GB\", wanted integer");
 }
 
 TEST(OptionSet, KeepsDefaultsAndKnowsThatNothingWasGiven) {

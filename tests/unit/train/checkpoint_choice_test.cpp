@@ -50,6 +50,19 @@ TEST(CheckpointChoice, FollowsFromLoadSaveAndFinetune) {
               HasSubstr("without --finetune"));
   EXPECT_THAT(refusal({.finetune = true}), HasSubstr("--finetune: needs --load DIR"));
   EXPECT_THAT(message_of(Fault::kData, [&] { from({.load = other}); }), HasSubstr(other));
+  // Megatron's, without the tracker: not a first start.
+  const std::string untracked = (folder / "untracked").string();
+  fs::create_directories(untracked);
+  fs::copy(PITON_SOURCE_DIR "/tests/golden/megatron/resume/llama", untracked,
+           fs::copy_options::recursive);
+  fs::remove(fs::path(untracked) / "latest_checkpointed_iteration.txt");
+  for (const std::string& save : {untracked, other}) {
+    EXPECT_THAT(
+        message_of(Fault::kData, [&] { from({.save = save, .load = untracked}); }),
+        HasSubstr("of Megatron, and no file latest_checkpointed_iteration.txt or latest that "
+                  "names it; load " +
+                  untracked + "/iter_"));
+  }
 }
 
 }  // namespace
