@@ -14,7 +14,6 @@ all three saves them:
 import os
 import pathlib
 import shutil
-import socket
 import sys
 import types
 
@@ -67,10 +66,7 @@ def worker(rank, world, port, job):
     import deepspeed
     from megatron.core import parallel_state
 
-    dist.without_a_gpu()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
+    dist.join(rank, world, port)
     deepspeed.init_distributed("gloo")
     parallel_state.initialize_model_parallel(job["tensor"], 1)
     model, _ = dist.core_model("llama", job["tensor"], 1, torch.float32, *resume.SIZES)
@@ -106,11 +102,7 @@ def worker(rank, world, port, job):
 def spawn(golden, form, **job):
     job = {"tensor": 1, "parts": 2, "half": False, "frozen": False, **job}
     shutil.rmtree(golden / form, ignore_errors=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    world = job["tensor"] * job["parts"]
-    torch.multiprocessing.spawn(worker, (world, port, {**job, "golden": golden, "form": form}), world)
+    dist.spawned(worker, job["tensor"] * job["parts"], {**job, "golden": golden, "form": form})
 
 
 def main():

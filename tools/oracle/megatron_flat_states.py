@@ -9,10 +9,8 @@ saves them as resume/flat: weights in bf16; fp32 copies and moments as Distribut
 """
 import dataclasses
 import functools
-import os
 import pathlib
 import shutil
-import socket
 import sys
 import types
 
@@ -39,12 +37,9 @@ def worker(rank, world, port, golden):
 
     from megatron.core.dist_checkpointing.strategies import filesystem_async
 
-    dist.without_a_gpu()
+    dist.join(rank, world, port)
     filesystem_async.mp = torch.multiprocessing  # this version writes in another process
     filesystem_async._write_item = functools.partial(torch_files._write_item, serialization_format=torch_files.SerializationFormat.TORCH_SAVE)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
     parallel_state.initialize_model_parallel(2, 1)
     model, arguments = dist.core_model("llama", 2, 1, torch.float32, *resume.SIZES)
     folder = f"iter_{resume.STOP:07}"
@@ -90,10 +85,7 @@ def worker(rank, world, port, golden):
 
 
 def main():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    torch.multiprocessing.spawn(worker, (4, port, pathlib.Path(sys.argv[2])), 4)
+    dist.spawned(worker, 4, pathlib.Path(sys.argv[2]))
 
 
 if __name__ == "__main__":

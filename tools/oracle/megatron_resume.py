@@ -20,10 +20,8 @@ import argparse
 import collections
 import dataclasses
 import enum
-import os
 import pathlib
 import shutil
-import socket
 import sys
 import tempfile
 import types
@@ -266,10 +264,7 @@ def name_of(t, p, pipeline):
 def worker(rank, world, port, job):
     from megatron.core import dist_checkpointing, parallel_state
 
-    dist.without_a_gpu()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
+    dist.join(rank, world, port)
     parallel_state.initialize_model_parallel(job["tensor"], job["pipeline"])
     torch.manual_seed(11)
     model, arguments = dist.core_model(job["kind"], job["tensor"], job["pipeline"], torch.float32, *SIZES)
@@ -329,12 +324,8 @@ def worker(rank, world, port, job):
 
 
 def spawn(**job):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     job = {"source": None, "form": "", "tensor": 1, "pipeline": 1, **job}
-    world = job["tensor"] * job["pipeline"]
-    torch.multiprocessing.spawn(worker, (world, port, job), world)
+    dist.spawned(worker, job["tensor"] * job["pipeline"], job)
 
 
 def main():

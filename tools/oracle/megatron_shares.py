@@ -15,10 +15,8 @@ megatron/model/distributed.py, get_param_groups of megatron/optimizer/__init__.p
 of Megatron-LM at v3.0 (bigcode-project/Megatron-LM has the same), and AscendSpeed's copies of them.
 """
 import math
-import os
 import pathlib
 import shutil
-import socket
 import sys
 
 import torch
@@ -116,10 +114,7 @@ def load_gpt(model, golden, name):
 def worker(rank, world, port, job):
     from megatron.core import parallel_state
 
-    dist.without_a_gpu()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
+    dist.join(rank, world, port)
     parallel_state.initialize_model_parallel(job["tensor"], job["pipeline"])
     model, arguments = dist.core_model(job["kind"], job["tensor"], job["pipeline"], torch.float32, *resume.SIZES)
     t, p = parallel_state.get_tensor_model_parallel_rank(), parallel_state.get_pipeline_model_parallel_rank()
@@ -155,11 +150,7 @@ def worker(rank, world, port, job):
 def spawn(golden, form, **job):
     job = {"kind": "llama", "tensor": 1, "pipeline": 1, "parts": 3, "half": False, "fused": True, "alone": False, **job}
     shutil.rmtree(golden / form, ignore_errors=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    world = job["tensor"] * job["pipeline"]
-    torch.multiprocessing.spawn(worker, (world, port, {**job, "golden": golden, "form": form}), world)
+    dist.spawned(worker, job["tensor"] * job["pipeline"], {**job, "golden": golden, "form": form})
     (golden / form / "latest_checkpointed_iteration.txt").write_text(str(resume.STOP))
 
 

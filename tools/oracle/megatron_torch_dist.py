@@ -44,6 +44,22 @@ def without_a_gpu():
     CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()  # of dropout, which is 0
 
 
+def join(rank, world, port):
+    """Makes this process one of the ranks that spawned() has started."""
+    without_a_gpu()
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world))
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
+
+
+def spawned(worker, world, *arguments):
+    """worker(rank, world, port, *arguments) of every rank, to its end."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    torch.multiprocessing.spawn(worker, (world, port, *arguments), world)
+
+
 def core_model(kind, tensor, pipeline, dtype, hidden=32, ffn=56):
     from megatron.core import parallel_state
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
@@ -145,9 +161,7 @@ def save_optimizers(model, state, folder):
 def begin(rank, world, port, job):
     from megatron.core import parallel_state
 
-    without_a_gpu()
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
+    join(rank, world, port)
     parallel_state.initialize_model_parallel(job["tensor"], job["pipeline"])
 
 
@@ -222,12 +236,8 @@ def worker(rank, world, port, job):
 
 
 def save(work=worker, **job):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     job = {"source": None, "logits": None, "form": "stacked", "dtype": torch.float32, "tensor": 1, "pipeline": 1, **job}
-    world = job["tensor"] * job["pipeline"]
-    torch.multiprocessing.spawn(work, (world, port, job), world)
+    spawned(work, job["tensor"] * job["pipeline"], job)
 
 
 def folder_of(run):

@@ -15,6 +15,7 @@
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "unit/megatron/compare_sources.h"
+#include "unit/megatron/param_groups.h"
 
 namespace piton {
 namespace {
@@ -170,18 +171,7 @@ class MadeOptimizer : public testing::Test {
       }
     }
     out.end_dict();
-    out.text("param_groups");
-    out.begin_list();
-    number = 0;
-    for (const auto& group : groups) {
-      out.begin_dict();
-      out.text("params");
-      out.begin_list();
-      for (std::size_t i = 0; i < group.size(); ++i) out.integer(number++);
-      out.end_list();
-      out.end_dict();
-    }
-    out.end_list();
+    test::write_param_groups(out, groups);
     out.end_dict();
     out.append(std::vector<std::byte>(static_cast<std::size_t>(4 * elements)));
     out.commit();

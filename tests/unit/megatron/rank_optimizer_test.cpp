@@ -14,6 +14,7 @@
 #include "support/temp_folder.h"
 #include "unit/megatron/compare_sources.h"
 #include "unit/megatron/edited_file.h"
+#include "unit/megatron/param_groups.h"
 
 namespace piton {
 namespace {
@@ -156,18 +157,7 @@ class MadeShares : public testing::Test {
       }
     }
     out.end_dict();
-    out.text("param_groups");
-    out.begin_list();
-    number = 0;
-    for (const auto& group : groups) {
-      out.begin_dict();
-      out.text("params");
-      out.begin_list();
-      for (std::size_t i = 0; i < group.size(); ++i) out.integer(number++);
-      out.end_list();
-      out.end_dict();
-    }
-    out.end_list();
+    test::write_param_groups(out, groups);
     out.end_dict();
     out.end_dict();
     for (const auto& group : groups) {
