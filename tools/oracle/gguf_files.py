@@ -167,7 +167,9 @@ class LlamaCpp:
             LlamaCpp.silence = llama_cpp.llama_log_callback(lambda *_: None)
             llama_cpp.llama_log_set(LlamaCpp.silence, ctypes.c_void_p(0))
             llama_cpp.llama_backend_init()
-        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+        parameters = llama_cpp.llama_model_default_params()
+        parameters.use_extra_bufts = False  # llama.cpp's AMX kernels crash on quantized matrices as small as these (0.3.36)
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
         if not self.model:
             raise SystemExit(f"llama.cpp cannot load {path}")
         self.vocab = llama_cpp.llama_model_get_vocab(self.model)
