@@ -1,8 +1,11 @@
 // Progress of a long job. Libraries report it; cli shows it in one line.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+
+#include "base/seconds.h"
 
 namespace piton {
 
@@ -16,7 +19,7 @@ struct ProgressState {
 class Progress {
  public:
   virtual ~Progress() = default;
-  // Called a few times a second at most.
+  // Called a few times a second at most. What it throws ends the job.
   virtual void update(const ProgressState& state) = 0;
   virtual void finish() = 0;
 };
@@ -25,6 +28,28 @@ class SilentProgress final : public Progress {
  public:
   void update(const ProgressState&) override {}
   void finish() override {}
+};
+
+// Shows how far a job is: at once, then four times a second.
+class ShownAtTimes {
+ public:
+  ShownAtTimes(Progress& progress, std::int64_t total) : progress_(progress), total_(total) {}
+
+  // `note` makes the text, where it is time.
+  template <typename Note>
+  void at(std::int64_t done, Note&& note) {
+    const double now = seconds();
+    if (now < next_) return;
+    next_ = now + 0.25;
+    progress_.update({.done = done, .total = total_, .seconds = now, .note = note()});
+  }
+  double seconds() const { return seconds_since(start_); }
+
+ private:
+  Progress& progress_;
+  std::int64_t total_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double next_ = 0;
 };
 
 }  // namespace piton

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/converter_flags.h"
 #include "cli/launch.h"
+#include "cli/stop_signals.h"
 
 namespace piton::cli {
 namespace {
@@ -17,6 +18,24 @@ struct ShowOptions {
   void visit(Visitor&& v) {
     v(Option{"json", "print one JSON object"}, json);
   }
+};
+
+struct Stopped {};
+
+// Shows the progress, and throws Stopped where a signal has come: what is unfinished is removed.
+class UntilStopped final : public Progress {
+ public:
+  UntilStopped(Progress& shown, const StopSignals& signals) : shown_(shown), signals_(signals) {}
+
+  void update(const ProgressState& state) override {
+    if (signals_.first() != 0) throw Stopped();
+    shown_.update(state);
+  }
+  void finish() override { shown_.finish(); }
+
+ private:
+  Progress& shown_;
+  const StopSignals& signals_;
 };
 
 void print_lines(const ConvertReport& report, const ConvertOptions& options) {
@@ -65,6 +84,7 @@ void print_json(const ConvertReport& report) {
 }  // namespace
 
 int run_convert(Invocation& invocation) {
+  StopSignals signals(invocation.log);
   GeneralOptions general;
   ConvertOptions options;
   ShowOptions show;
@@ -82,7 +102,14 @@ int run_convert(Invocation& invocation) {
                 "layout: start it without mpirun");
   }
   Engine engine(engine_options(general), invocation.log);
-  const ConvertReport report = convert(engine.machine(), options, invocation.progress);
+  signals.promise("stopping; what is unfinished is removed");
+  UntilStopped progress(invocation.progress, signals);
+  ConvertReport report;
+  try {
+    report = convert(engine.machine(), options, progress);
+  } catch (const Stopped&) {
+    return 128 + signals.first();
+  }
   invocation.warn_of_root(general);
   for (const std::string& note : report.notes) invocation.log.warning(note);
   if (show.json) {

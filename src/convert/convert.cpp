@@ -1,7 +1,6 @@
 #include "convert/convert.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "base/error.h"
@@ -17,13 +16,8 @@ namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kGgufEnd = ".gguf";
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 ModelFormat format_of(const std::string& word) {
   return word == "hf"     ? ModelFormat::kHuggingFace
@@ -70,31 +64,25 @@ void check_format_flags(const ConvertOptions& options, ModelFormat from, ModelFo
   }
 }
 
-// Counts bytes and reports them four times per second.
+// Counts bytes, and shows them.
 class Counter {
  public:
-  Counter(std::int64_t total, Progress& progress) : total_(total), progress_(progress) {}
+  Counter(std::int64_t total, Progress& progress) : total_(total), shown_(progress, total) {}
 
   void add(std::int64_t bytes) {
     done_ += bytes;
-    const double now = seconds_since(start_);
-    if (now < next_) return;
-    next_ = now + 0.25;
-    progress_.update({.done = done_,
-                      .total = total_,
-                      .seconds = now,
-                      .note = fmt::format("{:.1f} of {:.1f} GB", static_cast<double>(done_) * 1e-9,
-                                          static_cast<double>(total_) * 1e-9)});
+    shown_.at(done_, [&] {
+      return fmt::format("{:.1f} of {:.1f} GB", static_cast<double>(done_) * 1e-9,
+                         static_cast<double>(total_) * 1e-9);
+    });
   }
   std::int64_t done() const { return done_; }
-  double seconds() const { return seconds_since(start_); }
+  double seconds() const { return shown_.seconds(); }
 
  private:
   std::int64_t total_;
-  Progress& progress_;
+  ShownAtTimes shown_;
   std::int64_t done_ = 0;
-  Clock::time_point start_ = Clock::now();
-  double next_ = 0.25;
 };
 
 // About what will be written.
@@ -130,42 +118,51 @@ void check_description(const OpenedModel& from, const OpenedModel& result, Model
               from.source->where(), lost, name(format));
 }
 
+struct Conversion {
+  const Machine& machine;
+  const OpenedModel& from;
+  const OpenedModel& result;
+  const fs::path& target;
+  const SourceStamps& stamps;
+  Progress& progress;
+};
+
 // Throws, and so withdraws the draft, where the result is not `wanted`, which is what the format
 // makes of the source.
-VerifyReport verified(const Machine& machine, TensorSource& wanted, const OpenedModel& from,
-                      const OpenedModel& result, const fs::path& target,
-                      const SourceStamps& stamps) {
+VerifyReport verified(const Conversion& made, TensorSource& wanted) {
+  const OpenedModel& from = made.from;
   VerifyReport report =
-      verify(machine, {wanted, from.model}, {*result.source, result.model}, from.source.get());
-  stamps.check();
+      verify(made.machine, {wanted, from.model}, {*made.result.source, made.result.model},
+             made.progress, from.source.get());
+  made.stamps.check();
   if (!report.beyond_type.empty()) {
     throw Error(Fault::kData, "{}: {} in the type of {}; wanted a type of more range: bf16 or fp32",
-                from.source->where(), report.beyond_type, target.string());
+                from.source->where(), report.beyond_type, made.target.string());
   }
   if (report.equal()) return report;
   throw Error(Fault::kData,
               "{}: differs from {} and was removed: {}, logits differ by {}; please report "
               "this",
-              target.string(), from.source->where(),
+              made.target.string(), from.source->where(),
               report.differing.empty() ? "all weights are equal" : report.differing.front(),
               report.largest_difference);
 }
 
-void verify_result(const Machine& machine, const OpenedModel& from, const OpenedModel& result,
-                   const fs::path& target, const SourceStamps& stamps, ConvertReport& report) {
-  const auto* gguf = dynamic_cast<const GgufSource*>(result.source.get());
+void verify_result(const Conversion& made, ConvertReport& report) {
+  const OpenedModel& from = made.from;
+  const auto* gguf = dynamic_cast<const GgufSource*>(made.result.source.get());
   if (gguf == nullptr) {
-    report.verified = verified(machine, *from.source, from, result, target, stamps);
+    report.verified = verified(made, *from.source);
     return;
   }
   AsGgufHolds wanted(*from.source, *gguf);
-  report.verified = verified(machine, wanted, from, result, target, stamps);
+  report.verified = verified(made, wanted);
   const bool quantized =
       std::ranges::any_of(gguf->file().header().tensors,
                           [](const GgufTensor& tensor) { return is_quantized(tensor.type); });
   if (quantized) {
-    report.quantization =
-        compare_outputs(machine, {*from.source, from.model}, {*result.source, result.model});
+    report.quantization = compare_outputs(made.machine, {*from.source, from.model},
+                                          {*made.result.source, made.result.model}, made.progress);
   }
 }
 
@@ -220,7 +217,8 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   {
     const OpenedModel result = open_model(target->result());
     check_description(from, result, report.to);
-    if (!options.no_verify) verify_result(machine, from, result, options.save, stamps, report);
+    if (!options.no_verify)
+      verify_result({machine, from, result, options.save, stamps, progress}, report);
     if (report.verified && !report.verified->not_finite.empty()) {
       report.notes.push_back(fmt::format("{}: values that are not finite in {}; is it damaged?",
                                          from.source->where(),

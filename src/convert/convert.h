@@ -28,7 +28,8 @@ struct ConvertReport {
 };
 
 // Throws Error(kUsage) for options that contradict each other, and Error(kData) for a source that
-// cannot be read, a full disk, or a result that differs from the source. There is no target then.
+// cannot be read, a full disk, or a result that differs from the source, and what `progress`
+// throws. There is no target then.
 ConvertReport convert(const Machine& machine, const ConvertOptions& options, Progress& progress);
 
 }  // namespace piton

@@ -261,16 +261,19 @@ void compare_logits(const std::vector<float>& a, const std::vector<float>& b,
 
 // The prompt through both, chunk by chunk.
 void walk_both(const Machine& machine, const ModelSide& source, const ModelSide& result,
-               VerifyReport& report) {
+               Progress& progress, VerifyReport& report) {
   const Prompt prompt = make_prompt(source.model);
   report.tokens = static_cast<std::int64_t>(prompt.ids.size());
   Mesh mesh(machine.world, MeshSizes{});
   LayerWalk theirs(machine, mesh, source.model, prompt);
   LayerWalk ours(machine, mesh, result.model, prompt);
+  ShownAtTimes shown(progress, ours.chunks());
   for (int chunk = 0; chunk < ours.chunks(); ++chunk) {
+    shown.at(chunk, [] { return std::string("comparing with the source"); });
     theirs.run(chunk, source.source);
     ours.run(chunk, result.source);
   }
+  progress.finish();
   compare_logits(theirs.logits(), ours.logits(), report);
 }
 
@@ -281,20 +284,20 @@ bool VerifyReport::equal() const {
 }
 
 VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result,
-                    TensorSource* exact) {
+                    Progress& progress, TensorSource* exact) {
   check_same_tensors(source, result);
   VerifyReport report;
   RoundedSource wanted(source.source, result.source);
   ComparedSource compared(result.source, wanted, exact == nullptr ? source.source : *exact, report);
-  walk_both(machine, {wanted, source.model}, {compared, result.model}, report);
+  walk_both(machine, {wanted, source.model}, {compared, result.model}, progress, report);
   return report;
 }
 
 VerifyReport compare_outputs(const Machine& machine, const ModelSide& source,
-                             const ModelSide& result) {
+                             const ModelSide& result, Progress& progress) {
   check_same_tensors(source, result);
   VerifyReport report;
-  walk_both(machine, source, result, report);
+  walk_both(machine, source, result, progress, report);
   return report;
 }
 

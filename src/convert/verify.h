@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "checkpoint/tensor_source.h"
 #include "model/config.h"
 #include "train/machine.h"
@@ -38,10 +39,10 @@ struct VerifyReport {
 // Throws Error(kData) if the tensors of the two have different names or shapes. `exact`: the source
 // before anything was rounded; null: `source` itself.
 VerifyReport verify(const Machine& machine, const ModelSide& source, const ModelSide& result,
-                    TensorSource* exact = nullptr);
+                    Progress& progress, TensorSource* exact = nullptr);
 
 // Only what the two compute of the prompt: for a result whose weights are not the source's.
 VerifyReport compare_outputs(const Machine& machine, const ModelSide& source,
-                             const ModelSide& result);
+                             const ModelSide& result, Progress& progress);
 
 }  // namespace piton

@@ -67,6 +67,36 @@ class Convert : public testing::Test {
   TempFolder dir_;
 };
 
+// Stops a job where it says `part`.
+class StopsAt final : public Progress {
+ public:
+  struct Stopped {};
+  explicit StopsAt(std::string part) : part_(std::move(part)) {}
+  void update(const ProgressState& state) override {
+    if (state.note.find(part_) != std::string::npos) throw Stopped();
+  }
+  void finish() override {}
+
+ private:
+  std::string part_;
+};
+
+TEST_F(Convert, ThatIsStoppedLeavesNothing) {
+  for (const std::string to : {"hf", "mg", "gguf", "piton"}) {
+    for (const char* part : {" GB", "comparing with the source"}) {
+      const fs::path save = dir_ / (to == "gguf" ? "model.gguf" : "model");
+      const ConvertOptions options{.load = test::golden_folder("llama").string(),
+                                   .save = save.string(),
+                                   .save_model_type = to};
+      StopsAt progress(part);
+      EXPECT_THROW(convert(one_.machine, options, progress), StopsAt::Stopped) << to << part;
+      for (const fs::directory_entry& entry : fs::directory_iterator(dir_.path())) {
+        EXPECT_EQ(entry.path().extension(), ".lock") << entry.path();
+      }
+    }
+  }
+}
+
 TEST_F(Convert, ThereAndBackGivesTheSameBytes) {
   for (const std::string& model : kModels) {
     const fs::path source = test::golden_folder(model);

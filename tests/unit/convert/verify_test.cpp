@@ -21,7 +21,8 @@ VerifyReport compare(const std::filesystem::path& a, const std::filesystem::path
   test::OneMachine one;
   HfSource source(a);
   HfSource result(b);
-  return verify(one.machine, {source, source.model()}, {result, result.model()});
+  SilentProgress silent;
+  return verify(one.machine, {source, source.model()}, {result, result.model()}, silent);
 }
 
 TEST(Verify, SeesOneBitOfAnyTensor) {
