@@ -7,6 +7,8 @@
 namespace piton {
 
 std::byte* allocate_in_huge_pages(std::int64_t bytes) {
+  constexpr std::int64_t kAddresses = std::int64_t{1} << 47;  // of a process
+  if (bytes >= kAddresses) return nullptr;
   const std::int64_t alignment = bytes >= kHugePage ? kHugePage : 64;
   const std::int64_t size =
       std::max<std::int64_t>(bytes + alignment - 1, alignment) / alignment * alignment;
