@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
 #include "base/error.h"
+#include "convert/target.h"
 #include "huggingface/config_keys.h"
 #include "megatron/megatron_source.h"
 #include "train/foreign_model.h"
@@ -15,8 +17,6 @@ namespace piton {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kDraftEnd = ".unfinished";  // of a target in the source's folder
 
 // Sizes of AscendSpeed's and MindSpeed's converters: LLaMA 1 and 2, and Bloom.
 struct NamedSize {
@@ -80,19 +80,25 @@ void check_model(const ConvertOptions& options, const OpenedModel& from) {
               options.load, other);
 }
 
-// Of all that are files, or links to such, in the folder of the model's files.
+// Of a file, or of what a link leads to; nothing where that is no file.
+std::optional<std::string> stamp_of(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return std::nullopt;
+  const auto time = fs::last_write_time(path, ignored).time_since_epoch().count();
+  return fmt::format("{} {}", fs::file_size(path, ignored), time);
+}
+
+// Of the model's file, or of all files in the folder of its files.
 std::map<std::string, std::string> stamps_in(const fs::path& where) {
   std::map<std::string, std::string> stamps;
   const auto add = [&](const fs::path& path) {
-    std::error_code ignored;
-    if (!fs::is_regular_file(path, ignored)) return;
-    const auto time = fs::last_write_time(path, ignored).time_since_epoch().count();
-    stamps[path.string()] = fmt::format("{} {}", fs::file_size(path, ignored), time);
+    if (std::optional<std::string> stamp = stamp_of(path)) stamps[path.string()] = *stamp;
   };
   add(where);
   std::error_code error;
   for (fs::recursive_directory_iterator entry(where, error), end; !error && entry != end;
        entry.increment(error)) {
+    // A target may be in the source's folder.
     if (entry->path().filename().string().ends_with(kDraftEnd)) entry.disable_recursion_pending();
     add(entry->path());
   }
@@ -106,12 +112,8 @@ SourceStamps::SourceStamps(const OpenedModel& from) {
 }
 
 void SourceStamps::check() const {
-  if (stamps_.empty()) return;
   for (const auto& [path, stamp] : stamps_) {
-    std::error_code ignored;
-    const std::map<std::string, std::string> now =
-        fs::is_regular_file(path, ignored) ? stamps_in(path) : std::map<std::string, std::string>{};
-    if (now.empty() || now.begin()->second == stamp) continue;
+    if (stamp_of(path).value_or(stamp) == stamp) continue;
     throw Error(Fault::kData, "{}: changed while it was converted; start again when it is whole",
                 path);
   }

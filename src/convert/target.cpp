@@ -44,7 +44,7 @@ void check_target(const fs::path& target, bool is_file) {
 }  // namespace
 
 Target::Target(const fs::path& path, std::string file)
-    : path_(without_slash(path)), file_(std::move(file)), draft_(with_end(path_, ".unfinished")) {
+    : path_(without_slash(path)), file_(std::move(file)), draft_(with_end(path_, kDraftEnd)) {
   check_target(path_, !file_.empty());
   create_folders(path_.parent_path());
   lock_ = std::make_unique<LockFile>(with_end(path_, ".lock"),

@@ -9,6 +9,9 @@
 
 namespace piton {
 
+// After the name of the target, of the folder that is written to.
+inline constexpr const char* kDraftEnd = ".unfinished";
+
 class Target {
  public:
   // Makes PATH.unfinished beside `path`, a folder to write into. What a killed conversion left of

@@ -115,10 +115,13 @@ void set_rotary(const HfConfig& config, const HfConfig& rope, double base, Model
   model.rotary_scaling = scaling_of(config, rope, model.max_positions);
 }
 
-void set_rotary(const HfConfig& config, ModelConfig& model) {
-  // Where both are there, Transformers 5 takes the older key, and its defaults for what that lacks.
+HfConfig rotary_keys(const HfConfig& config) {
   const HfConfig older = config.object("rope_scaling");
-  set_rotary(config, older.empty() ? config.object("rope_parameters") : older, 10000.0, model);
+  return older.empty() ? config.object("rope_parameters") : older;
+}
+
+void set_rotary(const HfConfig& config, ModelConfig& model) {
+  set_rotary(config, rotary_keys(config), 10000.0, model);
 }
 
 void refuse_partial_rotary(const HfConfig& config, const ModelConfig& model) {

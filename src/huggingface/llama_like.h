@@ -33,8 +33,10 @@ std::string hf_activation_name(ActivationKind kind);
 // head.
 std::vector<HfPlace> llama_like_places(const ModelConfig& model);
 
-// Reads "rope_scaling" and "rope_theta" (Transformers 4), else "rope_parameters" (5): of both,
-// Transformers takes the former.
+// "rope_scaling" (Transformers 4), else "rope_parameters" (5): of both, Transformers takes the
+// former, and its defaults for what that lacks.
+HfConfig rotary_keys(const HfConfig& config);
+// Reads rotary_keys() and "rope_theta".
 void set_rotary(const HfConfig& config, ModelConfig& model);
 // Reads one object of "rope_parameters". `base`: where it names none.
 void set_rotary(const HfConfig& config, const HfConfig& rope, double base, ModelConfig& model);

@@ -16,8 +16,7 @@ void set_angles(const HfConfig& config, ModelConfig& model) {
   using Kind = RotaryScaling::Kind;
   RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == Kind::kNone) return;
-  const bool older = !config.object("rope_scaling").empty();
-  const HfConfig rope = config.object(older ? "rope_scaling" : "rope_parameters");
+  const HfConfig rope = rotary_keys(config);
   if (scaling.kind != Kind::kLongrope)
     rope.refuse(rope.has("rope_type") ? "rope_type" : "type", "default or longrope");
   scaling.original_positions = config.size("original_max_position_embeddings", 4096);
