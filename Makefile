@@ -3,10 +3,11 @@
 # make format  the sources as .clang-format has them          make tidy     clang-tidy
 # make check-format   fails where `make format` would change something
 # make docs    docs/cli.md and the table of Megatron-LM's flags
+# make diagrams   pictures and the table of docs/architecture.md, from the sources; needs Python
 #
 # The work is CMake's (CMakePresets.json: cpu, debug, tsan, cuda); this file only names the steps.
 .NOTPARALLEL:
-.PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz mutants docs format check-format tidy dependencies clean
+.PHONY: build all-tests test test-cpu test-debug demo nightly test-tsan fuzz mutants docs diagrams format check-format tidy dependencies clean
 
 JOBS ?= $(shell nproc)
 SANITIZE_WHOLE ?= OFF
@@ -68,6 +69,15 @@ fuzz: dependencies
 docs: build
 	build/piton help --markdown > docs/cli.md
 	build/piton help --megatron > docs/megatron_flags.md
+
+# docs/diagrams and the table of layers in docs/architecture.md; tests compare the table. The times of the schedules are
+# compared with those of the program.
+diagrams: build
+	python3 tools/diagrams/layers.py docs/diagrams/layers.svg
+	python3 tools/diagrams/mesh.py docs/diagrams/mesh.svg
+	python3 tools/diagrams/token_path.py docs/diagrams/token.svg
+	python3 tools/diagrams/step.py docs/diagrams/step.svg build/piton
+	python3 tools/diagrams/regions.py docs/diagrams/regions.svg
 
 format:
 	git ls-files 'src/*.h' 'src/*.cpp' 'src/*.cu' 'src/*.cuh' 'tests/*.h' 'tests/*.cpp' 'bench/*.cpp' \

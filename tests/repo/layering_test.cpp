@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "repo/layers.h"
 #include "repo/source_tree.h"
 
 namespace piton::repo {
@@ -16,18 +17,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr double kSealedFloor = 4;  // implementations of the seams: only the root "api" names them
-
-std::map<std::string, double> read_floors(const std::string& text) {
-  std::map<std::string, double> floors;
-  for (const std::string& line : lines_of(text)) {
-    if (line.empty() || line[0] == '#') continue;
-    std::istringstream words(line);
-    double floor = 0;
-    words >> floor;
-    for (std::string folder; words >> folder;) floors[folder] = floor;
-  }
-  return floors;
-}
 
 // The folder of a file, as src/LAYERS knows it: a folder inside a sealed one belongs to it.
 std::string folder_of(const std::string& path, const std::map<std::string, double>& floors) {
@@ -128,6 +117,17 @@ TEST(Layering, AllowsIncludesOfLowerFloorsAndOfTheOwnFolder) {
 TEST(Layering, CatchesAnIncludeOfAHigherFloor) {
   EXPECT_THAT(faults_of({{"base/a.h", "// a\n  #  include \"ops/x.h\"  // why\n"}}),
               ElementsAre("base/a.h:2: base (floor 0) includes ops/x.h (floor 5)"));
+}
+
+TEST(Layering, ReadsFoldersAndTheirContents) {
+  const std::vector<Layer> layers =
+      read_layers("# a comment\n1.1  text/unicode  # characters\n2 a b\n");
+  ASSERT_EQ(layers.size(), 3U);
+  EXPECT_EQ(layers[0].floor, "1.1");
+  EXPECT_EQ(layers[0].folder, "text/unicode");
+  EXPECT_EQ(layers[0].contents, "characters");
+  EXPECT_EQ(layers[2].folder, "b");
+  EXPECT_EQ(layers[2].contents, "");
 }
 
 TEST(Layering, KnowsFloorsBetweenTwoFloors) {
