@@ -69,7 +69,7 @@ def draw(path):
             picture.text(middle + 12, y + 19, "send the boundary", 11.5, "muted")
             y += 30
     bottom = y - 12
-    # The way back: one arrow up beside the stages.
+    # The way back: one arrow up, to the right of the stages.
     turn = bottom - high / 2
     picture.line([(left + wide, turn), (back, turn), (back, first + 24 + high / 2), (left + wide, first + 24 + high / 2)],
                  "green", head=True)
