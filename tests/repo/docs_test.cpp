@@ -239,6 +239,28 @@ TEST(Architecture, HasTheTableOfLayers) {
       << table;
 }
 
+// The words of an SVG picture, one by one as they are placed.
+std::vector<std::string> words_of_picture(const std::string& svg) {
+  std::vector<std::string> words;
+  const std::regex text("<text[^>]*>([^<]*)</text>");
+  for (std::sregex_iterator it(svg.begin(), svg.end(), text), end; it != end; ++it)
+    words.push_back((*it)[1]);
+  return words;
+}
+
+TEST(Diagrams, NameFilesAndFoldersThatExist) {
+  ASSERT_THAT(words_of_picture("<text x=\"1\">a b</text><rect/><text>c.h</text>"),
+              ElementsAre("a b", "c.h"));
+  const std::regex path("([a-z0-9_]+/)+[a-z0-9_]+(\\.h|\\.cpp)?");
+  for (const auto& entry : std::filesystem::directory_iterator(kRoot / "docs/diagrams")) {
+    for (const std::string& words : words_of_picture(read_text_file(entry.path()))) {
+      if (!std::regex_match(words, path)) continue;
+      EXPECT_TRUE(std::filesystem::exists(kRoot / "src" / words))
+          << entry.path().filename() << " names " << words << "; run `make diagrams`";
+    }
+  }
+}
+
 TEST(Architecture, IsReadInAQuarterOfAnHour) {
   std::istringstream words(read_text_file(kRoot / "docs/architecture.md"));
   const auto count = std::distance(std::istream_iterator<std::string>(words), {});
