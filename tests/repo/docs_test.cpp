@@ -262,8 +262,9 @@ TEST(Diagrams, NameFilesAndFoldersThatExist) {
 }
 
 TEST(Architecture, IsReadInAQuarterOfAnHour) {
-  std::istringstream words(read_text_file(kRoot / "docs/architecture.md"));
-  const auto count = std::distance(std::istream_iterator<std::string>(words), {});
+  std::istringstream page(read_text_file(kRoot / "docs/architecture.md"));
+  const auto count = std::count_if(std::istream_iterator<std::string>(page), {},
+                                   [](const std::string& word) { return word != "|"; });
   EXPECT_LE(count, 3000) << "move details to docs/internals.md";
 }
 
