@@ -18,13 +18,15 @@ std::int64_t bytes_of_size(std::string_view flag, const std::string& text) {
                              {"TB", 1e12},
                              {"GB", 1e9},
                              {"MB", 1e6}};
+  constexpr double kMostBytes = 0x1p62;
   for (const Unit& unit : kUnits) {
     if (!text.ends_with(unit.name)) continue;
     double value = 0;
     const char* end = text.data() + text.size() - unit.name.size();
     const auto [stop, code] = std::from_chars(text.data(), end, value);
-    if (code == std::errc() && stop == end && value > 0)
+    if (code == std::errc() && stop == end && value > 0 && value * unit.bytes < kMostBytes) {
       return static_cast<std::int64_t>(value * unit.bytes);
+    }
   }
   throw Error(Fault::kUsage, "{}: got \"{}\", wanted a size, as in 80GB or 64GiB", flag, text);
 }

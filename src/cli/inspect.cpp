@@ -25,7 +25,7 @@ struct InspectOptions {
   bool hash = false;
   bool loss = false;
   bool json = false;
-  int world_size = 0;
+  std::optional<std::int64_t> ranks;
   int count = 3;
   SamplePart part = SamplePart::kTrain;
   std::int64_t first = 0;
@@ -40,7 +40,7 @@ struct InspectOptions {
     v(Option{"loss", "draw the losses of a run, from its metrics.jsonl"}, loss);
     v(Option{"json", "print one JSON object"}, json);
     v(Option{"world-size", "number of ranks of the layout to show (default: tensor x pipeline)"},
-      world_size);
+      ranks);
     v(Option{"count", "number of samples, or of sequences of a corpus, to show"}, count);
     v(Option{"first", "samples: index of the first one to show, as the run counts them"}, first);
     v(Option{"part", "samples: which part of the data to show"},
@@ -160,9 +160,9 @@ void print_recipe(const PretrainOptions& options, bool json) {
       static_cast<double>(optimizer_bytes) / (1 << 20), flops * 1e-9, sequence));
 }
 
-void print_layout(const PretrainOptions& options, int world_size, bool json) {
-  const int ranks =
-      world_size > 0 ? world_size : options.parallel.tensor * options.parallel.pipeline;
+void print_layout(const PretrainOptions& options, std::optional<std::int64_t> world_size,
+                  bool json) {
+  const int ranks = options.parallel.planned_ranks(world_size);
   const MeshSizes sizes = options.parallel.check(ranks);
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   std::string text = "rank  tensor  context  expert  data  pipeline\n";
@@ -252,7 +252,7 @@ int run_inspect(Invocation& invocation) {
   if (inspect.first < 0)
     throw Error(Fault::kUsage, "--first: got {}, wanted 0 or more", inspect.first);
   if (what == "layout") {
-    print_layout(options, inspect.world_size, inspect.json);
+    print_layout(options, inspect.ranks, inspect.json);
   } else if (what == "samples") {
     print_samples(options, inspect.part, inspect.first, inspect.count, inspect.json,
                   invocation.log);

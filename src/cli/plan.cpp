@@ -5,6 +5,7 @@
 #include "api/planning.h"
 #include "base/byte_size.h"
 #include "base/json.h"
+#include "base/option_range.h"
 #include "cli/command.h"
 #include "cli/environment.h"
 #include "cli/launch.h"
@@ -14,6 +15,8 @@
 
 namespace piton::cli {
 namespace {
+
+constexpr std::int64_t kMostPasses = 1 << 24;  // to simulate: some seconds and 1 GiB
 
 struct PlanOptions {
   std::string simulate;
@@ -51,6 +54,7 @@ Simulation simulated(ScheduleKind kind, int stages, int micro_batches) {
     throw Error(Fault::kUsage, "--stages, --micro-batches: got {} and {}, wanted 1 or more", stages,
                 micro_batches);
   }
+  check_range("--stages x --micro-batches", std::int64_t{stages} * micro_batches, 1, kMostPasses);
   return simulate(make_schedule(kind, stages, micro_batches), {StepTimes{}});
 }
 
@@ -191,30 +195,34 @@ std::string choose_if_asked(RunPlan& plan, const PretrainOptions& options, const
   return choice.why + "\n";
 }
 
-// "8x1", "2x2x4"
-void set_layout(const std::string& text, std::optional<std::int64_t> ranks,
-                PretrainOptions& options, int& world) {
+// "8x1", "2x2x4". Returns the number of ranks.
+int set_layout(const std::string& text, const std::optional<std::int64_t>& ranks,
+               PretrainOptions& options) {
   std::vector<int> sizes;
+  std::int64_t replica = 1;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
     int size = 0;
     const auto [stop, code] = std::from_chars(at, end, size);
-    if (code != std::errc() || size < 1 || (stop < end && *stop != 'x')) {
+    if (code != std::errc() || size < 1 || size > kMostRanks / replica ||
+        (stop < end && *stop != 'x')) {
       sizes.clear();
       break;
     }
     sizes.push_back(size);
+    replica *= size;
     at = stop + (stop < end ? 1 : 0);
   }
   if (sizes.size() < 2 || sizes.size() > 3) {
-    throw Error(Fault::kUsage, "--layouts: got \"{}\", wanted tensor x pipeline ranks, as in 8x1",
-                text);
+    throw Error(Fault::kUsage,
+                "--layouts: got \"{}\", wanted tensor x pipeline ranks, as in 8x1, of at most {} "
+                "ranks",
+                text, kMostRanks);
   }
   options.parallel.tensor = sizes[0];
   options.parallel.pipeline = sizes[1];
-  const std::int64_t replica = std::int64_t{sizes[0]} * sizes[1];
-  world = static_cast<int>(sizes.size() == 3 ? replica * sizes[2] : ranks.value_or(replica));
+  return sizes.size() == 3 ? static_cast<int>(replica) : options.parallel.planned_ranks(ranks);
 }
 
 void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
@@ -224,8 +232,7 @@ void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
                                  "sent a step, MiB", "bubble");
   for (const std::string& layout : asked.layouts) {
     PretrainOptions one = options;
-    int world = 0;
-    set_layout(layout, asked.ranks, one, world);
+    const int world = set_layout(layout, asked.ranks, one);
     RunPlan plan = make_run_plan(one, world, vocabulary);
     choose_if_asked(plan, one, machine);
     std::int64_t most = 0, sent = 0;
@@ -268,9 +275,8 @@ int run_plan(Invocation& invocation) {
     std::fputs((to_json(simulation).dump() + "\n").c_str(), stdout);
     return 0;
   }
+  const int ranks = options.parallel.planned_ranks(plan_options.ranks);
   Engine engine(engine_options(general), invocation.log);
-  const int ranks = static_cast<int>(
-      plan_options.ranks.value_or(options.parallel.tensor * options.parallel.pipeline));
   if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
   std::int64_t vocabulary = 0;
   if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();

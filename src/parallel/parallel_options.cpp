@@ -194,6 +194,21 @@ std::optional<std::int64_t> ParallelOptions::recompute_limit() const {
   throw Error(Fault::kUsage, "parallel: --memory-limit: needs --recompute-granularity auto");
 }
 
+int ParallelOptions::planned_ranks(const std::optional<std::int64_t>& world_size) const {
+  if (world_size) {
+    check_range("--world-size", *world_size, 1, kMostRanks);
+    return static_cast<int>(*world_size);
+  }
+  expect_positive("tensor-model-parallel-size", tensor);
+  expect_positive("pipeline-model-parallel-size", pipeline);
+  const std::int64_t replica = std::int64_t{tensor} * pipeline;
+  if (replica > kMostRanks) {
+    throw Error(Fault::kUsage, "mesh: tensor {} x pipeline {} are {} ranks, wanted 1 to {}", tensor,
+                pipeline, replica, kMostRanks);
+  }
+  return static_cast<int>(replica);
+}
+
 MeshSizes ParallelOptions::check(int world_size) const {
   expect_positive("num-slices", linears.slices);
   if (zero_stage < 0 || zero_stage > 3) {

@@ -18,6 +18,9 @@ namespace piton {
 // As asked for; ParallelOptions::recompute_rules() says what it means.
 enum class RecomputeRequest : std::uint8_t { kNone, kFull, kSelective, kAuto };
 
+// Of a layout that is planned or shown: each rank is computed one after another.
+inline constexpr std::int64_t kMostRanks = 1 << 20;
+
 struct ParallelOptions {
   int tensor = 1;
   int pipeline = 1;
@@ -52,6 +55,10 @@ struct ParallelOptions {
   int effective_zero_stage() const {
     return use_distributed_optimizer && zero_stage == 0 ? 1 : zero_stage;
   }
+
+  // The number of ranks of a layout that is only shown: `world_size` (--world-size), or tensor x
+  // pipeline if it is not given. Throws Error(kUsage) unless it is 1 to kMostRanks.
+  int planned_ranks(const std::optional<std::int64_t>& world_size) const;
 
   // The mesh of `world_size` ranks. Throws Error(kUsage) naming the flag if a value is out of range
   // or `world_size` is not a multiple of tensor x pipeline. ModelLayout::check refuses layouts that

@@ -73,16 +73,6 @@ execute_process(COMMAND ${LAUNCH} 2 ${PITON} generate --load ${WORK}/whole --pro
 if(NOT code EQUAL 2 OR NOT error MATCHES "2 processes, and tensor 1 x pipeline 1 has work for 1")
   message(FATAL_ERROR "two ranks without a layout: exit ${code}\n${error}")
 endif()
-expect(RUN plan --model gpt2-124m --micro-batch-size 4 --seq-length 256 --json CODE 0 OUT "\"parameters\":124439808")
-expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipeline bubble 0.0")
-expect(RUN plan --model llama-tiny --tensor-model-parallel-size 2 --world-size 4 --device-memory 1GB CODE 0
-       OUT "[0-9.]+ thousand parameters in fp32; a step is 2 samples of 128 tokens" "4 ranks: tensor 2 x pipeline 1 x data 2"
-           "\n0-3 " "fits: [0-9.]+ of 953.7 MiB")
-expect(RUN plan --model llama-tiny --device-memory 1MB CODE 0 OUT "does not fit: ")
-expect(RUN plan --model llama-tiny --layouts 1x1 2x1 1x2x2 CODE 0 OUT "\n1x1 +1 " "\n2x1 +2 " "\n1x2x2 +4 ")
-expect(RUN plan --model llama-tiny --layouts 2y1 CODE 2 ERR "--layouts: got \"2y1\"")
-expect(RUN plan --model llama-tiny --device-memory much CODE 2 ERR "--device-memory: got \"much\"")
-expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
 expect(RUN inspect ${WORK}/whole --loss CODE 0 OUT "^ +[0-9.]+ \\|" "\n +1 +12\n" "[.] training loss, o validation loss\n")
 expect(RUN inspect ${WORK}/nowhere --loss CODE 3 ERR "nowhere")
 expect(RUN inspect ${WORK}/whole CODE 0 OUT "iteration 12" "embedding.token.weight")

@@ -1,0 +1,32 @@
+# plan: what a layout costs each rank, and sizes that are no layout.
+include(${SOURCE}/tests/support/expect.cmake)
+
+expect(RUN plan --model gpt2-124m --micro-batch-size 4 --seq-length 256 --json CODE 0 OUT "\"parameters\":124439808")
+expect(RUN plan --model gpt2-124m --zero-stage 1 --world-size 2 CODE 0 OUT "pipeline bubble 0.0")
+expect(RUN plan --model llama-tiny --tensor-model-parallel-size 2 --world-size 4 --device-memory 1GB CODE 0
+       OUT "[0-9.]+ thousand parameters in fp32; a step is 2 samples of 128 tokens" "4 ranks: tensor 2 x pipeline 1 x data 2"
+           "\n0-3 " "fits: [0-9.]+ of 953.7 MiB")
+expect(RUN plan --model llama-tiny --device-memory 1MB CODE 0 OUT "does not fit: ")
+expect(RUN plan --model llama-tiny --layouts 1x1 2x1 1x2x2 CODE 0 OUT "\n1x1 +1 " "\n2x1 +2 " "\n1x2x2 +4 ")
+expect(RUN plan --model llama-tiny --layouts 2y1 CODE 2 ERR "--layouts: got \"2y1\"")
+expect(RUN plan --model llama-tiny --device-memory much CODE 2 ERR "--device-memory: got \"much\"")
+expect(RUN plan --simulate 1f1b --stages 4 --micro-batches 8 CODE 0 OUT "\"bubble\":0.375")
+
+# Numbers of ranks that cannot be: none, and more than 32 bits count.
+set(plan plan --model llama-tiny --global-batch-size 8)
+foreach(ranks 0 -1 4294967304 9223372036854775807)
+  expect(RUN ${plan} --world-size ${ranks} CODE 2 ERR "^piton plan: --world-size: got ${ranks}, wanted 1 to 1048576\n$")
+  expect(RUN inspect layout --world-size ${ranks} CODE 2 ERR "^piton inspect: --world-size: got ${ranks}, wanted 1 to 1048576\n$")
+endforeach()
+set(wide --tensor-model-parallel-size 65536 --pipeline-model-parallel-size 65536)
+foreach(command "${plan}" "inspect;layout")
+  expect(RUN ${command} ${wide} CODE 2 ERR "tensor 65536 x pipeline 65536 are 4294967296 ranks, wanted 1 to 1048576")
+  expect(RUN ${command} --tensor-model-parallel-size 0 CODE 2 ERR "--tensor-model-parallel-size is 0, wanted at least 1")
+endforeach()
+foreach(layout 65536x65536 1x1048577 2147483647x2147483647x2147483647 99999999999x1)
+  expect(RUN ${plan} --layouts ${layout} CODE 2 ERR "--layouts: got \"${layout}\", wanted .* of at most 1048576 ranks")
+endforeach()
+expect(RUN ${plan} --layouts 1x1 --world-size 4294967304 CODE 2 ERR "--world-size: got 4294967304")
+expect(RUN plan --model llama-tiny --device-memory 1e300TB CODE 2 ERR "--device-memory: got \"1e300TB\", wanted a size")
+expect(RUN plan --simulate 1f1b --stages 2147483647 --micro-batches 2147483647 CODE 2
+       ERR "--stages x --micro-batches: got 4611686014132420609, wanted 1 to")
