@@ -6,7 +6,9 @@
 
    Errors: a function that returns int returns 0, or the exit code that `piton` would have (2 usage,
    3 data, 4 memory, 5 diverged, 1 a defect of Piton), and fills `error` unless it is null. A failed
-   call changes nothing that the caller owns; `*result` is then null.
+   call changes nothing that the caller owns; `*result` is then null. A null pointer that must not
+   be null is code 2; the functions without `error` return -2 for it. A pointer to memory of 0
+   values may be null.
 
    Threads: an engine and everything opened on it must be used by one thread at a time. Callbacks
    are called on the thread of the call; the log function may be called on any thread. A callback

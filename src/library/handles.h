@@ -3,16 +3,17 @@
 
 #include <piton/piton_c.h>
 
-#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/engine.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "text/unicode/utf8.h"
 #include "train/failure_report.h"
 
 namespace piton::library {
@@ -40,12 +41,16 @@ struct OpenedEngine {
   Engine engine;
 };
 
-inline void fill(piton_error* error, int code, const char* message) {
+// A message may name a file whose name is not UTF-8, and is cut between two characters.
+inline void fill(piton_error* error, int code, std::string_view message) {
   if (error == nullptr) return;
   error->code = code;
-  const std::size_t length = std::min(std::strlen(message), sizeof error->message - 1);
-  std::memcpy(error->message, message, length);
-  error->message[length] = 0;
+  std::string text = replace_bad_utf8(message.substr(0, message.find('\0')));
+  if (text.size() >= sizeof error->message) {
+    text.resize(sizeof error->message - 1);
+    text.resize(valid_utf8_prefix(text));
+  }
+  std::memcpy(error->message, text.c_str(), text.size() + 1);
 }
 
 // Runs `work` and turns what it throws into the code that is returned.
@@ -57,19 +62,33 @@ int guarded(piton_error* error, Work&& work) noexcept {
     return 0;
   } catch (const std::exception& caught) {
     const Failure failure = failure_of(caught);
-    fill(error, failure.exit_code, failure.message.c_str());
+    fill(error, failure.exit_code, failure.message);
     return failure.exit_code;
   }
 }
 
-inline std::vector<std::string> copied(piton_words words) {
-  return {words.words, words.words + words.count};
-}
-
 // Throws Error(kUsage) where a program passes a null pointer that must not be one.
-inline void require(const void* pointer, const char* name) {
+inline void require(const void* pointer, const std::string& name) {
   if (pointer == nullptr) throw Error(Fault::kUsage, "{}: is null", name);
 }
+
+// The same for memory of `count` values, which may be null if there are none.
+inline void require(const void* pointer, std::size_t count, const char* name) {
+  if (count > 0) require(pointer, name);
+}
+
+inline std::vector<std::string> copied(piton_words words) {
+  require(words.words, words.count, "words");
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < words.count; ++i) {
+    require(words.words[i], fmt::format("words[{}]", i));
+    all.emplace_back(words.words[i]);
+  }
+  return all;
+}
+
+// What functions without a piton_error return for a null handle.
+inline constexpr int kNullHandle = -static_cast<int>(Fault::kUsage);
 
 }  // namespace piton::library
 

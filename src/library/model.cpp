@@ -25,7 +25,7 @@ void read_words(piton_words words, const char* group, Options& options) {
 }
 
 std::span<const std::int32_t> span_of(const std::int32_t* ids, std::size_t count) {
-  if (count > 0) require(ids, "ids");
+  require(ids, count, "ids");
   return {ids, count};
 }
 
@@ -51,13 +51,13 @@ void piton_model_close(piton_model* model) {
 }
 
 int64_t piton_model_vocabulary_size(const piton_model* model) {
-  return model->model->config().vocabulary;
+  return model == nullptr ? kNullHandle : model->model->config().vocabulary;
 }
 int64_t piton_model_max_positions(const piton_model* model) {
-  return model->model->config().max_positions;
+  return model == nullptr ? kNullHandle : model->model->config().max_positions;
 }
 int64_t piton_model_parameters(const piton_model* model) {
-  return model->model->config().parameters();
+  return model == nullptr ? kNullHandle : model->model->config().parameters();
 }
 
 int piton_model_encode(piton_model* model, const char* text, size_t bytes, int special,
@@ -65,6 +65,8 @@ int piton_model_encode(piton_model* model, const char* text, size_t bytes, int s
   return guarded(error, [&] {
     require(model, "model");
     require(count, "count");
+    require(text, bytes, "text");
+    require(ids, capacity, "ids");
     const std::vector<std::int32_t> all = model->model->require_tokenizer().encode(
         {text, bytes}, {.add_special_tokens = special != 0});
     std::copy_n(all.begin(), std::min(capacity, all.size()), ids);
@@ -77,6 +79,7 @@ int piton_model_decode(piton_model* model, const int32_t* ids, size_t count, cha
   return guarded(error, [&] {
     require(model, "model");
     require(bytes, "bytes");
+    require(text, capacity, "text");
     const std::string all = model->model->require_tokenizer().decode(span_of(ids, count));
     std::copy_n(all.begin(), std::min(capacity, all.size()), text);
     *bytes = all.size();
@@ -110,7 +113,7 @@ int piton_model_score(piton_model* model, const int32_t* ids, size_t count, doub
   return guarded(error, [&] {
     require(model, "model");
     const Model::Score score = model->model->score(span_of(ids, count));
-    if (!score.log_likelihood.empty()) require(log_likelihood, "log_likelihood");
+    require(log_likelihood, score.log_likelihood.size(), "log_likelihood");
     std::copy(score.log_likelihood.begin(), score.log_likelihood.end(), log_likelihood);
   });
 }

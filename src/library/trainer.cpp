@@ -88,15 +88,19 @@ int piton_trainer_open(piton_engine* engine, piton_words words, const piton_samp
 
 void piton_trainer_close(piton_trainer* trainer) { delete trainer; }
 
-int piton_trainer_done(const piton_trainer* trainer) { return trainer->trainer->done() ? 1 : 0; }
+int piton_trainer_done(const piton_trainer* trainer) {
+  if (trainer == nullptr) return kNullHandle;
+  return trainer->trainer->done() ? 1 : 0;
+}
 int piton_trainer_save_due(const piton_trainer* trainer) {
+  if (trainer == nullptr) return kNullHandle;
   return trainer->trainer->save_due() ? 1 : 0;
 }
 int64_t piton_trainer_iteration(const piton_trainer* trainer) {
-  return trainer->trainer->state().iteration;
+  return trainer == nullptr ? kNullHandle : trainer->trainer->state().iteration;
 }
 int64_t piton_trainer_sequence(const piton_trainer* trainer) {
-  return trainer->trainer->plan().sequence;
+  return trainer == nullptr ? kNullHandle : trainer->trainer->plan().sequence;
 }
 
 int piton_trainer_step(piton_trainer* trainer, piton_step* step, piton_error* error) {
