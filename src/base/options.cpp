@@ -6,6 +6,8 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "base/several_errors.h"
 
 namespace piton {
 namespace {
@@ -97,8 +99,9 @@ std::string cell(std::string_view text) {
 void throw_all(const std::vector<std::string>& mistakes) {
   if (mistakes.empty()) return;
   if (mistakes.size() == 1) throw Error(Fault::kUsage, mistakes[0]);
-  throw Error(Fault::kUsage, "{} options cannot be taken:\n  {}", mistakes.size(),
-              fmt::join(mistakes, "\n  "));
+  std::string lines = fmt::format("{} options cannot be taken:", mistakes.size());
+  for (const std::string& mistake : mistakes) lines += "\n  " + printable(mistake);
+  throw SeveralErrors(Fault::kUsage, lines);
 }
 
 void OptionSet::add(std::string group, BoundOption option) {

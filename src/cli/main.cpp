@@ -9,7 +9,9 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/said_elsewhere.h"
+#include "base/several_errors.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
 #include "cli/descriptors.h"
@@ -49,17 +51,7 @@ void flush_results() {
   }
 }
 
-// Names in files may hold codes that a terminal obeys.
-std::string without_control(const std::string& text) {
-  std::string shown;
-  for (const char letter : text) {
-    const auto code = static_cast<unsigned char>(letter);
-    const bool is_control = (code < ' ' && letter != '\n' && letter != '\t') || code == 0x7f;
-    shown += is_control ? fmt::format("\\x{:02x}", code) : std::string(1, letter);
-  }
-  return shown;
-}
-
+// `message`: printable.
 int report(Terminal& terminal, const std::string& name, std::string_view message, int code) {
   terminal.finish();
   std::fflush(stdout);
@@ -67,10 +59,11 @@ int report(Terminal& terminal, const std::string& name, std::string_view message
   // command line.
   const bool names_it =
       !name.empty() && (message.starts_with(name + ":") || message.starts_with(name + " "));
+  const std::string shown_name = printable(name);
   const std::string line = names_it       ? fmt::format("piton {}\n", message)
                            : name.empty() ? fmt::format("piton: {}\n", message)
-                                          : fmt::format("piton {}: {}\n", name, message);
-  std::fputs(without_control(line).c_str(), stderr);
+                                          : fmt::format("piton {}: {}\n", shown_name, message);
+  std::fputs(line.c_str(), stderr);
   return code;
 }
 
@@ -91,18 +84,21 @@ int run(int count, char** arguments) {
       std::this_thread::sleep_for(kTimeToSayIt);
       return static_cast<int>(other.fault());
     }
+  } catch (const SeveralErrors& errors) {
+    return report(terminal, name, errors.what(), static_cast<int>(errors.fault()));
   } catch (const Error& error) {
-    return report(terminal, name, error.what(), static_cast<int>(error.fault()));
+    return report(terminal, name, printable(error.what()), static_cast<int>(error.fault()));
   } catch (const std::filesystem::filesystem_error& error) {
     return report(terminal, name,
-                  fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                  printable(fmt::format("{}: {}", error.path1().string(), error.code().message())),
                   static_cast<int>(Fault::kData));
   } catch (const std::bad_alloc&) {
     return report(terminal, name, "out of memory; a smaller batch or more memory would do",
                   static_cast<int>(Fault::kMemory));
   } catch (const std::exception& error) {
     return report(terminal, name,
-                  fmt::format("internal error: {}; please report this", error.what()), 1);
+                  printable(fmt::format("internal error: {}; please report this", error.what())),
+                  1);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace piton::cli {
 namespace {
@@ -67,7 +68,7 @@ std::string progress_line(const ProgressState& state, int width) {
   } else {
     text = fmt::format("{} done", state.done);
   }
-  if (!state.note.empty()) text += "  " + state.note;
+  if (!state.note.empty()) text += "  " + printable(state.note);
   if (state.total > 0 && state.done > 0 && state.done < state.total) {
     const double left = state.seconds / static_cast<double>(state.done) *
                         static_cast<double>(state.total - state.done);
@@ -135,7 +136,7 @@ void Terminal::write(LogLevel level, std::string_view line) {
   const std::lock_guard lock(state.mutex);
   if (!state.logger.should_log(level_of(level))) return;
   state.erase();
-  std::string text(line);
+  std::string text = printable(line);
   if (level == LogLevel::kWarning) text.insert(0, "warning: ");
   if (level == LogLevel::kError) text.insert(0, "error: ");
   state.logger.log(level_of(level), spdlog::string_view_t(text.data(), text.size()));

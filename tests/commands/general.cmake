@@ -68,3 +68,18 @@ warnings_of_root(0 ${PITON} ${train})
 warnings_of_root(${wanted} ${LAUNCH} 2 ${PITON} ${train} --save ${WORK}/root-run)
 warnings_of_root(${wanted} ${PITON} report ${WORK}/root-run)
 warnings_of_root(${wanted} ${PITON} convert --load ${WORK}/root-run --save ${WORK}/root-hf --to hf)
+
+# A line break or an escape code in the name of a file adds no line to messages or to the log.
+string(ASCII 27 escape)
+set(forged "x\nsaved everything\r${escape}c")
+set(shown "x.nsaved everything.r.x1bc")
+expect(RUN inspect ${WORK}/${forged} CODE 3 ERR "^piton inspect: [^\n]*/${shown}: there is no such file[^\n]*\n$")
+expect(RUN "he\nlp" CODE 2 ERR "^piton he.nlp: unknown command[^\n]*\n$")
+expect(RUN inspect ${WORK} "--a\nb" "--c${escape}" CODE 2
+       ERR "^piton inspect: 2 options cannot be taken:\n  --a.nb: [^\n]*\n  --c.x1b: [^\n]*\n$")
+execute_process(COMMAND ${PITON} pretrain --model llama-tiny --mock-data --tokenizer-type ByteTokenizer --seq-length 8
+                        --train-iters 1 --save ${WORK}/${forged} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+string(REGEX MATCH "\n(saved [^\n]*|[^\n[][^\n]*)\n" line "\n${out}${err}\n")
+if(NOT code EQUAL 0 OR NOT line STREQUAL "" OR NOT out MATCHES "/${shown}" OR "${out}${err}" MATCHES "${escape}")
+  message(FATAL_ERROR "the name of a folder forged a line: exit ${code}, \"${line}\"\n${out}${err}")
+endif()
