@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 #include "base/error.h"
 #include "pickle/crc32.h"
@@ -24,6 +25,7 @@ constexpr std::int64_t kMostDirectory = std::int64_t{256} << 20;
 constexpr std::uint16_t kWide = 0x0001;     // the extra field of 64-bit sizes
 constexpr std::uint16_t kPadding = 0x4246;  // "FB": PyTorch's, ignored by all readers
 constexpr std::uint32_t kAll32 = 0xFFFFFFFF;
+constexpr std::uint16_t kAll16 = 0xFFFF;
 constexpr std::int64_t kAlignment = 64;
 
 [[noreturn]] void refuse(const FilePart& file, const std::string& what) {
@@ -61,13 +63,18 @@ std::int64_t length(const FilePart& file, std::uint64_t value, const char* what)
   return static_cast<std::int64_t>(value);
 }
 
+bool has_mark(const FilePart& file, std::int64_t at, std::uint32_t mark) {
+  return at >= 0 && number<std::uint32_t>(read(file, at, sizeof mark, "mark"), 0) == mark;
+}
+
 Directory wide_directory(const FilePart& file, std::int64_t locator_at) {
   const std::string locator = read(file, locator_at, kLocator64Bytes, "locator");
-  if (number<std::uint32_t>(locator, 0) != kLocator64Mark)
-    refuse(file, "sizes of 64 bits without their record");
+  PITON_ASSERT(number<std::uint32_t>(locator, 0) == kLocator64Mark);
   const std::int64_t at = length(file, number<std::uint64_t>(locator, 8), "an end record at");
   const std::string end = read(file, at, kEnd64Bytes, "end record");
   if (number<std::uint32_t>(end, 0) != kEnd64Mark) refuse(file, "no end record of 64 bits");
+  if (number<std::uint64_t>(end, 24) != number<std::uint64_t>(end, 32))
+    refuse(file, "it has parts of another archive");
   return {.offset = length(file, number<std::uint64_t>(end, 48), "a directory at"),
           .bytes = length(file, number<std::uint64_t>(end, 40), "a directory of"),
           .members = length(file, number<std::uint64_t>(end, 32), "members:")};
@@ -81,37 +88,63 @@ Directory find_directory(const FilePart& file) {
     const auto from = static_cast<std::size_t>(at);
     if (number<std::uint32_t>(end, from) != kEndMark) continue;
     if (number<std::uint16_t>(end, from + 20) != tail - at - kEndBytes) continue;
-    Directory found{.offset = number<std::uint32_t>(end, from + 16),
-                    .bytes = number<std::uint32_t>(end, from + 12),
-                    .members = number<std::uint16_t>(end, from + 10)};
-    if (found.offset == kAll32 || found.bytes == kAll32 || found.members == 0xFFFF)
-      return wide_directory(file, file.size_bytes() - tail + at - kLocator64Bytes);
-    return found;
+    const Directory narrow{.offset = number<std::uint32_t>(end, from + 16),
+                           .bytes = number<std::uint32_t>(end, from + 12),
+                           .members = number<std::uint16_t>(end, from + 10)};
+    const std::int64_t locator_at = file.size_bytes() - tail + at - kLocator64Bytes;
+    if (!has_mark(file, locator_at, kLocator64Mark)) {
+      if (narrow.offset == kAll32 || narrow.bytes == kAll32 || narrow.members == kAll16)
+        refuse(file, "sizes of 64 bits without their record");
+      return narrow;
+    }
+    const Directory wide = wide_directory(file, locator_at);
+    const auto agree = [](std::int64_t one, std::int64_t other, std::int64_t all) {
+      return one == all || one == other;
+    };
+    if (!agree(narrow.offset, wide.offset, kAll32) || !agree(narrow.bytes, wide.bytes, kAll32) ||
+        !agree(narrow.members, wide.members, kAll16)) {
+      refuse(file, "its end records of 64 bits and of 32 bits differ");
+    }
+    return wide;
   }
   refuse(file, "it has no end record");
 }
 
-// 64-bit sizes, in the order of the 32-bit fields that do not suffice.
-struct WideSizes {
-  std::string_view bytes;
-  std::uint64_t next(const FilePart& file, std::uint64_t narrow) {
-    if (narrow != kAll32) return narrow;
-    if (bytes.size() < 8) refuse(file, "a member lacks its sizes of 64 bits");
-    const auto value = number<std::uint64_t>(bytes, 0);
-    bytes.remove_prefix(8);
-    return value;
-  }
-};
-
-WideSizes wide_sizes(std::string_view extra) {
+// The extra field of 64-bit sizes; "" if there is none. Readers differ in which of two they take.
+std::string_view wide_sizes(const FilePart& file, const std::string& member,
+                            std::string_view extra) {
+  std::optional<std::string_view> found;
   while (extra.size() >= 4) {
     const auto id = number<std::uint16_t>(extra, 0);
     const std::size_t size = number<std::uint16_t>(extra, 2);
     if (extra.size() - 4 < size) break;
-    if (id == kWide) return {extra.substr(4, size)};
+    if (id == kWide && found) refuse(file, member + " has its sizes of 64 bits twice");
+    if (id == kWide) found = extra.substr(4, size);
     extra.remove_prefix(4 + size);
   }
-  return {};
+  return found.value_or(std::string_view());
+}
+
+// The values of 32-bit fields, of which those that do not suffice (all bits set) are in `wide`, in
+// this order. Some writers put all of them there; then those of 32 bits have to be the same.
+// Nullopt if the two contradict each other.
+std::optional<std::vector<std::uint64_t>> joined_sizes(std::initializer_list<std::uint32_t> narrow,
+                                                       std::string_view wide) {
+  const auto missing = static_cast<std::size_t>(std::ranges::count(narrow, kAll32));
+  const std::size_t there = wide.size() / 8;  // after them there may be a disk number of 4 bytes
+  const bool all = there > missing;
+  if (there < missing || (all && there != narrow.size())) return std::nullopt;
+  std::vector<std::uint64_t> sizes;
+  for (const std::uint32_t value : narrow) {
+    if (!all && value != kAll32) {
+      sizes.push_back(value);
+      continue;
+    }
+    sizes.push_back(number<std::uint64_t>(wide, 0));
+    wide.remove_prefix(8);
+    if (value != kAll32 && value != sizes.back()) return std::nullopt;
+  }
+  return sizes;
 }
 
 // Removes the first directory record from `records` and returns its member.
@@ -128,10 +161,12 @@ ZipMember next_member(const FilePart& file, std::string_view& records, const Dir
   if ((number<std::uint16_t>(records, 8) & 1) != 0) refuse(file, member.name + " is encrypted");
   if (number<std::uint16_t>(records, 10) != 0)
     refuse(file, member.name + " is compressed, wanted members that are stored");
-  WideSizes wide = wide_sizes(records.substr(kDirectoryBytes + name_bytes, extra_bytes));
-  const std::uint64_t size = wide.next(file, number<std::uint32_t>(records, 24));
-  const std::uint64_t stored = wide.next(file, number<std::uint32_t>(records, 20));
-  const std::uint64_t header = wide.next(file, number<std::uint32_t>(records, 42));
+  const auto sizes = joined_sizes(
+      {number<std::uint32_t>(records, 24), number<std::uint32_t>(records, 20),
+       number<std::uint32_t>(records, 42)},
+      wide_sizes(file, member.name, records.substr(kDirectoryBytes + name_bytes, extra_bytes)));
+  if (!sizes) refuse(file, member.name + ": its sizes of 64 bits and of 32 bits differ");
+  const std::uint64_t size = (*sizes)[0], stored = (*sizes)[1], header = (*sizes)[2];
   records.remove_prefix(all);
   if (size != stored)
     refuse(file, fmt::format("{} is of {} bytes and of {}", member.name, size, stored));
@@ -142,15 +177,19 @@ ZipMember next_member(const FilePart& file, std::string_view& records, const Dir
   if (number<std::uint32_t>(local, 0) != kLocalMark)
     refuse(file, member.name + " is not where the directory says");
   const std::int64_t local_name = number<std::uint16_t>(local, 26);
-  if (read(file, at + kLocalBytes, local_name, "name") != member.name)
-    refuse(file, member.name + " has another name where it is");
-  const bool sizes_follow = (number<std::uint16_t>(local, 6) & 8) != 0;
-  const auto local_size = number<std::uint32_t>(local, 22);
-  if (number<std::uint16_t>(local, 8) != 0 ||
-      (!sizes_follow && local_size != kAll32 && local_size != size)) {
+  const std::int64_t local_extra = number<std::uint16_t>(local, 28);
+  const std::string rest = read(file, at + kLocalBytes, local_name + local_extra, "member");
+  const std::string_view shown =
+      std::string_view(rest).substr(0, static_cast<std::size_t>(local_name));
+  if (shown != member.name) refuse(file, member.name + " has another name where it is");
+  const bool sizes_follow = (number<std::uint16_t>(local, 6) & 8) != 0;  // zeros are here then
+  const auto here =
+      joined_sizes({number<std::uint32_t>(local, 22), number<std::uint32_t>(local, 18)},
+                   wide_sizes(file, member.name, std::string_view(rest).substr(shown.size())));
+  const auto fits = [&](std::uint64_t one) { return one == size || (sizes_follow && one == 0); };
+  if (number<std::uint16_t>(local, 8) != 0 || !here || !fits((*here)[0]) || !fits((*here)[1]))
     refuse(file, member.name + " has another size where it is");
-  }
-  member.offset = at + kLocalBytes + local_name + number<std::uint16_t>(local, 28);
+  member.offset = at + kLocalBytes + local_name + local_extra;
   if (member.offset > directory.offset || member.bytes > directory.offset - member.offset)
     refuse(file, member.name + " reaches into the directory");
   return member;

@@ -156,29 +156,81 @@ TEST_F(WrittenTorch, WhoseArchiveLiesIsRefused) {
   EXPECT_THAT(field(pickle + 16, 5, 4), HasSubstr("data.pkl was changed: its CRC is another"));
   const std::size_t sizes = data + 46 + std::string("archive/data/0").size() + 4;
   EXPECT_THAT(field(sizes, 23, 8), HasSubstr("data/0 is of 23 bytes and of 24"));
-  EXPECT_THAT(refusal([&](std::string& text) {
-                put(text, sizes, 8, 8);
-                put(text, sizes + 8, 8, 8);
-              }),
-              HasSubstr("a: its storage has 8 bytes, wanted 6 elements of F32"));
-  EXPECT_THAT(refusal([&](std::string& text) {
-                put(text, sizes, std::uint64_t{1} << 60, 8);
-                put(text, sizes + 8, std::uint64_t{1} << 60, 8);
-              }),
+  const std::size_t local_sizes =
+      local("archive/data/0") + 30 + std::string("archive/data/0").size();
+  const auto of_size = [&](std::uint64_t size) {
+    return refusal([&](std::string& text) {
+      for (const std::size_t at : {sizes, sizes + 8, local_sizes + 4, local_sizes + 12})
+        put(text, at, size, 8);
+    });
+  };
+  EXPECT_THAT(of_size(8), HasSubstr("a: its storage has 8 bytes, wanted 6 elements of F32"));
+  EXPECT_THAT(of_size(std::uint64_t{1} << 60),
               HasSubstr("a member of 1152921504606846976, and the file has"));
-  EXPECT_THAT(refusal([&](std::string& text) {
-                put(text, sizes, text.size() - 100, 8);
-                put(text, sizes + 8, text.size() - 100, 8);
-              }),
-              HasSubstr("data/0 reaches into the directory"));
-  EXPECT_THAT(refusal([&](std::string& text) {
-                put(text, sizes, 130, 8);
-                put(text, sizes + 8, 130, 8);
-              }),
-              HasSubstr("data/0 reaches into archive/data/"));
+  EXPECT_THAT(of_size(text_.size() - 100), HasSubstr("data/0 reaches into the directory"));
+  EXPECT_THAT(of_size(130), HasSubstr("data/0 reaches into archive/data/"));
   EXPECT_THAT(field(sizes + 16, 1, 8), HasSubstr("data/0 is not where the directory says"));
   EXPECT_THAT(field(local("archive/data/0") + 30, 'b', 1), HasSubstr("has another name where it"));
   EXPECT_THAT(field(data + 46 + 13, '1', 1), HasSubstr("data/1 has another name where it is"));
+}
+
+TEST_F(WrittenTorch, WhoseSizesOf64And32BitsDifferIsRefused) {
+  const auto field = [&](std::size_t at, std::uint64_t value, std::size_t bytes) {
+    return refusal([&](std::string& text) { put(text, at, value, bytes); });
+  };
+  const auto number = [&](std::size_t at) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, text_.data() + at, 8);
+    return value;
+  };
+  const std::size_t end = text_.size() - 22;
+  const std::size_t wide = end - 20 - 56;
+  const std::uint64_t members = number(wide + 32);
+  EXPECT_THAT(field(end + 10, members - 1, 2), HasSubstr("of 64 bits and of 32 bits differ"));
+  EXPECT_THAT(field(end + 12, 77, 4), HasSubstr("of 64 bits and of 32 bits differ"));
+  EXPECT_THAT(field(end + 16, 0, 4), HasSubstr("of 64 bits and of 32 bits differ"));
+  EXPECT_THAT(field(wide + 24, members - 1, 8), HasSubstr("parts of another archive"));
+  // The record of 64 bits counts, even where that of 32 bits needs none.
+  const auto narrow_end = [&](std::string& text) {
+    put(text, end + 8, members, 2);
+    put(text, end + 10, members, 2);
+    put(text, end + 12, number(wide + 40), 4);
+    put(text, end + 16, number(wide + 48), 4);
+  };
+  EXPECT_THAT(refusal([&](std::string& text) {
+                narrow_end(text);
+                put(text, wide + 24, members - 1, 8);
+                put(text, wide + 32, members - 1, 8);
+              }),
+              HasSubstr("of 64 bits and of 32 bits differ"));
+
+  const std::size_t data = directory("archive/data/0");
+  const std::string of_data = "data/0: its sizes of 64 bits and of 32 bits differ";
+  for (const std::size_t at : {data + 20, data + 24, data + 42})
+    EXPECT_THAT(field(at, 23, 4), HasSubstr(of_data));
+  const std::size_t header = local("archive/data/0");
+  const std::string of_header = "data/0 has another size where it is";
+  EXPECT_THAT(field(header + 18, 23, 4), HasSubstr(of_header));
+  EXPECT_THAT(field(header + 22, 23, 4), HasSubstr(of_header));
+  const std::size_t sizes = header + 30 + std::string("archive/data/0").size() + 4;
+  EXPECT_THAT(field(sizes, 23, 8), HasSubstr(of_header));
+  EXPECT_THAT(field(sizes + 8, 23, 8), HasSubstr(of_header));
+  EXPECT_THAT(field(sizes - 4, 2, 2), HasSubstr(of_header));  // no field of 64-bit sizes
+  const std::size_t padding = sizes + 16;
+  EXPECT_THAT(field(padding, 1, 2), HasSubstr("has its sizes of 64 bits twice"));
+
+  // Sizes that are there twice and equal are read.
+  std::string text = text_;
+  narrow_end(text);
+  put(text, data + 20, 24, 4);
+  put(text, data + 24, 24, 4);
+  put(text, data + 42, header, 4);
+  put(text, header + 18, 24, 4);
+  put(text, header + 22, 24, 4);
+  const fs::path equal = dir_ / "equal.pt";
+  std::ofstream(equal, std::ios::binary) << text;
+  const TorchFile file(equal);
+  EXPECT_THAT(first(file, file.tensor(*file.root().find("a"), "a"), 2), ElementsAre(1, 2));
 }
 
 TEST_F(WrittenTorch, WithAnotherByteIsReadOrRefused) {
