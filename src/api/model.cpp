@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "checkpoint/load_values.h"
-#include "checkpoint/store.h"
+#include "checkpoint/read_newest.h"
 #include "convert/opened_model.h"
 #include "huggingface/hf_source.h"
 #include "train/foreign_model.h"
@@ -45,8 +45,10 @@ struct Model::State {
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
-  // Source of the values: a checkpoint's folder, or what another program wrote.
-  std::filesystem::path folder;
+  // Source of the values: a run or a checkpoint, or what another program wrote.
+  std::filesystem::path run;
+  std::filesystem::path folder;  // of the values: sessions that are opened later have the same
+  std::unique_ptr<Communicator> everyone;  // reads the run
   std::unique_ptr<TensorSource> source;
 
   void load_values(Session& to) {
@@ -59,7 +61,10 @@ struct Model::State {
     if (source) {
       load_weights(*source, stored, context);
     } else {
-      load_checkpoint(folder, stored, context);
+      read_newest(folder.empty() ? run : folder, *everyone, [&](const std::filesystem::path& one) {
+        load_checkpoint(one, stored, context);
+        folder = one;
+      });
     }
     to.publish_values();
   }
@@ -98,8 +103,11 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     options.tokenizer = tokenizer_of_folder(path);
     state.source = std::move(source);
   } else {
-    state.folder = find_checkpoint(path);
-    options = stored_options(state.folder);
+    state.run = path;
+    state.everyone = make_group_of_all(machine.world, "model");
+    read_newest(path, *state.everyone, [&](const std::filesystem::path& folder) {
+      phase(*state.everyone, {}, [&] { options = stored_options(folder); });
+    });
   }
   if (machine.world.rank() == 0) {
     for (const std::string& note : notes) machine.log.warning(note);

@@ -107,21 +107,26 @@ fs::path find_checkpoint(const fs::path& path) {
                 present(path) ? "is a file" : "there is no such folder");
   }
   if (::access(path.c_str(), R_OK | X_OK) != 0) throw_file_failure(path, "open", errno);
-  const std::optional<std::int64_t> iteration = latest_iteration(path);
-  if (!iteration) {
-    throw Error(Fault::kData, "checkpoint: {}: no checkpoint: got neither {} nor {} in it",
-                path.string(), kTrackerName, kManifestName);
+  std::optional<std::int64_t> before;
+  for (;;) {
+    const std::optional<std::int64_t> iteration = latest_iteration(path);
+    if (!iteration) {
+      throw Error(Fault::kData, "checkpoint: {}: no checkpoint: got neither {} nor {} in it",
+                  path.string(), kTrackerName, kManifestName);
+    }
+    const fs::path folder = path / iteration_folder(*iteration);
+    if (present(folder)) return folder;
+    // A save that replaced this iteration was interrupted where names cannot be exchanged.
+    fs::path aside = folder;
+    aside += ".replaced";
+    if (present(aside)) return aside;
+    // A run may have removed it after it saved the next one.
+    if (iteration == before) {
+      throw Error(Fault::kData, "checkpoint: {}: {} names iteration {}, but there is no {}",
+                  path.string(), kTrackerName, *iteration, folder.filename().string());
+    }
+    before = iteration;
   }
-  const fs::path folder = path / iteration_folder(*iteration);
-  // A save that replaced this iteration was interrupted where names cannot be exchanged.
-  fs::path aside = folder;
-  aside += ".replaced";
-  if (!present(folder) && present(aside)) return aside;
-  if (!present(folder)) {
-    throw Error(Fault::kData, "checkpoint: {}: {} names iteration {}, but there is no {}",
-                path.string(), kTrackerName, *iteration, folder.filename().string());
-  }
-  return folder;
 }
 
 std::optional<fs::path> older_checkpoint(const fs::path& dir,

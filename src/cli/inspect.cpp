@@ -5,6 +5,7 @@
 #include "api/model.h"
 #include "base/json.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/read_newest.h"
 #include "checkpoint/store.h"
 #include "cli/command.h"
 #include "cli/inspect_data.h"
@@ -193,13 +194,13 @@ void print_path(const std::string& path, const InspectOptions& inspect,
   if (inspect.loss) {
     print_losses(path);
   } else if (inspect.hash) {
-    print_hash(find_checkpoint(path), inspect.json);
+    read_newest(path, [&](const auto& folder) { print_hash(folder, inspect.json); });
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
     print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
   } else if (format == ModelFormat::kMegatron) {
     print_megatron(path, options.model, inspect.json);
   } else if (is_checkpoint(path)) {
-    print_checkpoint(find_checkpoint(path), inspect.json);
+    read_newest(path, [&](const auto& folder) { print_checkpoint(folder, inspect.json); });
   } else if (format == ModelFormat::kGguf) {
     print_gguf(path, inspect.json);
   } else if (format == ModelFormat::kHuggingFace && has_huggingface_weights(path)) {

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/native_source.h"
-#include "checkpoint/store.h"
+#include "checkpoint/read_newest.h"
 #include "gguf/gguf_source.h"
 #include "gguf/vocabulary.h"
 #include "huggingface/hf_source.h"
@@ -64,9 +64,8 @@ class CheckedSource final : public TensorSource {
   std::map<std::string, std::size_t> unchecked_;  // place in the manifest
 };
 
-OpenedModel open_checkpoint(const fs::path& path, bool average) {
+OpenedModel open_checkpoint(const fs::path& folder, bool average) {
   OpenedModel opened{.format = ModelFormat::kPiton};
-  const fs::path folder = find_checkpoint(path);
   const Manifest manifest = read_manifest(folder);
   const PretrainOptions options = stored_options(folder);
   const TrainState state = read_state(folder, manifest);
@@ -169,7 +168,9 @@ OpenedModel open_model(const fs::path& path, const MegatronGiven& given, bool av
       case ModelFormat::kPiton:
         break;
     }
-    return open_checkpoint(path, average);
+    OpenedModel newest;
+    read_newest(path, [&](const fs::path& folder) { newest = open_checkpoint(folder, average); });
+    return newest;
   };
   OpenedModel opened = open();
   opened.name = fs::absolute(path).lexically_normal().stem().string();

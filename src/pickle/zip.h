@@ -2,10 +2,10 @@
 // can be read in place. With the 64-bit sizes of APPNOTE 4.3.14.
 //
 // Nothing in a file is trusted. Error(kData) with file and member for: no end record, or one with a
-// wrong place of the directory; sizes of 64 bits and of 32 bits that differ; a member that is compressed or encrypted, whose local header has
-// another name or size than the directory, that overlaps the directory or another member, or that
-// occurs twice. So a reader needs no more memory than the directory, and all members together are
-// at most as large as the file.
+// wrong place of the directory; sizes of 64 bits and of 32 bits that differ; a member that is
+// compressed or encrypted, whose local header has another name or size than the directory, that
+// overlaps the directory or another member, or that occurs twice. So a reader needs no more memory
+// than the directory, and all members together are at most as large as the file.
 #pragma once
 
 #include <cstdint>

@@ -72,6 +72,7 @@ warnings_of_root(${wanted} ${PITON} convert --load ${WORK}/root-run --save ${WOR
 # A line break or an escape code in the name of a file adds no line to messages or to the log.
 string(ASCII 27 escape)
 set(forged "x\nsaved everything\r${escape}c")
+file(REMOVE_RECURSE "${WORK}/${forged}")
 set(shown "x.nsaved everything.r.x1bc")
 expect(RUN inspect ${WORK}/${forged} CODE 3 ERR "^piton inspect: [^\n]*/${shown}: there is no such file[^\n]*\n$")
 expect(RUN "he\nlp" CODE 2 ERR "^piton he.nlp: unknown command[^\n]*\n$")
