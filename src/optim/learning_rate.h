@@ -41,6 +41,9 @@ struct LearningRateOptions {
   std::optional<double> warmup_fraction;
   AnnealingStyle annealing_style = AnnealingStyle::kExponential;
   std::optional<std::int64_t> annealing_iters, annealing_samples;
+  // No option: decay_* was not given, it is the length of the run. A stored configuration leaves it
+  // out, so that a run of another length derives it again.
+  bool decay_is_derived = false;
 
   template <typename Visitor>
   void visit(Visitor&& v) {

@@ -98,11 +98,12 @@ std::string RunRecord::option(const std::string& key) const {
 std::int64_t RunRecord::planned_iterations() const {
   const std::vector<std::int64_t> iterations = numbers_in(option("train-iters"));
   if (!iterations.empty() && iterations[0] > 0) return iterations[0];
-  // A batch that grows.
   const std::vector<std::int64_t> samples = numbers_in(option("train-samples"));
   const std::vector<std::int64_t> batch = numbers_in(option("global-batch-size"));
   const std::vector<std::int64_t> ramp = numbers_in(option("rampup-batch-size"));
-  if (samples.empty() || batch.empty() || ramp.size() != 3) return 0;
+  if (samples.empty() || batch.empty() || batch[0] <= 0) return 0;
+  if (ramp.size() != 3) return samples[0] / batch[0];
+  // A batch that grows.
   return BatchSizes(batch[0], ramp, 1).updates(samples[0]);
 }
 

@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "checkpoint/store.h"
+#include "data/samples/data_sets.h"
 #include "optim/weight_decay.h"
+#include "train/run_plan.h"
 
 namespace piton {
 
@@ -53,6 +55,7 @@ bool only_the_end_differs(const PretrainOptions& before, const PretrainOptions& 
 void take_schedules(const PretrainOptions& before, PretrainOptions& settled,
                     const std::string& where) {
   settled.learning_rate = before.learning_rate;
+  settled.learning_rate.decay_is_derived &= whole_steps(before.loop) == whole_steps(settled.loop);
   settled.optimizer.weight_decay = before.optimizer.weight_decay;
   settled.optimizer.start_weight_decay = before.optimizer.start_weight_decay;
   settled.optimizer.end_weight_decay = before.optimizer.end_weight_decay;
@@ -63,6 +66,17 @@ void take_schedules(const PretrainOptions& before, PretrainOptions& settled,
               "and this run has {:g}; give a run of that length, or "
               "--override-opt_param-scheduler",
               where, whole_steps(before.loop), whole_steps(settled.loop));
+}
+
+// The corpora may be elsewhere now: what is in them is compared by their hashes, and their number
+// and shares here. A checkpoint that a conversion made names none.
+std::string blend_difference(const DataOptions& before, const DataOptions& now,
+                             const std::string& where) {
+  const std::string then = training_blend(before);
+  const std::string today = training_blend(now);
+  if (then.empty() || then == today) return "";
+  return fmt::format("--data-path: {} has {}, this run has {}", where, then,
+                     today.empty() ? "none" : today);
 }
 
 }  // namespace
@@ -89,18 +103,44 @@ std::string settle_schedules(const PretrainOptions& before, PretrainOptions& set
   return fmt::format("{}", fmt::join(differences, "; "));
 }
 
-std::string configuration_of(PretrainOptions& settled) {
+std::string warning_of_zero_rate(const LearningRate& rate, double place, std::int64_t left) {
+  // A warm-up begins at 0; after the decay all steps have the lowest rate.
+  if (left < 1 || rate.at(place) != 0 || (left > 1 && rate.at(place + 1) != 0)) return "";
+  const std::string why =
+      place < rate.warmup_steps()
+          ? "the warm-up begins there; give more steps, or a shorter warm-up"
+          : fmt::format(
+                "the decay ends after {0:g} steps (--lr-decay-iters {0:g}) at --min-lr 0; "
+                "give a longer decay or another --min-lr, and "
+                "--override-opt_param-scheduler if the run is resumed",
+                rate.decay_steps());
+  return fmt::format("the learning rate is 0 in all steps that are left ({}): {}", left, why);
+}
+
+std::string configuration_of(const PretrainOptions& settled) {
+  PretrainOptions stored = settled;
+  LearningRateOptions& rate = stored.learning_rate;
+  if (rate.decay_is_derived) {
+    rate.decay_iters.reset();
+    rate.decay_samples.reset();
+  }
   OptionSet set;
-  settled.add_to(set);
+  stored.add_to(set);
   return set.to_toml();
 }
 
 std::string compare_options(const std::filesystem::path& checkpoint, PretrainOptions& settled) {
-  read_config(checkpoint, read_manifest(checkpoint));  // checks its hash first
+  const std::filesystem::path stored = checkpoint / kConfigName;
+  PretrainOptions before;
+  OptionSet stored_set;
+  before.add_to(stored_set);
+  // Checks its hash first.
+  stored_set.read_toml_text(read_config(checkpoint, read_manifest(checkpoint)), stored.string());
   OptionSet set;
   settled.add_to(set);
-  const std::filesystem::path stored = checkpoint / kConfigName;
-  const std::vector<std::string> differences = set.differences(stored);
+  std::vector<std::string> differences = set.differences(stored);
+  const std::string corpora = blend_difference(before.data, settled.data, stored.string());
+  if (!corpora.empty()) differences.push_back(corpora);
   if (!differences.empty()) {
     throw Error(
         Fault::kUsage,
@@ -108,13 +148,11 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
         "(--finetune starts from its weights)",
         checkpoint.string(), fmt::join(differences, "; "));
   }
-  PretrainOptions before;
-  OptionSet stored_set;
-  before.add_to(stored_set);
-  stored_set.read_toml(stored);
-  return settle_schedules(before, settled, set.differences(stored, Resume::kSchedule),
-                          read_state(checkpoint, read_manifest(checkpoint)).optimizer_steps,
-                          checkpoint.string());
+  settle_decay(before);
+  return settle_schedules(
+      before, settled,
+      set.differences_from(stored_set.to_toml(), stored.string(), Resume::kSchedule),
+      read_state(checkpoint, read_manifest(checkpoint)).optimizer_steps, checkpoint.string());
 }
 
 }  // namespace piton

@@ -10,8 +10,10 @@
 
 namespace piton {
 
-// Resolved options as TOML: config.toml of a run and of its checkpoints.
-std::string configuration_of(PretrainOptions& settled);
+// Resolved options as TOML: config.toml of a run and of its checkpoints. What follows from the
+// length of the run is left out: a run of another length that starts from the file derives it
+// again.
+std::string configuration_of(const PretrainOptions& settled);
 
 // Compares the configuration of `checkpoint`, whose hash is checked first, with the resolved
 // options of this run. Returns what differs in the schedules of learning rate and weight decay:
@@ -27,6 +29,10 @@ std::string compare_options(const std::filesystem::path& checkpoint, PretrainOpt
 std::string settle_schedules(const PretrainOptions& before, PretrainOptions& settled,
                              std::vector<std::string> differences, std::int64_t steps,
                              const std::string& where);
+
+// A warning if every step that is left has a learning rate of 0; "" otherwise. `place`: of the next
+// step in the schedule (optim/learning_rate.h). `left`: steps.
+std::string warning_of_zero_rate(const LearningRate& rate, double place, std::int64_t left);
 
 // The length of a run in whole global batches.
 double whole_steps(const LoopOptions& loop);

@@ -179,24 +179,30 @@ PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& p
   if (options.tokenizer.is_null()) *settled.model.vocabulary -= 1;  // as resolve_model() counts
   settled.loop.global_batch_size = plan.global_batch;
   settled.loop.sequence = plan.sequence;
-  if (options.loop.rampup_batch_size.empty()) {
-    settled.loop.train_iters = plan.train_iters;
-    settled.loop.train_samples.reset();
-  }
+  settle_decay(settled);
+  return settled;
+}
+
+void settle_decay(PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  LearningRateOptions& rate = options.learning_rate;
   // A constant rate has no end, unless the warm-up is a share of it.
-  LearningRateOptions& rate = settled.learning_rate;
   if (rate.decay_style == DecayStyle::kConstant && !rate.warmup_fraction) {
     rate.decay_iters.reset();
     rate.decay_samples.reset();
     rate.decay_tokens.reset();
-  } else if (!rate.decay_samples && !rate.decay_iters && !rate.decay_tokens) {
-    if (plan.whole_steps() != static_cast<double>(plan.train_iters)) {
-      rate.decay_samples = plan.train_samples;
-    } else {
-      rate.decay_iters = plan.train_iters;
-    }
+    return;
   }
-  return settled;
+  if (rate.decay_samples || rate.decay_iters || rate.decay_tokens) return;
+  rate.decay_is_derived = true;
+  const std::int64_t batch = loop.global_batch_size.value_or(1);
+  if (!loop.train_samples) {
+    rate.decay_iters = loop.train_iters;
+  } else if (loop.rampup_batch_size.empty() && *loop.train_samples % batch == 0) {
+    rate.decay_iters = *loop.train_samples / batch;
+  } else {
+    rate.decay_samples = loop.train_samples;
+  }
 }
 
 }  // namespace piton

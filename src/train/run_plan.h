@@ -42,4 +42,8 @@ BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::
 // ranks or in another version.
 PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan);
 
+// The last part of that: the end of the learning rate's decay, where it is not given, is that of
+// the run. Needs the global batch size.
+void settle_decay(PretrainOptions& options);
+
 }  // namespace piton

@@ -119,6 +119,7 @@ void Trainer::open() {
   if (!done()) {
     for (const std::string& line : option_lines(options_, settled_)) say(line);
   }
+  warn_of_zero_rate();
   keep_or_say_that_nothing_is_kept();
   open_figures();
   if (trace_) trace_->open(state_.iteration, *everyone_);
@@ -213,6 +214,18 @@ void Trainer::take_folder(bool may_create) {
     folder_ = std::make_unique<RunFolder>(save);
   });
   locked_ = may_create;
+}
+
+void Trainer::warn_of_zero_rate() {
+  const std::int64_t left = plan_.train_iters - state_.iteration;
+  const std::string warning = piton::warning_of_zero_rate(*rate_, place_in_schedule(), left);
+  if (!warning.empty()) sinks_.warning(warning);
+}
+
+// Successful updates so far, in whole batches.
+double Trainer::place_in_schedule() const {
+  return static_cast<double>(state_.scheduled_samples.value_or(0)) /
+         static_cast<double>(plan_.global_batch);
 }
 
 void Trainer::load_or_draw() {
@@ -346,8 +359,7 @@ StepMetrics Trainer::one_step() {
   const Section whole(machine_.sections, kStepSection, state_.iteration + 1);
   const LoopOptions& loop = settled_.loop;
   const auto begin = std::chrono::steady_clock::now();
-  const double place = static_cast<double>(state_.scheduled_samples.value_or(0)) /
-                       static_cast<double>(plan_.global_batch);
+  const double place = place_in_schedule();
   const std::int64_t batch = plan_.batches.at(state_.consumed_samples);
   state_.learning_rate = rate_->at(place);
   const StepReport report = session_->train_step(next_batch(), state_.consumed_samples,

@@ -117,6 +117,8 @@ class Trainer {
   void make_schedules();
   void say_where_kernels_differ();
   void take_folder(bool may_create);
+  void warn_of_zero_rate();
+  double place_in_schedule() const;
   void load_or_draw();
   void load(CheckpointChoice& choice);
   void load_one(const std::filesystem::path& checkpoint, bool* damaged);

@@ -44,3 +44,29 @@ if(EXISTS ${tokenizer})
   expect(RUN preprocess --merge ${WORK}/a_text_document ${WORK}/b_text_document --output-prefix ${WORK}/both CODE 3
          ERR "one corpus has one")
 endif()
+
+# A resume reads the corpora of the run, in the same shares; they may have moved.
+string(REPEAT "Doubt thou the stars are fire, doubt that the sun doth move, doubt truth\n" 100 other)
+file(WRITE ${WORK}/other.txt "${other}")
+foreach(name text other)
+  expect(RUN preprocess --input ${WORK}/${name}.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix ${WORK}/${name} CODE 0)
+endforeach()
+set(a ${WORK}/text_text_document)
+set(b ${WORK}/other_text_document)
+set(blend pretrain --model llama-tiny --tokenizer-type ByteTokenizer --seq-length 32 --train-iters 4 --lr-decay-style constant
+          --split 100,0,0 --save ${WORK}/blend)
+expect(RUN ${blend} --data-path 0.9 ${a} 0.1 ${b} --exit-interval 2 CODE 0)
+list(APPEND blend --load ${WORK}/blend)
+expect(RUN ${blend} --data-path 0.1 ${a} 0.9 ${b} CODE 2
+       ERR "--data-path: [^\n]* has 2 corpora, weights 0.9, 0.1, this run has 2 corpora, weights 0.1, 0.9; use its values")
+expect(RUN ${blend} --data-path ${a} CODE 2 ERR "--data-path: [^\n]* has 2 corpora, weights 0.9, 0.1, this run has 1 corpus;")
+expect(RUN ${blend} --data-path ${b} CODE 2 ERR "this run has 1 corpus;")
+expect(RUN ${blend} --data-path ${a} ${b} CODE 2 ERR "this run has 2 corpora;")
+expect(RUN ${blend} --train-weighted-split-paths "T: 0.9 0:0.9 ${a}, 0.1 0:1 ${b}" CODE 2
+       ERR "this run has 2 corpora, weights 0.9, 0.1, of each 0:0.9, 0:1;")
+expect(RUN ${blend} --data-path 0.9 ${b} 0.1 ${a} CODE 3 ERR "corpus [^\n]*other_text_document has changed since the checkpoint")
+expect(RUN ${blend} --data-path 0.9 ${a} 0.1 ${b} 0.1 ${b} CODE 2 ERR "this run has 3 corpora")
+foreach(part bin idx json)
+  file(RENAME ${b}.${part} ${WORK}/moved.${part})
+endforeach()
+expect(RUN ${blend} --data-path 9 ${a}.bin 1 ${WORK}/moved CODE 0 ERR "resumed [^\n]*iteration 2," "iteration +4/ +4 ")

@@ -67,6 +67,19 @@ expect(RUN ${bare} --train-samples 27 --lr-warmup-samples 8 --lr-decay-samples 2
 expect(RUN ${bare} --train-samples 27 --train-iters 6 CODE 2 ERR "--train-iters 6 and --train-samples 27: give one of them")
 expect(RUN ${bare} --train-samples 3 --micro-batch-size 4 CODE 2 ERR "--train-samples: got 3, wanted at least 4")
 
+# A run's own config.toml has what was given: what follows from the length of the run is derived again.
+set(own ${WORK}/own/config.toml --load ${WORK}/own)
+expect(RUN ${bare} --train-iters 4 --micro-batch-size 4 --save ${WORK}/own CODE 0)
+expect(RUN pretrain ${own} --train-iters 7 CODE 2 ERR "--lr-decay-iters: [^\n]* has 4, this run has 7" "--override-opt_param-scheduler")
+expect(RUN pretrain ${own} --train-iters 7 --save ${WORK}/zero --use-checkpoint-opt_param-scheduler CODE 0
+       ERR "warning: the learning rate is 0 in all steps that are left .3.: [^\n]*--lr-decay-iters 4")
+expect(RUN pretrain ${own} --train-iters 7 --override-opt_param-scheduler CODE 0
+       ERR "--lr-decay-iters: [^\n]* has 4, this run has 7" "iteration +7/ +7 .*learning rate: 1[.]42[0-9]E-04")
+# One by samples is by samples there too.
+expect(RUN ${bare} --train-samples 27 --lr-warmup-samples 8 --micro-batch-size 4 --save ${WORK}/own_samples CODE 0)
+expect(RUN pretrain ${WORK}/own_samples/config.toml --load ${WORK}/own_samples --train-samples 35 --override-opt_param-scheduler
+       CODE 0 ERR "--lr-decay-samples: [^\n]* has 27, this run has 35" "iteration +8/ +8 ")
+
 # A longer run than the corpus reads it again, in another order, and says so.
 expect(RUN ${flat} --train-iters 400 --exit-interval 5 CODE 0 ERR "shuffles the corpus another way")
 expect(RUN ${flat} --train-iters 8 --lr-decay-style WSD --lr-wsd-decay-iters 2 CODE 0

@@ -172,6 +172,26 @@ std::pair<std::string, BlendPlan> weighted_plan(const std::string& text, std::st
   }
 }
 
+// Of --train-data-path and its like.
+BlendPlan whole_plan(const std::vector<std::string>& words, std::string_view flag) {
+  BlendPlan plan = plan_of(words, flag);
+  plan.blend_single = false;
+  return plan;
+}
+
+// The share of a set in --data-path, by --split. No parts: none.
+BlendPlan divided_plan(const DataOptions& options, std::size_t set) {
+  BlendPlan plan = plan_of(options.data_path, "data-path");
+  const auto [start, end] = share_bounds(options.split)[set];
+  if (end <= start) return {};
+  for (BlendPart& part : plan.parts) {
+    part.start = start;
+    part.end = end;
+    part.may_cut = true;
+  }
+  return plan;
+}
+
 // An empty split. Reading a sample from it is the user's mistake.
 class EmptySource final : public SampleSource {
  public:
@@ -378,6 +398,34 @@ SampleCounts sample_counts(std::int64_t train_iters, std::int64_t eval_interval,
           eval_iters * global_batch};
 }
 
+std::string training_blend(const DataOptions& options) {
+  BlendPlan plan;
+  if (!options.data_path.empty()) plan = divided_plan(options, 0);
+  if (!options.train_data_path.empty()) {
+    plan = whole_plan(options.train_data_path, "train-data-path");
+  }
+  for (const std::string& text : options.train_weighted_split_paths) {
+    plan = weighted_plan(text, "train-weighted-split-paths").second;
+  }
+  if (plan.parts.empty()) return "";
+  std::vector<std::string> weights;
+  std::vector<std::string> shares;
+  if (plan.weighted && (plan.parts.size() > 1 || plan.blend_single)) {
+    std::vector<double> given;
+    for (const BlendPart& part : plan.parts) given.push_back(part.weight);
+    for (const double weight : normalized(given)) weights.push_back(fmt::format("{:.9g}", weight));
+  }
+  for (const BlendPart& part : plan.parts) {
+    shares.push_back(fmt::format("{:.9g}:{:.9g}", part.start, part.end));
+  }
+  std::string text = shares.size() == 1 ? "1 corpus" : fmt::format("{} corpora", shares.size());
+  if (!weights.empty()) text += fmt::format(", weights {}", fmt::join(weights, ", "));
+  const bool whole =
+      std::all_of(shares.begin(), shares.end(), [](const auto& share) { return share == "0:1"; });
+  if (!whole) text += fmt::format(", of each {}", fmt::join(shares, ", "));
+  return text;
+}
+
 std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,
                                                                 std::int64_t sequences) {
   std::vector<std::pair<std::int64_t, std::int64_t>> bounds;
@@ -394,15 +442,9 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
   const std::array<std::int64_t, 3> wanted = {counts.train, counts.valid, counts.test};
   if (options.mock_data) return opener.mock_sets(mock, wanted);
   if (!options.data_path.empty()) {
-    BlendPlan plan = plan_of(options.data_path, "data-path");
-    const Shares bounds = share_bounds(options.split);
     for (std::size_t set = 0; set < 3; ++set) {
-      const auto [start, end] = bounds[set];
-      if (end <= start) continue;
-      for (BlendPart& part : plan.parts) {
-        std::tie(part.start, part.end) = bounds[set];
-        part.may_cut = true;
-      }
+      const BlendPlan plan = divided_plan(options, set);
+      if (plan.parts.empty()) continue;
       const std::string name(kSetNames[set]);
       Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
     }
@@ -415,8 +457,7 @@ DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::
   for (std::size_t set = 0; set < 3; ++set) {
     const std::string name(kSetNames[set]);
     if (!apart[set]->empty()) {
-      BlendPlan plan = plan_of(*apart[set], name + "-data-path");
-      plan.blend_single = false;
+      const BlendPlan plan = whole_plan(*apart[set], name + "-data-path");
       Opener::keep(sets, set, name, opener.open(plan, set, name, wanted[set]));
     }
     for (const std::string& text : *weighted[set]) {

@@ -62,6 +62,11 @@ struct MockIds {
 DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
                         const SampleCounts& counts, Log& log, const MockIds& mock = {});
 
+// What the options say of the corpora to train on but for their names, for people and to compare:
+// "2 corpora, weights 0.9, 0.1", with the share of each corpus that is read where that is not all
+// of it. "": none are named. Opens nothing. Throws Error(kUsage) as open_data_sets().
+std::string training_blend(const DataOptions& options);
+
 // "969, 30, 1" -> bounds of the three splits over `sequences`, [3] pairs; empty ones have equal
 // ends.
 std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::string& split,

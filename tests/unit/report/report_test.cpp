@@ -103,6 +103,13 @@ std::filesystem::path write_run(const std::filesystem::path& folder, const std::
   return folder;
 }
 
+// A run by samples has no --train-iters.
+TEST(RunRecord, CountsTheIterationsOfSamples) {
+  RunRecord run;
+  run.options = {{"train-iters", "0"}, {"train-samples", "27"}, {"global-batch-size", "4"}};
+  EXPECT_EQ(run.planned_iterations(), 6);
+}
+
 TEST(RunRecord, IsWhatTheFilesOfARunSay) {
   const TempFolder dir;
   const RunRecord run = read_run(write_run(dir / "one", "0.001") / "");
