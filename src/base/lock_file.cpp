@@ -262,6 +262,13 @@ LockFile::LockFile(std::filesystem::path path, const std::string& what, const Lo
 
 LockFile::~LockFile() = default;
 
+std::string LockFile::loss() const {
+  if (still_named(state_->path, state_->descriptor)) return "";
+  struct stat about;
+  const bool gone = ::lstat(state_->path.c_str(), &about) != 0;
+  return fmt::format("{} is {}", state_->path.string(), gone ? "gone" : "another run's");
+}
+
 const std::optional<LockOwner>& LockFile::predecessor() const { return state_->predecessor; }
 
 }  // namespace piton

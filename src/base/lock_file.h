@@ -52,6 +52,10 @@ class LockFile {
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
 
+  // Why the lock is not held any more, although nothing released it: "/a/run.lock is gone", as when
+  // its folder was removed or renamed, or "/a/run.lock is another run's". "": it is held.
+  std::string loss() const;
+
   // The last owner, if it did not release the lock because it was killed.
   const std::optional<LockOwner>& predecessor() const;
 

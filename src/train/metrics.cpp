@@ -135,9 +135,10 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path) {
   return all;
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t iteration) {
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t iteration,
+                         AppendedFile::MayRestore may_restore) {
   write_text_file(path, kept_lines(path, iteration));
-  lines_ = std::make_unique<AppendedFile>(path);
+  lines_ = std::make_unique<AppendedFile>(path, std::move(may_restore));
 }
 
 std::string MetricsFile::write(const StepMetrics& metrics) {

@@ -49,11 +49,14 @@ std::vector<StepMetrics> read_metrics(const std::filesystem::path& path);
 class MetricsFile {
  public:
   // Keeps the lines of an existing file up to `iteration`. Throws Error(kData) if a line of it is
-  // not a JSON object with an "iteration".
-  MetricsFile(const std::filesystem::path& path, std::int64_t iteration);
+  // not a JSON object with an "iteration". `may_restore`: as of AppendedFile.
+  MetricsFile(const std::filesystem::path& path, std::int64_t iteration,
+              AppendedFile::MayRestore may_restore = {});
 
   // Writes one line (base/appended_file.h). Returns why it has to wait, or "".
   std::string write(const StepMetrics& metrics);
+  // What happened to the file, once; "": nothing.
+  std::string take_note() { return lines_->take_note(); }
   // Writes the waiting lines. Throws Error(kData) if they cannot be written.
   void finish() { lines_->finish(); }
 

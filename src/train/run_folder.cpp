@@ -43,7 +43,18 @@ RunFolder::RunFolder(fs::path dir)
 
 void RunFolder::start(const std::string& config, std::int64_t iteration) {
   write_text_file(dir_ / kConfigName, config);
-  metrics_ = std::make_unique<MetricsFile>(dir_ / kMetricsName, iteration);
+  metrics_ =
+      std::make_unique<MetricsFile>(dir_ / kMetricsName, iteration, [this] { return is_ours(); });
+}
+
+void RunFolder::check_ours() const {
+  const std::string loss = lock_.loss();
+  if (loss.empty()) return;
+  throw Error(Fault::kData,
+              "--save: {}: the folder does not belong to this run any more; nothing more is saved. "
+              "It was removed, renamed or replaced during the run; go on from the last checkpoint "
+              "where it is now (--load), or start anew",
+              loss);
 }
 
 bool continues(const fs::path& load, const fs::path& save) {

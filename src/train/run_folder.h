@@ -23,6 +23,12 @@ class RunFolder {
   // Writes config.toml and opens the metrics, truncated to `iteration`.
   void start(const std::string& config, std::int64_t iteration);
 
+  // Whether the folder is still the one that was locked: it may be removed or renamed during a run,
+  // and another run may have made one of this name.
+  bool is_ours() const { return lock_.loss().empty(); }
+  // Throws Error(kData) if it is not. Nothing may be written to the folder then.
+  void check_ours() const;
+
   MetricsFile& metrics() { return *metrics_; }
 
  private:

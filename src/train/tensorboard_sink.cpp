@@ -29,14 +29,14 @@ std::filesystem::path unused_name(const std::filesystem::path& folder) {
 }  // namespace
 
 TensorBoardSink::TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration,
-                                 bool timers, Log& log)
+                                 bool timers, Log& log, AppendedFile::MayRestore may_restore)
     : log_(log), timers_(timers) {
   create_folders(folder);
   const std::filesystem::path path = unused_name(folder);
   std::string head = event_file_head(wall_time());
   if (iteration > 0) head += event_restart(wall_time(), iteration + 1);
   write_text_file(path, head);
-  file_.emplace(path);
+  file_.emplace(path, std::move(may_restore));
 }
 
 void TensorBoardSink::on_step(const StepMetrics& metrics) {
@@ -74,6 +74,8 @@ void TensorBoardSink::on_validation(const RunValidation& validation) {
 
 void TensorBoardSink::append(const std::string& record) {
   const std::string why = file_->append(record);
+  const std::string note = file_->take_note();
+  if (!note.empty()) log_.warning(note);
   if (!why.empty() && !waits_) {
     log_.warning(fmt::format("{}; its records are kept and tried again", why));
   }

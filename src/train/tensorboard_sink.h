@@ -23,9 +23,9 @@ class TensorBoardSink final : public RunSink {
   // Makes a new file in `folder`, which is created if it is missing. `iteration`: done before.
   // `timers`: also writes the largest times of parts of a step, "forward-backward-time" and so on,
   // in seconds. Warns `log` once if records have to wait for space on the disk. Throws Error(kData)
-  // if the file cannot be made.
+  // if the file cannot be made. `may_restore`: as of AppendedFile.
   TensorBoardSink(const std::filesystem::path& folder, std::int64_t iteration, bool timers,
-                  Log& log);
+                  Log& log, AppendedFile::MayRestore may_restore = {});
 
   void on_step(const StepMetrics& metrics) override;
   void on_validation(const RunValidation& validation) override;

@@ -91,7 +91,8 @@ void Trainer::report(const std::exception& error) {
   // A run that is refused at the start must not write to the folder of the run that it was refused
   // for, and nobody writes to a folder that another run holds.
   const bool locked = folder_ != nullptr || locked_;
-  if (!said && (owns_folder_ || (locked && !refused))) {
+  const bool lost = folder_ != nullptr && !folder_->is_ours();
+  if (!said && !lost && (owns_folder_ || (locked && !refused))) {
     failure_report_.write(machine_.world.rank(), failure);
   }
   machine_.world.fail(failure.exit_code, failure.message);
@@ -324,7 +325,8 @@ void Trainer::open_figures() {
   phase(*everyone_, 0, [&] {
     if (!events.empty() && !done()) {
       tensorboard_ = std::make_unique<TensorBoardSink>(
-          events, state_.iteration, settled_.timing.log_timers_to_tensorboard, sinks_);
+          events, state_.iteration, settled_.timing.log_timers_to_tensorboard, sinks_,
+          [this] { return folder_ == nullptr || folder_->is_ours(); });
     }
   });
   if (tensorboard_ != nullptr) sinks_.add_first(*tensorboard_);
@@ -373,7 +375,7 @@ StepMetrics Trainer::one_step() {
   StepMetrics metrics = measured(report, batch, seconds);
   count_skips(report);
   if (data_->has_validation() && (state_.iteration % loop.eval_interval == 0 || done())) {
-    metrics.validation_loss = run_evaluation();
+    metrics.validation_loss = validation_loss_ = run_evaluation();
   }
   if (timers_ && log_due()) {
     const auto steps = static_cast<double>(state_.iteration - timed_at_);
@@ -525,8 +527,25 @@ void Trainer::finish() {
   guarded([&] {
     settle_background_save(/*wait=*/true);
     if (trace_) trace_->finish(*everyone_, sinks_);
+    if (done() || exit_due()) check_that_it_ends_well();
     sinks_.on_finish();
   });
+}
+
+// One update without finite gradients at the very end is skipped like any other.
+void Trainer::check_that_it_ends_well() const {
+  std::string with;
+  if (!std::isfinite(state_.lm_loss)) {
+    with = "with a loss that is not finite";
+  } else if (consecutive_skips_ > 1) {
+    with = fmt::format("after {} updates in a row without finite gradients", consecutive_skips_);
+  } else if (validation_loss_ && !std::isfinite(*validation_loss_)) {
+    with = "with a validation loss that is not finite";
+  }
+  if (with.empty()) return;
+  throw Error(Fault::kDiverged,
+              "the run ends at iteration {} {}; lower --lr, or continue from an earlier checkpoint",
+              state_.iteration, with);
 }
 
 StopRequest Trainer::agreed_stop(int signal) {

@@ -81,7 +81,9 @@ class Trainer {
   // Waits until no save is in the background.
   void finish_saves();
 
-  // Waits for a save in the background, and tells the sinks that the run ended well.
+  // Waits for a save in the background, and tells the sinks that the run ended well. Throws
+  // Error(kDiverged) if it has done all its steps, or those to --exit-interval, and ends without
+  // finite losses or gradients.
   void finish();
 
   // The stop request that the ranks agree on. `signal`: this rank's, or 0.
@@ -127,6 +129,7 @@ class Trainer {
   RunStart start() const;
 
   StepMetrics one_step();
+  void check_that_it_ends_well() const;
   std::vector<MicroBatch> next_batch();
   bool log_due() const;
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
@@ -173,9 +176,10 @@ class Trainer {
   bool owns_folder_ = false;  // --save's folder is this run's
   double peak_flops_ = 0;     // of one rank
   std::int64_t started_at_ = 0;
-  std::int64_t timed_at_ = 0;           // iteration of the last times in the log
-  std::int64_t evaluation_ = 0;         // batch of the evaluation under way, from 1; 0: none
-  std::int64_t consecutive_skips_ = 0;  // but those by which the loss scale finds its place
+  std::int64_t timed_at_ = 0;              // iteration of the last times in the log
+  std::int64_t evaluation_ = 0;            // batch of the evaluation under way, from 1; 0: none
+  std::int64_t consecutive_skips_ = 0;     // but those by which the loss scale finds its place
+  std::optional<double> validation_loss_;  // the newest
   std::optional<std::int64_t> saved_iteration_;      // of the checkpoint in --save's folder
   std::optional<std::int64_t> saving_iteration_;     // of the save in the background
   bool time_to_save_ = false;                        // --save-interval-in-mins

@@ -33,6 +33,7 @@ void Trainer::save_if_possible() {
 }
 
 void Trainer::begin_save() {
+  phase(*everyone_, 0, [&] { folder_->check_ours(); });
   check_corpora();
   settle_background_save(/*wait=*/true);
   // Also if it fails: the next one is as far away.

@@ -40,6 +40,19 @@ events(exit       RUN --train-iters 9 --exit-interval 4 --log-interval 2 --eval-
 # A rate at which weights overflow: two updates in a row without finite gradients end the run.
 events(diverged   RUN --train-iters 9 --lr 1e30 --lr-decay-style constant --max-consecutive-skips 2 --eval-iters 0
                   CODE 5 LOGGED 1 2)
+# So does an end before that, after which the run is saved all the same and nothing is suggested.
+events(nan        RUN --train-iters 3 --lr 1e15 --lr-decay-style constant --eval-iters 0       CODE 5 LOGGED 1 2 3 SAVED 3)
+events(no_finite  RUN --train-iters 3 --lr 1e30 --lr-decay-style constant --eval-iters 0       CODE 5 LOGGED 1 2 3 SAVED 3)
+events(nan_exit   RUN --train-iters 9 --exit-interval 3 --lr 1e15 --lr-decay-style constant --eval-iters 0
+                  CODE 5 LOGGED 1 2 3 SAVED 3)
+events(nan_valid  RUN --train-iters 1 --lr 1e15 --lr-decay-style constant --eval-iters 1       CODE 5 LOGGED 1 VALIDATED 1 SAVED 1)
+set(grows ${run} --train-iters 3 --lr-decay-style constant --eval-iters 0)
+expect(RUN ${grows} --lr 1e15 CODE 5 ERR "the run ends at iteration 3 with a loss that is not finite; lower --lr")
+expect(RUN ${grows} --lr 1e30 CODE 5 ERR "the run ends at iteration 3 after 2 updates in a row without finite gradients")
+file(READ ${WORK}/nan/failure.json failure)
+if(NOT failure MATCHES "\"fault\": \"diverged\"")
+  message(FATAL_ERROR "failure.json: ${failure}")
+endif()
 
 # learning_rates(NAME list): of each iteration, from metrics.jsonl
 function(learning_rates name)
