@@ -111,8 +111,8 @@ std::string page_of(const Invocation& invocation, const OptionSet& options) {
 
 }  // namespace
 
-std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& general,
-                                           bool recipe) {
+std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& general, bool recipe,
+                                           const Base& base) {
   if (words == std::vector<std::string>{kMarkdownHelp}) {
     const std::string text = page_of(*this, options);
     std::fputs(text.c_str(), stdout);
@@ -126,6 +126,7 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
   }
   std::vector<std::string> positional = options.parse(words);
   const std::string config = general.config;
+  if (base) base(positional);
   std::vector<std::string> files;
   if (recipe && !positional.empty() && positional.front().ends_with(".toml")) {
     files.push_back(positional.front());
@@ -139,7 +140,7 @@ std::vector<std::string> Invocation::parse(OptionSet& options, GeneralOptions& g
                 "{}: config: is of the command line; inherit = \"{}\" starts from it", file,
                 general.config);
   }
-  if (!files.empty()) options.parse(words);  // flags win
+  if (!files.empty() || base) options.parse(words);  // flags win
   if (leads) {
     for (const std::string& note : options.notes()) log.info(note);
   }

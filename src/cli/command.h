@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -67,8 +68,11 @@ struct Invocation {
   // positional arguments. Prints help and throws HelpShown if --help is among them.
   // A first positional argument that ends in ".toml" is read as --config where `recipe` is true,
   // and is not returned; with --config too, the recipe is read first and --config wins.
-  // --quiet takes effect at once.
-  std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false);
+  // --quiet takes effect at once. `base` gets the positional arguments after the words were read a
+  // first time, and sets options that files and words win over.
+  using Base = std::function<void(const std::vector<std::string>& positional)>;
+  std::vector<std::string> parse(OptionSet& options, GeneralOptions& general, bool recipe = false,
+                                 const Base& base = {});
 
   // For a command that has written files, or is about to: one line if it runs as root, unless
   // --quiet is given. Only the first rank reports it.

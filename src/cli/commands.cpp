@@ -13,88 +13,98 @@ int run_plan(Invocation& invocation);
 int run_preprocess(Invocation& invocation);
 int run_pretrain(Invocation& invocation);
 int run_report(Invocation& invocation);
+int run_resume(Invocation& invocation);
 int run_score(Invocation& invocation);
 int run_tokenize(Invocation& invocation);
 int run_train_tokenizer(Invocation& invocation);
 
-std::span<const Command> commands() {
-  static constexpr Command kCommands[] = {
-      {"train-tokenizer", "--input PATH ... --save DIR", "learns a tokenizer from raw files",
-       "--input '*.jsonl.zst' --vocab-size 32000 --save tokenizer\n"
-       "--input books --algorithm unigram --vocab-size 16k --special-tokens '<pad>' '</s>' '<unk>' "
-       "--save tokenizer",
-       "input json-keys sample-by algorithm vocab-size min-frequency pre-tokenizer normalizer "
-       "special-tokens save overwrite on-error config threads",
-       run_train_tokenizer},
-      {"preprocess", "--input PATH ... --output-prefix PREFIX", "turns raw files into token files",
-       "--input book.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix corpus\n"
-       "--input '*.jsonl.zst' --json-keys text --tokenizer-name-or-path DIR --workers 8 "
-       "--output-prefix corpus",
-       "input json-keys sample-by append-eod output-prefix workers on-error overwrite merge "
-       "tokenizer-type tokenizer-name-or-path config",
-       run_preprocess},
-      {"tokenize", "--tokenizer-name-or-path DIR [FILE]", "converts text to token ids and back",
-       "--tokenizer-name-or-path DIR --pieces book.txt\n"
-       "--tokenizer-name-or-path DIR --decode ids.txt",
-       "", run_tokenize},
-      {"pretrain", "[RECIPE.toml] [OPTION ...]", "trains a model on token files",
-       "recipes/demo.toml --data-path corpus_text_document --save run\n"
-       "--model gpt2-124m --bf16 --tokenizer-name-or-path DIR --data-path corpus_text_document "
-       "--seq-length 1024 --micro-batch-size 4 --global-batch-size 32 --train-iters 1000 "
-       "--lr 6e-4 --save run --load run",
-       "model model-family num-layers hidden-size num-attention-heads max-position-embeddings bf16 "
-       "micro-batch-size global-batch-size seq-length train-iters seed save load save-interval "
-       "log-interval eval-interval eval-iters finetune tensor-model-parallel-size "
-       "pipeline-model-parallel-size zero-stage lr min-lr lr-decay-style lr-warmup-iters optimizer "
-       "weight-decay clip-grad data-path split tokenizer-type tokenizer-name-or-path config "
-       "threads",
-       run_pretrain},
-      {"generate", "--load DIR --prompt TEXT", "continues a prompt",
-       "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
-       "--load run --greedy --max-new-tokens 20 < prompt.txt",
-       "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p seed "
-       "num-beams stop "
-       "logprobs stream json",
-       run_generate},
-      {"score", "--load DIR FILE", "computes how likely a text is for a model",
-       "--load run book.txt\n"
-       "--load run --json-keys text valid.jsonl",
-       "load json-keys ids-file json", run_score},
-      {"convert", "--load DIR --save DIR", "converts a model to another format and verifies it",
-       "--load run --save run-hf\n"
-       "--load run-hf --save run-bf16 --to hf --params-dtype bf16 --max-shard-size 2G",
-       "", run_convert},
-      {"plan", "[RECIPE.toml] [OPTION ...]", "computes memory and traffic of a layout",
-       "--model llama2-7b --bf16 --tensor-model-parallel-size 8 --micro-batch-size 1\n"
-       "--simulate zb-h1 --stages 4 --micro-batches 8",
-       "simulate stages micro-batches world-size model bf16 seq-length micro-batch-size "
-       "global-batch-size tensor-model-parallel-size pipeline-model-parallel-size zero-stage "
-       "recompute-granularity json config device-memory layouts",
-       run_plan},
-      {"inspect", "PATH | RECIPE.toml | samples | layout [OPTION ...]",
-       "describes a checkpoint, corpus, tokenizer, recipe, layout or samples",
-       "run\n"
-       "samples --data-path corpus_text_document --seq-length 64 --tokenizer-type ByteTokenizer",
-       "hash loss json count first part scan-ids world-size data-path split seq-length "
-       "tokenizer-type "
-       "tokenizer-name-or-path config",
-       run_inspect},
-      {"report", "DIR ...", "writes an HTML page about one or more runs",
-       "run\n"
-       "runs/a runs/b --output compare.html --follow",
-       "", run_report},
-      {"bench",
-       "train|gemm|attention|optimizer|decode|prefill|tokenizer|preprocess [RECIPE.toml] [OPTION "
-       "...]",
-       "measures speed, and compares it with the limits of the machine",
-       "train --model gpt2-124m --bf16 --seq-length 256\n"
-       "tokenizer --tokenizer-name-or-path DIR book.txt",
-       "", run_bench},
-      {"doctor", "[--json]", "checks what Piton can use on this machine, and how to fix the rest",
-       "--json", "", run_doctor},
-      {"help", "[COMMAND]", "shows how to use a command", "pretrain\n--megatron", "", run_help},
-  };
-  return kCommands;
-}
+namespace {
+
+constexpr Command kCommands[] = {
+    {"train-tokenizer", "--input PATH ... --save DIR", "learns a tokenizer from raw files",
+     "--input '*.jsonl.zst' --vocab-size 32000 --save tokenizer\n"
+     "--input books --algorithm unigram --vocab-size 16k --special-tokens '<pad>' '</s>' '<unk>' "
+     "--save tokenizer",
+     "input json-keys sample-by algorithm vocab-size min-frequency pre-tokenizer normalizer "
+     "special-tokens save overwrite on-error config threads",
+     run_train_tokenizer},
+    {"preprocess", "--input PATH ... --output-prefix PREFIX", "turns raw files into token files",
+     "--input book.txt --tokenizer-type ByteTokenizer --append-eod --output-prefix corpus\n"
+     "--input '*.jsonl.zst' --json-keys text --tokenizer-name-or-path DIR --workers 8 "
+     "--output-prefix corpus",
+     "input json-keys sample-by append-eod output-prefix workers on-error overwrite merge "
+     "tokenizer-type tokenizer-name-or-path config",
+     run_preprocess},
+    {"tokenize", "--tokenizer-name-or-path DIR [FILE]", "converts text to token ids and back",
+     "--tokenizer-name-or-path DIR --pieces book.txt\n"
+     "--tokenizer-name-or-path DIR --decode ids.txt",
+     "", run_tokenize},
+    {"pretrain", "[RECIPE.toml] [OPTION ...]", "trains a model on token files",
+     "recipes/demo.toml --data-path corpus_text_document --save run\n"
+     "--model gpt2-124m --bf16 --tokenizer-name-or-path DIR --data-path corpus_text_document "
+     "--seq-length 1024 --micro-batch-size 4 --global-batch-size 32 --train-iters 1000 "
+     "--lr 6e-4 --save run --load run",
+     "model model-family num-layers hidden-size num-attention-heads max-position-embeddings bf16 "
+     "micro-batch-size global-batch-size seq-length train-iters seed save load save-interval "
+     "log-interval eval-interval eval-iters finetune tensor-model-parallel-size "
+     "pipeline-model-parallel-size zero-stage lr min-lr lr-decay-style lr-warmup-iters optimizer "
+     "weight-decay clip-grad data-path split tokenizer-type tokenizer-name-or-path config "
+     "threads",
+     run_pretrain},
+    {"resume", "RUN [OPTION ...]", "goes on with a run that was interrupted, or further",
+     "run\n"
+     "run --train-iters 2000 --override-opt_param-scheduler",
+     "train-iters train-samples override-opt_param-scheduler save save-interval log-interval "
+     "eval-interval eval-iters allow-fallback data-path threads",
+     run_resume},
+    {"generate", "--load DIR --prompt TEXT", "continues a prompt",
+     "--load run --prompt \"Once upon a time\" --temperature 0.8 --top-k 40\n"
+     "--load run --greedy --max-new-tokens 20 < prompt.txt",
+     "load prompt prompt-file prompts max-new-tokens greedy temperature top-k top-p seed "
+     "num-beams stop "
+     "logprobs stream json",
+     run_generate},
+    {"score", "--load DIR FILE", "computes how likely a text is for a model",
+     "--load run book.txt\n"
+     "--load run --json-keys text valid.jsonl",
+     "load json-keys ids-file json", run_score},
+    {"convert", "--load DIR --save DIR", "converts a model to another format and verifies it",
+     "--load run --save run-hf\n"
+     "--load run-hf --save run-bf16 --to hf --params-dtype bf16 --max-shard-size 2G",
+     "", run_convert},
+    {"plan", "[RECIPE.toml] [OPTION ...]", "computes memory and traffic of a layout",
+     "--model llama2-7b --bf16 --tensor-model-parallel-size 8 --micro-batch-size 1\n"
+     "--simulate zb-h1 --stages 4 --micro-batches 8",
+     "simulate stages micro-batches world-size model bf16 seq-length micro-batch-size "
+     "global-batch-size tensor-model-parallel-size pipeline-model-parallel-size zero-stage "
+     "recompute-granularity json config device-memory layouts",
+     run_plan},
+    {"inspect", "PATH | RECIPE.toml | samples | layout [OPTION ...]",
+     "describes a checkpoint, corpus, tokenizer, recipe, layout or samples",
+     "run\n"
+     "samples --data-path corpus_text_document --seq-length 64 --tokenizer-type ByteTokenizer",
+     "hash loss json count first part scan-ids world-size data-path split seq-length "
+     "tokenizer-type "
+     "tokenizer-name-or-path config",
+     run_inspect},
+    {"report", "DIR ...", "writes an HTML page about one or more runs",
+     "run\n"
+     "runs/a runs/b --output compare.html --follow",
+     "", run_report},
+    {"bench",
+     "train|gemm|attention|optimizer|decode|prefill|tokenizer|preprocess [RECIPE.toml] [OPTION "
+     "...]",
+     "measures speed, and compares it with the limits of the machine",
+     "train --model gpt2-124m --bf16 --seq-length 256\n"
+     "tokenizer --tokenizer-name-or-path DIR book.txt",
+     "", run_bench},
+    {"doctor", "[--json]", "checks what Piton can use on this machine, and how to fix the rest",
+     "--json", "", run_doctor},
+    {"help", "[COMMAND]", "shows how to use a command", "pretrain\n--megatron", "", run_help},
+};
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
 
 }  // namespace piton::cli

@@ -1,4 +1,4 @@
-// piton pretrain: trains a model from a recipe and flags.
+// piton pretrain: trains a model from a recipe and flags; piton resume: goes on with a run.
 #include "train/pretrain.h"
 
 #include "cli/command.h"
@@ -7,10 +7,32 @@
 #include "cli/launchers.h"
 #include "cli/megatron_flags.h"
 #include "cli/stop_signals.h"
+#include "train/run_start.h"
 
 namespace piton::cli {
+namespace {
 
-int run_pretrain(Invocation& invocation) {
+// The options of `piton resume RUN` before those of the command line.
+void read_run(const std::vector<std::string>& positional, OptionSet& set,
+              PretrainOptions& options) {
+  if (positional.empty()) {
+    throw Error(Fault::kUsage, "wanted the folder of a run, as in piton resume RUN");
+  }
+  refuse_more_arguments(positional, 1);
+  const std::string& folder = positional.front();
+  if (set.given("load")) {
+    throw Error(Fault::kUsage, "--load: a resume loads the run that it names; leave it out");
+  }
+  if (set.given("finetune")) {
+    throw Error(Fault::kUsage, "--finetune: is of a new run: piton pretrain --finetune --load {}",
+                folder);
+  }
+  const RunToResume run = find_run(folder, options.loop.allow_fallback);
+  set.read_toml_text(run.text, run.name);
+  prepare_resume(run, folder, options);
+}
+
+int train(Invocation& invocation, bool resumes) {
   StopSignals signals(invocation.log);
   GeneralOptions general;
   PretrainOptions options;
@@ -22,7 +44,13 @@ int run_pretrain(Invocation& invocation) {
   const Variables variables = environment_variables();
   std::vector<std::string> notes;
   invocation.together([&] {
-    refuse_more_arguments(invocation.parse(set, general, true));
+    if (resumes) {
+      invocation.parse(set, general, false, [&](const std::vector<std::string>& positional) {
+        read_run(positional, set, options);
+      });
+    } else {
+      refuse_more_arguments(invocation.parse(set, general, true));
+    }
     notes = read_environment(set, variables);
     megatron.check(options.model);
   });
@@ -52,7 +80,16 @@ int run_pretrain(Invocation& invocation) {
                     options.loop.save, options.loop.save));
   }
   if (result.stop_signal == 0) return 0;
-  return result.saved ? static_cast<int>(Fault::kSaved) : 128 + result.stop_signal;
+  if (!result.saved) return 128 + result.stop_signal;
+  if (leads) {
+    invocation.log.info(fmt::format("next: piton resume {} goes on", options.loop.save));
+  }
+  return static_cast<int>(Fault::kSaved);
 }
+
+}  // namespace
+
+int run_pretrain(Invocation& invocation) { return train(invocation, false); }
+int run_resume(Invocation& invocation) { return train(invocation, true); }
 
 }  // namespace piton::cli

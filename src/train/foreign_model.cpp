@@ -13,6 +13,7 @@
 #include "huggingface/origin.h"
 #include "megatron/megatron_source.h"
 #include "train/model_format.h"
+#include "train/run_start.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -70,6 +71,7 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
                          .kind = source->config().word("model_type"),
                          .notes = source->notes()};
     keep_origin(read_json<nlohmann::ordered_json>(source->config().text()), foreign.facts);
+    keep_start(folder, foreign.facts);
     foreign.source = std::move(source);
     return foreign;
   }
@@ -87,6 +89,7 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
                        .notes = source->notes(),
                        .dtype = source->weight_dtype()};
   keep_origin(origin_of_family(source->model_type()), foreign.facts);
+  keep_start(folder, foreign.facts);
   if (goes_on) foreign.run = source->run();
   foreign.source = std::move(source);
   return foreign;
@@ -104,8 +107,17 @@ bool is_of_folder(const TokenizerOptions& options, const std::filesystem::path& 
   return false;
 }
 
-// Whether the flags describe `model`, as a script of Megatron-LM does, without what the folder
-// says.
+}  // namespace
+
+bool describe_a_model(const ModelOptions& flags) {
+  try {
+    flags.resolve(1);
+    return true;
+  } catch (const Error&) {
+    return false;  // sizes are missing
+  }
+}
+
 bool say_the_whole_model(const ModelOptions& flags, const ModelConfig& model) {
   if (!flags.says_a_model()) return false;
   try {
@@ -120,8 +132,6 @@ bool say_the_whole_model(const ModelOptions& flags, const ModelConfig& model) {
     return false;  // sizes are missing
   }
 }
-
-}  // namespace
 
 void fill_open_options(ModelOptions& options, ModelOptions from) {
   Fields theirs;
@@ -177,13 +187,17 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
   }
   std::optional<ForeignModel> foreign = open_foreign_model(options);
   if (!foreign) {
-    if (!folder.empty() && !options.model.says_a_model()) {
+    if (!folder.empty() && !describe_a_model(options.model)) {
       if (!std::filesystem::exists(folder)) {
+        const std::string& save = options.loop.save;
         throw Error(
             Fault::kUsage,
             "--load: there is no {}, and no model is named; check the path, or name the model "
-            "of a new run (--model, or its sizes)",
-            folder);
+            "of a new run (--model, or its sizes){}",
+            folder,
+            !save.empty() && latest_iteration(save)
+                ? fmt::format("; piton resume {} goes on with the run that is there", save)
+                : "");
       }
       find_checkpoint(folder);  // or says why there is none
     }

@@ -37,6 +37,13 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options);
 // Sets the options that nobody gave to those of `from`.
 void fill_open_options(ModelOptions& options, ModelOptions from);
 
+// Whether the flags describe a model; its vocabulary may be the tokenizer's.
+bool describe_a_model(const ModelOptions& flags);
+
+// Whether the flags describe `model`, as a script of Megatron-LM does, without what the folder
+// says.
+bool say_the_whole_model(const ModelOptions& flags, const ModelConfig& model);
+
 // Throws Error(kUsage) naming the first flag by which `got` has other weights than `wanted`, the
 // model of `folder`.
 void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,

@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "checkpoint/store.h"
+#include "data/samples/data_paths.h"
 #include "data/samples/data_sets.h"
 #include "optim/weight_decay.h"
 #include "train/run_plan.h"
+#include "train/run_tokenizer.h"
 
 namespace piton {
 
@@ -123,6 +125,18 @@ std::string configuration_of(const PretrainOptions& settled) {
   if (rate.decay_is_derived) {
     rate.decay_iters.reset();
     rate.decay_samples.reset();
+  }
+  stored.data = with_absolute_paths(settled.data);
+  stored.tokenizer = from_anywhere(settled.tokenizer);
+  const auto make_absolute = [](std::string& path) {
+    if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
+  };
+  for (std::string* path :
+       {&stored.loop.save, &stored.loop.load, &stored.loop.tensorboard_dir, &stored.timing.trace}) {
+    make_absolute(*path);
+  }
+  for (std::string* place : {&stored.offload.remote_device, &stored.offload.activations}) {
+    if (*place != "none" && *place != "cpu") make_absolute(*place);
   }
   OptionSet set;
   stored.add_to(set);

@@ -12,7 +12,7 @@ namespace piton {
 
 // Resolved options as TOML: config.toml of a run and of its checkpoints. What follows from the
 // length of the run is left out: a run of another length that starts from the file derives it
-// again.
+// again. Paths are absolute, so that a resume may have another working directory.
 std::string configuration_of(const PretrainOptions& settled);
 
 // Compares the configuration of `checkpoint`, whose hash is checked first, with the resolved

@@ -16,6 +16,7 @@
 #include "train/option_lines.h"
 #include "train/recompute_choice.h"
 #include "train/resume_rules.h"
+#include "train/run_start.h"
 #include "train/run_tokenizer.h"
 
 namespace piton {
@@ -103,6 +104,7 @@ void Trainer::report(const std::exception& error) {
 
 void Trainer::open() {
   everyone_ = make_group_of_all(machine_.world, "run");
+  continue_started_run();
   together([&] { open_tokenizer_and_plan(); });
   choose_recomputation();
   if (machine_.plan_memory) {
@@ -148,8 +150,28 @@ void Trainer::open() {
   }
 }
 
+// The first rank looks, so that all ranks start from the same folder.
+void Trainer::continue_started_run() {
+  LoopOptions& loop = options_.loop;
+  std::string found;
+  phase(*everyone_, 0, [&] { found = checkpoint_of_started_run(loop).value_or("").string(); });
+  found = everyone_->gather_bytes(found)[0];
+  if (found.empty()) return;
+  say(fmt::format(
+      "--save: {} holds iteration {} of the run that started from {}: going on with "
+      "that",
+      loop.save, iteration_of(std::filesystem::path(found).filename().string()).value_or(0),
+      loop.load));
+  loop.load = loop.save;
+  same_command_ = true;
+}
+
 void Trainer::open_tokenizer_and_plan() {
   foreign_ = adopt_foreign_model(options_);
+  if (!foreign_ && !options_.loop.load.empty()) {
+    const std::string taken = adopt_checkpoint(options_, same_command_);
+    if (!taken.empty()) say(taken);
+  }
   if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
   if (foreign_ && tokenizer_) check_rows_for(*tokenizer_, foreign_->model, options_.loop.load);
   plan_ = make_run_plan(options_, machine_.world.size(),

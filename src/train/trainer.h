@@ -114,6 +114,7 @@ class Trainer {
   void report(const std::exception& error);
 
   void open();
+  void continue_started_run();
   void open_tokenizer_and_plan();
   void choose_recomputation();
   void make_schedules();
@@ -172,9 +173,10 @@ class Trainer {
   std::unique_ptr<RunFolder> folder_;  // of the first rank
   std::unique_ptr<MetricsSink> metrics_;
   std::unique_ptr<TensorBoardSink> tensorboard_;
-  bool locked_ = false;       // on every rank: the folder's lock is this run's
-  bool owns_folder_ = false;  // --save's folder is this run's
-  double peak_flops_ = 0;     // of one rank
+  bool same_command_ = false;  // that started the run from another program's folder, again
+  bool locked_ = false;        // on every rank: the folder's lock is this run's
+  bool owns_folder_ = false;   // --save's folder is this run's
+  double peak_flops_ = 0;      // of one rank
   std::int64_t started_at_ = 0;
   std::int64_t timed_at_ = 0;              // iteration of the last times in the log
   std::int64_t evaluation_ = 0;            // batch of the evaluation under way, from 1; 0: none

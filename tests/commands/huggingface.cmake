@@ -26,7 +26,7 @@ foreach(model gpt2 llama3 qwen2 qwen3 mistral bloom internlm2 baichuan-13b baich
   # What was saved knows its model, and goes on.
   expect(RUN generate --load ${WORK}/${model} --prompt-ids 5,6 --greedy --max-new-tokens 3 --json CODE 0)
 endforeach()
-expect(RUN ${run} --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 2 ERR "--num-layers")
+expect(RUN ${run} --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 2 ERR "--lr-decay-iters")
 # The stored recipe counts the ids of the null tokenizer as --vocab-size does.
 expect(RUN pretrain ${WORK}/llama3/config.toml --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 0
   ERR "resumed .*iteration 3,")

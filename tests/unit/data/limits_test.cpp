@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 
 bool nightly() { return std::getenv("PITON_NIGHTLY") != nullptr; }
 
-PreprocessReport run(const PreprocessOptions& options) {
+PreprocessReport limited_run(const PreprocessOptions& options) {
   SilentLog silent_log;
   SilentProgress silent_progress;
   return preprocess(options, ByteTokenizer(), silent_log, silent_progress);
@@ -118,7 +118,7 @@ TEST(Limits, AFullDiskIsNamedAndLeavesNothing) {
       rlimit limit{most, most};
       ::setrlimit(RLIMIT_FSIZE, &limit);
       try {
-        run(options);
+        limited_run(options);
       } catch (const Error& error) {
         return fmt::format("{} {}", static_cast<int>(error.fault()), error.what());
       }
