@@ -8,4 +8,9 @@ namespace piton::cli {
 // opened.
 void open_standard_descriptors();
 
+// Puts /dev/null in the place of standard output and error if nobody reads them any more: a pipe
+// whose reader has ended, a terminal that is gone. Returns whether one of them was such. For a
+// command whose log may end before its work; it must ignore SIGPIPE.
+bool replace_unread_output();
+
 }  // namespace piton::cli

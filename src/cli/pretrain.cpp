@@ -2,6 +2,7 @@
 #include "train/pretrain.h"
 
 #include "cli/command.h"
+#include "cli/descriptors.h"
 #include "cli/environment.h"
 #include "cli/launch.h"
 #include "cli/launchers.h"
@@ -79,6 +80,7 @@ int train(Invocation& invocation, bool resumes) {
         fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
                     options.loop.save, options.loop.save));
   }
+  replace_unread_output();  // the log is no result that a run fails for
   if (result.stop_signal == 0) return 0;
   if (!result.saved) return 128 + result.stop_signal;
   if (leads) {

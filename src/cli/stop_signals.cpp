@@ -9,9 +9,11 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -25,12 +27,29 @@ sigset_t stop_set() {
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, number);
+  // nohup ignores it for its program; a blocked signal would come all the same.
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   return set;
 }
 
 std::string_view name_of(int number) {
-  return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGUSR1";
+  switch (number) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    default:
+      return "SIGUSR1";
+  }
 }
+
+// A second signal sooner than this after the first is the same request: timeout(1) sends each to
+// the process and to its group.
+constexpr std::chrono::milliseconds kSameRequest{250};
 
 // A file descriptor that is closed with its owner.
 class Descriptor {
@@ -69,14 +88,16 @@ struct StopSignals::State {
   }
 
   void take(int number) {
-    const bool ends = number != SIGUSR1;
+    const bool ends = number == SIGINT || number == SIGTERM;
+    const auto now = std::chrono::steady_clock::now();
     std::string line;
     {
       const std::lock_guard lock(mutex);
       if (settled) return;
       // Nothing is flushed: flushing may block on what blocks the run.
-      if (answer.empty() || (ends && end_asked)) std::_Exit(128 + number);
-      end_asked = end_asked || ends;
+      if (answer.empty()) std::_Exit(128 + number);
+      if (ends && !end_asked) end_asked = now;
+      if (ends && now - *end_asked > kSameRequest) std::_Exit(128 + number);
       if (first != 0) return;
       first = number;
       if (!silent) {
@@ -101,7 +122,7 @@ struct StopSignals::State {
   std::string answer;
   bool settled = false;
   bool silent = false;
-  bool end_asked = false;  // SIGINT or SIGTERM has come
+  std::optional<std::chrono::steady_clock::time_point> end_asked;  // the first SIGINT or SIGTERM
   std::atomic<int> first{0};
   std::thread speaker;  // of the listener
   std::thread listener;

@@ -1,17 +1,20 @@
-// SIGINT, SIGTERM and SIGUSR1 for a command that saves before it ends.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 for a command that saves before it ends.
 //
 // No handler is installed, so a signal never interrupts computation: generated kernels use their
-// stack pointer for other data, which a handler's frame would overwrite. The three signals are
+// stack pointer for other data, which a handler's frame would overwrite. These signals are
 // blocked in the thread that makes this object, and so in all threads that it starts later; one
 // dedicated thread receives them from the kernel.
 //
 //   before promise()   nothing can be lost: any of them ends the process, with 128 + its number
 //   after promise()    the first one asks the command to stop, and a line is logged at once; a
-//                      second SIGINT or SIGTERM ends the process at once, with 128 + its number; a
-//                      second SIGUSR1 has no effect
+//                      second SIGINT or SIGTERM, more than a quarter of a second after the first,
+//                      ends the process at once, with 128 + its number; a second SIGUSR1 or SIGHUP
+//                      (a shell and the kernel both send one) has no effect
 //   after settle()     they have no effect: the work is done, and the process is about to end. A
 //                      launcher that sees another rank end sends SIGTERM to all
 //   after this object  they stay blocked, without effect: the process is about to end
+//
+// SIGHUP has no effect where it was ignored when the process started, as under nohup.
 //
 // Make it before any other thread of the process.
 #pragma once

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <mutex>
 #include <string>
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "cli/descriptors.h"
 
 namespace piton::cli {
 namespace {
@@ -125,6 +127,7 @@ bool Terminal::log_to_stdout(bool launched) {
   const std::lock_guard lock(state_->mutex);
   const bool by_eye = !launched && ::isatty(STDOUT_FILENO) == 1;
   state_->to_stdout = true;
+  std::signal(SIGPIPE, SIG_IGN);
   state_->logger.sinks() = {std::make_shared<spdlog::sinks::stdout_color_sink_st>(
       by_eye ? spdlog::color_mode::automatic : spdlog::color_mode::never)};
   state_->logger.set_pattern("[%Y-%m-%d %H:%M:%S] %^%v%$");
@@ -141,6 +144,9 @@ void Terminal::write(LogLevel level, std::string_view line) {
   if (level == LogLevel::kError) text.insert(0, "error: ");
   state.logger.log(level_of(level), spdlog::string_view_t(text.data(), text.size()));
   state.logger.flush();
+  if (state.to_stdout && replace_unread_output()) {
+    std::fputs("piton: nobody reads the output any more: the log ends, the work goes on\n", stderr);
+  }
   if (!state.shown.empty()) {
     std::fputs(state.shown.c_str(), stderr);
     std::fflush(stderr);

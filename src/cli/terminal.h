@@ -23,7 +23,8 @@ class Terminal final : public Log, public Progress {
   // From now on shows only warnings and errors, and no progress.
   void be_quiet();
 
-  // Sends the log to standard output from now on, because it is the result of the command.
+  // Sends the log to standard output from now on, because it is the result of the command. Where
+  // nobody reads it any more, it ends, and the command does not; SIGPIPE is ignored from now on.
   // `launched`: by mpirun, which gives every rank a terminal as standard output, whoever reads it.
   // Returns whether a person reads the lines.
   bool log_to_stdout(bool launched);

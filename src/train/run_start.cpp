@@ -29,7 +29,7 @@ std::optional<fs::path> newest_in(const fs::path& run) {
 
 // The newest checkpoint that `read` does not find damaged.
 template <typename Read>
-fs::path read_newest(fs::path checkpoint, bool allow_fallback, Read&& read) {
+fs::path newest_whole(fs::path checkpoint, bool allow_fallback, Read&& read) {
   for (;;) {
     try {
       read(checkpoint);
@@ -74,7 +74,7 @@ std::optional<fs::path> checkpoint_of_started_run(const LoopOptions& loop) {
   const std::optional<fs::path> newest = newest_in(loop.save);
   if (!newest) return std::nullopt;
   TrainState state;
-  const fs::path checkpoint = read_newest(*newest, loop.allow_fallback, [&](const fs::path& one) {
+  const fs::path checkpoint = newest_whole(*newest, loop.allow_fallback, [&](const fs::path& one) {
     state = read_state(one, read_manifest(one));
   });
   const auto start = state.facts.find(kStartFact);
@@ -92,8 +92,8 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
   try {
     const std::optional<fs::path> newest = newest_in(loop.load);
     if (!newest) return "";  // the first start of a run, or CheckpointChoice says what is wrong
-    checkpoint = read_newest(*newest, loop.allow_fallback,
-                             [&](const fs::path& one) { stored = stored_options(one); });
+    checkpoint = newest_whole(*newest, loop.allow_fallback,
+                              [&](const fs::path& one) { stored = stored_options(one); });
   } catch (const Error&) {
     if (described) return "";  // the load says it, and whether an older one is there
     throw;
@@ -129,8 +129,8 @@ RunToResume find_run(const fs::path& folder, bool allow_fallback) {
   RunToResume run{.save = is_checkpoint ? parent : folder};
   if (const std::optional<fs::path> newest = newest_in(folder)) {
     run.checkpoint =
-        read_newest(*newest, allow_fallback && !is_checkpoint,
-                    [&](const fs::path& one) { run.text = read_config(one, read_manifest(one)); });
+        newest_whole(*newest, allow_fallback && !is_checkpoint,
+                     [&](const fs::path& one) { run.text = read_config(one, read_manifest(one)); });
     run.name = (run.checkpoint / kConfigName).string();
     return run;
   }

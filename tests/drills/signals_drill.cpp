@@ -1,5 +1,5 @@
 // Signals during training: many SIGUSR1 on every instruction set, and the documented effects of
-// SIGINT and SIGTERM.
+// SIGINT, SIGTERM, SIGHUP and an output that is closed.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -111,8 +111,9 @@ TEST_F(Signals, TheFirstIsHeardWithinASecondAndTheSecondEndsAtOnceInAStepOfMinut
   struct Case {
     int first, second, code;
   };
-  for (const Case& one : {Case{SIGINT, SIGINT, 130}, Case{SIGTERM, SIGTERM, 143},
-                          Case{SIGUSR1, SIGINT, -1}, Case{SIGTERM, SIGINT, 130}}) {
+  for (const Case& one :
+       {Case{SIGINT, SIGINT, 130}, Case{SIGTERM, SIGTERM, 143}, Case{SIGUSR1, SIGINT, -1},
+        Case{SIGHUP, SIGINT, -1}, Case{SIGTERM, SIGINT, 130}}) {
     SCOPED_TRACE(testing::Message() << one.first << ", then " << one.second);
     const auto to = folder_ / ("long-" + std::to_string(one.first) + std::to_string(one.second));
     Process::Settings settings;
@@ -128,7 +129,7 @@ TEST_F(Signals, TheFirstIsHeardWithinASecondAndTheSecondEndsAtOnceInAStepOfMinut
         seconds(1)))
         << text_of(settings.out);
     process.kill(SIGUSR1);  // says nothing new
-    EXPECT_FALSE(process.wait(milliseconds(200)));
+    EXPECT_FALSE(process.wait(milliseconds(400)));
     process.kill(one.second);
     if (one.code < 0) {  // the first of those that end
       EXPECT_FALSE(process.wait(milliseconds(500)));
@@ -139,7 +140,7 @@ TEST_F(Signals, TheFirstIsHeardWithinASecondAndTheSecondEndsAtOnceInAStepOfMinut
 }
 
 TEST_F(Signals, WithoutSaveTheRunSaysSoAndEndsWithTheSignalsOwnCode) {
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
     Process::Settings settings;
     settings.out = folder_ / ("unsaved" + std::to_string(number) + ".log");
     Process process(
@@ -154,6 +155,29 @@ TEST_F(Signals, WithoutSaveTheRunSaysSoAndEndsWithTheSignalsOwnCode) {
     EXPECT_EQ(process.wait(seconds(20)), (ProcessEnd{.code = 128 + number, .signal = 0}))
         << text_of(settings.out);
   }
+}
+
+// As in `piton pretrain ... | head -1`, and 2>&1 | head -1.
+TEST_F(Signals, AnOutputThatIsClosedEndsTheLogAndNotTheRun) {
+  for (const std::string& error : {"2>" + (folder_ / "error.log").string(), std::string("2>&1")}) {
+    const auto to = folder_ / ("closed" + std::to_string(error.size()));
+    std::string line;
+    for (const std::string& word : with_program(
+             pretrain(folder_.path()) + Words{"--seq-length", "16", "--train-iters", "300",
+                                              "--log-interval", "1", "--save", to.string()})) {
+      line += word + " ";
+    }
+    Process::Settings settings;
+    settings.out = to.string() + ".log";
+    Process process({"/bin/bash", "-c", line + error + " | head -1; exit ${PIPESTATUS[0]}"},
+                    settings);
+    EXPECT_EQ(process.wait(seconds(60)), (ProcessEnd{.code = 0, .signal = 0}))
+        << text_of(settings.out);
+    EXPECT_EQ(lines_of(to / "metrics.jsonl"), 300);
+    EXPECT_EQ(latest(to), 300);
+  }
+  EXPECT_NE(text_of(folder_ / "error.log").find("nobody reads the output any more"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -38,6 +38,14 @@ void be_asked(int number, const StopSignals& signals) {
   std::_Exit(7);
 }
 
+// Says what it logs to standard error.
+class LoudLog final : public Log {
+ public:
+  void write(LogLevel, std::string_view line) override {
+    std::fprintf(stderr, "%s\n", std::string(line).c_str());
+  }
+};
+
 TEST_F(StopSignalsDeathTest, EndAtOnceBeforeAPromise) {
   EXPECT_EXIT(
       {
@@ -55,9 +63,46 @@ TEST_F(StopSignalsDeathTest, EndAtOnceWhenTheyComeAgain) {
         StopSignals signals(log);
         signals.promise("ending");
         be_asked(SIGTERM, signals);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
         end_after(SIGINT);
       },
       ExitedWithCode(130), "");
+}
+
+TEST_F(StopSignalsDeathTest, OfTimeoutWhichSendsEachTwiceAreOneRequest) {
+  EXPECT_EXIT(
+      {
+        SilentLog log;
+        StopSignals signals(log);
+        signals.promise("ending");
+        be_asked(SIGTERM, signals);
+        end_after(SIGTERM);
+      },
+      ExitedWithCode(7), "");
+}
+
+TEST_F(StopSignalsDeathTest, OfAClosedTerminalAskOnceMoreOrLess) {
+  EXPECT_EXIT(
+      {
+        LoudLog log;
+        StopSignals signals(log);
+        signals.promise("ending");
+        be_asked(SIGHUP, signals);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        end_after(SIGHUP);
+      },
+      ExitedWithCode(7), "SIGHUP: ending");
+}
+
+TEST_F(StopSignalsDeathTest, LeaveAHangupIgnoredUnderNohup) {
+  EXPECT_EXIT(
+      {
+        SilentLog log;
+        ::signal(SIGHUP, SIG_IGN);
+        StopSignals signals(log);
+        end_after(SIGHUP);
+      },
+      ExitedWithCode(7), "");
 }
 
 TEST_F(StopSignalsDeathTest, ChangeNothingOnceWhatTheyAskedForIsDone) {
@@ -74,14 +119,6 @@ TEST_F(StopSignalsDeathTest, ChangeNothingOnceWhatTheyAskedForIsDone) {
         ExitedWithCode(7), "");
   }
 }
-
-// Says what it logs to standard error.
-class LoudLog final : public Log {
- public:
-  void write(LogLevel, std::string_view line) override {
-    std::fprintf(stderr, "%s\n", std::string(line).c_str());
-  }
-};
 
 TEST_F(StopSignalsDeathTest, StopTheRunInOrderThoughTheSystemHasNoThreadLeft) {
   EXPECT_EXIT(
