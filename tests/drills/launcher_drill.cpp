@@ -1,0 +1,243 @@
+// tools/launch.sh: what signals, a terminal and a closed output do to a job of several ranks. Most
+// jobs are of a shell script that takes six seconds to save, so that the times are the same on
+// every machine.
+#include <gtest/gtest.h>
+#include <pty.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "support/temp_folder.h"
+#include "support/tiny_run.h"
+
+namespace piton::drill {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class Launcher : public testing::Test {
+ protected:
+  void SetUp() override {
+    // A step of six seconds: it ends after a request, never sooner.
+    std::ofstream(folder_ / "slow.sh") << "trap 'asked=yes' USR1\necho up\n"
+                                          "until [ \"$asked\" ]; do sleep 0.1; done\n"
+                                          "for i in $(seq 60); do sleep 0.1; done\n"
+                                          "echo saved\nexit 75\n";
+  }
+  Words slow() const { return {launcher(), "2", "/bin/bash", (folder_ / "slow.sh").string()}; }
+  std::string log(const std::string& name) const { return (folder_ / (name + ".log")).string(); }
+  std::unique_ptr<Process> start(const std::string& name, const Words& words) const {
+    Process::Settings settings;
+    settings.out = log(name);
+    return std::make_unique<Process>(words, settings);
+  }
+  static std::int64_t count(const std::string& file, const std::string& line) {
+    std::ifstream stream(file);
+    std::int64_t lines = 0;
+    for (std::string one; std::getline(stream, one);) lines += one == line ? 1 : 0;
+    return lines;
+  }
+  void await_ranks(const std::string& name) const {
+    ASSERT_TRUE(wait_for([&] { return count(log(name), "up") == 2; })) << text_of(log(name));
+  }
+
+  const TempFolder folder_;
+};
+
+TEST_F(Launcher, WaitsForTheStepAndTheSaveAndPassesTheCodeOn) {
+  struct Case {
+    std::string name;
+    std::vector<int> signals;
+    bool to_all = false;  // processes of the group, mpirun too
+  };
+  const std::vector<Case> cases = {{"int", {SIGINT}},
+                                   {"term", {SIGTERM}},
+                                   {"hup", {SIGHUP, SIGHUP}},
+                                   {"usr1", {SIGUSR1, SIGINT}},
+                                   {"timeout", {SIGTERM, SIGTERM}, true}};
+  std::vector<std::unique_ptr<Process>> jobs;
+  for (const Case& one : cases) jobs.push_back(start(one.name, slow()));
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    await_ranks(cases[i].name);
+    for (const int number : cases[i].signals) {
+      cases[i].to_all ? jobs[i]->kill_group(number) : jobs[i]->kill(number);
+    }
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].name);
+    EXPECT_EQ(jobs[i]->wait(seconds(60)), (ProcessEnd{.code = 75, .signal = 0}))
+        << text_of(log(cases[i].name));
+    EXPECT_EQ(count(log(cases[i].name), "saved"), 2) << text_of(log(cases[i].name));
+  }
+}
+
+TEST_F(Launcher, KeepsARequestThatComesWhileRanksStart) {
+  std::vector<std::unique_ptr<Process>> jobs;
+  const std::vector<int> delays = {30, 100, 250, 500};  // ms; the script itself takes some
+  for (const int delay : delays) {
+    jobs.push_back(start("early" + std::to_string(delay), slow()));
+    std::this_thread::sleep_for(milliseconds(delay));
+    jobs.back()->kill(delay % 100 == 0 ? SIGTERM : SIGUSR1);
+  }
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const std::optional<ProcessEnd> end = jobs[i]->wait(seconds(60));
+    const std::string text = text_of(log("early" + std::to_string(delays[i])));
+    ASSERT_TRUE(end) << delays[i] << " ms: still runs\n" << text;
+    // A rank that could not listen yet had nothing to save.
+    EXPECT_TRUE(end->code == 75 || end->code > 128 || end->signal != 0)
+        << delays[i] << " ms: " << to_string(*end) << "\n"
+        << text;
+  }
+}
+
+TEST_F(Launcher, StopsAtOnceWhenAskedTwice) {
+  const auto job = start("twice", slow());
+  await_ranks("twice");
+  job->kill(SIGINT);
+  EXPECT_FALSE(job->wait(milliseconds(500)));
+  job->kill(SIGINT);
+  EXPECT_EQ(job->wait(seconds(3)), (ProcessEnd{.code = 130, .signal = 0}));
+  EXPECT_EQ(count(log("twice"), "saved"), 0);
+}
+
+TEST_F(Launcher, EndsProgramsThatDoNotListenAndThoseThatFail) {
+  const auto sleeps =
+      start("sleeps", {launcher(), "2", "/bin/sh", "-c", "echo up; exec sleep 100"});
+  const auto fails = start("fails", {launcher(), "2", "/bin/sh", "-c",
+                                     "[ $OMPI_COMM_WORLD_RANK = 0 ] || exit 4; sleep 100"});
+  const auto absent = start("absent", {launcher(), "2", "/nowhere/program"});
+  await_ranks("sleeps");
+  sleeps->kill(SIGINT);
+  EXPECT_EQ(sleeps->wait(seconds(20)), (ProcessEnd{.code = 130, .signal = 0}));
+  EXPECT_EQ(fails->wait(seconds(20)), (ProcessEnd{.code = 4, .signal = 0}));
+  const std::optional<ProcessEnd> end = absent->wait(seconds(20));
+  EXPECT_TRUE(end && end->code > 0);
+}
+
+TEST_F(Launcher, ReadsItsInputAndOutlivesItsReader) {
+  const std::string said = (folder_ / "said").string();
+  const auto input =
+      start("input", {"/bin/sh", "-c",
+                      "echo words | " + launcher() +
+                          " 2 /bin/sh -c 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then cat; fi'"});
+  const auto output =
+      start("output", {"/bin/bash", "-c",
+                       launcher() +
+                           " 2 /bin/sh -c 'for i in $(seq 40); do echo $i; sleep 0.1; "
+                           "done; echo $i >>" +
+                           said + "' | head -1; exit ${PIPESTATUS[0]}"});
+  EXPECT_EQ(input->wait(seconds(20)), (ProcessEnd{.code = 0, .signal = 0}));
+  EXPECT_EQ(text_of(log("input")), "words\n");
+  EXPECT_EQ(output->wait(seconds(30)), (ProcessEnd{.code = 0, .signal = 0}));
+  EXPECT_EQ(lines_of(said), 2);
+}
+
+// A job in the foreground of a terminal of its own.
+class Terminal {
+ public:
+  explicit Terminal(Words words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    id_ = ::forkpty(&descriptor_, nullptr, nullptr, nullptr);
+    if (id_ != 0) return;
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
+  }
+  ~Terminal() {
+    close();
+    if (!end_) ::kill(-id_, SIGKILL);
+  }
+  void type(const std::string& keys) const {
+    EXPECT_EQ(::write(descriptor_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
+  void close() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = -1;
+  }
+  // Reads what is shown until it contains `text`.
+  bool shows(const std::string& text, seconds limit = seconds(60)) {
+    return wait_for(
+        [&] {
+          read();
+          return shown.find(text) != std::string::npos;
+        },
+        limit);
+  }
+  int wait(seconds limit) {
+    wait_for(
+        [&] {
+          read();
+          int status = 0;
+          if (!end_ && ::waitpid(id_, &status, WNOHANG) == id_) {
+            end_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+          }
+          return end_.has_value();
+        },
+        limit);
+    return end_.value_or(-1000);
+  }
+  std::string shown;
+
+ private:
+  void read() {
+    if (descriptor_ < 0) return;
+    ::fcntl(descriptor_, F_SETFL, O_NONBLOCK);
+    char bytes[4096];
+    for (ssize_t got = 0; (got = ::read(descriptor_, bytes, sizeof bytes)) > 0;) {
+      shown.append(bytes, static_cast<std::size_t>(got));
+    }
+  }
+  int descriptor_ = -1;
+  pid_t id_ = -1;
+  std::optional<int> end_;
+};
+
+TEST_F(Launcher, OfATerminalSavesAfterControlCAndAfterTheTerminalIsGone) {
+  const std::string saved = (folder_ / "saved").string();
+  std::ofstream(folder_ / "quiet.sh") << "trap 'asked=yes' USR1\necho up\n"
+                                         "until [ \"$asked\" ]; do sleep 0.1; done\n"
+                                         "sleep 6\necho saved >>" +
+                                             saved + "\nexit 75\n";
+  Terminal asked(slow());
+  Terminal gone({launcher(), "2", "/bin/bash", (folder_ / "quiet.sh").string()});
+  Terminal twice(slow());
+  Terminal reads({launcher(), "2", "/bin/sh", "-c",
+                  "if [ $OMPI_COMM_WORLD_RANK = 0 ]; then read word; echo \"<$word>\"; fi"});
+  for (Terminal* one : {&asked, &gone, &twice}) ASSERT_TRUE(one->shows("up\r\nup")) << one->shown;
+  asked.type("\x03");
+  gone.close();
+  twice.type("\x03");
+  std::this_thread::sleep_for(milliseconds(500));
+  twice.type("\x03");
+  EXPECT_EQ(twice.wait(seconds(3)), 130) << twice.shown;
+  reads.type("hello\n");
+  EXPECT_TRUE(reads.shows("<hello>")) << reads.shown;
+  EXPECT_EQ(asked.wait(seconds(60)), 75) << asked.shown;
+  const std::size_t first = asked.shown.find("\nsaved");
+  EXPECT_NE(first, std::string::npos) << asked.shown;
+  EXPECT_NE(asked.shown.find("\nsaved", first + 1), std::string::npos) << asked.shown;
+  EXPECT_EQ(gone.wait(seconds(60)), 75);
+  EXPECT_EQ(lines_of(saved), 2);
+}
+
+// A step of some seconds in piton itself.
+TEST_F(Launcher, SavesTheStepOfARun) {
+  make_corpus(folder_.path());
+  const auto to = folder_ / "run";
+  Terminal job(Words{launcher(), "2"} + with_program(pretrain(folder_.path())) +
+               Words{"--seq-length", "64", "--global-batch-size", "1024", "--train-iters", "100",
+                     "--save", to.string()});
+  ASSERT_TRUE(job.shows("options by rule")) << job.shown;
+  std::this_thread::sleep_for(milliseconds(500));
+  job.type("\x03");
+  EXPECT_EQ(job.wait(seconds(120)), 75) << job.shown;
+  EXPECT_GE(latest(to), 1) << job.shown;
+  EXPECT_NE(job.shown.find("piton resume "), std::string::npos) << job.shown;
+}
+
+}  // namespace
+}  // namespace piton::drill
