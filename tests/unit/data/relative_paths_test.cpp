@@ -1,8 +1,8 @@
-#include "data/samples/data_paths.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
+
+#include "data/samples/data_paths.h"
 
 namespace piton {
 namespace {
