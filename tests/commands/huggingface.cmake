@@ -28,9 +28,11 @@ foreach(model gpt2 llama3 qwen2 qwen3 mistral bloom internlm2 baichuan-13b baich
 endforeach()
 expect(RUN ${run} --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 2 ERR "--lr-decay-iters")
 # The stored recipe counts the ids of the null tokenizer as --vocab-size does.
-expect(RUN pretrain ${WORK}/llama3/config.toml --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4 CODE 0
+expect(RUN pretrain ${WORK}/llama3/config.toml --load ${WORK}/llama3 --save ${WORK}/llama3 --train-iters 4
+  --override-opt_param-scheduler CODE 0
   ERR "resumed .*iteration 3,")
-expect(RUN pretrain ${WORK}/gemma3/config.toml --vocab-size 130 --load ${WORK}/gemma3 --save ${WORK}/gemma3 --train-iters 4 CODE 0
+expect(RUN pretrain ${WORK}/gemma3/config.toml --vocab-size 130 --load ${WORK}/gemma3 --save ${WORK}/gemma3 --train-iters 4
+  --override-opt_param-scheduler CODE 0
   ERR "resumed .*iteration 3,")
 # No step: what is saved is what was read.
 expect(RUN ${run} --load ${golden}/llama3 --save ${WORK}/again CODE 0)
