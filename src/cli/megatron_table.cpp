@@ -155,6 +155,8 @@ constexpr MegatronGroup kTable[] = {
      "a rank that fails ends the run, and the same command goes on"},
 
     // Fixed properties, or flags that accept only these values.
+    {kIgnored, "grad-reduce-in-bf16",
+     "gradients are summed over ranks in fp32, which is a higher precision"},
     {kSame, "exit-signal-handler", "SIGTERM always saves and ends"},
     {kSame, "log-throughput", "the log line always has it"},
     {kSame, "attention-softmax-in-fp32 accumulate-allreduce-grads-in-fp32",
@@ -212,7 +214,7 @@ constexpr MegatronGroup kTable[] = {
      "replication-factor:1",
      ""},
     {kNotYet,
-     "grad-reduce-in-bf16 use-precision-aware-optimizer "
+     "use-precision-aware-optimizer "
      "reuse-grad-buf-for-mxfp8-param-ag",
      "docs/numerics.md says what each sum is taken in"},
     {kNotYet, "fp32-residual-connection",

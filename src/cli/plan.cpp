@@ -143,7 +143,7 @@ std::string verdict(std::int64_t needed, std::int64_t memory) {
 }
 
 void print_table(const std::vector<RankEstimate>& estimates, const Simulation& simulation,
-                 std::int64_t memory, bool async_save) {
+                 std::int64_t memory, bool async_save, std::int64_t weight_bytes) {
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t rank = 0; rank < estimates.size(); ++rank) {
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
@@ -174,6 +174,13 @@ void print_table(const std::vector<RankEstimate>& estimates, const Simulation& s
   if (offloaded > 0) {
     text +=
         fmt::format("offloaded by a rank {} MiB, which is not in the peak\n", mebibytes(offloaded));
+  }
+  const RankEstimate& first = estimates[0];
+  if (first.memory.peak_bytes[static_cast<int>(MemoryKind::kParameters)] >
+      first.parameters * weight_bytes * 3 / 2) {
+    text +=
+        "parameters: the weights, and the packed forms of them that the products of forward and of "
+        "backward read\n";
   }
   text +=
       fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);
@@ -293,7 +300,7 @@ int run_plan(Invocation& invocation) {
   if (!plan_options.json) {
     std::fputs((in_a_sentence(plan, options) + chosen).c_str(), stdout);
     print_table(estimates, simulation, bytes_of_size("--device-memory", plan_options.device_memory),
-                options.saves_in_background());
+                options.saves_in_background(), size_bytes(plan.session.model.dtype));
     return 0;
   }
   nlohmann::ordered_json out{

@@ -1,6 +1,7 @@
 #include "convert/convert.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -26,12 +27,26 @@ ModelFormat format_of(const std::string& word) {
                           : ModelFormat::kPiton;
 }
 
+// "model.ggufx", "model.safetensors": the name of a file, of which --to says nothing. Folders have
+// dots in their names too ("llama-3.2", "model.v2").
+void refuse_unknown_ending(const std::string& save) {
+  const std::string ending = fs::path(save).extension().string();
+  const bool is_file = ending.starts_with(".gg") || ending == ".safetensors" || ending == ".bin" ||
+                       ending == ".pt" || ending == ".pth";
+  if (!is_file) return;
+  throw Error(Fault::kUsage,
+              "--save: got {}, which looks like the name of a file of an unknown format; wanted a "
+              "file NAME.gguf or a folder, or --to hf, mg, piton or gguf",
+              save);
+}
+
 // What --to says, or --save and the source where it says nothing.
 ModelFormat target_format(const ConvertOptions& options, ModelFormat from) {
   const bool names_gguf = options.save.ends_with(kGgufEnd);
   if (options.save_model_type.empty()) {
     if (names_gguf) return ModelFormat::kGguf;
     if (!options.megatron_flag().empty()) return ModelFormat::kMegatron;
+    refuse_unknown_ending(options.save);
     return from == ModelFormat::kPiton ? ModelFormat::kHuggingFace : ModelFormat::kPiton;
   }
   const ModelFormat format = format_of(options.save_model_type);

@@ -41,6 +41,8 @@ td,th{text-align:left;padding:3px 12px 3px 0;
 border-bottom:1px solid var(--line);vertical-align:top}pre{white-space:pre-wrap;overflow-wrap:anywhere;
 font-size:13px;margin:6px 0 12px}.n{text-align:right;
 font-variant-numeric:tabular-nums}tr.differs td{font-weight:600}footer{margin-top:30px}
+@media(max-width:500px){.plots .card{overflow-x:auto}.plots svg{min-width:500px}
+.tick{font-size:13px}.title{font-size:18px}}
 )";
 
 std::string color_of(std::size_t run) {

@@ -67,9 +67,19 @@ fs::path RunTrace::part_of(int rank) const {
   return part;
 }
 
-void RunTrace::open(std::int64_t iteration, Communicator& everyone) {
+void RunTrace::open(std::int64_t iteration, Communicator& everyone, Log& log) {
   first_ = options_.profile_step_start.value_or(iteration + kStepsBefore);
   last_ = options_.profile_step_end.value_or(first_ + kSteps);
+  if (last_ <= iteration) {
+    written_ = true;
+    if (everyone.rank() == 0) {
+      log.info(
+          fmt::format("--trace: iterations {} to {} are before this start, which continues "
+                      "after iteration {}; it records nothing",
+                      first_ + 1, last_, iteration));
+    }
+    return;
+  }
   // Not after hours: the file has to be possible now.
   phase(everyone, 0, [&] { AtomicFile trial(file_); });
 }

@@ -37,7 +37,8 @@ class RunTrace final : public SectionObserver {
 
   // These are collective over `everyone`. `iteration`: done so far.
   // Throws Error(kData), on all ranks, if the file cannot be written.
-  void open(std::int64_t iteration, Communicator& everyone);
+  // A range of steps that an earlier start of the run has done is not recorded again.
+  void open(std::int64_t iteration, Communicator& everyone, Log& log);
   void before_step(std::int64_t iteration, Communicator& everyone);
   // Writes the file after its last step.
   void after_step(std::int64_t iteration, Communicator& everyone, Log& log);

@@ -125,7 +125,7 @@ void Trainer::open() {
   warn_of_zero_rate();
   keep_or_say_that_nothing_is_kept();
   open_figures();
-  if (trace_) trace_->open(state_.iteration, *everyone_);
+  if (trace_) trace_->open(state_.iteration, *everyone_, sinks_);
   if (machine_.measure_peak_flops) {
     peak_flops_ = machine_.measure_peak_flops(plan_.session.model.dtype);
   }

@@ -59,6 +59,10 @@ expect(RUN generate --load ${WORK}/absent --prompt-ids 1 CODE 3 ERR "absent: the
 
 # Refused, and nothing is left.
 expect(RUN convert --load ${golden}/qwen2 --save ${WORK}/run CODE 2 ERR "piton convert: --save: [^ ]*/run: is not empty" "or empty\n$")
+foreach(name x.ggufx x.safetensors)
+  expect(RUN convert --load ${golden}/qwen2 --save ${WORK}/${name} CODE 2
+         ERR "--save: got [^ ]*/${name}, which looks like the name of a file [^\n]* or --to hf, mg, piton or gguf\n$")
+endforeach()
 expect(RUN convert --save ${WORK}/x CODE 2 ERR "--load: no model is named")
 expect(RUN convert --load ${golden}/qwen2 CODE 2 ERR "--save: no folder is named")
 expect(RUN convert --load ${WORK}/text.txt --save ${WORK}/x CODE 3 ERR "text.txt: wanted the folder of a model, or a GGUF file")

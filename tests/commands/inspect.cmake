@@ -143,3 +143,6 @@ expect(RUN ${samples} --part validation CODE 2 ERR "--part: got \"validation\", 
 expect(RUN inspect samples --data-path ${corpus} --split 0,1,0 --seq-length 4 --part valid --count 1 CODE 0
        OUT "^--- sample 0: 4 tokens" ERR "--train-iters is not given; the order is that of a run of 1 samples")
 expect(RUN inspect samples --data-path ${corpus} --split 0,1,0 --seq-length 4 --part train CODE 2 ERR "no training data is named")
+# A text in place of the corpus that is made of it.
+expect(RUN inspect samples --seq-length 4 --tokenizer-type ByteTokenizer --data-path ${WORK}/three.jsonl CODE 3
+       ERR "three.jsonl: is a file, wanted a corpus [^\n]*; make one with piton preprocess --input [^\n]*three.jsonl\n$")

@@ -30,3 +30,7 @@ expect(RUN ${plan} --layouts 1x1 --world-size 4294967304 CODE 2 ERR "--world-siz
 expect(RUN plan --model llama-tiny --device-memory 1e300TB CODE 2 ERR "--device-memory: got \"1e300TB\", wanted a size")
 expect(RUN plan --simulate 1f1b --stages 2147483647 --micro-batches 2147483647 CODE 2
        ERR "--stages x --micro-batches: got 4611686014132420609, wanted 1 to")
+
+expect(RUN plan --model llama-tiny CODE 0 OUT "\nparameters: the weights, and the packed forms of them")
+expect(RUN plan --model llama-tiny --grad-reduce-in-bf16 CODE 0
+       ERR "--grad-reduce-in-bf16: no meaning here: gradients are summed over ranks in fp32, which is a higher precision")

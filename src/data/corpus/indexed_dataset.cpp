@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -17,7 +18,7 @@ constexpr std::string_view kOldMagic{"TNTIDX\0\0", 8};
 constexpr std::int64_t kHeaderBytes = 34;
 constexpr std::int64_t kOldHeaderBytes = 56;
 
-std::string printable(std::string_view bytes) {
+std::string escaped_bytes(std::string_view bytes) {
   std::string text;
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
@@ -99,7 +100,26 @@ IdType id_type_for(std::int64_t vocabulary) {
   return vocabulary < 65500 ? IdType::kUint16 : IdType::kInt32;
 }
 
+namespace {
+
+// A text in place of the corpus that is made of it.
+void refuse_text(const std::string& prefix) {
+  std::error_code ignored;
+  if (std::filesystem::exists(prefix + ".idx", ignored) ||
+      !std::filesystem::is_regular_file(prefix, ignored)) {
+    return;
+  }
+  throw Error(
+      Fault::kData,
+      "{}: is a file, wanted a corpus (NAME.idx and NAME.bin, given as NAME); make one with "
+      "piton preprocess --input {}",
+      prefix, prefix);
+}
+
+}  // namespace
+
 IndexedDataset IndexedDataset::open(const std::string& prefix, Check check) {
+  refuse_text(prefix);
   IndexedDataset corpus{RegularFile(prefix + ".idx"), RegularFile(prefix + ".bin")};
   corpus.prefix_ = prefix;
   std::vector<std::byte> head(static_cast<std::size_t>(
@@ -120,7 +140,7 @@ void IndexedDataset::read_header(std::span<const std::byte> head) {
     throw Error(Fault::kData,
                 "{}: not a token index: starts with \"{}\"{}, wanted \"MMIDIDX\\x00\\x00\" or "
                 "\"TNTIDX\\x00\\x00\"; make it with piton preprocess",
-                file, printable(text_of(head).substr(0, 8)), guess(text_of(head)));
+                file, escaped_bytes(text_of(head).substr(0, 8)), guess(text_of(head)));
   }
   const std::int64_t size = index_.size_bytes();
   if (size < kHeaderBytes) {

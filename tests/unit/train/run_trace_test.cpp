@@ -149,6 +149,21 @@ TEST_F(RunTraceTest, OfARunThatEndsEarlyHasWhatThereIsOrSaysThatThereIsNone) {
   EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
+TEST_F(RunTraceTest, OfStepsOfAnEarlierStartIsNotMissing) {
+  const std::string run = (folder_ / "run").string();
+  const std::vector<std::string> range = {"--profile-step-start", "0", "--profile-step-end", "2"};
+  std::vector<std::string> words = {"--trace", file(), "--save",          run,
+                                    "--load",  run,    "--save-interval", "1"};
+  words.insert(words.end(), range.begin(), range.end());
+  train(3, words);
+  const std::string before = read_text_file(file());
+  const std::vector<std::string> lines = train(5, words);
+  EXPECT_THAT(lines, Contains(HasSubstr("--trace: iterations 1 to 2 are before this start, which "
+                                        "continues after iteration 3; it records nothing")));
+  EXPECT_THAT(lines, testing::Not(Contains(HasSubstr("there is no trace"))));
+  EXPECT_EQ(read_text_file(file()), before);
+}
+
 TEST_F(RunTraceTest, GoesIntoTheRunsFolderByMegatronsFlag) {
   const std::string run = (folder_ / "run").string();
   train(2, {"--save", run, "--profile", "--profile-step-start", "1", "--profile-step-end", "2"});
