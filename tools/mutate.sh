@@ -17,6 +17,7 @@
 set -u
 seed=1 count=100 jobs=${JOBS:-$(nproc)} niceness=${NICE:-15} anew=no chosen=.
 paths="src/train src/parallel src/optim src/model src/nn src/ops src/generate src/checkpoint src/data src/comm"
+paths+=" src/huggingface src/megatron src/gguf src/pickle src/convert src/text src/cli"
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$root/build-mutants
 usage() { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }

@@ -112,11 +112,11 @@ Engine::Engine(const EngineOptions& options, Log& log) : state_(std::make_unique
                                       return plan_own_memory(plan, micro_batch, *state_->machine);
                                     }});
   if (state.world->rank() == 0) {
-    log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each", state.kernels->name(),
-                         state.world->size(), state.world->size() > 1 ? "s" : "", threads,
-                         threads > 1 ? "s" : ""));
     const std::string choice = state.kernels->choice();
-    if (!choice.empty()) log.info("kernels: " + choice);
+    // One line on every processor.
+    log.info(fmt::format("kernels: {}; {} rank{}, {} thread{} each{}{}", state.kernels->name(),
+                         state.world->size(), state.world->size() > 1 ? "s" : "", threads,
+                         threads > 1 ? "s" : "", choice.empty() ? "" : "; ", choice));
   }
 }
 

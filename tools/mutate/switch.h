@@ -37,10 +37,10 @@ inline char case_name[1000] = "-";
 inline void write_reach_log(const char* format, long number, const char* name) {
   char line[1100];
   const int size = std::snprintf(line, sizeof line, format, number, name);
-  const int file = open(reach_log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  const int file = ::open(reach_log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (file < 0) return;
-  [[maybe_unused]] const ssize_t written = write(file, line, static_cast<std::size_t>(size));
-  close(file);
+  [[maybe_unused]] const ssize_t written = ::write(file, line, static_cast<std::size_t>(size));
+  ::close(file);
 }
 
 }  // namespace piton::mutate
