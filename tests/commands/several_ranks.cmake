@@ -27,7 +27,7 @@ said_once(options 2 "--seq-length" ${PITON} pretrain ${common} ${data} --train-i
 said_once(checkpoint 3 "nothing_here" ${PITON} pretrain ${common} ${data} --train-iters 3 --load ${WORK}/nothing_here)
 
 # Ranks that compute with other instructions say so (x86-64-v2 is on every machine, and alone on few).
-file(WRITE ${WORK}/sets.sh "if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then export PITON_ISA=v2; fi
+file(WRITE ${WORK}/sets.sh "unset PITON_ISA; if [ \"$OMPI_COMM_WORLD_RANK\" = 1 ]; then export PITON_ISA=v2; fi
 exec ${PITON} pretrain \"$@\"\n")
 execute_process(COMMAND ${LAUNCH} 2 sh ${WORK}/sets.sh ${common} ${data} --train-iters 1
                 RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT 60)

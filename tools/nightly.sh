@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# nightly.sh [PART ...]: all parts of `make nightly`, or those that are named; --list names them.
+#
+# A part that has passed with the sources as they are leaves a file in build/nightly, and is not run again, so that
+# a night that was ended goes on where it was. A part that fails does not keep the others from running. Ends with
+# the time that each took; what each printed is in build/nightly/PART.log.
+#
+# FUZZ_SECONDS (300): processor time of each fuzzer, or as many inputs as FUZZ_RUNS. MUTANTS (100): how many faults.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+folder=$PWD/build/nightly
+export JOBS=${JOBS:-$(nproc)}
+make=${MAKE:-make}
+mkdir -p "$folder"
+
+# What was tested: the commit, and what differs from it.
+commit=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+changes=$({ git diff HEAD; git ls-files --others --exclude-standard -z | xargs -0 -r cat; } 2>/dev/null | sha256sum | cut -c 1-12)
+state=$commit
+[ "$changes" = "$(sha256sum </dev/null | cut -c 1-12)" ] || state+=-$changes
+
+parts() {
+  echo unit-sanitized unit-races build unit operations rules ranks commands
+  tools/environments.sh build --list 2>/dev/null | sed 's/^/commands-/'
+  for drill in tests/drills/*_drill.cpp; do drill=${drill##*/}; echo "drill-${drill%_drill.cpp}"; done
+  echo fuzzers mutants
+}
+tests() { PITON_NIGHTLY=1 ctest --preset cpu --output-on-failure -j "$JOBS" "$@"; }
+run() {
+  case $1 in
+    unit-sanitized) "$make" test-debug SANITIZE_WHOLE=ON ;;
+    unit-races) "$make" test-tsan ;;
+    build) "$make" all-tests ;;
+    unit) tests -L unit ;;
+    operations) tests -L ops ;;
+    rules) tests -L repo ;;
+    ranks) tests -L ranks ;;
+    commands) tests -L commands ;;
+    commands-*) tools/environments.sh build "${1#commands-}" ;;
+    drill-*) tests -R "^drills/drills_${1#drill-}\$" ;;
+    fuzzers) "$make" fuzz ;;
+    mutants) mutants ;;
+    *) echo "nightly: $1: no such part, see tools/nightly.sh --list" >&2; return 2 ;;
+  esac
+}
+# Other faults for each commit; those of a run that was ended go on.
+mutants() {
+  local seed anew=yes
+  seed=$((16#$(sha256sum <<<"$state" | cut -c 1-7)))
+  [ "$(cat build-mutants/state 2>/dev/null)" = "$state" ] && anew=no
+  mkdir -p build-mutants && echo "$state" >build-mutants/state
+  tools/mutate.sh --anew "$anew" --seed "$seed" --count "${MUTANTS:-100}"
+}
+duration() { printf '%d:%02d:%02d' $(($1 / 3600)) $(($1 / 60 % 60)) $(($1 % 60)); }
+
+if [ "${1:-}" = --list ]; then
+  parts | tr ' ' '\n'
+  exit
+fi
+[ -x build/piton ] || "$make" build || exit 1
+[ $# -gt 0 ] || mapfile -t all < <(parts | tr ' ' '\n')
+table=() total=0 failures=0
+for part in "${@:-${all[@]}}"; do
+  stamp=$folder/$part.passed
+  result=passed
+  if [ "$(head -n 1 "$stamp" 2>/dev/null)" = "$state" ]; then
+    seconds=$(tail -n 1 "$stamp")
+    result="passed before"
+  else
+    echo "== $part: since $(date +%H:%M:%S)"
+    rm -f "$stamp"
+    start=$SECONDS
+    if run "$part" >"$folder/$part.log" 2>&1 </dev/null; then
+      seconds=$((SECONDS - start))
+      # Made again each time: the folder may have been built from other sources since.
+      [ "$part" = build ] || printf '%s\n%s\n' "$state" "$seconds" >"$stamp"
+    else
+      result=FAILED
+      seconds=$((SECONDS - start))
+      failures=$((failures + 1))
+      tail -n 40 "$folder/$part.log"
+    fi
+  fi
+  total=$((total + seconds))
+  table+=("$(printf '| %-24s | %9s | %-13s |' "$part" "$(duration "$seconds")" "$result")")
+done
+printf '| %-24s | %9s | %-13s |\n' "$state" duration result "$(printf '%0.s-' {1..24})" -------- -------------
+printf '%s\n' "${table[@]}"
+printf '| %-24s | %9s | %-13s |\n' all "$(duration $total)" "$failures failed"
+[ "$failures" = 0 ]
