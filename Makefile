@@ -14,13 +14,15 @@ SANITIZE_WHOLE ?= OFF
 FUZZ_SECONDS ?= 300
 FUZZ_RUNS ?= 10000000
 CTEST = ctest --output-on-failure -j $(JOBS)
+# The flag that names the Arrow in build/arrow, if one is needed; fetches it the first time.
+ARROW = $$(tools/fetch-arrow.sh)
 # Open MPI's and dlopen'ed libraries' own leaks are not ours; sanitizers say where an error is.
 SANITIZER_OPTIONS = UBSAN_OPTIONS=print_stacktrace=1 \
   LSAN_OPTIONS=suppressions=$(CURDIR)/tools/leaks.supp:print_suppressions=0 \
   TSAN_OPTIONS=suppressions=$(CURDIR)/tools/races.supp:history_size=4
 
 build: dependencies
-	cmake --preset cpu
+	cmake --preset cpu $(ARROW)
 	cmake --build --preset cpu -j $(JOBS) --target piton
 
 test: test-debug test-cpu
@@ -35,7 +37,7 @@ test-cpu: build
 
 # Unit tests with every access and every undefined operation checked.
 test-debug: dependencies
-	cmake --preset debug -DPITON_SANITIZE_WHOLE=$(SANITIZE_WHOLE)
+	cmake --preset debug $(ARROW) -DPITON_SANITIZE_WHOLE=$(SANITIZE_WHOLE)
 	cmake --build --preset debug -j $(JOBS) --target unit_tests
 	$(SANITIZER_OPTIONS) $(CTEST) --preset debug -L unit
 
@@ -48,7 +50,7 @@ nightly: dependencies
 	tools/nightly.sh
 
 test-tsan: dependencies
-	cmake --preset tsan
+	cmake --preset tsan $(ARROW)
 	cmake --build --preset tsan -j $(JOBS) --target unit_tests
 	$(SANITIZER_OPTIONS) $(CTEST) --preset tsan -L unit
 
@@ -58,7 +60,7 @@ mutants: dependencies
 
 # Needs clang. Findings stay as crash-* beside the fuzzers.
 fuzz: dependencies
-	cmake --preset fuzz
+	cmake --preset fuzz $(ARROW)
 	cmake --build --preset fuzz -j $(JOBS) --target fuzzers
 	tools/fuzz.sh build-fuzz $(FUZZ_SECONDS) $(FUZZ_RUNS)
 
@@ -86,7 +88,7 @@ check-format:
 
 # Findings are errors.
 tidy: dependencies
-	cmake --preset cpu -B build-tidy -DPITON_UNITY=OFF
+	cmake --preset cpu $(ARROW) -B build-tidy -DPITON_UNITY=OFF
 	git ls-files 'src/*.cpp' | xargs -P $(JOBS) -n 4 clang-tidy -p build-tidy --quiet --warnings-as-errors='*'
 
 dependencies:

@@ -4,12 +4,14 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 file(GLOB library_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/library/*.cpp)
-add_library(piton_shared SHARED ${library_sources})
+# The library reads no files of text. So it has the reader of Parquet that refuses, and does not need Arrow, which may
+# be in the build folder alone; --as-needed leaves it out.
+add_library(piton_shared SHARED ${library_sources} src/data/records/parquet_absent.cpp)
 set_target_properties(piton_shared PROPERTIES OUTPUT_NAME piton EXPORT_NAME piton VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR} INSTALL_RPATH_USE_LINK_PATH ON)
 target_compile_definitions(piton_shared PRIVATE PITON_VERSION="${PROJECT_VERSION}")
 target_link_libraries(piton_shared PRIVATE piton_api)
-target_link_options(piton_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/library.map)
+target_link_options(piton_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/library.map -Wl,--as-needed)
 set_target_properties(piton_shared PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/library.map)
 piton_compile_together(piton_shared 12)
 target_include_directories(piton_shared PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>

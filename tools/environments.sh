@@ -45,7 +45,7 @@ german() {
   locale -a 2>/dev/null | grep -i -m 1 '^de_.*utf-\?8$' && return
   mkdir -p "$work/locale"
   localedef -i de_DE -f UTF-8 "$work/locale/de_DE.UTF-8" >/dev/null 2>&1
-  [ ! -d "$work/locale/de_DE.UTF-8" ] || echo de_DE.UTF-8
+  [ -d "$work/locale/de_DE.UTF-8" ] && echo de_DE.UTF-8
 }
 
 # Runs the tests in environment NAME, in a folder of its own.
@@ -66,7 +66,14 @@ run() {
     terminal) script -qec "${command[*]@Q}" /dev/null ;;
     no-terminal) setsid -w "${command[@]}" <&- ;;
     locale-c) LC_ALL=C LANG=C "${command[@]}" ;;
-    locale-de) LOCPATH=$([ ! -d "$work/locale" ] || echo "$work/locale") LC_ALL=$(german) "${command[@]}" ;;
+    locale-de)
+      (
+        LC_ALL=$(german) || exit 1
+        [ ! -d "$work/locale" ] || export LOCPATH=$work/locale
+        export LC_ALL
+        "${command[@]}"
+      )
+      ;;
     *) echo "environments: $name: unknown, wanted one of: $(environments 2>/dev/null | paste -sd ' ')" >&2; return 2 ;;
   esac
 }

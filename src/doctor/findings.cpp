@@ -200,7 +200,7 @@ Finding libraries(const InstallationFacts& installation) {
   found.health = Health::kWarning;
   found.text += "no Apache Arrow: Parquet cannot be read";
   found.mend =
-      "apt-get install libarrow-dev libparquet-dev, then cmake --preset cpu and build again";
+      "apt-get install python3-pip, then make: it fetches Apache Arrow into the build folder";
   return found;
 }
 

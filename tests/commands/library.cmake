@@ -14,6 +14,15 @@ endfunction()
 
 cmake_path(GET PITON PARENT_PATH build)
 run_or_die(${CMAKE_COMMAND} --install ${build} --component library --prefix ${WORK}/prefix)
+# It reads no Parquet, and does not need the Arrow that may be in the build folder alone.
+find_program(readelf_program readelf)
+if(readelf_program)
+  file(GLOB_RECURSE installed ${WORK}/prefix/*/libpiton.so)
+  run_or_die(${readelf_program} -d ${installed})
+  if(NOT out MATCHES "NEEDED" OR out MATCHES "lib(arrow|parquet)")
+    message(FATAL_ERROR "the installed library needs Arrow:\n${out}")
+  endif()
+endif()
 run_or_die(${CMAKE_COMMAND} -S ${SOURCE}/examples/embed -B ${WORK}/example -DCMAKE_PREFIX_PATH=${WORK}/prefix
   -DCMAKE_BUILD_TYPE=Release)
 run_or_die(${CMAKE_COMMAND} --build ${WORK}/example)

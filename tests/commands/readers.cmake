@@ -91,9 +91,46 @@ if(parquet)
     execute_process(COMMAND head -c 100000 ${parquet} OUTPUT_FILE ${WORK}/cut.parquet)
     expect(RUN preprocess --input ${WORK}/cut.parquet --tokenizer-type ByteTokenizer --json-keys prompt
                --output-prefix ${WORK}/x CODE 3 ERR "cut.parquet: .*cannot be read as Parquet")
-  elseif(NOT code EQUAL 2 OR NOT err MATCHES "this build cannot read Parquet: .*pip install pyarrow")
+  elseif(NOT code EQUAL 2 OR NOT err MATCHES "this build cannot read Parquet: .*run make again")
     message(FATAL_ERROR "parquet: exit ${code}\n${out}\n${err}")
   endif()
 else()
   message(STATUS "skipped: ${data}/parquet is not here")
 endif()
+
+# A downloaded data set: its README.md names configurations and splits; without it the names of the files do.
+set(set ${WORK}/set)
+file(MAKE_DIRECTORY ${set}/data)
+foreach(part train-00000-of-00002 train-00001-of-00002 test-00000-of-00001)
+  file(WRITE ${set}/data/${part}.jsonl "{\"text\": \"${part}\"}\n")
+endforeach()
+file(WRITE ${set}/more.jsonl "{\"text\": \"1\"}\n{\"text\": \"2\"}\n{\"text\": \"3\"}\n")
+# documents(count words...): of the corpus that the words make of the folder; sets `said`.
+function(documents count)
+  execute_process(COMMAND ${PITON} preprocess --input ${set} --tokenizer-type ByteTokenizer --overwrite
+                  --output-prefix ${WORK}/set_corpus ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT code EQUAL 0 OR NOT out MATCHES "set_corpus_text_document.bin: ${count} documents")
+    message(FATAL_ERROR "a data set's folder with ${ARGN}: exit ${code}, wanted ${count} documents\n${out}")
+  endif()
+  set(said "${out}" PARENT_SCOPE)
+endfunction()
+documents(2)
+if(NOT said MATCHES "set: split train, 2 files; --dataset-split has also test\n")
+  message(FATAL_ERROR "what was chosen is not printed\n${said}")
+endif()
+documents(1 --dataset-split test)
+file(WRITE ${set}/README.md "---\nlicense: mit\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: data/train-*\n"
+  "  - split: test\n    path: data/test-*\n- config_name: more\n  data_files: more.jsonl\n---\n# A set\n")
+documents(2)
+if(NOT said MATCHES "set: default, split train, 2 files; --dataset-split has also test; --dataset-config has also more\n")
+  message(FATAL_ERROR "what was chosen is not printed\n${said}")
+endif()
+documents(1 --dataset-split test)
+documents(3 --dataset-config more)
+expect(RUN preprocess --input ${set} --tokenizer-type ByteTokenizer --output-prefix ${WORK}/x --dataset-split dev CODE 2
+       ERR "^piton preprocess: --dataset-split: [^\n]*/set has train, test; got \"dev\"\n$")
+expect(RUN preprocess --input ${set}/more.jsonl --tokenizer-type ByteTokenizer --output-prefix ${WORK}/x --dataset-split dev
+       CODE 2 ERR "^piton preprocess: --dataset-split: chooses among the files of a data set's folder; --input names no folder\n$")
+file(REMOVE ${set}/data/test-00000-of-00001.jsonl)
+expect(RUN preprocess --input ${set} --tokenizer-type ByteTokenizer --output-prefix ${WORK}/x --dataset-split test CODE 2
+       ERR "README.md names \"data/test-.\", and there is no such data file; was the data set downloaded whole")

@@ -14,9 +14,9 @@ folder=$2
 mkdir -p "$folder"
 
 # What may differ: dates, clock times, numbers with a point or an exponent, rates, hashes, versions; and
-# the warning that root gets.
+# the warnings that root gets, and that bash prints in a locale that is not installed.
 masked() {
-  sed -E -e '/warning: running as root:/d' -e 's/kernels: cpu: .*/kernels: #/' -e 's/^\[[0-9-]+ [0-9:]+\] //' \
+  sed -E -e '/warning: running as root:/d' -e '/^bash: warning: setlocale: /d' -e 's/kernels: cpu: .*/kernels: #/' -e 's/^\[[0-9-]+ [0-9:]+\] //' \
     -e 's/[0-9]+:[0-9]{2}(:[0-9]{2})?/#/g' \
     -e 's/[0-9]+\.[0-9]+(E[-+]?[0-9]+|e[-+]?[0-9]+)?/#/g' \
     -e 's/(tokens per second: |time left: )[0-9]+/\1#/g' \

@@ -69,8 +69,8 @@ void check(const PreprocessOptions& options, const Tokenizer& tokenizer) {
   }
 }
 
-std::vector<InputFile> files_of_partition(const PreprocessOptions& options) {
-  const std::vector<InputFile> files = files_of(options, "preprocess");
+std::vector<InputFile> files_of_partition(const PreprocessOptions& options, Log& log) {
+  const std::vector<InputFile> files = files_of(options, "preprocess", log);
   if (!options.partition_index) return files;
   const auto count = static_cast<std::int64_t>(files.size());
   const auto edge = [&](std::int64_t part) { return count * part / options.partitions; };
@@ -292,7 +292,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   check(options, tokenizer);
   const auto start = Clock::now();
   const std::vector<std::string> names = names_in_files(options, "preprocess");
-  const std::vector<InputFile> files = files_of_partition(options);
+  const std::vector<InputFile> files = files_of_partition(options, log);
   std::int64_t total_bytes = 0;
   bool resumable = true;
   for (const InputFile& file : files) {

@@ -1,8 +1,8 @@
 target_link_libraries(piton_data_records PUBLIC BZip2::BZip2)
 
 # Parquet through Apache Arrow: an installed package, else the headers and libraries inside the PyPI
-# wheel: the one that python3 imports, or -DPITON_PYARROW=.../site-packages/pyarrow. Without either, the
-# reader that refuses is built.
+# wheel: the one that python3 imports, or -DPITON_PYARROW=.../site-packages/pyarrow, which `make` puts into
+# build/arrow (tools/fetch-arrow.sh). Without either, the reader that refuses is built.
 set(PITON_PYARROW "" CACHE PATH "folder of the pyarrow wheel, where no Arrow package is installed")
 find_package(Arrow CONFIG QUIET)
 find_package(Parquet CONFIG QUIET)
@@ -31,7 +31,12 @@ if(NOT TARGET Parquet::parquet_shared AND PITON_PYARROW)
   set(arrow_found ON)
 endif()
 if(arrow_found)
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/records/parquet_absent.cpp PROPERTIES HEADER_FILE_ONLY ON)
+  # cmake/library.cmake compiles it, so it is no matter of the source.
+  get_target_property(sources piton_data_records SOURCES)
+  list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/data/records/parquet_absent.cpp)
+  set_target_properties(piton_data_records PROPERTIES SOURCES "${sources}")
 else()
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/data/records/parquet_arrow.cpp PROPERTIES HEADER_FILE_ONLY ON)
+  message(STATUS "No Apache Arrow: Parquet files will not be read. `make` fetches it if there is pip and a network; "
+    "or: apt-get install python3-pip, then make")
 endif()

@@ -55,8 +55,8 @@ std::int64_t size_of(const fs::path& path) {
   return code ? 0 : static_cast<std::int64_t>(size);
 }
 
-void add_folder(const fs::path& folder, std::vector<std::string>& found) {
-  std::map<std::string, int> kinds;
+// What may be data below `folder`, relative to it.
+std::vector<std::string> data_files(const fs::path& folder) {
   std::vector<std::string> files;
   std::error_code code;
   for (fs::recursive_directory_iterator it(folder, code), end; !code && it != end;
@@ -68,17 +68,28 @@ void add_folder(const fs::path& folder, std::vector<std::string>& found) {
     }
     if (!it->is_regular_file()) continue;
     const std::string ending = ending_of(it->path().string());
-    const std::string_view kind = format_by_ending(ending);
     // Names without an extension are WikiExtractor's; files with an unknown one (README.md,
     // dataset_info.yaml) are not data.
-    if (kind.empty() && !ending.empty()) continue;
-    if (kind.empty() &&
-        (file_name == "LICENSE" || file_name == "README" || file_name == "_SUCCESS"))
+    if (format_by_ending(ending).empty() && (!ending.empty() || file_name == "LICENSE" ||
+                                             file_name == "README" || file_name == "_SUCCESS")) {
       continue;
-    ++kinds[std::string(kind.empty() ? "without an ending" : kind)];
-    files.push_back(it->path().string());
+    }
+    files.push_back(it->path().lexically_relative(folder).generic_string());
   }
   if (code) throw Error(Fault::kData, "{}: cannot be listed: {}", folder.string(), code.message());
+  return files;
+}
+
+void add_folder(const fs::path& folder, const DataSetChoice& choice, Log& log,
+                std::vector<std::string>& found) {
+  const ChosenFiles chosen = choose_files(folder, data_files(folder), choice);
+  if (!chosen.note.empty()) log.info(chosen.note);
+  std::map<std::string, int> kinds;
+  for (const std::string& file : chosen.files) {
+    const std::string_view kind = format_by_ending(ending_of(file));
+    ++kinds[std::string(kind.empty() ? "without an ending" : kind)];
+    found.push_back((folder / file).string());
+  }
   if (kinds.size() > 1) {
     std::string counts;
     for (const auto& [kind, count] : kinds)
@@ -87,13 +98,11 @@ void add_folder(const fs::path& folder, std::vector<std::string>& found) {
                 "{}: the folder mixes formats: {}; name the files themselves, as in '{}/*.jsonl'",
                 folder.string(), counts, folder.string());
   }
-  if (files.empty()) {
+  if (chosen.files.empty()) {
     throw Error(Fault::kUsage,
                 "{}: no txt, jsonl, json, csv, tsv, xml or parquet files in the folder",
                 folder.string());
   }
-  std::sort(files.begin(), files.end());
-  found.insert(found.end(), files.begin(), files.end());
 }
 
 void add_glob(const std::string& pattern, std::vector<std::string>& found) {
@@ -126,19 +135,27 @@ std::optional<InputFormat> input_format(std::string_view text) {
 }
 
 std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
-                                        std::optional<InputFormat> format) {
+                                        std::optional<InputFormat> format,
+                                        const DataSetChoice& choice, Log& log) {
   std::vector<std::string> found;
+  bool any_folder = false;
   for (const std::string& input : inputs) {
     std::error_code ignored;
     if (input == "-") {
       found.push_back(input);
     } else if (fs::is_directory(input, ignored)) {
-      add_folder(input, found);
+      add_folder(input, choice, log, found);
+      any_folder = true;
     } else if (fs::exists(input, ignored)) {
       found.push_back(input);
     } else {
       add_glob(input, found);
     }
+  }
+  if (!any_folder && !(choice.config.empty() && choice.split.empty())) {
+    throw Error(Fault::kUsage,
+                "--{}: chooses among the files of a data set's folder; --input names no folder",
+                choice.split.empty() ? "dataset-config" : "dataset-split");
   }
   std::vector<InputFile> files;
   for (std::string& path : found) {
@@ -146,6 +163,12 @@ std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
     files.push_back({std::move(path), bytes, format});
   }
   return files;
+}
+
+std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
+                                        std::optional<InputFormat> format) {
+  SilentLog log;
+  return find_input_files(inputs, format, {}, log);
 }
 
 InputFormat detect_format(const std::string& path, std::string_view head) {

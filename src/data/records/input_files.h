@@ -19,6 +19,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
+#include "data/records/data_set_folder.h"
+
 namespace piton {
 
 enum class InputFormat { kText, kJsonLines, kJson, kCsv, kTsv, kWikiExtractor, kWikiXml, kParquet };
@@ -33,9 +36,13 @@ struct InputFile {
   std::optional<InputFormat> format = {};  // given by the user; absent: detect_format() at opening
 };
 
-// Expands files, globs and folders (all their files with a known extension or none, sorted by
-// name). Throws Error(kUsage) for names that do not exist or match nothing, and for a folder with
-// several formats, with their counts.
+// Expands files, globs and folders: of these the files with a known extension or none that are the
+// chosen split of the data set (data_set_folder.h), which the log names if there are several.
+// Throws Error(kUsage) for names that do not exist or match nothing, for a split that is not there,
+// and for a folder with several formats, with their counts.
+std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
+                                        std::optional<InputFormat> format,
+                                        const DataSetChoice& choice, Log& log);
 std::vector<InputFile> find_input_files(const std::vector<std::string>& inputs,
                                         std::optional<InputFormat> format);
 

@@ -57,7 +57,7 @@ std::vector<std::string> names_in_files(const RecordOptions& options, std::strin
   return names;
 }
 
-std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command) {
+std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command, Log& log) {
   std::vector<std::string> inputs = options.input;
   if (!options.hf_datasets_params.empty()) {
     const HfInputs named = inputs_of_hf_params(options.hf_datasets_params);
@@ -73,7 +73,7 @@ std::vector<InputFile> files_of(const RecordOptions& options, std::string_view c
   inputs.insert(inputs.end(), options.datasets.begin(), options.datasets.end());
   std::optional<InputFormat> format;
   if (options.input_format != "auto") format = input_format(options.input_format);
-  auto files = find_input_files(inputs, format);
+  auto files = find_input_files(inputs, format, options.data_set, log);
   if (std::count_if(files.begin(), files.end(),
                     [](const InputFile& file) { return file.path == "-"; }) > 1) {
     throw Error(Fault::kUsage, "{}: standard input (-) is named twice", command);

@@ -21,6 +21,7 @@ enum class OnError {
 struct RecordOptions {
   std::vector<std::string> input;
   std::vector<std::string> datasets;
+  DataSetChoice data_set;
   std::string hf_datasets_params;
   bool streaming = true;
   std::string input_format = "auto";
@@ -34,10 +35,23 @@ struct RecordOptions {
   void visit(Visitor&& v) {
     v(Option{"input",
              "files, globs, folders, or - for standard input; files may be compressed (gz, zst, "
-             "bz2, xz)",
+             "bz2, xz). A folder may be a downloaded data set: its README.md, or the names of its "
+             "files, tell the splits",
              {.placeholder = "PATH"}},
       input);
     v(Option{"datasets", "more input, read after --input", {.placeholder = "PATH"}}, datasets);
+    v(
+        Option{
+            "dataset-config",
+            "configuration of a data set's folder, as its README.md names it (absent: its default)",
+            {.placeholder = "NAME"}},
+        data_set.config);
+    v(Option{"dataset-split",
+             "split of a data set's folder: train, validation, test, or another that it has "
+             "(absent: "
+             "train if there are several)",
+             {.placeholder = "NAME"}},
+      data_set.split);
     v(Option{"hf-datasets-params",
              "JSON file with arguments of Hugging Face's load_dataset, for local files; replaces "
              "--input",
@@ -76,8 +90,9 @@ void check_record_options(const RecordOptions& options, std::string_view command
 // The names in the files of --json-keys. Throws Error(kUsage) for a --map-keys that is none.
 std::vector<std::string> names_in_files(const RecordOptions& options, std::string_view command);
 
-// The files in the order in which they are read. Throws Error(kUsage) for what does not exist.
-std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command);
+// The files in the order in which they are read; the log says what was chosen of a data set's
+// folder. Throws Error(kUsage) for what does not exist.
+std::vector<InputFile> files_of(const RecordOptions& options, std::string_view command, Log& log);
 
 // Throws Error(kData) that names a record which cannot be used.
 [[noreturn]] void refuse_bad_record(const BadRecord& bad);

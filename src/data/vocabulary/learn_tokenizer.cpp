@@ -56,9 +56,9 @@ class TokenizerFiles {
 // Counts the words of all files.
 class CorpusCount {
  public:
-  CorpusCount(const LearnOptions& options, const WordCutter& cutter, Progress& progress)
+  CorpusCount(const LearnOptions& options, const WordCutter& cutter, Log& log, Progress& progress)
       : options_(options), progress_(progress), keys_(names_in_files(options, kCommand)) {
-    for (const InputFile& file : files_ = files_of(options, kCommand)) {
+    for (const InputFile& file : files_ = files_of(options, kCommand, log)) {
       total_bytes_ = file.path == "-" || total_bytes_ < 0 ? -1 : total_bytes_ + file.bytes;
     }
     make_reader_ = [this, &cutter] { return WordReader(cutter, keys_, options_.sample_by); };
@@ -139,7 +139,8 @@ LearnReport learn_tokenizer(const LearnOptions& options, const TokenizerTraining
   report.file = files.json().string();
 
   const auto start = Clock::now();
-  const WordCounts counts = CorpusCount(options, cutter, progress).run(threads.threads(), report);
+  const WordCounts counts =
+      CorpusCount(options, cutter, log, progress).run(threads.threads(), report);
   if (counts.size() == 0) {
     throw Error(
         Fault::kData, "{}: no word in the input{}; is it empty?", kCommand,

@@ -108,7 +108,7 @@ TEST(Findings, NameWhatIsWrongAndWhatMendsIt) {
       {"GPU", [](MadeUpMachine& m) { m.installation.cuda_built = true; }, "no GPU answers",
        "nvidia-smi"},
       {"libraries", [](MadeUpMachine& m) { m.installation.parquet = false; },
-       "Parquet cannot be read", "apt-get install libarrow-dev libparquet-dev"},
+       "Parquet cannot be read", "apt-get install python3-pip, then make"},
       {"build", [](MadeUpMachine& m) { m.build.build = "Debug, GNU 12.2.0"; }, "Debug",
        "cmake --preset cpu"},
   };
