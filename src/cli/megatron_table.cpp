@@ -124,7 +124,7 @@ constexpr MegatronGroup kTable[] = {
      "one thread reads a corpus, by calls of the system"},
     {kIgnored,
      "tensorboard-log-interval:1 tensorboard-queue-size:1 "
-     "no-log-loss-scale-to-tensorboard log-validation-ppl-to-tensorboard "
+     "no-log-loss-scale-to-tensorboard "
      "log-memory-to-tensorboard log-world-size-to-tensorboard wandb-project:1 wandb-entity:1 "
      "wandb-exp-name:1 wandb-save-dir:1 one-logger-project:1 one-logger-run-name:1 no-one-logger "
      "one-logger-async app-tag-run-name:1 app-tag-run-version:1 config-logger-dir:1 "
@@ -159,6 +159,8 @@ constexpr MegatronGroup kTable[] = {
      "gradients are summed over ranks in fp32, which is a higher precision"},
     {kSame, "exit-signal-handler", "SIGTERM always saves and ends"},
     {kSame, "log-throughput", "the log line always has it"},
+    {kSame, "log-validation-ppl-to-tensorboard",
+     "each evaluation writes its loss and perplexity to the log and to tensorboard/ of --save"},
     {kSame, "attention-softmax-in-fp32 accumulate-allreduce-grads-in-fp32",
      "softmax and sums of gradients are in fp32 (docs/numerics.md)"},
     {kSame, "use-cpu-initialization deterministic-mode",

@@ -36,7 +36,9 @@ struct ScoreOptions {
              {.placeholder = "F.json"}},
       ids_file);
     v(Option{"logits",
-             "file for the logits of all sequences, one after another: fp32 [tokens, vocabulary]",
+             "safetensors file for the logits of all sequences, one after another: the tensor "
+             "logits, "
+             "fp32 [tokens, vocabulary]",
              {.placeholder = "F.safetensors"}},
       logits);
     v(Option{"gradients",

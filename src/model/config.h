@@ -110,8 +110,8 @@ struct ModelOptions {
   void visit(Visitor&& v) {
     const OptionRules same{.resume = Resume::kMustMatch};
     v(Option{"model",
-             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b; for trying out: "
-             "gpt2-tiny, llama-tiny",
+             "preset: gpt2-124m, gpt2-355m, llama-134m, llama-1.1b, llama2-7b, qwen1.5-0.5b, "
+             "qwen2.5-0.5b, qwen3-0.6b; for trying out: gpt2-tiny, llama-tiny",
              same},
       model);
     v(Option{"model-family",

@@ -39,6 +39,22 @@ if(EXISTS ${SOURCE}/docs/cli.md)
   endif()
 endif()
 
+# --model names every preset.
+execute_process(COMMAND ${PITON} pretrain --model none --mock-data --vocab-size 9 OUTPUT_QUIET ERROR_VARIABLE err)
+string(REGEX MATCH "wanted one of ([^\n]*)" presets "${err}")
+string(REPLACE ", " ";" presets "${CMAKE_MATCH_1}")
+list(LENGTH presets count)
+string(REGEX MATCH "\n. `--model` [^\n]*" line "${page}")
+foreach(preset IN LISTS presets)
+  string(FIND "${line}" "${preset}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "docs/cli.md: --model does not name ${preset}: ${line}")
+  endif()
+endforeach()
+if(count LESS 8)
+  message(FATAL_ERROR "--model none: ${err}")
+endif()
+
 # A command that writes warns once if it runs as root; a refusal stays one line.
 execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(wanted 0)
