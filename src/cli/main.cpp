@@ -44,9 +44,11 @@ int dispatch(const std::string& name, std::vector<std::string> words, Terminal& 
   return command.run(invocation);
 }
 
-// Results that do not reach their destination (a full disk after >) are a failure.
+// Results that do not reach their destination (a full disk after >) are a failure; a reader that has
+// read enough (| head) is none, where SIGPIPE does not end the command before.
 void flush_results() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    if (errno == EPIPE) return;
     throw Error(Fault::kData, "standard output: cannot write: {}", system_message(errno));
   }
 }
