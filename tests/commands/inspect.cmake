@@ -146,3 +146,7 @@ expect(RUN inspect samples --data-path ${corpus} --split 0,1,0 --seq-length 4 --
 # A text in place of the corpus that is made of it.
 expect(RUN inspect samples --seq-length 4 --tokenizer-type ByteTokenizer --data-path ${WORK}/three.jsonl CODE 3
        ERR "three.jsonl: is a file, wanted a corpus [^\n]*; make one with piton preprocess --input [^\n]*three.jsonl\n$")
+
+# A checkpoint: every weight with its shape.
+expect(RUN pretrain --model llama-tiny --mock-data --vocab-size 100 --seq-length 8 --train-iters 1 --save ${WORK}/run CODE 0)
+expect(RUN inspect ${WORK}/run --json CODE 0 OUT "\"dtype\":\"fp32\",\"shape\":.100,64." "\"optimizer\":true")

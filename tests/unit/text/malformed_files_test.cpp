@@ -28,7 +28,11 @@ std::string json_error(std::string_view text) {
 }
 
 TEST(TokenizerJson, SaysWhatIsWrong) {
-  EXPECT_THAT(json_error("{"), HasSubstr("tokenizer.json: not JSON"));
+  EXPECT_THAT(json_error("{"), HasSubstr("tokenizer.json: not JSON: parse error at line 1"));
+  // 2^63 is no number of 64 bits with a sign.
+  EXPECT_THAT(json_error(R"({"model":{"type":"WordPiece","vocab":{"[UNK]":0},)"
+                         R"("max_input_chars_per_word":9223372036854775808}})"),
+              HasSubstr("wanted a smaller number"));
   EXPECT_THAT(json_error("[]"), HasSubstr("got array, wanted an object"));
   EXPECT_THAT(json_error("{}"), HasSubstr("\"model\": got nothing, wanted an object"));
   EXPECT_THAT(json_error(R"({"model":{"type":"Magic"}})"),
