@@ -10,6 +10,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 folder=$PWD/build/nightly
 export JOBS=${JOBS:-$(nproc)}
+unset TESTS  # of tools/environments.sh: a part is all of its tests
 make=${MAKE:-make}
 mkdir -p "$folder"
 
