@@ -174,8 +174,12 @@ void set(Field& field, const Given& given) {
   if (given) field = *given;
 }
 
-// Sets width and heads, and derives the sizes that depend on them and are not given.
+// Sets width and heads, and derives the sizes that depend on them and are not given. A preset's own
+// values given once more change nothing.
 void set_sizes(const ModelOptions& options, ModelConfig& config) {
+  const bool another_width = options.hidden.value_or(config.hidden) != config.hidden;
+  const bool other_heads = options.heads.value_or(config.heads) != config.heads;
+  if (!another_width && !other_heads && !options.model.empty()) return;
   set(config.hidden, options.hidden);
   const std::int64_t old_heads = config.heads;
   set(config.heads, options.heads);
@@ -188,7 +192,7 @@ void set_sizes(const ModelOptions& options, ModelConfig& config) {
   if (config.heads > 0) config.head_size = config.hidden / config.heads;
   if (options.heads && !options.groups && config.groups == old_heads) config.groups = config.heads;
   if (config.groups == 0) config.groups = config.heads;
-  if (options.hidden && !options.ffn_hidden) {
+  if (another_width && !options.ffn_hidden) {
     // 4 h, or for gated MLPs 2/3 of it rounded down to a multiple of 64 (Megatron's rule).
     config.ffn_hidden = config.gated && !options.mlp.is_x_model ? config.hidden * 8 / 3 / 64 * 64
                                                                 : 4 * config.hidden;
@@ -226,8 +230,7 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   check_given(*this);
   set(config.layers, layers);
   mlp.apply(config);
-  // Derives dependent sizes again if a size that they depend on was given.
-  if (hidden || heads || model.empty()) set_sizes(*this, config);
+  set_sizes(*this, config);
   set_ffn(*this, config);
   set(config.groups, groups);
   set(config.head_size, head_size);
@@ -265,6 +268,30 @@ ModelConfig ModelOptions::resolve(std::optional<std::int64_t> tokenizer_vocabula
   if (fp16) config.dtype = DType::kF16;
   config.check();
   return config;
+}
+
+std::string ModelOptions::changes_of_preset(const ModelConfig& config) const {
+  if (model.empty()) return "";
+  const ModelConfig named = preset(model);
+  std::vector<std::string> changed;
+  std::vector<std::string> derived;
+  const auto compare = [&](const char* flag, const std::optional<std::int64_t>& given,
+                           std::int64_t was, std::int64_t is) {
+    if (was == is) return;
+    (given ? changed : derived).push_back(fmt::format("{} {} (was {})", flag, is, was));
+  };
+  compare("--num-layers", layers, named.layers, config.layers);
+  compare("--hidden-size", hidden, named.hidden, config.hidden);
+  compare("--ffn-hidden-size", ffn_hidden, named.ffn_hidden, config.ffn_hidden);
+  compare("--num-attention-heads", heads, named.heads, config.heads);
+  compare("--num-query-groups", groups, named.groups, config.groups);
+  compare("--kv-channels", head_size, named.head_size, config.head_size);
+  compare("--max-position-embeddings", max_positions, named.max_positions, config.max_positions);
+  if (changed.empty() && derived.empty()) return "";
+  return fmt::format(
+      "--model {} with {}{}", model,
+      changed.empty() ? "another MLP" : fmt::to_string(fmt::join(changed, ", ")),
+      derived.empty() ? "" : fmt::format("; so {} too, unless given", fmt::join(derived, ", ")));
 }
 
 void ModelOptions::settle(const ModelConfig& config) {

@@ -181,6 +181,9 @@ struct ModelOptions {
   // The preset with the flags applied; checked. `tokenizer_vocabulary` is used if --vocab-size is
   // not given.
   ModelConfig resolve(std::optional<std::int64_t> tokenizer_vocabulary) const;
+  // What `config`, the result of resolve(), has other than the preset of --model: sizes that were
+  // given, and those that follow from them. "": nothing, or no preset is named.
+  std::string changes_of_preset(const ModelConfig& config) const;
   // Sets every option that has a derived default to its value in `config`, the result of
   // resolve(). A stored configuration needs this: resolving it again gives the same model.
   void settle(const ModelConfig& config);

@@ -17,6 +17,52 @@ TEST(Families, HaveTheParametersThatArePublished) {
   EXPECT_EQ(preset("qwen3-0.6b").parameters(), 596'049'920);
 }
 
+ModelConfig with_flags(const std::vector<std::string>& words, std::string* changes = nullptr) {
+  ModelOptions options;
+  OptionSet set;
+  set.add("Model", options);
+  EXPECT_TRUE(set.parse(words).empty());
+  const ModelConfig config = options.resolve(std::nullopt);
+  if (changes != nullptr) *changes = options.changes_of_preset(config);
+  return config;
+}
+
+TEST(Presets, ChangeNothingIfTheirOwnValuesAreGivenAgain) {
+  for (const std::string& name : preset_names()) {
+    const ModelConfig config = preset(name);
+    for (const auto& [flag, value] : std::vector<std::pair<std::string, std::int64_t>>{
+             {"--num-layers", config.layers},
+             {"--hidden-size", config.hidden},
+             {"--ffn-hidden-size", config.ffn_hidden},
+             {"--num-attention-heads", config.heads},
+             {"--num-query-groups", config.groups},
+             {"--kv-channels", config.head_size},
+             {"--vocab-size", config.vocabulary},
+             {"--max-position-embeddings", config.max_positions}}) {
+      std::string changes;
+      EXPECT_EQ(with_flags({"--model", name, flag, std::to_string(value)}, &changes), config)
+          << name << " " << flag;
+      EXPECT_EQ(changes, "");
+    }
+    EXPECT_EQ(with_flags({"--model", name, "--hidden-size", std::to_string(config.hidden),
+                          "--num-attention-heads", std::to_string(config.heads)}),
+              config)
+        << name;
+  }
+}
+
+TEST(Presets, SayWhatOtherValuesChange) {
+  std::string changes;
+  const ModelConfig config =
+      with_flags({"--model", "llama2-7b", "--hidden-size", "2048"}, &changes);
+  EXPECT_EQ(config.ffn_hidden, 5440);
+  EXPECT_EQ(changes,
+            "--model llama2-7b with --hidden-size 2048 (was 4096); so --ffn-hidden-size 5440 (was "
+            "11008), --kv-channels 64 (was 128) too, unless given");
+  with_flags({"--model", "llama-tiny", "--num-layers", "2"}, &changes);
+  EXPECT_EQ(changes, "--model llama-tiny with --num-layers 2 (was 4)");
+}
+
 ModelConfig made_of(const std::vector<std::string>& flags) {
   ModelOptions options;
   OptionSet set;
