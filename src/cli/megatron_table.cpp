@@ -201,7 +201,6 @@ constexpr MegatronGroup kTable[] = {
      "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
      "data-parallel-random-init decrease-batch-size-if-needed "
      "iterations-to-skip:* check-for-spiky-loss check-for-large-grads "
-     "skip-train "
      "full-validation multiple-validation-sets test-mode "
      "check-weight-hash-across-dp-replicas-interval:1",
      ""},
@@ -209,7 +208,7 @@ constexpr MegatronGroup kTable[] = {
      "save-retain-interval:1 non-persistent-save-interval:1 "
      "non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
      "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 "
-     "pretrained-checkpoint:1 ckpt-step:1 use-checkpoint-args "
+     "pretrained-checkpoint:1 use-checkpoint-args "
      "use-mp-args-from-checkpoint-args no-use-tokenizer-model-from-checkpoint-args "
      "exit-on-missing-checkpoint ckpt-convert-format:1 ckpt-convert-save:1 "
      "ckpt-convert-update-legacy-dist-opt-format replication replication-jump:1 "

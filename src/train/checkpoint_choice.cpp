@@ -29,6 +29,11 @@ void check_fallback(const LoopOptions& loop) {
     throw Error(Fault::kUsage, "--allow-fallback: {} is another program's; leave the flag out",
                 loop.load);
   }
+  if (loop.ckpt_step) {
+    throw Error(Fault::kUsage,
+                "--allow-fallback: --ckpt-step {} names one checkpoint; leave one of them out",
+                *loop.ckpt_step);
+  }
   const fs::path folder = (fs::path(loop.load) / "").parent_path();
   if (iteration_of(folder.filename().string())) {
     throw Error(Fault::kUsage,
@@ -83,7 +88,7 @@ void refuse_untracked(const fs::path& load) {
 
 fs::path newest(const LoopOptions& loop, Log& notes) {
   if (loop.load.empty()) return {};
-  const fs::path load = loop.load;
+  const fs::path load = folder_to_load(loop);
   refuse_untracked(load);
   if (goes_on(loop) && !fs::exists(load / kManifestName) && !latest_iteration(load)) {
     // The run may have ended between the two steps of its first save.
@@ -107,6 +112,26 @@ std::optional<std::int64_t> tracked(const fs::path& dir) {
 }
 
 }  // namespace
+
+fs::path folder_to_load(const LoopOptions& loop) {
+  if (!loop.ckpt_step) return loop.load;
+  if (loop.load.empty()) {
+    throw Error(Fault::kUsage, "--ckpt-step: needs --load DIR, the run that has iteration {}",
+                *loop.ckpt_step);
+  }
+  std::vector<std::int64_t> there;
+  std::error_code absent;
+  for (const fs::directory_entry& entry : fs::directory_iterator(loop.load, absent)) {
+    const std::optional<std::int64_t> number = iteration_of(entry.path().filename().string());
+    if (number == loop.ckpt_step) return entry.path();
+    if (number) there.push_back(*number);
+  }
+  std::ranges::sort(there);
+  throw Error(
+      Fault::kData, "--ckpt-step: {} has no checkpoint of iteration {}; wanted {}", loop.load,
+      *loop.ckpt_step,
+      there.empty() ? "the folder of a run" : fmt::format("one of {}", fmt::join(there, ", ")));
+}
 
 CheckpointChoice::CheckpointChoice(const LoopOptions& loop, Communicator& ranks, Log& notes)
     : loop_(loop), ranks_(ranks), notes_(notes) {

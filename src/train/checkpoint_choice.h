@@ -14,6 +14,10 @@
 
 namespace piton {
 
+// The folder to load: --load, or the checkpoint of --ckpt-step in it. Throws Error(kUsage) for a
+// step without a folder, and Error(kData) if there is no such checkpoint.
+std::filesystem::path folder_to_load(const LoopOptions& loop);
+
 // The first rank looks at the folder, so that all ranks take the same checkpoint.
 class CheckpointChoice {
  public:

@@ -12,6 +12,7 @@
 #include "huggingface/hf_source.h"
 #include "huggingface/origin.h"
 #include "megatron/megatron_source.h"
+#include "train/checkpoint_choice.h"
 #include "train/model_format.h"
 #include "train/run_start.h"
 #include "train/run_tokenizer.h"
@@ -62,7 +63,7 @@ void open_optimizer(MegatronSource& source) {
 }
 
 std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
-  const std::string& folder = options.loop.load;
+  const std::string folder = folder_to_load(options.loop).string();
   if (folder.empty()) return std::nullopt;
   const ModelFormat format = model_format_of(folder);
   if (format == ModelFormat::kHuggingFace) {
@@ -178,7 +179,7 @@ void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
 }
 
 std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
-  const std::string& folder = options.loop.load;
+  const std::string folder = folder_to_load(options.loop).string();
   if (model_format_of(folder) == ModelFormat::kGguf) {
     throw Error(Fault::kUsage,
                 "--load: {} is a GGUF file, which a run does not start from; make a folder of it "

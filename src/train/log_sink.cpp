@@ -30,7 +30,8 @@ std::int64_t seconds_left(const RunStart& start, std::int64_t iteration, double 
   return static_cast<std::int64_t>(mean * static_cast<double>(start.train_iters - iteration));
 }
 
-std::string megatron_line(const RunStart& start, const StepMetrics& metrics, double seconds) {
+std::string megatron_line(const RunStart& start, const StepMetrics& metrics, std::int64_t skipped,
+                          double seconds) {
   return fmt::format(
       "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
       "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: {:.1f} | "
@@ -38,7 +39,7 @@ std::string megatron_line(const RunStart& start, const StepMetrics& metrics, dou
       "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
       metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.elapsed_ms,
       metrics.learning_rate, metrics.global_batch, metrics.lm_loss, metrics.loss_scale,
-      metrics.grad_norm, optional_figures(metrics), metrics.skipped, metrics.tokens_per_second,
+      metrics.grad_norm, optional_figures(metrics), skipped, metrics.tokens_per_second,
       metrics.model_tflops, 100 * metrics.share_of_peak,
       clock_of(seconds_left(start, metrics.iteration, seconds)));
 }
@@ -54,6 +55,7 @@ std::string brief_line(const RunStart& start, const StepMetrics& metrics, double
 
 void LogSink::on_start(const RunStart& start) {
   start_ = start;
+  skipped_ = start.skipped;
   started_ = std::chrono::steady_clock::now();
 }
 
@@ -62,7 +64,8 @@ void LogSink::on_step(const StepMetrics& metrics) {
   if (metrics.iteration % options_.interval != 0 && metrics.iteration != start_.train_iters) return;
   const double seconds = seconds_since(started_);
   log_.info(options_.brief ? brief_line(start_, metrics, seconds)
-                           : megatron_line(start_, metrics, seconds));
+                           : megatron_line(start_, metrics, metrics.skipped - skipped_, seconds));
+  skipped_ = metrics.skipped;
   log_timers(metrics.timers);
 }
 

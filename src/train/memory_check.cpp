@@ -54,6 +54,12 @@ RankMemory decode_rank_memory(const std::string& text) {
   return memory;
 }
 
+std::string memory_text(const MemoryCounts& planned) {
+  HostNeed need{.bytes = planned.peak_total_bytes};
+  std::copy_n(planned.peak_bytes.begin(), kMemoryKinds, need.by_kind.begin());
+  return fmt::format("{:.3g} GB ({})", gigabytes(need.bytes), kinds_text(need));
+}
+
 void check_memory(const std::vector<RankMemory>& ranks) {
   std::map<std::string, HostNeed> hosts;
   for (const RankMemory& rank : ranks) {

@@ -23,6 +23,9 @@ struct RankMemory {
 std::string encode(const RankMemory& memory);
 RankMemory decode_rank_memory(const std::string& text);
 
+// "1.2 GB (parameters 0.5, gradients 0.5, ...)": the kinds of at least a hundredth, largest first.
+std::string memory_text(const MemoryCounts& planned);
+
 // `ranks`: one entry per rank. Throws Error(kMemory) if the ranks of a host need more than the
 // least that one of them found left there.
 void check_memory(const std::vector<RankMemory>& ranks);

@@ -14,8 +14,17 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
                             .brief = loop.brief_log,
                             .timers = options.timing.timing_log_option});
   ProgressSink shown(progress);
+  if (loop.dry_run) {
+    Trainer::check(machine, options, {&log});
+    return {};
+  }
   Trainer trainer(machine, options, {&log, &shown});
   PretrainResult result{.loss = trainer.state().lm_loss};
+  if (loop.skip_train) {
+    result.validation_loss = trainer.evaluate();
+    over();
+    return result;
+  }
   std::string why;  // reason to stop before the end
   while (!trainer.done()) {
     const StopRequest request = trainer.agreed_stop(stop());

@@ -30,6 +30,9 @@ struct LoopOptions {
   std::uint64_t seed = 1234;
   std::string save;
   std::string load;
+  std::optional<std::int64_t> ckpt_step;
+  bool skip_train = false;
+  bool dry_run = false;
   std::string tensorboard_dir;
   std::int64_t save_interval = 0;  // 0: at the end only
   std::optional<double> save_interval_minutes;
@@ -87,6 +90,17 @@ struct LoopOptions {
              "model of Hugging Face to start from",
              {.placeholder = "DIR"}},
       load);
+    v(Option{"ckpt-step", "iteration of --load to take, in place of its newest"}, ckpt_step);
+    v(Option{"skip-train",
+             "take no step and save nothing: load, evaluate --eval-iters batches of the validation "
+             "split, and exit"},
+      skip_train);
+    v(
+        Option{
+            "dry-run",
+            "check everything up to the allocation, print what the run would do, and exit; nothing "
+            "is written"},
+        dry_run);
     v(Option{"tensorboard-dir",
              "folder for TensorBoard files (default: tensorboard in --save)",
              {.placeholder = "DIR"}},

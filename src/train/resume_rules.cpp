@@ -121,6 +121,7 @@ std::string warning_of_zero_rate(const LearningRate& rate, double place, std::in
 
 std::string configuration_of(const PretrainOptions& settled) {
   PretrainOptions stored = settled;
+  stored.loop.ckpt_step.reset();  // a resume goes on from the newest
   LearningRateOptions& rate = stored.learning_rate;
   if (rate.decay_is_derived) {
     rate.decay_iters.reset();

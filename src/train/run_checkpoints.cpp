@@ -63,6 +63,15 @@ StoreContext RunCheckpoints::context() {
           .threads = &machine_.threads};
 }
 
+TrainState RunCheckpoints::checked_state(const std::filesystem::path& checkpoint,
+                                         PretrainOptions& settled, const TrainState& fresh,
+                                         const RunData& data) {
+  compare_options(checkpoint, settled);
+  TrainState state = read_state(checkpoint, read_manifest(checkpoint));
+  compare_facts(state, fresh, data, checkpoint);
+  return state;
+}
+
 TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
                                   std::int64_t train_iters, RunData& data, Log& log,
                                   bool* damaged) {

@@ -47,6 +47,10 @@ class RunCheckpoints {
   TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
                     std::int64_t train_iters, RunData& data, Log& log, bool* damaged);
 
+  // Not collective. What resume() would return, without reading weights; with the same errors.
+  static TrainState checked_state(const std::filesystem::path& checkpoint, PretrainOptions& settled,
+                                  const TrainState& fresh, const RunData& data);
+
   // Loads only the weights, for a new run. `state`: of it; is told where the weights come from.
   void start_from_weights(const std::filesystem::path& checkpoint, TrainState& state, Log& log,
                           bool* damaged);

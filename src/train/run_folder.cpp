@@ -47,6 +47,16 @@ void RunFolder::start(const std::string& config, std::int64_t iteration) {
       std::make_unique<MetricsFile>(dir_ / kMetricsName, iteration, [this] { return is_ours(); });
 }
 
+void RunFolder::check_free(const fs::path& dir) {
+  if (dir.empty()) return;
+  const std::optional<LockOwner> owner = living_owner(dir / kLockName);
+  if (!owner) return;
+  throw Error(Fault::kUsage,
+              "--save: {}: in use by process {} on {}, since {}; wait until it has "
+              "ended, or write elsewhere",
+              dir.string(), owner->process, owner->host, owner->since);
+}
+
 void RunFolder::check_ours() const {
   const std::string loss = lock_.loss();
   if (loss.empty()) return;

@@ -20,6 +20,9 @@ class RunFolder {
   // there. Throws Error(kUsage) with the run that holds the lock.
   explicit RunFolder(std::filesystem::path dir);
 
+  // Throws Error(kUsage) if a living run holds the lock of `dir`. Takes and writes nothing.
+  static void check_free(const std::filesystem::path& dir);
+
   // Writes config.toml and opens the metrics, truncated to `iteration`.
   void start(const std::string& config, std::int64_t iteration);
 

@@ -25,6 +25,7 @@ struct RunStart {
   int rank = 0;
   int ranks = 1;
   std::int64_t iteration = 0;      // iterations done before; 0 for a new run
+  std::int64_t skipped = 0;        // of these, updates that were skipped
   std::int64_t train_iters = 0;    // of the whole run
   std::int64_t eval_iters = 0;     // batches of an evaluation
   std::int64_t global_batch = 0;   // samples of an update; where it grows, of the last ones

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/store.h"
+#include "train/checkpoint_choice.h"
 #include "train/foreign_model.h"
 #include "train/model_format.h"
 #include "train/run_tokenizer.h"
@@ -90,7 +91,7 @@ std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
   PretrainOptions stored;
   fs::path checkpoint;
   try {
-    const std::optional<fs::path> newest = newest_in(loop.load);
+    const std::optional<fs::path> newest = newest_in(folder_to_load(loop));
     if (!newest) return "";  // the first start of a run, or CheckpointChoice says what is wrong
     checkpoint = newest_whole(*newest, loop.allow_fallback,
                               [&](const fs::path& one) { stored = stored_options(one); });

@@ -24,38 +24,42 @@ namespace {
 
 constexpr std::int64_t kSamplesKept = 3;
 
-// The place of a weight in the order of the forward pass: embedding, layers by the number after
-// "layers.", last norm, head.
-std::int64_t place_in_forward(const std::string& name) {
-  constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
-  if (name.starts_with("embedding")) return -1;
-  if (!name.starts_with("layers.")) return name.starts_with("head") ? kLast : kLast - 1;
-  return std::atoll(name.c_str() + std::string_view("layers.").size());
-}
-
-// ": backward met them first in NAME". `bad`: parameters whose gradients are not finite. Backward
-// goes from the last layer to the first and spreads what is not finite on its way.
-std::string first_bad_layer(const std::vector<std::string>& bad, double loss) {
-  if (bad.empty()) return "";
-  const auto first =
-      std::max_element(bad.begin(), bad.end(), [](const std::string& a, const std::string& b) {
-        return place_in_forward(a) < place_in_forward(b);
-      });
-  return fmt::format(" (backward met the first in {}; {} parameters have some{})", *first,
-                     bad.size(), std::isfinite(loss) ? "" : ", and the loss is not finite");
+// --skip-train writes nothing, loads no optimizer, and has no schedule ahead.
+PretrainOptions options_of_run(PretrainOptions options) {
+  LoopOptions& loop = options.loop;
+  if (!loop.skip_train) return options;
+  loop.save.clear();
+  loop.tensorboard_dir.clear();
+  loop.save_interval = loop.keep = 0;
+  loop.save_interval_minutes.reset();
+  loop.verify_saves = loop.no_save_optim = false;
+  loop.no_load_optim = loop.override_scheduler = true;
+  loop.use_checkpoint_scheduler = false;
+  return options;
 }
 
 }  // namespace
 
 Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
                  std::vector<RunSink*> sinks, OwnSamples own)
+    : Trainer(machine, options, std::move(sinks), std::move(own), Extent::kRun) {}
+
+void Trainer::check(const Machine& machine, const PretrainOptions& options,
+                    std::vector<RunSink*> sinks, OwnSamples own) {
+  const Trainer checked(machine, options, std::move(sinks), std::move(own), Extent::kCheck);
+}
+
+Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
+                 std::vector<RunSink*> sinks, OwnSamples own, Extent extent)
     : created_(std::chrono::steady_clock::now()),
-      trace_(RunTrace::make(options.timing, options.loop.save, machine.world.rank())),
+      trace_(extent == Extent::kRun
+                 ? RunTrace::make(options.timing, options.loop.save, machine.world.rank())
+                 : nullptr),
       machine_(trace_ ? trace_->traced(machine) : machine),
-      options_(options),
-      settled_(options),
+      options_(options_of_run(options)),
+      settled_(options_),
       sinks_(std::move(sinks), machine.world.rank() == 0),
-      failure_report_(options.loop.save),
+      failure_report_(options_.loop.save),
       own_samples_(std::move(own)) {
   if (options.timing.timing_log_level > 0) {
     timers_ = std::make_unique<RunTimers>(options.timing.timing_log_level);
@@ -63,7 +67,7 @@ Trainer::Trainer(const Machine& machine, const PretrainOptions& options,
   }
   if (trace_) sections_.add(*trace_);
   if (!sections_.empty()) machine_.sections = &sections_;
-  guarded([&] { open(); });
+  guarded([&] { extent == Extent::kRun ? open() : check_all(); });
 }
 
 Trainer::~Trainer() {
@@ -102,7 +106,7 @@ void Trainer::report(const std::exception& error) {
               failure.message);
 }
 
-void Trainer::open() {
+void Trainer::check_before_allocation() {
   everyone_ = make_group_of_all(machine_.world, "run");
   continue_started_run();
   together([&] { open_tokenizer_and_plan(); });
@@ -112,17 +116,28 @@ void Trainer::open() {
   }
   say_where_kernels_differ();
   mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
-  take_folder(/*may_create=*/false);
+}
+
+void Trainer::open_data() {
   together([&] {
     data_ = std::make_unique<RunData>(options_, plan_, tokenizer_.get(), sinks_, own_samples_);
     state_.facts.merge(data_->facts());
   });
+}
+
+void Trainer::open() {
+  if (options_.loop.dry_run) {
+    throw Error(Fault::kUsage, "--dry-run: is for piton pretrain; a program leaves it out");
+  }
+  check_before_allocation();
+  take_folder(/*may_create=*/false);
+  open_data();
   take_folder(/*may_create=*/true);
   load_or_draw();
   if (!done()) {
-    for (const std::string& line : option_lines(options_, settled_)) say(line);
+    say_options();
+    if (!options_.loop.skip_train) warn_of_zero_rate();
   }
-  warn_of_zero_rate();
   keep_or_say_that_nothing_is_kept();
   open_figures();
   if (trace_) trace_->open(state_.iteration, *everyone_, sinks_);
@@ -142,7 +157,7 @@ void Trainer::open() {
                                          : session_->pipeline().schedule().micro_batches});
   };
   sinks_.on_start(start());
-  if (done()) {
+  if (done() && !options_.loop.skip_train) {
     say(
         fmt::format("nothing left to do: the run has done {} of {} iterations; a larger "
                     "--train-iters goes on",
@@ -251,10 +266,7 @@ double Trainer::place_in_schedule() const {
          static_cast<double>(plan_.global_batch);
 }
 
-void Trainer::load_or_draw() {
-  CheckpointChoice choice(settled_.loop, *everyone_, sinks_);
-  session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
-  checkpoints_ = std::make_unique<RunCheckpoints>(machine_, *mesh_, *session_, settled_);
+void Trainer::say_model() {
   const ModelConfig& model = plan_.session.model;
   say(
       fmt::format("model: {} parameters, {} layers, {}; {} tokens an update ({} samples of {}, "
@@ -262,6 +274,19 @@ void Trainer::load_or_draw() {
                   model.parameters(), model.layers, name(model.dtype),
                   plan_.global_batch * plan_.sequence, plan_.global_batch, plan_.sequence,
                   plan_.micro_batches, plan_.micro_batches > 1 ? "es" : ""));
+  const std::string changes = options_.model.changes_of_preset(model);
+  if (!changes.empty()) say(changes);
+}
+
+void Trainer::say_options() {
+  for (const std::string& line : option_lines(options_, settled_)) say(line);
+}
+
+void Trainer::load_or_draw() {
+  CheckpointChoice choice(settled_.loop, *everyone_, sinks_);
+  session_ = std::make_unique<Session>(machine_, *mesh_, plan_.session);
+  checkpoints_ = std::make_unique<RunCheckpoints>(machine_, *mesh_, *session_, settled_);
+  say_model();
   for (const std::string& note : {about_state(settled_.offload, session_->offloaded_bytes()),
                                   about_activations(settled_.offload, machine_.device)}) {
     if (!note.empty()) say(note);
@@ -317,6 +342,7 @@ void Trainer::load_one(const std::filesystem::path& checkpoint, bool* damaged) {
 void Trainer::keep_or_say_that_nothing_is_kept() {
   const LoopOptions& loop = settled_.loop;
   owns_folder_ = !loop.save.empty();
+  if (options_.loop.skip_train) return;
   if (!owns_folder_) {
     sinks_.warning("no --save is given: nothing of this run will be kept");
     return;
@@ -361,231 +387,12 @@ RunStart Trainer::start() const {
   return {.rank = machine_.world.rank(),
           .ranks = machine_.world.size(),
           .iteration = state_.iteration,
+          .skipped = session_->optimizer().skipped(),
           .train_iters = plan_.train_iters,
           .eval_iters = settled_.loop.eval_iters,
           .global_batch = plan_.global_batch,
           .sequence = plan_.sequence,
           .micro_batches = plan_.micro_batches};
-}
-
-StepMetrics Trainer::step() {
-  return guarded([&] {
-    settle_background_save(/*wait=*/false);
-    if (trace_) trace_->before_step(state_.iteration, *everyone_);
-    const StepMetrics metrics = one_step();
-    look_at_the_clock();
-    if (trace_) trace_->after_step(state_.iteration, *everyone_, sinks_);
-    return metrics;
-  });
-}
-
-StepMetrics Trainer::one_step() {
-  const Section whole(machine_.sections, kStepSection, state_.iteration + 1);
-  const LoopOptions& loop = settled_.loop;
-  const auto begin = std::chrono::steady_clock::now();
-  const double place = place_in_schedule();
-  const std::int64_t batch = plan_.batches.at(state_.consumed_samples);
-  state_.learning_rate = rate_->at(place);
-  const StepReport report = session_->train_step(next_batch(), state_.consumed_samples,
-                                                 state_.learning_rate, decay_->at(place));
-  const double seconds = seconds_since(begin);
-  state_.iteration += 1;
-  state_.consumed_samples += batch;
-  state_.consumed_tokens += batch * plan_.sequence;
-  if (!report.skipped) state_.scheduled_samples = state_.scheduled_samples.value_or(0) + batch;
-  state_.lm_loss = report.loss;
-  StepMetrics metrics = measured(report, batch, seconds);
-  count_skips(report);
-  if (data_->has_validation() && (state_.iteration % loop.eval_interval == 0 || done())) {
-    metrics.validation_loss = validation_loss_ = run_evaluation();
-  }
-  if (timers_ && log_due()) {
-    const auto steps = static_cast<double>(state_.iteration - timed_at_);
-    metrics.timers = timers_->take_parts(steps, *everyone_);
-    timed_at_ = state_.iteration;
-  }
-  {
-    const Section logging(machine_.sections, kLoggingSection);
-    sinks_.on_step(metrics);
-    if (metrics.validation_loss) {
-      sinks_.on_validation({.iteration = state_.iteration, .loss = *metrics.validation_loss});
-    }
-  }
-  if (state_.iteration - started_at_ == 2) warn_of_rare_saves(seconds);
-  return metrics;
-}
-
-std::vector<MicroBatch> Trainer::next_batch() {
-  const Section data(machine_.sections, kDataSection);
-  const std::int64_t consumed = state_.consumed_samples;
-  std::vector<MicroBatch> batch = data_->training_batch(*mesh_, consumed);
-  // Comes from the disk while this step computes.
-  data_->announce_training_batch(*mesh_, consumed + plan_.batches.at(consumed));
-  return batch;
-}
-
-// As LogSink has it.
-bool Trainer::log_due() const {
-  return done() || state_.iteration % settled_.loop.log_interval == 0;
-}
-
-StepMetrics Trainer::measured(const StepReport& report, std::int64_t batch, double seconds) const {
-  StepMetrics metrics{.iteration = state_.iteration,
-                      .consumed_samples = state_.consumed_samples,
-                      .consumed_tokens = state_.consumed_tokens,
-                      .global_batch = batch,
-                      .lm_loss = report.loss,
-                      .grad_norm = report.grad_norm,
-                      .learning_rate = state_.learning_rate,
-                      .loss_scale = report.loss_scale,
-                      .elapsed_ms = 1e3 * seconds,
-                      .skipped = session_->optimizer().skipped(),
-                      .memory = machine_.arena.counts(),
-                      .offloaded_bytes = session_->offloaded_bytes(),
-                      .traffic = machine_.world.traffic()};
-  if (settled_.loop.log_params_norm || settled_.loop.log_num_zeros) {
-    const OptimizerFigures figures = session_->optimizer().figures(machine_.stream);
-    if (settled_.loop.log_params_norm) metrics.params_norm = figures.params_norm;
-    if (settled_.loop.log_num_zeros) metrics.num_zeros = figures.num_zeros;
-  }
-  const double tokens = static_cast<double>(batch * plan_.sequence);
-  metrics.tokens_per_second = tokens / seconds;
-  const double flops =
-      3.0 * plan_.session.model.forward_flops_per_token(plan_.sequence) * tokens / seconds;
-  metrics.model_tflops = flops * 1e-12;
-  if (peak_flops_ > 0) metrics.share_of_peak = flops / (peak_flops_ * machine_.world.size());
-  return metrics;
-}
-
-void Trainer::count_skips(const StepReport& report) {
-  if (!report.skipped) {
-    consecutive_skips_ = 0;
-    return;
-  }
-  const OptimizerOptions& options = session_->settings().optimizer_options;
-  const bool adapts = options.scaling().dynamic && report.loss_scale > options.min_loss_scale;
-  if (adapts) {
-    say(fmt::format(
-        "iteration {}: gradients overflow at a loss scale of {}; the update is skipped, "
-        "the scale is now {}",
-        state_.iteration, report.loss_scale, session_->optimizer().loss_scale()));
-    return;
-  }
-  if (std::isfinite(report.grad_norm)) {
-    say(fmt::format(
-        "iteration {}: a spike (loss {:.4f}, gradient norm {:.3f}); the update is skipped",
-        state_.iteration, report.loss, report.grad_norm));
-    return;
-  }
-  ++consecutive_skips_;
-  say(fmt::format("iteration {}: gradients are not finite; the update is skipped",
-                  state_.iteration));
-  if (consecutive_skips_ >= settled_.loop.max_consecutive_skips) {
-    const std::vector<std::string> bad =
-        session_->optimizer().parameters_not_finite(machine_.stream);
-    throw Error(Fault::kDiverged,
-                "iteration {}: {} updates in a row had no finite gradients{}; lower --lr, or "
-                "continue from an earlier checkpoint",
-                state_.iteration, consecutive_skips_, first_bad_layer(bad, report.loss));
-  }
-}
-
-// The first step warms up; the second one shows how long the run will take.
-void Trainer::warn_of_rare_saves(double seconds_a_step) {
-  const LoopOptions& loop = settled_.loop;
-  if (loop.save.empty() || loop.save_interval_minutes) return;  // the first is said at the start
-  std::int64_t left = plan_.train_iters - state_.iteration;
-  if (loop.exit_interval) {
-    left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
-  }
-  double seconds = seconds_a_step * static_cast<double>(left);
-  if (loop.exit_duration_minutes) {
-    seconds = std::min(seconds, 60 * *loop.exit_duration_minutes - seconds_since(created_));
-  }
-  const std::string warning = warning_of_rare_saves(seconds, loop.save, loop.save_interval);
-  if (!warning.empty()) sinks_.warning(warning);
-}
-
-double Trainer::evaluate() {
-  return guarded([&] {
-    if (!data_->has_validation()) {
-      throw Error(Fault::kUsage, "evaluate: this run has no validation samples; set --eval-iters");
-    }
-    const double loss = run_evaluation();
-    sinks_.on_validation({.iteration = state_.iteration, .loss = loss});
-    return loss;
-  });
-}
-
-double Trainer::run_evaluation() {
-  const LoopOptions& loop = settled_.loop;
-  Session::Evaluation sum;
-  const Section whole(machine_.sections, kEvaluateSection);
-  const std::int64_t round = std::max<std::int64_t>(state_.iteration - 1, 0) / loop.eval_interval;
-  for (std::int64_t i = 0; i < loop.eval_iters; ++i) {
-    const std::int64_t consumed = (round * loop.eval_iters + i) * plan_.global_batch;
-    evaluation_ = i + 1;
-    const Session::Evaluation one = session_->evaluate(data_->validation_batch(*mesh_, consumed));
-    sum.loss_sum += one.loss_sum;
-    sum.loss_tokens += one.loss_tokens;
-  }
-  evaluation_ = 0;
-  return sum.loss_sum / sum.loss_tokens;
-}
-
-bool Trainer::save_due() const {
-  const LoopOptions& loop = settled_.loop;
-  if (loop.save.empty() || is_saved() || saving_iteration_ == state_.iteration) return false;
-  return done() || time_to_save_ ||
-         (loop.save_interval > 0 && state_.iteration % loop.save_interval == 0);
-}
-
-bool Trainer::exit_due() const {
-  const std::optional<std::int64_t>& interval = settled_.loop.exit_interval;
-  return interval && state_.iteration > started_at_ && state_.iteration % *interval == 0;
-}
-
-void Trainer::finish() {
-  guarded([&] {
-    settle_background_save(/*wait=*/true);
-    if (trace_) trace_->finish(*everyone_, sinks_);
-    if (done() || exit_due()) check_that_it_ends_well();
-    sinks_.on_finish();
-  });
-}
-
-// One update without finite gradients at the very end is skipped like any other.
-void Trainer::check_that_it_ends_well() const {
-  std::string with;
-  if (!std::isfinite(state_.lm_loss)) {
-    with = "with a loss that is not finite";
-  } else if (consecutive_skips_ > 1) {
-    with = fmt::format("after {} updates in a row without finite gradients", consecutive_skips_);
-  } else if (validation_loss_ && !std::isfinite(*validation_loss_)) {
-    with = "with a validation loss that is not finite";
-  }
-  if (with.empty()) return;
-  throw Error(Fault::kDiverged,
-              "the run ends at iteration {} {}; lower --lr, or continue from an earlier checkpoint",
-              state_.iteration, with);
-}
-
-StopRequest Trainer::agreed_stop(int signal) {
-  return guarded([&] {
-    const std::optional<double>& minutes = settled_.loop.exit_duration_minutes;
-    StopRequest agreed{.signal = signal,
-                       .time_is_up = minutes && state_.iteration > started_at_ &&
-                                     seconds_since(created_) > 60 * *minutes};
-    if (everyone_->size() == 1) return agreed;
-    const std::vector<std::string> all =
-        everyone_->gather_bytes(fmt::format("{}{}", agreed.time_is_up ? "t" : "f", signal));
-    agreed = {};
-    for (const std::string& one : all) {
-      agreed.time_is_up |= one.front() == 't';
-      if (agreed.signal == 0) agreed.signal = std::stoi(one.substr(1));
-    }
-    return agreed;
-  });
 }
 
 }  // namespace piton

@@ -57,6 +57,10 @@ class Trainer {
   // that the options name.
   Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks,
           OwnSamples own = {});
+  // For --dry-run: what the constructor does up to the allocation, without writing anything. Tells
+  // the sinks what the run would do.
+  static void check(const Machine& machine, const PretrainOptions& options,
+                    std::vector<RunSink*> sinks, OwnSamples own = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -67,7 +71,7 @@ class Trainer {
   StepMetrics step();
 
   // Mean loss over --eval-iters batches of the validation split. Throws Error(kUsage) if the run
-  // has none.
+  // has none, and Error(kData) if no token of them has a loss.
   double evaluate();
 
   // Saves a checkpoint of this state in --save, which is on the disk when this returns. Throws
@@ -99,6 +103,10 @@ class Trainer {
   Session& session() { return *session_; }
 
  private:
+  enum class Extent : std::uint8_t { kRun, kCheck };
+  Trainer(const Machine& machine, const PretrainOptions& options, std::vector<RunSink*> sinks,
+          OwnSamples own, Extent extent);
+
   template <typename Work>
   auto guarded(Work&& work) {
     try {
@@ -115,6 +123,12 @@ class Trainer {
 
   void open();
   void continue_started_run();
+  void check_all();
+  void check_before_allocation();
+  void open_data();
+  void say_model();
+  void say_options();
+  void say_plan();
   void open_tokenizer_and_plan();
   void choose_recomputation();
   void make_schedules();
@@ -135,7 +149,8 @@ class Trainer {
   bool log_due() const;
   StepMetrics measured(const StepReport& report, std::int64_t batch, double seconds) const;
   void count_skips(const StepReport& report);
-  double run_evaluation();
+  std::optional<double> run_evaluation();
+  std::string no_validation_loss() const;
   void check_corpora();
   void look_at_the_clock();
   void begin_save();

@@ -152,6 +152,12 @@ expect(RUN ${bare} ${steps} --ema-decay 1 CODE 2 ERR "--ema-decay: got 1, wanted
 set(spikes ${steps} --skip-spikes 0.5 --spike-window 4)
 expect_resume(spikes 1 ${spikes})
 expect_log("iteration [0-9]+: a spike [(]loss [0-9.]+, gradient norm [0-9.]+[)]; the update is skipped")
+# A spike is one under a dynamic loss scale too.
+execute_process(COMMAND ${PITON} ${bare} ${spikes} --fp16 --initial-loss-scale 1024 RESULT_VARIABLE code OUTPUT_VARIABLE out
+                ERROR_VARIABLE out)
+if(NOT code EQUAL 0 OR NOT out MATCHES "a spike [(]loss [0-9.]+, gradient norm" OR out MATCHES "gradients overflow")
+  message(FATAL_ERROR "a spike in fp16: exit ${code}\n${out}")
+endif()
 expect_resume(spikes_two 2 ${spikes} --zero-stage 2)
 expect(RUN ${bare} ${steps} --skip-spikes 0 CODE 2 ERR "--skip-spikes: got 0")
 expect(RUN ${bare} ${steps} --skip-spikes 6 --spike-window 1 CODE 2 ERR "--spike-window: got 1, wanted 2 to 10000")

@@ -33,7 +33,7 @@ class LinesLog final : public Log {
 };
 
 TEST(LogLines, AreMegatronsOrBrief) {
-  EXPECT_EQ(megatron_line(kStart, kStep, 3650),
+  EXPECT_EQ(megatron_line(kStart, kStep, 1, 3650),
             "iteration        7/      12 | consumed samples:           28 | elapsed time per "
             "iteration (ms): 250.3 | learning rate: 3.000E-04 | global batch size:     4 | "
             "lm loss: 5.500000E+00 | loss scale: 1.0 | grad norm: 1.250 | number of skipped "
@@ -49,10 +49,24 @@ TEST(LogLines, HaveTheFiguresThatAreAskedFor) {
   step.num_zeros = 12;
   step.params_norm = 3.45678;
   const char* const both = " | num zeros: 12.0 | params norm: 3.457 | ";
-  EXPECT_THAT(megatron_line(kStart, step, 10),
+  EXPECT_THAT(megatron_line(kStart, step, 0, 10),
               HasSubstr(std::string("grad norm: 1.250") + both + "number of skipped"));
   EXPECT_THAT(brief_line(kStart, step, 10),
               HasSubstr(std::string("grad norm 1.25") + both + "1234 tokens/s"));
+}
+
+// As in Megatron-LM: since the last line, and the number of a resumed run starts at none.
+TEST(LogLines, CountTheUpdatesSkippedSinceTheLineBefore) {
+  LinesLog log;
+  LogSink sink(log, {.interval = 2});
+  sink.on_start({.iteration = 2, .skipped = 5, .train_iters = 12});
+  for (const auto& [iteration, skipped] :
+       {std::pair{3, 6}, {4, 7}, {5, 7}, {6, 7}, {7, 8}, {8, 8}}) {
+    sink.on_step({.iteration = iteration, .skipped = skipped});
+  }
+  EXPECT_THAT(log.lines, ElementsAre(HasSubstr("skipped iterations: 2 |"),
+                                     HasSubstr("skipped iterations: 0 |"),
+                                     HasSubstr("skipped iterations: 1 |")));
 }
 
 TEST(LogLines, CountTheTimeLeftFromTheStepsOfThisProcess) {

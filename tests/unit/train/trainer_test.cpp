@@ -87,6 +87,32 @@ TEST_F(TrainerTest, OpensStepsEvaluatesSavesAndGoesOnWhereItWas) {
   EXPECT_THAT(second.messages, Contains(HasSubstr("resumed " + run_folder())));
 }
 
+// The last id of NullTokenizer ends a document, and --eod-mask-loss leaves it out.
+TEST_F(TrainerTest, SaysThatNoValidationLossIsThereIfAllLabelsAreMasked) {
+  IndexedWriter writer((folder_ / "ends").string(), IdType::kUint16);
+  for (int document = 0; document < 60; ++document) {
+    writer.add_sequence(std::vector<std::int32_t>(40, 199));
+    writer.end_document();
+  }
+  writer.finish();
+  PretrainOptions masked =
+      options({"--tokenizer-type", "NullTokenizer", "--vocab-size", "199", "--eod-mask-loss",
+               "--eval-interval", "2", "--train-iters", "2", "--save", run_folder()});
+  masked.data.data_path.clear();
+  masked.data.train_data_path = {prefix().string()};
+  masked.data.valid_data_path = {(folder_ / "ends").string()};
+  EventSink sink;
+  Trainer trainer(own_.machine(), masked, {&sink});
+  trainer.step();
+  EXPECT_FALSE(trainer.step().validation_loss.has_value());
+  EXPECT_THAT(sink.messages,
+              Contains(HasSubstr("warning: iteration 2: there is no validation loss: no token of "
+                                 "the 2 batches has one")));
+  EXPECT_THAT(message_of(Fault::kData, [&] { trainer.evaluate(); }),
+              HasSubstr("there is no validation loss"));
+  trainer.finish();
+}
+
 // Calls as they are, by another name.
 class RenamedKernels final : public ForwardingKernels {
  public:
