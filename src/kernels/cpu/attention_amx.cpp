@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/attention_backward.h"
 #include "kernels/cpu/attention_forward_bf16.h"
 #include "kernels/cpu/context.h"
 
@@ -14,7 +15,6 @@ namespace {
 
 // Queries of one tile: two groups.
 constexpr std::int64_t kQueries = 2 * kTilePair;
-constexpr std::int64_t kTile = kQueries * kKeyBlock;
 constexpr std::int64_t kPairs = 16;  // per step
 
 // Rows of bf16, `stride` elements apart, as a left side along their columns.
@@ -98,203 +98,134 @@ class TileProducts {
   std::int64_t d_;
 };
 
-class Backward {
+// Products of the backward pass (attention_backward.h).
+class TileMatrices {
  public:
-  Backward(Context& context, const AttentionBackward& call)
-      : context_(context),
-        call_(call),
-        masks_(call.dropout),
+  static constexpr std::int64_t kQueries = cpu::kQueries;
+  static constexpr std::int64_t kRowUnit = kTilePair;
+  static constexpr std::int64_t kColumnUnit = kTilePair;
+
+  TileMatrices(const Context& context, const AttentionBackward& call)
+      : wide(padded(call.q.dim(3), kTilePair)),
+        context_(context),
+        table_(*context.tiles),
+        scope_(table_),
         sq_(call.q.dim(1)),
         sk_(call.k.dim(1)),
-        d_(call.q.dim(3)),
-        wide_(padded(d_, kTilePair)) {}
+        d_(call.q.dim(3)) {}
 
-  std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
+  std::int64_t query_rows() const { return padded(sq_, kQueries); }
+  std::int64_t key_rows() const { return sk_; }
+  std::int64_t bytes() const {
+    return query_rows() * wide * 8 + 2 * across_bytes(d_) + along_bytes(d_) +
+           12 * kKeyBlock * wide + 10 * 64;
+  }
+  void take(Pieces& pieces) {
+    const std::int64_t rows = query_rows() * wide * 2;  // bytes
+    q_ = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows));
+    dout_ = reinterpret_cast<std::uint16_t*>(pieces.bytes(rows));
+    q_columns_ = pieces.bytes(rows);
+    dout_columns_ = pieces.bytes(rows);
+    k_across_ = pieces.bytes(across_bytes(d_));
+    v_across_ = pieces.bytes(across_bytes(d_));
+    k_along_ = pieces.bytes(along_bytes(d_));
+    block_dk_ = pieces.floats(kKeyBlock * wide);
+    block_dv_ = pieces.floats(kKeyBlock * wide);
+    transposed_ = pieces.floats(kKeyBlock * wide);
+  }
 
-  void operator()(std::int64_t part) const {
-    const std::int64_t batch = part / call_.k.dim(2);
-    const std::int64_t group = part % call_.k.dim(2);
-    const std::int64_t heads = call_.q.dim(2) / call_.k.dim(2);
-    const std::int64_t queries = padded(sq_, kQueries);
-    Pieces pieces(context_.scratch.own(Sight::bytes(sq_, sk_) + queries * wide_ * 12 + 4 * sq_ +
-                                       8 * sk_ * wide_ + 2 * across_bytes(d_) + along_bytes(d_) +
-                                       12 * kKeyBlock * wide_ + 18 * kTile + 24 * 64));
-    const Sight sight(call_.mask, 0, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
-    const auto halves = [&](std::int64_t n) {
-      return reinterpret_cast<std::uint16_t*>(pieces.bytes(n * 2));
-    };
-    const Tiles tiles{.q = halves(queries * wide_),
-                      .dout = halves(queries * wide_),
-                      .q_columns = pieces.bytes(queries * wide_ * 2),
-                      .dout_columns = pieces.bytes(queries * wide_ * 2),
-                      .dq = pieces.floats(queries * wide_),
-                      .delta = pieces.floats(sq_),
-                      .dk = pieces.floats(sk_ * wide_),
-                      .dv = pieces.floats(sk_ * wide_),
-                      .k_across = pieces.bytes(across_bytes(d_)),
-                      .v_across = pieces.bytes(across_bytes(d_)),
-                      .k_along = pieces.bytes(along_bytes(d_)),
-                      .block_dk = pieces.floats(kKeyBlock * wide_),
-                      .block_dv = pieces.floats(kKeyBlock * wide_),
-                      .turned = pieces.floats(kKeyBlock * wide_),
-                      .scores = pieces.floats(kTile),
-                      .dp = pieces.floats(kTile),
-                      .kept = pieces.floats(kTile),
-                      .weights = reinterpret_cast<Pair*>(pieces.floats(kTile / 2)),
-                      .gradients = reinterpret_cast<Pair*>(pieces.floats(kTile / 2)),
-                      .gradient_rows = halves(kTile)};
-    std::fill_n(tiles.dk, sk_ * wide_, 0.0F);
-    std::fill_n(tiles.dv, sk_ * wide_, 0.0F);
-    const TileScope scope(*context_.tiles);
-    for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
-      run(sight, batch, group, head, tiles);
+  void load_queries(const Head& q, const Head& dout) const {
+    copy_rows(q, 0, sq_, d_, q_, wide);
+    copy_rows(dout, 0, sq_, d_, dout_, wide);
+    for (std::int64_t query = 0; query < sq_; query += kQueries) {
+      const std::int64_t queries = std::min(kQueries, sq_ - query);
+      table_.pack_left_columns(q_columns_ + query * wide * 2, rows_of(q, query), d_, queries);
+      table_.pack_left_columns(dout_columns_ + query * wide * 2, rows_of(dout, query), d_, queries);
     }
-    store(Head(call_.dk, batch, group), tiles.dk, sk_);
-    store(Head(call_.dv, batch, group), tiles.dv, sk_);
+  }
+  void load_keys(const Sight& sight, const Head& keys, const Head& values, std::int64_t key) const {
+    const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+    table_.pack_right_rows(k_across_, rows_of(keys, key), valid, d_);
+    table_.pack_right_rows(v_across_, rows_of(values, key), valid, d_);
+    table_.pack_right(k_along_, rows_of(keys, key), d_, valid);
+    std::fill_n(block_dk_, kKeyBlock * wide, 0.0F);
+    std::fill_n(block_dv_, kKeyBlock * wide, 0.0F);
+  }
+  // Adds the gradients of the block of keys to those of all keys.
+  void end_keys(const Sight& sight, std::int64_t key, const GradientSums& to) const {
+    const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+    for (const auto& [block, sums] : {std::pair{block_dk_, to.dk}, std::pair{block_dv_, to.dv}}) {
+      context_.vector.transpose(transposed_, wide, {block, Type::kF32, kKeyBlock},
+                                static_cast<int>(d_), static_cast<int>(valid));
+      for (std::int64_t r = 0; r < valid; ++r) {
+        context_.vector.accumulate(sums + (key + r) * wide, transposed_ + r * wide, Type::kF32, d_);
+      }
+    }
+  }
+
+  const std::int64_t wide;
+
+ protected:
+  void scores(const GradientTile& tile, const Seen& part, const Bf16Scores& to) const {
+    const auto multiply = [&](const std::uint16_t* rows, const std::byte* right, float* sums) {
+      table_.multiply({.rows = tile.queries - part.skip,
+                       .columns = part.columns,
+                       .steps = tile_steps(d_),
+                       .left = left_rows(rows + (tile.query + part.skip) * wide, wide),
+                       .right = right_packed(right, d_),
+                       .sums = sums,
+                       .sums_stride = kKeyBlock});
+    };
+    multiply(q_, k_across_, to.scores);
+    multiply(dout_, v_across_, to.dp);
+  }
+  void add(const GradientTile& tile, const Seen& part, const Bf16Scores& scores,
+           const GradientSums& sums) const {
+    const std::int64_t count = tile.queries - part.skip;
+    const std::int64_t pairs = (count + 1) / 2;
+    const std::int64_t missing = tile_steps(count) * kPairs - pairs;
+    std::fill_n(scores.weights + pairs * kKeyBlock, missing * kKeyBlock, Pair{0});
+    std::fill_n(scores.gradients + pairs * kKeyBlock, missing * kKeyBlock, Pair{0});
+    const auto add_columns = [&](const std::byte* left, const Pair* right, float* block) {
+      const std::byte* at = left + tile.query * wide * 2 + part.skip / kTileDepth * kStepBytes;
+      table_.multiply({.rows = d_,
+                       .columns = part.columns,
+                       .steps = tile_steps(count),
+                       .left = left_packed(at, tile_pair_bytes(tile.queries)),
+                       .right = right_pairs(right),
+                       .sums = block,
+                       .sums_stride = kKeyBlock,
+                       .adds = true});
+    };
+    add_columns(dout_columns_, scores.weights, block_dv_);
+    add_columns(q_columns_, scores.gradients, block_dk_);
+    table_.multiply({.rows = count,
+                     .columns = d_,
+                     .steps = tile_steps(part.columns),
+                     .left = left_rows(scores.gradient_rows, kKeyBlock),
+                     .right = right_packed(k_along_, tile.valid),
+                     .sums = sums.dq + (tile.query + part.skip) * wide,
+                     .sums_stride = wide,
+                     .adds = true});
   }
 
  private:
-  struct Tiles {
-    std::uint16_t* q;  // [sq, wide]
-    std::uint16_t* dout;
-    std::byte* q_columns;  // of each block of queries, as left sides along queries
-    std::byte* dout_columns;
-    float* dq;     // [sq, wide]
-    float* delta;  // [sq]
-    float* dk;     // [sk, wide]
-    float* dv;
-    std::byte* k_across;  // of one block of keys, as right sides
-    std::byte* v_across;
-    std::byte* k_along;
-    float* block_dk;  // [wide, kKeyBlock] of one block of keys
-    float* block_dv;
-    float* turned;  // [kKeyBlock, wide]
-    float* scores;  // [kQueries, kKeyBlock] of one tile, as the next ones
-    float* dp;
-    float* kept;
-    Pair* weights;  // pairs of rows
-    Pair* gradients;
-    std::uint16_t* gradient_rows;
-  };
-
-  void store(const Head& to, const float* from, std::int64_t rows) const {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      context_.vector.convert(to.row(r), to.type, from + r * wide_, Type::kF32, d_);
-    }
-  }
-
-  void run(const Sight& sight, std::int64_t batch, std::int64_t group, std::int64_t head,
-           const Tiles& t) const {
-    const TileTable& table = *context_.tiles;
-    const Head q(call_.q, batch, head);
-    const Head out(call_.out, batch, head);
-    const Head dout(call_.dout, batch, head);
-    copy_rows(q, 0, sq_, d_, t.q, wide_);
-    copy_rows(dout, 0, sq_, d_, t.dout, wide_);
-    for (std::int64_t query = 0; query < sq_; query += kQueries) {
-      const std::int64_t queries = std::min(kQueries, sq_ - query);
-      table.pack_left_columns(t.q_columns + query * wide_ * 2, rows_of(q, query), d_, queries);
-      table.pack_left_columns(t.dout_columns + query * wide_ * 2, rows_of(dout, query), d_,
-                              queries);
-    }
-    for (std::int64_t r = 0; r < sq_; ++r) {
-      t.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
-    }
-    std::fill_n(t.dq, sq_ * wide_, 0.0F);
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
-    std::int64_t loaded = -1;
-    const auto visit = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
-      const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-      if (key != loaded) {
-        if (loaded >= 0) add_block(sight, loaded, t);
-        table.pack_right_rows(t.k_across, rows_of(keys, key), valid, d_);
-        table.pack_right_rows(t.v_across, rows_of(values, key), valid, d_);
-        table.pack_right(t.k_along, rows_of(keys, key), d_, valid);
-        std::fill_n(t.block_dk, kKeyBlock * wide_, 0.0F);
-        std::fill_n(t.block_dv, kKeyBlock * wide_, 0.0F);
-        loaded = key;
-      }
-      tile(sight, batch, head, query, queries, key, valid, t);
-    };
-    sight.for_tiles(0, sq_, kQueries, kKeyBlock, visit);
-    if (loaded >= 0) add_block(sight, loaded, t);
-    store(Head(call_.dq, batch, head), t.dq, sq_);
-  }
-
-  // Adds the gradients of one block of keys to those of all keys.
-  void add_block(const Sight& sight, std::int64_t key, const Tiles& t) const {
-    const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-    for (const auto& [block, sums] : {std::pair{t.block_dk, t.dk}, std::pair{t.block_dv, t.dv}}) {
-      context_.vector.transpose(t.turned, wide_, {block, Type::kF32, kKeyBlock},
-                                static_cast<int>(d_), static_cast<int>(valid));
-      for (std::int64_t r = 0; r < valid; ++r) {
-        context_.vector.accumulate(sums + (key + r) * wide_, t.turned + r * wide_, Type::kF32, d_);
-      }
-    }
-  }
-
-  void tile(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
-            std::int64_t queries, std::int64_t key, std::int64_t valid, const Tiles& t) const {
-    const TileTable& table = *context_.tiles;
-    const float* lse =
-        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
-    const Seen part = seen_of(sight, query, queries, key, kTilePair, kTilePair);
-    const std::int64_t first = query + part.skip;
-    const std::int64_t count = queries - part.skip;
-    const auto scores = [&](const std::uint16_t* rows, const std::byte* right, float* sums) {
-      table.multiply({.rows = count,
-                      .columns = part.columns,
-                      .steps = tile_steps(d_),
-                      .left = left_rows(rows + first * wide_, wide_),
-                      .right = right_packed(right, d_),
-                      .sums = sums,
-                      .sums_stride = kKeyBlock});
-    };
-    scores(t.q, t.k_across, t.scores);
-    scores(t.dout, t.v_across, t.dp);
-    const float* kept =
-        factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
-    ScoreArguments arguments =
-        scores_of(sight, first, count, key, t.scores, static_cast<float>(call_.scale),
-                  slope_of(call_.mask, head));
-    arguments.columns = static_cast<int>(part.columns);
-    context_.dot->score_gradients(arguments, kept, lse + first, t.dp, t.delta + first, t.weights,
-                                  t.gradients, t.gradient_rows);
-    const std::int64_t pairs = (count + 1) / 2;
-    const std::int64_t missing = tile_steps(count) * kPairs - pairs;
-    std::fill_n(t.weights + pairs * kKeyBlock, missing * kKeyBlock, Pair{0});
-    std::fill_n(t.gradients + pairs * kKeyBlock, missing * kKeyBlock, Pair{0});
-    const auto add_columns = [&](const std::byte* left, const Pair* right, float* sums) {
-      const std::byte* at = left + query * wide_ * 2 + part.skip / kTileDepth * kStepBytes;
-      table.multiply({.rows = d_,
-                      .columns = part.columns,
-                      .steps = tile_steps(count),
-                      .left = left_packed(at, tile_pair_bytes(queries)),
-                      .right = right_pairs(right),
-                      .sums = sums,
-                      .sums_stride = kKeyBlock,
-                      .adds = true});
-    };
-    add_columns(t.dout_columns, t.weights, t.block_dv);
-    add_columns(t.q_columns, t.gradients, t.block_dk);
-    table.multiply({.rows = count,
-                    .columns = d_,
-                    .steps = tile_steps(part.columns),
-                    .left = left_rows(t.gradient_rows, kKeyBlock),
-                    .right = right_packed(t.k_along, valid),
-                    .sums = t.dq + first * wide_,
-                    .sums_stride = wide_,
-                    .adds = true});
-  }
-
-  Context& context_;
-  const AttentionBackward& call_;
-  Masks masks_;
+  const Context& context_;
+  const TileTable& table_;
+  TileScope scope_;
   std::int64_t sq_;
   std::int64_t sk_;
   std::int64_t d_;
-  std::int64_t wide_;
+  std::uint16_t* q_ = nullptr;  // [sq, wide]
+  std::uint16_t* dout_ = nullptr;
+  std::byte* q_columns_ = nullptr;  // of each block of queries, as left sides along queries
+  std::byte* dout_columns_ = nullptr;
+  std::byte* k_across_ = nullptr;  // of one block of keys, as right sides
+  std::byte* v_across_ = nullptr;
+  std::byte* k_along_ = nullptr;
+  float* block_dk_ = nullptr;  // [wide, kKeyBlock] of one block of keys
+  float* block_dv_ = nullptr;
+  float* transposed_ = nullptr;  // [kKeyBlock, wide]
 };
 
 }  // namespace
@@ -305,7 +236,7 @@ void attention_forward_amx(Context& context, const AttentionForward& call) {
 }
 
 void attention_backward_amx(Context& context, const AttentionBackward& call) {
-  const Backward backward(context, call);
+  const BackwardPass<Bf16Gradients<TileMatrices>> backward(context, call);
   context.threads.run(backward.parts(), backward);
 }
 

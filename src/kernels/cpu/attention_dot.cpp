@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/cpu/attention_backward.h"
 #include "kernels/cpu/attention_forward_bf16.h"
 #include "kernels/cpu/context.h"
 
@@ -14,7 +15,6 @@ static_assert(kScoreColumns == kKeyBlock);
 
 // Queries of one tile: eight groups of the product's six rows.
 constexpr std::int64_t kQueries = 48;
-constexpr std::int64_t kTile = kQueries * kKeyBlock;
 
 std::int64_t panels_of(std::int64_t d) { return panel_words(d, kKeyBlock); }
 
@@ -158,169 +158,101 @@ class Decode {
   std::int64_t rows_;
 };
 
-class Backward {
+// Products of the backward pass (attention_backward.h).
+class DotMatrices {
  public:
-  Backward(Context& context, const AttentionBackward& call)
-      : context_(context),
-        call_(call),
-        masks_(call.dropout),
+  static constexpr std::int64_t kQueries = cpu::kQueries;
+  static constexpr std::int64_t kRowUnit = 6;
+  static constexpr std::int64_t kColumnUnit = 16;
+
+  DotMatrices(const Context& context, const AttentionBackward& call)
+      : wide(padded(call.q.dim(3), 16)),
+        table_(*context.dot),
         sq_(call.q.dim(1)),
         sk_(call.k.dim(1)),
-        d_(call.q.dim(3)),
-        wide_(padded(d_, 16)) {}
+        d_(call.q.dim(3)) {}
 
-  std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
-
-  void operator()(std::int64_t part) const {
-    const std::int64_t batch = part / call_.k.dim(2);
-    const std::int64_t group = part % call_.k.dim(2);
-    const std::int64_t heads = call_.q.dim(2) / call_.k.dim(2);
-    const std::int64_t keys = padded(sk_, kKeyBlock);
-    const std::int64_t queries = padded(sq_, kQueries);
-    Pieces pieces(context_.scratch.own(Sight::bytes(sq_, sk_) + 2 * sq_ * d_ * 2 +
-                                       2 * queries * wide_ * 2 +
-                                       4 * (sq_ * wide_ + sq_ + 2 * keys * wide_ +
-                                            2 * panel_words(kKeyBlock, d_) + panels_of(d_)) +
-                                       3 * 4 * kTile + 3 * 2 * kTile + 20 * 64));
-    const Sight sight(call_.mask, 0, batch, sq_, sk_, pieces.bytes(Sight::bytes(sq_, sk_)));
+  std::int64_t query_rows() const { return sq_; }
+  std::int64_t key_rows() const { return padded(sk_, kKeyBlock); }
+  std::int64_t bytes() const {
+    return 2 * sq_ * d_ * 2 + 2 * padded(sq_, kQueries) * wide * 2 +
+           4 * (2 * panel_words(kKeyBlock, d_) + panels_of(d_)) + 7 * 64;
+  }
+  void take(Pieces& pieces) {
     const auto pairs = [&](std::int64_t words) {
       return reinterpret_cast<Pair*>(pieces.floats(words));
     };
-    const auto halves = [&](std::int64_t n) {
-      return reinterpret_cast<std::uint16_t*>(pieces.bytes(n * 2));
-    };
-    const Tiles tiles{.q = halves(sq_ * d_),
-                      .dout = halves(sq_ * d_),
-                      .q_panels = pairs(queries / 2 * wide_),
-                      .dout_panels = pairs(queries / 2 * wide_),
-                      .dq = pieces.floats(sq_ * wide_),
-                      .delta = pieces.floats(sq_),
-                      .dk = pieces.floats(keys * wide_),
-                      .dv = pieces.floats(keys * wide_),
-                      .k_columns = pairs(panel_words(kKeyBlock, d_)),
-                      .v_columns = pairs(panel_words(kKeyBlock, d_)),
-                      .k_rows = pairs(panels_of(d_)),
-                      .scores = pieces.floats(kTile),
-                      .dp = pieces.floats(kTile),
-                      .kept = pieces.floats(kTile),
-                      .weights = pairs(kTile / 2),
-                      .gradients = pairs(kTile / 2),
-                      .gradient_rows = halves(kTile)};
-    std::fill_n(tiles.dk, keys * wide_, 0.0F);
-    std::fill_n(tiles.dv, keys * wide_, 0.0F);
-    for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
-      run(sight, batch, group, head, tiles);
+    const std::int64_t queries = padded(sq_, kQueries);
+    q_ = reinterpret_cast<std::uint16_t*>(pieces.bytes(sq_ * d_ * 2));
+    dout_ = reinterpret_cast<std::uint16_t*>(pieces.bytes(sq_ * d_ * 2));
+    q_panels_ = pairs(queries / 2 * wide);
+    dout_panels_ = pairs(queries / 2 * wide);
+    k_columns_ = pairs(panel_words(kKeyBlock, d_));
+    v_columns_ = pairs(panel_words(kKeyBlock, d_));
+    k_rows_ = pairs(panels_of(d_));
+  }
+
+  void load_queries(const Head& q, const Head& dout) const {
+    copy_rows(q, 0, sq_, d_, q_, d_);
+    copy_rows(dout, 0, sq_, d_, dout_, d_);
+    for (std::int64_t query = 0; query < sq_; query += kQueries) {
+      const std::int64_t queries = std::min(kQueries, sq_ - query);
+      table_.pack_rows(q_panels_ + query / 2 * wide, {q_ + query * d_, Type::kBF16, d_}, queries,
+                       d_);
+      table_.pack_rows(dout_panels_ + query / 2 * wide, {dout_ + query * d_, Type::kBF16, d_},
+                       queries, d_);
     }
-    store(Head(call_.dk, batch, group), tiles.dk, sk_);
-    store(Head(call_.dv, batch, group), tiles.dv, sk_);
+  }
+  void load_keys(const Sight& sight, const Head& keys, const Head& values, std::int64_t key) const {
+    const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+    table_.pack_columns(k_columns_, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
+    table_.pack_columns(v_columns_, {values.row(key), Type::kBF16, values.stride}, d_, valid);
+    table_.pack_rows(k_rows_, {keys.row(key), Type::kBF16, keys.stride}, valid, d_);
+  }
+  void end_keys(const Sight& /*sight*/, std::int64_t /*key*/, const GradientSums& /*sums*/) const {}
+
+  const std::int64_t wide;
+
+ protected:
+  void scores(const GradientTile& tile, const Seen& part, const Bf16Scores& to) const {
+    const std::int64_t first = tile.query + part.skip;
+    const std::int64_t count = tile.queries - part.skip;
+    const std::int64_t step = padded(tile.valid, 16);
+    table_.product_columns(count, part.columns, d_ / 2, q_ + first * d_, d_, 2, k_columns_, step,
+                           {.data = to.scores, .stride = kKeyBlock});
+    table_.product_columns(count, part.columns, d_ / 2, dout_ + first * d_, d_, 2, v_columns_, step,
+                           {.data = to.dp, .stride = kKeyBlock});
+  }
+  void add(const GradientTile& tile, const Seen& part, const Bf16Scores& scores,
+           const GradientSums& sums) const {
+    const std::int64_t count = tile.queries - part.skip;
+    const std::int64_t panel = (tile.queries + 1) / 2 * kPanel;
+    const std::int64_t pairs = (count + 1) / 2;
+    const auto to = [&](float* sum) {
+      return DotOutput{.data = sum, .stride = wide, .addend = sum, .addend_stride = wide};
+    };
+    table_.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(scores.weights), 2,
+                   2 * kKeyBlock, dout_panels_ + tile.query / 2 * wide, panel, part.skip / 2,
+                   to(sums.dv + tile.key * wide));
+    table_.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(scores.gradients),
+                   2, 2 * kKeyBlock, q_panels_ + tile.query / 2 * wide, panel, part.skip / 2,
+                   to(sums.dk + tile.key * wide));
+    table_.product(count, d_, (part.valid + 1) / 2, scores.gradient_rows, kKeyBlock, 2, k_rows_,
+                   (tile.valid + 1) / 2 * kPanel, 0, to(sums.dq + (tile.query + part.skip) * wide));
   }
 
  private:
-  struct Tiles {
-    std::uint16_t* q;     // [sq, d]
-    std::uint16_t* dout;  // [sq, d]
-    Pair* q_panels;       // of each block of queries, as right sides
-    Pair* dout_panels;
-    float* dq;     // [sq, wide]
-    float* delta;  // [sq]
-    float* dk;     // [sk, wide]
-    float* dv;
-    Pair* k_columns;  // of one block of keys, as right sides
-    Pair* v_columns;
-    Pair* k_rows;
-    float* scores;  // [queries, keys] of one tile, as the next ones
-    float* dp;
-    float* kept;
-    Pair* weights;
-    Pair* gradients;
-    std::uint16_t* gradient_rows;
-  };
-
-  void store(const Head& to, const float* from, std::int64_t rows) const {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      context_.vector.convert(to.row(r), to.type, from + r * wide_, Type::kF32, d_);
-    }
-  }
-
-  void run(const Sight& sight, std::int64_t batch, std::int64_t group, std::int64_t head,
-           const Tiles& t) const {
-    const DotTable& dot = *context_.dot;
-    const Head out(call_.out, batch, head);
-    const Head dout(call_.dout, batch, head);
-    copy_rows(Head(call_.q, batch, head), 0, sq_, d_, t.q, d_);
-    copy_rows(dout, 0, sq_, d_, t.dout, d_);
-    for (std::int64_t query = 0; query < sq_; query += kQueries) {
-      const std::int64_t queries = std::min(kQueries, sq_ - query);
-      dot.pack_rows(t.q_panels + query / 2 * wide_, {t.q + query * d_, Type::kBF16, d_}, queries,
-                    d_);
-      dot.pack_rows(t.dout_panels + query / 2 * wide_, {t.dout + query * d_, Type::kBF16, d_},
-                    queries, d_);
-    }
-    for (std::int64_t r = 0; r < sq_; ++r) {
-      t.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
-    }
-    std::fill_n(t.dq, sq_ * wide_, 0.0F);
-    const Head keys(call_.k, batch, group);
-    const Head values(call_.v, batch, group);
-    std::int64_t loaded = -1;
-    sight.for_tiles(
-        0, sq_, kQueries, kKeyBlock,
-        [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
-          const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
-          if (key != loaded) {
-            dot.pack_columns(t.k_columns, {keys.row(key), Type::kBF16, keys.stride}, d_, valid);
-            dot.pack_columns(t.v_columns, {values.row(key), Type::kBF16, values.stride}, d_, valid);
-            dot.pack_rows(t.k_rows, {keys.row(key), Type::kBF16, keys.stride}, valid, d_);
-            loaded = key;
-          }
-          tile(sight, batch, head, query, queries, key, valid, t);
-        });
-    store(Head(call_.dq, batch, head), t.dq, sq_);
-  }
-
-  void tile(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
-            std::int64_t queries, std::int64_t key, std::int64_t valid, const Tiles& t) const {
-    const DotTable& dot = *context_.dot;
-    const float* lse =
-        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
-    const Seen part = seen_of(sight, query, queries, key, 6, 16);
-    const std::int64_t first = query + part.skip;
-    const std::int64_t count = queries - part.skip;
-    const std::int64_t step = padded(valid, 16);
-    dot.product_columns(count, part.columns, d_ / 2, t.q + first * d_, d_, 2, t.k_columns, step,
-                        {.data = t.scores, .stride = kKeyBlock});
-    dot.product_columns(count, part.columns, d_ / 2, t.dout + first * d_, d_, 2, t.v_columns, step,
-                        {.data = t.dp, .stride = kKeyBlock});
-    const float* kept =
-        factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
-    ScoreArguments arguments =
-        scores_of(sight, first, count, key, t.scores, static_cast<float>(call_.scale),
-                  slope_of(call_.mask, head));
-    arguments.columns = static_cast<int>(part.columns);
-    dot.score_gradients(arguments, kept, lse + first, t.dp, t.delta + first, t.weights, t.gradients,
-                        t.gradient_rows);
-    const std::int64_t panel = (queries + 1) / 2 * kPanel;
-    const std::int64_t pairs = (count + 1) / 2;
-    const auto add = [&](float* sum) {
-      return DotOutput{.data = sum, .stride = wide_, .addend = sum, .addend_stride = wide_};
-    };
-    dot.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(t.weights), 2,
-                2 * kKeyBlock, t.dout_panels + query / 2 * wide_, panel, part.skip / 2,
-                add(t.dv + key * wide_));
-    dot.product(part.valid, d_, pairs, reinterpret_cast<const std::uint16_t*>(t.gradients), 2,
-                2 * kKeyBlock, t.q_panels + query / 2 * wide_, panel, part.skip / 2,
-                add(t.dk + key * wide_));
-    dot.product(count, d_, (part.valid + 1) / 2, t.gradient_rows, kKeyBlock, 2, t.k_rows,
-                (valid + 1) / 2 * kPanel, 0, add(t.dq + first * wide_));
-  }
-
-  Context& context_;
-  const AttentionBackward& call_;
-  Masks masks_;
+  const DotTable& table_;
   std::int64_t sq_;
   std::int64_t sk_;
   std::int64_t d_;
-  std::int64_t wide_;
+  std::uint16_t* q_ = nullptr;     // [sq, d]
+  std::uint16_t* dout_ = nullptr;  // [sq, d]
+  Pair* q_panels_ = nullptr;       // of each block of queries, as right sides
+  Pair* dout_panels_ = nullptr;
+  Pair* k_columns_ = nullptr;  // of one block of keys, as right sides
+  Pair* v_columns_ = nullptr;
+  Pair* k_rows_ = nullptr;
 };
 
 }  // namespace
@@ -335,7 +267,7 @@ void attention_forward_dot(Context& context, const AttentionForward& call) {
 }
 
 void attention_backward_dot(Context& context, const AttentionBackward& call) {
-  const Backward backward(context, call);
+  const BackwardPass<Bf16Gradients<DotMatrices>> backward(context, call);
   context.threads.run(backward.parts(), backward);
 }
 

@@ -5,16 +5,14 @@
 // The triangle form differs only in its blocks: parts of block_rows queries, and tiles as wide as
 // all keys of the part, so that the running softmax has one step.
 //
-// Forward divides (sample, head, part of the queries) among threads, backward (sample, key head):
-// one thread takes the query heads of a key head in order, so the order of sums into dk and dv is
-// fixed.
+// Forward divides (sample, head, part of the queries) among threads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "kernels/attention.h"
-#include "kernels/cpu/attention_tiles.h"
+#include "kernels/cpu/attention_backward.h"
 #include "kernels/cpu/context.h"
 
 namespace piton::cpu {
@@ -136,155 +134,105 @@ class Forward {
   std::int64_t part_rows_;
 };
 
-// With P from q, k and lse, masks M, and D_i = dout_i . out_i, tile by tile:
-//   dv_j += (M P)^T dout_i     dS = P (M (dout_i v_j^T) - D_i) scale, times the slope of a soft cap
-//   dq_i += dS k_j             dk_j += dS^T q_i
-class Backward {
+// Products of the backward pass (attention_backward.h).
+class Fp32Gradients {
  public:
-  Backward(Context& context, const AttentionBackward& call)
-      : context_(context),
+  static constexpr std::int64_t kQueries = kQueryBlock;
+
+  Fp32Gradients(Context& context, const AttentionBackward& call)
+      : wide(padded(call.q.dim(3), context.vector.lanes)),
+        context_(context),
         call_(call),
         masks_(call.dropout),
         sq_(call.q.dim(1)),
-        sk_(call.k.dim(1)),
-        d_(call.q.dim(3)),
-        wide_(padded(d_, context.vector.lanes)) {}
+        d_(call.q.dim(3)) {}
 
-  std::int64_t parts() const { return call_.k.dim(0) * call_.k.dim(2); }
-
-  void operator()(std::int64_t part) const {
-    const std::int64_t batch = part / call_.k.dim(2);
-    const std::int64_t group = part % call_.k.dim(2);
-    const std::int64_t heads = call_.q.dim(2) / call_.k.dim(2);
-    const std::int64_t keys = padded(sk_, kKeyBlock);
-    constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
-    Pieces pieces(context_.scratch.own(
-        Sight::bytes(sq_, sk_) +
-        4 * (3 * sq_ * wide_ + sq_ + 2 * keys * wide_ + 3 * kKeyBlock * wide_ + 4 * kTile) +
-        17 * 64));
-    const Sight sight(call_.mask, call_.block_rows, batch, sq_, sk_,
-                      pieces.bytes(Sight::bytes(sq_, sk_)));
-    Tiles tiles{.q = pieces.floats(sq_ * wide_),
-                .dout = pieces.floats(sq_ * wide_),
-                .dq = pieces.floats(sq_ * wide_),
-                .delta = pieces.floats(sq_),
-                .dk = pieces.floats(keys * wide_),
-                .dv = pieces.floats(keys * wide_),
-                .k = pieces.floats(kKeyBlock * wide_),
-                .k_columns = pieces.floats(kKeyBlock * wide_),
-                .v_columns = pieces.floats(kKeyBlock * wide_),
-                .p = pieces.floats(kTile),
-                .capped = pieces.floats(kTile),
-                .dropped = pieces.floats(kTile),
-                .dp = pieces.floats(kTile)};
-    std::fill_n(tiles.dk, keys * wide_, 0.0F);
-    std::fill_n(tiles.dv, keys * wide_, 0.0F);
-    for (std::int64_t head = group * heads; head < (group + 1) * heads; ++head) {
-      run(sight, batch, group, head, tiles);
-    }
-    store(Head(call_.dk, batch, group), tiles.dk, sk_);
-    store(Head(call_.dv, batch, group), tiles.dv, sk_);
+  std::int64_t query_rows() const { return sq_; }
+  std::int64_t key_rows() const { return padded(call_.k.dim(1), kKeyBlock); }
+  std::int64_t bytes() const {
+    return 4 * (2 * sq_ * wide + 3 * kKeyBlock * wide + 4 * kTile) + 9 * 64;
+  }
+  void take(Pieces& pieces) {
+    q_ = pieces.floats(sq_ * wide);
+    dout_ = pieces.floats(sq_ * wide);
+    k_ = pieces.floats(kKeyBlock * wide);
+    k_columns_ = pieces.floats(kKeyBlock * wide);
+    v_columns_ = pieces.floats(kKeyBlock * wide);
+    p_ = pieces.floats(kTile);
+    capped_ = pieces.floats(kTile);
+    dropped_ = pieces.floats(kTile);
+    dp_ = pieces.floats(kTile);
   }
 
- private:
-  struct Tiles {
-    float* q;
-    float* dout;
-    float* dq;
-    float* delta;
-    float* dk;
-    float* dv;
-    float* k;
-    float* k_columns;
-    float* v_columns;
-    float* p;
-    float* capped;  // scores
-    float* dropped;
-    float* dp;
-  };
-
-  void store(const Head& to, const float* from, std::int64_t rows) const {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      context_.vector.convert(to.row(r), to.type, from + r * wide_, Type::kF32, d_);
-    }
+  void load_queries(const Head& q, const Head& dout) const {
+    load_rows(context_, q, 0, sq_, sq_, d_, q_, wide);
+    load_rows(context_, dout, 0, sq_, sq_, d_, dout_, wide);
   }
-
-  void run(const Sight& sight, std::int64_t batch, std::int64_t group, std::int64_t head,
-           const Tiles& tiles) const {
-    const Head out(call_.out, batch, head);
-    const Head dout(call_.dout, batch, head);
-    load_rows(context_, Head(call_.q, batch, head), 0, sq_, sq_, d_, tiles.q, wide_);
-    load_rows(context_, dout, 0, sq_, sq_, d_, tiles.dout, wide_);
-    std::fill_n(tiles.dq, sq_ * wide_, 0.0F);
-    for (std::int64_t r = 0; r < sq_; ++r) {
-      tiles.delta[r] = context_.vector.dot(dout.row(r), dout.type, out.row(r), out.type, d_);
-    }
-    std::int64_t loaded = -1;
-    sight.for_tiles(0, sq_, kQueryBlock, kKeyBlock,
-                    [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
-                      if (key != loaded) {
-                        load_rows(context_, Head(call_.k, batch, group), key, kKeyBlock,
-                                  sight.keys(), d_, tiles.k, wide_);
-                        load_columns(context_, Head(call_.k, batch, group), key, kKeyBlock,
-                                     sight.keys(), d_, tiles.k_columns);
-                        load_columns(context_, Head(call_.v, batch, group), key, kKeyBlock,
-                                     sight.keys(), d_, tiles.v_columns);
-                        loaded = key;
-                      }
-                      tile(sight, batch, head, query, queries, key, tiles);
-                    });
-    store(Head(call_.dq, batch, head), tiles.dq, sq_);
+  void load_keys(const Sight& sight, const Head& keys, const Head& values, std::int64_t key) const {
+    load_rows(context_, keys, key, kKeyBlock, sight.keys(), d_, k_, wide);
+    load_columns(context_, keys, key, kKeyBlock, sight.keys(), d_, k_columns_);
+    load_columns(context_, values, key, kKeyBlock, sight.keys(), d_, v_columns_);
   }
+  void end_keys(const Sight& /*sight*/, std::int64_t /*key*/, const GradientSums& /*sums*/) const {}
 
-  void tile(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
-            std::int64_t queries, std::int64_t key, const Tiles& t) const {
+  void add(const GradientTile& tile, const GradientSums& sums) const {
     const VectorTable& vector = context_.vector;
+    const auto& [sight, batch, head, query, queries, key, valid, lse, slope] = tile;
     const int m = static_cast<int>(queries);
     const int d = static_cast<int>(d_);
-    const int wide = static_cast<int>(wide_);
-    const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
-    const float* lse =
-        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1);
-    const float* q = t.q + query * wide_;
-    const float* dout = t.dout + query * wide_;
-    vector.product(m, kKeyBlock, d, q, wide_, 1, t.k_columns, kKeyBlock, t.p, kKeyBlock, false);
-    const float scale = cap_scores(context_, call_, t.p, queries * kKeyBlock);
+    const int width = static_cast<int>(wide);
+    const float* q = q_ + query * wide;
+    const float* dout = dout_ + query * wide;
+    vector.product(m, kKeyBlock, d, q, wide, 1, k_columns_, kKeyBlock, p_, kKeyBlock, false);
+    const float scale = cap_scores(context_, call_, p_, queries * kKeyBlock);
     if (call_.soft_cap > 0)
-      std::memcpy(t.capped, t.p, static_cast<std::size_t>(queries * kKeyBlock) * 4);
-    vector.softmax_again(scores_of(sight, query, queries, key, t.p, scale, slope), lse + query);
-    vector.product(m, kKeyBlock, d, dout, wide_, 1, t.v_columns, kKeyBlock, t.dp, kKeyBlock, false);
-    const float* kept = t.p;
+      std::memcpy(capped_, p_, static_cast<std::size_t>(queries * kKeyBlock) * 4);
+    vector.softmax_again(scores_of(sight, query, queries, key, p_, scale, slope), lse + query);
+    vector.product(m, kKeyBlock, d, dout, wide, 1, v_columns_, kKeyBlock, dp_, kKeyBlock, false);
+    const float* kept = p_;
     if (masks_.given()) {
-      std::memcpy(t.dropped, t.p, static_cast<std::size_t>(queries * kKeyBlock) * 4);
+      std::memcpy(dropped_, p_, static_cast<std::size_t>(queries * kKeyBlock) * 4);
       for (std::int64_t r = 0; r < queries; ++r) {
         const MaskRow row = masks_.query(batch, call_.head_begin + head, sight.position(query + r));
         const std::int64_t column = sight.first_position() + key;
-        vector.mask(t.dropped + r * kKeyBlock, row, column, kKeyBlock);
-        vector.mask(t.dp + r * kKeyBlock, row, column, kKeyBlock);
+        vector.mask(dropped_ + r * kKeyBlock, row, column, kKeyBlock);
+        vector.mask(dp_ + r * kKeyBlock, row, column, kKeyBlock);
       }
-      kept = t.dropped;
+      kept = dropped_;
     }
-    vector.product(kKeyBlock, wide, m, kept, 1, kKeyBlock, dout, wide_, t.dv + key * wide_, wide_,
+    vector.product(kKeyBlock, width, m, kept, 1, kKeyBlock, dout, wide, sums.dv + key * wide, wide,
                    true);
-    vector.score_gradient(t.dp, t.p, kKeyBlock, m, kKeyBlock, t.delta + query,
+    vector.score_gradient(dp_, p_, kKeyBlock, m, kKeyBlock, sums.delta + query,
                           static_cast<float>(call_.scale));
     if (call_.soft_cap > 0) {
-      vector.soft_cap_gradient(t.dp, t.dp, Type::kF32, t.capped, queries * kKeyBlock,
+      vector.soft_cap_gradient(dp_, dp_, Type::kF32, capped_, queries * kKeyBlock,
                                static_cast<float>(call_.soft_cap));
     }
-    vector.product(kKeyBlock, wide, m, t.dp, 1, kKeyBlock, q, wide_, t.dk + key * wide_, wide_,
+    vector.product(kKeyBlock, width, m, dp_, 1, kKeyBlock, q, wide, sums.dk + key * wide, wide,
                    true);
-    vector.product(m, wide, kKeyBlock, t.dp, kKeyBlock, 1, t.k, wide_, t.dq + query * wide_, wide_,
+    vector.product(m, width, kKeyBlock, dp_, kKeyBlock, 1, k_, wide, sums.dq + query * wide, wide,
                    true);
   }
+
+  const std::int64_t wide;
+
+ private:
+  static constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
 
   Context& context_;
   const AttentionBackward& call_;
   Masks masks_;
   std::int64_t sq_;
-  std::int64_t sk_;
   std::int64_t d_;
-  std::int64_t wide_;
+  float* q_ = nullptr;     // [sq, wide]
+  float* dout_ = nullptr;  // [sq, wide]
+  float* k_ = nullptr;     // of one block of keys, [kKeyBlock, wide]
+  float* k_columns_ = nullptr;
+  float* v_columns_ = nullptr;
+  float* p_ = nullptr;       // [kQueryBlock, kKeyBlock] of one tile, as the next ones
+  float* capped_ = nullptr;  // scores
+  float* dropped_ = nullptr;
+  float* dp_ = nullptr;
 };
 
 }  // namespace
@@ -295,7 +243,7 @@ void attention_forward_fp32(Context& context, const AttentionForward& call) {
 }
 
 void attention_backward_fp32(Context& context, const AttentionBackward& call) {
-  const Backward backward(context, call);
+  const BackwardPass<Fp32Gradients> backward(context, call);
   context.threads.run(backward.parts(), backward);
 }
 
