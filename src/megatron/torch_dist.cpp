@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <optional>
 #include <system_error>
@@ -17,6 +16,7 @@
 #include "megatron/named_tensors.h"
 #include "megatron/names.h"
 #include "megatron/optimizer_groups.h"
+#include "megatron/torch_dist_names.h"
 #include "pickle/pickle.h"
 
 namespace piton {
@@ -29,7 +29,6 @@ using Kind = PickleValue::Kind;
 constexpr std::int64_t kMostMetadata = std::int64_t{256} << 20;
 // Limit for pairs of boxes that are looked at; boxes of a layer are few.
 constexpr std::int64_t kMostPairs = 100'000'000;
-constexpr std::string_view kLayers = "layers.";
 constexpr std::string_view kBucket = ".bucket_idx_";
 constexpr const char* kBuckets = "optimizer.distributed.dp_group_idx_";
 
@@ -44,52 +43,6 @@ std::string_view type_of(std::string_view torch_name) {
     if (known == torch_name) return type;
   }
   return torch_name;
-}
-
-// States of the optimizer and of the run, not weights.
-bool is_state(std::string_view name) {
-  return name.starts_with("optimizer.") || name.starts_with("optim.") ||
-         name.starts_with("chained_") || name.starts_with("rng_state") ||
-         name.starts_with("rerun_state");
-}
-
-// The name of the weight that this is the optimizer's `kind` of; "": none.
-std::string weight_of_state(const std::string& name, std::string_view kind) {
-  const std::string state = fmt::format("optimizer.state.{}.", kind);
-  const std::size_t at = name.find(state);
-  // A chained optimizer has a number before.
-  if (at == 0 || (at != name.npos && name.starts_with("chained_")))
-    return name.substr(at + state.size());
-  return "";
-}
-
-// The name of the weight that this is the fp32 copy of; "": none.
-std::string weight_of_master(const std::string& name) {
-  const std::string weight = weight_of_state(name, "fp32_param");
-  return weight.empty() ? weight_of_state(name, "param") : weight;
-}
-
-// The number of a stacked tensor's layer goes here; npos: it has none, or the name has it already.
-std::size_t place_of_layer(std::string_view name) {
-  const std::size_t at = name.find(kLayers);
-  if (at == name.npos || (at > 0 && name[at - 1] != '.')) return name.npos;
-  const std::size_t place = at + kLayers.size();
-  if (place >= name.size() || std::isdigit(static_cast<unsigned char>(name[place])) != 0)
-    return name.npos;
-  return place;
-}
-
-// Halves of the first MLP matrix that Megatron-core stores under names of their own.
-std::string plain_name(const std::string& name) {
-  constexpr std::string_view kBoth = "linear_fc1.";
-  const std::size_t at = name.find(kBoth);
-  if (at == name.npos) return name;
-  const std::string end = name.substr(at + kBoth.size());
-  if (end == "weight_w" || end == "bias_w")
-    return name.substr(0, at) + "gate_proj." + end.substr(0, end.size() - 2);
-  if (end == "weight_v" || end == "bias_v")
-    return name.substr(0, at) + "up_proj." + end.substr(0, end.size() - 2);
-  return name;
 }
 
 std::vector<std::int64_t> sizes_of(const PickleValue* value, const std::string& where,
@@ -431,8 +384,8 @@ void TorchDist::add_flat(const std::string& name, const Tensor& tensor, const Bo
     const FlatTile tile{.row = start[first] * rows,
                         .column = matrix ? start[first + 1] * columns : 0,
                         .columns = columns};
-    add_flat_boxes(*bytes.file, bytes.offset, start.back(), start.back() + box.extent.back(), tile,
-                   whole);
+    add_flat_boxes({*bytes.file, bytes.offset, start.back(), start.back() + box.extent.back()},
+                   tile, whole);
   }
 }
 
