@@ -14,12 +14,12 @@ namespace {
 constexpr int kBlocks = 64;          // Philox blocks of four words that are computed together
 constexpr int kPairs = 2 * kBlocks;  // words 0 and 1 first, then words 2 and 3
 
-struct Words {
+struct NormalWords {
   std::uint32_t lane[4][kBlocks];
 };
 
 PITON_VECTOR_CLONES
-void draw(PhiloxKey key, std::uint64_t first_block, Words& words) {
+void draw(PhiloxKey key, std::uint64_t first_block, NormalWords& words) {
   for (int i = 0; i < kBlocks; ++i) {
     const std::uint64_t block = first_block + static_cast<std::uint64_t>(i);
     words.lane[0][i] = static_cast<std::uint32_t>(block);
@@ -65,7 +65,7 @@ void uniforms(const std::uint32_t* words, double* uniform) {
 
 void philox_normals(PhiloxKey key, std::uint64_t first_block, std::span<double> out) {
   PITON_ASSERT(out.size() % 4 == 0);
-  Words words;
+  NormalWords words;
   double uniform[kPairs], turns[kPairs], radius[kPairs], first[kPairs], second[kPairs];
   for (std::size_t at = 0; at < out.size(); at += 4 * kBlocks) {
     draw(key, first_block + at / 4, words);

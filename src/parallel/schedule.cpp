@@ -102,7 +102,7 @@ Schedule make_schedule(ScheduleKind kind, int stages, int micro_batches) {
 namespace {
 
 // The passes of one (chunk, micro-batch) that were found so far.
-struct Progress {
+struct PassProgress {
   bool forward = false;
   bool backward_input = false;
   bool backward_weight = false;
@@ -130,7 +130,7 @@ void check(const Schedule& schedule) {
       refuse(schedule, fmt::format("chunk {} is on stage {} of {}", chunk, stage, schedule.stages));
     }
   }
-  std::vector<Progress> progress(static_cast<std::size_t>(chunks) * schedule.micro_batches);
+  std::vector<PassProgress> progress(static_cast<std::size_t>(chunks) * schedule.micro_batches);
   for (int stage = 0; stage < schedule.stages; ++stage) {
     for (const Step& step : schedule.steps[stage]) {
       if (step.chunk < 0 || step.chunk >= chunks || step.micro_batch < 0 ||
@@ -143,8 +143,8 @@ void check(const Schedule& schedule) {
         refuse(schedule, fmt::format("stage {} has the {}, which is on stage {}", stage,
                                      to_string(step), schedule.stage_of_chunk[step.chunk]));
       }
-      Progress& one = progress[static_cast<std::size_t>(step.chunk) * schedule.micro_batches +
-                               step.micro_batch];
+      PassProgress& one = progress[static_cast<std::size_t>(step.chunk) * schedule.micro_batches +
+                                   step.micro_batch];
       const bool input = step.pass == Pass::kBackward || step.pass == Pass::kBackwardInput;
       const bool weight = step.pass == Pass::kBackward || step.pass == Pass::kBackwardWeight;
       const bool again = (step.pass == Pass::kForward && one.forward) ||
@@ -165,7 +165,8 @@ void check(const Schedule& schedule) {
   }
   for (int chunk = 0; chunk < chunks; ++chunk) {
     for (int m = 0; m < schedule.micro_batches; ++m) {
-      const Progress& one = progress[static_cast<std::size_t>(chunk) * schedule.micro_batches + m];
+      const PassProgress& one =
+          progress[static_cast<std::size_t>(chunk) * schedule.micro_batches + m];
       if (one.forward && one.backward_input && one.backward_weight) continue;
       const Pass missing = !one.forward          ? Pass::kForward
                            : !one.backward_input ? Pass::kBackwardInput

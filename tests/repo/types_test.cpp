@@ -1,10 +1,12 @@
 // A type's name is defined once in a namespace. Two definitions under one name are undefined
-// behavior that an optimizer hides: the linker keeps one of the two constructors.
+// behavior that an optimizer hides: the linker keeps one of the two constructors. A type of an
+// unnamed namespace hides no other one: a reader would take it for that.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <set>
 
 #include "repo/source_tree.h"
 
@@ -14,11 +16,17 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// "namespace::Name" of each type that `text` defines outside functions, other types and unnamed
-// namespaces. Relies on the form that .clang-format gives: no indentation inside namespaces.
-std::vector<std::string> types_of(const std::string& text) {
+struct FoundType {
+  std::string space;  // "piton::"; without unnamed namespaces
+  std::string name;
+  bool unnamed = false;  // in an unnamed namespace
+};
+
+// Each type that `text` defines outside functions and other types. Relies on the form that
+// .clang-format gives: no indentation inside namespaces.
+std::vector<FoundType> types_of(const std::string& text) {
   std::vector<std::string> open;
-  std::vector<std::string> types;
+  std::vector<FoundType> types;
   const std::regex opening("^namespace ?([A-Za-z0-9_:(), ]*)\\{");
   const std::regex type(
       "^(class|struct|enum class|union) ([A-Za-z0-9_]+)( final)?( :[^:].*| ?)\\{");
@@ -30,13 +38,13 @@ std::vector<std::string> types_of(const std::string& text) {
                !open.empty() && line.size() > 1) {
       open.pop_back();  // "}  // namespace", its comment blanked
     } else if (std::regex_search(line, match, type)) {
-      std::string name;
-      bool unnamed = false;
+      FoundType found{.name = match[2]};
       for (const std::string& part : open) {
-        unnamed = unnamed || part.empty();
-        name += part.substr(0, part.find_last_not_of(' ') + 1) + "::";
+        const std::size_t size = part.find_last_not_of(' ') + 1;
+        if (size == 0) found.unnamed = true;
+        if (size > 0) found.space += part.substr(0, size) + "::";
       }
-      if (!unnamed) types.push_back(name + match[2].str());
+      types.push_back(std::move(found));
     }
   }
   return types;
@@ -46,9 +54,35 @@ std::vector<std::string> double_faults(const SourceTree& tree) {
   std::map<std::string, std::string> first;
   std::vector<std::string> faults;
   for (const auto& [path, text] : tree) {
-    for (const std::string& type : types_of(text)) {
-      const auto [at, added] = first.emplace(type, path);
-      if (!added) faults.push_back(type + ": in " + at->second + " and in " + path);
+    for (const FoundType& type : types_of(text)) {
+      if (type.unnamed) continue;
+      const auto [at, added] = first.emplace(type.space + type.name, path);
+      if (!added) faults.push_back(at->first + ": in " + at->second + " and in " + path);
+    }
+  }
+  return faults;
+}
+
+// Types of unnamed namespaces that hide a type of the same name. Those of headers in namespace
+// piton are seen everywhere, others in their own namespace.
+std::vector<std::string> shadow_faults(const SourceTree& tree) {
+  std::map<std::string, std::string> known;  // of headers
+  for (const auto& [path, text] : tree) {
+    if (!is_header(path)) continue;
+    for (const FoundType& type : types_of(text)) {
+      if (!type.unnamed) known.emplace(type.space + type.name, path);
+    }
+  }
+  std::vector<std::string> faults;
+  for (const auto& [path, text] : tree) {
+    for (const FoundType& type : types_of(text)) {
+      if (!type.unnamed) continue;
+      for (const std::string& space : std::set<std::string>{"piton::", type.space}) {
+        const auto hidden = known.find(space + type.name);
+        if (hidden == known.end()) continue;
+        faults.push_back(path + ": " + type.name + " hides " + hidden->first + " of " +
+                         hidden->second + "; rename it");
+      }
     }
   }
   return faults;
@@ -64,6 +98,29 @@ TEST(Types, AreDefinedOnceInANamespace) {
                      {"b/b.h", "namespace piton {\nclass Head final : public Base {\n};\n"},
                      {"c/a.h", "namespace piton {\nclass Block;\nclass Block {\n};\n}  // n\n"}}),
       ElementsAre("piton::Head: in a/b.cpp and in b/b.h", "piton::Block: in a/a.h and in c/a.h"));
+}
+
+TEST(Types, OfUnnamedNamespacesHideNone) {
+  const auto unnamed = [](const std::string& space, const std::string& type) {
+    return "namespace " + space + " {\nnamespace {\nstruct " + type +
+           " {\n};\n}  // namespace\n}  // namespace x\n";
+  };
+  EXPECT_THAT(
+      shadow_faults({{"a/a.h", "namespace piton {\nstruct Block {\n};\n}  // namespace piton\n"},
+                     {"a/a.cpp", "namespace piton {\nstruct Own {\n};\n}  // namespace piton\n"},
+                     {"b/a.h", "namespace piton::cpu {\nclass Tile {\n};\n}  // namespace p\n"},
+                     {"c/a.cpp", unnamed("piton", "Block")},
+                     {"c/b.cpp", unnamed("piton::cpu", "Block")},
+                     {"c/c.cpp", unnamed("piton::cpu", "Tile")},
+                     {"c/d.cpp", unnamed("piton", "Tile")},
+                     {"c/e.cpp", unnamed("piton", "Own")}}),
+      ElementsAre("c/a.cpp: Block hides piton::Block of a/a.h; rename it",
+                  "c/b.cpp: Block hides piton::Block of a/a.h; rename it",
+                  "c/c.cpp: Tile hides piton::cpu::Tile of b/a.h; rename it"));
+}
+
+TEST(Types, HideNoneInThisRepository) {
+  EXPECT_THAT(shadow_faults(read_tree(std::filesystem::path(PITON_SOURCE_DIR) / "src")), IsEmpty());
 }
 
 TEST(Types, AreDefinedOnceInThisRepository) {

@@ -97,18 +97,18 @@ class RawFile {
   std::int64_t consumed_ = 0;
 };
 
-class Stream : public ByteStream {
+class FileStream : public ByteStream {
  public:
-  explicit Stream(std::unique_ptr<RawFile> file) : file_(std::move(file)) {}
+  explicit FileStream(std::unique_ptr<RawFile> file) : file_(std::move(file)) {}
   std::int64_t consumed_bytes() const override { return file_->consumed(); }
 
  protected:
   std::unique_ptr<RawFile> file_;
 };
 
-class PlainStream final : public Stream {
+class PlainStream final : public FileStream {
  public:
-  using Stream::Stream;
+  using FileStream::FileStream;
   std::size_t read(std::span<char> out) override {
     const std::string_view bytes = file_->window();
     const std::size_t count = std::min(bytes.size(), out.size());
@@ -120,10 +120,10 @@ class PlainStream final : public Stream {
 
 // A packed file is a sequence of members; zero bytes after the last one are padding (tapes).
 // Decoders implement step(): unpack part of `in` into `out` and return how far they came.
-class PackedStream : public Stream {
+class PackedStream : public FileStream {
  public:
   PackedStream(std::unique_ptr<RawFile> file, std::string_view packer)
-      : Stream(std::move(file)), packer_(packer) {}
+      : FileStream(std::move(file)), packer_(packer) {}
 
   std::size_t read(std::span<char> out) final {
     while (!finished_) {

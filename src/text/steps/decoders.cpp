@@ -11,9 +11,9 @@ namespace {
 
 // A decoder that is a function of the list of pieces.
 template <typename F>
-class Step final : public PieceDecoder {
+class DecoderStep final : public PieceDecoder {
  public:
-  explicit Step(F f) : f_(std::move(f)) {}
+  explicit DecoderStep(F f) : f_(std::move(f)) {}
   void apply(std::vector<std::string>& pieces) const override { f_(pieces); }
 
  private:
@@ -22,7 +22,7 @@ class Step final : public PieceDecoder {
 
 template <typename F>
 std::unique_ptr<PieceDecoder> step(F f) {
-  return std::make_unique<Step<F>>(std::move(f));
+  return std::make_unique<DecoderStep<F>>(std::move(f));
 }
 
 std::string replaced(const std::string& text, std::string_view from, std::string_view to) {

@@ -6,14 +6,14 @@
 namespace piton::cpu::PITON_ISA {
 namespace {
 
-struct Value {
+struct ActivationValue {
   F y;
   F slope;
 };
 
 // 0.5 x (1 + tanh u) = x sigmoid(2 u),  u = sqrt(2/pi) (x + 0.044715 x^3)
 struct GeluTanh {
-  PITON_INLINE Value at(F x) {
+  PITON_INLINE ActivationValue at(F x) {
     const F square = x * x;
     const F c = splat(1.5957691216F);  // 2 sqrt(2/pi)
     const Sigmoid s = sigmoid(c * x * (splat(1.0F) + splat(0.044715F) * square));
@@ -23,14 +23,14 @@ struct GeluTanh {
 };
 
 struct GeluErf {
-  PITON_INLINE Value at(F x) {
+  PITON_INLINE ActivationValue at(F x) {
     const F phi = normal_distribution(x);
     return {x * phi, phi + x * normal_density(x)};
   }
 };
 
 struct GeluFast {
-  PITON_INLINE Value at(F x) {
+  PITON_INLINE ActivationValue at(F x) {
     const F c = splat(1.702F);
     const Sigmoid s = sigmoid(c * x);
     return {x * s.s, s.s + c * x * s.s * s.rest};
@@ -38,7 +38,7 @@ struct GeluFast {
 };
 
 struct Silu {
-  PITON_INLINE Value at(F x) {
+  PITON_INLINE ActivationValue at(F x) {
     const Sigmoid s = sigmoid(x);
     return {x * s.s, s.s + x * s.s * s.rest};
   }
@@ -69,7 +69,7 @@ void backward(const ActivationArguments& a, std::int64_t begin, std::int64_t end
     T* dup = static_cast<T*>(a.dup.data) + row * a.dup.stride;
     for_vectors(
         a.columns, [&](std::int64_t i, auto count) __attribute__((always_inline)) {
-          const Value value = Kind::at(load(x + i, count));
+          const ActivationValue value = Kind::at(load(x + i, count));
           const F g = load(dy + i, count);
           if (a.up.data != nullptr) {
             const F scale = load(up + i, count);
