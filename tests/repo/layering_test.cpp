@@ -1,4 +1,5 @@
-// Every #include in src is of a lower layer, as listed in src/LAYERS.
+// Every #include in src is of a lower layer, as listed in src/LAYERS, and CMakeLists.txt links what
+// is included.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,6 +95,101 @@ std::vector<std::string> cuda_faults(const SourceTree& tree) {
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (std::regex_search(lines[i], include))
         faults.push_back(at_line(path, i, "shows CUDA's types"));
+    }
+  }
+  return faults;
+}
+
+// The folders that each folder is linked to by CMakeLists.txt.
+using Links = std::map<std::string, std::set<std::string>>;
+
+// Of piton_folder(NAME DEPENDS folders... LIBS libraries...), and of the program:
+// target_link_libraries(piton PRIVATE piton_FOLDER ...).
+Links read_links(const std::string& text, const std::map<std::string, double>& floors) {
+  static const std::regex comment("#[^\n]*");
+  static const std::regex call("(piton_folder|target_link_libraries)\\(([^)]*)\\)");
+  const std::string code = std::regex_replace(text, comment, "");
+  std::map<std::string, std::string> folder_of_target;
+  for (const auto& [folder, floor] : floors) {
+    std::string target = "piton_" + folder;
+    std::replace(target.begin(), target.end(), '/', '_');
+    folder_of_target[target] = folder;
+  }
+  Links links;
+  for (std::sregex_iterator it(code.begin(), code.end(), call), end; it != end; ++it) {
+    std::istringstream words((*it)[2].str());
+    std::string name;
+    words >> name;
+    const bool program = (*it)[1] == "target_link_libraries";
+    if (program && name != "piton") continue;
+    std::set<std::string>& lower = links[program ? "cli" : name];
+    bool depends = program;
+    for (std::string word; words >> word;) {
+      if (word == "DEPENDS" || word == "LIBS") {
+        depends = word == "DEPENDS";
+      } else if (depends && program) {
+        const auto folder = folder_of_target.find(word);
+        if (folder != folder_of_target.end()) lower.insert(folder->second);
+      } else if (depends) {
+        lower.insert(word);
+      }
+    }
+  }
+  return links;
+}
+
+// What the folder is linked to, directly or through others.
+std::set<std::string> all_links(const std::string& folder, const Links& links) {
+  std::set<std::string> all;
+  std::vector<std::string> next{folder};
+  while (!next.empty()) {
+    const auto found = links.find(next.back());
+    next.pop_back();
+    if (found == links.end()) continue;
+    for (const std::string& lower : found->second) {
+      if (all.insert(lower).second) next.push_back(lower);
+    }
+  }
+  return all;
+}
+
+// The library links targets, not folders: cmake/library.cmake.
+constexpr const char* kUnlinked = "library";
+
+std::vector<std::string> link_faults(const SourceTree& tree, const Links& links,
+                                     const std::map<std::string, double>& floors) {
+  std::vector<std::string> faults;
+  const std::regex include("(^|\n)\\s*#\\s*include\\s*\"([^\"]+)\"");
+  for (const auto& [folder, floor] : floors) {
+    if (folder != kUnlinked && !links.contains(folder)) {
+      faults.push_back(folder + " is in src/LAYERS, but not in CMakeLists.txt");
+    }
+  }
+  for (const auto& [folder, lower_ones] : links) {
+    const auto own = floors.find(folder);
+    for (const std::string& lower : lower_ones) {
+      const auto theirs = floors.find(lower);
+      if (own == floors.end() || theirs == floors.end()) {
+        faults.push_back(folder + " DEPENDS " + lower + ": not in src/LAYERS");
+      } else if (theirs->second >= own->second) {
+        faults.push_back(with_floor(folder, own->second) + " DEPENDS " +
+                         with_floor(lower, theirs->second));
+      }
+    }
+  }
+  std::map<std::string, std::set<std::string>> linked;
+  for (const auto& [folder, lower] : links) linked[folder] = all_links(folder, links);
+  std::set<std::string> reported;
+  for (const auto& [path, text] : tree) {
+    const std::string folder = folder_of(path, floors);
+    if (!links.contains(folder)) continue;
+    for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
+      const std::string other = folder_of((*it)[2], floors);
+      if (other == folder || stands_in_for(folder, other) || linked[folder].contains(other))
+        continue;
+      const std::string fault =
+          folder + " includes " + other + ", which it does not DEPEND on in CMakeLists.txt";
+      if (reported.insert(fault).second) faults.push_back(path + ": " + fault);
     }
   }
   return faults;
@@ -197,6 +293,44 @@ TEST(Layering, CatchesFoldersAndFilesOutsideTheList) {
               ElementsAre("folder \"extra\" is not listed in src/LAYERS",
                           "ops/a.h:1: b.h is in no folder of src/LAYERS",
                           "ops/a.h:2: ../base/b.h is in no folder of src/LAYERS"));
+}
+
+TEST(Links, AgreeWithFloorsAndIncludes) {
+  const auto floors = read_floors("0 base\n1 tensor text\n1.1 text/files\n2 ops\n3 library cli\n");
+  const auto faults = [&](const std::string& cmake) {
+    return link_faults({{"ops/a.cpp", "// a\n#include \"ops/a.h\"\n#include \"base/b.h\"\n"},
+                        {"ops/b.cpp", "#include \"text/files/c.h\"\n"},
+                        {"cli/main.cpp", "#include \"ops/a.h\"\n"}},
+                       read_links(cmake, floors), floors);
+  };
+  const std::string lower =
+      "piton_folder(base LIBS fmt::fmt)\npiton_folder(tensor DEPENDS base)\n# piton_folder(x)\n"
+      "piton_folder(text DEPENDS base)\npiton_folder(text/files DEPENDS text LIBS tensor)\n";
+  const std::string program = "target_link_libraries(piton PRIVATE piton_ops spdlog::spdlog)\n";
+  EXPECT_THAT(
+      faults(lower + "piton_folder(ops DEPENDS tensor\n             text/files)\n" + program),
+      IsEmpty());
+  EXPECT_THAT(
+      faults(lower + "piton_folder(ops DEPENDS tensor)\n"
+                     "target_link_libraries(piton PRIVATE piton_text_files)\n"),
+      ElementsAre("cli/main.cpp: cli includes ops, which it does not DEPEND on in CMakeLists.txt",
+                  "ops/b.cpp: ops includes text/files, which it does not DEPEND on in "
+                  "CMakeLists.txt"));
+  EXPECT_THAT(faults("piton_folder(base DEPENDS tensor)\npiton_folder(tensor DEPENDS text more)\n"
+                     "piton_folder(text)\npiton_folder(ops DEPENDS base text/files)\n" +
+                     program),
+              ElementsAre("text/files is in src/LAYERS, but not in CMakeLists.txt",
+                          "base (floor 0) DEPENDS tensor (floor 1)",
+                          "tensor DEPENDS more: not in src/LAYERS",
+                          "tensor (floor 1) DEPENDS text (floor 1)"));
+}
+
+TEST(Links, OfThisRepositoryAgreeWithFloorsAndIncludes) {
+  const std::filesystem::path root = PITON_SOURCE_DIR;
+  const auto floors = read_floors(read_text_file(root / "src/LAYERS"));
+  const Links links = read_links(read_text_file(root / "CMakeLists.txt"), floors);
+  ASSERT_GT(links.size(), 20U);
+  EXPECT_THAT(link_faults(read_tree(root / "src"), links, floors), IsEmpty());
 }
 
 TEST(Layering, HoldsInThisRepository) {
