@@ -164,7 +164,8 @@ std::vector<std::vector<GeneratedToken>> Model::generate_batch(
 std::vector<Beam> Model::beams(std::span<const std::int32_t> prompt, std::int64_t max_new_tokens,
                                const BeamOptions& options,
                                const std::function<bool(std::span<const LikelyToken>)>& ends) {
-  return beam_search(*state_->inference, prompt, max_new_tokens, options, end_of_text(), ends);
+  return beam_search(*state_->inference, prompt, options,
+                     {.max_new_tokens = max_new_tokens, .token = end_of_text(), .ends = ends});
 }
 
 void Model::check_ids(std::span<const std::int32_t> ids) const {

@@ -8,9 +8,14 @@
 namespace piton {
 namespace {
 
+struct ProbedRank {
+  RankEstimate estimate;
+  PlannedCalls calls;  // only if they are recorded
+};
+
 // One rank without memory. `record`: keeps the calls.
-RecomputeProbe probe_rank(const RunPlan& plan, std::int64_t micro_batch, const Machine& machine,
-                          int rank, bool record, RankEstimate* estimate) {
+ProbedRank probe_rank(const RunPlan& plan, std::int64_t micro_batch, const Machine& machine,
+                      int rank, bool record) {
   MetaDevice device;
   MetaKernels kernels(&machine.kernels);
   RecordedCalls recorded(kernels);
@@ -24,8 +29,8 @@ RecomputeProbe probe_rank(const RunPlan& plan, std::int64_t micro_batch, const M
                      .stream = *stream,
                      .threads = machine.threads,
                      .log = machine.log};
-  *estimate = estimate_rank(meta, plan, micro_batch);
-  return {estimate->memory.peak_total_bytes, recorded.calls()};
+  RankEstimate estimate = estimate_rank(meta, plan, micro_batch);
+  return {std::move(estimate), recorded.calls()};
 }
 
 }  // namespace
@@ -34,24 +39,23 @@ std::vector<RankEstimate> estimate_layout(const RunPlan& plan, std::int64_t micr
                                           const Machine& machine) {
   std::vector<RankEstimate> estimates(static_cast<std::size_t>(plan.mesh.ranks()));
   for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
-    probe_rank(plan, micro_batch, machine, rank, /*record=*/false,
-               &estimates[static_cast<std::size_t>(rank)]);
+    estimates[static_cast<std::size_t>(rank)] =
+        probe_rank(plan, micro_batch, machine, rank, /*record=*/false).estimate;
   }
   return estimates;
 }
 
 MemoryCounts plan_own_memory(const RunPlan& plan, std::int64_t micro_batch,
                              const Machine& machine) {
-  RankEstimate estimate;
-  probe_rank(plan, micro_batch, machine, machine.world.rank(), /*record=*/false, &estimate);
-  return estimate.memory;
+  return probe_rank(plan, micro_batch, machine, machine.world.rank(), /*record=*/false)
+      .estimate.memory;
 }
 
 RecomputeChoice choose_recompute(const RunPlan& plan, std::int64_t micro_batch,
                                  const Machine& machine) {
   const ProbeRank probe = [&](const RunPlan& one, int rank) {
-    RankEstimate estimate;
-    return probe_rank(one, micro_batch, machine, rank, /*record=*/true, &estimate);
+    ProbedRank probed = probe_rank(one, micro_batch, machine, rank, /*record=*/true);
+    return RecomputeProbe{probed.estimate.memory.peak_total_bytes, std::move(probed.calls)};
   };
   return choose_recompute(plan, *plan.memory_limit, probe,
                           [&](const KernelCall& call) { return seconds_of_call(call, machine); });

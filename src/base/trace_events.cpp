@@ -53,12 +53,12 @@ int TraceEvents::row_of_this_thread() {
   return thread_rows_[std::this_thread::get_id()] = row_of(name);
 }
 
-void TraceEvents::add(int row, std::string_view category, std::string_view name,
-                      std::string_view detail, Time begin, Time end, Kind kind) noexcept {
+void TraceEvents::add(int row, const Label& label, Time begin, Time end, Kind kind) noexcept {
   const std::lock_guard lock(mutex_);
   try {
     if (events_.size() < limit_) {
-      events_.push_back({text(name), text(detail), static_cast<std::uint16_t>(text(category)),
+      events_.push_back({text(label.name), text(label.detail),
+                         static_cast<std::uint16_t>(text(label.category)),
                          static_cast<std::uint16_t>(row), kind, begin, end});
       return;
     }

@@ -37,9 +37,13 @@ class TraceEvents {
   int row_of_this_thread();
 
   enum class Kind : std::uint8_t { kNested, kOverlapping };  // with other events of its row
-  // `detail`: shown beside the event; may be empty. Thread-safe.
-  void add(int row, std::string_view category, std::string_view name, std::string_view detail,
-           Time begin, Time end, Kind kind = Kind::kNested) noexcept;
+  struct Label {
+    std::string_view category;
+    std::string_view name;
+    std::string_view detail;  // is shown with the event; may be empty
+  };
+  // Thread-safe.
+  void add(int row, const Label& label, Time begin, Time end, Kind kind = Kind::kNested) noexcept;
 
   std::size_t size() const;
   std::int64_t dropped() const;  // events beyond the limit

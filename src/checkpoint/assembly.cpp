@@ -43,11 +43,16 @@ void read_part(TensorSource& source, const std::string& name, const TensorRun& r
   }
 }
 
-// Transposes: to[j][i] = from[i][j]. from: [rows, columns]; rows of `to` are `stride` elements
-// apart.
+struct Transposition {
+  std::int64_t rows = 0;     // of the source
+  std::int64_t columns = 0;  // of the source
+  std::int64_t stride = 0;   // elements from one row of the result to the next
+};
+
+// to[j][i] = from[i][j]
 template <typename Unit>
-void turn(const std::byte* from, std::int64_t rows, std::int64_t columns, std::byte* to,
-          std::int64_t stride) {
+void transpose(const std::byte* from, std::byte* to, const Transposition& sizes) {
+  const auto& [rows, columns, stride] = sizes;
   constexpr std::int64_t kTile = 32;
   constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Unit));
   for (std::int64_t i0 = 0; i0 < rows; i0 += kTile) {
@@ -60,12 +65,13 @@ void turn(const std::byte* from, std::int64_t rows, std::int64_t columns, std::b
   }
 }
 
-void turn(std::int64_t width, const std::byte* from, std::int64_t rows, std::int64_t columns,
-          std::byte* to, std::int64_t stride) {
-  if (width == 2) return turn<std::uint16_t>(from, rows, columns, to, stride);
-  if (width == 4) return turn<std::uint32_t>(from, rows, columns, to, stride);
+// `width`: bytes of an element.
+void transpose(std::int64_t width, const std::byte* from, std::byte* to,
+               const Transposition& sizes) {
+  if (width == 2) return transpose<std::uint16_t>(from, to, sizes);
+  if (width == 4) return transpose<std::uint32_t>(from, to, sizes);
   PITON_ASSERT(width == 8, "elements of {} bytes", width);
-  turn<std::uint64_t>(from, rows, columns, to, stride);
+  transpose<std::uint64_t>(from, to, sizes);
 }
 
 // Memory that grows and keeps what it has: pages that were touched once cost nothing again.
@@ -86,7 +92,7 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-struct Block {
+struct AssemblyBlock {
   Buffer buffer;
   std::size_t size = 0;    // bytes
   std::size_t tensor = 0;  // that they are of
@@ -94,13 +100,13 @@ struct Block {
 };
 
 // Reads the blocks of tensors in order.
-class BlockReader {
+class AssemblyReader {
  public:
-  BlockReader(TensorSource& source, std::span<const TypedAssembly> tensors)
+  AssemblyReader(TensorSource& source, std::span<const TypedAssembly> tensors)
       : source_(source), tensors_(tensors) {}
 
   // Fills `block` with the next bytes; false: there are no more.
-  bool read(Block& block) {
+  bool read(AssemblyBlock& block) {
     for (; tensor_ < tensors_.size(); ++tensor_) {
       const Assembly& assembly = tensors_[tensor_].assembly;
       if (!opened_) parts_ = in_order(assembly);
@@ -116,7 +122,7 @@ class BlockReader {
 
  private:
   // Elements from number at_ of part number part_ on.
-  bool read_rows(Block& block) {
+  bool read_rows(AssemblyBlock& block) {
     const TypedAssembly& tensor = tensors_[tensor_];
     const std::int64_t width = size_bytes(tensor.dtype);
     const std::int64_t most = std::min(kAssembledBytes / width, tensor.assembly.shape.elements());
@@ -138,7 +144,7 @@ class BlockReader {
   }
 
   // Rows from number at_ on.
-  bool read_turned(Block& block) {
+  bool read_turned(AssemblyBlock& block) {
     const TypedAssembly& tensor = tensors_[tensor_];
     const std::int64_t width = size_bytes(tensor.dtype);
     const std::int64_t rows = tensor.assembly.shape[0];
@@ -156,7 +162,8 @@ class BlockReader {
                  .begin = 0,
                  .end = size * count},
                 tensor.dtype, stored);
-      turn(width, stored, size, count, bytes + part->row * width, columns);
+      transpose(width, stored, bytes + part->row * width,
+                {.rows = size, .columns = count, .stride = columns});
     }
     at_ += count;
     block.size = static_cast<std::size_t>(count * columns * width);
@@ -189,8 +196,8 @@ DType dtype_of(const Assembly& assembly, const std::map<std::string, DType>& sto
 
 void assemble(TensorSource& source, std::span<const TypedAssembly> tensors, ThreadPool* threads,
               const std::function<void(std::size_t, std::span<const std::byte>)>& take) {
-  BlockReader reader(source, tensors);
-  std::array<Block, 2> blocks;
+  AssemblyReader reader(source, tensors);
+  std::array<AssemblyBlock, 2> blocks;
   bool more = reader.read(blocks[0]);
   for (std::size_t turn = 0; more; turn = 1 - turn) {
     const auto part = [&](std::int64_t which) {

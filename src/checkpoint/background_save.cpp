@@ -88,7 +88,7 @@ bool SaveCopy::take(const StoredModel& model, const StoreContext& context, const
   if (!make_room(context, layout, ranks)) return false;
   FirstFault fault;
   std::int64_t at = 0;
-  for_each_source(model, layout, context.device, context.stream, fault,
+  for_each_source(model, layout, context, fault,
                   [&](const Tensor& source, std::span<const WriteJob> jobs, Device& device) {
                     for (const WriteJob& job : jobs) {
                       const std::int64_t elements = job.end - job.begin;
@@ -113,20 +113,19 @@ void SaveCopy::give(const SaveLayout& layout, JobWriter& writer, FirstFault& fau
   });
 }
 
-std::unique_ptr<BackgroundSave> BackgroundSave::start(
-    const std::filesystem::path& dir, const StoredModel& model, const StoreContext& context,
-    const TrainState& state, const std::string& config, const SaveOptions& options, SaveCopy& copy,
-    ThreadPool& threads) {
-  PITON_ASSERT(options.keep >= 0 && options.file_bytes > 0);
+std::unique_ptr<BackgroundSave> BackgroundSave::start(const StoredModel& model,
+                                                      const StoreContext& context, SaveOrder order,
+                                                      SaveCopy& copy, ThreadPool& threads) {
+  PITON_ASSERT(order.options.keep >= 0 && order.options.file_bytes > 0);
   const auto begin = std::chrono::steady_clock::now();
   Communicator& ranks = save_group(context.mesh);
-  SaveLayout layout = lay_out(model, ranks, options.file_bytes);
+  SaveLayout layout = lay_out(model, ranks, order.options.file_bytes);
   if (!copy.take(model, context, layout, threads, ranks)) return nullptr;
   // The thread must not keep handles of tensors: it would free them at its own time.
   layout.parameters.clear();
   layout.state.clear();
-  std::unique_ptr<BackgroundSave> save(
-      new BackgroundSave({dir, with_progress(state, model), config, options}, std::move(layout)));
+  order.state = with_progress(std::move(order.state), model);
+  std::unique_ptr<BackgroundSave> save(new BackgroundSave(std::move(order), std::move(layout)));
   save->begin_ = begin;
   const SignalsBlocked for_the_thread;
   try {

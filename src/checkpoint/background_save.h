@@ -56,12 +56,9 @@ class BackgroundSave {
   // over. `threads`: the compute threads, which copy; the new thread runs wherever it may. Returns
   // null on all ranks if a host has no memory for the copy; then nothing has been done. Arguments
   // and errors as with save_checkpoint().
-  static std::unique_ptr<BackgroundSave> start(const std::filesystem::path& dir,
-                                               const StoredModel& model,
-                                               const StoreContext& context, const TrainState& state,
-                                               const std::string& config,
-                                               const SaveOptions& options, SaveCopy& copy,
-                                               ThreadPool& threads);
+  static std::unique_ptr<BackgroundSave> start(const StoredModel& model,
+                                               const StoreContext& context, SaveOrder order,
+                                               SaveCopy& copy, ThreadPool& threads);
   // Waits for the end; an error is dropped.
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;

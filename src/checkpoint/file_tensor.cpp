@@ -84,7 +84,7 @@ void read_stored(const FileTensor& tensor, const TensorRun& run, std::byte* dst)
   if (run.begin >= run.end) return;
   const std::int64_t width = size_bytes(tensor.dtype);
   const auto stretches = [&](std::int64_t begin, auto&& each) {
-    for_each_stretch(tensor.shape, run.start, run.extent, begin, run.end,
+    for_each_stretch(tensor.shape, {run.start, run.extent, begin, run.end},
                      [&](std::int64_t at, std::int64_t element, std::int64_t count) {
                        each(tensor.offset + at * width, (element - run.begin) * width,
                             count * width);

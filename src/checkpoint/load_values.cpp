@@ -30,13 +30,13 @@ class Filler {
     if (dst.elements() == 0) return;
     PITON_ASSERT(dst.contiguous() && dst.ndim() == 1, "{}", to_string(dst));
     if (dst.place().kind == DeviceKind::kHost) {
-      return fill_host(parameter, begin, dst.elements(), prefix, dst.dtype(), dst.raw());
+      return fill_host({parameter, begin, dst.elements()}, prefix, dst.dtype(), dst.raw());
     }
     const std::int64_t step = kStagedBytes / size_bytes(dst.dtype());
     const Tensor staged = host_tensor(dst.dtype(), {std::min(step, dst.elements())});
     for (std::int64_t at = 0; at < dst.elements(); at += step) {
       const std::int64_t count = std::min(step, dst.elements() - at);
-      fill_host(parameter, begin + at, count, prefix, dst.dtype(), staged.raw());
+      fill_host({parameter, begin + at, count}, prefix, dst.dtype(), staged.raw());
       read();
       device.upload(staged.raw(), dst.slice(0, at, count), context_.stream);
     }
@@ -78,13 +78,12 @@ class Filler {
     std::byte* dst;
   };
 
-  void fill_host(const Parameter& parameter, std::int64_t begin, std::int64_t size,
-                 const std::string& prefix, DType dtype, std::byte* dst) {
+  void fill_host(const LocalRun& local, const std::string& prefix, DType dtype, std::byte* dst) {
     const std::int64_t width = size_bytes(dtype);
-    const std::vector<Holding> holdings = holdings_of(parameter, begin, size, prefix, dtype, 0);
+    const std::vector<Holding> holdings = holdings_of(local, prefix, dtype, 0);
     std::int64_t covered = 0;
     for (const Holding& holding : holdings) covered += holding.run().size();
-    if (covered < size) std::memset(dst, 0, static_cast<std::size_t>(size * width));
+    if (covered < local.size) std::memset(dst, 0, static_cast<std::size_t>(local.size * width));
     want(holdings, dtype, dst);
   }
 
@@ -136,7 +135,7 @@ std::vector<Holding> weight_holdings(const StoredModel& model) {
   for (std::size_t i = 0; i < model.parameters.size(); ++i) {
     const Parameter& parameter = *model.parameters[i];
     const std::vector<Holding> more =
-        holdings_of(parameter, 0, parameter.elements(), "", parameter.dtype, i);
+        holdings_of({parameter, 0, parameter.elements()}, "", parameter.dtype, i);
     holdings.insert(holdings.end(), more.begin(), more.end());
   }
   return holdings;
@@ -149,7 +148,7 @@ std::vector<Holding> state_holdings(const Optimizer& optimizer) {
   };
   for (const OptimizerState& state : optimizer.state()) {
     if (!state.main_is_value) {
-      add(holdings_of(*state.parameter, state.offset, state.size(), kMainPrefix, DType::kF32, 0));
+      add(holdings_of({*state.parameter, state.offset, state.size()}, kMainPrefix, DType::kF32, 0));
     }
     for (const Moment& moment : state.moments) add(moment_holdings_of(state, moment, 0));
   }

@@ -93,8 +93,9 @@ std::map<std::string, TensorHolders> gather_holders(const std::vector<Holding>& 
 
 }  // namespace
 
-std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin, std::int64_t size,
-                                 const std::string& prefix, DType dtype, std::size_t source) {
+std::vector<Holding> holdings_of(const LocalRun& local, const std::string& prefix, DType dtype,
+                                 std::size_t source) {
+  const auto& [parameter, begin, size] = local;
   const std::int64_t rows = parameter.shape[0];
   const std::int64_t row_size = rows == 0 ? 0 : parameter.elements() / rows;
   std::vector<Holding> holdings;
@@ -133,11 +134,10 @@ std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin,
   return holdings;
 }
 
-std::vector<Holding> row_holdings_of(const Parameter& parameter, std::int64_t begin,
-                                     std::int64_t size, const std::string& prefix, DType dtype,
+std::vector<Holding> row_holdings_of(const LocalRun& local, const std::string& prefix, DType dtype,
                                      std::size_t source) {
   std::vector<Holding> holdings;
-  for (const RowRun& run : row_runs(parameter, begin, size)) {
+  for (const RowRun& run : row_runs(local.parameter, local.begin, local.size)) {
     const Piece& piece = *run.piece;
     const bool one_row = piece.global.ndim() < 2;
     holdings.push_back({.tensor = {prefix + piece.name,
@@ -157,7 +157,7 @@ std::vector<Holding> row_holdings_of(const Parameter& parameter, std::int64_t be
 std::vector<Holding> moment_holdings_of(const OptimizerState& state, const Moment& moment,
                                         std::size_t source) {
   const auto holdings = moment.each_row ? row_holdings_of : holdings_of;
-  return holdings(*state.parameter, state.offset, state.size(), fmt::format("{}.", moment.name),
+  return holdings({*state.parameter, state.offset, state.size()}, fmt::format("{}.", moment.name),
                   moment.dtype, source);
 }
 

@@ -69,16 +69,21 @@ struct Holding {
   TensorRun run() const { return {start, extent, begin, end}; }
 };
 
-// The pieces of elements [begin, begin + size) of the parameter's local tensor. Source offsets
-// count from `begin`. Tensors have the name `prefix` + canonical name and type `dtype`. No prefix:
-// weights.
-std::vector<Holding> holdings_of(const Parameter& parameter, std::int64_t begin, std::int64_t size,
-                                 const std::string& prefix, DType dtype, std::size_t source);
+// Elements [begin, begin + size) of the parameter's local tensor.
+struct LocalRun {
+  const Parameter& parameter;
+  std::int64_t begin = 0;
+  std::int64_t size = 0;
+};
+
+// The pieces of these elements. Source offsets count from `begin`. Tensors have the name `prefix` +
+// canonical name and type `dtype`. No prefix: weights.
+std::vector<Holding> holdings_of(const LocalRun& local, const std::string& prefix, DType dtype,
+                                 std::size_t source);
 
 // The rows (optim/cadam.h) of these elements, of tensors with one value for each row of a canonical
 // tensor: [rows], or [1] for one of one dim. Source offsets count rows.
-std::vector<Holding> row_holdings_of(const Parameter& parameter, std::int64_t begin,
-                                     std::int64_t size, const std::string& prefix, DType dtype,
+std::vector<Holding> row_holdings_of(const LocalRun& local, const std::string& prefix, DType dtype,
                                      std::size_t source);
 
 // The holdings of a moment of a span of optimizer state.
@@ -86,10 +91,10 @@ std::vector<Holding> moment_holdings_of(const OptimizerState& state, const Momen
                                         std::size_t source);
 
 // Calls f(offset in the canonical tensor, offset in the region, count), in elements, for each
-// stretch of elements [begin, end) of the region.
+// stretch of elements of the run, which is of a tensor with the shape `global`.
 template <typename F>
-void for_each_stretch(const Shape& global, const Shape& start, const Shape& extent,
-                      std::int64_t begin, std::int64_t end, F&& f) {
+void for_each_stretch(const Shape& global, const TensorRun& run, F&& f) {
+  const auto& [start, extent, begin, end] = run;
   std::int64_t inner = 1;  // dims from the third on are never split
   for (int dim = 2; dim < global.ndim(); ++dim) inner *= global[dim];
   const std::int64_t global_row = global.ndim() > 1 ? global[1] * inner : 1;

@@ -1,4 +1,5 @@
 #include <optional>
+#include <utility>
 
 #include "checkpoint/save_files.h"
 #include "checkpoint/save_layout.h"
@@ -28,24 +29,22 @@ TrainState with_progress(TrainState state, const StoredModel& model) {
   return state;
 }
 
-std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
-                                      const StoreContext& context, TrainState state,
-                                      const std::string& config, const SaveOptions& options) {
-  PITON_ASSERT(options.keep >= 0 && options.file_bytes > 0);
+std::filesystem::path save_checkpoint(const StoredModel& model, const StoreContext& context,
+                                      SaveOrder order) {
+  PITON_ASSERT(order.options.keep >= 0 && order.options.file_bytes > 0);
   Communicator& ranks = save_group(context.mesh);
-  SaveLayout layout = lay_out(model, ranks, options.file_bytes);
-  return write_save(
-      {dir, with_progress(std::move(state), model), config, options}, layout, ranks,
-      [&](JobWriter& writer, FirstFault& fault) {
-        for_each_source(model, layout, context.device, context.stream, fault,
-                        [&](const Tensor& source, std::span<const WriteJob> jobs, Device& device) {
-                          const HostBytes bytes(source, device, context.stream);
-                          for (const WriteJob& job : jobs) {
-                            writer.write(job, bytes.data() + layout.place_in_source(job) *
-                                                                 size_bytes(source.dtype()));
-                          }
-                        });
-      });
+  SaveLayout layout = lay_out(model, ranks, order.options.file_bytes);
+  order.state = with_progress(std::move(order.state), model);
+  return write_save(order, layout, ranks, [&](JobWriter& writer, FirstFault& fault) {
+    for_each_source(model, layout, context, fault,
+                    [&](const Tensor& source, std::span<const WriteJob> jobs, Device& device) {
+                      const HostBytes bytes(source, device, context.stream);
+                      for (const WriteJob& job : jobs) {
+                        writer.write(job, bytes.data() + layout.place_in_source(job) *
+                                                             size_bytes(source.dtype()));
+                      }
+                    });
+  });
 }
 
 }  // namespace piton

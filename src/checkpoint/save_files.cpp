@@ -63,9 +63,9 @@ void write_hashed(DiskFile& file, std::int64_t offset, std::span<const std::byte
   }
 }
 
-// Hashes each tensor on one rank.
+// Hashes each tensor on one rank: the bytes in memory or, with `disk`, those read back from it.
 void hash_tensors(const fs::path& folder, FilePlan& plan, const std::vector<WrittenPart>& mine,
-                  bool verify, const Disk& disk, Communicator& ranks) {
+                  const Disk* disk, Communicator& ranks) {
   const PartsOfTensors parts = gather_parts(mine, plan.tensors.size(), ranks);
   std::vector<std::int64_t> sizes;
   for (const StoredTensor& one : plan.tensors) sizes.push_back(one.bytes);
@@ -78,13 +78,13 @@ void hash_tensors(const fs::path& folder, FilePlan& plan, const std::vector<Writ
       if (workers[i] != ranks.rank()) continue;
       const StoredTensor& one = plan.tensors[i];
       const std::optional<std::string> known = hash_of_one_writer(one, parts[i]);
-      if (known && !verify) {
+      if (known && disk == nullptr) {
         hashes += *known;
         continue;
       }
       auto file = files.find(one.file);
       if (file == files.end()) {
-        if (verify) disk.forget(folder / one.file);
+        if (disk != nullptr) disk->forget(folder / one.file);
         file = files.try_emplace(one.file, folder / one.file).first;
       }
       hashes += hash_read_back(one, parts[i], file->second);
@@ -141,7 +141,7 @@ void JobWriter::write(const WriteJob& job, const std::byte* data) {
   DiskFile& file = files_->get(stored.file);
   StreamHash hash;
   for_each_stretch(
-      holding.tensor.shape, holding.start, holding.extent, job.begin, job.end,
+      holding.tensor.shape, {holding.start, holding.extent, job.begin, job.end},
       [&](std::int64_t at, std::int64_t element, std::int64_t count) {
         write_hashed(
             file, stored.offset + at * width,
@@ -180,7 +180,7 @@ fs::path write_save(const SaveOrder& order, SaveLayout& layout, Communicator& ra
     give(writer, fault);
     fault.run([&] { writer.finish(); });
     agree(ranks, fault);
-    hash_tensors(unfinished, layout.plan, writer.parts(), options.verify, disk, ranks);
+    hash_tensors(unfinished, layout.plan, writer.parts(), options.verify ? &disk : nullptr, ranks);
     phase(ranks, 0, [&] {
       write_texts(unfinished, layout.plan, state, order.config, disk);
       publish(dir, unfinished, folder, state.iteration, disk);

@@ -15,14 +15,6 @@
 
 namespace piton {
 
-// What is saved beside the tensors, and where.
-struct SaveOrder {
-  std::filesystem::path dir;
-  TrainState state;
-  std::string config;
-  SaveOptions options;
-};
-
 // Writes this rank's jobs into the files of an unfinished checkpoint.
 class JobWriter {
  public:

@@ -11,13 +11,13 @@ std::vector<Holding> collect(const StoredModel& model, SaveLayout& layout) {
   layout.parameters = model.parameters;
   for (std::size_t i = 0; i < model.parameters.size(); ++i) {
     const Parameter& parameter = *model.parameters[i];
-    add(holdings_of(parameter, 0, parameter.elements(), "", parameter.dtype, i));
+    add(holdings_of({parameter, 0, parameter.elements()}, "", parameter.dtype, i));
   }
   if (model.optimizer == nullptr) return holdings;
   const auto next = [&] { return layout.parameters.size() + layout.state.size(); };
   for (const OptimizerState& state : model.optimizer->state()) {
     if (!state.main_is_value) {
-      add(holdings_of(*state.parameter, state.offset, state.size(), kMainPrefix, DType::kF32,
+      add(holdings_of({*state.parameter, state.offset, state.size()}, kMainPrefix, DType::kF32,
                       next()));
       layout.state.push_back(state.main);
     }

@@ -36,12 +36,13 @@ struct SaveLayout {
 SaveLayout lay_out(const StoredModel& model, Communicator& ranks, std::int64_t file_bytes);
 
 // Calls visit(source, jobs, device) for each source of which this rank writes something, in the
-// order of the jobs. `source` is flat; `device` copies it (`own`, or that of offloaded state).
+// order of the jobs. `source` is flat; `device` copies it (that of `context`, or of offloaded
+// state).
 // Collective where ranks share a value (ZeRO-3): a rank with a fault takes part too, but is not
 // visited any more.
 template <typename Visit>
-void for_each_source(const StoredModel& model, const SaveLayout& layout, Device& own,
-                     Stream& stream, FirstFault& fault, Visit&& visit) {
+void for_each_source(const StoredModel& model, const SaveLayout& layout,
+                     const StoreContext& context, FirstFault& fault, Visit&& visit) {
   const std::span<const WriteJob> jobs = layout.writes.jobs;
   std::size_t next = 0;
   const auto pass = [&](std::size_t source, const Tensor& tensor, Device& device) {
@@ -53,8 +54,9 @@ void for_each_source(const StoredModel& model, const SaveLayout& layout, Device&
   for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
     Parameter& parameter = *layout.parameters[i];
     pass(i,
-         model.sharded == nullptr ? parameter.value : model.sharded->whole_value(parameter, stream),
-         own);
+         model.sharded == nullptr ? parameter.value
+                                  : model.sharded->whole_value(parameter, context.stream),
+         context.device);
   }
   for (std::size_t i = 0; i < layout.state.size(); ++i) {
     pass(layout.parameters.size() + i, layout.state[i], model.optimizer->state_device());

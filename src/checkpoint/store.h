@@ -66,13 +66,18 @@ struct SaveOptions {
 // The group of saves, created on first use, which is collective (comm/mesh.h).
 Communicator& save_group(Mesh& mesh);
 
-// Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. `config`:
-// the resolved options, stored as config.toml. What `state` says of the optimizer's progress is
-// taken from the optimizer where there is one. Returns the folder. Throws Error(kData): disk full
-// (checked before the first byte), not writable.
-std::filesystem::path save_checkpoint(const std::filesystem::path& dir, const StoredModel& model,
-                                      const StoreContext& context, TrainState state,
-                                      const std::string& config, const SaveOptions& options = {});
+// What is saved in addition to the tensors, and where.
+struct SaveOrder {
+  std::filesystem::path dir;
+  TrainState state;    // the optimizer's progress is taken from the optimizer, if there is one
+  std::string config;  // the resolved options, stored as config.toml
+  SaveOptions options;
+};
+
+// Saves as DIR/iter_NNNNNNN, NNNNNNN being state.iteration; replaces one of that number. Returns
+// the folder. Throws Error(kData): disk full (checked before the first byte), not writable.
+std::filesystem::path save_checkpoint(const StoredModel& model, const StoreContext& context,
+                                      SaveOrder order);
 
 // `state` with what the optimizer, if the model has one, says of its progress.
 TrainState with_progress(TrainState state, const StoredModel& model);

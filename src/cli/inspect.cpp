@@ -196,7 +196,8 @@ void print_path(const std::string& path, const InspectOptions& inspect,
   } else if (inspect.hash) {
     read_newest(path, [&](const auto& folder) { print_hash(folder, inspect.json); });
   } else if (const std::string prefix = corpus_prefix(path); !prefix.empty()) {
-    print_corpus(prefix, options.tokenizer, inspect.count, inspect.scan_ids, inspect.json, log);
+    print_corpus(prefix, options.tokenizer,
+                 {.count = inspect.count, .scan = inspect.scan_ids, .json = inspect.json}, log);
   } else if (format == ModelFormat::kMegatron) {
     print_megatron(path, options.model, inspect.json);
   } else if (is_checkpoint(path)) {
@@ -255,7 +256,7 @@ int run_inspect(Invocation& invocation) {
   if (what == "layout") {
     print_layout(options, inspect.ranks, inspect.json);
   } else if (what == "samples") {
-    print_samples(options, inspect.part, inspect.first, inspect.count, inspect.json,
+    print_samples(options, {inspect.part, inspect.first, inspect.count}, inspect.json,
                   invocation.log);
   } else if (!what.empty()) {
     print_path(what, inspect, options, invocation.log);

@@ -123,17 +123,17 @@ bool is_tokenizer(const fs::path& path) {
   return false;
 }
 
-void print_corpus(const std::string& prefix, const TokenizerOptions& options, int count, bool scan,
-                  bool json, Log& log) {
+void print_corpus(const std::string& prefix, const TokenizerOptions& options,
+                  const CorpusView& view, Log& log) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
-  const CorpusDescription about = describe_corpus(prefix, tokenizer.get(), count, scan);
+  const CorpusDescription about = describe_corpus(prefix, tokenizer.get(), view.count, view.scan);
   if (tokenizer && about.largest_id >= tokenizer->vocabulary_size()) {
     log.warning(fmt::format(
         "{}: the largest id is {}, and the tokenizer has {}; it was made with another one", prefix,
         about.largest_id, tokenizer->vocabulary_size()));
   }
   const std::optional<CorpusCard> card = read_card(prefix);
-  if (json) {
+  if (view.json) {
     Json object = read_json<Json>(to_json(about));
     if (card) {
       object["tokenizer"] = {{"name", card->tokenizer_name}, {"hash", card->tokenizer_hash}};
@@ -195,8 +195,8 @@ void print_tokenizer(const TokenizerOptions& options, std::int64_t tensor_parall
   print(text);
 }
 
-void print_samples(const PretrainOptions& options, SamplePart part, std::int64_t first,
-                   std::int64_t count, bool json, Log& log) {
+void print_samples(const PretrainOptions& options, const SampleRange& range, bool json, Log& log) {
+  const auto [part, first, count] = range;
   const LoopOptions& loop = options.loop;
   const std::int64_t sequence = sequence_of(options);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options.tokenizer);
@@ -204,9 +204,10 @@ void print_samples(const PretrainOptions& options, SamplePart part, std::int64_t
   const std::int64_t model_ids = options.data.mock_data && tokenizer == nullptr
                                      ? options.resolve_model(std::nullopt).vocabulary
                                      : 0;
-  const DataSets sets =
-      open_data_sets(options.data, sequence, static_cast<std::uint32_t>(loop.seed), counts, log,
-                     mock_ids(options, model_ids, tokenizer.get()));
+  const DataSets sets = open_data_sets(options.data,
+                                       {sequence, static_cast<std::uint32_t>(loop.seed), counts,
+                                        mock_ids(options, model_ids, tokenizer.get())},
+                                       log);
   const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds();
   const std::int64_t vocabulary =
       tokenizer ? padded_vocabulary_size(tokenizer->vocabulary_size(), options.tokenizer,

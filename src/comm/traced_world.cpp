@@ -18,7 +18,7 @@ constexpr std::chrono::microseconds kWait{2};
 void add_wait(TraceEvents& events, const std::string& name, Time begin) {
   const Time end = time_now();
   if (end - begin < kWait || !events.recording()) return;
-  events.add(events.row_of_this_thread(), "wait", name, "", begin, end);
+  events.add(events.row_of_this_thread(), {"wait", name, ""}, begin, end);
 }
 
 // Records for how long the host waits for it.
@@ -50,7 +50,7 @@ struct GroupRow {
   void add(const std::string& name, const std::string& detail, Time ready) {
     const std::lock_guard lock(mutex);
     const Time end = time_now();
-    events->add(row, "communication", name, detail, std::max(ready, last_end), end);
+    events->add(row, {"communication", name, detail}, std::max(ready, last_end), end);
     last_end = end;
   }
 };
@@ -170,7 +170,7 @@ class TracedCommunicator final : public Communicator {
     return waited_for(timed(After(after), start,
                             [row, events = events_, what = fmt::format("{} {}", what, member),
                              detail = to_string(data)](Time ready) {
-                              events->add(row, "communication", what, detail, ready, time_now(),
+                              events->add(row, {"communication", what, detail}, ready, time_now(),
                                           TraceEvents::Kind::kOverlapping);
                             }),
                       what);

@@ -283,7 +283,7 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
   } else {
     set_special_ids(from, draft, description.config, context.notes);
   }
-  write_huggingface(draft, *from.source, from.model, description.family, description.config,
+  write_huggingface(draft, *from.source, {from.model, description.family, description.config},
                     {.dtype = chosen_dtype(context.options),
                      .max_shard_bytes = context.options.max_shard_bytes,
                      .wrote = context.wrote,

@@ -178,13 +178,11 @@ void BeamOptions::check(std::int64_t vocabulary) const {
 }
 
 std::vector<Beam> beam_search(Inference& inference, std::span<const std::int32_t> prompt,
-                              std::int64_t max_new_tokens, const BeamOptions& options,
-                              std::optional<std::int32_t> end,
-                              const std::function<bool(std::span<const LikelyToken>)>& ends) {
+                              const BeamOptions& options, const BeamEnd& end) {
   options.check(inference.config().vocabulary);
-  check_range("--max-new-tokens", max_new_tokens, 1);
+  check_range("--max-new-tokens", end.max_new_tokens, 1);
   check_prompt(inference.config(), prompt);
-  return BeamSearch(inference, prompt, max_new_tokens, options).run(end, ends);
+  return BeamSearch(inference, prompt, end.max_new_tokens, options).run(end.token, end.ends);
 }
 
 }  // namespace piton

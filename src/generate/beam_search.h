@@ -39,13 +39,16 @@ struct Beam {
   double score = 0;  // sum of log-probabilities / length^length_penalty
 };
 
-// The B best continuations of `prompt`, the best first; fewer only where there are no more. Each
-// ends with `end`, where `ends` says so of its tokens (it is asked about each candidate), after
-// max_new_tokens, or at the model's longest sequence. Collective over the model's ranks, as
-// generate() is, and throws as it does.
+// Where a beam ends; it also ends at the model's longest sequence.
+struct BeamEnd {
+  std::int64_t max_new_tokens = 0;
+  std::optional<std::int32_t> token;
+  std::function<bool(std::span<const LikelyToken>)> ends;  // is asked about each candidate
+};
+
+// The B best continuations of `prompt`, the best first; fewer only where there are no more.
+// Collective over the model's ranks, as generate() is, and throws as it does.
 std::vector<Beam> beam_search(Inference& inference, std::span<const std::int32_t> prompt,
-                              std::int64_t max_new_tokens, const BeamOptions& options,
-                              std::optional<std::int32_t> end,
-                              const std::function<bool(std::span<const LikelyToken>)>& ends);
+                              const BeamOptions& options, const BeamEnd& end);
 
 }  // namespace piton

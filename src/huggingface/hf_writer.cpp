@@ -96,9 +96,12 @@ std::string torch_name(DType dtype) {
 
 }  // namespace
 
-void write_huggingface(const fs::path& folder, TensorSource& source, const ModelConfig& model,
-                       const HfFamily& family, Json config, const HfWriteOptions& options) {
-  std::vector<TypedAssembly> tensors = written_tensors(source, model, family, options.dtype);
+void write_huggingface(const fs::path& folder, TensorSource& source, HfWrittenModel written,
+                       const HfWriteOptions& options) {
+  const ModelConfig& model = written.model;
+  Json& config = written.config;
+  std::vector<TypedAssembly> tensors =
+      written_tensors(source, model, written.family, options.dtype);
   // "dtype" as in Transformers 5; configurations of Transformers 4 keep "torch_dtype".
   config[config.contains("torch_dtype") ? "torch_dtype" : "dtype"] =
       torch_name(main_dtype(tensors));

@@ -27,11 +27,16 @@ struct HfWriteOptions {
   ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
 };
 
-// Writes into `folder`, which must exist. `config`: the keys of config.json; "dtype" and
-// "tie_word_embeddings" are set to what is written. Needs memory for one block, or for a part of a
+struct HfWrittenModel {
+  const ModelConfig& model;
+  const HfFamily& family;
+  // The keys of config.json. "dtype" and "tie_word_embeddings" are set to what is written.
+  nlohmann::ordered_json config;
+};
+
+// Writes into `folder`, which must exist. Needs memory for one block, or for a part of a
 // transposed tensor. Throws Error(kData) as the source does, and if the disk is full.
 void write_huggingface(const std::filesystem::path& folder, TensorSource& source,
-                       const ModelConfig& model, const HfFamily& family,
-                       nlohmann::ordered_json config, const HfWriteOptions& options = {});
+                       HfWrittenModel written, const HfWriteOptions& options = {});
 
 }  // namespace piton

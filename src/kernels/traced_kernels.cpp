@@ -27,7 +27,7 @@ void TracedKernels::submit(const KernelCall& call, Stream& stream) {
   std::string detail = describe(call);
   detail.erase(0, name.size() + std::string_view("  ").size());
   stream.enqueue([begin, end, events = events_, row = row_of(stream), name, detail] {
-    events->add(row, "kernel", name, detail, *begin, *end);
+    events->add(row, {"kernel", name, detail}, *begin, *end);
   });
 }
 

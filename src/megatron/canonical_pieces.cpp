@@ -70,10 +70,9 @@ std::vector<CanonicalTensor> CanonicalPieces::tensors() const {
   return result;
 }
 
-// Reads the part of the run that is in the piece. Region: `columns` columns from `first_column` on.
-void CanonicalPieces::read_piece(const Piece& piece, DType from, const TensorRun& run,
-                                 std::int64_t columns, std::int64_t first_column, DType dtype,
-                                 std::byte* dst) {
+void CanonicalPieces::read_piece(const Piece& piece, DType from, const ColumnRun& wanted,
+                                 DType dtype, std::byte* dst) {
+  const auto& [run, columns, first_column] = wanted;
   const std::int64_t width = size_bytes(dtype);
   const std::int64_t first_row = run.start[0] + run.begin / columns;
   const std::int64_t last_row = run.start[0] + (run.end + columns - 1) / columns;
@@ -141,7 +140,8 @@ void CanonicalPieces::read(const std::string& name, const TensorRun& run, DType 
   // Pieces of queries, keys and values lie between each other: the system sees no sequence.
   if (canonical.pieces.size() > 1) will_read(canonical, top, bottom);
   for (const Piece& piece : canonical.pieces) {
-    read_piece(piece, canonical.tensor.dtype, run, columns, matrix ? run.start[1] : 0, dtype, dst);
+    read_piece(piece, canonical.tensor.dtype, {run, columns, matrix ? run.start[1] : 0}, dtype,
+               dst);
   }
 }
 

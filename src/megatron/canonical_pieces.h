@@ -43,8 +43,14 @@ class CanonicalPieces {
   };
   // Of rows [top, bottom).
   static void will_read(const Canonical& canonical, std::int64_t top, std::int64_t bottom);
-  static void read_piece(const Piece& piece, DType stored, const TensorRun& run,
-                         std::int64_t columns, std::int64_t first_column, DType dtype,
+  // A run, and the columns of its region.
+  struct ColumnRun {
+    const TensorRun& run;
+    std::int64_t columns = 1;
+    std::int64_t first_column = 0;
+  };
+  // Reads the part of the run that is in the piece.
+  static void read_piece(const Piece& piece, DType stored, const ColumnRun& wanted, DType dtype,
                          std::byte* dst);
 
   std::map<std::string, Canonical> tensors_;

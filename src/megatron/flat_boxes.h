@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 
 #include "base/error.h"
 #include "megatron/megatron_files.h"
@@ -16,17 +17,24 @@ struct FlatTile {
   std::int64_t columns = 1;
 };
 
-// Adds elements [begin, end) of the tile, counted row by row, which are at byte `offset`: whole
-// rows, and the ends of others.
-inline void add_flat_boxes(const RegularFile& file, std::int64_t offset, std::int64_t begin,
-                           std::int64_t end, const FlatTile& tile, BoxedTensor& tensor) {
+// Elements [begin, end) of a tile, counted row by row, which are at byte `offset` of the file.
+struct FlatRun {
+  const RegularFile& file;
+  std::int64_t offset = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Adds whole rows, and the ends of others.
+inline void add_flat_boxes(const FlatRun& run, const FlatTile& tile, BoxedTensor& tensor) {
+  auto [offset, begin, end] = std::tuple(run.offset, run.begin, run.end);
   while (begin < end) {
     const std::int64_t column = begin % tile.columns;
     const bool whole = column == 0 && end - begin >= tile.columns;
     const std::int64_t rows = whole ? (end - begin) / tile.columns : 1;
     const std::int64_t columns =
         whole ? tile.columns : std::min(tile.columns - column, end - begin);
-    tensor.boxes.push_back({.file = &file,
+    tensor.boxes.push_back({.file = &run.file,
                             .offset = offset,
                             .row = tile.row + begin / tile.columns,
                             .rows = rows,
@@ -48,8 +56,9 @@ inline void add_flat_elements(const FlatVector& vector, std::int64_t at, std::in
     const std::int64_t first = std::max(at, part.begin);
     const std::int64_t last = std::min(end, part.end);
     if (first >= last) continue;
-    add_flat_boxes(*part.file, part.offset + (first - part.begin) * size_bytes(DType::kF32),
-                   begin + first - at, begin + last - at, {.columns = tensor.columns}, tensor);
+    add_flat_boxes({*part.file, part.offset + (first - part.begin) * size_bytes(DType::kF32),
+                    begin + first - at, begin + last - at},
+                   {.columns = tensor.columns}, tensor);
   }
 }
 

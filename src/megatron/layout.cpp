@@ -43,9 +43,16 @@ class RankTensors {
     const std::int64_t first = t_ * rows;
     const std::int64_t own = std::clamp<std::int64_t>(model_.vocabulary - first, 0, rows);
     Assembly table{.shape = {rows, model_.hidden}};
-    if (own > 0) table.parts.push_back(box(name, first, own, 0, model_.hidden, 0));
+    if (own > 0)
+      table.parts.push_back(box(
+          name,
+          {.first = first, .rows = own, .first_column = 0, .columns = model_.hidden, .row = 0}));
     for (std::int64_t row = own; row < rows; ++row)
-      table.parts.push_back(box(name, model_.vocabulary - 1, 1, 0, model_.hidden, row));
+      table.parts.push_back(box(name, {.first = model_.vocabulary - 1,
+                                       .rows = 1,
+                                       .first_column = 0,
+                                       .columns = model_.hidden,
+                                       .row = row}));
     add(key, std::move(table));
   }
 
@@ -58,7 +65,9 @@ class RankTensors {
     const std::string names[] = {at + "query" + end, at + "key" + end, at + "value" + end};
     Assembly packed{.shape = shape(groups * (share + 2) * d, columns)};
     const auto part = [&](int which, std::int64_t first, std::int64_t rows, std::int64_t row) {
-      packed.parts.push_back(box(names[which], first, rows, 0, columns, row));
+      packed.parts.push_back(
+          box(names[which],
+              {.first = first, .rows = rows, .first_column = 0, .columns = columns, .row = row}));
     };
     if (layout_.version >= 2) {
       for (std::int64_t group = 0; group < groups; ++group) {
@@ -89,8 +98,9 @@ class RankTensors {
     const std::int64_t own = rows / layout_.tensor;
     Assembly packed{.shape = shape(own * std::ssize(names), columns)};
     for (std::int64_t i = 0; i < std::ssize(names); ++i) {
-      packed.parts.push_back(
-          box(names[static_cast<std::size_t>(i)] + end, t_ * own, own, 0, columns, i * own));
+      packed.parts.push_back(box(
+          names[static_cast<std::size_t>(i)] + end,
+          {.first = t_ * own, .rows = own, .first_column = 0, .columns = columns, .row = i * own}));
     }
     add(key + end, std::move(packed));
   }
@@ -100,7 +110,11 @@ class RankTensors {
                   bool bias) {
     const std::int64_t own = columns / layout_.tensor;
     add(key + ".weight", {.shape = {model_.hidden, own},
-                          .parts = {box(name + ".weight", 0, model_.hidden, t_ * own, own, 0)}});
+                          .parts = {box(name + ".weight", {.first = 0,
+                                                           .rows = model_.hidden,
+                                                           .first_column = t_ * own,
+                                                           .columns = own,
+                                                           .row = 0})}});
     if (bias) whole(key + ".bias", name + ".bias", {model_.hidden});
   }
 
@@ -108,12 +122,19 @@ class RankTensors {
   static Shape shape(std::int64_t rows, std::int64_t columns) {
     return columns > 0 ? Shape{rows, columns} : Shape{rows};
   }
-  static AssemblyPart box(const std::string& name, std::int64_t first, std::int64_t rows,
-                          std::int64_t first_column, std::int64_t columns, std::int64_t row) {
-    AssemblyPart part{.name = name, .start = {first}, .extent = {rows}, .row = row};
-    if (columns > 0) {
-      part.start.append(first_column);
-      part.extent.append(columns);
+  // A part of a canonical tensor.
+  struct Box {
+    std::int64_t first = 0;  // row
+    std::int64_t rows = 0;
+    std::int64_t first_column = 0;
+    std::int64_t columns = 0;  // 0: the tensor has one dim
+    std::int64_t row = 0;      // of the assembled tensor: where the rows begin
+  };
+  static AssemblyPart box(const std::string& name, const Box& box) {
+    AssemblyPart part{.name = name, .start = {box.first}, .extent = {box.rows}, .row = box.row};
+    if (box.columns > 0) {
+      part.start.append(box.first_column);
+      part.extent.append(box.columns);
     }
     return part;
   }

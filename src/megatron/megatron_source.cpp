@@ -377,7 +377,7 @@ void MegatronSource::find_buckets() {
     for (int chunk = 0; chunk < modules.chunks; ++chunk) {
       for (int t = 0; t < modules.tensor; ++t) {
         const int rank = p * modules.tensor + t;
-        RankWeights weights = weights_of_rank(whole, model_, modules, t, p, chunk);
+        RankWeights weights = weights_of_rank(whole, model_, modules, {t, p, chunk});
         std::vector<FlatVector> copies = files_->buckets(rank, chunk, "param");
         OptimizerBuffer buffer(std::move(copies), weights.ordered);
         bucket_ranks_.push_back(std::make_unique<BucketRank>(

@@ -126,7 +126,7 @@ void RankOptimizer::add_piece(const TorchFile& file, const PickleValue* value,
   BoxedTensor& tensor = tensors[piece.key];
   tensor.rows = piece.weight->rows;
   tensor.columns = piece.weight->columns;
-  add_flat_boxes(file.file(), stored.offset, piece.begin, piece.end, {.columns = tensor.columns},
+  add_flat_boxes({file.file(), stored.offset, piece.begin, piece.end}, {.columns = tensor.columns},
                  tensor);
 }
 

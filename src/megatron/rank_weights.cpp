@@ -91,7 +91,8 @@ class Cut {
 }  // namespace
 
 RankWeights weights_of_rank(const BoxedTensors& whole, const ModelConfig& model,
-                            const MegatronLayout& layout, int t, int p, int chunk) {
+                            const MegatronLayout& layout, RankChunk place) {
+  const auto [t, p, chunk] = place;
   MegatronLayout modules = layout;
   modules.fused_mlp = true;
   std::map<std::int64_t, std::int64_t> layers;  // number in the model by that in the chunk

@@ -299,7 +299,7 @@ void Zero3Files::visit_frozen(int t, const EachTensor& each) const {
       tensor.dtype = part.dtype;
       const std::int64_t end = std::min(begin + size, shape.elements());
       if (begin < end) {
-        add_flat_boxes(file->file(), part.boxes.front().offset, begin, end,
+        add_flat_boxes({file->file(), part.boxes.front().offset, begin, end},
                        {.columns = shape.columns}, tensor);
       }
       begin = end;

@@ -31,7 +31,9 @@ AttentionShape attention_shape(const ModelConfig& config, std::int64_t index) {
       .rotary = config.rotary_pairs ? Rotary::Convention::kPairs : Rotary::Convention::kHalves,
       .window_before = config.window_of(index),
       .window_after = config.window_after,
-      .block_rows = config.attention_block};
+      .block_rows = config.attention_block,
+      .attention_dropout = config.attention_dropout,
+      .hidden_dropout = config.hidden_dropout};
   if (config.query_scalar) shape.scale = 1 / std::sqrt(*config.query_scalar);
   if (config.end_norms) shape.end_norm = norm_shape(config);
   if (!config.head_norms) return shape;
@@ -48,9 +50,14 @@ MlpShape mlp_shape(const ModelConfig& config) {
                  .ffn_hidden = config.ffn_hidden,
                  .gated = config.gated,
                  .biases = config.biases,
-                 .activation = config.activation};
+                 .activation = config.activation,
+                 .hidden_dropout = config.hidden_dropout};
   if (config.end_norms) shape.end_norm = norm_shape(config);
   return shape;
+}
+
+BranchInitialization branch_weights(const ModelConfig& config) {
+  return {.input = input_weights(config), .output = residual_weights(config)};
 }
 
 }  // namespace
@@ -71,11 +78,10 @@ Block::Block(ParameterList& parameters, const Shard& shard, const ModelConfig& c
              std::int64_t index)
     : attention_norm_(parameters, shard, layer_name(index, "attention_norm"), norm_shape(config)),
       attention_(parameters, shard, layer_name(index, "attention"), attention_shape(config, index),
-                 input_weights(config), residual_weights(config), config.attention_dropout,
-                 config.hidden_dropout),
+                 branch_weights(config)),
       mlp_norm_(parameters, shard, layer_name(index, "mlp_norm"), norm_shape(config)),
-      mlp_(parameters, shard, layer_name(index, "mlp"), mlp_shape(config), input_weights(config),
-           residual_weights(config), config.hidden_dropout) {}
+      mlp_(parameters, shard, layer_name(index, "mlp"), mlp_shape(config), branch_weights(config)) {
+}
 
 Value Block::forward(Context& context, const Value& x, const AttentionInput& input) const {
   const Value middle = attention_.forward(context, attention_norm_.forward(context, x), x, input);

@@ -25,17 +25,17 @@ struct RotaryTables {
 struct Angles {
   double base = 0;
   RotaryScaling scaling;
+  std::int64_t sequence = 1;  // tokens of the sequences, for scalings that depend on it
 };
 
 // Computes the tables in double and rounds once.
-RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles,
-                                std::int64_t sequence, Device& device, Arena& arena,
-                                Stream& stream) {
+RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles, Device& device,
+                                Arena& arena, Stream& stream) {
   const std::int64_t half = config.rotary_channels() / 2;
   const DType dtype = sum_dtype(config.dtype);
   const Shape shape{config.max_positions, half};
   const std::vector<double> frequencies =
-      rotary_frequencies(angles.base, config.rotary_channels(), angles.scaling, sequence);
+      rotary_frequencies(angles.base, config.rotary_channels(), angles.scaling, angles.sequence);
   const double magnitude = rotary_magnitude(angles.scaling);
   const Tensor cosine = host_tensor(dtype, shape);
   const Tensor sine = host_tensor(dtype, shape);
@@ -52,7 +52,7 @@ RotaryTables make_rotary_tables(const ModelConfig& config, const Angles& angles,
       }
     }
   }
-  RotaryTables tables{.length = rotary_length(angles.scaling, sequence),
+  RotaryTables tables{.length = rotary_length(angles.scaling, angles.sequence),
                       .cosine = arena.allocate(dtype, shape, MemoryKind::kParameters),
                       .sine = arena.allocate(dtype, shape, MemoryKind::kParameters)};
   device.upload(cosine.raw(), tables.cosine, stream);
@@ -80,17 +80,18 @@ class DecoderChunk final : public Chunk {
               .dtype = config.dtype};
     vocabulary_ = {config.vocabulary, layout.padded_vocabulary(config.vocabulary)};
     ParameterList& parameters = setup.parameters;
-    const Initialization normal = input_weights(config);
     Parameter* tokens = nullptr;
     if (place_.first() || (place_.last() && config.tied)) {
       tokens = &table(parameters, kTokenTable, config.tied);
     }
     if (place_.first()) {
-      EmbeddingShape shape{.hidden = config.hidden, .hidden_dropout = config.hidden_dropout};
+      EmbeddingShape shape{.hidden = config.hidden,
+                           .hidden_dropout = config.hidden_dropout,
+                           .positions = input_weights(config)};
       if (config.positions == PositionKind::kLearned) shape.max_positions = config.max_positions;
       if (config.embedding_norm) shape.norm = norm_shape(config);
       if (config.scaled_embedding) shape.scale = std::sqrt(static_cast<double>(config.hidden));
-      embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape, normal);
+      embedding_.emplace(parameters, shard_, *tokens, vocabulary_, shape);
     }
     layers_ = layers_of_chunk(config, place_.index, place_.chunks());
     for (std::int64_t layer = layers_.begin; layer < layers_.end; ++layer) {
@@ -103,10 +104,10 @@ class DecoderChunk final : public Chunk {
           HeadShape{.normalized = config.normalized_head, .soft_cap = config.logit_soft_cap});
     }
     if (config.positions == PositionKind::kRotary) {
-      rotary_ = make_rotary_tables(config, angles(), 1, setup.device, setup.arena, setup.stream);
+      rotary_ = make_rotary_tables(config, angles(1), setup.device, setup.arena, setup.stream);
       if (config.local_rotary_base) {
         local_rotary_ =
-            make_rotary_tables(config, {.base = *config.local_rotary_base, .scaling = {}}, 1,
+            make_rotary_tables(config, {.base = *config.local_rotary_base, .scaling = {}},
                                setup.device, setup.arena, setup.stream);
       }
     }
@@ -148,8 +149,8 @@ class DecoderChunk final : public Chunk {
  private:
   // The token table. If embedding and head share it and are on one stage, it is one parameter.
   Parameter& table(ParameterList& parameters, const char* name, bool tied) const {
-    Parameter table = vocabulary_parameter(shard_, name, vocabulary_.size, vocabulary_.padded,
-                                           config_.hidden, input_weights(config_));
+    Parameter table =
+        vocabulary_parameter(shard_, name, vocabulary_, config_.hidden, input_weights(config_));
     const std::vector<int> ends = place_.stages_of_ends();
     if (tied && ends.size() > 1) {
       table.tied_stages = ends;
@@ -177,7 +178,9 @@ class DecoderChunk final : public Chunk {
     return output;
   }
 
-  Angles angles() const { return {config_.rotary_base, config_.rotary_scaling}; }
+  Angles angles(std::int64_t sequence) const {
+    return {config_.rotary_base, config_.rotary_scaling, sequence};
+  }
 
   // With a cache: the longest text, with these tokens. Whoever grows it beyond a length that
   // changes all angles reads it anew. Those of dynamic scaling are for texts of the cache's
@@ -196,7 +199,7 @@ class DecoderChunk final : public Chunk {
   void prepare_rotary(Context& context, std::int64_t sequence) {
     if (config_.positions != PositionKind::kRotary) return;
     if (rotary_.length == rotary_length(config_.rotary_scaling, sequence)) return;
-    rotary_ = make_rotary_tables(config_, angles(), sequence, context.device, context.arena,
+    rotary_ = make_rotary_tables(config_, angles(sequence), context.device, context.arena,
                                  context.stream);
   }
 

@@ -21,25 +21,33 @@ ModelConfig gpt2_facts() {
 
 namespace {
 
-Preset sized(std::string name, std::int64_t layers, std::int64_t hidden, std::int64_t heads,
-             std::int64_t vocabulary, std::int64_t max_positions) {
+struct Gpt2Sizes {
+  std::int64_t layers;
+  std::int64_t hidden;
+  std::int64_t heads;
+  std::int64_t vocabulary;
+  std::int64_t max_positions;
+};
+
+Preset sized(std::string name, const Gpt2Sizes& sizes) {
   ModelConfig config = gpt2_facts();
-  config.layers = layers;
-  config.hidden = hidden;
-  config.ffn_hidden = 4 * hidden;
-  config.heads = heads;
-  config.groups = heads;
-  config.head_size = hidden / heads;
-  config.vocabulary = vocabulary;
-  config.max_positions = max_positions;
+  config.layers = sizes.layers;
+  config.hidden = sizes.hidden;
+  config.ffn_hidden = 4 * sizes.hidden;
+  config.heads = sizes.heads;
+  config.groups = sizes.heads;
+  config.head_size = sizes.hidden / sizes.heads;
+  config.vocabulary = sizes.vocabulary;
+  config.max_positions = sizes.max_positions;
   return {std::move(name), config};
 }
 
 }  // namespace
 
 std::vector<Preset> gpt2_presets() {
-  return {sized("gpt2-124m", 12, 768, 12, 50257, 1024),
-          sized("gpt2-355m", 24, 1024, 16, 50257, 1024), sized("gpt2-tiny", 4, 64, 4, 257, 128)};
+  return {sized("gpt2-124m", {12, 768, 12, 50257, 1024}),
+          sized("gpt2-355m", {24, 1024, 16, 50257, 1024}),
+          sized("gpt2-tiny", {4, 64, 4, 257, 128})};
 }
 
 }  // namespace piton

@@ -68,18 +68,24 @@ void fill(T* to, std::int64_t count, std::int64_t first, const Initialization& i
   }
 }
 
-// One row of the piece: canonical indices first, first + 1, ...
-void fill_row(const Tensor& rows, std::int64_t at, std::int64_t columns, std::int64_t first,
-              const Initialization& initialization, PhiloxKey key) {
+// One row of a piece.
+struct PieceRow {
+  std::int64_t at = 0;  // its first element in the local tensor
+  std::int64_t columns = 0;
+  std::int64_t first = 0;  // canonical index of that element; first + 1, ... follow
+};
+
+void fill_row(const Tensor& rows, const PieceRow& row, const Initialization& initialization,
+              PhiloxKey key) {
   switch (rows.dtype()) {
     case DType::kF64:
-      return fill(rows.data<double>() + at, columns, first, initialization, key);
+      return fill(rows.data<double>() + row.at, row.columns, row.first, initialization, key);
     case DType::kF32:
-      return fill(rows.data<float>() + at, columns, first, initialization, key);
+      return fill(rows.data<float>() + row.at, row.columns, row.first, initialization, key);
     case DType::kBF16:
-      return fill(rows.data<BFloat16>() + at, columns, first, initialization, key);
+      return fill(rows.data<BFloat16>() + row.at, row.columns, row.first, initialization, key);
     case DType::kF16:
-      return fill(rows.data<Float16>() + at, columns, first, initialization, key);
+      return fill(rows.data<Float16>() + row.at, row.columns, row.first, initialization, key);
     default:
       PITON_ASSERT(false, "no weights of {}", name(rows.dtype()));
   }
@@ -98,13 +104,15 @@ void write_initial_rows(const Parameter& parameter, std::uint64_t seed, ThreadPo
   for (const Piece& piece : parameter.pieces) {
     const PhiloxKey key = site_key(seed, piece.name);
     if (piece.extent.ndim() == 1) {
-      fill_row(rows, piece.local_row, piece.extent[0], piece.start[0], piece.initialization, key);
+      fill_row(rows, {piece.local_row, piece.extent[0], piece.start[0]}, piece.initialization, key);
       continue;
     }
     threads.run(piece.extent[0], [&](std::int64_t row) {
-      fill_row(rows, (piece.local_row + row) * columns, columns,
-               (piece.start[0] + row) * piece.global[1] + piece.start[1], piece.initialization,
-               key);
+      fill_row(rows,
+               {.at = (piece.local_row + row) * columns,
+                .columns = columns,
+                .first = (piece.start[0] + row) * piece.global[1] + piece.start[1]},
+               piece.initialization, key);
     });
   }
 }

@@ -19,21 +19,23 @@ std::vector<float> alibi_slopes(std::int64_t heads) {
 }
 
 Attention::Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
-                     const AttentionShape& shape, Initialization input, Initialization output,
-                     double attention_dropout, double hidden_dropout)
+                     const AttentionShape& shape, const BranchInitialization& initialization)
     : shard_(shard),
       shape_(shape),
       attention_site_(name + ".dropout"),
       output_site_(name + ".output.dropout"),
-      attention_dropout_(attention_dropout),
-      hidden_dropout_(hidden_dropout),
       qkv_(parameters, shard, name + ".qkv",
-           {{name + ".query", shape.heads * shape.head_size},
-            {name + ".key", shape.groups * shape.head_size},
-            {name + ".value", shape.groups * shape.head_size}},
-           shape.hidden, shape.qkv_biases, input),
-      output_(parameters, shard, name + ".output", shape.hidden, shape.heads * shape.head_size,
-              shape.output_bias, output) {
+           {.parts = {{name + ".query", shape.heads * shape.head_size},
+                      {name + ".key", shape.groups * shape.head_size},
+                      {name + ".value", shape.groups * shape.head_size}},
+            .in = shape.hidden,
+            .bias = shape.qkv_biases,
+            .initialization = initialization.input}),
+      output_(parameters, shard, name + ".output",
+              {.out = shape.hidden,
+               .in = shape.heads * shape.head_size,
+               .bias = shape.output_bias,
+               .initialization = initialization.output}) {
   if (shape.end_norm)
     output_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
   if (!shape.head_norm) return;
@@ -75,7 +77,7 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
       .window_before = shape_.window_before,
       .window_after = shape_.window_after,
       .slopes = input.slopes,
-      .dropout = {attention_dropout_, site_key(context.seed, attention_site_), context.rows},
+      .dropout = {shape_.attention_dropout, site_key(context.seed, attention_site_), context.rows},
       .head_begin = shard_.rank() * heads,
       .block_rows = shape_.block_rows,
       .soft_cap = shape_.soft_cap,
@@ -89,9 +91,9 @@ Value Attention::forward(Context& context, const Value& x, const Value& residual
               .key_lengths = input.cache->rows.lengths};
     settings.block_rows = 0;
   }
-  const Value mixed = attend(context, q, k, v, places, settings);
+  const Value mixed = attend(context, {q, k, v}, places, settings);
   return output_.forward(context, mixed, &residual,
-                         {hidden_dropout_, site_key(context.seed, output_site_),
+                         {shape_.hidden_dropout, site_key(context.seed, output_site_),
                           shard_.residual_rows(context.rows, residual.tensor.dim(0))});
 }
 

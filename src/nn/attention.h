@@ -29,7 +29,9 @@ struct AttentionShape {
   Rotary::Convention rotary = Rotary::Convention::kHalves;
   std::optional<std::int64_t> window_before;  // kernels/attention.h, AttentionMask
   std::optional<std::int64_t> window_after;
-  std::int64_t block_rows = 0;  // kernels/attention.h, AttentionForward; ignored with a cache
+  std::int64_t block_rows = 0;   // kernels/attention.h, AttentionForward; ignored with a cache
+  double attention_dropout = 0;  // probability
+  double hidden_dropout = 0;     // probability
 };
 
 // ALiBi slopes of all heads [heads]: what a head adds to a score for each token of distance (Press
@@ -51,8 +53,7 @@ struct AttentionInput {
 class Attention {
  public:
   Attention(ParameterList& parameters, const Shard& shard, const std::string& name,
-            const AttentionShape& shape, Initialization input, Initialization output,
-            double attention_dropout, double hidden_dropout);
+            const AttentionShape& shape, const BranchInitialization& initialization);
   // residual + dropout(attention(x) + bias). x, residual and the result: [b*s, h], under sequence
   // parallelism this rank's [b*s/t, h].
   Value forward(Context& context, const Value& x, const Value& residual,
@@ -63,8 +64,6 @@ class Attention {
   AttentionShape shape_;
   std::string attention_site_;
   std::string output_site_;
-  double attention_dropout_;
-  double hidden_dropout_;
   ColumnLinear qkv_;
   std::optional<Norm> query_norm_;
   std::optional<Norm> key_norm_;

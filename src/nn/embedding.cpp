@@ -13,13 +13,8 @@ constexpr const char* kDropoutSite = "embedding.dropout";
 
 }  // namespace
 
-std::int64_t Vocabulary::valid(const Shard& shard) const {
-  return std::clamp<std::int64_t>(size - begin(shard), 0, padded / shard.size());
-}
-
 Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
-                     const Vocabulary& vocabulary, const EmbeddingShape& shape,
-                     Initialization initialization)
+                     const Vocabulary& vocabulary, const EmbeddingShape& shape)
     : shard_(shard),
       vocabulary_(vocabulary),
       tokens_(&tokens),
@@ -29,15 +24,18 @@ Embedding::Embedding(ParameterList& parameters, const Shard& shard, Parameter& t
   if (shape.norm) norm_.emplace(parameters, shard, "embedding.norm", *shape.norm);
   if (shape.max_positions > 0) {
     positions_ = &parameters.add(replicated_parameter(
-        shard, "embedding.position.weight", shape.max_positions, shape.hidden, initialization));
+        shard, "embedding.position.weight", shape.max_positions, shape.hidden, shape.positions));
     positions_->is_table = true;
     positions_->contributions += 1;
   }
 }
 
 Value Embedding::forward(Context& context, const ModelInput& input) const {
-  Value x = token_embedding(context, input.tokens, *tokens_, vocabulary_.begin(shard_),
-                            *shard_.group, shard_.strategy.sequence_parallel);
+  Value x = token_embedding(context, input.tokens,
+                            {.table = *tokens_,
+                             .vocabulary_begin = vocabulary_.begin(shard_),
+                             .group = *shard_.group,
+                             .sequence_parallel = shard_.strategy.sequence_parallel});
   if (scale_ != 1) x = scaled(context, x, scale_);
   if (norm_) x = norm_->forward(context, x);
   const std::int64_t rows = x.tensor.dim(0);
@@ -85,7 +83,7 @@ Tensor Head::logits(Context& context, const Tensor& x) const {
     context.kernels.run(LinearForward{.y = y, .x = x, .weight = normalized_->view(plain, *table_)},
                         context.stream);
   } else {
-    y = column_linear(plain, {x}, *table_, nullptr, *shard_.group, {}, sums).tensor;
+    y = column_linear(plain, {x}, {*table_, *shard_.group, {}}, {.output = sums}).tensor;
   }
   if (soft_cap_ > 0)
     context.kernels.run(SoftCapForward{.y = y, .x = y, .cap = soft_cap_}, context.stream);
@@ -98,7 +96,9 @@ LossOutput Head::loss(Context& context, const Value& x, const LossInputs& inputs
   local.valid = vocabulary_.valid(shard_);
   local.normalized = normalized_ != nullptr;
   local.soft_cap = soft_cap_;
-  return head_loss(context, x, *table_, local, *shard_.group, shard_.strategy.sequence_parallel);
+  return head_loss(
+      context, x, *table_, local,
+      {.group = *shard_.group, .sequence_parallel = shard_.strategy.sequence_parallel});
 }
 
 }  // namespace piton

@@ -14,30 +14,20 @@
 
 namespace piton {
 
-struct Vocabulary {
-  std::int64_t size = 0;    // V, ids without padding
-  std::int64_t padded = 0;  // rows of the table on all tensor ranks together
-
-  // The first id of this rank's rows.
-  std::int64_t begin(const Shard& shard) const { return shard.rank() * (padded / shard.size()); }
-  // How many of this rank's rows are ids, not padding.
-  std::int64_t valid(const Shard& shard) const;
-};
-
 struct EmbeddingShape {
   std::int64_t hidden = 0;         // h
   std::int64_t max_positions = 0;  // rows of the table of learned positions; 0: no table
   double scale = 1;                // factor of the token embeddings
   std::optional<NormShape> norm;   // norm of the token embeddings, before positions are added
-  double hidden_dropout = 0;
+  double hidden_dropout = 0;       // probability
+  Initialization positions;        // of the table of learned positions
 };
 
 class Embedding {
  public:
   // `tokens`: the table [padded / t, h], which the head may share.
   Embedding(ParameterList& parameters, const Shard& shard, Parameter& tokens,
-            const Vocabulary& vocabulary, const EmbeddingShape& shape,
-            Initialization initialization);
+            const Vocabulary& vocabulary, const EmbeddingShape& shape);
   // input.tokens int32 [b*s] -> [b*s, h], under sequence parallelism this rank's rows [b*s/t, h].
   Value forward(Context& context, const ModelInput& input) const;
 

@@ -12,15 +12,20 @@
 
 namespace piton {
 
-// y = x W^T + b. The rows of W [f, h] are split over the ranks. Several canonical matrices may be
-// fused into one local tensor.
+struct ColumnLinearShape {
+  std::vector<RowPart> parts;  // canonical matrices, fused into one local tensor; their rows: f
+  std::int64_t in = 0;         // h
+  bool bias = false;
+  Initialization initialization;  // of the weight
+};
+
+// y = x W^T + b. The rows of W [f, h] are split over the ranks.
 class ColumnLinear {
  public:
-  // `in`: h. Canonical tensors are named part.name + ".weight" (".bias"), the local one name +
+  // Canonical tensors are named part.name + ".weight" (".bias"), the local one name +
   // ".weight" (".bias").
   ColumnLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
-               const std::vector<RowPart>& parts, std::int64_t in, bool bias,
-               Initialization initialization);
+               const ColumnLinearShape& shape);
   // x [n, h], under sequence parallelism this rank's [n/t, h] -> y [n, f/t], for f the sum of the
   // parts' `out`; with `activation`, the activation of y.
   Value forward(Context& context, const Value& x,
@@ -32,12 +37,25 @@ class ColumnLinear {
   Parameter* bias_ = nullptr;
 };
 
+struct RowLinearShape {
+  std::int64_t out = 0;  // f
+  std::int64_t in = 0;   // h
+  bool bias = false;
+  Initialization initialization;  // of the weight
+};
+
+// Of the two projections of a residual branch.
+struct BranchInitialization {
+  Initialization input;   // of query, key and value; of up and gate
+  Initialization output;  // of the projection that ends the branch
+};
+
 // y = residual + dropout(sum over ranks of x W^T + b), or of a norm of that sum. The columns of W
 // [f, h] are split over the ranks; every rank has the whole of b [f].
 class RowLinear {
  public:
   RowLinear(ParameterList& parameters, const Shard& shard, const std::string& name,
-            std::int64_t out, std::int64_t in, bool bias, Initialization initialization);
+            const RowLinearShape& shape);
   // A norm of the sum, before dropout and residual.
   void end_with(Norm norm) { norm_ = norm; }
   // x [n, h/t] -> y [n, f], under sequence parallelism this rank's [n/t, f]. `residual` has the

@@ -11,15 +11,20 @@ std::vector<RowPart> up_parts(const std::string& name, const MlpShape& shape) {
 }  // namespace
 
 Mlp::Mlp(ParameterList& parameters, const Shard& shard, const std::string& name,
-         const MlpShape& shape, Initialization input, Initialization output, double hidden_dropout)
+         const MlpShape& shape, const BranchInitialization& initialization)
     : shard_(shard),
       shape_(shape),
       site_(name + ".dropout"),
-      hidden_dropout_(hidden_dropout),
-      up_(parameters, shard, name + (shape.gated ? ".gate_up" : ".up"), up_parts(name, shape),
-          shape.hidden, shape.biases, input),
-      down_(parameters, shard, name + ".down", shape.hidden, shape.ffn_hidden, shape.biases,
-            output) {
+      up_(parameters, shard, name + (shape.gated ? ".gate_up" : ".up"),
+          {.parts = up_parts(name, shape),
+           .in = shape.hidden,
+           .bias = shape.biases,
+           .initialization = initialization.input}),
+      down_(parameters, shard, name + ".down",
+            {.out = shape.hidden,
+             .in = shape.ffn_hidden,
+             .bias = shape.biases,
+             .initialization = initialization.output}) {
   if (shape.end_norm) down_.end_with(Norm(parameters, shard, name + ".end_norm", *shape.end_norm));
 }
 
@@ -28,7 +33,7 @@ Value Mlp::forward(Context& context, const Value& x, const Value& residual) cons
                            ? gated_activation(context, up_.forward(context, x), shape_.activation)
                            : up_.forward(context, x, shape_.activation);
   return down_.forward(context, active, &residual,
-                       {hidden_dropout_, site_key(context.seed, site_),
+                       {shape_.hidden_dropout, site_key(context.seed, site_),
                         shard_.residual_rows(context.rows, residual.tensor.dim(0))});
 }
 

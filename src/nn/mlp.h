@@ -18,12 +18,13 @@ struct MlpShape {
   bool biases = false;
   ActivationKind activation = ActivationKind::kGeluTanh;
   std::optional<NormShape> end_norm;  // of the down projection
+  double hidden_dropout = 0;          // probability
 };
 
 class Mlp {
  public:
   Mlp(ParameterList& parameters, const Shard& shard, const std::string& name, const MlpShape& shape,
-      Initialization input, Initialization output, double hidden_dropout);
+      const BranchInitialization& initialization);
   // residual + dropout(mlp(x) + bias). x, residual and the result: [b*s, h], under sequence
   // parallelism this rank's [b*s/t, h].
   Value forward(Context& context, const Value& x, const Value& residual) const;
@@ -32,7 +33,6 @@ class Mlp {
   Shard shard_;
   MlpShape shape_;
   std::string site_;
-  double hidden_dropout_;
   ColumnLinear up_;
   RowLinear down_;
 };

@@ -22,9 +22,13 @@ Norm::Norm(ParameterList& parameters, const Shard& shard, const std::string& nam
 }
 
 Value Norm::forward(Context& context, const Value& x) const {
-  const bool again = context.recompute.norms && !of_heads_;  // rotary turns those of heads in place
-  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, eps_, gain_offset_, again)
-                          : rms_norm(context, x, *gain_, eps_, gain_offset_, again);
+  const NormSettings settings{
+      .eps = eps_,
+      .gain_offset = gain_offset_,
+      .again = context.recompute.norms && !of_heads_,  // rotary turns those of heads in place
+  };
+  return bias_ != nullptr ? layer_norm(context, x, *gain_, *bias_, settings)
+                          : rms_norm(context, x, *gain_, settings);
 }
 
 }  // namespace piton

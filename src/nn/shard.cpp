@@ -92,22 +92,25 @@ Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_
   return parameter;
 }
 
-Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_t vocabulary,
-                               std::int64_t padded, std::int64_t in,
-                               Initialization initialization) {
-  PITON_ASSERT(padded % shard.size() == 0 && padded >= vocabulary, "{}: {} padded rows", name,
-               padded);
+std::int64_t Vocabulary::valid(const Shard& shard) const {
+  return std::clamp<std::int64_t>(size - begin(shard), 0, padded / shard.size());
+}
+
+Parameter vocabulary_parameter(const Shard& shard, std::string name, const Vocabulary& vocabulary,
+                               std::int64_t in, Initialization initialization) {
+  const auto [size, padded] = vocabulary;
+  PITON_ASSERT(padded % shard.size() == 0 && padded >= size, "{}: {} padded rows", name, padded);
   const std::int64_t share = padded / shard.size();
-  const std::int64_t begin = std::min(vocabulary, shard.rank() * share);
-  const std::int64_t end = std::min(vocabulary, (shard.rank() + 1) * share);
+  const std::int64_t begin = std::min(size, shard.rank() * share);
+  const std::int64_t end = std::min(size, (shard.rank() + 1) * share);
   Parameter parameter = base_parameter(shard, name, {share, in});
   parameter.is_table = true;
   parameter.placement[Axis::kTensor] = {.kind = AxisPlacement::Kind::kSplit, .dim = 0};
   parameter.pieces.push_back({.name = std::move(name),
-                              .global = {vocabulary, in},
+                              .global = {size, in},
                               .start = {begin, 0},
                               .extent = {end - begin, in},
-                              .initialization = with_bound(initialization, vocabulary, in),
+                              .initialization = with_bound(initialization, size, in),
                               .decays = true});
   return parameter;
 }

@@ -28,6 +28,16 @@ struct Shard {
   }
 };
 
+struct Vocabulary {
+  std::int64_t size = 0;    // V, ids without padding
+  std::int64_t padded = 0;  // rows of the table on all tensor ranks together
+
+  // The first id of this rank's rows.
+  std::int64_t begin(const Shard& shard) const { return shard.rank() * (padded / shard.size()); }
+  // How many of this rank's rows are ids, not padding.
+  std::int64_t valid(const Shard& shard) const;
+};
+
 // A canonical matrix (or vector) whose rows are split over the tensor axis: rank r holds rows
 // r * out / t .. (r + 1) * out / t - 1. A fused local tensor has several of them, one after
 // another.
@@ -47,9 +57,9 @@ Parameter column_split_parameter(const Shard& shard, std::string name, std::int6
 // sequence parallelism its gradient is summed over the tensor ranks, which hold different tokens.
 Parameter replicated_parameter(const Shard& shard, std::string name, std::int64_t size,
                                std::int64_t in, Initialization initialization);
-// A table of tokens with the local shape [padded / t, in]. Rows from `vocabulary` on are padding
-// and belong to no piece.
-Parameter vocabulary_parameter(const Shard& shard, std::string name, std::int64_t vocabulary,
-                               std::int64_t padded, std::int64_t in, Initialization initialization);
+// A table of tokens with the local shape [padded / t, in]. Rows from vocabulary.size on
+// are padding and belong to no piece.
+Parameter vocabulary_parameter(const Shard& shard, std::string name, const Vocabulary& vocabulary,
+                               std::int64_t in, Initialization initialization);
 
 }  // namespace piton

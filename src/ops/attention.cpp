@@ -106,8 +106,9 @@ struct KeptAttention {
 
 }  // namespace
 
-Value attend(Context& context, const Value& q, const Value& k, const Value& v,
-             const AttentionPlaces& places, const AttentionSettings& settings) {
+Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces& places,
+             const AttentionSettings& settings) {
+  const auto& [q, k, v] = parts;
   const DType dtype = q.tensor.dtype();
   const std::int64_t b = q.tensor.dim(0);
   const std::int64_t sq = q.tensor.dim(1);
@@ -142,8 +143,8 @@ Value attend(Context& context, const Value& q, const Value& k, const Value& v,
                            .key_lengths = keep(places.key_lengths),
                            .query_segments = keep(places.query_segments),
                            .key_segments = keep(places.key_segments)};
-  tape.record([id = result.id, q_id = q.id, k_id = k.id, v_id = v.id, kept, settings,
-               dropout = call.dropout](Backward& backward) {
+  tape.record([id = result.id, q_id = parts.q.id, k_id = parts.k.id, v_id = parts.v.id, kept,
+               settings, dropout = call.dropout](Backward& backward) {
     Context& context = backward.context();
     const Tensor dout = backward.take(id);
     if (!dout.defined()) return;

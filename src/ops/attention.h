@@ -34,10 +34,16 @@ struct AttentionSettings {
   bool recompute = false;
 };
 
-// q [b, sq, a/t, d], k and v [b, sk, g/t, d] -> [b*sq, a/t * d]. The last dim of q, k and v is
-// contiguous; the others may have any stride.
-Value attend(Context& context, const Value& q, const Value& k, const Value& v,
-             const AttentionPlaces& places, const AttentionSettings& settings);
+// Queries, keys and values. The last dim is contiguous; the others may have any stride.
+struct AttentionRows {
+  Value q;  // [b, sq, a/t, d]
+  Value k;  // [b, sk, g/t, d]
+  Value v;  // [b, sk, g/t, d]
+};
+
+// -> [b*sq, a/t * d]
+Value attend(Context& context, const AttentionRows& parts, const AttentionPlaces& places,
+             const AttentionSettings& settings);
 
 // The rows of a cache that one pass reads and writes, the same for every layer. They are read from
 // the device, so that samples may have different lengths and a captured pass can be replayed.

@@ -4,9 +4,11 @@
 
 namespace piton {
 
-Value token_embedding(Context& context, const Tensor& ids, Parameter& table,
-                      std::int64_t vocabulary_begin, Communicator& group, bool sequence_parallel) {
-  const bool scatters = sequence_parallel && group.size() > 1;
+Value token_embedding(Context& context, const Tensor& ids, const SplitTable& split) {
+  Parameter& table = split.table;
+  Communicator& group = split.group;
+  const std::int64_t vocabulary_begin = split.vocabulary_begin;
+  const bool scatters = split.sequence_parallel && group.size() > 1;
   const std::int64_t width = table.shape[1];
   Tensor y = context.activation(table.dtype, {ids.dim(0), width});
   {

@@ -6,11 +6,18 @@
 
 namespace piton {
 
-// Looks up ids, int32 [n], in a table that is split over `group`: [V/t, h] on each rank, from id
-// `vocabulary_begin` on. Ids of other ranks give zeros, and the results are summed over the group:
-// y [n, h], all-reduced. With sequence parallelism y is this rank's [n/t, h], reduce-scattered.
-Value token_embedding(Context& context, const Tensor& ids, Parameter& table,
-                      std::int64_t vocabulary_begin, Communicator& group, bool sequence_parallel);
+// A table of tokens that is split over the ranks of `group`.
+struct SplitTable {
+  Parameter& table;                   // [V/t, h]
+  std::int64_t vocabulary_begin = 0;  // id of this rank's first row
+  Communicator& group;
+  bool sequence_parallel = false;
+};
+
+// Looks up ids, int32 [n]. Ids of other ranks give zeros, and the results are summed over the
+// group: y [n, h], all-reduced. With sequence parallelism y is this rank's [n/t, h],
+// reduce-scattered.
+Value token_embedding(Context& context, const Tensor& ids, const SplitTable& split);
 
 // x + table[ids], for x [n, h], ids int32 [n] and a table [positions, h]. Works in place: the
 // result has the memory of x.

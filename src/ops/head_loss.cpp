@@ -177,15 +177,16 @@ void give_dx(Backward& backward, std::int64_t x, Tensor dx, Communicator& group,
 }  // namespace
 
 LossOutput head_loss(Context& context, const Value& x, Parameter& table, const LossInputs& inputs,
-                     Communicator& group, bool sequence_parallel, std::int64_t slice_rows) {
-  const bool gathers = sequence_parallel && group.size() > 1;
+                     const HeadSplit& split) {
+  Communicator& group = split.group;
+  const bool gathers = split.sequence_parallel && group.size() > 1;
   HeadWork work{.context = context,
                 .table = table,
                 .inputs = inputs,
                 .group = group,
                 .rows = gathers ? gather_rows(context, x.tensor, group) : x.tensor};
   const std::int64_t n = work.rows.dim(0);
-  work.slices = slices_of(n, slice_rows, context.kernels.row_tile());
+  work.slices = slices_of(n, split.slice_rows, context.kernels.row_tile());
   LossOutput& output = work.output;
   output.per_token = context.activation(sum_dtype(x.tensor.dtype()), {n});
   output.sum.tensor = context.activation(DType::kF64, {1});

@@ -44,11 +44,17 @@ struct LossOutput {
 // the time for this is then small compared with the products.
 inline constexpr std::int64_t kHeadSliceRows = 1024;
 
-// x [n, h], under sequence parallelism this rank's [n/t, h]; `table` [V/t, h]: the vocabulary is
-// split over `group`. Slices have at most `slice_rows` rows, rounded up to a row tile, and sizes as
-// equal as row tiles allow. The bits of the loss do not depend on slice_rows; those of dW do.
+// How the head is split over ranks and rows. Slices have at most `slice_rows` rows, rounded up to a
+// row tile, and sizes as equal as row tiles allow. The bits of the loss do not depend on
+// slice_rows; those of dW do.
+struct HeadSplit {
+  Communicator& group;  // over which the vocabulary is split
+  bool sequence_parallel = false;
+  std::int64_t slice_rows = kHeadSliceRows;
+};
+
+// x [n, h], under sequence parallelism this rank's [n/t, h]; `table` [V/t, h].
 LossOutput head_loss(Context& context, const Value& x, Parameter& table, const LossInputs& inputs,
-                     Communicator& group, bool sequence_parallel,
-                     std::int64_t slice_rows = kHeadSliceRows);
+                     const HeadSplit& split);
 
 }  // namespace piton

@@ -77,15 +77,18 @@ void gathered_forward(Context& context, LinearForward whole, const Tensor& x, Co
 
 }  // namespace
 
-Value column_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
-                    Communicator& group, const LinearStrategy& strategy, DType output,
-                    std::optional<ActivationKind> activation) {
-  const bool gathers = strategy.sequence_parallel && group.size() > 1;
+Value column_linear(Context& context, const Value& x, const SplitWeight& split,
+                    const ColumnEnd& end) {
+  Parameter& weight = split.weight;
+  Parameter* const bias = end.bias;
+  Communicator& group = split.group;
+  const std::optional<ActivationKind> activation = end.activation;
+  const bool gathers = split.strategy.sequence_parallel && group.size() > 1;
   const std::int64_t rows = x.tensor.dim(0) * (gathers ? group.size() : 1);
-  Tensor y = context.activation(output, {rows, weight.shape[0]});
+  Tensor y = context.activation(end.output, {rows, weight.shape[0]});
   // The input of the activation is stored only if backward will read it.
   Tensor before = y;
-  if (activation && context.tape != nullptr) before = context.activation(output, y.shape());
+  if (activation && context.tape != nullptr) before = context.activation(end.output, y.shape());
   {
     const WeightUse use =
         acquire_forward(context.weights, weight, rows, context.kernels, context.stream);
@@ -99,7 +102,7 @@ Value column_linear(Context& context, const Value& x, Parameter& weight, Paramet
                        .activation = activation};
     if (activation && context.tape != nullptr) call.preactivation = before;
     if (gathers) {
-      gathered_forward(context, std::move(call), x.tensor, group, strategy.slices);
+      gathered_forward(context, std::move(call), x.tensor, group, split.strategy.slices);
     } else {
       context.kernels.run(call, context.stream);  // without a collective there are no slices
     }
@@ -202,11 +205,14 @@ struct GatheredBackward {
 // Gathers dy, [n/t, f] on each member, slice by slice, and multiplies each slice while the next one
 // is gathered. A gathered slice has the same rows of every member, one member after another. The
 // weight job needs all rows in order, so several slices are copied into one tensor.
-GatheredBackward gathered_backward(Context& context, const Tensor& mine, Parameter& weight,
-                                   bool wants_dx, Communicator& group, int slices) {
+GatheredBackward gathered_backward(Context& context, const Tensor& mine, const SplitWeight& split,
+                                   bool wants_dx) {
+  Parameter& weight = split.weight;
+  Communicator& group = split.group;
   const std::int64_t rows = mine.dim(0);
   const std::int64_t all_rows = rows * group.size();
-  const auto ranges = cut_rows(rows, wants_dx ? slices : 1, context.kernels.row_tile());
+  const auto ranges =
+      cut_rows(rows, wants_dx ? split.strategy.slices : 1, context.kernels.row_tile());
   std::vector<Tensor> parts(ranges.size());
   std::vector<Event> ready(ranges.size());
   for (std::size_t i = 0; i < ranges.size(); ++i) {
@@ -243,8 +249,10 @@ GatheredBackward gathered_backward(Context& context, const Tensor& mine, Paramet
 }
 
 // y [n, f], under sequence parallelism [n/t, f] = sum over the group of x W^T, for x [n, h/t].
-Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
-                        const LinearStrategy& strategy) {
+Value summed_row_linear(Context& context, const Value& x, const SplitWeight& split) {
+  Parameter& weight = split.weight;
+  Communicator& group = split.group;
+  const LinearStrategy& strategy = split.strategy;
   const bool scatters = strategy.sequence_parallel && group.size() > 1;
   const std::int64_t ranks = group.size();
   const std::int64_t rows = x.tensor.dim(0) / (scatters ? ranks : 1);
@@ -285,13 +293,14 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
   }
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
-  context.tape->record([x_id = x.id, kept = context.tape->keep(x.tensor), id = result.id, &weight,
-                        &group, scatters, slices = strategy.slices](Backward& backward) {
+  context.tape->record([x_id = x.id, kept = context.tape->keep(x.tensor), id = result.id, split,
+                        scatters](Backward& backward) {
     Context& context = backward.context();
+    Parameter& weight = split.weight;
     Tensor dy = backward.take(id);
     if (!dy.defined()) return;
     if (scatters) {
-      GatheredBackward whole = gathered_backward(context, dy, weight, x_id >= 0, group, slices);
+      GatheredBackward whole = gathered_backward(context, dy, split, x_id >= 0);
       dy = std::move(whole.dy);
       backward.give(x_id, std::move(whole.dx));
     } else if (x_id >= 0) {
@@ -310,13 +319,12 @@ Value summed_row_linear(Context& context, const Value& x, Parameter& weight, Com
 
 }  // namespace
 
-Value row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
-                 const LinearStrategy& strategy, const BranchEnd& end) {
+Value row_linear(Context& context, const Value& x, const SplitWeight& split, const BranchEnd& end) {
   const bool masked = context.training && end.dropout.probability > 0;
-  if (group.size() == 1 && !masked) {
-    return whole_row_linear(context, x, weight, end.bias, end.residual);
+  if (split.group.size() == 1 && !masked) {
+    return whole_row_linear(context, x, split.weight, end.bias, end.residual);
   }
-  const Value y = summed_row_linear(context, x, weight, group, strategy);
+  const Value y = summed_row_linear(context, x, split);
   if (!masked && end.bias == nullptr && end.residual == nullptr) return y;
   return dropout_add(context, y, end.bias, end.residual, end.dropout);
 }

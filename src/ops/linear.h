@@ -29,12 +29,25 @@ struct LinearStrategy {
   bool sequence_parallel = false;
 };
 
+// A weight that is split over the ranks of `group`: rows for column, columns for row.
+struct SplitWeight {
+  Parameter& weight;  // column [f/t, h], row [f, h/t]
+  Communicator& group;
+  LinearStrategy strategy;
+};
+
+// The last step of a column-split product.
+struct ColumnEnd {
+  Parameter* bias = nullptr;  // [f/t]; null: none
+  DType output = DType::kF32;
+  std::optional<ActivationKind> activation;  // of the biased product
+};
+
 // y = x W^T + bias, or the activation of that. x [n, h], under sequence parallelism this rank's
-// [n/t, h]; weight [f/t, h]; bias [f/t] or null -> y [n, f/t] of dtype `output` (fp32 for logits).
-// Slices end at row tiles, so there are at most as many slices as tiles.
-Value column_linear(Context& context, const Value& x, Parameter& weight, Parameter* bias,
-                    Communicator& group, const LinearStrategy& strategy, DType output,
-                    std::optional<ActivationKind> activation = {});
+// [n/t, h]; weight [f/t, h] -> y [n, f/t] of dtype `end.output`. Slices end at row tiles, so there
+// are at most as many slices as tiles.
+Value column_linear(Context& context, const Value& x, const SplitWeight& split,
+                    const ColumnEnd& end);
 
 // The last step of a residual branch (kernels/dropout.h); each part is optional.
 struct BranchEnd {
@@ -46,7 +59,6 @@ struct BranchEnd {
 // y = residual + dropout(sum over the group of x W^T + bias). x [n, h/t], weight [f, h/t] -> y
 // [n, f], under sequence parallelism this rank's [n/t, f]. `dropout.rows` says which rows of the
 // micro-batch y holds.
-Value row_linear(Context& context, const Value& x, Parameter& weight, Communicator& group,
-                 const LinearStrategy& strategy, const BranchEnd& end);
+Value row_linear(Context& context, const Value& x, const SplitWeight& split, const BranchEnd& end);
 
 }  // namespace piton

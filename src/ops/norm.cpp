@@ -13,8 +13,8 @@ struct Normed {
   Tensor rstd;
 };
 
-Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* bias, double eps,
-                double gain_offset) {
+Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* bias,
+                const NormSettings& settings) {
   const DType sums = sum_dtype(x.dtype());
   Normed normed{.y = context.activation(x.dtype(), x.shape()),
                 .mean = bias != nullptr ? context.activation(sums, {x.dim(0)}) : Tensor(),
@@ -28,27 +28,27 @@ Normed run_norm(Context& context, const Tensor& x, Parameter& gain, Parameter* b
                                   .x = x,
                                   .gain = gain_use.rows(),
                                   .bias = bias_use.rows(),
-                                  .eps = eps,
-                                  .gain_offset = gain_offset},
+                                  .eps = settings.eps,
+                                  .gain_offset = settings.gain_offset},
                       context.stream);
   return normed;
 }
 
 // One kernel call computes dx, dgain and dbias, so there is no separate weight job.
-Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, double eps,
-           double gain_offset, bool again) {
-  const auto [y, mean, rstd] = run_norm(context, x.tensor, gain, bias, eps, gain_offset);
+Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias,
+           const NormSettings& settings) {
+  const auto [y, mean, rstd] = run_norm(context, x.tensor, gain, bias, settings);
   if (context.tape == nullptr) return {y};
   Value result = context.tape->output(y);
   const Kept kept_input = context.tape->keep(x.tensor);
-  if (again) {
-    context.tape->provide(
-        y, computed_again([plain = context.with_tape(nullptr), kept_input, &gain, bias, eps,
-                           gain_offset]() mutable {
-          return run_norm(plain, kept_input.get(), gain, bias, eps, gain_offset).y;
-        }));
+  if (settings.again) {
+    context.tape->provide(y, computed_again([plain = context.with_tape(nullptr), kept_input, &gain,
+                                             bias, settings]() mutable {
+                            return run_norm(plain, kept_input.get(), gain, bias, settings).y;
+                          }));
   }
-  context.tape->record([x_id = x.id, id = result.id, &gain, bias, gain_offset, kept_x = kept_input,
+  context.tape->record([x_id = x.id, id = result.id, &gain, bias,
+                        gain_offset = settings.gain_offset, kept_x = kept_input,
                         kept_mean = context.tape->keep(mean),
                         kept_rstd = context.tape->keep(rstd)](Backward& backward) {
     Context& context = backward.context();
@@ -82,14 +82,13 @@ Value norm(Context& context, const Value& x, Parameter& gain, Parameter* bias, d
 
 }  // namespace
 
-Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps,
-                 double gain_offset, bool again) {
-  return norm(context, x, gain, &bias, eps, gain_offset, again);
+Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias,
+                 const NormSettings& settings) {
+  return norm(context, x, gain, &bias, settings);
 }
 
-Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps, double gain_offset,
-               bool again) {
-  return norm(context, x, gain, nullptr, eps, gain_offset, again);
+Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings) {
+  return norm(context, x, gain, nullptr, settings);
 }
 
 }  // namespace piton

@@ -1,15 +1,19 @@
 // Layer and RMS norm as tape ops (kernels/norm.h, which explains the offset of gains). x [n, h],
-// gain and bias [h] -> [n, h]. `again`: backward computes the result again for the op that keeps
-// it.
+// gain and bias [h] -> [n, h].
 #pragma once
 
 #include "ops/tape.h"
 
 namespace piton {
 
-Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias, double eps,
-                 double gain_offset = 0, bool again = false);
-Value rms_norm(Context& context, const Value& x, Parameter& gain, double eps,
-               double gain_offset = 0, bool again = false);
+struct NormSettings {
+  double eps = 0;  // is added to the variance (mean square)
+  double gain_offset = 0;
+  bool again = false;  // backward computes the result again for the op that keeps it
+};
+
+Value layer_norm(Context& context, const Value& x, Parameter& gain, Parameter& bias,
+                 const NormSettings& settings);
+Value rms_norm(Context& context, const Value& x, Parameter& gain, const NormSettings& settings);
 
 }  // namespace piton

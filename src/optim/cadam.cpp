@@ -76,15 +76,15 @@ std::int64_t rows_of(const Parameter& parameter, std::int64_t begin, std::int64_
 }
 
 Cadam::Cadam(const CadamOptions& options, const std::vector<Span>& spans, Mesh& mesh,
-             Kernels& kernels, Device& device, Arena& arena, Stream& stream)
+             const ComputeContext& compute)
     : options_(options),
       ranks_(&mesh.group(kAllAxes)),
-      kernels_(&kernels),
-      device_(&device),
-      arena_(&arena) {
+      kernels_(&compute.kernels),
+      device_(&compute.device),
+      arena_(&compute.arena) {
   const auto [first, rows] = table_of_rows(spans, *ranks_);
   if (rows == 0) return;
-  maxima_ = arena.allocate(DType::kF32, {rows}, MemoryKind::kOptimizer, stream);
+  maxima_ = arena_->allocate(DType::kF32, {rows}, MemoryKind::kOptimizer, compute.stream);
   for (const Span& span : spans) {
     for (const RowRun& run : row_runs(*span.parameter, span.offset, span.gradient.elements())) {
       const auto part = [&](const Tensor& tensor) {

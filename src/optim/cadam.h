@@ -14,7 +14,7 @@
 #include "base/options.h"
 #include "comm/mesh.h"
 #include "device/device.h"
-#include "kernels/kernels.h"
+#include "kernels/compute_context.h"
 #include "ops/parameter.h"
 
 namespace piton {
@@ -60,9 +60,10 @@ class Cadam {
     Tensor gradient;          // fp32 [n]
   };
   // Collective over all ranks of `mesh`. Keeps the tensors of `spans`, which are those of this rank
-  // in every step. The other arguments but the options must outlive this object.
-  Cadam(const CadamOptions& options, const std::vector<Span>& spans, Mesh& mesh, Kernels& kernels,
-        Device& device, Arena& arena, Stream& stream);
+  // in every step. `mesh` and `compute` must outlive this object; the stream of `compute` is used
+  // here only.
+  Cadam(const CadamOptions& options, const std::vector<Span>& spans, Mesh& mesh,
+        const ComputeContext& compute);
 
   // Enqueues the updates. Collective. `scalars`: fp32 [kStepScalars], set by BeginUpdate.
   void update(const Tensor& scalars, Stream& stream);

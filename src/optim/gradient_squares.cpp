@@ -95,13 +95,12 @@ std::string name_in_key(const std::string& key) { return key.substr(0, key.find(
 }  // namespace
 
 GradientSquares::GradientSquares(const std::vector<UpdateSpan>& spans, std::int64_t block,
-                                 Mesh& mesh, Kernels& kernels, Device& device, Arena& arena,
-                                 Stream& stream)
+                                 Mesh& mesh, const ComputeContext& compute)
     : block_(block),
       ranks_(&mesh.group(kAllAxes)),
-      kernels_(&kernels),
-      device_(&device),
-      arena_(&arena) {
+      kernels_(&compute.kernels),
+      device_(&compute.device),
+      arena_(&compute.arena) {
   PITON_ASSERT(block > 0);
   std::vector<HeldRun> mine;
   for (const UpdateSpan& span : spans) {
@@ -131,8 +130,8 @@ GradientSquares::GradientSquares(const std::vector<UpdateSpan>& spans, std::int6
                  "{}: {} of its {} elements are updated", key, counted, entry.elements);
   }
   if (blocks == 0) return;
-  sums_ = arena.allocate(DType::kF64, {blocks}, MemoryKind::kOptimizer, stream);
-  device.zero(sums_, stream);
+  sums_ = arena_->allocate(DType::kF64, {blocks}, MemoryKind::kOptimizer, compute.stream);
+  device_->zero(sums_, compute.stream);
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const UpdateSpan& span = spans[i];
     if (span.gradient.elements() == 0) continue;

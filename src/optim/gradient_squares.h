@@ -17,7 +17,7 @@
 
 #include "comm/mesh.h"
 #include "device/device.h"
-#include "kernels/kernels.h"
+#include "kernels/compute_context.h"
 #include "optim/update_span.h"
 
 namespace piton {
@@ -39,7 +39,7 @@ class GradientSquares {
   // Collective over all ranks of `mesh`. `block`: elements of a block. Keeps the gradients of
   // `spans`.
   GradientSquares(const std::vector<UpdateSpan>& spans, std::int64_t block, Mesh& mesh,
-                  Kernels& kernels, Device& device, Arena& arena, Stream& stream);
+                  const ComputeContext& compute);
 
   // Enqueues the sums over the gradients as they are then, and their exchange. Collective.
   void sum(Stream& stream);

@@ -175,7 +175,7 @@ void Muon::add_chains(const Span& span, Work& work, const Tensor& scalars,
     if (!is_cut(span)) {
       const std::int64_t first = piece.local_row * parameter.shape[1];
       chain.push_back(
-          applied(span, piece, first, first + piece.extent.elements(), work.update, scalars));
+          applied(span, piece, {first, first + piece.extent.elements()}, work.update, scalars));
     }
   }
 }
@@ -198,15 +198,14 @@ void Muon::apply(const Span& span, const Work& work, const Tensor& scalars, Stre
     const std::int64_t first = std::max(span.offset, piece.local_row * columns);
     const std::int64_t last = std::min(end, piece.local_row * columns + piece.extent.elements());
     if (first < last)
-      kernels_->run(applied(span, piece, first, last, work.update, scalars), stream);
+      kernels_->run(applied(span, piece, {first, last}, work.update, scalars), stream);
   }
 }
 
-// Of elements [first, last) of the parameter, which are in the piece.
-MuonUpdate Muon::applied(const Span& span, const Piece& piece, std::int64_t first,
-                         std::int64_t last, const Tensor& update, const Tensor& scalars) const {
+MuonUpdate Muon::applied(const Span& span, const Piece& piece, Elements elements,
+                         const Tensor& update, const Tensor& scalars) const {
   const auto part = [&](const Tensor& tensor) {
-    return tensor.slice(0, first - span.offset, last - first);
+    return tensor.slice(0, elements.begin - span.offset, elements.end - elements.begin);
   };
   return {.main = part(span.main),
           .copy = span.copy.defined() ? part(span.copy) : Tensor(),

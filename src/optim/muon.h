@@ -112,8 +112,14 @@ class Muon {
   // On the owner: sends other ranks their parts of the update.
   void send(const Span& span, int index, Work& work, Stream& stream);
   void apply(const Span& span, const Work& work, const Tensor& scalars, Stream& stream);
-  MuonUpdate applied(const Span& span, const Piece& piece, std::int64_t first, std::int64_t last,
-                     const Tensor& update, const Tensor& scalars) const;
+  // Elements [begin, end) of the local tensor of a parameter.
+  struct Elements {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  // The update of these elements, which are in the piece.
+  MuonUpdate applied(const Span& span, const Piece& piece, Elements elements, const Tensor& update,
+                     const Tensor& scalars) const;
   MuonMomentum momentum(const Tensor& direction, const Tensor& buffer, const Tensor& gradient,
                         const Tensor& scalars) const;
   // local: fp32 [piece.extent], this rank's part of the direction. Returns fp32 [piece.global].

@@ -77,16 +77,16 @@ std::vector<std::pair<std::int64_t, bool>> decay_runs(const Parameter& parameter
   return runs;
 }
 
-Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans,
-                     std::int64_t norm_block, Mesh& mesh, Kernels& kernels, Device& device,
-                     Arena& arena, Stream& stream, OffloadTarget* offload)
+Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, Mesh& mesh,
+                     const ComputeContext& compute, const OptimizerSetup& setup)
     : options_(options),
       spans_(std::move(spans)),
       ranks_(&mesh.group(kAllAxes)),
-      kernels_(&kernels),
-      device_(&device),
-      arena_(&arena),
-      squares_(spans_, norm_block, mesh, kernels, device, arena, stream) {
+      kernels_(&compute.kernels),
+      device_(&compute.device),
+      arena_(&compute.arena),
+      squares_(spans_, setup.norm_block, mesh, compute) {
+  const auto& [kernels, device, arena, stream] = compute;
   options_.check();
   for (const UpdateSpan& span : spans_) {
     PITON_ASSERT(span.gradient.ndim() == 1 && span.value.shape() == span.gradient.shape(),
@@ -98,12 +98,12 @@ Optimizer::Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> sp
   if (options_.kind == OptimizerKind::kMuon) {
     muon_ = std::make_unique<Muon>(options_.muon, mesh, kernels, device, arena);
   }
-  if (offload != nullptr) transfer_ = std::make_unique<StateTransfer>(device, arena, *offload);
+  if (setup.offload != nullptr)
+    transfer_ = std::make_unique<StateTransfer>(device, arena, *setup.offload);
   make_state(stream);
   plan_updates();
   if (options_.kind == OptimizerKind::kCadam) {
-    cadam_ = std::make_unique<Cadam>(options_.cadam, cadam_spans(), mesh, kernels, device, arena,
-                                     stream);
+    cadam_ = std::make_unique<Cadam>(options_.cadam, cadam_spans(), mesh, compute);
   }
   scalars_ = arena.allocate(DType::kF32, {kStepScalars}, MemoryKind::kOptimizer, stream);
   device.zero(scalars_, stream);

@@ -22,7 +22,7 @@
 
 #include "comm/mesh.h"
 #include "device/device.h"
-#include "kernels/kernels.h"
+#include "kernels/compute_context.h"
 #include "ops/parameter.h"
 #include "optim/cadam.h"
 #include "optim/gradient_squares.h"
@@ -92,15 +92,18 @@ struct OptimizerProgress {
   bool operator==(const OptimizerProgress&) const = default;
 };
 
+struct OptimizerSetup {
+  std::int64_t norm_block = kNormBlock;  // elements per block of the norm
+  // Where the state is between updates, which then have the same bits; null: on the device.
+  OffloadTarget* offload = nullptr;
+};
+
 class Optimizer {
  public:
   // Collective over all ranks of `mesh`. Moments are 0. Call reset_main() to set the main copies
-  // once the values are initialized or loaded. `norm_block`: elements per block of the norm. Keeps
-  // the tensors of `spans`. `offload`: where the state is between updates, which then
-  // have the same bits; null: on the device.
-  Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, std::int64_t norm_block,
-            Mesh& mesh, Kernels& kernels, Device& device, Arena& arena, Stream& stream,
-            OffloadTarget* offload = nullptr);
+  // once the values are initialized or loaded. Keeps the tensors of `spans`.
+  Optimizer(const OptimizerOptions& options, std::vector<UpdateSpan> spans, Mesh& mesh,
+            const ComputeContext& compute, const OptimizerSetup& setup = {});
 
   // Enqueues main = value, then average = main.
   void reset_main(Stream& stream);

@@ -29,9 +29,11 @@ BucketedGradients::BucketedGradients(const std::vector<ShardUnit>& units,
       groups_(groups),
       device_(&device),
       arena_(&arena),
-      gradients_(allocate_units(
-          units, gradient_dtype, [](const ShardUnit& unit) { return unit.size; },
-          MemoryKind::kGradients, device, arena, stream)),
+      gradients_(allocate_units(units,
+                                {.dtype = gradient_dtype,
+                                 .elements = [](const ShardUnit& unit) { return unit.size; },
+                                 .kind = MemoryKind::kGradients},
+                                device, arena, stream)),
       progress_(units.size()) {
   for (std::size_t u = 0; u < units.size(); ++u) {
     for (std::size_t i = 0; i < units[u].entries.size(); ++i) {

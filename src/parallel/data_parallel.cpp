@@ -16,9 +16,10 @@ void ShardedParameters::set_value(Parameter& parameter, const Tensor& rows, Stre
 
 std::unique_ptr<ShardedParameters> ShardedParameters::make(int zero_stage,
                                                            std::vector<Parameter*> parameters,
-                                                           Mesh& mesh, Kernels& kernels,
-                                                           Device& device, Arena& arena,
-                                                           Stream& stream, CutPolicy cut) {
+                                                           Mesh& mesh,
+                                                           const ComputeContext& compute,
+                                                           CutPolicy cut) {
+  const auto& [kernels, device, arena, stream] = compute;
   ShardingSetup setup{.groups = make_reduction_groups(parameters, mesh),
                       .kernels = kernels,
                       .device = device,

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "comm/mesh.h"
+#include "kernels/compute_context.h"
 #include "ops/weight.h"
 #include "parallel/shard_units.h"
 
@@ -63,8 +64,7 @@ class ShardedParameters : public WeightProvider {
   // whole. Values are not initialized. Frozen parameters get no gradient. `cut` is for trainable
   // parameters of stages 1 and 2; stage 3 cuts every parameter evenly.
   static std::unique_ptr<ShardedParameters> make(int zero_stage, std::vector<Parameter*> parameters,
-                                                 Mesh& mesh, Kernels& kernels, Device& device,
-                                                 Arena& arena, Stream& stream,
+                                                 Mesh& mesh, const ComputeContext& compute,
                                                  CutPolicy cut = CutPolicy::kEven);
   // For inference: every rank holds all values, without gradients, and one copy of each weight. A
   // weight is stored as plain rows until a packed form of it is first acquired; then the packed

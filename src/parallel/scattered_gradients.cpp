@@ -10,16 +10,17 @@
 namespace piton {
 
 ScatteredGradients::ScatteredGradients(const std::vector<ShardUnit>& units,
-                                       const ReductionGroups& groups, Kernels& kernels,
-                                       Device& device, Arena& arena, Stream& stream)
+                                       const ReductionGroups& groups, const ComputeContext& compute)
     : units_(units),
       groups_(groups),
-      kernels_(&kernels),
-      device_(&device),
-      arena_(&arena),
-      parts_(allocate_units(
-          units, gradient_dtype, [](const ShardUnit& unit) { return unit.part_size(); },
-          MemoryKind::kGradients, device, arena, stream)),
+      kernels_(&compute.kernels),
+      device_(&compute.device),
+      arena_(&compute.arena),
+      parts_(allocate_units(units,
+                            {.dtype = gradient_dtype,
+                             .elements = [](const ShardUnit& unit) { return unit.part_size(); },
+                             .kind = MemoryKind::kGradients},
+                            compute.device, compute.arena, compute.stream)),
       collecting_(units.size()) {
   for (std::size_t u = 0; u < units.size(); ++u) {
     for (std::size_t i = 0; i < units[u].entries.size(); ++i) {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "kernels/kernels.h"
+#include "kernels/compute_context.h"
 #include "parallel/reduction_groups.h"
 #include "parallel/shard_units.h"
 
@@ -26,9 +26,9 @@ class ScatteredGradients {
   static constexpr std::size_t kMaxOnTheWay = 4;
   static constexpr std::int64_t kMaxOnTheWayBytes = std::int64_t{64} << 20;
 
-  // `units` and `groups` must outlive this object.
+  // `units`, `groups` and `compute` (its stream excepted) must outlive this object.
   ScatteredGradients(const std::vector<ShardUnit>& units, const ReductionGroups& groups,
-                     Kernels& kernels, Device& device, Arena& arena, Stream& stream);
+                     const ComputeContext& compute);
 
   void begin_step(Stream& stream);
   // The parameter's rows of the temporary of the current micro-batch, in the local shape of the

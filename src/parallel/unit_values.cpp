@@ -9,10 +9,9 @@ DType dtype_of_values(const ShardUnit& unit) { return unit.dtype; }
 
 }  // namespace
 
-std::vector<Tensor> allocate_units(const std::vector<ShardUnit>& units,
-                                   DType (*dtype_of)(const ShardUnit&),
-                                   std::int64_t (*elements)(const ShardUnit&), MemoryKind kind,
+std::vector<Tensor> allocate_units(const std::vector<ShardUnit>& units, const UnitTensor& tensor,
                                    Device& device, Arena& arena, Stream& stream) {
+  const auto& [dtype_of, elements, kind] = tensor;
   std::map<DType, std::int64_t> sizes;
   for (const ShardUnit& unit : units) sizes[dtype_of(unit)] += elements(unit);
   std::map<DType, Tensor> buffers;
@@ -33,9 +32,11 @@ std::vector<Tensor> allocate_units(const std::vector<ShardUnit>& units,
 WholeValues::WholeValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena,
                          Stream& stream)
     : units_(units),
-      values_(allocate_units(
-          units, dtype_of_values, [](const ShardUnit& unit) { return unit.size; },
-          MemoryKind::kParameters, device, arena, stream)) {
+      values_(allocate_units(units,
+                             {.dtype = dtype_of_values,
+                              .elements = [](const ShardUnit& unit) { return unit.size; },
+                              .kind = MemoryKind::kParameters},
+                             device, arena, stream)) {
   for (std::size_t u = 0; u < units.size(); ++u) {
     for (const UnitEntry& entry : units[u].entries) {
       entry.parameter->value =
@@ -62,9 +63,11 @@ void WholeValues::gather_parts(Arena& arena, Stream& stream) {
 ShardValues::ShardValues(const std::vector<ShardUnit>& units, Device& device, Arena& arena,
                          Stream& stream)
     : units_(units),
-      values_(allocate_units(
-          units, dtype_of_values, [](const ShardUnit& unit) { return unit.part_size(); },
-          MemoryKind::kParameters, device, arena, stream)) {}
+      values_(allocate_units(units,
+                             {.dtype = dtype_of_values,
+                              .elements = [](const ShardUnit& unit) { return unit.part_size(); },
+                              .kind = MemoryKind::kParameters},
+                             device, arena, stream)) {}
 
 Tensor ShardValues::part(const ShardSpan& span) const {
   return values_[span.unit].slice(0, span.unit_begin - units_[span.unit].own_begin(), span.size);

@@ -11,11 +11,15 @@
 
 namespace piton {
 
-// One tensor for each unit, [elements(unit)] of dtype_of(unit), zeroed. All units of a dtype are
-// slices of one allocation.
-std::vector<Tensor> allocate_units(const std::vector<ShardUnit>& units,
-                                   DType (*dtype_of)(const ShardUnit&),
-                                   std::int64_t (*elements)(const ShardUnit&), MemoryKind kind,
+// The tensor of a unit.
+struct UnitTensor {
+  DType (*dtype)(const ShardUnit&) = nullptr;
+  std::int64_t (*elements)(const ShardUnit&) = nullptr;
+  MemoryKind kind = MemoryKind::kParameters;
+};
+
+// One tensor for each unit, flat and zeroed. All units of a dtype are slices of one allocation.
+std::vector<Tensor> allocate_units(const std::vector<ShardUnit>& units, const UnitTensor& tensor,
                                    Device& device, Arena& arena, Stream& stream);
 
 // Every rank holds all values; Parameter::value is a view of them.

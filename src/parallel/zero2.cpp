@@ -10,7 +10,7 @@ class GradientShards final : public ResidentValues {
  public:
   GradientShards(ShardingSetup setup, Stream& stream)
       : ResidentValues(std::move(setup), /*sharded=*/true, stream),
-        gradients_(units_, setup_.groups, setup_.kernels, setup_.device, setup_.arena, stream) {}
+        gradients_(units_, setup_.groups, {setup_.kernels, setup_.device, setup_.arena, stream}) {}
 
   Tensor gradient(Parameter& parameter, Stream& stream) override {
     return parameter.trainable ? gradients_.gradient(parameter, stream) : Tensor();

@@ -17,7 +17,7 @@ class ValueShards final : public ShardedParameters {
         frozen_units_(make_shard_units(setup_.frozen, setup_.groups, {})),
         values_(units_, setup_.device, setup_.arena, stream),
         frozen_values_(frozen_units_, setup_.device, setup_.arena, stream),
-        gradients_(units_, setup_.groups, setup_.kernels, setup_.device, setup_.arena, stream),
+        gradients_(units_, setup_.groups, {setup_.kernels, setup_.device, setup_.arena, stream}),
         weights_({{&units_, &values_}, {&frozen_units_, &frozen_values_}}, setup_.kernels,
                  setup_.arena) {
     for (const auto& list : {setup_.trainable, setup_.frozen}) {

@@ -25,7 +25,7 @@ std::string mebibytes(std::int64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-struct Block {
+struct ArenaBlock {
   int segment = 0;
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
@@ -139,7 +139,7 @@ struct Arena::State {
 
   // Takes the front of a run of free blocks, and the fences of the blocks it takes; false if no run
   // is large enough.
-  bool take(std::int64_t bytes, const StreamIdentity& user, Block* block, Fences* fences) {
+  bool take(std::int64_t bytes, const StreamIdentity& user, ArenaBlock* block, Fences* fences) {
     Run run = fenced == 0 ? best_block(bytes) : best_run(bytes, [&](const FreeBlock& one) {
       return std::ranges::all_of(one.fences,
                                  [&](const auto& fence) { return fence->waited_by(user); });
@@ -165,7 +165,7 @@ struct Arena::State {
   }
 
   // Frees a block. Blocks without fences are joined with their neighbors at once.
-  void put(const Block& block, Fences fences) {
+  void put(const ArenaBlock& block, Fences fences) {
     std::pair<int, std::int64_t> place{block.segment, block.offset};
     FreeBlock put{block.bytes, std::move(fences)};
     if (put.fences.empty()) {
@@ -187,7 +187,7 @@ struct Arena::State {
     insert(place, std::move(put));
   }
 
-  void give_back(const Block& block, MemoryKind kind, Fences fences) {
+  void give_back(const ArenaBlock& block, MemoryKind kind, Fences fences) {
     counts.in_use_bytes[static_cast<std::size_t>(kind)] -= block.bytes;
     total_bytes -= block.bytes;
     --live;
@@ -218,15 +218,22 @@ struct Arena::State {
 
 namespace {
 
+// What a tensor of the arena has: `bytes` at `data`, in a block.
+struct ArenaSlot {
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+  ArenaBlock block;
+  MemoryKind kind = MemoryKind::kParameters;
+};
+
 // Frees its slot when the last tensor is destroyed.
 template <typename State>
 class ArenaStorage final : public Storage {
  public:
-  ArenaStorage(std::byte* data, std::int64_t bytes, Block block, MemoryKind kind,
-               StreamIdentity user, std::shared_ptr<State> state)
-      : Storage(data, bytes, state->memory.place()),
-        block_(block),
-        kind_(kind),
+  ArenaStorage(const ArenaSlot& slot, StreamIdentity user, std::shared_ptr<State> state)
+      : Storage(slot.data, slot.bytes, state->memory.place()),
+        block_(slot.block),
+        kind_(slot.kind),
         user_(std::move(user)),
         state_(std::move(state)) {}
 
@@ -265,7 +272,7 @@ class ArenaStorage final : public Storage {
     std::erase_if(fences_, [this](const auto& fence) { return fence->waited_by(user_); });
   }
 
-  Block block_;
+  ArenaBlock block_;
   MemoryKind kind_;
   StreamIdentity user_;
   std::shared_ptr<State> state_;
@@ -314,7 +321,7 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryU
   const StreamIdentity identity = user != nullptr ? user->identity() : nullptr;
   State& state = *state_;
   std::byte* data = nullptr;
-  Block block;
+  ArenaBlock block;
   Fences fences;
   {
     const std::scoped_lock lock(state.mutex);
@@ -344,7 +351,8 @@ Tensor Arena::allocate(DType dtype, const Shape& shape, MemoryKind kind, MemoryU
     data = state.segments[static_cast<std::size_t>(block.segment)].data + block.offset;
     if (state.saw) state.saw(data, bytes);
   }
-  auto storage = std::make_shared<ArenaStorage<State>>(data, bytes, block, kind, identity, state_);
+  auto storage =
+      std::make_shared<ArenaStorage<State>>(ArenaSlot{data, bytes, block, kind}, identity, state_);
   if (!fences.empty())
     storage->wait_for(std::move(fences), user);  // without the lock: a wait may be long
   return Tensor(std::move(storage), 0, dtype, shape);
@@ -373,7 +381,7 @@ void Arena::settle(MemoryUser& user) {
   }
   for (const std::shared_ptr<Fence>& fence : fences) user.wait_for(fence);
   const std::scoped_lock lock(state_->mutex);
-  std::vector<Block> settled;
+  std::vector<ArenaBlock> settled;
   for (auto block = state_->free.begin(); block != state_->free.end();) {
     const auto here = block++;
     const bool waited = std::ranges::all_of(
@@ -382,7 +390,7 @@ void Arena::settle(MemoryUser& user) {
     settled.push_back({here->first.first, here->first.second, here->second.bytes});
     state_->remove(here);
   }
-  for (const Block& block : settled) state_->put(block, {});
+  for (const ArenaBlock& block : settled) state_->put(block, {});
 }
 
 MemoryCounts Arena::counts() const {

@@ -72,9 +72,10 @@ TrainState RunCheckpoints::checked_state(const std::filesystem::path& checkpoint
   return state;
 }
 
-TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
-                                  std::int64_t train_iters, RunData& data, Log& log,
+TrainState RunCheckpoints::resume(const ResumeRequest& request, RunData& data, Log& log,
                                   bool* damaged) {
+  const std::filesystem::path& checkpoint = request.checkpoint;
+  const TrainState& fresh = request.fresh;
   const LoopOptions& loop = settled_.loop;
   std::string schedule;
   *damaged = true;
@@ -89,7 +90,7 @@ TrainState RunCheckpoints::resume(const std::filesystem::path& checkpoint, const
   }
   state.facts.insert(fresh.facts.begin(), fresh.facts.end());  // an earlier version stored fewer
   const auto order = state.facts.find(kOrderFact);
-  if (order != state.facts.end() && state.iteration <= train_iters &&
+  if (order != state.facts.end() && state.iteration <= request.train_iters &&
       order->second != data.order_of_samples(state.consumed_samples)) {
     log.warning(
         "--train-iters: a run of this length shuffles the corpus another way, so samples may "
@@ -212,8 +213,9 @@ std::filesystem::path RunCheckpoints::save(TrainState& state, RunData& data) {
   PITON_ASSERT(!in_background());
   state = with_progress(std::move(state), stored_model());
   add_facts(state, data);
-  return save_checkpoint(settled_.loop.save, saved_model(), context(), state,
-                         configuration_of(settled_), save_options(state.iteration));
+  return save_checkpoint(
+      saved_model(), context(),
+      {settled_.loop.save, state, configuration_of(settled_), save_options(state.iteration)});
 }
 
 bool RunCheckpoints::start_save(TrainState& state, RunData& data) {
@@ -221,9 +223,10 @@ bool RunCheckpoints::start_save(TrainState& state, RunData& data) {
   const auto begin = std::chrono::steady_clock::now();
   state = with_progress(std::move(state), stored_model());
   add_facts(state, data);
-  background_ = BackgroundSave::start(settled_.loop.save, saved_model(), context(), state,
-                                      configuration_of(settled_), save_options(state.iteration),
-                                      copy_, machine_.threads);
+  background_ = BackgroundSave::start(
+      saved_model(), context(),
+      {settled_.loop.save, state, configuration_of(settled_), save_options(state.iteration)}, copy_,
+      machine_.threads);
   begun_ = {.iteration = state.iteration, .copy_seconds = seconds_since(begin)};
   return in_background();
 }

@@ -41,11 +41,15 @@ class RunCheckpoints {
 
   // All of these are collective. Each throws the same Error on every rank.
 
-  // Loads all of `checkpoint`, and returns its state. `fresh`: the state of a run that starts anew;
-  // its facts are compared with those of the checkpoint, whose other facts are kept. `train_iters`:
-  // of this run. `damaged`: as of load_checkpoint().
-  TrainState resume(const std::filesystem::path& checkpoint, const TrainState& fresh,
-                    std::int64_t train_iters, RunData& data, Log& log, bool* damaged);
+  struct ResumeRequest {
+    const std::filesystem::path& checkpoint;
+    // The state of a run that starts from the beginning. Its facts are compared with those of the
+    // checkpoint, whose other facts are kept.
+    const TrainState& fresh;
+    std::int64_t train_iters = 0;  // of this run
+  };
+  // Loads all of a checkpoint, and returns its state. `damaged`: as of load_checkpoint().
+  TrainState resume(const ResumeRequest& request, RunData& data, Log& log, bool* damaged);
 
   // Not collective. What resume() would return, without reading weights; with the same errors.
   static TrainState checked_state(const std::filesystem::path& checkpoint, PretrainOptions& settled,

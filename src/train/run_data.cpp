@@ -23,9 +23,10 @@ DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, const To
   SampleCounts counts =
       sample_counts(plan.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
   counts.train = plan.train_samples;
-  DataSets sets =
-      open_data_sets(options.data, plan.sequence, static_cast<std::uint32_t>(loop.seed), counts,
-                     notes, mock_ids(options, plan.session.model.vocabulary, tokenizer));
+  DataSets sets = open_data_sets(options.data,
+                                 {plan.sequence, static_cast<std::uint32_t>(loop.seed), counts,
+                                  mock_ids(options, plan.session.model.vocabulary, tokenizer)},
+                                 notes);
   if (!sets.train) {
     throw Error(Fault::kUsage,
                 "--data-path: no training data is named; give the prefix of a corpus (piton "

@@ -167,9 +167,10 @@ void RunTrace::end_section(std::string_view name) {
   const OpenSection section = open_.back();
   open_.pop_back();
   if (!events_->recording()) return;
-  events_->add(events_->row_of_this_thread(), "part of a step", name,
-               section.number < 0 ? "" : fmt::format("number {}", section.number), section.begin,
-               TraceEvents::Clock::now());
+  events_->add(
+      events_->row_of_this_thread(),
+      {"part of a step", name, section.number < 0 ? "" : fmt::format("number {}", section.number)},
+      section.begin, TraceEvents::Clock::now());
 }
 
 }  // namespace piton

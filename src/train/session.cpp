@@ -16,6 +16,10 @@ constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kContext);  // hold diff
 constexpr AxisSet kLossAxes =
     axes(Axis::kData, Axis::kContext, Axis::kPipeline);  // hold parts of the loss
 
+ComputeContext compute(const Machine& machine) {
+  return {machine.kernels, machine.device, machine.arena, machine.stream};
+}
+
 }  // namespace
 
 Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
@@ -46,9 +50,9 @@ Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& sett
     OptimizerOptions& options = settings_.optimizer_options;
     options.fp16 = settings.model.dtype == DType::kF16;
     state_target_ = state_target(settings.offload, machine.device);
-    optimizer_ = std::make_unique<Optimizer>(options, update_spans(sharded_->owned()), kNormBlock,
-                                             mesh, machine.kernels, machine.device, machine.arena,
-                                             machine.stream, state_target_.get());
+    optimizer_ = std::make_unique<Optimizer>(options, update_spans(sharded_->owned()), mesh,
+                                             compute(machine),
+                                             OptimizerSetup{.offload = state_target_.get()});
   }
   pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks),
                                          mesh.group(Axis::kPipeline));
@@ -93,8 +97,7 @@ void Session::make_parameters() {
     for (Parameter* parameter : all_parameters_) parameter->trainable = false;
   }
   sharded_ = ShardedParameters::make(
-      settings_.zero_stage, all_parameters_, *mesh_, machine_.kernels, machine_.device,
-      machine_.arena, machine_.stream,
+      settings_.zero_stage, all_parameters_, *mesh_, compute(machine_),
       settings_.optimizer_options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
                                                                : CutPolicy::kEven);
 }

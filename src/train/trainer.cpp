@@ -334,7 +334,7 @@ void Trainer::load_one(const std::filesystem::path& checkpoint, bool* damaged) {
   } else if (settled_.loop.finetune) {
     checkpoints_->start_from_weights(checkpoint, state_, sinks_, damaged);
   } else {
-    state_ = checkpoints_->resume(checkpoint, state_, plan_.train_iters, *data_, sinks_, damaged);
+    state_ = checkpoints_->resume({checkpoint, state_, plan_.train_iters}, *data_, sinks_, damaged);
     make_schedules();  // which may be the checkpoint's
   }
 }

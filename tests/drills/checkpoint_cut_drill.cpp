@@ -24,7 +24,7 @@ TEST(CutFiles, EndALoadInAnErrorOrNotAtAll) {
   test::run_ranks(1, [&](World& world) {
     test::SmallRun run(world, {}, {.ffn = 40'000});  // 4 MB of values, 12 with the moments
     run.fill(10);
-    save_checkpoint(dir / "whole", run.stored(), run.context(), test::state_of(7), "");
+    save_checkpoint(run.stored(), run.context(), {dir / "whole", test::state_of(7), ""});
     const auto start = Clock::now();
     load_checkpoint(find_checkpoint(dir / "whole"), run.stored(), run.context());
     const std::chrono::duration<double> usual = Clock::now() - start;

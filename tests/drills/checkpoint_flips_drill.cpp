@@ -39,8 +39,8 @@ TEST(FlippedBits, OfEveryFileAreNoticedAndNamed) {
   test::run_ranks(1, [&](World& world) {
     test::SmallRun run(world, {});
     run.fill(10);
-    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(7),
-                    "rotary-base = 10000.0\n");
+    save_checkpoint(run.stored(), run.context(),
+                    {dir.path(), test::state_of(7), "rotary-base = 10000.0\n"});
     std::vector<fs::path> files{dir / kTrackerName};
     for (const auto& entry : fs::directory_iterator(dir / "iter_0000007")) {
       files.push_back(entry.path());

@@ -25,7 +25,7 @@ TEST(CheckpointMutants, AreRefusedByTheLoad) {
   const auto save = [&](World& world) {
     test::SmallRun run(world, {}, kVariant);
     run.fill(10);
-    save_checkpoint(dir / "run", run.stored(), run.context(), test::state_of(1), "lr = 0.1\n");
+    save_checkpoint(run.stored(), run.context(), {dir / "run", test::state_of(1), "lr = 0.1\n"});
   };
   test::run_ranks(1, save);
   const drill::CheckpointFiles original(dir / "run/iter_0000001");

@@ -46,7 +46,7 @@ TEST(Checkpoint, OfAnyLayoutIsReadByEveryOther) {
     test::SmallRun run(world(), saved, variant);
     run.fill(9);
     const auto folder =
-        save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(9), "");
+        save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(9), ""});
     const std::string hash = weights_hash(folder) + optimizer_hash(folder);
     if (weights.empty()) weights = hash;
     EXPECT_EQ(hash, weights);
@@ -62,7 +62,7 @@ TEST(Checkpoint, ThatOneRankCannotWriteFailsOnAllAndKeepsTheOneBefore) {
   const SharedFolder dir;
   test::SmallRun run(world(), {.tensor = 4});
   run.fill(1);
-  save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+  save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(1), ""});
   SaveOptions failing;
   if (world().rank() == 3) {
     failing.hook = [](std::string_view call, const std::filesystem::path& path) {
@@ -72,7 +72,7 @@ TEST(Checkpoint, ThatOneRankCannotWriteFailsOnAllAndKeepsTheOneBefore) {
   }
   run.fill(2);
   EXPECT_THROW(
-      save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(2), "", failing),
+      save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(2), "", failing}),
       Error);
   load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());
   EXPECT_EQ(run.differences(1), 0);
@@ -87,9 +87,9 @@ TEST(Checkpoint, IsWrittenWhileTheRanksTalkAboutOtherThings) {
     Communicator& step = run.mesh.group(kAllAxes);
     run.fill(3);
     const auto waited =
-        save_checkpoint(dir / "waited", run.stored(), run.context(), test::state_of(3), "");
-    const auto save = BackgroundSave::start(dir / "background", run.stored(), run.context(),
-                                            test::state_of(3), "", {}, copy, pool);
+        save_checkpoint(run.stored(), run.context(), {dir / "waited", test::state_of(3), ""});
+    const auto save = BackgroundSave::start(
+        run.stored(), run.context(), {dir / "background", test::state_of(3), "", {}}, copy, pool);
     ASSERT_NE(save, nullptr);
     run.fill(4);
     // Collectives of other groups, some of which a slow rank holds up.

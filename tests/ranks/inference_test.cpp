@@ -82,8 +82,11 @@ class Reading {
   }
 
   std::vector<Beam> beams(std::span<const std::int32_t> prompt) {
-    return beam_search(inference, prompt, 9, {.num_beams = 3}, 5,
-                       [](std::span<const LikelyToken> tokens) { return tokens.size() == 7; });
+    return beam_search(
+        inference, prompt, {.num_beams = 3},
+        {.max_new_tokens = 9, .token = 5, .ends = [](std::span<const LikelyToken> tokens) {
+           return tokens.size() == 7;
+         }});
   }
 
   std::int64_t parameter_bytes() const {

@@ -212,8 +212,8 @@ TEST(Checkpoints, AreTheSameUnderEveryLayout) {
     const auto world = make_single_world(device);
     TrainingRun run(*world, one, model);
     run.losses(3);
-    save_checkpoint(folder / "one", run.stored(), run.store(),
-                    {.iteration = 3, .consumed_samples = run.consumed()}, "");
+    save_checkpoint(run.stored(), run.store(),
+                    {folder / "one", {.iteration = 3, .consumed_samples = run.consumed()}, ""});
   }
   ranks::everyone().barrier();
   const auto from_one = find_checkpoint(folder / "one");
@@ -221,8 +221,9 @@ TEST(Checkpoints, AreTheSameUnderEveryLayout) {
     SCOPED_TRACE(layout.name);
     TrainingRun run(ranks::world(), layout, model);
     run.set_consumed(load_checkpoint(from_one, run.stored(), run.store()).consumed_samples);
-    const auto saved = save_checkpoint(folder / "many", run.stored(), run.store(),
-                                       {.iteration = 3, .consumed_samples = run.consumed()}, "");
+    const auto saved = save_checkpoint(
+        run.stored(), run.store(),
+        {folder / "many", {.iteration = 3, .consumed_samples = run.consumed()}, ""});
     EXPECT_EQ(weights_hash(saved), weights_hash(from_one));
     EXPECT_EQ(optimizer_hash(saved), optimizer_hash(from_one));
     const double next = run.step().loss;
@@ -249,8 +250,8 @@ TEST(Resume, TenStepsAndTenMoreAreTwentyToTheBit) {
       {
         TrainingRun run(ranks::world(), layout, model);
         through = run.losses(10);
-        save_checkpoint(folder, run.stored(), run.store(),
-                        {.iteration = 10, .consumed_samples = run.consumed()}, "");
+        save_checkpoint(run.stored(), run.store(),
+                        {folder, {.iteration = 10, .consumed_samples = run.consumed()}, ""});
         through = run.losses(10);
         end = run.pieces();
       }

@@ -54,10 +54,12 @@ TEST(StateInAFile, GivesTheBitsOfStateInMemory) {
     const auto optimizer = static_cast<std::size_t>(MemoryKind::kOptimizer);
     EXPECT_LT(away.arena().counts().in_use_bytes[optimizer], 64 << 10);
 
-    const auto one = save_checkpoint(folder() / "here", here.stored(), here.store(),
-                                     {.iteration = 3, .consumed_samples = here.consumed()}, "");
-    const auto other = save_checkpoint(folder() / "away", away.stored(), away.store(),
-                                       {.iteration = 3, .consumed_samples = away.consumed()}, "");
+    const auto one = save_checkpoint(
+        here.stored(), here.store(),
+        {folder() / "here", {.iteration = 3, .consumed_samples = here.consumed()}, ""});
+    const auto other = save_checkpoint(
+        away.stored(), away.store(),
+        {folder() / "away", {.iteration = 3, .consumed_samples = away.consumed()}, ""});
     EXPECT_EQ(weights_hash(one), weights_hash(other));
     EXPECT_EQ(optimizer_hash(one), optimizer_hash(other));
     // Each goes on from the checkpoint of the other.

@@ -56,9 +56,11 @@ Result run(bool column, bool sequence_parallel, DType dtype, int slices) {
                     .strategy = {.slices = slices, .sequence_parallel = sequence_parallel},
                     .dtype = dtype};
   const Initialization normal{Initialization::Kind::kNormal, 0.1};
-  const ColumnLinear column_linear(parameters, shard, "column", {{"column", kOut}}, kIn, false,
-                                   normal);
-  const RowLinear row_linear(parameters, shard, "row", kOut, kIn, false, normal);
+  const ColumnLinear column_linear(
+      parameters, shard, "column",
+      {.parts = {{"column", kOut}}, .in = kIn, .initialization = normal});
+  const RowLinear row_linear(parameters, shard, "row",
+                             {.out = kOut, .in = kIn, .initialization = normal});
   for (Parameter* parameter : parameters.all()) {
     parameter->value = arena.allocate(dtype, parameter->shape, MemoryKind::kParameters);
     parameter->gradient = arena.allocate(DType::kF32, parameter->shape, MemoryKind::kGradients);

@@ -214,8 +214,8 @@ TEST_P(WholeState, OfTenStepsAndTenMoreIsThatOfTwentyToTheBit) {
     {
       TrainingRun run(ranks::world(), layout, model);
       run.losses(10);
-      save_checkpoint(folder, run.stored(), run.store(),
-                      {.iteration = 10, .consumed_samples = run.consumed()}, "");
+      save_checkpoint(run.stored(), run.store(),
+                      {folder, {.iteration = 10, .consumed_samples = run.consumed()}, ""});
       run.losses(10);
       end = run.pieces();
     }
@@ -249,12 +249,14 @@ TEST_P(WholeState, GoesFromOneLayoutToAnother) {
     SCOPED_TRACE(from.name + " to " + to.name);
     TrainingRun first(ranks::world(), from, model);
     first.losses(4);
-    const auto saved = save_checkpoint(folder / "first", first.stored(), first.store(),
-                                       {.iteration = 4, .consumed_samples = first.consumed()}, "");
+    const auto saved = save_checkpoint(
+        first.stored(), first.store(),
+        {folder / "first", {.iteration = 4, .consumed_samples = first.consumed()}, ""});
     TrainingRun second(ranks::world(), to, model);
     second.set_consumed(load_checkpoint(saved, second.stored(), second.store()).consumed_samples);
-    const auto again = save_checkpoint(folder / "second", second.stored(), second.store(),
-                                       {.iteration = 4, .consumed_samples = second.consumed()}, "");
+    const auto again = save_checkpoint(
+        second.stored(), second.store(),
+        {folder / "second", {.iteration = 4, .consumed_samples = second.consumed()}, ""});
     EXPECT_EQ(weights_hash(saved), weights_hash(again));
     EXPECT_EQ(optimizer_hash(saved), optimizer_hash(again));
     const std::vector<double> wanted = first.losses(3);

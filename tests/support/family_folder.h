@@ -91,7 +91,7 @@ inline void write_family_folder(const std::filesystem::path& folder, const std::
   const HfConfig parsed(config.dump(), "config.json");
   const ModelConfig model = hf_model(parsed);
   RandomWeights weights(model);
-  write_huggingface(folder, weights, model, hf_family(parsed), config);
+  write_huggingface(folder, weights, {model, hf_family(parsed), config});
 }
 
 }  // namespace piton::test

@@ -61,18 +61,19 @@ class SmallChunk final : public Chunk {
 
   ChunkOutput forward(Context& context, const ModelInput& input,
                       const std::vector<Value>& inputs) override {
-    Value x = first_ ? token_embedding(context, input.tokens, *embedding_, 0, *alone_, false)
-                     : inputs.at(0);
+    Value x = first_
+                  ? token_embedding(context, input.tokens, {.table = *embedding_, .group = *alone_})
+                  : inputs.at(0);
     for (const Block& block : blocks_) {
-      x = rms_norm(context, x, *block.norm, 1e-5);
-      x = column_linear(context, x, *block.up, block.bias, *alone_, {}, DType::kF32,
-                        ActivationKind::kGeluTanh);
-      x = row_linear(context, x, *block.down, *alone_, {}, {});
+      x = rms_norm(context, x, *block.norm, {.eps = 1e-5});
+      x = column_linear(context, x, {*block.up, *alone_, {}},
+                        {.bias = block.bias, .activation = ActivationKind::kGeluTanh});
+      x = row_linear(context, x, {*block.down, *alone_, {}}, {});
     }
     if (!last_) return {.boundary = {x}};
     LossInputs loss = input.loss;
     loss.valid = sizes_.vocabulary;
-    LossOutput output = head_loss(context, x, *head_, loss, *alone_, false);
+    LossOutput output = head_loss(context, x, *head_, loss, {.group = *alone_});
     return {.sums = {{std::string(kLossSum), output.sum}}};
   }
 

@@ -46,8 +46,8 @@ class SmallTraining {
       list.push_back(chunks_.back().get());
     }
     parameters = list_of_stage_.all();
-    weights = ShardedParameters::make(layout_.zero_stage, parameters, mesh, kernels, device, arena,
-                                      *stream);
+    weights = ShardedParameters::make(layout_.zero_stage, parameters, mesh,
+                                      {kernels, device, arena, *stream});
     for (Parameter* parameter : parameters) {
       weights->set_value(*parameter, on_device(SmallChunk::initial_rows(*parameter)), *stream);
     }

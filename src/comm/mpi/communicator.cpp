@@ -10,14 +10,13 @@
 
 namespace piton {
 
-MpiCommunicator::MpiCommunicator(MpiEngine& engine, Device& device, std::vector<int> world_ranks,
-                                 std::string name, std::uint64_t number,
+MpiCommunicator::MpiCommunicator(MpiEngine& engine, Device& device, MpiGroup group,
                                  std::shared_ptr<TrafficTotal> total)
     : engine_(&engine),
       device_(&device),
-      world_ranks_(std::move(world_ranks)),
-      name_(std::move(name)),
-      number_(number),
+      world_ranks_(std::move(group.world_ranks)),
+      name_(std::move(group.name)),
+      number_(group.number),
       total_(std::move(total)) {
   const auto own = std::find(world_ranks_.begin(), world_ranks_.end(), engine.world_rank());
   PITON_ASSERT(own != world_ranks_.end(), "rank {} makes a group without itself",
@@ -297,8 +296,9 @@ std::unique_ptr<SymmetricMemory> MpiCommunicator::allocate_symmetric(std::int64_
     } catch (const Error&) {  // the run has failed
     }
   };
-  return std::make_unique<WindowSymmetricMemory>(*engine_, window, host_ranks_, rank_, bytes,
-                                                 device_->place(), name_, std::move(on_drop));
+  return std::make_unique<WindowSymmetricMemory>(
+      *engine_, SymmetricSegments{.window = window, .bytes = bytes, .place = device_->place()},
+      SymmetricGroup{.members = host_ranks_, .rank = rank_, .name = name_}, std::move(on_drop));
 }
 
 TrafficCounts MpiCommunicator::traffic() const {

@@ -18,12 +18,18 @@ struct TrafficTotal {
   TrafficCounts counts;
 };
 
+struct MpiGroup {
+  std::vector<int> world_ranks;
+  std::string name;
+  // The same on all of these ranks, and different from that of every other group they share.
+  std::uint64_t number = 0;
+};
+
 class MpiCommunicator final : public Communicator {
  public:
-  // Collective over `world_ranks`. `number`: the same on all of these ranks, and different from
-  // that of every other group they share.
-  MpiCommunicator(MpiEngine& engine, Device& device, std::vector<int> world_ranks, std::string name,
-                  std::uint64_t number, std::shared_ptr<TrafficTotal> total);
+  // Collective over the ranks of the group.
+  MpiCommunicator(MpiEngine& engine, Device& device, MpiGroup group,
+                  std::shared_ptr<TrafficTotal> total);
   ~MpiCommunicator() override;
 
   int rank() const override { return rank_; }

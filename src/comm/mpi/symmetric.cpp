@@ -26,21 +26,18 @@ void WindowSymmetricMemory::make_counters(std::byte* segment, std::int64_t bytes
   new (segment + (bytes + 63) / 64 * 64) Counters{};
 }
 
-WindowSymmetricMemory::WindowSymmetricMemory(MpiEngine& engine,
-                                             std::shared_ptr<SharedWindow> window,
-                                             std::vector<int> members, int rank, std::int64_t bytes,
-                                             Place place, std::string group,
-                                             std::function<void()> on_drop)
+WindowSymmetricMemory::WindowSymmetricMemory(MpiEngine& engine, SymmetricSegments segments,
+                                             SymmetricGroup group, std::function<void()> on_drop)
     : engine_(&engine),
-      window_(std::move(window)),
-      rank_(rank),
-      bytes_(bytes),
-      group_(std::move(group)) {
+      window_(std::move(segments.window)),
+      rank_(group.rank),
+      bytes_(segments.bytes),
+      group_(std::move(group.name)) {
   const std::shared_ptr<void> keep(nullptr, [on_drop = std::move(on_drop)](void*) { on_drop(); });
-  for (int member = 0; member < static_cast<int>(members.size()); ++member) {
+  for (int member = 0; member < static_cast<int>(group.members.size()); ++member) {
     peers_.emplace_back(
-        std::make_shared<WindowStorage>(window_->segment(member), bytes, place, keep), 0,
-        DType::kU8, Shape{bytes});
+        std::make_shared<WindowStorage>(window_->segment(member), bytes_, segments.place, keep), 0,
+        DType::kU8, Shape{bytes_});
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/mpi/engine.h"
@@ -12,13 +13,24 @@ namespace piton {
 
 inline constexpr int kSymmetricCounters = 64;
 
+// The segments of a window, one for each member: data, then the counters.
+struct SymmetricSegments {
+  std::shared_ptr<SharedWindow> window;
+  std::int64_t bytes = 0;  // of data
+  Place place;             // of the data
+};
+
+struct SymmetricGroup {
+  std::vector<int> members;  // host ranks
+  int rank = 0;              // this process's place among them
+  std::string name;
+};
+
 class WindowSymmetricMemory final : public SymmetricMemory {
  public:
-  // A segment of `window` is `bytes` of data, then the counters. `members` are host ranks;
   // `on_drop` runs when this object and all its tensors are destroyed.
-  WindowSymmetricMemory(MpiEngine& engine, std::shared_ptr<SharedWindow> window,
-                        std::vector<int> members, int rank, std::int64_t bytes, Place place,
-                        std::string group, std::function<void()> on_drop);
+  WindowSymmetricMemory(MpiEngine& engine, SymmetricSegments segments, SymmetricGroup group,
+                        std::function<void()> on_drop);
 
   // Bytes of a segment that holds `bytes` of data.
   static std::int64_t segment_bytes(std::int64_t bytes);

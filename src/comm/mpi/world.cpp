@@ -51,7 +51,8 @@ class MpiWorld final : public World {
     const std::uint64_t number =
         hash64({reinterpret_cast<const char*>(members.data()), members.size() * sizeof(int)},
                made_[members]++);
-    return std::make_unique<MpiCommunicator>(*engine_, *device_, members, name, number, total_);
+    return std::make_unique<MpiCommunicator>(*engine_, *device_, MpiGroup{members, name, number},
+                                             total_);
   }
 
   void fail(int code, const std::string& why) override { engine_->fail(code, why); }

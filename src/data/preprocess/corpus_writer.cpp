@@ -42,15 +42,15 @@ bool can_resume(const PreprocessOptions& options, const PreprocessProgress& prog
          (!code && static_cast<std::int64_t>(logged) >= progress.duplicates_logged * 16);
 }
 
-CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal,
-                           bool resumed, InputMarks input, CheckpointRule rule)
+CorpusWriter::CorpusWriter(const PreprocessOptions& options, IdType type, JournalStart start)
     : options_(options),
-      journal_(std::move(journal)),
-      input_(std::move(input)),
-      rule_(rule),
+      journal_(std::move(start.journal)),
+      input_(std::move(start.input)),
+      rule_(start.rule),
       type_(type),
       prefixes_(corpus_prefixes(options)),
-      stored_documents_(resumed ? journal_.documents : 0) {
+      stored_documents_(start.resumed ? journal_.documents : 0) {
+  const bool resumed = start.resumed;
   journal_.corpora = corpus_suffixes(options);
   journal_.has_table = options.remove_duplicates;
   if (!resumed) {

@@ -32,12 +32,18 @@ std::vector<std::string> corpus_suffixes(const PreprocessOptions& options);
 bool can_resume(const PreprocessOptions& options, const PreprocessProgress& progress,
                 bool complete);
 
+// The journal that a run starts with.
+struct JournalStart {
+  PreprocessJournal journal;
+  bool resumed = false;  // the run continues from `journal`
+  InputMarks input;      // marks of the files; empty if the input cannot be read again
+  CheckpointRule rule;
+};
+
 class CorpusWriter {
  public:
-  // `input`: marks of the files, for the journal; empty if the input cannot be read again.
-  // Continues from `journal` if the run is `resumed`. Keeps a reference to the options.
-  CorpusWriter(const PreprocessOptions& options, IdType type, PreprocessJournal journal,
-               bool resumed, InputMarks input, CheckpointRule rule);
+  // Keeps a reference to the options.
+  CorpusWriter(const PreprocessOptions& options, IdType type, JournalStart start);
 
   // Throws Error(kData) for a bad record under OnError::kFail, and if a file cannot be written.
   void add(EncodedBlock& block);

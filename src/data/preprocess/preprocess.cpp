@@ -314,8 +314,9 @@ PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& t
   PreprocessJournal journal = first_journal(options, output, going, files, log);
   journal.work = work;
 
-  CorpusWriter writer(options, id_type_for(tokenizer.vocabulary_size()), journal, going.has_value(),
-                      input, rule);
+  CorpusWriter writer(
+      options, id_type_for(tokenizer.vocabulary_size()),
+      {.journal = journal, .resumed = going.has_value(), .input = input, .rule = rule});
   const EncodeRules rules{.keys = names,
                           .sample_by = options.sample_by,
                           .encode = {options.add_special_tokens, options.parse_special_tokens},

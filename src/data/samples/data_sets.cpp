@@ -253,7 +253,7 @@ class Opener {
       if (end <= start) continue;
       const std::string name(kSetNames[set]);
       const auto [first, last] = bounds_of(start, end, corpus->sequences());
-      keep(sets, set, name, part_of(corpus, first, last, name, samples[set], false));
+      keep(sets, set, name, part_of(corpus, {first, last}, name, samples[set], false));
     }
     return sets;
   }
@@ -305,15 +305,20 @@ class Opener {
       first = 0;
       end = corpus->sequences();
     }
-    return part_of(std::move(corpus), first, end, name, samples, exact_epochs);
+    return part_of(std::move(corpus), {first, end}, name, samples, exact_epochs);
   }
 
-  // Samples of the sequences [first, end).
+  // Sequences [first, end) of a corpus.
+  struct SequenceRange {
+    std::int64_t first = 0;
+    std::int64_t end = 0;
+  };
+
   std::shared_ptr<const SampleSource> part_of(std::shared_ptr<const TokenSequences> corpus,
-                                              std::int64_t first, std::int64_t end,
-                                              const std::string& name,
+                                              SequenceRange range, const std::string& name,
                                               std::optional<std::int64_t> samples,
                                               bool exact_epochs) {
+    const auto [first, end] = range;
     std::int64_t tokens = 0;
     for (auto i = first; i < end && tokens <= sequence_; i += TokenSequences::kBlock) {
       const auto lengths = corpus->lengths(i, std::min(TokenSequences::kBlock, end - i));
@@ -434,13 +439,13 @@ std::vector<std::pair<std::int64_t, std::int64_t>> split_bounds(const std::strin
   return bounds;
 }
 
-DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
-                        const SampleCounts& counts, Log& log, const MockIds& mock) {
+DataSets open_data_sets(const DataOptions& options, const SampleSettings& settings, Log& log) {
   check(options);
-  Opener opener(options, sequence, seed, log);
+  Opener opener(options, settings.sequence, settings.seed, log);
+  const SampleCounts& counts = settings.counts;
   DataSets sets;
   const std::array<std::int64_t, 3> wanted = {counts.train, counts.valid, counts.test};
-  if (options.mock_data) return opener.mock_sets(mock, wanted);
+  if (options.mock_data) return opener.mock_sets(settings.mock, wanted);
   if (!options.data_path.empty()) {
     for (std::size_t set = 0; set < 3; ++set) {
       const BlendPlan plan = divided_plan(options, set);

@@ -55,12 +55,18 @@ struct MockIds {
   std::int32_t end_of_document = 0;
 };
 
+struct SampleSettings {
+  std::int64_t sequence = 0;  // tokens of a sample
+  std::uint32_t seed = 0;     // of the order of the samples
+  SampleCounts counts;
+  MockIds mock;
+};
+
 // Opens all corpora. Warns through `log` about a split that has a share but rounds to nothing.
 // Throws Error(kUsage) for options that contradict each other or are malformed (all shares zero,
 // weights not above zero, missing names), Error(kData) for corpora that cannot be used and if
 // training needs samples that do not exist.
-DataSets open_data_sets(const DataOptions& options, std::int64_t sequence, std::uint32_t seed,
-                        const SampleCounts& counts, Log& log, const MockIds& mock = {});
+DataSets open_data_sets(const DataOptions& options, const SampleSettings& settings, Log& log);
 
 // What the options say of the corpora to train on but for their names, for people and to compare:
 // "2 corpora, weights 0.9, 0.1", with the share of each corpus that is read where that is not all

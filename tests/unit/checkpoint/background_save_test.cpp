@@ -62,10 +62,10 @@ TEST(BackgroundSave, WritesTheBytesOfItsStepWhileTheNextOnesAreMade) {
         EXPECT_TRUE(copy.prepare(run.stored(), run.context(), {}, pool));
         const std::int64_t prepared = copy.bytes();
         run.step(1);
-        save_checkpoint(dir / "waited", run.stored(), run.context(), state_of(1), "a = 1");
-        const auto save =
-            BackgroundSave::start(dir / "background", run.stored(), run.context(), state_of(1),
-                                  "a = 1", {.hook = gate.hook()}, copy, pool);
+        save_checkpoint(run.stored(), run.context(), {dir / "waited", state_of(1), "a = 1"});
+        const auto save = BackgroundSave::start(
+            run.stored(), run.context(),
+            {dir / "background", state_of(1), "a = 1", {.hook = gate.hook()}}, copy, pool);
         ASSERT_NE(save, nullptr);
         for (int number = 2; number <= 4; ++number) run.step(number);
         EXPECT_FALSE(save->over());
@@ -74,10 +74,10 @@ TEST(BackgroundSave, WritesTheBytesOfItsStepWhileTheNextOnesAreMade) {
         EXPECT_TRUE(save->over());
         EXPECT_EQ(copy.bytes(), prepared);
         // The memory serves again, and a save that training waits for may follow.
-        BackgroundSave::start(dir / "background", run.stored(), run.context(), state_of(4), "", {},
-                              copy, pool)
+        BackgroundSave::start(run.stored(), run.context(),
+                              {dir / "background", state_of(4), "", {}}, copy, pool)
             ->wait();
-        save_checkpoint(dir / "after", run.stored(), run.context(), state_of(4), "");
+        save_checkpoint(run.stored(), run.context(), {dir / "after", state_of(4), ""});
       });
       EXPECT_EQ(contents(dir / "background/iter_0000001"), contents(dir / "waited/iter_0000001"));
       EXPECT_EQ(contents(dir / "background/iter_0000004"), contents(dir / "after/iter_0000004"));
@@ -96,9 +96,10 @@ TEST(BackgroundSave, IsTheSameUnderTensorAndPipelineRanks) {
     Gate gate;
     SaveCopy copy(run.device);
     run.fill(5);
-    save_checkpoint(dir / "waited", run.stored(), run.context(), state_of(1), "");
-    const auto save = BackgroundSave::start(dir / "background", run.stored(), run.context(),
-                                            state_of(1), "", {.hook = gate.hook()}, copy, pool);
+    save_checkpoint(run.stored(), run.context(), {dir / "waited", state_of(1), ""});
+    const auto save = BackgroundSave::start(
+        run.stored(), run.context(), {dir / "background", state_of(1), "", {.hook = gate.hook()}},
+        copy, pool);
     run.fill(6);
     gate.open();
     save->wait();
@@ -115,7 +116,7 @@ TEST(BackgroundSave, FailsOnAllRanksAndKeepsTheOneBefore) {
     ThreadPool pool(2);
     SaveCopy copy(run.device);
     run.fill(1);
-    save_checkpoint(dir.path(), run.stored(), run.context(), state_of(1), "");
+    save_checkpoint(run.stored(), run.context(), {dir.path(), state_of(1), ""});
     SaveOptions options;
     if (world.rank() == 2) {
       options.hook = [](std::string_view call, const fs::path& path) {
@@ -126,8 +127,8 @@ TEST(BackgroundSave, FailsOnAllRanksAndKeepsTheOneBefore) {
       };
     }
     run.fill(2);
-    const auto save = BackgroundSave::start(dir.path(), run.stored(), run.context(), state_of(2),
-                                            "", options, copy, pool);
+    const auto save = BackgroundSave::start(run.stored(), run.context(),
+                                            {dir.path(), state_of(2), "", options}, copy, pool);
     messages[static_cast<std::size_t>(world.rank())] =
         message_of(Fault::kData, [&] { save->wait(); });
     load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());
@@ -149,12 +150,12 @@ TEST(BackgroundSave, IsNotBegunWhereOneRankHasNoMemoryForTheCopy) {
     ThreadPool pool(2);
     HostDevice small("small", world.rank() == 1 ? 1000 : 0);
     SaveCopy copy(small);
-    EXPECT_EQ(BackgroundSave::start(dir / "run", run.stored(), run.context(), state_of(1), "", {},
+    EXPECT_EQ(BackgroundSave::start(run.stored(), run.context(), {dir / "run", state_of(1), "", {}},
                                     copy, pool),
               nullptr);
     EXPECT_EQ(copy.bytes(), 0);
     EXPECT_FALSE(copy.prepare(run.stored(), run.context(), {}, pool));
-    save_checkpoint(dir / "run", run.stored(), run.context(), state_of(1), "");
+    save_checkpoint(run.stored(), run.context(), {dir / "run", state_of(1), ""});
   });
   EXPECT_EQ(latest_iteration(dir / "run"), 1);
 }
@@ -168,7 +169,7 @@ TEST(BackgroundSave, ThatGetsNoThreadSaysWhatToDoAndWritesNothing) {
     run.fill(3);
     const std::string message = message_of(Fault::kMemory, [&] {
       const test::NoMoreThreads none;
-      BackgroundSave::start(dir.path(), run.stored(), run.context(), state_of(3), "", {}, copy,
+      BackgroundSave::start(run.stored(), run.context(), {dir.path(), state_of(3), "", {}}, copy,
                             pool);
     });
     EXPECT_THAT(message, HasSubstr("refused a thread for the save"));
@@ -184,8 +185,8 @@ TEST(BackgroundSave, EndsWithoutBeingWaitedFor) {
     ThreadPool pool(2);
     SaveCopy copy(run.device);
     run.fill(3);
-    static_cast<void>(BackgroundSave::start(dir.path(), run.stored(), run.context(), state_of(3),
-                                            "", {}, copy, pool));
+    static_cast<void>(BackgroundSave::start(run.stored(), run.context(),
+                                            {dir.path(), state_of(3), "", {}}, copy, pool));
     EXPECT_EQ(latest_iteration(dir.path()), 3);
   });
 }

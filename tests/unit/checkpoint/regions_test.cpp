@@ -32,7 +32,7 @@ TEST(HoldingsOf, HaveTheSmallestPiecesAndNoEmptyOnes) {
         .name = name, .global = {extent}, .start = {0}, .extent = {extent}, .local_row = row};
   };
   parameter.pieces = {piece("two", 2, 0), piece("none", 0, 2), piece("one", 1, 2)};
-  const std::vector<Holding> all = holdings_of(parameter, 0, 3, "", DType::kF32, 7);
+  const std::vector<Holding> all = holdings_of({parameter, 0, 3}, "", DType::kF32, 7);
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].tensor.name, "two");
   EXPECT_EQ(all[1].tensor.name, "one");

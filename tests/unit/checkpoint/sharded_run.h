@@ -37,10 +37,10 @@ struct ShardedRun {
       list.add(*parameter);
     }
     sharded =
-        ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
+        ShardedParameters::make(zero_stage, list.all(), mesh, {*kernels, device, arena, *stream});
     set_values(1);
-    optimizer = std::make_unique<Optimizer>(options, update_spans(sharded->owned()), kNormBlock,
-                                            mesh, *kernels, device, arena, *stream);
+    optimizer = std::make_unique<Optimizer>(options, update_spans(sharded->owned()), mesh,
+                                            ComputeContext{*kernels, device, arena, *stream});
     optimizer->reset_main(*stream);
   }
 

@@ -193,8 +193,9 @@ struct SmallRun {
       spans.push_back({parameter, begin, host_tensor(DType::kF32, {end - begin}),
                        parameter->value.flatten().slice(0, begin, end - begin)});
     }
-    optimizer = std::make_unique<Optimizer>(OptimizerOptions(), spans, kBlock, mesh, *kernels,
-                                            device, arena, *stream);
+    optimizer = std::make_unique<Optimizer>(OptimizerOptions(), spans, mesh,
+                                            ComputeContext{*kernels, device, arena, *stream},
+                                            OptimizerSetup{.norm_block = kBlock});
     optimizer->reset_main(*stream);
   }
 

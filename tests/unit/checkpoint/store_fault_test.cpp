@@ -59,7 +59,7 @@ void save(const fs::path& dir, int iteration, int salt, const SaveOptions& optio
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {}, kVariant);
     run.fill(salt);
-    save_checkpoint(dir, run.stored(), run.context(), state_of(iteration), "", options);
+    save_checkpoint(run.stored(), run.context(), {dir, state_of(iteration), "", options});
   });
 }
 
@@ -104,12 +104,12 @@ bool killed_at(int fatal, const fs::path& dir, int iteration, int salt, int keep
       if (background) {
         ThreadPool pool(2);
         SaveCopy copy(run.device);
-        const auto save = BackgroundSave::start(dir, run.stored(), run.context(),
-                                                state_of(iteration), "", options, copy, pool);
+        const auto save = BackgroundSave::start(
+            run.stored(), run.context(), {dir, state_of(iteration), "", options}, copy, pool);
         run.fill(salt + 5);
         save->wait();
       } else {
-        save_checkpoint(dir, run.stored(), run.context(), state_of(iteration), "", options);
+        save_checkpoint(run.stored(), run.context(), {dir, state_of(iteration), "", options});
       }
     } catch (...) {
       ::_exit(2);
@@ -199,7 +199,7 @@ TEST(Save, FailingOnOneRankFailsOnAllAndNamesTheRank) {
       };
     }
     messages[static_cast<std::size_t>(world.rank())] = message_of(Fault::kData, [&] {
-      save_checkpoint(dir.path(), run.stored(), run.context(), state_of(1), "", options);
+      save_checkpoint(run.stored(), run.context(), {dir.path(), state_of(1), "", options});
     });
   });
   for (int rank = 0; rank < 4; ++rank) {
@@ -226,7 +226,7 @@ TEST(Save, RefusesBeforeTheFirstByteWhereTheDiskIsTooSmall) {
                     .initialization = {},
                     .decays = true}};
     const std::string message = message_of(Fault::kData, [&] {
-      save_checkpoint(dir.path(), {{&huge}, nullptr, nullptr}, run.context(), state_of(1), "");
+      save_checkpoint({{&huge}, nullptr, nullptr}, run.context(), {dir.path(), state_of(1), ""});
     });
     EXPECT_THAT(message, HasSubstr("not enough disk space: got "));
     EXPECT_THAT(message, HasSubstr("wanted 4503599"));
@@ -319,7 +319,7 @@ TEST(Save, IsHeldToWhatWasInMemory) {
           flip(path, static_cast<std::int64_t>(header) + 8 + 200 * test::kHidden * 4);
         };
       }
-      save_checkpoint(dir / "two", run.stored(), run.context(), state_of(1), "", options);
+      save_checkpoint(run.stored(), run.context(), {dir / "two", state_of(1), "", options});
     });
     EXPECT_THAT(message, HasSubstr("other bytes than were written"));
   });

@@ -43,7 +43,7 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
         for (int number = 1; number <= 4; ++number) {
           run.step(number);
           if (number % 2 == 0) {
-            save_checkpoint(dir / name, run.stored(), run.context(), test::state_of(number), "");
+            save_checkpoint(run.stored(), run.context(), {dir / name, test::state_of(number), ""});
           }
         }
       });
@@ -59,7 +59,7 @@ TEST(Resume, IsBitExactForEveryZeroStageAndFromEveryOther) {
         run.set_values(77);
         load_checkpoint(from, run.stored(), run.context());
         for (int number = 3; number <= 4; ++number) run.step(number);
-        save_checkpoint(dir / name, run.stored(), run.context(), test::state_of(4), "");
+        save_checkpoint(run.stored(), run.context(), {dir / name, test::state_of(4), ""});
       });
       check(dir / name / "iter_0000004", stage, "stopped and continued");
     }
@@ -77,7 +77,7 @@ TEST(Resume, NamesAnOptimizerThatIsAnother) {
       ShardedRun from(world, {}, 0, DType::kF32, saved);
       from.step(1);
       const auto folder =
-          save_checkpoint(dir / name, from.stored(), from.context(), test::state_of(1), "");
+          save_checkpoint(from.stored(), from.context(), {dir / name, test::state_of(1), ""});
       ShardedRun to(world, {}, 0, DType::kF32, loaded);
       message =
           message_of(Fault::kData, [&] { load_checkpoint(folder, to.stored(), to.context()); });
@@ -97,7 +97,7 @@ TEST(Resume, ContinuesOnAnotherNumberOfRanksFromTheSameNumbers) {
   run_ranks(4, [&](World& world) {
     ShardedRun run(world, {.tensor = 2, .data = 2}, 3, DType::kBF16);
     run.step(1);
-    save_checkpoint(dir / "a", run.stored(), run.context(), test::state_of(1), "");
+    save_checkpoint(run.stored(), run.context(), {dir / "a", test::state_of(1), ""});
   });
   const auto from = find_checkpoint(dir / "a");
   for (const TestLayout& layout : {TestLayout{.tensor = 4}, TestLayout{.data = 3}, TestLayout{}}) {
@@ -106,7 +106,7 @@ TEST(Resume, ContinuesOnAnotherNumberOfRanksFromTheSameNumbers) {
       ShardedRun run(world, layout, 1, DType::kBF16);
       load_checkpoint(from, run.stored(), run.context());
       EXPECT_EQ(run.optimizer->steps(), 1);
-      save_checkpoint(dir / name, run.stored(), run.context(), test::state_of(1), "");
+      save_checkpoint(run.stored(), run.context(), {dir / name, test::state_of(1), ""});
     });
     EXPECT_EQ(weights_hash(dir / name / "iter_0000001"), weights_hash(from));
     EXPECT_EQ(optimizer_hash(dir / name / "iter_0000001"), optimizer_hash(from));

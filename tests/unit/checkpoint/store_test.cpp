@@ -49,7 +49,7 @@ fs::path saved_at(const fs::path& dir, const TestLayout& layout, int salt,
   run_ranks(layout.ranks(), [&](World& world) {
     SmallRun run(world, layout, variant);
     run.fill(salt);
-    save_checkpoint(dir, run.stored(), run.context(), state_of(salt), "lr = 0.1\n", options);
+    save_checkpoint(run.stored(), run.context(), {dir, state_of(salt), "lr = 0.1\n", options});
   });
   return dir / iteration_folder(salt);
 }
@@ -183,7 +183,7 @@ TEST(Store, SavesWeightsAloneAndSaysSoWhenARunWouldContinueFromThem) {
     SmallRun run(world, {});
     run.fill(4);
     const fs::path folder =
-        save_checkpoint(dir.path(), run.stored(false), run.context(), state_of(4), "", {});
+        save_checkpoint(run.stored(false), run.context(), {dir.path(), state_of(4), "", {}});
     EXPECT_FALSE(fs::exists(folder / "optimizer-00001.safetensors"));
     EXPECT_EQ(optimizer_hash(folder), "");
     EXPECT_THAT(
@@ -245,7 +245,7 @@ TEST(Store, ReplacesACheckpointOfTheSameIteration) {
     SmallRun run(world, {});
     for (int salt : {20, 30}) {
       run.fill(salt);
-      save_checkpoint(dir.path(), run.stored(), run.context(), state_of(5), "", {});
+      save_checkpoint(run.stored(), run.context(), {dir.path(), state_of(5), "", {}});
     }
     run.fill(1);
     load_checkpoint(find_checkpoint(dir.path()), run.stored(), run.context());

@@ -141,7 +141,7 @@ std::vector<std::map<std::string, std::int64_t>> bytes_of_ranks(const TestLayout
   run_ranks(1, [&](World& world) {
     ShardedRun run(world, {}, 0, DType::kBF16);
     run.step(1);
-    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+    save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(1), ""});
   });
   const auto folder = find_checkpoint(dir.path());
   std::vector<std::map<std::string, std::int64_t>> bytes(static_cast<std::size_t>(layout.ranks()));
@@ -154,8 +154,8 @@ std::vector<std::map<std::string, std::int64_t>> bytes_of_ranks(const TestLayout
     if (!optimizer) model.optimizer = nullptr;
     load_values(source, model, run.context());
     bytes[static_cast<std::size_t>(world.rank())] = source.bytes;
-    save_checkpoint(dir / "again", {run.list.all(), run.sharded.get()}, run.context(),
-                    test::state_of(1), "");
+    save_checkpoint({run.list.all(), run.sharded.get()}, run.context(),
+                    {dir / "again", test::state_of(1), ""});
   });
   EXPECT_EQ(weights_hash(find_checkpoint(dir / "again")), weights_hash(folder));
   return bytes;
@@ -217,7 +217,7 @@ TEST(LoadValues, OfATensorRankAndAStageAreItsOwn) {
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {});
     run.fill(5);
-    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+    save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(1), ""});
   });
   const auto folder = find_checkpoint(dir.path());
   std::map<std::string, std::int64_t> whole;
@@ -265,7 +265,7 @@ TEST(LoadCheckpoint, ReadsBytesOnceWhereARankReadsWholeTensors) {
   run_ranks(1, [&](World& world) {
     ShardedRun run(world, {}, 0, DType::kBF16);
     run.step(1);
-    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+    save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(1), ""});
     const auto folder = find_checkpoint(dir.path());
     std::int64_t stored = 0;
     for (const StoredTensor& one : read_manifest(folder).tensors) stored += one.bytes;
@@ -282,7 +282,7 @@ TEST(LoadCheckpoint, FindsAChangedByteWhoeverReadsIt) {
   run_ranks(1, [&](World& world) {
     ShardedRun run(world, {}, 0, DType::kBF16);
     run.step(1);
-    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+    save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(1), ""});
   });
   const auto folder = find_checkpoint(dir.path());
   for (const StoredTensor& one : read_manifest(folder).tensors) {
@@ -319,8 +319,8 @@ TEST(LoadCheckpoint, ByManyThreadsSetsTheSameValuesAndNamesTheSameTensor) {
   run_ranks(1, [&](World& world) {
     SmallRun run(world, {});
     run.fill(5);
-    save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "",
-                    {.file_bytes = 4096});
+    save_checkpoint(run.stored(), run.context(),
+                    {dir.path(), test::state_of(1), "", {.file_bytes = 4096}});
   });
   const auto folder = find_checkpoint(dir.path());
   const Manifest manifest = read_manifest(folder);
@@ -366,8 +366,8 @@ TEST(LoadValues, OfAFileThatIsCutShortAfterItWasCheckedFailOnAllRanks) {
   const TempFolder dir;
   run_ranks(1, [&](World& world) {
     ShardedRun run(world, {}, 0, DType::kF32);
-    save_checkpoint(dir.path(), {run.list.all(), run.sharded.get()}, run.context(),
-                    test::state_of(1), "");
+    save_checkpoint({run.list.all(), run.sharded.get()}, run.context(),
+                    {dir.path(), test::state_of(1), ""});
   });
   const auto folder = find_checkpoint(dir.path());
   std::vector<std::string> messages(3);
@@ -407,7 +407,7 @@ TEST(Save, SendsItsMessagesInAGroupOfItsOwn) {
         run.mesh.group(kAllAxes).barrier();
         saving = true;
         check_room(dir.path(), run.stored(), run.context());
-        save_checkpoint(dir.path(), run.stored(), run.context(), test::state_of(1), "");
+        save_checkpoint(run.stored(), run.context(), {dir.path(), test::state_of(1), ""});
       },
       &state);
   EXPECT_THAT(groups, testing::ElementsAre("tensor+context+expert+data+pipeline save"));

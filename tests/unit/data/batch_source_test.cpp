@@ -169,7 +169,7 @@ TEST(DataSets, WarnOfASplitThatRoundsToNothingAndRefuseToReadIt) {
   write_corpus(folder / "x", IdType::kInt32, tiny(307, 20));
   DataOptions options;
   options.data_path = {folder / "x"};
-  const DataSets sets = open_data_sets(options, 8, 1, {100, 10, 5}, log);
+  const DataSets sets = open_data_sets(options, {8, 1, {100, 10, 5}}, log);
   EXPECT_EQ(sets.test.at(0).source->size(), 0);
   EXPECT_THAT(log.warnings,
               HasSubstr("its share of the test set rounds to nothing (307 sequences)"));
@@ -179,7 +179,7 @@ TEST(DataSets, WarnOfASplitThatRoundsToNothingAndRefuseToReadIt) {
   options.split = "0.001,1,0";
   EXPECT_THAT(error_of(
                   [&] {
-                    open_data_sets(options, 8, 1, {100, 10, 5}, log);
+                    open_data_sets(options, {8, 1, {100, 10, 5}}, log);
                   },
                   Fault::kData),
               HasSubstr("training has nothing to read"));
@@ -219,7 +219,7 @@ TEST(DataSets, CutWithinDocumentsWhereThereAreFew) {
     options.data_path = {folder / "x"};
     options.split = "90,10,0";
     Kept log;
-    const DataSets sets = open_data_sets(options, 8, 1, {101, 11, 0}, log);
+    const DataSets sets = open_data_sets(options, {8, 1, {101, 11, 0}}, log);
     const auto train = tokens_of(*sets.train), valid = tokens_of(*sets.valid.at(0).source);
     // 100 samples of 8 tokens and one leave some of the 810 out, wherever the last document went.
     EXPECT_LT(*train.rbegin(), 810) << documents;
@@ -241,7 +241,7 @@ TEST(DataSets, LeaveDocumentsWholeWhereSharesHaveSomeOrThereAreMany) {
     options.data_path = {folder / "x"};
     options.split = split;
     SilentLog log;
-    const DataSets sets = open_data_sets(options, 8, 1, {4, 0, 0}, log);
+    const DataSets sets = open_data_sets(options, {8, 1, {4, 0, 0}}, log);
     const std::int32_t end = documents == 33 ? 33 * 40 : std::string(split) == "50,50,0" ? 40 : 80;
     EXPECT_LT(*tokens_of(*sets.train).rbegin(), end) << split;
     EXPECT_GE(*tokens_of(*sets.train).rbegin(), end - 9) << split;
@@ -256,7 +256,7 @@ TEST(DataSets, TakeTheNameOfEitherFile) {
     options.data_path = {folder / ("x" + ending)};
     options.split = "100,0,0";
     SilentLog log;
-    EXPECT_EQ(open_data_sets(options, 8, 1, {4, 0, 0}, log).prefixes.at(0), folder / "x");
+    EXPECT_EQ(open_data_sets(options, {8, 1, {4, 0, 0}}, log).prefixes.at(0), folder / "x");
   }
 }
 
@@ -269,7 +269,7 @@ TEST(DataSets, WeightedSplitPathsReadTheirRangesAlone) {
                                         (folder / "x")};
   options.valid_weighted_split_paths = {"A: 1 0.5:0.7 " + (folder / "x"),
                                         "B: 1 0.7:0.9 " + (folder / "x")};
-  const DataSets sets = open_data_sets(options, 10, 1, {200, 20, 0}, log);
+  const DataSets sets = open_data_sets(options, {10, 1, {200, 20, 0}}, log);
   std::vector<std::int32_t> ids(11);
   int late = 0;
   for (std::int64_t i = 0; i < sets.train->size(); ++i) {
@@ -289,7 +289,7 @@ TEST(DataSets, WeightedSplitPathsReadTheirRangesAlone) {
     options.train_weighted_split_paths = {wrong};
     EXPECT_THAT(error_of(
                     [&] {
-                      open_data_sets(options, 10, 1, {1, 1, 1}, log);
+                      open_data_sets(options, {10, 1, {1, 1, 1}}, log);
                     },
                     Fault::kUsage),
                 HasSubstr("--train-weighted-split-paths"))
@@ -303,14 +303,14 @@ TEST(DataSets, RefuseListsThatAreNeitherPrefixesNorWeightsAndPrefixes) {
   options.data_path = {"0.3", "a", "0.7"};
   EXPECT_THAT(error_of(
                   [&] {
-                    open_data_sets(options, 10, 1, {1, 1, 1}, log);
+                    open_data_sets(options, {10, 1, {1, 1, 1}}, log);
                   },
                   Fault::kUsage),
               HasSubstr("--data-path: got 3 words with the number 0.3 among them"));
   options.data_path = {"0", "a", "1", "b"};
   EXPECT_THAT(error_of(
                   [&] {
-                    open_data_sets(options, 10, 1, {1, 1, 1}, log);
+                    open_data_sets(options, {10, 1, {1, 1, 1}}, log);
                   },
                   Fault::kUsage),
               HasSubstr("weight of a: got 0, wanted a number above 0"));
@@ -322,7 +322,7 @@ TEST(DataSets, RefuseListsThatAreNeitherPrefixesNorWeightsAndPrefixes) {
     both.*path = {"c"};
     EXPECT_THAT(error_of(
                     [&] {
-                      open_data_sets(both, 10, 1, {1, 1, 1}, log);
+                      open_data_sets(both, {10, 1, {1, 1, 1}}, log);
                     },
                     Fault::kUsage),
                 HasSubstr("use one way to name corpora"));
@@ -337,7 +337,7 @@ TEST(DataSets, ExactEpochsReadTheCorpusSoManyTimes) {
   options.data_path = {folder / "x"};
   options.split = "1,0,0";
   options.train_data_exact_num_epochs = 3;
-  EXPECT_EQ(open_data_sets(options, 10, 1, {5, 0, 0}, log).train->size(), (3 * 200 - 1) / 10);
+  EXPECT_EQ(open_data_sets(options, {10, 1, {5, 0, 0}}, log).train->size(), (3 * 200 - 1) / 10);
 }
 
 TEST(IndexCache, ADamagedFileIsBuiltAgainOrRefusedButNeverRead) {

@@ -107,7 +107,7 @@ TEST_P(GoldenSamples, EqualMegatronsForEverySplitBlendAndEpochCount) {
       words >> options.split >> word >> s >> word >> seed >> word >> counts.train >> counts.valid >>
           counts.test;
       if (GetParam()) options.data_cache_path = cache.path().string();
-      sets = open_data_sets(options, s, seed, counts, log);
+      sets = open_data_sets(options, {s, seed, counts}, log);
     } else if (kind == "set") {
       std::string name;
       std::int64_t size = 0;
@@ -164,7 +164,7 @@ TEST(GoldenMock, EqualsMegatronsWithoutACorpus) {
       SampleCounts counts;
       words >> ids.vocabulary >> ids.end_of_document >> word >> s >> word >> seed >> word >>
           counts.train >> counts.valid >> counts.test;
-      sets = open_data_sets(options, s, seed, counts, log, ids);
+      sets = open_data_sets(options, {s, seed, counts, ids}, log);
     } else if (kind == "set") {
       std::int64_t size = 0;
       words >> word >> size;
@@ -218,10 +218,10 @@ TEST(MockCorpus, IsDividedByASplitThatIsGiven) {
   options.mock_data = true;
   options.split = "100,0,0";
   SilentLog log;
-  const DataSets all = open_data_sets(options, 1024, 1, {10, 0, 0}, log, {10, 9});
+  const DataSets all = open_data_sets(options, {1024, 1, {10, 0, 0}, {10, 9}}, log);
   EXPECT_TRUE(all.valid.empty());
   options.split = DataOptions().split;
-  const DataSets thirds = open_data_sets(options, 1024, 1, {10, 10, 0}, log, {10, 9});
+  const DataSets thirds = open_data_sets(options, {1024, 1, {10, 10, 0}, {10, 9}}, log);
   EXPECT_NEAR(static_cast<double>(all.train->size()) / static_cast<double>(thirds.train->size()),
               3.0, 0.02);
   EXPECT_EQ(thirds.fingerprints.size(), 1U);
@@ -230,7 +230,7 @@ TEST(MockCorpus, IsDividedByASplitThatIsGiven) {
   EXPECT_EQ(
       message_of(Fault::kUsage,
                  [&] {
-                   open_data_sets(options, 1024, 1, {10, 10, 0}, log, {10, 9});
+                   open_data_sets(options, {1024, 1, {10, 10, 0}, {10, 9}}, log);
                  }),
       "--mock-data: corpora are named too; leave out --mock-data, or --data-path and its like");
 }

@@ -34,7 +34,7 @@ std::map<std::string, std::vector<float>> drawn(int ranks) {
     const Parameter parameters[] = {
         row_split_parameter(shard, "qkv", {{"q", kQuery}, {"k", kKey}, {"v", kKey}}, kIn, xavier),
         column_split_parameter(shard, "dense", kIn, kQuery, xavier),
-        vocabulary_parameter(shard, "table", 250, 256, kIn, xavier)};
+        vocabulary_parameter(shard, "table", {.size = 250, .padded = 256}, kIn, xavier)};
     for (const Parameter& parameter : parameters) {
       const Tensor rows = host_tensor(DType::kF32, parameter.shape);
       write_initial_rows(parameter, 7, threads, rows);

@@ -158,7 +158,7 @@ Result run(const Case& one, Kernels& kernels, Communicator& group, const How& ho
                     .tape = how.training ? &tape : nullptr};
     const Value value = how.training && how.wants_gradient ? tape.leaf(x) : Value{x};
     const LossOutput output =
-        head_loss(context, value, table, inputs, group, how.sequence_parallel, how.slice_rows);
+        head_loss(context, value, table, inputs, {group, how.sequence_parallel, how.slice_rows});
     const auto copied = [](const Tensor& tensor) {
       return test::tensor_of(tensor.dtype(), tensor.shape(), test::values(tensor));
     };

@@ -101,15 +101,14 @@ class Kept : public testing::Test {
 
   // Embedding, norm, gated linears in a recomputed segment, a residual and an activation.
   Value forward(Context& context) {
-    const Value x = token_embedding(context, ids_, *table_, 0, *alone_, false);
-    const Value normed = layer_norm(context, x, *gain_, *bias_, 1e-5);
+    const Value x = token_embedding(context, ids_, {.table = *table_, .group = *alone_});
+    const Value normed = layer_norm(context, x, *gain_, *bias_, {.eps = 1e-5});
     const std::vector<Value> branch =
         recomputed(context, {normed}, [this](Context& inner, const auto& inputs) {
-          const Value both =
-              column_linear(inner, inputs[0], *up_, nullptr, *alone_, {}, DType::kF32);
+          const Value both = column_linear(inner, inputs[0], {*up_, *alone_, {}}, {});
           return std::vector<Value>{gated_activation(inner, both, ActivationKind::kSilu)};
         });
-    const Value sum = row_linear(context, branch[0], *down_, *alone_, {}, {.residual = &x});
+    const Value sum = row_linear(context, branch[0], {*down_, *alone_, {}}, {.residual = &x});
     return activated(context, sum, sum.tensor, ActivationKind::kGeluTanh);
   }
 

@@ -107,9 +107,9 @@ class BlocksOnADevice {
   };
 
   Value forward(Context& context, const Value& x, const Layer& layer) {
-    const Value normed = rms_norm(context, x, *layer.gain, 1e-5);
+    const Value normed = rms_norm(context, x, *layer.gain, {.eps = 1e-5});
     const auto wide = [&](const Value& rows, Parameter& weight) {
-      return column_linear(context, rows, weight, nullptr, *alone_, {}, DType::kF32);
+      return column_linear(context, rows, {weight, *alone_, {}}, {});
     };
     const std::vector<Value> parts =
         split_columns(context, wide(normed, *layer.qkv), {kWidth, kWidth, kWidth});
@@ -117,10 +117,10 @@ class BlocksOnADevice {
       return Value{part.tensor.split_dim(1, 16).split_dim(0, 16), part.id};
     };
     const Value mixed =
-        attend(context, heads(parts[0]), heads(parts[1]), heads(parts[2]), {}, {.scale = 0.25});
-    const Value middle = row_linear(context, mixed, *layer.out, *alone_, {}, {.residual = &x});
+        attend(context, {heads(parts[0]), heads(parts[1]), heads(parts[2])}, {}, {.scale = 0.25});
+    const Value middle = row_linear(context, mixed, {*layer.out, *alone_, {}}, {.residual = &x});
     const Value active = gated_activation(context, wide(middle, *layer.up), ActivationKind::kSilu);
-    return row_linear(context, active, *layer.down, *alone_, {}, {.residual = &middle});
+    return row_linear(context, active, {*layer.down, *alone_, {}}, {.residual = &middle});
   }
 
   Tensor copy_of(const Tensor& tensor) {

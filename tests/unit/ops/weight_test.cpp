@@ -49,7 +49,7 @@ class Weight : public testing::TestWithParam<bool> {
     Tape tape;
     Context context = context_.with_tape(&tape);
     const Value x = tape.leaf(x_);
-    const Value y = column_linear(context, x, parameter, nullptr, *alone_, {}, DType::kF32);
+    const Value y = column_linear(context, x, {parameter, *alone_, {}}, {});
     tape.seed(y, dy_);
     tape.backward(context, Tape::Mode::kWhole);
     return {y.tensor, tape.take_gradient(x, context)};

@@ -152,7 +152,7 @@ Bits trained(const OptimizerOptions& options, const Layout& layout) {
       list.add(std::move(one));
     }
     auto sharded = ShardedParameters::make(
-        layout.zero, list.all(), mesh, *kernels, device, arena, *stream,
+        layout.zero, list.all(), mesh, {*kernels, device, arena, *stream},
         options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices : CutPolicy::kEven);
     for (Parameter* parameter : list.all()) {
       const Tensor rows = host_tensor(parameter->dtype, parameter->shape);
@@ -163,8 +163,8 @@ Bits trained(const OptimizerOptions& options, const Layout& layout) {
       sharded->set_value(*parameter, rows, *stream);
     }
     sharded->publish_values(*stream);
-    Optimizer optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device,
-                        arena, *stream);
+    Optimizer optimizer(options, update_spans(sharded->owned()), mesh,
+                        {*kernels, device, arena, *stream});
     optimizer.reset_main(*stream);
     for (int step = 1; step <= 3; ++step) {
       sharded->begin_step(1, *stream);

@@ -60,8 +60,9 @@ class Updated {
       spans_.push_back({&parameter, 0, on_device(host_tensor(DType::kF32, flat)),
                         on_device(source.normal(dtype, flat))});
     }
-    optimizer_ = std::make_unique<Optimizer>(options, spans_, 1000, mesh_, kernels, device, arena_,
-                                             *stream_, target);
+    optimizer_ = std::make_unique<Optimizer>(options, spans_, mesh_,
+                                             ComputeContext{kernels, device, arena_, *stream_},
+                                             OptimizerSetup{.norm_block = 1000, .offload = target});
     optimizer_->reset_main(*stream_);
   }
 

@@ -117,8 +117,9 @@ TEST(Optimizer, FollowsTheRecursionInDoubleForTenSteps) {
       expected.emplace_back();
       for (const double p : test::values(span.value)) expected.back().push_back({.p = p});
     }
-    Optimizer optimizer(options, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
-                        *alone.stream);
+    Optimizer optimizer(options, spans, alone.mesh,
+                        {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                        {.norm_block = 16});
     optimizer.reset_main(*alone.stream);
     std::mt19937_64 random(3);
     std::normal_distribution<double> draw(0, 0.4);
@@ -172,8 +173,9 @@ TEST(Optimizer, KeepsFp32WeightsAsTheirOwnMainCopy) {
   Alone alone;
   Parameter weight = matrix("w", 2, 2);
   const Tensor value = host_tensor(DType::kF32, {4});
-  Optimizer optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, 16, alone.mesh,
-                      *alone.kernels, alone.device, alone.arena, *alone.stream);
+  Optimizer optimizer({}, {{&weight, 0, host_tensor(DType::kF32, {4}), value}}, alone.mesh,
+                      {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                      {.norm_block = 16});
   EXPECT_TRUE(optimizer.state()[0].main_is_value);
   EXPECT_EQ(optimizer.state()[0].main.raw(), value.raw());
 }
@@ -186,8 +188,9 @@ TEST(Optimizer, SkipsAStepWhoseNormIsNotFiniteAndChangesNothing) {
     test::TensorSource source(1);
     const Tensor gradient = source.normal(DType::kF32, {6});
     const Tensor value = source.normal(DType::kBF16, {6});
-    Optimizer optimizer({}, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
-                        alone.device, alone.arena, *alone.stream);
+    Optimizer optimizer({}, {{&weight, 0, gradient, value}}, alone.mesh,
+                        {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                        {.norm_block = 16});
     optimizer.reset_main(*alone.stream);
     optimizer.step({0.01, 0.01}, *alone.stream);
     const auto before = test::values(value);
@@ -226,8 +229,9 @@ TEST(Optimizer, FollowsMegatronsLossScale) {
     test::TensorSource source(1);
     const Tensor gradient = source.normal(DType::kF32, {6});
     const Tensor value = source.normal(DType::kF16, {6});
-    Optimizer optimizer(options, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
-                        alone.device, alone.arena, *alone.stream);
+    Optimizer optimizer(options, {{&weight, 0, gradient, value}}, alone.mesh,
+                        {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                        {.norm_block = 16});
     optimizer.reset_main(*alone.stream);
     std::string kind;
     double scale = 0;
@@ -267,8 +271,9 @@ TEST(Optimizer, KeepsAMovingAverageOfTheWeights) {
       const Tensor value = source.normal(dtype, {6});
       OptimizerOptions options{.kind = kind, .sgd_momentum = 0};
       options.average_decay = 0.75;
-      Optimizer optimizer(options, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
-                          alone.device, alone.arena, *alone.stream);
+      Optimizer optimizer(options, {{&weight, 0, gradient, value}}, alone.mesh,
+                          {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                          {.norm_block = 16});
       optimizer.reset_main(*alone.stream);
       const OptimizerState& state = optimizer.state()[0];
       EXPECT_EQ(state.moments.back().name, "ema");
@@ -314,8 +319,9 @@ TEST(Optimizer, SkipsSpikesOfTheLossAndOfTheNorm) {
   OptimizerOptions options;
   options.spike_sigmas = 3;
   options.spike_window = 4;
-  Optimizer optimizer(options, {{&weight, 0, gradient, value}}, 16, alone.mesh, *alone.kernels,
-                      alone.device, alone.arena, *alone.stream);
+  Optimizer optimizer(options, {{&weight, 0, gradient, value}}, alone.mesh,
+                      {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                      {.norm_block = 16});
   int number = 0;
   for (const Step& step : steps) {
     SCOPED_TRACE(++number);
@@ -341,8 +347,9 @@ TEST(Optimizer, NamesTheParametersWhoseGradientsAreNotFinite) {
     spans.push_back({parameter, 0, host_tensor(DType::kF32, {parameter->elements()}),
                      host_tensor(DType::kF32, {parameter->elements()})});
   }
-  Optimizer optimizer({}, spans, 16, alone.mesh, *alone.kernels, alone.device, alone.arena,
-                      *alone.stream);
+  Optimizer optimizer({}, spans, alone.mesh,
+                      {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                      {.norm_block = 16});
   optimizer.step({0.01, 0.01}, *alone.stream);
   EXPECT_THAT(optimizer.parameters_not_finite(*alone.stream), ElementsAre());
   test::set_value(spans[1].gradient, 63, std::nan(""));
@@ -357,9 +364,9 @@ TEST(Optimizer, KeepsAConstantLossScale) {
   Parameter weight = matrix("w", 2, 3);
   OptimizerOptions options;
   options.loss_scale = 8;
-  Optimizer optimizer(options,
-                      {{&weight, 0, host_tensor(DType::kF32, {6}), host_tensor(DType::kF32, {6})}},
-                      16, alone.mesh, *alone.kernels, alone.device, alone.arena, *alone.stream);
+  Optimizer optimizer(
+      options, {{&weight, 0, host_tensor(DType::kF32, {6}), host_tensor(DType::kF32, {6})}},
+      alone.mesh, {*alone.kernels, alone.device, alone.arena, *alone.stream}, {.norm_block = 16});
   EXPECT_EQ(optimizer.loss_scale(), 8);
   optimizer.set_progress({.steps = 3, .skipped = 1, .loss_scale = 64});
   EXPECT_EQ(optimizer.loss_scale(), 8);
@@ -445,8 +452,9 @@ TEST(Optimizer, UpdatesEachSpanByItsRule) {
     std::vector<UpdateSpan> spans = {
         {&weight, 0, source.normal(DType::kF32, {20}), source.normal(DType::kF32, {20}), rules[0]},
         {&bias, 0, source.normal(DType::kF32, {7}), source.normal(DType::kF32, {7}), rules[1]}};
-    Optimizer optimizer({.kind = kind, .clip_grad = 0.5}, spans, 16, alone.mesh, *alone.kernels,
-                        alone.device, alone.arena, *alone.stream);
+    Optimizer optimizer({.kind = kind, .clip_grad = 0.5}, spans, alone.mesh,
+                        {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                        {.norm_block = 16});
     optimizer.reset_main(*alone.stream);
     for (int step = 0; step < 3; ++step) optimizer.step({0.1, 0.01}, *alone.stream);
     EXPECT_EQ(optimizer.result(*alone.stream).skipped, false);
@@ -490,14 +498,14 @@ std::vector<double> norms(int zero_stage, int ranks) {
       list.add(std::move(parameter));
     }
     auto sharded =
-        ShardedParameters::make(zero_stage, list.all(), mesh, *kernels, device, arena, *stream);
+        ShardedParameters::make(zero_stage, list.all(), mesh, {*kernels, device, arena, *stream});
     for (Parameter* parameter : list.all()) {
       sharded->set_value(*parameter, host_tensor(DType::kF32, parameter->shape), *stream);
     }
     sharded->publish_values(*stream);
     OptimizerOptions options;
-    Optimizer optimizer(options, update_spans(sharded->owned()), kNormBlock, mesh, *kernels, device,
-                        arena, *stream);
+    Optimizer optimizer(options, update_spans(sharded->owned()), mesh,
+                        {*kernels, device, arena, *stream});
     sharded->begin_step(1, *stream);
     for (Parameter* parameter : list.all()) {
       const Tensor gradient = sharded->gradient(*parameter, *stream).flatten();
@@ -566,8 +574,9 @@ TEST(GradientNorm, CountsReplicatedAndTiedCopiesOnceAndSplitPartsEach) {
     }
     add(tied, 5 + tensor);  // 4 x 25 + 4 x 36, once
     OptimizerOptions options;
-    Optimizer optimizer(options, spans, 16, mesh, *alone.kernels, alone.device, alone.arena,
-                        *alone.stream);
+    Optimizer optimizer(options, spans, mesh,
+                        {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                        {.norm_block = 16});
     optimizer.step({1e-3, 0.01}, *alone.stream);
     EXPECT_DOUBLE_EQ(optimizer.result(*alone.stream).grad_norm, std::sqrt(20.0 + 36.0 + 244.0));
   });
@@ -599,8 +608,8 @@ TEST(Figures, CountEveryElementOfTheModelOnce) {
     if (mesh.coordinate(Axis::kPipeline) == 1) {
       add(norm, DType::kF32, {0, 0, 5, 0}, {3, 3, 3, 3});
     }
-    Optimizer optimizer({}, spans, 2, mesh, *alone.kernels, alone.device, alone.arena,
-                        *alone.stream);
+    Optimizer optimizer({}, spans, mesh, {*alone.kernels, alone.device, alone.arena, *alone.stream},
+                        {.norm_block = 2});
     optimizer.reset_main(*alone.stream);
     const OptimizerFigures figures = optimizer.figures(*alone.stream);
     EXPECT_EQ(figures.num_zeros, 2 + 2 + 3);

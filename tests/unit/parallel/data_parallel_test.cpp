@@ -66,8 +66,8 @@ struct Rank {
       parameter.placement[Axis::kPipeline].gradient_is_partial = spec.tied_stages.size() > 1;
       parameters.add(std::move(parameter));
     }
-    shards = ShardedParameters::make(zero_stage, parameters.all(), mesh, *kernels, device, arena,
-                                     *stream);
+    shards = ShardedParameters::make(zero_stage, parameters.all(), mesh,
+                                     {*kernels, device, arena, *stream});
   }
 
   void initialize() {

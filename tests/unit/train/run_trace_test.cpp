@@ -195,7 +195,7 @@ TEST(TraceEvents, CountsWhatHasNoRoom) {
   TraceEvents events(3);
   events.set_recording(true);
   const TraceEvents::Time now = TraceEvents::Clock::now();
-  for (int i = 0; i < 5; ++i) events.add(events.row("a \"row\""), "c", "e", "", now, now);
+  for (int i = 0; i < 5; ++i) events.add(events.row("a \"row\""), {"c", "e", ""}, now, now);
   EXPECT_EQ(events.size(), 3);
   EXPECT_EQ(events.dropped(), 2);
   std::string text = "[0";
