@@ -4,9 +4,11 @@
 #include <numeric>
 
 #include "checkpoint/load_values.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/read_newest.h"
 #include "convert/opened_model.h"
 #include "huggingface/hf_source.h"
+#include "train/corpus_rule.h"
 #include "train/foreign_model.h"
 #include "train/model_format.h"
 #include "train/run_tokenizer.h"
@@ -42,6 +44,7 @@ struct Model::State {
   explicit State(const Machine& machine) : machine(machine) {}
   Machine machine;
   std::unique_ptr<Tokenizer> tokenizer;
+  SpecialTokensRule special_tokens;
   std::unique_ptr<Mesh> mesh;
   std::unique_ptr<Session> session;
   std::unique_ptr<Inference> inference;
@@ -106,7 +109,10 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
     state.run = path;
     state.everyone = make_group_of_all(machine.world, "model");
     read_newest(path, *state.everyone, [&](const std::filesystem::path& folder) {
-      phase(*state.everyone, {}, [&] { options = stored_options(folder); });
+      phase(*state.everyone, {}, [&] {
+        options = stored_options(folder);
+        state.special_tokens = rule_of_run(read_state(folder, read_manifest(folder)).facts);
+      });
     });
   }
   if (machine.world.rank() == 0) {
@@ -142,6 +148,8 @@ const Tokenizer& Model::require_tokenizer() const {
     throw Error(Fault::kUsage, "--tokenizer-type: the run has no tokenizer; name one, or give ids");
   return *state_->tokenizer;
 }
+
+const SpecialTokensRule& Model::special_tokens() const { return state_->special_tokens; }
 
 std::optional<std::int32_t> Model::end_of_text() const {
   if (!state_->tokenizer) return std::nullopt;

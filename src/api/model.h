@@ -14,6 +14,7 @@
 #include "generate/generator.h"
 #include "parallel/parallel_options.h"
 #include "text/files/tokenizer_options.h"
+#include "text/special_tokens.h"
 #include "text/tokenizer.h"
 #include "train/machine.h"
 #include "train/pretrain_options.h"
@@ -40,6 +41,9 @@ class Model {
   const Tokenizer* tokenizer() const;
   // Throws Error(kUsage) if there is none.
   const Tokenizer& require_tokenizer() const;
+  // Whether a text for this model gets the tokenizer's special tokens: as in the corpus of a run,
+  // else by the tokenizer's own setting.
+  const SpecialTokensRule& special_tokens() const;
 
   // Continues one prompt. `each` gets every token as soon as it is drawn; if it returns false, the
   // text ends.

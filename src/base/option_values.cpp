@@ -255,9 +255,9 @@ BoundOption bind_list(Option option, std::vector<T>& values) {
   return bound;
 }
 
-}  // namespace
-
-BoundOption bind_option(Option option, bool& value) {
+// T: bool, or std::optional<bool>.
+template <typename T>
+BoundOption bind_flag(Option option, T& value) {
   BoundOption bound;
   bound.option = option;
   bound.is_flag = true;
@@ -266,9 +266,19 @@ BoundOption bind_option(Option option, bool& value) {
     if (word != "true" && word != "false") refuse(option, word, "true or false");
     value = word == "true";
   };
-  bound.toml = [&value] { return std::string(value ? "true" : "false"); };
+  bound.toml = [&value]() -> std::string {
+    if (value == T{true}) return "true";
+    return value == T{false} ? "false" : "";
+  };
   bound.type = [] { return std::string("true or false"); };
   return bound;
+}
+
+}  // namespace
+
+BoundOption bind_option(Option option, bool& value) { return bind_flag(std::move(option), value); }
+BoundOption bind_option(Option option, std::optional<bool>& value) {
+  return bind_flag(std::move(option), value);
 }
 
 BoundOption bind_option(Option option, int& value) { return bind_scalar(std::move(option), value); }

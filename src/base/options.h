@@ -194,6 +194,7 @@ BoundOption bind_option(Option option, std::vector<std::string>& value);
 BoundOption bind_option(Option option, std::vector<int>& value);
 BoundOption bind_option(Option option, std::vector<std::int64_t>& value);
 BoundOption bind_option(Option option, std::vector<double>& value);
+BoundOption bind_option(Option option, std::optional<bool>& value);
 BoundOption bind_option(Option option, std::optional<std::int64_t>& value);
 BoundOption bind_option(Option option, std::optional<double>& value);
 BoundOption bind_option(Option option, std::optional<std::string>& value);

@@ -22,8 +22,8 @@ std::string line_of(const OrderedJson& json) {
 }  // namespace
 
 Continuer::Continuer(Model& model, const SamplingOptions& sampling, const BeamOptions& beams,
-                     const std::vector<std::string>& stop)
-    : model_(model), sampling_(sampling), beams_(beams) {
+                     const std::vector<std::string>& stop, bool echo)
+    : model_(model), sampling_(sampling), beams_(beams), echo_(echo) {
   for (const std::string& word : stop) {
     if (word.empty()) throw Error(Fault::kUsage, "--stop: got \"\", wanted a word");
     const Tokenizer& tokenizer = model.require_tokenizer();
@@ -34,6 +34,11 @@ Continuer::Continuer(Model& model, const SamplingOptions& sampling, const BeamOp
       stop_words_.push_back(word);
     }
   }
+}
+
+std::string Continuer::text_of(const Prompt& prompt) const {
+  if (!prompt.text.empty() || model_.tokenizer() == nullptr) return prompt.text;
+  return replace_bad_utf8(model_.tokenizer()->decode(prompt.ids, kShown));
 }
 
 bool Continuer::is_stop(std::int32_t id) const {
@@ -63,7 +68,10 @@ std::vector<Continuation> Continuer::sampled(
   std::vector<std::vector<std::int32_t>> ids;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     ids.push_back(prompts[i].ids);
-    if (model_.tokenizer() != nullptr) growing[i].decoder.emplace(*model_.tokenizer(), kShown);
+    if (model_.tokenizer() != nullptr) {
+      growing[i].decoder.emplace(*model_.tokenizer(), kShown);
+      growing[i].decoder->start_after(prompts[i].ids);
+    }
   }
   const auto add = [&](std::size_t i, const std::string& bytes) {
     const std::string text = replace_bad_utf8(bytes);
@@ -87,11 +95,16 @@ std::vector<Continuation> Continuer::sampled(
 }
 
 // The text of whole tokens up to a stop word; `stopped` if there is one, or a stop id.
-std::string Continuer::text_of(const std::vector<std::int32_t>& ids, bool* stopped) const {
+std::string Continuer::text_of(const Prompt& prompt, const std::vector<std::int32_t>& ids,
+                               bool* stopped) const {
   *stopped = !ids.empty() && is_stop(ids.back());
   if (model_.tokenizer() == nullptr) return "";
   StopWords stop(stop_words_);
-  std::string text = stop.push(model_.tokenizer()->decode(ids, kShown));
+  StreamDecoder decoder(*model_.tokenizer(), kShown);
+  decoder.start_after(prompt.ids);
+  std::string decoded;
+  for (const std::int32_t id : ids) decoded += decoder.push(id);
+  std::string text = stop.push(decoded + decoder.finish());
   *stopped = *stopped || stop.found();
   text += stop.finish();
   return replace_bad_utf8(text);
@@ -106,14 +119,14 @@ std::vector<Continuation> Continuer::beams(const Prompt& prompt) const {
   const bool looks = !stop_words_.empty() || !stop_ids_.empty();
   const auto ends = [&](std::span<const LikelyToken> tokens) {
     bool stopped = false;
-    if (looks) text_of(ids_of(tokens), &stopped);
+    if (looks) text_of(prompt, ids_of(tokens), &stopped);
     return stopped;
   };
   std::vector<Continuation> all;
   for (const Beam& beam : model_.beams(prompt.ids, sampling_.max_new_tokens, beams_, ends)) {
     Continuation& one = all.emplace_back();
     bool stopped = false;
-    one.text = text_of(ids_of(beam.tokens), &stopped);
+    one.text = text_of(prompt, ids_of(beam.tokens), &stopped);
     for (const LikelyToken& token : beam.tokens) one.tokens.push_back({token, {}});
     one.score = beam.score;
   }
@@ -124,7 +137,7 @@ std::string Continuer::json_line(const Prompt& prompt, const std::vector<Continu
   const Tokenizer* words = model_.tokenizer();
   const auto object_of = [&](const Continuation& one, bool with_prompt) {
     OrderedJson out;
-    out["text"] = one.text;
+    out["text"] = echo_ ? text_of(prompt) + one.text : one.text;
     if (with_prompt) out["prompt_ids"] = prompt.ids;
     for (const GeneratedToken& token : one.tokens) {
       out["ids"].push_back(token.id);

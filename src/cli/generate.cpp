@@ -1,4 +1,6 @@
 // piton generate: continues a prompt, or each of a file.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <span>
 
@@ -17,6 +19,7 @@ struct GenerateOptions {
   std::string load;
   std::vector<std::string> stop;
   bool stream = false;
+  bool echo = false;
   bool json = false;
 
   template <typename Visitor>
@@ -28,6 +31,7 @@ struct GenerateOptions {
     v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
       stop);
     v(Option{"stream", "print each piece of text as soon as it is generated"}, stream);
+    v(Option{"echo", "print the prompt before the text that continues it"}, echo);
     v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
   }
 };
@@ -71,11 +75,10 @@ void say_why_it_ended(const Model& model, std::size_t prompt, std::size_t writte
                   written, prompt, length));
 }
 
-std::string ids_line(const Continuation& one) {
-  std::string line;
-  for (const GeneratedToken& token : one.tokens)
-    line += fmt::format("{}{}", line.empty() ? "" : " ", token.id);
-  return line + "\n";
+std::string ids_line(std::span<const std::int32_t> prompt, const Continuation& one) {
+  std::vector<std::int32_t> ids(prompt.begin(), prompt.end());
+  for (const GeneratedToken& token : one.tokens) ids.push_back(token.id);
+  return fmt::format("{}\n", fmt::join(ids, " "));
 }
 
 }  // namespace
@@ -103,8 +106,9 @@ int run_generate(Invocation& invocation) {
   }
   Engine engine(engine_options(general), invocation.log);
   const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
-  const std::vector<Prompt> prompts = read_prompts(prompt_options, set.given("prompt"), *model);
-  const Continuer continuer(*model, sampling, beams, options.stop);
+  const std::vector<Prompt> prompts =
+      read_prompts(prompt_options, set.given("prompt"), *model, invocation.log);
+  const Continuer continuer(*model, sampling, beams, options.stop, options.echo);
 
   const bool has_words = model->tokenizer() != nullptr;
   const bool leads = engine.world().rank() == 0;
@@ -116,7 +120,7 @@ int run_generate(Invocation& invocation) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  if (talks) show(prompts.front().text);
+  if (streams && (talks || options.echo)) show(continuer.text_of(prompts.front()));
   const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);
   for (std::size_t begin = 0; begin < prompts.size(); begin += at_once) {
     const auto some = std::span(prompts).subspan(begin, std::min(at_once, prompts.size() - begin));
@@ -128,7 +132,9 @@ int run_generate(Invocation& invocation) {
       if (as_json) {
         show(continuer.json_line(some[i], found[i]));
       } else {
-        show(!has_words ? ids_line(best) : streams ? "\n" : best.text + "\n");
+        const std::string prompt = options.echo ? continuer.text_of(some[i]) : "";
+        show(has_words ? (streams ? "" : prompt + best.text) + "\n"
+                       : ids_line(options.echo ? some[i].ids : std::vector<std::int32_t>(), best));
         if (sampling.log_probabilities) show(continuer.token_lines(best));
       }
       if (leads) {

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "data/corpus/corpus_card.h"
 #include "text/files/tokenizer_options.h"
+#include "text/special_tokens.h"
 
 namespace piton::cli {
 namespace {
@@ -61,6 +62,20 @@ void report(const PreprocessReport& done, bool json, Log& log) {
     log.info(fmt::format("next: piton pretrain --data-path {} ..., or piton inspect {}",
                          fmt::join(done.prefixes, " "), done.prefixes.front()));
   }
+}
+
+// The rule for special tokens, for the log; "" where there are none to add.
+std::string special_tokens_line(const PreprocessOptions& options, bool given,
+                                const Tokenizer& tokenizer) {
+  if (given) {
+    return describe_rule(rule_of({.add = options.add_special_tokens}, {}), tokenizer);
+  }
+  const std::string frame = describe_frame(tokenizer);
+  if (frame == "none") return "";
+  return fmt::format(
+      "special tokens: none (the default of preprocess, as of Megatron; --add-special-tokens adds "
+      "{})",
+      frame);
 }
 
 // Writes the card of each corpus.
@@ -147,6 +162,9 @@ int run_preprocess(Invocation& invocation) {
                 "with its files");
   }
   const std::unique_ptr<Tokenizer> opened = open_tokenizer(tokenizer);
+  const std::string special =
+      special_tokens_line(options, set.given("add-special-tokens"), *opened);
+  if (!special.empty()) invocation.log.info(special);
   const PreprocessReport done = preprocess(options, *opened, invocation.log, invocation.progress);
   write_cards(options, *opened, done);
   invocation.warn_of_root(general);

@@ -32,14 +32,14 @@ std::vector<std::int32_t> parse_prompt_ids(const std::string& text) {
   return ids;
 }
 
-Prompt encoded(std::string text, const Model& model) {
-  const Tokenizer& tokenizer = model.require_tokenizer();
+Prompt encoded(std::string text, const Tokenizer& tokenizer, bool add_special_tokens) {
   Prompt prompt{.text = std::move(text)};
-  prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = true});
+  prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = add_special_tokens});
   if (!prompt.ids.empty()) return prompt;
   // Nothing to continue: start as a document starts, with <s> or after the end of another document.
   const SpecialIds& special = tokenizer.special();
-  const std::optional<std::int32_t> first = special.bos ? special.bos : special.eod;
+  std::optional<std::int32_t> first = add_special_tokens ? special.bos : special.eod;
+  if (!first) first = add_special_tokens ? special.eod : special.bos;
   if (!first) {
     throw Error(Fault::kUsage,
                 "--prompt: is empty, and the tokenizer has no token that begins a text; give a "
@@ -60,7 +60,8 @@ std::string prompt_of_json(const std::string& line, const std::string& where) {
   throw Error(Fault::kData, "{}: wanted a JSON string, or an object with \"prompt\"", where);
 }
 
-std::vector<Prompt> prompts_of_file(const std::string& path, const Model& model) {
+std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& tokenizer,
+                                    bool add_special_tokens) {
   const std::string text = read_text(path);
   std::vector<Prompt> prompts;
   std::int64_t number = 0;
@@ -74,7 +75,7 @@ std::vector<Prompt> prompts_of_file(const std::string& path, const Model& model)
     if (path.ends_with(".jsonl")) {
       line = prompt_of_json(line, fmt::format("{}: line {}", path, number));
     }
-    prompts.push_back(encoded(std::move(line), model));
+    prompts.push_back(encoded(std::move(line), tokenizer, add_special_tokens));
   }
   if (prompts.empty()) throw Error(Fault::kData, "{}: no prompt in it; write one a line", path);
   return prompts;
@@ -82,8 +83,8 @@ std::vector<Prompt> prompts_of_file(const std::string& path, const Model& model)
 
 }  // namespace
 
-std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given,
-                                 const Model& model) {
+std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
+                                 Log& log) {
   const int given =
       static_cast<int>(text_given) + static_cast<int>(!options.prompt_ids_text.empty()) +
       static_cast<int>(!options.prompt_file.empty()) + static_cast<int>(!options.prompts.empty());
@@ -92,13 +93,23 @@ std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given,
                 "--prompt, --prompt-ids, --prompt-file, --prompts: got {} of them, wanted exactly "
                 "one, or the text on standard input",
                 given);
-  if (!options.prompt_ids_text.empty()) return {{"", parse_prompt_ids(options.prompt_ids_text)}};
-  if (!options.prompts.empty()) return prompts_of_file(options.prompts, model);
+  if (!options.prompt_ids_text.empty()) {
+    if (options.special_tokens.add) {
+      throw Error(Fault::kUsage, "{}: goes with a text, and --prompt-ids gives ids; leave it out",
+                  options.special_tokens.flag());
+    }
+    return {{"", parse_prompt_ids(options.prompt_ids_text)}};
+  }
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  const SpecialTokensRule rule = rule_of(options.special_tokens, model.special_tokens());
+  const std::string said = describe_rule(rule, tokenizer);
+  if (!said.empty()) log.info(said);
+  if (!options.prompts.empty()) return prompts_of_file(options.prompts, tokenizer, rule.add);
   std::string text = options.prompt;
   if (!text_given || text == "-") {
     text = read_text(options.prompt_file.empty() ? "-" : options.prompt_file);
   }
-  return {encoded(std::move(text), model)};
+  return {encoded(std::move(text), tokenizer, rule.add)};
 }
 
 }  // namespace piton::cli

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "api/model.h"
+#include "base/log.h"
 #include "base/options.h"
+#include "text/special_tokens.h"
 
 namespace piton::cli {
 
@@ -16,6 +18,7 @@ struct PromptOptions {
   std::string prompt_file;
   std::string prompts;
   std::int64_t prompts_at_once = 8;
+  SpecialTokensOptions special_tokens;
 
   template <typename Visitor>
   void visit(Visitor&& v) {
@@ -35,6 +38,7 @@ struct PromptOptions {
       prompts);
     v(Option{"prompts-at-once", "number of --prompts that are continued at the same time"},
       prompts_at_once);
+    special_tokens.visit(v);
   }
 };
 
@@ -43,8 +47,10 @@ struct Prompt {
   std::vector<std::int32_t> ids;
 };
 
-// In order, one but for --prompts. `text_given`: --prompt was. Throws Error(kUsage) for none and
+// In order, one but for --prompts. `text_given`: --prompt was. `log` receives the rule for special
+// tokens. Throws Error(kUsage) for none and
 // for several ways at once, Error(kData) for a file that holds none.
-std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model);
+std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
+                                 Log& log);
 
 }  // namespace piton::cli

@@ -23,6 +23,7 @@ struct ScoreOptions {
   std::string logits;
   std::string gradients;
   std::vector<std::string> json_keys;
+  SpecialTokensOptions special_tokens;
   bool json = false;
 
   template <typename Visitor>
@@ -49,6 +50,7 @@ struct ScoreOptions {
              "read the file as JSON lines and score the texts under these keys, each by itself",
              {.placeholder = "KEY"}},
       json_keys);
+    special_tokens.visit(v);
     v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);
   }
 };
@@ -117,7 +119,12 @@ std::vector<std::string> texts_of(const std::string& file, const std::string& li
 
 std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
                                                     std::vector<std::string> keys,
+                                                    const SpecialTokensOptions& special,
                                                     const Model& model, Log& log) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  const SpecialTokensRule rule = rule_of(special, model.special_tokens());
+  const std::string said = describe_rule(rule, tokenizer);
+  if (!said.empty()) log.info(said);
   const std::string text = read_text(file);
   if (keys.empty() && file.ends_with(".jsonl")) {
     keys = {"text"};
@@ -127,8 +134,8 @@ std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
       keys.empty() ? std::vector{text} : texts_of(file, text, keys);
   std::vector<std::vector<std::int32_t>> sequences;
   for (const std::string& one : texts) {
-    for (auto& row :
-         rows_of(model.require_tokenizer().encode(one, {}), model.config().max_positions))
+    const auto ids = tokenizer.encode(one, {.add_special_tokens = rule.add});
+    for (auto& row : rows_of(ids, model.config().max_positions))
       sequences.push_back(std::move(row));
   }
   return sequences;
@@ -174,12 +181,16 @@ int run_score(Invocation& invocation) {
   if (!files.empty() == !options.ids_file.empty() && !from_pipe)
     throw Error(Fault::kUsage,
                 "score: wanted either a FILE of text (- is standard input) or --ids-file");
+  if (!options.ids_file.empty() && options.special_tokens.add) {
+    throw Error(Fault::kUsage, "{}: goes with a text, and --ids-file gives ids; leave it out",
+                options.special_tokens.flag());
+  }
   Engine engine(engine_options(general), invocation.log);
   const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
   const std::vector<std::vector<std::int32_t>> sequences =
-      !options.ids_file.empty()
-          ? ids_of_file(options.ids_file)
-          : sequences_of(from_pipe ? "-" : files[0], options.json_keys, *model, invocation.log);
+      !options.ids_file.empty() ? ids_of_file(options.ids_file)
+                                : sequences_of(from_pipe ? "-" : files[0], options.json_keys,
+                                               options.special_tokens, *model, invocation.log);
 
   double sum = 0;
   std::int64_t count = 0;

@@ -35,7 +35,10 @@ struct TokenizeOptions {
     v(Option{"pieces", "print pieces instead of ids"}, pieces);
     v(Option{"count", "print the number of tokens instead of ids"}, count);
     v(Option{"add-special-tokens",
-             "add the tokens that the tokenizer puts around a text (<s>, [CLS] ... [SEP])"},
+             "add the tokens that the tokenizer puts around a text (<s>, [CLS] ... [SEP]); by "
+             "default "
+             "none, as preprocess",
+             {.negation = "no-add-special-tokens"}},
       add_special_tokens);
     v(Option{"parse-special-tokens", "convert special tokens in the text to their ids"},
       parse_special_tokens);

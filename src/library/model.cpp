@@ -96,7 +96,10 @@ int piton_model_generate(piton_model* model, const int32_t* prompt, size_t count
     read_words(sampling, "Sampling", options);
     const Tokenizer* words = model->model->tokenizer();
     std::optional<StreamDecoder> decoder;
-    if (words != nullptr) decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
+    if (words != nullptr) {
+      decoder.emplace(*words, DecodeOptions{.skip_special_tokens = true});
+      decoder->start_after(span_of(prompt, count));
+    }
     bool ended = false;
     model->model->generate(span_of(prompt, count), options, [&](const GeneratedToken& token) {
       const std::string text = decoder ? replace_bad_utf8(decoder->push(token.id)) : "";

@@ -31,6 +31,11 @@ std::size_t complete_utf8_prefix(std::string_view text) {
   return text.size();
 }
 
+void StreamDecoder::start_after(std::span<const std::int32_t> ids) {
+  window_.assign(ids.begin(), ids.end());
+  shown_ = complete_utf8_prefix(tokenizer_->decode(window_, options_));
+}
+
 std::string StreamDecoder::push(std::int32_t id) {
   window_.push_back(id);
   if (tokenizer_->open_ended(id)) return "";

@@ -94,6 +94,11 @@ class StreamDecoder {
   explicit StreamDecoder(const Tokenizer& tokenizer, DecodeOptions options = {})
       : tokenizer_(&tokenizer), options_(options) {}
 
+  // Begins after `ids`, a prompt: the results are what follows its text. Some decoders leave out
+  // the space before the first id of a text, which what follows a prompt keeps. If the prompt ends
+  // inside a character, that character belongs to the results.
+  void start_after(std::span<const std::int32_t> ids);
+
   // The text that is certain after `id`; often "".
   std::string push(std::int32_t id);
   // The rest: bytes of an unfinished character.

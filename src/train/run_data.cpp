@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "data/corpus/corpus_card.h"
 #include "data/samples/describe.h"
+#include "train/corpus_rule.h"
 
 namespace piton {
 namespace {
@@ -95,6 +96,7 @@ RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Toke
   corpora_ = sets.corpora;
   fingerprints_ = sets.fingerprints;
   for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
+  if (tokenizer != nullptr) special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes);
   train_ = std::make_unique<BatchSource>(sets.train, rules);
   if (options.loop.eval_iters == 0) return;
   if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
@@ -113,6 +115,7 @@ std::map<std::string, std::string> RunData::facts() const {
     facts[fact_of_corpus(i)] = fingerprints_[i];
   }
   if (!own_samples_.empty()) facts[kOwnSamplesFact] = own_samples_;
+  if (special_tokens_) facts[kSpecialTokensFact] = *special_tokens_ ? "true" : "false";
   return facts;
 }
 

@@ -75,6 +75,7 @@ class RunData {
   std::unique_ptr<BatchSource> valid_;
   std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
   std::vector<std::string> fingerprints_;  // of each
+  std::optional<bool> special_tokens_;     // around the texts of the corpora; unset: not known
   std::string own_samples_;                // fact about samples of a program; "": none
   std::vector<std::string> stamps_;        // of each, when its contents were last checked
 };

@@ -42,7 +42,11 @@ struct PreprocessOptions : RecordOptions {
       dataset_impl);
     v(Option{"append-eod", "append the end-of-document id to every document"}, append_eod);
     v(Option{"add-special-tokens",
-             "add the tokens that the tokenizer puts around a text (<s>, [CLS] ... [SEP])"},
+             "add the tokens that the tokenizer puts around a text (<s>, [CLS] ... [SEP]); by "
+             "default "
+             "none, as Megatron",
+             {.aliases = {"tokenizer-hf-include-special-tokens"},
+              .negation = "no-add-special-tokens"}},
       add_special_tokens);
     v(Option{"parse-special-tokens", "convert special tokens in the text to their ids"},
       parse_special_tokens);

@@ -1,0 +1,33 @@
+// Whether the texts of a run's corpora have the tokenizer's special tokens around them, so that
+// `generate` and `score` encode texts for the run as it was trained.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "data/corpus/indexed_dataset.h"
+#include "text/special_tokens.h"
+
+namespace piton {
+
+// Name of a fact (TrainState::facts): "true" if the corpora have the tokenizer's special tokens
+// around their texts, "false" if not. Absent: not known.
+inline constexpr const char* kSpecialTokensFact = "special_tokens";
+
+// As the card says; without one by the first ids of some documents. Nullopt: not known.
+std::optional<bool> has_special_tokens(const IndexedDataset& corpus, const TextFrame& frame);
+
+// The same of all corpora of a run. `notes` receives a line if that differs from the tokenizer's
+// own setting, and a warning if the corpora differ from each other, which gives nullopt.
+std::optional<bool> have_special_tokens(
+    const std::vector<std::shared_ptr<const IndexedDataset>>& corpora, const Tokenizer& tokenizer,
+    Log& notes);
+
+// The rule for texts that a run with these facts reads.
+SpecialTokensRule rule_of_run(const std::map<std::string, std::string>& facts);
+
+}  // namespace piton
