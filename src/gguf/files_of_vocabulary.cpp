@@ -31,6 +31,17 @@ bool is_added(TokenKind kind) {
   return kind == TokenKind::kControl || kind == TokenKind::kUserDefined;
 }
 
+// Where a file says nothing llama.cpp adds <s> to SentencePiece's BPE and to LLaMA-3's words, and
+// </s> to T5's Unigram.
+bool adds_bos(const GgufVocabulary& vocabulary) {
+  return vocabulary.add_bos.value_or(vocabulary.model == "llama" || vocabulary.pre == "llama3" ||
+                                     vocabulary.pre == "llama-v3" || vocabulary.pre == "llama-bpe");
+}
+
+bool adds_eos(const GgufVocabulary& vocabulary) {
+  return vocabulary.add_eos.value_or(vocabulary.model == "t5");
+}
+
 // "<s> text </s>", as far as the vocabulary says so.
 OrderedJson frame_of(const GgufVocabulary& vocabulary) {
   OrderedJson single = OrderedJson::array();
@@ -40,9 +51,9 @@ OrderedJson frame_of(const GgufVocabulary& vocabulary) {
     single.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
     tokens[name] = {{"id", name}, {"ids", {id}}, {"tokens", {name}}};
   };
-  if (vocabulary.add_bos.value_or(false) && vocabulary.bos) special(*vocabulary.bos);
+  if (adds_bos(vocabulary) && vocabulary.bos) special(*vocabulary.bos);
   single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
-  if (vocabulary.add_eos.value_or(false) && vocabulary.eos) special(*vocabulary.eos);
+  if (adds_eos(vocabulary) && vocabulary.eos) special(*vocabulary.eos);
   OrderedJson pair = single;
   pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
   return {{"type", "TemplateProcessing"},
@@ -158,13 +169,24 @@ void put_float(std::string& out, int field, float value) {
 std::string pieces_file(const GgufVocabulary& vocabulary, const std::string& where) {
   if (vocabulary.scores.size() != vocabulary.tokens.size())
     throw Error(Fault::kData, "{}: tokenizer.ggml.scores: wanted a score for each token", where);
+  // Some files, also of earlier versions of Piton, have it as a control token.
+  std::optional<std::int32_t> unknown;
+  if (std::ranges::find(vocabulary.kinds, TokenKind::kUnknown) == vocabulary.kinds.end()) {
+    const auto named = std::ranges::find(vocabulary.tokens, "<unk>");
+    unknown = vocabulary.unk;
+    if (!unknown && named != vocabulary.tokens.end())
+      unknown = static_cast<std::int32_t>(named - vocabulary.tokens.begin());
+  }
   std::string out;
   bool bytes = false;
   for (std::size_t id = 0; id < used_tokens(vocabulary); ++id) {
     std::string piece;
     put_text(piece, 1, vocabulary.tokens[id]);
     put_float(piece, 2, vocabulary.scores[id]);
-    put_integer(piece, 3, static_cast<std::uint64_t>(vocabulary.kinds[id]));
+    const TokenKind kind = unknown && static_cast<std::size_t>(*unknown) == id
+                               ? TokenKind::kUnknown
+                               : vocabulary.kinds[id];
+    put_integer(piece, 3, static_cast<std::uint64_t>(kind));
     put_text(out, 1, piece);
     bytes = bytes || vocabulary.kinds[id] == TokenKind::kByte;
   }
@@ -201,8 +223,8 @@ std::string config_file(const GgufVocabulary& vocabulary, const std::string& whe
   token("eos_token", vocabulary.eos);
   token("unk_token", vocabulary.unk);
   token("pad_token", vocabulary.pad);
-  config["add_bos_token"] = vocabulary.add_bos.value_or(pieces && vocabulary.model == "llama");
-  config["add_eos_token"] = vocabulary.add_eos.value_or(false);
+  config["add_bos_token"] = adds_bos(vocabulary);
+  config["add_eos_token"] = adds_eos(vocabulary);
   if (!vocabulary.chat_template.empty()) config["chat_template"] = vocabulary.chat_template;
   return dump(config, where);
 }
@@ -242,9 +264,7 @@ std::unique_ptr<Tokenizer> open_gguf_tokenizer(const GgufVocabulary& vocabulary,
     return std::make_unique<SentencePieceTokenizer>(
         read_sentencepiece_model(bytes, where),
         SentencePieceTokenizer::Settings{
-            .add_bos = vocabulary.add_bos.value_or(vocabulary.model == "llama"),
-            .add_eos = vocabulary.add_eos.value_or(false),
-            .added = {}},
+            .add_bos = adds_bos(vocabulary), .add_eos = adds_eos(vocabulary), .added = {}},
         hash.hex(), where);
   }
   TokenizerParts parts = read_tokenizer_json(tokenizer_json(vocabulary, where), where);

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "gguf/vocabulary.h"
 #include "gguf/word_cuts.h"
+#include "text/files/base64.h"
 #include "text/files/json_reading.h"
 #include "text/files/tokenizer_folder.h"
 #include "text/files/tokenizer_json.h"
@@ -127,6 +128,23 @@ void set_tokens(const Tokenizer& tokenizer, const std::vector<AddedToken>& added
   }
 }
 
+// The token of what no piece spells. Readers of pieces need one.
+void set_unknown(std::optional<std::int32_t> id, const fs::path& where,
+                 GgufVocabulary& vocabulary) {
+  if (!id || *id < 0 || *id >= std::ssize(vocabulary.kinds))
+    refuse_tokenizer(where, "it has no token of unknown text");
+  vocabulary.kinds[static_cast<std::size_t>(*id)] = TokenKind::kUnknown;
+  vocabulary.unk = id;
+}
+
+void set_byte_tokens(GgufVocabulary& vocabulary) {
+  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const std::string& token = vocabulary.tokens[i];
+    const bool byte = token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
+    if (byte) vocabulary.kinds[i] = TokenKind::kByte;
+  }
+}
+
 void set_merges(const std::vector<std::pair<std::string, std::string>>& merges,
                 const fs::path& where, GgufVocabulary& vocabulary) {
   for (const auto& [left, right] : merges) {
@@ -182,23 +200,30 @@ std::vector<AddedToken> added_of(const TokenizerFiles& files, const TokenizerPar
   return added;
 }
 
+// The normalizer or pre-tokenizer with its parts, if it is a sequence.
+std::vector<const Json*> steps_of(const Json& json, const char* step, const std::string& where) {
+  const Json& outer = field(json, step, where);
+  if (!outer.is_object()) return {};
+  const char* inner = std::string_view(step) == "normalizer" ? "normalizers" : "pretokenizers";
+  if (!outer.contains(inner) || !outer[inner].is_array()) return {&outer};
+  std::vector<const Json*> steps;
+  for (const Json& one : outer[inner]) {
+    if (one.is_object()) steps.push_back(&one);
+  }
+  return steps;
+}
+
 // Whether a text gets a space in front: a normalizer that prepends "▁", or a Metaspace that does.
 bool puts_space_before(const Json& json, const std::string& where) {
   const auto has = [&](const char* step, const std::string& type, auto&& wanted) {
-    const Json& outer = field(json, step, where);
-    if (outer.is_null()) return false;
-    const char* inner = std::string_view(step) == "normalizer" ? "normalizers" : "pretokenizers";
-    std::vector<const Json*> steps = {&outer};
-    if (outer.is_object() && outer.contains(inner) && outer[inner].is_array()) {
-      for (const Json& one : outer[inner]) steps.push_back(&one);
-    }
-    return std::ranges::any_of(steps, [&](const Json* one) {
-      return one->is_object() && text_field(*one, "type", where) == type && wanted(*one);
+    return std::ranges::any_of(steps_of(json, step, where), [&](const Json* one) {
+      return text_field(*one, "type", where) == type && wanted(*one);
     });
   };
   return has("normalizer", "Prepend", [](const Json&) { return true; }) ||
          has("pre_tokenizer", "Metaspace", [&](const Json& step) {
-           return text_field(step, "prepend_scheme", where, "always") != "never";
+           return text_field(step, "prepend_scheme", where, "always") != "never" &&
+                  bool_field(step, "add_prefix_space", where, true);
          });
 }
 
@@ -229,12 +254,59 @@ GgufVocabulary character_bpe(const Json& json, const TokenizerParts& parts,
   GgufVocabulary vocabulary{.model = "llama", .pre = "default"};
   set_tokens(tokenizer, added_of(files, parts), rows, vocabulary);
   vocabulary.scores = scores_of_merges(vocabulary, read_json_merges(model, where));
-  for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
-    const std::string& token = vocabulary.tokens[i];
-    const bool byte = token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
-    if (byte) vocabulary.kinds[i] = TokenKind::kByte;
-  }
+  set_byte_tokens(vocabulary);
+  const Json& unknown = field(model, "unk_token", where);
+  set_unknown(
+      unknown.is_string() ? tokenizer.id_of(unknown.get<std::string>()) : tokenizer.special().unk,
+      files.json, vocabulary);
   vocabulary.add_space = puts_space_before(json, where);
+  return vocabulary;
+}
+
+// The steps before the model of a Unigram, as SentencePiece's normalizer has them: a map of
+// characters, and runs of spaces that become one.
+void set_normalizer(const Json& json, const TokenizerFiles& files, GgufVocabulary& vocabulary) {
+  const std::string where = files.json.string();
+  bool one_space = false;
+  for (const Json* step : steps_of(json, "normalizer", where)) {
+    const std::string type = text_field(*step, "type", where);
+    if (type == "Precompiled") {
+      const auto bytes = decode_base64(text_field(*step, "precompiled_charsmap", where));
+      if (!bytes) refuse_tokenizer(files.json, "its precompiled_charsmap is not base64");
+      vocabulary.charsmap = *bytes;
+    } else if (type == "Replace" || type == "Strip") {
+      one_space = true;  // whether of spaces alone, the comparison of the two tells
+    } else if (type != "Prepend") {
+      refuse_tokenizer(files.json, fmt::format("it normalizes texts ({}) by no map", type));
+    }
+  }
+  for (const Json* step : steps_of(json, "pre_tokenizer", where)) {
+    const std::string type = text_field(*step, "type", where);
+    one_space = one_space || type == "WhitespaceSplit";
+    if (type != "WhitespaceSplit" && type != "Metaspace")
+      refuse_tokenizer(files.json, fmt::format("its words are cut by {}", type));
+  }
+  vocabulary.remove_extra_spaces = one_space;
+  vocabulary.add_space = puts_space_before(json, where);
+}
+
+// T5's kind of vocabulary in a tokenizer.json.
+GgufVocabulary unigram(const Json& json, const TokenizerParts& parts, const TokenizerFiles& files,
+                       const Tokenizer& tokenizer, std::int64_t rows) {
+  const std::string where = files.json.string();
+  const Json& model = need_object(json, "model", where);
+  GgufVocabulary vocabulary{.model = "t5", .pre = "default"};
+  set_tokens(tokenizer, added_of(files, parts), rows, vocabulary);
+  vocabulary.scores.assign(vocabulary.tokens.size(), kLowestScore);
+  const Json& pieces = need_array(model, "vocab", where);
+  for (std::size_t i = 0; i < std::min(pieces.size(), vocabulary.scores.size()); ++i) {
+    if (vocabulary.kinds[i] != TokenKind::kUnused)
+      vocabulary.scores[i] = pieces[i].at(1).get<float>();
+  }
+  if (bool_field(model, "byte_fallback", where, false)) set_byte_tokens(vocabulary);
+  const std::int64_t unknown = integer_field(model, "unk_id", where, -1);
+  set_unknown(static_cast<std::int32_t>(unknown), files.json, vocabulary);
+  set_normalizer(json, files, vocabulary);
   return vocabulary;
 }
 
@@ -245,6 +317,7 @@ GgufVocabulary json_vocabulary(const TokenizerFiles& files, const Tokenizer& tok
   const TokenizerParts parts = read_tokenizer_json(text, where);
   const Json json = parse_json(text, where);
   if (parts.name == "BPE") return character_bpe(json, parts, files, tokenizer, rows);
+  if (parts.name == "Unigram") return unigram(json, parts, files, tokenizer, rows);
   if (!parts.byte_level) refuse_tokenizer(files.json, fmt::format("it is of kind {}", parts.name));
   const Json& normalizer = field(json, "normalizer", where);
   const std::string type = normalizer.is_null() ? "" : text_field(normalizer, "type", where);
@@ -311,7 +384,9 @@ GgufVocabulary vocabulary_of_files(const TokenizerOptions& options, const Tokeni
     }
     vocabulary.chat_template = chat_template_of(files.folder);
   }
+  const std::optional<std::int32_t> unknown = vocabulary.unk;
   set_frame(tokenizer, vocabulary);
+  if (unknown) vocabulary.unk = unknown;
   return vocabulary;
 }
 

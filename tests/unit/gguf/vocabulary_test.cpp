@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
+#include "text/compare_tokenizers.h"
 
 namespace piton {
 namespace {
@@ -71,6 +72,141 @@ TEST(GgufVocabulary, OfPublishedTokenizersGivesTheSameIds) {
     expect_comes_back({.name_or_path = (kShared / name).string()}, 5);
   }
   expect_comes_back({.name_or_path = (kShared / "llama2/tokenizer.model").string()}, 0);
+}
+
+// As Transformers 5 saves LLaMA's tokenizer, and as T5's is published.
+TEST(GgufVocabulary, OfOneJsonFileGivesTheSameIds) {
+  if (!fs::exists(kShared)) GTEST_SKIP() << "no shared test data at " << kShared;
+  for (const char* name : {"llama2", "t5-small"}) {
+    SCOPED_TRACE(name);
+    TempFolder folder;
+    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+      fs::copy_file(kShared / name / file, folder / file);
+    const TokenizerOptions options{.name_or_path = folder.path().string()};
+    const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+    const GgufVocabulary vocabulary =
+        there_and_back(vocabulary_of_files(options, *tokenizer, tokenizer->vocabulary_size()));
+    const bool unigram = std::string(name) == "t5-small";
+    EXPECT_EQ(vocabulary.model, unigram ? "t5" : "llama");
+    EXPECT_EQ(vocabulary.charsmap.empty(), !unigram);
+    EXPECT_EQ(vocabulary.unk, unigram ? 2 : 0);
+    EXPECT_EQ(vocabulary.kinds[static_cast<std::size_t>(*vocabulary.unk)], TokenKind::kUnknown);
+    const std::unique_ptr<Tokenizer> again = open_gguf_tokenizer(vocabulary, "x.gguf");
+    const std::vector<std::string> texts = varied_texts(*tokenizer);
+    EXPECT_GT(texts.size(), 200U);
+    EXPECT_EQ(text_difference({*tokenizer, "the file"}, {*again, "the GGUF file"}, texts), "");
+  }
+}
+
+// Characters and bytes, as LLaMA's.
+nlohmann::json character_tokenizer() {
+  nlohmann::json vocabulary = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}};
+  for (int byte = 0; byte < 256; ++byte) vocabulary[fmt::format("<0x{:02X}>", byte)] = 3 + byte;
+  for (const char* piece : {"\xE2\x96\x81", "h", "e", "he", "\xE2\x96\x81he"})
+    vocabulary[piece] = vocabulary.size();
+  return {
+      {"model",
+       {{"type", "BPE"},
+        {"vocab", vocabulary},
+        {"merges", {"h e", "\xE2\x96\x81 he"}},
+        {"unk_token", "<unk>"},
+        {"byte_fallback", true},
+        {"fuse_unk", true}}},
+      {"normalizer",
+       {{"type", "Sequence"},
+        {"normalizers",
+         {{{"type", "Prepend"}, {"prepend", "\xE2\x96\x81"}},
+          {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\xE2\x96\x81"}}}}}},
+      {"decoder",
+       {{"type", "Sequence"},
+        {"decoders",
+         {{{"type", "Replace"}, {"pattern", {{"String", "\xE2\x96\x81"}}}, {"content", " "}},
+          {{"type", "ByteFallback"}},
+          {{"type", "Fuse"}},
+          {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+      {"added_tokens",
+       {{{"id", 0}, {"content", "<unk>"}, {"special", true}},
+        {{"id", 1}, {"content", "<s>"}, {"special", true}},
+        {{"id", 2}, {"content", "</s>"}, {"special", true}}}}};
+}
+
+TEST(GgufVocabulary, OfCharactersAndBytesHasOneUnknownToken) {
+  TempFolder folder;
+  write_text_file(folder / "tokenizer.json", character_tokenizer().dump());
+  const TokenizerOptions options{.name_or_path = folder.path().string()};
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+  GgufVocabulary vocabulary = there_and_back(vocabulary_of_files(options, *tokenizer, 264));
+  EXPECT_EQ(vocabulary.kinds[0], TokenKind::kUnknown);
+  EXPECT_EQ(vocabulary.kinds[1], TokenKind::kControl);
+  EXPECT_EQ(vocabulary.unk, 0);
+  expect_same_ids(*tokenizer, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+  // Earlier versions of Piton wrote it as a control token.
+  vocabulary.kinds[0] = TokenKind::kControl;
+  expect_same_ids(*tokenizer, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+  vocabulary.unk = {};
+  expect_same_ids(*tokenizer, *open_gguf_tokenizer(vocabulary, "x.gguf"));
+}
+
+// What llama.cpp adds around a text where a file does not say it.
+TEST(GgufVocabulary, ThatDoesNotSayItAddsWhatLlamaCppAdds) {
+  TempFolder folder;
+  write_text_file(folder / "tokenizer.json", character_tokenizer().dump());
+  const TokenizerOptions options{.name_or_path = folder.path().string()};
+  GgufVocabulary vocabulary = vocabulary_of_files(options, *open_tokenizer(options), 264);
+  vocabulary.bos = 1;
+  vocabulary.eos = 2;
+  vocabulary.add_bos = vocabulary.add_eos = {};
+  const auto framed = [&] {
+    return open_gguf_tokenizer(vocabulary, "x.gguf")->encode("he", {.add_special_tokens = true});
+  };
+  EXPECT_THAT(framed(), ElementsAre(1, 263));
+  vocabulary.model = "t5";
+  EXPECT_THAT(framed(), ElementsAre(263, 2));
+  vocabulary.add_eos = false;
+  EXPECT_THAT(framed(), ElementsAre(263));
+}
+
+// Pieces with their logarithms, as T5's and as train-tokenizer's Unigram.
+TEST(GgufVocabulary, OfUnigramIsThatOfT5) {
+  using Json = nlohmann::json;
+  nlohmann::json json = {
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", 2},
+        {"vocab",
+         Json::array({Json::array({"<pad>", 0.0}), Json::array({"</s>", 0.0}),
+                      Json::array({"<unk>", 0.0}), Json::array({"\xE2\x96\x81", -2.0}),
+                      Json::array({"h", -3.0}), Json::array({"e", -3.5}), Json::array({"he", -2.5}),
+                      Json::array({"\xE2\x96\x81he", -1.5})})}}},
+      {"pre_tokenizer",
+       {{"type", "Sequence"},
+        {"pretokenizers",
+         {{{"type", "WhitespaceSplit"}},
+          {{"type", "Metaspace"}, {"replacement", "\xE2\x96\x81"}, {"add_prefix_space", true}}}}}},
+      {"decoder",
+       {{"type", "Metaspace"}, {"replacement", "\xE2\x96\x81"}, {"add_prefix_space", true}}},
+      {"added_tokens",
+       {{{"id", 0}, {"content", "<pad>"}, {"special", true}},
+        {{"id", 1}, {"content", "</s>"}, {"special", true}},
+        {{"id", 2}, {"content", "<unk>"}, {"special", true}}}}};
+  TempFolder folder;
+  write_text_file(folder / "tokenizer.json", json.dump());
+  const TokenizerOptions options{.name_or_path = folder.path().string()};
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options);
+  const GgufVocabulary vocabulary = there_and_back(vocabulary_of_files(options, *tokenizer, 9));
+  EXPECT_EQ(vocabulary.model, "t5");
+  EXPECT_EQ(vocabulary.scores[6], -2.5F);
+  EXPECT_EQ(vocabulary.kinds[2], TokenKind::kUnknown);
+  EXPECT_EQ(vocabulary.kinds[8], TokenKind::kUnused);
+  EXPECT_EQ(vocabulary.remove_extra_spaces, true);
+  const std::unique_ptr<Tokenizer> again = open_gguf_tokenizer(vocabulary, "x.gguf");
+  for (const char* text : {"he he", "  hehe   e ", "", " "})
+    EXPECT_EQ(again->encode(text), tokenizer->encode(text)) << text;
+  json["normalizer"] = {{"type", "Lowercase"}};
+  write_text_file(folder / "tokenizer.json", json.dump());
+  EXPECT_THAT(
+      message_of(Fault::kData, [&] { vocabulary_of_files(options, *open_tokenizer(options), 9); }),
+      HasSubstr("it normalizes texts (Lowercase) by no map, which no GGUF file can say"));
 }
 
 TEST(GgufVocabulary, OfBytesIsByteLevelBpeWithoutMerges) {
