@@ -90,14 +90,14 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
   PretrainOptions options;
   std::optional<ModelConfig> foreign;
   std::vector<std::string> notes;
+  std::unique_ptr<Tokenizer> of_file;  // of a GGUF file
   const ModelFormat format = model_format_of(path);
   if (format == ModelFormat::kGguf || format == ModelFormat::kMegatron) {
     OpenedModel opened = open_model(path);
     foreign = opened.model;
     notes = std::move(opened.notes);
     options.tokenizer = opened.tokenizer;
-    if (tokenizer.empty() && !opened.tokenizer_files.empty())
-      state.tokenizer = open_tokenizer_of(opened);
+    if (!opened.tokenizer_files.empty()) of_file = open_tokenizer_of(opened);
     state.source = std::move(opened.source);
   } else if (format == ModelFormat::kHuggingFace) {
     auto source = std::make_unique<HfSource>(path);
@@ -115,14 +115,21 @@ std::unique_ptr<Model> Model::load(const Machine& machine, const std::filesystem
       });
     });
   }
-  if (machine.world.rank() == 0) {
-    for (const std::string& note : notes) machine.log.warning(note);
-  }
   const TokenizerOptions& named = tokenizer.empty() ? options.tokenizer : tokenizer;
   std::optional<std::int64_t> vocabulary;
   if (!options.tokenizer.empty() || !tokenizer.empty()) {
     state.tokenizer = open_tokenizer(named);
     vocabulary = state.tokenizer->vocabulary_size();
+    if (!tokenizer.empty()) {
+      notes.push_back(
+          of_file ? other_tokenizer_note(*state.tokenizer, *of_file, path.string())
+                  : other_tokenizer_note(*state.tokenizer, options.tokenizer, path.string()));
+    }
+  } else {
+    state.tokenizer = std::move(of_file);
+  }
+  for (const std::string& note : notes) {
+    if (machine.world.rank() == 0 && !note.empty()) machine.log.warning(note);
   }
   SessionSettings settings{
       .model = foreign ? *foreign : options.resolve_model(vocabulary),

@@ -51,6 +51,9 @@ void print_lines(const ConvertReport& report, const ConvertOptions& options) {
         report.verified->tensors,
         report.quantization ? " to what the source's become in these types" : "",
         report.verified->tokens, report.verified->largest_difference, report.verified->divergence);
+    if (report.texts > 0)
+      text +=
+          fmt::format("verified: the tokenizers give the same ids for {} texts\n", report.texts);
     if (report.quantization) {
       text += fmt::format(
           "quantization: logits differ by {:.3g} at most (the largest is {:.3g}), KL {:.3g}\n",
@@ -72,6 +75,7 @@ void print_json(const ConvertReport& report) {
                        {"tokens", report.verified->tokens},
                        {"largest_difference", report.verified->largest_difference},
                        {"kl", report.verified->divergence}};
+    if (report.texts > 0) out["verified"]["texts"] = report.texts;
   }
   if (report.quantization) {
     out["quantization"] = {{"largest_difference", report.quantization->largest_difference},

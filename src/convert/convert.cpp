@@ -12,6 +12,7 @@
 #include "gguf/architectures.h"
 #include "gguf/gguf_source.h"
 #include "huggingface/config_keys.h"
+#include "text/compare_tokenizers.h"
 
 namespace piton {
 namespace {
@@ -67,6 +68,10 @@ void check_format_flags(const ConvertOptions& options, ModelFormat from, ModelFo
   if (to != ModelFormat::kMegatron && !divided.megatron_flag().empty()) {
     throw Error(Fault::kUsage, "{}: is of --to mg, and this makes {}, which any layout loads",
                 divided.megatron_flag(), name(to));
+  }
+  if (to != ModelFormat::kHuggingFace && options.tokenizer_ids) {
+    throw Error(Fault::kUsage, "--tokenizer-special-ids: is of --to hf, and this makes {}",
+                name(to));
   }
   if (to == ModelFormat::kGguf && !options.dtype.empty()) {
     throw Error(
@@ -181,6 +186,46 @@ void verify_result(const Conversion& made, ConvertReport& report) {
   }
 }
 
+// Null where there is none that can be used; a note says why.
+std::unique_ptr<Tokenizer> tokenizer_or_none(const OpenedModel& model) {
+  try {
+    return open_tokenizer_of(model);
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+// Throws, and so withdraws the draft, where the two tokenizers give other ids.
+void verify_tokenizers(const Conversion& made, ConvertReport& report) {
+  const std::unique_ptr<Tokenizer> theirs = tokenizer_or_none(made.from);
+  const std::unique_ptr<Tokenizer> ours = tokenizer_or_none(made.result);
+  if (!theirs || !ours) return;
+  std::vector<std::string> texts = varied_texts(*theirs);
+  const auto difference_of = [&](const std::vector<std::string>& some) {
+    return text_difference({*theirs, "the source"}, {*ours, "the result"}, some);
+  };
+  // llama.cpp puts a space before every text, the `tokenizers` library's Metaspace before those
+  // that do not begin with one. No entry says which.
+  const auto spaced = std::ranges::stable_partition(
+      texts, [](const std::string& text) { return !text.starts_with(' '); });
+  const std::vector<std::string> with_space(spaced.begin(), spaced.end());
+  const std::string beyond =
+      report.to == ModelFormat::kGguf ? difference_of(with_space) : std::string();
+  if (!beyond.empty()) {
+    texts.erase(spaced.begin(), spaced.end());
+    report.notes.push_back(fmt::format(
+        "texts that begin with a space get one more from a GGUF file's tokenizer: {}", beyond));
+  }
+  const std::string difference = difference_of(texts);
+  if (!difference.empty()) {
+    throw Error(Fault::kData,
+                "{}: its tokenizer differs from that of {}, so it was removed: {}; --no-verify "
+                "keeps it",
+                made.target.string(), made.from.source->where(), difference);
+  }
+  report.texts = std::ssize(texts);
+}
+
 std::unique_ptr<Target> target_of(const ConvertOptions& options, ModelFormat to) {
   if (to == ModelFormat::kGguf) return std::make_unique<Target>(options.save, kGgufDraft);
   return std::make_unique<Target>(options.save);
@@ -232,8 +277,11 @@ ConvertReport convert(const Machine& machine, const ConvertOptions& options, Pro
   {
     const OpenedModel result = open_model(target->result());
     check_description(from, result, report.to);
-    if (!options.no_verify)
-      verify_result({machine, from, result, options.save, stamps, progress}, report);
+    if (!options.no_verify) {
+      const Conversion made{machine, from, result, options.save, stamps, progress};
+      verify_result(made, report);
+      verify_tokenizers(made, report);
+    }
     if (report.verified && !report.verified->not_finite.empty()) {
       report.notes.push_back(fmt::format("{}: values that are not finite in {}; is it damaged?",
                                          from.source->where(),

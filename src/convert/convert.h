@@ -23,6 +23,7 @@ struct ConvertReport {
   double seconds = 0;      // without the verification
   std::vector<std::string> notes;
   std::optional<VerifyReport> verified;
+  std::int64_t texts = 0;  // for which both tokenizers gave the same ids; 0: one side has none
   // Of a quantized result: what the model computes of the prompt otherwise than the source does.
   std::optional<VerifyReport> quantization;
 };

@@ -22,6 +22,7 @@ struct ConvertOptions {
   std::string outtype;
   std::int64_t max_shard_bytes = 5'000'000'000;
   bool average = false;
+  bool tokenizer_ids = false;
   bool no_verify = false;
   // Of --to mg.
   std::string checkpoint_format;
@@ -97,6 +98,11 @@ struct ConvertOptions {
              "largest file of weights in bytes, such as 5GB",
              {.placeholder = "BYTES"}},
       max_shard_bytes);
+    v(Option{"tokenizer-special-ids",
+             "hf: write the ids of the tokenizer's special tokens into config.json, also where a "
+             "run "
+             "has another tokenizer than the model that it started from"},
+      tokenizer_ids);
     visit_megatron(v);
     v(Option{"type",
              "model size that --load must have",

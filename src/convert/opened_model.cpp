@@ -71,6 +71,7 @@ OpenedModel open_checkpoint(const fs::path& folder, bool average) {
   const TrainState state = read_state(folder, manifest);
   opened.iteration = state.iteration;
   opened.origin = read_origin(state.facts, (folder / kStateName).string());
+  opened.has_other_tokenizer = state.facts.contains(kOtherTokenizerFact);
   opened.model = options.resolve_model(std::nullopt);
   if (!options.tokenizer.is_null()) opened.tokenizer = options.tokenizer;
   for (const std::string& file : {options.tokenizer.name_or_path, options.tokenizer.vocab_file}) {

@@ -28,9 +28,10 @@ struct OpenedModel {
   std::string name;  // of its folder or file
   // Of the Hugging Face folder that it is or comes from (huggingface/origin.h); null: not known.
   nlohmann::ordered_json origin;
-  bool says_its_model = true;      // false: the user had to describe it
-  std::int64_t iteration = 0;      // iterations that it was trained, if known
-  std::vector<std::string> notes;  // notes for the user, one line each
+  bool has_other_tokenizer = false;  // a run with another tokenizer than that of the origin
+  bool says_its_model = true;        // false: the user had to describe it
+  std::int64_t iteration = 0;        // iterations that it was trained, if known
+  std::vector<std::string> notes;    // notes for the user, one line each
 };
 
 // Opens the newest checkpoint of a run, one checkpoint, or another program's model. Throws

@@ -80,21 +80,43 @@ void copy_modules(const OpenedModel& from, const fs::path& draft, const Json& co
 
 constexpr const char* kSpecialIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 
+// Whether config.json names ids that end a text, and `end` is none of them.
+bool ends_by_another(const Json& config, std::optional<std::int32_t> end) {
+  const Json said = config.value("eos_token_id", Json());
+  if (said.is_null()) return false;
+  const Json ids = said.is_array() ? said : Json::array({said});
+  return std::ranges::none_of(ids, [&](const Json& id) { return end && id == *end; });
+}
+
 // Ids that the weights' origin says stay as they are: they may be more than the tokenizer knows. A
 // new config.json says null of those that are not known, for Transformers' own are others.
-void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& config,
+// `asked`: --tokenizer-special-ids. Without it another tokenizer than the origin's sets none.
+void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& config, bool asked,
                      std::vector<std::string>& notes) {
-  const std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, notes);
+  std::unique_ptr<Tokenizer> tokenizer = usable_tokenizer(from, notes);
+  const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds{};
+  const std::optional<std::int32_t> end = special.eos ? special.eos : special.eod;
+  if (asked && tokenizer) {
+    for (const char* key : kSpecialIds) config.erase(key);
+  } else if (tokenizer && (from.has_other_tokenizer || ends_by_another(config, end))) {
+    notes.push_back(fmt::format(
+        "config.json keeps eos_token_id {} of the model that the weights come from, and the "
+        "tokenizer of the run ends a text by {} (--tokenizer-special-ids writes that)",
+        config.value("eos_token_id", Json()).dump(), end ? std::to_string(*end) : "no id"));
+    if (from.has_other_tokenizer) {
+      fs::remove(draft / "generation_config.json");  // of that tokenizer
+      tokenizer = nullptr;
+    }
+  }
   const auto is_said = [&](const char* key) { return config.contains(key); };
   const bool is_new = from.origin.size() <= 1;  // "model_type" at most
   if ((tokenizer || is_new) && std::ranges::none_of(kSpecialIds, is_said)) {
-    const SpecialIds special = tokenizer ? tokenizer->special() : SpecialIds{};
-    const std::optional<std::int32_t> ids[] = {special.bos, special.eos ? special.eos : special.eod,
-                                               special.pad};
+    const std::optional<std::int32_t> ids[] = {special.bos, end, special.pad};
     for (std::size_t i = 0; i < std::size(ids); ++i)
-      config[kSpecialIds[i]] = ids[i] ? Json(*ids[i]) : Json();
+      config[kSpecialIds[i]] = tokenizer && ids[i] ? Json(*ids[i]) : Json();
   }
-  if (!tokenizer || fs::exists(draft / "generation_config.json")) return;
+  if ((!tokenizer && !from.has_other_tokenizer) || fs::exists(draft / "generation_config.json"))
+    return;
   Json generation = {{"_from_model_config", true}};
   for (const char* key : kSpecialIds) {
     if (is_said(key) && !config[key].is_null()) generation[key] = config[key];
@@ -278,10 +300,10 @@ void make_huggingface(const fs::path& draft, const OpenedModel& from,
     context.notes.push_back(fmt::format("{}: {}", from.source->where(), description.note));
   }
   copy_modules(from, draft, description.config, context.notes);
-  if (from.format == ModelFormat::kHuggingFace) {
+  if (from.format == ModelFormat::kHuggingFace && !context.options.tokenizer_ids) {
     usable_tokenizer(from, context.notes);  // for the note
   } else {
-    set_special_ids(from, draft, description.config, context.notes);
+    set_special_ids(from, draft, description.config, context.options.tokenizer_ids, context.notes);
   }
   write_huggingface(draft, *from.source, {from.model, description.family, description.config},
                     {.dtype = chosen_dtype(context.options),

@@ -25,11 +25,4 @@ void keep_origin(const Json& origin, std::map<std::string, std::string>& facts) 
   if (!origin.is_null()) facts[kOriginFact] = origin.dump();
 }
 
-void forget_special_ids(std::map<std::string, std::string>& facts) {
-  Json origin = read_origin(facts, "facts");
-  if (origin.is_null()) return;
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"}) origin.erase(key);
-  keep_origin(origin, facts);
-}
-
 }  // namespace piton

@@ -22,7 +22,4 @@ nlohmann::ordered_json read_origin(const std::map<std::string, std::string>& fac
                                    const std::string& where);
 void keep_origin(const nlohmann::ordered_json& origin, std::map<std::string, std::string>& facts);
 
-// Takes out the ids of special tokens: the model goes on with another tokenizer.
-void forget_special_ids(std::map<std::string, std::string>& facts);
-
 }  // namespace piton

@@ -96,18 +96,6 @@ std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
   return foreign;
 }
 
-// Whether the tokenizer is that of the folder.
-bool is_of_folder(const TokenizerOptions& options, const std::filesystem::path& folder) {
-  for (const std::string& file : {options.name_or_path, options.vocab_file}) {
-    const std::filesystem::path path = file;
-    std::error_code ignored;
-    if (!file.empty() && (std::filesystem::equivalent(path, folder, ignored) ||
-                          std::filesystem::equivalent(path.parent_path(), folder, ignored)))
-      return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 bool describe_a_model(const ModelOptions& flags) {
@@ -204,6 +192,10 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
     }
     return std::nullopt;
   }
+  if (foreign->model.dtype == DType::kBF16 && !options.model.bf16) {
+    foreign->notes.push_back(fmt::format(
+        "{}: its weights are bf16, and this run trains in fp32; --bf16 trains in bf16", folder));
+  }
   foreign->model.dtype = DType::kF32;  // the run's own choice
   const ModelConfig& model = foreign->model;
   if (!options.model.model.empty()) {
@@ -235,8 +227,6 @@ std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
     options.model.vocabulary = model.vocabulary - 1;
   } else if (options.tokenizer.empty()) {
     options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;
-  } else if (!is_of_folder(options.tokenizer, folder)) {
-    forget_special_ids(foreign->facts);
   }
   return foreign;
 }

@@ -10,6 +10,7 @@
 #include "train/foreign_resume.h"
 #include "train/resume_rules.h"
 #include "train/run_tokenizer.h"
+#include "train/stored_options.h"
 
 namespace piton {
 namespace {
@@ -123,7 +124,15 @@ void RunCheckpoints::start_from_weights(const std::filesystem::path& checkpoint,
   const TrainState from = load_checkpoint(checkpoint, model, context(), damaged);
   const auto origin = from.facts.find(kOriginFact);
   if (origin != from.facts.end()) state.facts.insert(*origin);
-  if (has_another_tokenizer(from, state, settled_.tokenizer)) forget_special_ids(state.facts);
+  const auto other = from.facts.find(kOtherTokenizerFact);
+  if (other != from.facts.end()) state.facts.insert(*other);
+  if (has_another_tokenizer(from, state, settled_.tokenizer)) {
+    state.facts[kOtherTokenizerFact] = "true";
+    const std::string note =
+        other_tokenizer_note(*open_tokenizer(settled_.tokenizer),
+                             stored_options(checkpoint).tokenizer, checkpoint.string());
+    if (!note.empty()) log.warning(note);
+  }
   session_.publish_values();
   log.info(fmt::format("a new run from the weights of {}, iteration {}", checkpoint.string(),
                        from.iteration));

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "text/compare_tokenizers.h"
 
 namespace piton {
 
@@ -74,6 +75,28 @@ std::vector<fs::path> files_of(const TokenizerOptions& options) {
 }
 
 }  // namespace
+
+std::string other_tokenizer_note(const Tokenizer& used, const Tokenizer& own,
+                                 const std::string& folder) {
+  const std::string difference =
+      first_difference({own, "the model's tokenizer"}, {used, "the one that was named"});
+  if (difference.empty()) return "";
+  return fmt::format(
+      "{}: the model has another tokenizer than the one that was named (--tokenizer-...): {}; "
+      "leave "
+      "that out unless the model is to learn new ids",
+      folder, difference);
+}
+
+std::string other_tokenizer_note(const Tokenizer& used, const TokenizerOptions& own,
+                                 const std::string& folder) {
+  if (own.empty()) return "";
+  try {
+    return other_tokenizer_note(used, *open_tokenizer(own), folder);
+  } catch (const Error&) {
+    return "";  // it is not used, so what is wrong with it does not matter
+  }
+}
 
 void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,
                     const fs::path& run) {

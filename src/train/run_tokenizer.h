@@ -13,6 +13,16 @@ inline constexpr const char* kTokenizerFolder = "tokenizer";
 // Name of a fact (TrainState::facts): the hash of what the tokenizer does.
 inline constexpr const char* kTokenizerFact = "tokenizer";
 
+// Name of a fact: "true" if the weights come from a model with another tokenizer than the run's.
+inline constexpr const char* kOtherTokenizerFact = "tokenizer.other";
+
+// A line for the user if `used` is not the tokenizer of the model in `folder`, whose files `own`
+// names, with the first difference. "" if it is, or if the model's cannot be read.
+std::string other_tokenizer_note(const Tokenizer& used, const TokenizerOptions& own,
+                                 const std::string& folder);
+std::string other_tokenizer_note(const Tokenizer& used, const Tokenizer& own,
+                                 const std::string& folder);
+
 // Copies the files of the tokenizer to `run`/tokenizer, unless the same tokenizer is there already.
 // Throws Error(kData) if they cannot be copied, or if the copy is not the same tokenizer.
 void keep_tokenizer(const TokenizerOptions& options, const Tokenizer& tokenizer,

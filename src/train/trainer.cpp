@@ -188,7 +188,15 @@ void Trainer::open_tokenizer_and_plan() {
     if (!taken.empty()) say(taken);
   }
   if (!options_.tokenizer.empty()) tokenizer_ = open_tokenizer(options_.tokenizer);
-  if (foreign_ && tokenizer_) check_rows_for(*tokenizer_, foreign_->model, options_.loop.load);
+  if (foreign_ && tokenizer_) {
+    check_rows_for(*tokenizer_, foreign_->model, options_.loop.load);
+    const std::string note = other_tokenizer_note(
+        *tokenizer_, tokenizer_of_folder(options_.loop.load), options_.loop.load);
+    if (!note.empty()) {
+      foreign_->notes.push_back(note);
+      foreign_->facts[kOtherTokenizerFact] = "true";
+    }
+  }
   plan_ = make_run_plan(options_, machine_.world.size(),
                         tokenizer_ ? tokenizer_->vocabulary_size() : 0);
   options_.optimizer.check();

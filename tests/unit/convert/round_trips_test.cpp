@@ -274,12 +274,18 @@ TEST_F(RoundTrip, OfAModelThatTrainingChangedSaysSo) {
       HasSubstr("its attention window cannot be written; keep it as a checkpoint of Piton"));
 }
 
-// Ids of special tokens are those of the tokenizer that the run read with.
-TEST_F(RoundTrip, WithAnotherTokenizerHasItsIds) {
+// Ids of special tokens are those of the model that the run started from, unless its tokenizer's
+// are asked for.
+TEST_F(RoundTrip, WithAnotherTokenizerHasItsIdsIfAsked) {
   const fs::path source = trainable("llama", [](Json& config) { config["eos_token_id"] = 5; });
   EXPECT_EQ(config_of(converted(trained(source, 1), "hf"))["eos_token_id"], 5);
   const fs::path run = trained(source, 1, {"--tokenizer-type", "ByteTokenizer"});
-  EXPECT_EQ(config_of(converted(run, "hf"))["eos_token_id"], 256);
+  EXPECT_EQ(config_of(converted(run, "hf"))["eos_token_id"], 5);
+  EXPECT_THAT(report_.notes, testing::Contains(HasSubstr(
+                                 "config.json keeps eos_token_id 5 of the model that the weights "
+                                 "come from, and the tokenizer of the run ends a text by 256")));
+  const fs::path asked = converted(run, "hf", [](ConvertOptions& o) { o.tokenizer_ids = true; });
+  EXPECT_EQ(config_of(asked)["eos_token_id"], 256);
 }
 
 TEST_F(RoundTrip, ThatMegatronHasNoWordsForIsRefusedByName) {

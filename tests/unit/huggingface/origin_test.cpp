@@ -25,16 +25,6 @@ TEST(HfOrigin, IsReadAsItWasKept) {
   EXPECT_EQ(facts.at(kOriginFact), "{\"model_type\":\"baichuan\"}");
 }
 
-TEST(HfOrigin, LosesTheIdsOfItsTokenizerAlone) {
-  std::map<std::string, std::string> facts;
-  forget_special_ids(facts);
-  EXPECT_TRUE(facts.empty());
-  keep_origin({{"model_type", "a"}, {"eos_token_id", {1, 2}}, {"bos_token_id", 3}, {"x", 4}},
-              facts);
-  forget_special_ids(facts);
-  EXPECT_EQ(facts.at(kOriginFact), "{\"model_type\":\"a\",\"x\":4}");
-}
-
 TEST(HfOrigin, ThatIsNoneIsRefused) {
   const auto message = [](const std::string& text) {
     return message_of(Fault::kData, [&] { read_origin({{kOriginFact, text}}, "run/state.json"); });
