@@ -87,7 +87,7 @@ TEST(Limits, MemoryStaysBelowHalfAGigabyteForALargeInputAndALineOfAGigabyte) {
   options.workers = 4;
   options.on_error = OnError::kSkip;
   const Ended ended = in_a_process(folder / "notes", [&] {
-    const PreprocessReport report = run(options);
+    const PreprocessReport report = limited_run(options);
     return fmt::format("{} {} {}", report.documents, report.bad_records,
                        describe(report.first_bad.at(0)));
   });
