@@ -1,6 +1,6 @@
 # tests/fuzz/<format>_fuzz.cpp   one reader of foreign bytes a file.
-# tests/fuzz/<format>_fuzz.cmake beside it may set `libraries` (piton_base is always there) and `skip`,
-#                                where a part that it needs is not built.
+#                                Its first line may name libraries:  // libraries: piton_gguf
+# tests/fuzz/<format>_fuzz.cmake may set `skip`, where a part that it needs is not built.
 # tests/fuzz/corpus/<format>_fuzz/   examples to start from, and what was once found.
 #
 # With the preset "fuzz" (clang) each is a libFuzzer program; else it is a test that goes through the
@@ -12,7 +12,12 @@ add_custom_target(fuzzers)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp)
 foreach(file IN LISTS fuzz_sources)
   get_filename_component(name ${file} NAME_WE)
-  set(libraries piton_base)
+  set(libraries piton_base_options)
+  file(STRINGS ${file} first LIMIT_COUNT 1)
+  if(first MATCHES "^// libraries: (.*)")
+    string(REPLACE " " ";" named "${CMAKE_MATCH_1}")
+    list(APPEND libraries ${named})
+  endif()
   set(skip OFF)
   if(EXISTS ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cmake)
     include(${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cmake)

@@ -85,7 +85,7 @@ endif()
 file(GLOB repo_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/repo/*_test.cpp)
 if(repo_sources)
   piton_test(repo_all repo SOURCES ${repo_sources} ${CMAKE_SOURCE_DIR}/tools/mutate/faults.cpp
-             ${CMAKE_SOURCE_DIR}/tools/mutate/weave.cpp LIBS piton_base)
+             ${CMAKE_SOURCE_DIR}/tools/mutate/weave.cpp LIBS piton_base_options)
 endif()
 if(NOT PITON_SANITIZE)
   include(cmake/headers_alone.cmake)
@@ -169,5 +169,5 @@ endif()
 # What tools/mutate.sh makes its faults with.
 add_executable(mutants EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tools/mutate/main.cpp
                ${CMAKE_SOURCE_DIR}/tools/mutate/faults.cpp ${CMAKE_SOURCE_DIR}/tools/mutate/weave.cpp)
-target_link_libraries(mutants PRIVATE piton_test_support piton_base)
+target_link_libraries(mutants PRIVATE piton_test_support piton_base_options)
 set_target_properties(mutants PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "comm/mpi/job_record.h"
-#include "train/machine.h"
+#include "session/machine.h"
 
 namespace piton {
 

@@ -8,10 +8,10 @@
 #include "checkpoint/read_newest.h"
 #include "convert/opened_model.h"
 #include "huggingface/hf_source.h"
-#include "train/corpus_rule.h"
-#include "train/foreign_model.h"
-#include "train/model_format.h"
-#include "train/run_tokenizer.h"
+#include "train/run/corpus_rule.h"
+#include "train/run/foreign_model.h"
+#include "train/run/model_format.h"
+#include "train/run/run_tokenizer.h"
 
 namespace piton {
 namespace {

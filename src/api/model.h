@@ -13,13 +13,13 @@
 #include "generate/beam_search.h"
 #include "generate/generator.h"
 #include "parallel/parallel_options.h"
+#include "session/machine.h"
+#include "session/session.h"
 #include "text/files/tokenizer_options.h"
 #include "text/special_tokens.h"
 #include "text/tokenizer.h"
-#include "train/machine.h"
-#include "train/pretrain_options.h"
-#include "train/session.h"
-#include "train/stored_options.h"
+#include "train/run/pretrain_options.h"
+#include "train/run/stored_options.h"
 
 namespace piton {
 

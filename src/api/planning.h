@@ -5,7 +5,7 @@
 
 #include "api/engine.h"
 #include "plan/estimate.h"
-#include "train/recompute_choice.h"
+#include "train/run/recompute_choice.h"
 
 namespace piton {
 

@@ -1,7 +1,2 @@
-# Without these the compiler keeps roots and selections scalar. No bit changes: nothing reads errno or
-# the exception flags.
-set_source_files_properties(${path}/philox_normals.cpp PROPERTIES COMPILE_OPTIONS "-fno-math-errno;-fno-trapping-math")
-# Loops over arrays, which GCC turns into vectors at -O3.
-set_property(SOURCE ${path}/philox_normals.cpp APPEND PROPERTY COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>")
 # A whole library as one source: most of it is never called, so little time is spent on it.
 set_source_files_properties(${path}/json.cpp PROPERTIES COMPILE_OPTIONS "$<$<CONFIG:Release>:-O1>")

@@ -31,9 +31,9 @@ class SilentProgress final : public Progress {
 };
 
 // Shows how far a job is: at once, then four times a second.
-class ShownAtTimes {
+class ThrottledProgress {
  public:
-  ShownAtTimes(Progress& progress, std::int64_t total) : progress_(progress), total_(total) {}
+  ThrottledProgress(Progress& progress, std::int64_t total) : progress_(progress), total_(total) {}
 
   // `note` makes the text, where it is time.
   template <typename Note>

@@ -8,7 +8,7 @@ namespace piton {
 
 // During its lifetime, threads started by this thread have all signals blocked except those of
 // faults (SIGSEGV, ...). Generated kernels use the stack pointer for other data, which the frame of
-// a handler on a compute thread would overwrite (cli/stop_signals.h).
+// a handler on a compute thread would overwrite (cli/terminal/stop_signals.h).
 class SignalsBlocked {
  public:
   SignalsBlocked();

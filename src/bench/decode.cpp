@@ -6,7 +6,7 @@
 #include "bench/bandwidth.h"
 #include "bench/switched_kernels.h"
 #include "generate/inference.h"
-#include "train/session.h"
+#include "session/session.h"
 
 namespace piton {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "session/machine.h"
 #include "tensor/tensor.h"
-#include "train/machine.h"
 
 namespace piton {
 

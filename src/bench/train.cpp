@@ -6,8 +6,8 @@
 #include "api/planning.h"
 #include "bench/products.h"
 #include "bench/switched_kernels.h"
-#include "train/memory_check.h"
-#include "train/session.h"
+#include "session/session.h"
+#include "train/run/memory_check.h"
 
 namespace piton {
 namespace {

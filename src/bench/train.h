@@ -7,7 +7,7 @@
 
 #include "bench/timing.h"
 #include "kernels/timed_kernels.h"
-#include "train/run_plan.h"
+#include "train/run/run_plan.h"
 
 namespace piton {
 

@@ -112,7 +112,7 @@ class AssemblyReader {
       if (!opened_) parts_ = in_order(assembly);
       opened_ = true;
       block.tensor = tensor_;
-      if (assembly.transposed ? read_turned(block) : read_rows(block)) return true;
+      if (assembly.transposed ? read_transposed(block) : read_rows(block)) return true;
       opened_ = false;
       part_ = 0;
       at_ = 0;
@@ -144,7 +144,7 @@ class AssemblyReader {
   }
 
   // Rows from number at_ on.
-  bool read_turned(AssemblyBlock& block) {
+  bool read_transposed(AssemblyBlock& block) {
     const TypedAssembly& tensor = tensors_[tensor_];
     const std::int64_t width = size_bytes(tensor.dtype);
     const std::int64_t rows = tensor.assembly.shape[0];

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/files/system_files.h"
 #include "base/seconds.h"
 #include "base/signals_blocked.h"
-#include "base/system_files.h"
 
 namespace piton {
 namespace {

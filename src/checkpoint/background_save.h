@@ -1,10 +1,10 @@
-// A save whose files are written while training goes on. Training waits for one copy of what this
+// A save whose files are written while training continues. Training waits for one copy of what this
 // rank writes, in host memory; a thread then does what save_checkpoint() does after that, with the
 // same bytes, files and hashes.
 //
 // Ranks stay together because the thread of each rank does the same collectives of the save group,
 // which no one else uses until the save is over: they wait for the threads of the other ranks only,
-// never for a step. So a save comes to its end even if training has failed on some rank, unless a
+// never for a step. So a save ends even if training has failed on some rank, unless a
 // rank is lost.
 #pragma once
 

@@ -1,6 +1,6 @@
 #include "checkpoint/collective.h"
 
-#include "base/said_elsewhere.h"
+#include "base/reported_elsewhere.h"
 
 namespace piton {
 
@@ -16,7 +16,7 @@ void agree(Communicator& ranks, const FirstFault& fault) {
     if (static_cast<int>(rank) == ranks.rank()) throw *fault.error();
     const std::size_t space = all[rank].find(' ');
     const auto code = static_cast<Fault>(std::stoi(all[rank].substr(0, space)));
-    throw SaidByAnotherRank(code, "[rank {}] {}", rank, all[rank].substr(space + 1));
+    throw ReportedByAnotherRank(code, "[rank {}] {}", rank, all[rank].substr(space + 1));
   }
 }
 

@@ -37,7 +37,7 @@ class FirstFault {
 };
 
 // Collective: returns when all ranks have called it without a fault, else throws the fault of the
-// lowest rank that had one: unchanged on that rank, as SaidByAnotherRank on the others.
+// lowest rank that had one: unchanged on that rank, as ReportedByAnotherRank on the others.
 void agree(Communicator& ranks, const FirstFault& fault);
 
 // A phase that this rank does (or, with `only` set, that rank alone); all ranks wait for its end.

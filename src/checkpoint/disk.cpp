@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/interrupted.h"
+#include "base/files/files.h"
+#include "base/files/interrupted.h"
 
 namespace piton {
 namespace {

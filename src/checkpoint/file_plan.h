@@ -1,4 +1,4 @@
-// The layout of a checkpoint's files: which tensor is where, and what a save writes besides
+// The layout of a checkpoint's files: which tensor is where, and what else a save writes
 // tensors. The caller uses, in this order,
 //
 //   add_files  check_space  create_files  (the tensors and their hashes)  write_texts  publish

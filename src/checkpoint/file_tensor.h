@@ -1,7 +1,7 @@
 // Reads runs of elements of a tensor in a file, by calls in large blocks.
 //
 // Files are not memory-mapped: a file that is truncated or cannot be read is an error, not a signal
-// (base/regular_file.h). A run of whole rows is one stretch of bytes, read directly to its
+// (base/files/regular_file.h). A run of whole rows is one stretch of bytes, read directly to its
 // destination. In a run of some columns, each row is a separate stretch; if the gaps between
 // stretches are small, whole blocks are read.
 // few, blocks with them are read.
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "checkpoint/regions.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"

@@ -8,8 +8,8 @@
 #include <set>
 #include <system_error>
 
-#include "base/file_failure.h"
-#include "base/regular_file.h"
+#include "base/files/file_failure.h"
+#include "base/files/regular_file.h"
 #include "checkpoint/collective.h"
 #include "checkpoint/load_values.h"
 #include "checkpoint/native_source.h"
@@ -167,10 +167,11 @@ TrainState load_checkpoint(const fs::path& folder, const StoredModel& model,
   phase(ranks, std::nullopt, [&] {
     check_tensors(*source, weights, TensorKind::kWeight);
     if (!moments.empty() && !manifest.has_optimizer()) {
-      throw Error(Fault::kData,
-                  "checkpoint: {}: it holds no optimizer state: --no-load-optim goes on with a new "
-                  "optimizer, --finetune starts a new run from the weights",
-                  folder.string());
+      throw Error(
+          Fault::kData,
+          "checkpoint: {}: it holds no optimizer state: --no-load-optim continues with a new "
+          "optimizer, --finetune starts a new run from the weights",
+          folder.string());
     }
     if (optimizer) {
       check_types(folder, weights, manifest);

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/files/regular_file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/nesting.h"
-#include "base/regular_file.h"
 
 namespace piton {
 namespace {

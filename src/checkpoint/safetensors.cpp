@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/files/lfs_pointer.h"
 #include "base/json.h"
-#include "base/lfs_pointer.h"
 #include "checkpoint/safetensors_header.h"
 
 namespace piton {

@@ -12,7 +12,7 @@
 // numbers; a shape whose product overflows; offsets that are out of order, outside of the file, or
 // not the size of the tensor; gaps and overlaps; bytes after the last tensor. Opening takes memory
 // in proportion to the header only. Tensors are read by calls, not memory-mapped
-// (base/regular_file.h).
+// (base/files/regular_file.h).
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/files.h"
-#include "base/regular_file.h"
+#include "base/files/files.h"
+#include "base/files/regular_file.h"
 #include "tensor/tensor.h"
 
 namespace piton {

@@ -4,8 +4,8 @@
 #include <map>
 #include <system_error>
 
+#include "base/files/regular_file.h"
 #include "base/hash.h"
-#include "base/regular_file.h"
 
 namespace piton {
 

@@ -1,5 +1,5 @@
 // The file work of a save: one function per phase; all ranks wait for each other between phases. It
-// reads nothing of the model, so it may run while training goes on.
+// reads nothing of the model, so it may run while training continues.
 #pragma once
 
 #include <filesystem>

@@ -15,8 +15,8 @@
 // load fails on all ranks, and values are then partly set. Files are read by calls, not
 // memory-mapped: a file that is truncated meanwhile is an error.
 //
-// Saves use a communicator group of their own, so that their messages never mix with those of a
-// step or a load. So the files may also be written while training goes on
+// Saves use a separate communicator group, so that their messages never mix with those of a
+// step or a load. So the files may also be written while training continues
 // (checkpoint/background_save.h).
 //
 // Both are collective over all ranks of the mesh. A fault on one rank (a full disk, a changed byte)

@@ -18,7 +18,7 @@ struct WriteSourceOptions {
   std::optional<DType> dtype;  // of the weights; else each stays as it is
   std::int64_t file_bytes = std::int64_t{4} << 30;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
-  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
+  ThreadPool* threads = nullptr;  // reads while others write (checkpoint/assembly.h)
 };
 
 // Writes the weights as `dir`/iter_NNNNNNN, where NNNNNNN is state.iteration, and points the

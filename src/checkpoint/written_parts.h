@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "checkpoint/manifest.h"
 #include "comm/communicator.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 
 namespace piton::cli {
 namespace {

@@ -15,10 +15,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/options.h"
+#include "base/options/options.h"
 #include "base/progress.h"
-#include "base/said_elsewhere.h"
-#include "cli/terminal.h"
+#include "base/reported_elsewhere.h"
+#include "cli/terminal/terminal.h"
 
 namespace piton::cli {
 
@@ -86,7 +86,7 @@ struct Invocation {
       work();
     } catch (const Error& error) {
       if (leads) throw;
-      throw SaidByAnotherRank(error.fault(), error.what());
+      throw ReportedByAnotherRank(error.fault(), error.what());
     }
   }
 };

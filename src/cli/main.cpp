@@ -10,12 +10,12 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "base/said_elsewhere.h"
+#include "base/reported_elsewhere.h"
 #include "base/several_errors.h"
 #include "cli/build_info.h"
 #include "cli/command.h"
-#include "cli/descriptors.h"
 #include "cli/launch.h"
+#include "cli/terminal/descriptors.h"
 
 namespace piton::cli {
 namespace {
@@ -44,8 +44,8 @@ int dispatch(const std::string& name, std::vector<std::string> words, Terminal& 
   return command.run(invocation);
 }
 
-// Results that do not reach their destination (a full disk after >) are a failure; a reader that has
-// read enough (| head) is none, where SIGPIPE does not end the command before.
+// Results that do not reach their destination (a full disk after >) are a failure; a reader that
+// has read enough (| head) is none, where SIGPIPE does not end the command before.
 void flush_results() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     if (errno == EPIPE) return;
@@ -81,7 +81,7 @@ int run(int count, char** arguments) {
     } catch (const HelpShown&) {
       flush_results();
       return 0;
-    } catch (const SaidByAnotherRank& other) {
+    } catch (const ReportedByAnotherRank& other) {
       // When this process ends, the launcher may end the rank that still has to report.
       std::this_thread::sleep_for(kTimeToSayIt);
       return static_cast<int>(other.fault());

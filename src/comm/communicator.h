@@ -6,7 +6,7 @@
 // Arena::hold, so that their memory is not reused early.
 //
 // All members of a group call the same collectives in the same order. A group of one member is
-// legal: its collectives only copy, so one process needs no code path of its own.
+// legal: its collectives only copy, so one process needs no separate code path.
 //
 // Sums run in fp32 for fp32, bf16 and fp16 (in fp64 for fp64), over members in the order of their
 // world ranks, and are rounded once. Every member gets the same bits, in every run.

@@ -101,7 +101,7 @@ class Counter {
 
  private:
   std::int64_t total_;
-  ShownAtTimes shown_;
+  ThrottledProgress shown_;
   std::int64_t done_ = 0;
 };
 
@@ -122,7 +122,7 @@ std::int64_t bytes_of(const TensorSource& source, const ConvertOptions& options)
 // the source says it itself.
 MegatronGiven given_by(const ConvertOptions& options) {
   MegatronGiven given{.vocabulary = options.model.vocabulary};
-  if (options.model.says_a_model()) {
+  if (options.model.describes_model()) {
     given.model = [options](std::int64_t padded) { return options.model.resolve(padded); };
   }
   return given;
@@ -132,7 +132,7 @@ MegatronGiven given_by(const ConvertOptions& options) {
 void check_description(const OpenedModel& from, const OpenedModel& result, ModelFormat format) {
   const bool gguf = format == ModelFormat::kGguf;
   const std::string lost =
-      model_difference(gguf ? as_gguf_says(from.model) : from.model, result.model);
+      model_difference(gguf ? model_in_gguf(from.model) : from.model, result.model);
   if (lost.empty()) return;
   throw Error(Fault::kData, "{}: {} cannot be expressed in the format {}; convert it to another",
               from.source->where(), lost, name(format));

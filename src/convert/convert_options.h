@@ -1,6 +1,6 @@
 // What `piton convert` can be told: Megatron's, MindSpeed's and AscendSpeed's converters have other
-// names for the same, which are aliases here (and in cli/converter_flags.h, for what has no
-// meaning).
+// names for the same, which are aliases here (and in cli/compatibility/converter_flags.h, for what
+// has no meaning).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "model/config.h"
 
 namespace piton {

@@ -115,7 +115,7 @@ std::optional<GgmlType> chosen_ggml_type(const ConvertOptions& options) {
 
 void make_gguf(const std::filesystem::path& draft, const OpenedModel& from,
                const TargetContext& context) {
-  const ModelConfig model = as_gguf_says(from.model);
+  const ModelConfig model = model_in_gguf(from.model);
   const GgufDescription description =
       describe_gguf(from.model, family_of(from), from.source->where());
   const std::optional<GgmlType> type = chosen_ggml_type(context.options);

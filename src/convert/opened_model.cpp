@@ -15,8 +15,8 @@
 #include "huggingface/hf_source.h"
 #include "huggingface/origin.h"
 #include "model/canonical_tensors.h"
-#include "train/run_tokenizer.h"
-#include "train/stored_options.h"
+#include "train/run/run_tokenizer.h"
+#include "train/run/stored_options.h"
 
 namespace piton {
 namespace {
@@ -110,7 +110,7 @@ OpenedModel open_megatron(const fs::path& path, const MegatronGiven& given) {
   opened.model = source->model();
   opened.origin = origin_of_family(source->model_type());
   opened.iteration = source->iteration();
-  opened.says_its_model = source->says_its_model();
+  opened.describes_model = source->describes_model();
   opened.notes = source->notes();
   opened.tokenizer = tokenizer_of_folder(path);
   if (!opened.tokenizer.empty()) opened.tokenizer_folder = path;

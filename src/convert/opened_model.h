@@ -13,7 +13,7 @@
 #include "megatron/megatron_source.h"
 #include "model/config.h"
 #include "text/files/tokenizer_options.h"
-#include "train/model_format.h"
+#include "train/run/model_format.h"
 
 namespace piton {
 
@@ -29,7 +29,7 @@ struct OpenedModel {
   // Of the Hugging Face folder that it is or comes from (huggingface/origin.h); null: not known.
   nlohmann::ordered_json origin;
   bool has_other_tokenizer = false;  // a run with another tokenizer than that of the origin
-  bool says_its_model = true;        // false: the user had to describe it
+  bool describes_model = true;       // false: the user had to describe it
   std::int64_t iteration = 0;        // iterations that it was trained, if known
   std::vector<std::string> notes;    // notes for the user, one line each
 };

@@ -11,7 +11,7 @@
 #include "convert/target.h"
 #include "huggingface/config_keys.h"
 #include "megatron/megatron_source.h"
-#include "train/foreign_model.h"
+#include "train/run/foreign_model.h"
 
 namespace piton {
 namespace {
@@ -56,7 +56,7 @@ void check_layout(const ConvertOptions& options, const OpenedModel& from) {
 
 // Flags of a model that says itself what it is are fine where they say the same.
 void check_model(const ConvertOptions& options, const OpenedModel& from) {
-  if (!from.says_its_model) return;
+  if (!from.describes_model) return;
   ModelConfig model = from.model;
   model.dtype = DType::kF32;
   if (options.model.vocabulary && from.format != ModelFormat::kMegatron &&
@@ -64,7 +64,7 @@ void check_model(const ConvertOptions& options, const OpenedModel& from) {
     throw Error(Fault::kUsage, "--vocab-size: got {}, but {} has {} ids; leave the flag out",
                 *options.model.vocabulary, options.load, model.vocabulary);
   }
-  if (!options.model.says_a_model()) return;
+  if (!options.model.describes_model()) return;
   if (!options.model.model.empty()) {
     throw Error(Fault::kUsage, "--model: {} says what its model is; leave the flag out",
                 options.load);

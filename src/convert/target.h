@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "base/lock_file.h"
+#include "base/files/lock_file.h"
 
 namespace piton {
 

@@ -7,22 +7,22 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/json.h"
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 #include "checkpoint/write_source.h"
 #include "gguf/architectures.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/hf_writer.h"
 #include "huggingface/origin.h"
 #include "huggingface/tensor_files.h"
-#include "megatron/arguments.h"
+#include "megatron/format/arguments.h"
 #include "megatron/megatron_writer.h"
 #include "megatron/torch_dist_writer.h"
-#include "train/foreign_model.h"
-#include "train/pretrain_options.h"
-#include "train/resume_rules.h"
-#include "train/run_tokenizer.h"
+#include "train/run/foreign_model.h"
+#include "train/run/pretrain_options.h"
+#include "train/run/resume_rules.h"
+#include "train/run/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -108,9 +108,9 @@ void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& confi
       tokenizer = nullptr;
     }
   }
-  const auto is_said = [&](const char* key) { return config.contains(key); };
+  const auto is_given = [&](const char* key) { return config.contains(key); };
   const bool is_new = from.origin.size() <= 1;  // "model_type" at most
-  if ((tokenizer || is_new) && std::ranges::none_of(kSpecialIds, is_said)) {
+  if ((tokenizer || is_new) && std::ranges::none_of(kSpecialIds, is_given)) {
     const std::optional<std::int32_t> ids[] = {special.bos, end, special.pad};
     for (std::size_t i = 0; i < std::size(ids); ++i)
       config[kSpecialIds[i]] = tokenizer && ids[i] ? Json(*ids[i]) : Json();
@@ -119,7 +119,7 @@ void set_special_ids(const OpenedModel& from, const fs::path& draft, Json& confi
     return;
   Json generation = {{"_from_model_config", true}};
   for (const char* key : kSpecialIds) {
-    if (is_said(key) && !config[key].is_null()) generation[key] = config[key];
+    if (is_given(key) && !config[key].is_null()) generation[key] = config[key];
   }
   write_text_file(draft / "generation_config.json", generation.dump(2) + "\n");
 }
@@ -234,14 +234,14 @@ void check_checkpoint(const OpenedModel& from, const ConvertOptions& options) {
 // What Megatron's arguments have no words for; "" where they say the whole model.
 std::string beyond_arguments(const OpenedModel& from) {
   try {
-    return model_difference(from.model, as_megatron_says(from.model));
+    return model_difference(from.model, model_in_megatron(from.model));
   } catch (const Error& error) {
     return error.what();
   }
 }
 
 // "use --to piton or --to gguf": other formats than the source's that hold its model.
-std::string formats_that_hold(const OpenedModel& from, const ConvertOptions& options) {
+std::string suitable_formats(const OpenedModel& from, const ConvertOptions& options) {
   std::vector<std::string> words;
   for (const ModelFormat one :
        {ModelFormat::kPiton, ModelFormat::kHuggingFace, ModelFormat::kGguf}) {
@@ -263,7 +263,7 @@ void check_megatron(const OpenedModel& from, const ConvertOptions& options) {
     throw Error(Fault::kData,
                 "{}: {} cannot be expressed in the format mg, as Megatron's arguments have no "
                 "words for it; {}",
-                from.source->where(), lost, formats_that_hold(from, options));
+                from.source->where(), lost, suitable_formats(from, options));
   }
   static_cast<void>(layout_of(options, from));
 }

@@ -73,7 +73,7 @@ class ComparedSource final : public TensorSource {
     for (TensorRun part = run; part.begin < run.end; part.begin = part.end) {
       part.end = std::min(run.end, part.begin + kBlock);
       wanted_.read(name, part, dtype, reinterpret_cast<std::byte*>(wanted_values_.data()));
-      if (!all_finite(part.size())) look_into(name, part);
+      if (!all_finite(part.size())) check_finite(name, part);
       const std::byte* got = dst + (part.begin - run.begin) * size_bytes(dtype);
       const auto bytes = static_cast<std::size_t>(part.size() * size_bytes(dtype));
       if (std::memcmp(got, wanted_values_.data(), bytes) == 0) continue;
@@ -90,7 +90,7 @@ class ComparedSource final : public TensorSource {
   }
 
   // Values that are not finite, in the source or by rounding.
-  void look_into(const std::string& name, const TensorRun& part) {
+  void check_finite(const std::string& name, const TensorRun& part) {
     std::vector<float> own(static_cast<std::size_t>(part.size()));
     exact_.read(name, part, DType::kF32, reinterpret_cast<std::byte*>(own.data()));
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -267,7 +267,7 @@ void walk_both(const Machine& machine, const ModelSide& source, const ModelSide&
   Mesh mesh(machine.world, MeshSizes{});
   LayerWalk theirs(machine, mesh, source.model, prompt);
   LayerWalk ours(machine, mesh, result.model, prompt);
-  ShownAtTimes shown(progress, ours.chunks());
+  ThrottledProgress shown(progress, ours.chunks());
   for (int chunk = 0; chunk < ours.chunks(); ++chunk) {
     shown.at(chunk, [] { return std::string("comparing with the source"); });
     theirs.run(chunk, source.source);

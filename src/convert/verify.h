@@ -13,7 +13,7 @@
 #include "base/progress.h"
 #include "checkpoint/tensor_source.h"
 #include "model/config.h"
-#include "train/machine.h"
+#include "session/machine.h"
 
 namespace piton {
 

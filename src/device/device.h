@@ -43,7 +43,7 @@ class Stream : public MemoryUser {
     fence->set_waited_by(identity_);
   }
   const StreamIdentity& identity() const final { return identity_; }
-  // Runs a host function in stream order (a CUDA stream calls it from a thread of its own). The
+  // Runs a host function in stream order (a CUDA stream calls it from a separate thread). The
   // function must not use the stream.
   virtual void enqueue(std::function<void()> work) = 0;
   void synchronize() { record().wait(); }

@@ -10,9 +10,9 @@
 #include <mutex>
 #include <vector>
 
-#include "base/file_failure.h"
-#include "base/files.h"
-#include "base/interrupted.h"
+#include "base/files/file_failure.h"
+#include "base/files/files.h"
+#include "base/files/interrupted.h"
 #include "device/thread_stream.h"
 
 namespace piton {

@@ -1,4 +1,4 @@
-// Memory to which tensors of a device go while they are not needed: host memory beside the device,
+// Memory to which tensors of a device go while they are not needed: host memory next to the device,
 // or a file.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A stream whose work runs on a thread of its own, in order, while the host goes on.
+// A stream whose work runs on a separate thread, in order, while the host continues.
 #pragma once
 
 #include <condition_variable>

@@ -73,7 +73,7 @@ Finding memory(const HostFacts& host) {
 }
 
 Finding open_files(const HostFacts& host) {
-  // Three for each rank of a host beside the corpora, of which blends have some hundred.
+  // Three for each rank of a host and those of the corpora, of which blends have some hundred.
   constexpr std::int64_t kEnough = 1024;
   Finding found{.about = "open files"};
   found.text =
@@ -95,7 +95,7 @@ Finding locked_memory(const HostFacts& host) {
     found.text += "; InfiniBand needs more";
     found.mend =
         "ulimit -l unlimited (its hard limit: \"* - memlock unlimited\" in "
-        "/etc/security/limits.conf, then log in anew)";
+        "/etc/security/limits.conf, then log in again)";
   }
   return found;
 }

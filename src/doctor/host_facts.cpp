@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/system_files.h"
+#include "base/files/system_files.h"
 #include "base/threads.h"
 
 namespace piton {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 
 namespace piton {
 namespace {
@@ -58,7 +58,7 @@ class BeamSearch {
         next.push_back(std::move(grown));
         parents.push_back(one.beam);
       }
-      keep_the_best();
+      keep_best();
       if (next.empty() || !can_improve(next.front())) return std::move(finished_);
       logits = read_tokens(next, parents);
       running = std::move(next);
@@ -81,7 +81,7 @@ class BeamSearch {
     return logits;
   }
 
-  // Beam i goes on from what beam parents[i] was. Samples that no beam uses repeat the first one.
+  // Beam i continues what beam parents[i] was. Samples that no beam uses repeat the first one.
   std::vector<float> read_tokens(const std::vector<RunningBeam>& running,
                                  std::vector<std::int32_t> parents) {
     const std::int64_t length = caches_[current_].length();
@@ -147,7 +147,7 @@ class BeamSearch {
     finished_.push_back({std::move(beam.tokens), value});
   }
 
-  void keep_the_best() {
+  void keep_best() {
     std::stable_sort(finished_.begin(), finished_.end(),
                      [](const Beam& a, const Beam& b) { return a.score > b.score; });
     if (finished_.size() > beams()) finished_.resize(beams());

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "generate/generator.h"
 #include "generate/inference.h"
 

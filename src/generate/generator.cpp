@@ -5,8 +5,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "base/option_range.h"
-#include "base/philox.h"
+#include "base/options/option_range.h"
+#include "base/random/philox.h"
 
 namespace piton {
 namespace {
@@ -149,15 +149,15 @@ class Batch {
     std::vector<float> logits = read_texts();
     while (true) {
       const std::vector<GeneratedToken> drawn = agreed_tokens(logits);
-      bool goes_on = false;
+      bool continues = false;
       for (std::size_t i = 0; i < prompts_.size(); ++i) {
         if (over_[i]) continue;
         texts_[i].push_back(drawn[i]);
         over_[i] = !each(i, drawn[i]) || (end && drawn[i].id == *end) ||
                    std::ssize(texts_[i]) == most_tokens(i);
-        goes_on = goes_on || !over_[i];
+        continues = continues || !over_[i];
       }
-      if (!goes_on) return std::move(texts_);
+      if (!continues) return std::move(texts_);
       logits = read_tokens();
     }
   }
@@ -217,7 +217,7 @@ class Batch {
         inference_.logits(ids, std::ssize(prompts_), Inference::Rows::kLastOfEachSample, &cache_));
   }
 
-  // Every rank draws nothing of its own: the last stage does, and all go on with its tokens.
+  // Only the last stage draws; all ranks continue with its tokens.
   std::vector<GeneratedToken> agreed_tokens(const std::vector<float>& logits) {
     const auto vocabulary = static_cast<std::size_t>(inference_.config().vocabulary);
     const auto others = static_cast<std::size_t>(options_.log_probabilities.value_or(0));

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "generate/inference.h"
 
 namespace piton {

@@ -310,7 +310,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   if (model.positions == PositionKind::kRotary) read_gguf_rotary(keys, model);
   check_architecture(architecture, keys, model);
   model.tied = architecture.ties_head || !keys.has_tensor(kGgufHead);
-  model = as_gguf_says(model);
+  model = model_in_gguf(model);
   try {
     model.check();
   } catch (const Error& error) {
@@ -320,7 +320,7 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
   return model;
 }
 
-ModelConfig as_gguf_says(ModelConfig model) {
+ModelConfig model_in_gguf(ModelConfig model) {
   model.init_deviation = ModelConfig{}.init_deviation;
   for (double* value :
        {&model.norm_eps, &model.rotary_base, &model.attention_soft_cap, &model.logit_soft_cap,
@@ -363,7 +363,7 @@ GgufDescription describe_gguf(const ModelConfig& model, const std::string& prefe
                             return std::ranges::find(one.families, family) != one.families.end();
                           });
   }
-  const ModelConfig said = as_gguf_says(model);
+  const ModelConfig said = model_in_gguf(model);
   std::string why;
   for (const GgufArchitecture& architecture : architectures) {
     std::string fault;

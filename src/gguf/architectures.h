@@ -41,7 +41,7 @@ std::vector<GgufArchitecture> gguf_architectures();
 // Throws Error(kData), beginning with `where`, for an unknown name.
 GgufArchitecture gguf_architecture(const std::string& name, const std::string& where);
 
-// The model that a file describes, checked, as as_gguf_says() returns it. Its vocabulary size is
+// The model that a file describes, checked, as model_in_gguf() returns it. Its vocabulary size is
 // the number of rows of the token table; the head is tied if it has no table of its own. Throws
 // Error(kData) naming file and key.
 ModelConfig gguf_model(const GgufDescription& description, const std::string& where);
@@ -49,9 +49,9 @@ ModelConfig gguf_model(const GgufDescription& description, const std::string& wh
 // `model` without what a GGUF file cannot express and what makes no difference up to
 // `max_positions`: a window and a scaling that begin after it, digits beyond fp32, and how weights
 // were initialized.
-ModelConfig as_gguf_says(ModelConfig model);
+ModelConfig model_in_gguf(ModelConfig model);
 
-// A description from which gguf_model() reads as_gguf_says(model). Of the architectures that can
+// A description from which gguf_model() reads model_in_gguf(model). Of the architectures that can
 // hold the model, it takes `preferred`, else one of the model's family, else the first. Throws
 // Error(kData) naming what no architecture can hold; `where` names the model.
 GgufDescription describe_gguf(const ModelConfig& model, const std::string& preferred,

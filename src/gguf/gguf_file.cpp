@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/lfs_pointer.h"
+#include "base/files/lfs_pointer.h"
 
 namespace piton {
 

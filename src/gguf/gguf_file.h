@@ -7,8 +7,8 @@
 #include <span>
 #include <string_view>
 
-#include "base/files.h"
-#include "base/regular_file.h"
+#include "base/files/files.h"
+#include "base/files/regular_file.h"
 #include "gguf/gguf_header.h"
 
 namespace piton {

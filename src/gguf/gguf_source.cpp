@@ -134,9 +134,9 @@ std::vector<CanonicalTensor> GgufSource::tensors(TensorKind kind) const {
 void GgufSource::read(const std::string& name, const TensorRun& run, DType dtype, std::byte* dst) {
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
-  const bool as_it_lies =
+  const bool as_stored =
       place.place.turned == 0 && !place.place.from_one && !is_quantized(place.stored->type);
-  if (!as_it_lies) return read_rows(place, run, dtype, dst);
+  if (!as_stored) return read_rows(place, run, dtype, dst);
   TensorRun moved = run;
   moved.start[0] += place.place.first;
   read_run({.file = file_.file(),

@@ -23,7 +23,7 @@ struct GgufWriteOptions {
   std::vector<GgufEntry> entries;                 // before those of the description
   std::vector<GgufEntry> vocabulary;              // after those of the description
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
-  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
+  ThreadPool* threads = nullptr;  // reads while others write (checkpoint/assembly.h)
 };
 
 struct GgufWritten {

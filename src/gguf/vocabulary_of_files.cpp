@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "gguf/vocabulary.h"
 #include "gguf/word_cuts.h"
 #include "text/files/base64.h"

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/regular_file.h"
 #include "base/json.h"
 #include "base/nesting.h"
-#include "base/regular_file.h"
 
 namespace piton {
 namespace {

@@ -30,8 +30,8 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
 }
 
 // dst[i] = element run.begin + i of the region; the stored tensor is [in, out].
-void read_turned(const FileTensor& stored, const HfPlace& place, const TensorRun& run, DType dtype,
-                 std::byte* dst) {
+void read_transposed(const FileTensor& stored, const HfPlace& place, const TensorRun& run,
+                     DType dtype, std::byte* dst) {
   const std::int64_t columns = run.extent[1];
   const std::int64_t width = size_bytes(dtype);
   const std::int64_t most = std::max<std::int64_t>(1, kTurnedBytes / (columns * width));
@@ -108,7 +108,7 @@ HfSource::HfSource(const fs::path& folder)
 }
 
 // Adds the prefix that some versions of a family leave out of names.
-std::map<std::string, HfTensor> HfSource::named_as_the_family() const {
+std::map<std::string, HfTensor> HfSource::family_tensors() const {
   const std::string& prefix = family_.optional_prefix;
   std::map<std::string, HfTensor> named;
   for (const auto& [name, tensor] : files_.tensors()) {
@@ -123,7 +123,7 @@ std::map<std::string, HfTensor> HfSource::named_as_the_family() const {
 }
 
 void HfSource::check_tensors(const std::vector<HfPlace>& places) {
-  const std::map<std::string, HfTensor> stored = named_as_the_family();
+  const std::map<std::string, HfTensor> stored = family_tensors();
   const std::map<std::string, Shape> shapes = shapes_with_head(model_);
   const std::map<std::string, std::vector<std::int64_t>> wanted = hf_shapes(places, model_);
 
@@ -223,7 +223,7 @@ void HfSource::read(const std::string& name, const TensorRun& run, DType dtype, 
   const Place& place = places_.at(name);
   if (run.begin >= run.end) return;
   const FileTensor stored = file_tensor(place);
-  if (place.place.transposed) return read_turned(stored, place.place, run, dtype, dst);
+  if (place.place.transposed) return read_transposed(stored, place.place, run, dtype, dst);
   read_rows(stored, place.place, run, dtype, dst);
 }
 

@@ -50,7 +50,7 @@ class HfSource final : public TensorSource {
   };
 
   void check_tensors(const std::vector<HfPlace>& places);
-  std::map<std::string, HfTensor> named_as_the_family() const;
+  std::map<std::string, HfTensor> family_tensors() const;
   void decide_head();
   FileTensor file_tensor(const Place& place) const;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "checkpoint/assembly.h"
 #include "checkpoint/safetensors.h"
 #include "huggingface/places.h"

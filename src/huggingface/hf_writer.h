@@ -24,7 +24,7 @@ struct HfWriteOptions {
   // A shard is closed before it exceeds this; a larger tensor gets a shard of its own.
   std::int64_t max_shard_bytes = std::int64_t{5'000'000'000};
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
-  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
+  ThreadPool* threads = nullptr;  // reads while others write (checkpoint/assembly.h)
 };
 
 struct HfWrittenModel {

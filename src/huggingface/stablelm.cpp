@@ -15,9 +15,9 @@ ModelConfig stablelm_model(const HfConfig& config) {
   model.norm = NormKind::kLayer;
   model.norm_eps = config.number("layer_norm_eps", 1e-5);
   model.qkv_biases = config.flag("use_qkv_bias", false);
-  const auto says_share = [](const HfConfig& place) { return place.has("partial_rotary_factor"); };
-  if (!says_share(config) && !says_share(config.object("rope_parameters")) &&
-      !says_share(config.object("rope_scaling")))
+  const auto has_share = [](const HfConfig& place) { return place.has("partial_rotary_factor"); };
+  if (!has_share(config) && !has_share(config.object("rope_parameters")) &&
+      !has_share(config.object("rope_scaling")))
     model.rotary_share = 0.25;
   for (const char* key : {"use_parallel_residual", "qk_layernorm"}) {
     if (config.flag(key, false)) config.refuse(key, "false");

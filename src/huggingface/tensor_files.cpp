@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files/links.h"
+#include "base/files/regular_file.h"
 #include "base/json.h"
-#include "base/links.h"
 #include "base/listed.h"
 #include "base/nesting.h"
-#include "base/regular_file.h"
 
 namespace piton {
 namespace {

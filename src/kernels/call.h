@@ -1,6 +1,6 @@
 // Common parts of all kernel calls.
 //
-// A call is a plain struct of tensors and settings. Besides its fields it declares
+// A call is a plain struct of tensors and settings. In addition to its fields it declares
 //   kName                      for messages, logs and counters
 //   tensors(self, visitor)     visits every tensor: visitor(name, tensor, Access)
 //   check()                    asserts shapes, dtypes and places (host or device); throws nothing
@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "base/philox.h"
+#include "base/random/philox.h"
 #include "tensor/tensor.h"
 
 namespace piton {

@@ -1,6 +1,6 @@
 // y = residual + dropout(x + bias), the last step of every residual branch. All parts except x are
-// optional. The mask is drawn from the global coordinates of each element (base/philox.h), head 0,
-// column = channel, so it does not depend on the layout, and backward recomputes it.
+// optional. The mask is drawn from the global coordinates of each element (base/random/philox.h),
+// head 0, column = channel, so it does not depend on the layout, and backward recomputes it.
 #pragma once
 
 #include "kernels/call.h"

@@ -29,7 +29,7 @@ void expect_weight(std::string_view call, const WeightView& weight, WeightForm p
     return expect_codes(call, weight.codes, weight.out, weight.in);
   PITON_ASSERT(weight.form == WeightForm::kRows || weight.form == packed,
                "{}: the weight is packed for the other direction", call);
-  PITON_ASSERT(!weight.codes.given(), "{}: codes beside a weight in another form", call);
+  PITON_ASSERT(!weight.codes.given(), "{}: codes and a weight in another form", call);
   const Operand operand{call, "weight", weight.tensor};
   if (weight.form == WeightForm::kRows) {
     operand.shape({weight.out, weight.in}).dtype(dtype).rows();
@@ -55,7 +55,7 @@ void LinearForward::check() const {
   expect_weight(kName, weight, WeightForm::kForward, x.dtype());
   if (bias.defined())
     Operand{kName, "bias", bias}.shape({weight.out}).dtype(x.dtype()).contiguous();
-  PITON_ASSERT(!residual.defined() || !activation, "{}: a residual beside an activation", kName);
+  PITON_ASSERT(!residual.defined() || !activation, "{}: a residual and an activation", kName);
   PITON_ASSERT(!preactivation.defined() || activation, "{}: a preactivation without an activation",
                kName);
   for (const auto& [name, tensor] :
@@ -75,7 +75,7 @@ void LinearBackwardInput::check() const {
   Operand{kName, "dy", dy}.shape({n, weight.out});
   Operand{kName, "dx", dx}.shape({n, weight.in});
   PITON_ASSERT(dy.dtype() == weight.dtype || dy.dtype() == DType::kF32,
-               "{}: dy {} beside a {} weight", kName, to_string(dy), name(weight.dtype));
+               "{}: dy {} with a {} weight", kName, to_string(dy), name(weight.dtype));
   PITON_ASSERT(dx.dtype() == dy.dtype() || dx.dtype() == weight.dtype, "{}: dx is {}", kName,
                to_string(dx));
   expect_weight(kName, weight, WeightForm::kBackward, weight.dtype);
@@ -92,7 +92,7 @@ void LinearBackwardWeight::check() const {
   const std::int64_t in = x.dim(-1);
   Operand{kName, "x", x}.shape({n, in});
   Operand{kName, "dy", dy}.shape({n, out});
-  PITON_ASSERT(dy.dtype() == x.dtype() || dy.dtype() == DType::kF32, "{}: dy {} beside x {}", kName,
+  PITON_ASSERT(dy.dtype() == x.dtype() || dy.dtype() == DType::kF32, "{}: dy {} with x {}", kName,
                to_string(dy), to_string(x));
   const DType sums = sum_dtype(x.dtype());
   Operand{kName, "dweight", dweight}.shape({out, in}).dtype(sums).contiguous();

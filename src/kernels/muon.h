@@ -1,4 +1,4 @@
-// What Muon needs beside linear maps (Jordan et al. 2024,
+// What Muon needs in addition to linear maps (Jordan et al. 2024,
 // kellerjordan.github.io/posts/muon; torch.optim.Muon): an update is the momentum of the gradient,
 // made nearly orthogonal by a few Newton-Schulz iterations (optim/muon.h).
 //

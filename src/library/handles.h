@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "text/unicode/utf8.h"
-#include "train/failure_report.h"
+#include "train/run/failure_report.h"
 
 namespace piton::library {
 

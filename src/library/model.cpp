@@ -1,7 +1,7 @@
 // The C interface: trained models.
 #include "api/model.h"
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "library/handles.h"
 #include "text/unicode/utf8.h"
 

@@ -6,7 +6,7 @@
 
 #include "data/samples/sample_source.h"
 #include "library/handles.h"
-#include "train/log_sink.h"
+#include "train/sinks/log_sink.h"
 
 using namespace piton;           // NOLINT(google-build-using-namespace)
 using namespace piton::library;  // NOLINT(google-build-using-namespace)

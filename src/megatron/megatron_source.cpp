@@ -8,13 +8,14 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/regular_file.h"
 #include "base/listed.h"
-#include "base/regular_file.h"
 #include "checkpoint/manifest.h"
-#include "megatron/deepspeed_files.h"
-#include "megatron/master_weights.h"
-#include "megatron/named_tensors.h"
-#include "megatron/zero3_files.h"
+#include "megatron/deepspeed/deepspeed_files.h"
+#include "megatron/deepspeed/zero3_files.h"
+#include "megatron/format/named_tensors.h"
+#include "megatron/open_files.h"
+#include "megatron/ranks/master_weights.h"
 #include "model/canonical_tensors.h"
 
 namespace piton {
@@ -120,7 +121,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
   }
   weight_dtype_ = files_->copies_of().value_or(table->second.dtype);
   stored_.padded_vocabulary = table->second.rows * stored_.tensor;
-  look_at_first_ranks();
+  read_first_ranks();
   layout_ = stored_;
 
   std::optional<std::int64_t> vocabulary = given.vocabulary;
@@ -132,7 +133,7 @@ void MegatronSource::read_arguments(const MegatronGiven& given) {
           "--num-layers, --hidden-size, --num-attention-heads and what else its script had)",
           where);
     }
-    says_its_model_ = false;
+    describes_model_ = false;
     model_ = given.model(stored_.padded_vocabulary);
     if (!vocabulary && model_.vocabulary > 0) vocabulary = model_.vocabulary;
   } else {
@@ -197,7 +198,7 @@ void MegatronSource::compare(const MegatronArguments& read, const std::string& w
 }
 
 // Of tensor rank 0 of every stage. Gate and up are one tensor unless there is a gate.
-void MegatronSource::look_at_first_ranks() {
+void MegatronSource::read_first_ranks() {
   stored_.fused_mlp = true;
   for (int p = 0; p < stored_.pipeline; ++p) {
     for (int chunk = 0; chunk < stored_.chunks; ++chunk) {

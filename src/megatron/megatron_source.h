@@ -5,7 +5,7 @@
 //
 // The model and its division are read from the arguments in the checkpoint, or from `given` if it
 // has none. Both are compared with the files: all ranks must exist, with every tensor in its shape.
-// Supports the trees and names of all versions (megatron/names.h) and the orders of qkv by
+// Supports the trees and names of all versions (megatron/format/names.h) and the orders of qkv by
 // checkpoint_version. Where an optimizer has fp32 copies of 16-bit weights, they are taken in the
 // place of these; a note says so. Adam's moments are there after open_optimizer().
 #pragma once
@@ -18,12 +18,12 @@
 #include <vector>
 
 #include "checkpoint/tensor_source.h"
-#include "megatron/arguments.h"
-#include "megatron/canonical_pieces.h"
-#include "megatron/megatron_files.h"
-#include "megatron/optimizer_buffer.h"
-#include "megatron/rank_weights.h"
-#include "megatron/run_progress.h"
+#include "megatron/format/arguments.h"
+#include "megatron/format/canonical_pieces.h"
+#include "megatron/format/megatron_files.h"
+#include "megatron/format/run_progress.h"
+#include "megatron/ranks/optimizer_buffer.h"
+#include "megatron/ranks/rank_weights.h"
 
 namespace piton {
 
@@ -54,7 +54,7 @@ class MegatronSource final : public TensorSource {
   // "mp_rank", "torch_dist", ...
   std::string form() const { return files_->form(); }
   std::int64_t iteration() const { return run_.iteration; }
-  // megatron/arguments.h; "": not said.
+  // megatron/format/arguments.h; "": not said.
   const std::string& model_type() const { return model_type_; }
   // True if these are weights alone (a folder "release", or no iteration): they start a new run.
   bool is_release() const;
@@ -63,7 +63,7 @@ class MegatronSource final : public TensorSource {
   // The stored type of the weights, without the optimizer's copies.
   DType weight_dtype() const { return weight_dtype_; }
   // False if the checkpoint has no arguments, and `given` supplied the model.
-  bool says_its_model() const { return says_its_model_; }
+  bool describes_model() const { return describes_model_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
   std::string where() const override { return files_->folder().string(); }
@@ -73,7 +73,7 @@ class MegatronSource final : public TensorSource {
  private:
   void read_arguments(const MegatronGiven& given);
   void compare(const MegatronArguments& read, const std::string& where);
-  void look_at_first_ranks();
+  void read_first_ranks();
   void choose_masters();
   bool has_masters();
   void add_rank(int t, int p, int chunk);
@@ -102,7 +102,7 @@ class MegatronSource final : public TensorSource {
   std::int64_t stored_tensors_ = 0;  // of tensor rank 0
   MegatronRun run_;
   DType weight_dtype_ = DType::kF32;
-  bool says_its_model_ = true;
+  bool describes_model_ = true;
   CanonicalPieces pieces_;
   CanonicalPieces first_moments_;
   CanonicalPieces second_moments_;

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
-#include "megatron/arguments.h"
-#include "megatron/deepspeed_files.h"
+#include "megatron/deepspeed/deepspeed_files.h"
+#include "megatron/format/arguments.h"
 #include "megatron/torch_dist_writer.h"
 #include "pickle/torch_writer.h"
 

@@ -3,12 +3,13 @@
 //   DIR/latest_checkpointed_iteration.txt     "release"
 //   DIR/release/mp_rank_TT[_PPP]/model_optim_rng.pt
 //     checkpoint_version 3.0, iteration, model (with virtual stages model0, model1, ...),
-//     model_args (megatron/arguments.h)
+//     model_args (megatron/format/arguments.h)
 //
 // For DeepSpeed, as AscendSpeed's converters write it:
 //
 //   DIR/latest                                "release"
-//   DIR/release/mp_rank_NN_model_states.pt    megatron/deepspeed_files.h: the model's tree is
+//   DIR/release/mp_rank_NN_model_states.pt    megatron/deepspeed/deepspeed_files.h: the model's
+//   tree is
 //                                             "module"; Bloom is a pipeline of numbered layers
 //
 // These are read by torch.load(weights_only=True): they hold dicts, numbers, text and tensors, but
@@ -25,9 +26,9 @@
 
 #include "base/threads.h"
 #include "checkpoint/tensor_source.h"
-#include "megatron/arguments.h"
-#include "megatron/layout.h"
-#include "megatron/names.h"
+#include "megatron/format/arguments.h"
+#include "megatron/format/layout.h"
+#include "megatron/format/names.h"
 
 namespace piton {
 
@@ -39,14 +40,14 @@ struct MegatronWriteOptions {
   MegatronTree tree = MegatronTree::kLegacy;  // not of torch_dist, which has names of its own
   std::optional<DType> dtype;                 // of every tensor; else each stays as it is
   std::int64_t iteration = 0;
-  std::string model_type;  // megatron/arguments.h
+  std::string model_type;  // megatron/format/arguments.h
   // Also as a namespace "args", which torch.load(weights_only=True) refuses. torch_dist has them so
   // in any case.
   bool arguments = false;
   // Of torch_dist: a new file begins before one would be larger.
   std::int64_t max_file_bytes = 5'000'000'000;
   std::function<void(std::int64_t bytes)> wrote;  // called with the bytes of each block
-  ThreadPool* threads = nullptr;                  // reads beside writing (checkpoint/assembly.h)
+  ThreadPool* threads = nullptr;  // reads while others write (checkpoint/assembly.h)
 
   MegatronArguments arguments_of(const ModelConfig& model) const {
     return {.model = model, .layout = layout, .model_type = model_type};

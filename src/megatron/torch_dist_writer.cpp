@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "checkpoint/assembly.h"
 #include "checkpoint/safetensors.h"
-#include "megatron/arguments.h"
-#include "megatron/torch_dist.h"
+#include "megatron/distributed/torch_dist.h"
+#include "megatron/format/arguments.h"
 #include "pickle/torch_writer.h"
 
 namespace piton {

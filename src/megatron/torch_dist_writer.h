@@ -1,5 +1,5 @@
-// Writes the folder of Megatron-core's dist_checkpointing (megatron/torch_dist.h), which any layout
-// of Megatron loads.
+// Writes the folder of Megatron-core's dist_checkpointing (megatron/distributed/torch_dist.h),
+// which any layout of Megatron loads.
 //
 //   DIR/__0_N.distcp    a box of one layer after another, each a file of torch.save
 //   DIR/.metadata       where they are

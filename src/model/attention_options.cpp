@@ -1,6 +1,6 @@
 #include "model/attention_options.h"
 
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 #include "model/config.h"
 
 namespace piton {

@@ -30,7 +30,7 @@
 #include <optional>
 #include <string>
 
-#include "base/options.h"
+#include "base/options/options.h"
 
 namespace piton {
 

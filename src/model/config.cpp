@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 #include "model/families.h"
 
 namespace piton {
@@ -333,7 +333,7 @@ ModelOptions ModelOptions::of(const ModelConfig& config) {
   return options;
 }
 
-bool ModelOptions::says_a_model() const {
+bool ModelOptions::describes_model() const {
   ModelOptions options = *this;
   options.vocabulary.reset();
   ModelOptions none;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "kernels/kernels.h"
 #include "model/attention_options.h"
 #include "model/mlp_options.h"
@@ -137,7 +137,7 @@ struct ModelOptions {
     v(Option{"disable-bias-linear", "use linear layers without biases (llama: always)", same},
       disable_bias_linear);
     v(Option{"untie-embeddings-and-output-weights",
-             "give the output head a table of its own (default for llama, qwen2 and qwen3)", same},
+             "give the output head a separate table (default for llama, qwen2 and qwen3)", same},
       untied);
     v(Option{"tie-embeddings-and-output-weights",
              "use the token embedding as output head (default for gpt2, bloom and gemma)", same},
@@ -188,7 +188,7 @@ struct ModelOptions {
   // resolve(). A stored configuration needs this: resolving it again gives the same model.
   void settle(const ModelConfig& config);
   // Whether any flag but that of the vocabulary was given.
-  bool says_a_model() const;
+  bool describes_model() const;
   // Flags that resolve() to `config`, but for its dtype, where there are flags for all of it.
   static ModelOptions of(const ModelConfig& config);
 

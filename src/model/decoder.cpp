@@ -183,7 +183,7 @@ class DecoderChunk final : public Chunk {
   }
 
   // With a cache: the longest text, with these tokens. Whoever grows it beyond a length that
-  // changes all angles reads it anew. Those of dynamic scaling are for texts of the cache's
+  // changes all angles reads it again. Those of dynamic scaling are for texts of the cache's
   // capacity.
   std::int64_t sequence_for_angles(const ModelInput& input) const {
     if (input.cache == nullptr) return input.sequence;

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/philox.h"
+#include "base/random/philox.h"
 
 namespace piton {
 namespace {

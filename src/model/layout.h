@@ -10,7 +10,7 @@
 
 namespace piton {
 
-// Options of the layout besides the sizes of the mesh.
+// Options of the layout other than the sizes of the mesh.
 struct LayoutOptions {
   LinearStrategy linears;                  // slices, sequence parallelism
   RecomputeRules recompute;                // what is computed again in backward

@@ -64,7 +64,7 @@ std::string name_of(Kind kind) {
   return "none";
 }
 
-void refuse_beside(const char* flag, const std::string& type, const char* wanted) {
+void refuse_combination(const char* flag, const std::string& type, const char* wanted) {
   if (type == wanted) return;
   throw Error(Fault::kUsage,
               "{}: it means --rotary-scaling-type {}, but that is {}; leave one of them out", flag,
@@ -128,8 +128,9 @@ double rotary_magnitude(const RotaryScaling& scaling) {
 void RotaryOptions::apply(ModelConfig& config) const {
   std::string type = use_rope_scaling ? "llama3" : interpolation_factor ? "linear" : "none";
   if (scaling_type) type = *scaling_type;
-  if (use_rope_scaling) refuse_beside("--use-rope-scaling", type, "llama3");
-  if (interpolation_factor) refuse_beside("--rotary-seq-len-interpolation-factor", type, "linear");
+  if (use_rope_scaling) refuse_combination("--use-rope-scaling", type, "llama3");
+  if (interpolation_factor)
+    refuse_combination("--rotary-seq-len-interpolation-factor", type, "linear");
   if (config.positions != PositionKind::kRotary) {
     const char* flag = base             ? "--rotary-base"
                        : local_base     ? "--rotary-base-local"
@@ -170,7 +171,7 @@ void RotaryOptions::apply(ModelConfig& config) const {
                                           : length_ratio;
   if (!scaling_factor && !interpolation_factor && type != "llama3" && !original_positions) {
     throw Error(Fault::kUsage,
-                "--rotary-scaling-type: {} wants a --rotary-scaling-factor, or "
+                "--rotary-scaling-type: {} needs a --rotary-scaling-factor, or "
                 "--original-max-position-embeddings to derive it from",
                 type);
   }
@@ -200,7 +201,7 @@ void check_rotary(const ModelConfig& config) {
   }
   if (s.kind == Kind::kDynamic && channels <= 2) {
     throw Error(Fault::kUsage,
-                "--rotary-scaling-type: dynamic wants more than 2 rotated channels, got {}",
+                "--rotary-scaling-type: dynamic needs more than 2 rotated channels, got {}",
                 channels);
   }
   if (s.kind == Kind::kLlama3 && !(s.low > 0 && s.high > s.low)) {

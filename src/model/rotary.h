@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 
 namespace piton {
 

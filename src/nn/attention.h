@@ -40,7 +40,8 @@ struct AttentionShape {
 // ... of the slopes for 2 c heads.
 std::vector<float> alibi_slopes(std::int64_t heads);
 
-// The inputs of attention besides x. They describe whole samples, also under sequence parallelism.
+// The inputs of attention in addition to x. They describe whole samples, also under sequence
+// parallelism.
 struct AttentionInput {
   std::int64_t batch = 1;          // b
   AttentionPlaces places;          // ignored with a cache

@@ -9,7 +9,7 @@ namespace piton {
 // y (ops/linear.h). Returns y.
 Value activated(Context& context, const Value& x, const Tensor& y, ActivationKind kind);
 // gate_up [n, 2f] -> act(gate) * up [n, f]: gate is the first f columns, up the others. Backward
-// computes it again for the op that keeps it if Context::recompute says so.
+// computes it again for the op that keeps it if Context::recompute asks for it.
 Value gated_activation(Context& context, const Value& gate_up, ActivationKind kind);
 
 }  // namespace piton

@@ -9,7 +9,7 @@
 // from outside. For backward only dx is kept, neither x nor the logits. Backward sums dx over the
 // group. Consequences:
 //   - Backward must run exactly once. The value of its seed is ignored: a seed only says that the
-//     gradient is wanted.
+//     gradient is needed.
 //   - The table's weight gradient is complete after forward. Schedules that postpone weight
 //     gradients (zero bubble) lose nothing: the head is on the last stage, where backward follows
 //     forward at once. Postponing the product would require keeping dlogits, which are as large as

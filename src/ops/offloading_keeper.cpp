@@ -19,7 +19,7 @@ class OffloadingKeeper::Moved {
   Tensor away;                    // [bytes]; empty if it was not written
   Event written;
   Event arrived;
-  // Stands for the storage in shapes, so that they do not keep the memory.
+  // Replaces the storage in shapes, so that they do not keep the memory.
   std::shared_ptr<Storage> ghost;
 };
 

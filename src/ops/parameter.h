@@ -23,8 +23,9 @@
 namespace piton {
 
 // Initial values of a canonical tensor: zeros, ones, normal numbers with mean 0 and standard
-// deviation `deviation`, or uniform ones from -bound to bound, drawn with base/philox.h under the
-// key of the tensor's name. kXavier is uniform, and whoever makes the parameter sets its bound.
+// deviation `deviation`, or uniform ones from -bound to bound, drawn with base/random/philox.h
+// under the key of the tensor's name. kXavier is uniform, and whoever makes the parameter sets its
+// bound.
 struct Initialization {
   enum class Kind : std::uint8_t { kZero, kOne, kNormal, kXavier };
   Kind kind = Kind::kZero;

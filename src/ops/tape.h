@@ -79,7 +79,7 @@ class Tape {
   // `keeper` decides where kept tensors are stored and must outlive the tape; null: in place.
   explicit Tape(Keeper* keeper = nullptr) : keeper_(keeper) {}
 
-  // A value that no node computes but whose gradient is wanted, such as the input of a stage.
+  // A value that no node computes but whose gradient is needed, such as the input of a stage.
   Value leaf(Tensor tensor);
   // A value that the node recorded next has computed.
   Value output(Tensor tensor);

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "comm/mesh.h"
 #include "device/device.h"
 #include "kernels/compute_context.h"

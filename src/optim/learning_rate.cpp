@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 
 namespace piton {
 

@@ -14,7 +14,7 @@
 //
 // A length given in samples is divided by the global batch size, and one given in tokens by the
 // tokens of that batch, so w, D and A may be fractional.
-// While the batch size grows (train/batch_sizes.h), n is fractional too: the samples of the
+// While the batch size grows (train/run/batch_sizes.h), n is fractional too: the samples of the
 // successful steps, divided by the full global batch size.
 // The rate is a pure function of n, computed in double. It has no state, so a resumed run continues
 // exactly. Skipped steps (a non-finite gradient, a spike) do not count.
@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/options.h"
+#include "base/options/options.h"
 
 namespace piton {
 

@@ -10,7 +10,7 @@
 //
 // Every rank makes its rounds alone, from its own spans. A matrix of which each rank of its group
 // holds a part is in the spans of all of them, in the same order. A matrix that is too small for
-// this is a round of its own, after all others, and its first rank owns it. So the rounds of two
+// this is a separate round, after all others, and its first rank owns it. So the rounds of two
 // ranks contain their common matrices in the same order, and no rank waits in a circle.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 
 namespace piton {
 namespace {
@@ -148,7 +148,7 @@ Muon::Work Muon::collect(const Span& span, int index, const Tensor& scalars, Str
   return work;
 }
 
-// A piece is a chain of its own: pieces of all matrices of the round are independent.
+// A piece is a separate chain: pieces of all matrices of the round are independent.
 void Muon::add_chains(const Span& span, Work& work, const Tensor& scalars,
                       std::vector<CallChain>& chains, Stream& stream) {
   for (const Event& event : work.arrived) stream.wait(event);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 20;
 
 // Elements [begin, end) of the local tensor that belong to the model: all but the padding.
-std::vector<std::pair<std::int64_t, std::int64_t>> rows_of_the_model(const Parameter& parameter) {
+std::vector<std::pair<std::int64_t, std::int64_t>> model_rows(const Parameter& parameter) {
   const std::int64_t rows = parameter.shape.ndim() == 0 ? 1 : parameter.shape[0];
   const std::int64_t row_size = rows == 0 ? 0 : parameter.elements() / rows;
   std::vector<std::pair<std::int64_t, std::int64_t>> runs;
@@ -51,7 +51,7 @@ OptimizerFigures Optimizer::figures(Stream& stream) const {
   for (const GradientSquares::Part& part : squares_.parts()) {
     const OptimizerState& state = state_[part.span];
     Device& home = state.main_is_value ? *device_ : state_device();
-    const auto runs = rows_of_the_model(*state.parameter);
+    const auto runs = model_rows(*state.parameter);
     const std::int64_t size = part.gradient.elements();
     for (std::int64_t at = 0; at < size; at += kElementsAtOnce) {
       const std::int64_t count = std::min(kElementsAtOnce, size - at);

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 
 namespace piton {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "kernels/optimizer.h"
 #include "optim/cadam.h"
 #include "optim/muon.h"

@@ -27,7 +27,7 @@ class StateTransfer {
   struct Job {
     std::vector<Tensor> state;  // elsewhere, each [n]; all are written back
     bool reads = true;          // false: `update` writes all of it
-    // Enqueues the update of the tensors that stand for `state`, in that order.
+    // Enqueues the update of the tensors that replace `state`, in that order.
     std::function<void(const std::vector<Tensor>& here)> update;
   };
   // Runs the jobs in order. No tensor is in two jobs. `stream` waits for the last write. Throws

@@ -1,8 +1,8 @@
 #include "parallel/parallel_options.h"
 
-#include "base/byte_size.h"
 #include "base/error.h"
-#include "base/option_range.h"
+#include "base/options/byte_size.h"
+#include "base/options/option_range.h"
 
 namespace piton {
 namespace {
@@ -94,15 +94,15 @@ RecomputeRequest ParallelOptions::effective_recompute() const {
               kLargestSize);
   if (recompute != RecomputeRequest::kNone || !memory_limit.empty()) {
     throw Error(Fault::kUsage,
-                "parallel: --auto-recompute-device-size: stands for --recompute-granularity auto "
+                "parallel: --auto-recompute-device-size: means --recompute-granularity auto "
                 "--memory-limit {}MiB; leave out what is given of these",
                 auto_recompute_mebibytes);
   }
   return RecomputeRequest::kAuto;
 }
 
-// Norms and activations that are computed again beside the parts of `rules`, and of how many
-// layers.
+// Norms and activations that are computed again in addition to the parts of `rules`, and of how
+// many layers.
 void ParallelOptions::add_small_parts(RecomputeRules& rules, std::int64_t layers) const {
   const bool selective = rules.granularity == RecomputeGranularity::kSelective;
   const char* const wants_parts =

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "comm/mesh.h"
 #include "ops/linear.h"
 #include "ops/recompute.h"
@@ -34,7 +34,7 @@ struct ParallelOptions {
   std::optional<std::int64_t> recompute_layers;  // default: 1
   std::vector<std::int64_t> recompute_layers_of_stage;
   std::vector<std::string> recompute_modules;  // default: core_attn
-  bool recompute_norm = false;                 // beside the modules
+  bool recompute_norm = false;                 // in addition to the modules
   bool recompute_activation = false;
   std::optional<std::int64_t> recompute_norm_layers;  // default: all
   std::optional<std::int64_t> recompute_activation_layers;
@@ -47,7 +47,7 @@ struct ParallelOptions {
   // Bytes of --memory-limit under kAuto. Throws Error(kUsage) if one is given without the other.
   std::optional<std::int64_t> recompute_limit() const;
 
-  // What --recompute-granularity and the flags that stand for one of its values ask for. Throws
+  // What --recompute-granularity and the flags that mean one of its values ask for. Throws
   // Error(kUsage) if they contradict each other.
   RecomputeRequest effective_recompute() const;
 
@@ -128,14 +128,14 @@ struct ParallelOptions {
              {.placeholder = "PART"}},
       recompute_modules);
     v(Option{"recompute-norm",
-             "MindSpeed's spelling of --recompute-modules layernorm, also beside others and alone"},
+             "MindSpeed's spelling of --recompute-modules layernorm, also with others and alone"},
       recompute_norm);
     v(Option{"recompute-norm-num-layers",
              "of how many layers of each stage norms are computed again, after those that are "
              "computed again whole (default: all)"},
       recompute_norm_layers);
     v(Option{"recompute-activation-function",
-             "MindSpeed's spelling of --recompute-modules activation, also beside others and "
+             "MindSpeed's spelling of --recompute-modules activation, also with others and "
              "alone"},
       recompute_activation);
     v(Option{"recompute-activation-function-num-layers",

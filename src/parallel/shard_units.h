@@ -62,7 +62,7 @@ struct UnitRules {
 };
 
 // Divides parameters into units. All parameters of a unit have one reduction group, dtype and cut.
-// A tied parameter is a unit of its own, which every stage that holds it cuts in the same way.
+// A tied parameter is a separate unit, which every stage that holds it cuts in the same way.
 // Units are in the order in which backward completes them, from the last parameter to the first.
 // Within a kEven unit, entries are in the order of `parameters`.
 std::vector<ShardUnit> make_shard_units(const std::vector<Parameter*>& parameters,

@@ -46,7 +46,7 @@ constexpr std::pair<std::string_view, PickleGlobal> kGlobals[] = {
     {"copyreg._reconstructor", PickleGlobal::kReconstruct},
 };
 
-// Inert: classes of run arguments and random states, and values that stand for types.
+// Inert: classes of run arguments and random states, and values that name types.
 constexpr std::string_view kObjects[] = {
     "argparse.Namespace",
     "types.SimpleNamespace",

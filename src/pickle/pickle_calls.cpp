@@ -114,11 +114,11 @@ void PickleCalls::call_tensor(const std::vector<const PickleValue*>& items) {
 }
 
 void PickleCalls::call_typed(const std::vector<const PickleValue*>& items) {
-  const auto makes_a_tensor = [](const PickleValue& name) {
+  const auto rebuilds_tensor = [](const PickleValue& name) {
     const PickleGlobal kind = *pickle_global(name.text);
     return kind == PickleGlobal::kTensor || kind == PickleGlobal::kParameter;
   };
-  if (items.size() < 3 || items[0]->kind != Kind::kGlobal || !makes_a_tensor(*items[0]))
+  if (items.size() < 3 || items[0]->kind != Kind::kGlobal || !rebuilds_tensor(*items[0]))
     refuse("a tensor that no known call makes");
   call(*items[0], *items[2]);
 }

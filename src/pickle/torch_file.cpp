@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/lfs_pointer.h"
+#include "base/files/lfs_pointer.h"
 #include "pickle/pickle.h"
 #include "pickle/zip.h"
 

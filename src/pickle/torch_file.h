@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "pickle/pickle_value.h"
 
 namespace piton {

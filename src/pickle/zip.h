@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
-#include "base/regular_file.h"
+#include "base/files/files.h"
+#include "base/files/regular_file.h"
 
 namespace piton {
 

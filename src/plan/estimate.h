@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "train/run_plan.h"
+#include "train/run/run_plan.h"
 
 namespace piton {
 

@@ -287,7 +287,7 @@ std::string report_page(const std::vector<RunRecord>& runs, const PageOptions& o
          fmt::format(
              "\n<footer class=\"soft\">made by piton report, {}{}</footer>\n</body></html>\n",
              html_escaped(options.made),
-             options.refresh_every ? "; refreshed while the run goes on" : "");
+             options.refresh_every ? "; refreshed while the run continues" : "");
 }
 
 }  // namespace piton

@@ -9,15 +9,15 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/files/lock_file.h"
+#include "base/files/regular_file.h"
 #include "base/json.h"
 #include "base/local_time.h"
-#include "base/lock_file.h"
 #include "base/nesting.h"
-#include "base/options_in_file.h"
-#include "base/regular_file.h"
+#include "base/options/options_in_file.h"
 #include "checkpoint/manifest.h"
-#include "train/batch_sizes.h"
-#include "train/run_folder.h"
+#include "train/run/batch_sizes.h"
+#include "train/run/run_folder.h"
 
 namespace piton {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/metrics.h"
+#include "train/sinks/metrics.h"
 
 namespace piton {
 

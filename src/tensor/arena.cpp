@@ -239,7 +239,7 @@ class ArenaStorage final : public Storage {
 
   ~ArenaStorage() override {
     const std::scoped_lock lock(state_->mutex);
-    forget_what_the_user_waited_for();
+    clear_waited_fences();
     state_->give_back(block_, kind_, std::move(fences_));
   }
 
@@ -248,7 +248,7 @@ class ArenaStorage final : public Storage {
 
   void hold(std::shared_ptr<Fence> fence) {
     const std::scoped_lock lock(state_->mutex);
-    forget_what_the_user_waited_for();
+    clear_waited_fences();
     if (std::ranges::find(fences_, fence) == fences_.end()) fences_.push_back(std::move(fence));
   }
 
@@ -268,7 +268,7 @@ class ArenaStorage final : public Storage {
   }
 
  private:
-  void forget_what_the_user_waited_for() {
+  void clear_waited_fences() {
     std::erase_if(fences_, [this](const auto& fence) { return fence->waited_by(user_); });
   }
 
@@ -293,7 +293,7 @@ Arena::~Arena() {
       fences.insert(fences.end(), block.fences.begin(), block.fences.end());
     }
   }
-  // Without the lock: who completes a fence may hold a lock of its own while tensors are freed.
+  // Without the lock: who completes a fence may hold another lock while tensors are freed.
   for (const std::shared_ptr<Fence>& fence : fences) {
     try {
       fence->wait();

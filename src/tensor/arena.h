@@ -90,7 +90,7 @@ struct MemoryCounts {
 
 class Arena {
  public:
-  // Segments are at least `segment_bytes`; a larger request takes a segment of its own.
+  // Segments are at least `segment_bytes`; a larger request takes a separate segment.
   explicit Arena(Memory& memory, std::int64_t segment_bytes = std::int64_t{64} << 20);
   ~Arena();  // asserts that no tensor of it is left
   Arena(const Arena&) = delete;

@@ -29,7 +29,7 @@ int positive(int dim, int ndim) {
 // Computes strides that view `from` (with `strides`) as `to`; false if that needs a copy. Walks the
 // dims of both in groups of equal product; inside a group of `from`, each stride must be the next
 // stride times the next size.
-bool strides_as(const Shape& from, const Shape& strides, const Shape& to, Shape* result) {
+bool strides_for(const Shape& from, const Shape& strides, const Shape& to, Shape* result) {
   *result = row_major(to);
   if (from.elements() == 0) return true;
   int i = 0;
@@ -141,7 +141,7 @@ Tensor Tensor::swap_dims(int one, int other) const {
 Tensor Tensor::reshape(Shape shape) const {
   PITON_ASSERT(shape.elements() == elements(), "{} as {}", to_string(shape_), to_string(shape));
   Tensor view = *this;
-  const bool possible = strides_as(shape_, strides_, shape, &view.strides_);
+  const bool possible = strides_for(shape_, strides_, shape, &view.strides_);
   PITON_ASSERT(possible, "{} as {} takes a copy: its rows are not next to each other",
                to_string(shape_), to_string(shape));
   view.shape_ = shape;

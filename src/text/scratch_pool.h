@@ -38,7 +38,7 @@ class ScratchPool {
     std::unique_ptr<Scratch> scratch;
   };
 
-  // Without one of its own, a thread gets the one unused longest: its thread may have ended.
+  // A thread without one gets the one unused longest: its thread may have ended.
   std::unique_ptr<Scratch> take() {
     const auto me = std::this_thread::get_id();
     const std::lock_guard lock(mutex_);

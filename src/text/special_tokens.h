@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "text/tokenizer.h"
 
 namespace piton {

@@ -1,7 +1,7 @@
 #include "train/pretrain.h"
 
-#include "train/log_sink.h"
-#include "train/progress_sink.h"
+#include "train/sinks/log_sink.h"
+#include "train/sinks/progress_sink.h"
 #include "train/trainer.h"
 
 namespace piton {
@@ -29,7 +29,7 @@ PretrainResult pretrain(const Machine& machine, const PretrainOptions& options,
   while (!trainer.done()) {
     const StopRequest request = trainer.agreed_stop(stop());
     result.stop_signal = request.signal;
-    if (request.time_is_up) why = "stopped by --exit-duration-in-mins";
+    if (request.out_of_time) why = "stopped by --exit-duration-in-mins";
     if (request.signal != 0) why = fmt::format("stopped by signal {}", request.signal);
     if (!why.empty()) break;
     const StepMetrics metrics = trainer.step();

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/progress.h"
-#include "train/machine.h"
-#include "train/pretrain_options.h"
+#include "session/machine.h"
+#include "train/run/pretrain_options.h"
 
 namespace piton {
 

@@ -6,18 +6,18 @@
 #include <limits>
 #include <utility>
 
-#include "base/files.h"
-#include "base/option_range.h"
-#include "base/said_elsewhere.h"
+#include "base/files/files.h"
+#include "base/options/option_range.h"
+#include "base/reported_elsewhere.h"
 #include "base/seconds.h"
 #include "checkpoint/collective.h"
-#include "train/foreign_model.h"
-#include "train/memory_check.h"
-#include "train/option_lines.h"
-#include "train/recompute_choice.h"
-#include "train/resume_rules.h"
-#include "train/run_start.h"
-#include "train/run_tokenizer.h"
+#include "train/run/foreign_model.h"
+#include "train/run/memory_check.h"
+#include "train/run/option_lines.h"
+#include "train/run/recompute_choice.h"
+#include "train/run/resume_rules.h"
+#include "train/run/run_start.h"
+#include "train/run/run_tokenizer.h"
 
 namespace piton {
 namespace {
@@ -85,13 +85,13 @@ void Trainer::report(const std::exception& error) {
     // The checkpoint of a step before the failure is good: the threads of all ranks can end it.
     try {
       const auto finished = checkpoints_->take_finished(/*wait=*/true, *everyone_);
-      if (finished) say_outcome(*finished, {});
+      if (finished) report_outcome(*finished, {});
     } catch (const std::exception&) {
       // A rank is lost. What is reported is why.
     }
   }
   const Failure failure = failure_of(error);
-  const bool said = dynamic_cast<const SaidByAnotherRank*>(&error) != nullptr;
+  const bool said = dynamic_cast<const ReportedByAnotherRank*>(&error) != nullptr;
   const bool refused = failure.exit_code == static_cast<int>(Fault::kUsage);
   // A run that is refused at the start must not write to the folder of the run that it was refused
   // for, and nobody writes to a folder that another run holds.
@@ -114,7 +114,7 @@ void Trainer::check_before_allocation() {
   if (machine_.plan_memory) {
     check_memory(machine_, machine_.plan_memory(plan_, options_.loop.micro_batch_size), *everyone_);
   }
-  say_where_kernels_differ();
+  log_kernel_differences();
   mesh_ = std::make_unique<Mesh>(machine_.world, plan_.mesh);
 }
 
@@ -138,7 +138,7 @@ void Trainer::open() {
     say_options();
     if (!options_.loop.skip_train) warn_of_zero_rate();
   }
-  keep_or_say_that_nothing_is_kept();
+  warn_if_not_saving();
   open_figures();
   if (trace_) trace_->open(state_.iteration, *everyone_, sinks_);
   if (machine_.measure_peak_flops) {
@@ -237,7 +237,7 @@ void Trainer::make_schedules() {
 }
 
 // Ranks on processors of other kinds compute with other instructions.
-void Trainer::say_where_kernels_differ() {
+void Trainer::log_kernel_differences() {
   if (everyone_->size() == 1) return;
   const std::vector<std::string> names = everyone_->gather_bytes(machine_.kernels.name());
   for (std::size_t rank = 1; rank < names.size(); ++rank) {
@@ -347,7 +347,7 @@ void Trainer::load_one(const std::filesystem::path& checkpoint, bool* damaged) {
   }
 }
 
-void Trainer::keep_or_say_that_nothing_is_kept() {
+void Trainer::warn_if_not_saving() {
   const LoopOptions& loop = settled_.loop;
   owns_folder_ = !loop.save.empty();
   if (options_.loop.skip_train) return;

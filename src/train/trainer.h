@@ -15,7 +15,7 @@
 // An error in a call ends the run: this rank writes failure.json into the run's folder (if it has
 // one), tells the other ranks, and throws an Error that names the rank. Before the first step, and
 // during saves, an error is thrown once for all ranks: by the lowest rank that has it, as
-// SaidByAnotherRank on the others.
+// ReportedByAnotherRank on the others.
 #pragma once
 
 #include <chrono>
@@ -26,28 +26,28 @@
 #include <vector>
 
 #include "optim/weight_decay.h"
-#include "train/checkpoint_choice.h"
-#include "train/failure_report.h"
-#include "train/foreign_model.h"
-#include "train/machine.h"
-#include "train/metrics_sink.h"
-#include "train/pretrain_options.h"
-#include "train/run_checkpoints.h"
-#include "train/run_data.h"
-#include "train/run_folder.h"
-#include "train/run_plan.h"
-#include "train/run_sections.h"
-#include "train/run_sink.h"
-#include "train/run_timers.h"
-#include "train/run_trace.h"
-#include "train/tensorboard_sink.h"
+#include "session/machine.h"
+#include "session/run_sections.h"
+#include "train/run/checkpoint_choice.h"
+#include "train/run/failure_report.h"
+#include "train/run/foreign_model.h"
+#include "train/run/pretrain_options.h"
+#include "train/run/run_checkpoints.h"
+#include "train/run/run_data.h"
+#include "train/run/run_folder.h"
+#include "train/run/run_plan.h"
+#include "train/sinks/metrics_sink.h"
+#include "train/sinks/run_sink.h"
+#include "train/sinks/tensorboard_sink.h"
+#include "train/trace/run_timers.h"
+#include "train/trace/run_trace.h"
 
 namespace piton {
 
 // Reasons to stop before the next step, agreed by all ranks.
 struct StopRequest {
-  int signal = 0;           // of the lowest rank that has one; 0: none
-  bool time_is_up = false;  // --exit-duration-in-mins
+  int signal = 0;            // of the lowest rank that has one; 0: none
+  bool out_of_time = false;  // --exit-duration-in-mins
 };
 
 class Trainer {
@@ -132,14 +132,14 @@ class Trainer {
   void open_tokenizer_and_plan();
   void choose_recomputation();
   void make_schedules();
-  void say_where_kernels_differ();
+  void log_kernel_differences();
   void take_folder(bool may_create);
   void warn_of_zero_rate();
   double place_in_schedule() const;
   void load_or_draw();
   void load(CheckpointChoice& choice);
   void load_one(const std::filesystem::path& checkpoint, bool* damaged);
-  void keep_or_say_that_nothing_is_kept();
+  void warn_if_not_saving();
   void open_figures();
   RunStart start() const;
 
@@ -152,7 +152,7 @@ class Trainer {
   std::optional<double> run_evaluation();
   std::string no_validation_loss() const;
   void check_corpora();
-  void look_at_the_clock();
+  void check_save_time();
   void begin_save();
   void write_checkpoint();
   void prepare_background_saves();
@@ -160,9 +160,9 @@ class Trainer {
   bool write_in_background();
   void settle_background_save(bool wait);
   std::vector<TimerTimes> save_times();
-  void say_outcome(const FinishedSave& finished, std::vector<TimerTimes> timers);
+  void report_outcome(const FinishedSave& finished, std::vector<TimerTimes> timers);
   void warn_of_failed_save(std::int64_t iteration, const Error& error);
-  void warn_of_rare_saves(double seconds_a_step);
+  void warn_of_rare_saves(double seconds_per_step);
 
   std::chrono::steady_clock::time_point created_;
   std::unique_ptr<RunTrace> trace_;    // --trace

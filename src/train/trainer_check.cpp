@@ -1,7 +1,7 @@
 // --dry-run: what a run would do, found out without doing it.
 #include "checkpoint/collective.h"
-#include "train/memory_check.h"
-#include "train/resume_rules.h"
+#include "train/run/memory_check.h"
+#include "train/run/resume_rules.h"
 #include "train/trainer.h"
 
 namespace piton {

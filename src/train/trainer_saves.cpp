@@ -42,7 +42,7 @@ void Trainer::begin_save() {
 }
 
 // The first rank's clock counts, so that all ranks save after the same step.
-void Trainer::look_at_the_clock() {
+void Trainer::check_save_time() {
   const std::optional<double>& minutes = settled_.loop.save_interval_minutes;
   if (!minutes) return;
   const bool due = seconds_since(last_save_) > 60 * *minutes;
@@ -112,14 +112,14 @@ void Trainer::settle_background_save(bool wait) {
     say(fmt::format("training waited {:.1f} s for the end of the save of iteration {}",
                     finished->waited_seconds, finished->iteration));
   }
-  say_outcome(*finished, save_times());
+  report_outcome(*finished, save_times());
 }
 
 std::vector<TimerTimes> Trainer::save_times() {
   return timers_ ? timers_->take_saves(*everyone_) : std::vector<TimerTimes>();
 }
 
-void Trainer::say_outcome(const FinishedSave& finished, std::vector<TimerTimes> timers) {
+void Trainer::report_outcome(const FinishedSave& finished, std::vector<TimerTimes> timers) {
   saving_iteration_.reset();
   if (finished.error) return warn_of_failed_save(finished.iteration, *finished.error);
   saved_iteration_ = finished.iteration;

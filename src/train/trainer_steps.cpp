@@ -42,7 +42,7 @@ StepMetrics Trainer::step() {
     settle_background_save(/*wait=*/false);
     if (trace_) trace_->before_step(state_.iteration, *everyone_);
     const StepMetrics metrics = one_step();
-    look_at_the_clock();
+    check_save_time();
     if (trace_) trace_->after_step(state_.iteration, *everyone_, sinks_);
     return metrics;
   });
@@ -164,14 +164,14 @@ void Trainer::count_skips(const StepReport& report) {
 }
 
 // The first step warms up; the second one shows how long the run will take.
-void Trainer::warn_of_rare_saves(double seconds_a_step) {
+void Trainer::warn_of_rare_saves(double seconds_per_step) {
   const LoopOptions& loop = settled_.loop;
   if (loop.save.empty() || loop.save_interval_minutes) return;  // the first is said at the start
   std::int64_t left = plan_.train_iters - state_.iteration;
   if (loop.exit_interval) {
     left = std::min(left, *loop.exit_interval - state_.iteration % *loop.exit_interval);
   }
-  double seconds = seconds_a_step * static_cast<double>(left);
+  double seconds = seconds_per_step * static_cast<double>(left);
   if (loop.exit_duration_minutes) {
     seconds = std::min(seconds, 60 * *loop.exit_duration_minutes - seconds_since(created_));
   }
@@ -257,14 +257,14 @@ StopRequest Trainer::agreed_stop(int signal) {
   return guarded([&] {
     const std::optional<double>& minutes = settled_.loop.exit_duration_minutes;
     StopRequest agreed{.signal = signal,
-                       .time_is_up = minutes && state_.iteration > started_at_ &&
-                                     seconds_since(created_) > 60 * *minutes};
+                       .out_of_time = minutes && state_.iteration > started_at_ &&
+                                      seconds_since(created_) > 60 * *minutes};
     if (everyone_->size() == 1) return agreed;
     const std::vector<std::string> all =
-        everyone_->gather_bytes(fmt::format("{}{}", agreed.time_is_up ? "t" : "f", signal));
+        everyone_->gather_bytes(fmt::format("{}{}", agreed.out_of_time ? "t" : "f", signal));
     agreed = {};
     for (const std::string& one : all) {
-      agreed.time_is_up |= one.front() == 't';
+      agreed.out_of_time |= one.front() == 't';
       if (agreed.signal == 0) agreed.signal = std::stoi(one.substr(1));
     }
     return agreed;

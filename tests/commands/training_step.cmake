@@ -216,7 +216,7 @@ expect(RUN ${bare} ${steps} --recompute-norm --recompute-norm-num-layers 5 CODE 
        ERR "--recompute-norm-num-layers [(]of a stage[)]: got 5, wanted 0 to 4")
 expect(RUN ${bare} ${steps} --auto-recompute-device-size 0 CODE 2 ERR "--auto-recompute-device-size [(]MiB, or -1[)]: got 0")
 expect(RUN ${bare} ${steps} --auto-recompute-device-size 100 --recompute-granularity full CODE 2
-       ERR "--auto-recompute-device-size: stands for --recompute-granularity auto --memory-limit 100MiB")
+       ERR "--auto-recompute-device-size: means --recompute-granularity auto --memory-limit 100MiB")
 expect(RUN ${bare} ${steps} --recompute-granularity full --distribute-saved-activations CODE 2
        ERR "--distribute-saved-activations: needs --tensor-model-parallel-size of 2 or more")
 # Inputs of layers that tensor ranks divide: the same bits, and half of what is planned for them.

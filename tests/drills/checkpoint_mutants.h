@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/hash.h"
 #include "checkpoint/manifest.h"
 #include "support/drill.h"

@@ -1,3 +1,4 @@
+// libraries: piton_data_records
 // Bytes as the README.md of a data set: its front matter is read or refused with an Error.
 #include <cstddef>
 #include <cstdint>

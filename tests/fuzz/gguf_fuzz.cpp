@@ -1,3 +1,4 @@
+// libraries: piton_gguf
 // Any bytes as a GGUF file: an Error that names it, or a model whose tensors are in the file, and a
 // tokenizer or an Error. What was read of its head is written and read again to the same.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// libraries: piton_huggingface
 // Any bytes as a model's config.json: an Error that names the file, or a model with valid sizes and
 // a source name for each of its tensors.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// libraries: piton_huggingface
 // Any bytes as model.safetensors.index.json: an Error, or names of files inside the folder.
 #include <cstdint>
 

@@ -1,3 +1,4 @@
+// libraries: piton_data_corpus
 // Token indexes of any bytes: refused with an Error, or read within their bounds. The first two
 // bytes are the number of bytes used as ids.
 #include <algorithm>

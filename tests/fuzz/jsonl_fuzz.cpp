@@ -1,3 +1,4 @@
+// libraries: piton_data_records
 // Bytes as json and jsonl files: every record is read or named as bad, and records do not depend on
 // the size of the blocks that the file is cut into.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// libraries: piton_megatron
 // Any bytes as the file of a rank of Megatron-LM, and of DeepSpeed without and with ZeRO-3, and as
 // those of their optimizers: a model whose every tensor is read, or an Error.
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/error.h"
-#include "base/options.h"
+#include "base/options/options.h"
 
 namespace {
 

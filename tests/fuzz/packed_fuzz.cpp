@@ -1,3 +1,4 @@
+// libraries: piton_data_records
 // Any bytes as a packed file (gzip, zstd, bzip2, xz): an Error that names the file, or bytes that
 // do not depend on the size of the reads.
 #include <cstdint>

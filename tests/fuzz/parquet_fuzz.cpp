@@ -1,3 +1,4 @@
+// libraries: piton_data_records
 // Any bytes as a Parquet file: every row is read or named as bad, or an Error.
 #include <cstdint>
 #include <string_view>

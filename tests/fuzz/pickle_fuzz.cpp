@@ -1,3 +1,4 @@
+// libraries: piton_pickle
 // Any bytes as a file of torch.save, and as its pickle: read, or refused with an Error. Every
 // tensor that was read is inside the file.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// libraries: piton_data_sentences piton_data_records
 // Any bytes as Punkt's four parameter files and a text (separated by zero bytes): an Error, or
 // sentences inside the text, in order. Parameters that were read can be written and read again
 // unchanged.

@@ -1,3 +1,4 @@
+// libraries: piton_checkpoint
 // Any bytes as a safetensors file: read, or refused with an Error. Tensors that were read cover the
 // data without gaps, and can be written and read again unchanged.
 

@@ -1,3 +1,4 @@
+// libraries: piton_text_files
 // Any bytes as a file of tiktoken's ranks: an Error, or a tokenizer that encodes and decodes
 // without a fault. If the first byte is odd, the 256 single bytes are inserted before the rest,
 // because without them every file is refused.

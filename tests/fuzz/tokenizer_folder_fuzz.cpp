@@ -1,3 +1,4 @@
+// libraries: piton_text_files
 // Any bytes as tokenizer_config.json, special_tokens_map.json and added_tokens.json (separated by
 // zero bytes) with a small vocabulary: an Error, or a tokenizer that encodes and decodes without a
 // fault.

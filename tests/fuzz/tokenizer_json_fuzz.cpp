@@ -1,3 +1,4 @@
+// libraries: piton_text_files
 // Any bytes as tokenizer.json: an Error, or a tokenizer that encodes and decodes without a fault.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// libraries: piton_megatron
 // Any bytes as .metadata of torch.distributed.checkpoint and the file of its chunks (four bytes
 // with the length of the first, then both): boxes that are inside the file and make up their
 // tensors, or an Error.
@@ -8,8 +9,8 @@
 
 #include "base/error.h"
 #include "fuzz/scratch_files.h"
-#include "megatron/flat_boxes.h"
-#include "megatron/torch_dist.h"
+#include "megatron/distributed/torch_dist.h"
+#include "megatron/format/flat_boxes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);

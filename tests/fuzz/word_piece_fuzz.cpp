@@ -1,3 +1,4 @@
+// libraries: piton_text_files
 // Any bytes as vocab.txt: an Error, or a tokenizer that encodes and decodes without a fault. The
 // first byte selects the family that reads them.
 #include <cstdint>

@@ -1,3 +1,4 @@
+// libraries: piton_pickle
 // Any bytes as a zip archive: its members, each inside the file and read against its checksum, or
 // an Error.
 #include <cstdint>

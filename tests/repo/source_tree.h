@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "base/files.h"
+#include "base/files/files.h"
 
 namespace piton::repo {
 
-// Paths are relative to the root, with forward slashes: "base/files.h".
+// Paths are relative to the root, with forward slashes: "base/files/files.h".
 using SourceTree = std::map<std::string, std::string>;
 
 inline bool is_header(std::string_view path) {
@@ -89,7 +89,7 @@ inline std::string code_only(std::string_view text) {
   return code;
 }
 
-// "src/base/files.h:12: what"
+// "src/base/files/files.h:12: what"
 inline std::string at_line(std::string_view path, std::size_t index, std::string_view what) {
   return std::string(path) + ":" + std::to_string(index + 1) + ": " + std::string(what);
 }

@@ -161,17 +161,12 @@ std::map<std::string, std::size_t> files_of_folders(const std::filesystem::path&
   return files;
 }
 
-// Folders have few enough files to see them all at once. `larger`: folders that have more, for now.
-Faults folder_faults(const std::map<std::string, std::size_t>& files, std::size_t limit,
-                     const std::set<std::string>& larger = {}) {
+// Folders have few enough files to see them all at once.
+Faults folder_faults(const std::map<std::string, std::size_t>& files, std::size_t limit) {
   Faults faults;
   for (const auto& [folder, count] : files) {
-    const std::string number = std::to_string(count) + " files";
-    if (count > limit && !larger.contains(folder)) {
-      faults.push_back(folder + ": " + number + "; cut it by subject");
-    } else if (count <= limit && larger.contains(folder)) {
-      faults.push_back(folder + ": " + number + "; take it off the list of larger folders");
-    }
+    if (count > limit)
+      faults.push_back(folder + ": " + std::to_string(count) + " files; cut it by subject");
   }
   return faults;
 }
@@ -179,8 +174,6 @@ Faults folder_faults(const std::map<std::string, std::size_t>& files, std::size_
 TEST(Folders, ThatAreLargeAreFaults) {
   EXPECT_THAT(folder_faults({{"a", 2}, {"a/b", 1}, {"b", 3}, {"c", 1}}, 2),
               ElementsAre("b: 3 files; cut it by subject"));
-  EXPECT_THAT(folder_faults({{"a", 2}, {"b", 3}, {"c", 1}}, 2, {"b", "c"}),
-              ElementsAre("c: 1 files; take it off the list of larger folders"));
 }
 
 Faults unfinished_faults(const SourceTree& tree) {
@@ -221,15 +214,11 @@ TEST_F(ThisRepository, PrintsAndExitsInCliAlone) { EXPECT_THAT(output_faults(src
 TEST_F(ThisRepository, CompilesJsonOnce) { EXPECT_THAT(json_faults(src_), IsEmpty()); }
 TEST_F(ThisRepository, HasTellingNames) { EXPECT_THAT(name_faults(src_), IsEmpty()); }
 TEST_F(ThisRepository, HasShortFiles) {
-  SourceTree src = src_;
-  src.erase("train/trainer.cpp");  // until it is cut by subject
-  EXPECT_THAT(length_faults(src, kMostFileLines), IsEmpty());
+  EXPECT_THAT(length_faults(src_, kMostFileLines), IsEmpty());
 }
 TEST_F(ThisRepository, HasSmallFolders) {
-  EXPECT_THAT(folder_faults(files_of_folders(root() / "src"), 40,
-                            {"base", "cli", "kernels/cpu", "megatron", "train"}),
-              IsEmpty());
-  EXPECT_THAT(folder_faults(files_of_folders(root() / "tests"), 40, {"fuzz"}), IsEmpty());
+  EXPECT_THAT(folder_faults(files_of_folders(root() / "src"), 40), IsEmpty());
+  EXPECT_THAT(folder_faults(files_of_folders(root() / "tests"), 40), IsEmpty());
 }
 TEST_F(ThisRepository, IsFinished) { EXPECT_THAT(unfinished_faults(src_), IsEmpty()); }
 

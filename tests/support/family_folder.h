@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/json.h"
-#include "base/philox.h"
+#include "base/random/philox.h"
 #include "checkpoint/tensor_source.h"
 #include "huggingface/hf_writer.h"
 #include "model/canonical_tensors.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "checkpoint/safetensors.h"
+#include "session/session.h"
 #include "support/tensors.h"
-#include "train/session.h"
 
 namespace piton::test {
 

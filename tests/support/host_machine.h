@@ -5,7 +5,7 @@
 #include "comm/communicator.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
-#include "train/machine.h"
+#include "session/machine.h"
 
 namespace piton::test {
 

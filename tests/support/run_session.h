@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "base/philox.h"
+#include "base/random/philox.h"
 #include "checkpoint/store.h"
 #include "device/host_device.h"
 #include "kernels/cpu/kernels.h"
 #include "model/families.h"
+#include "session/session.h"
 #include "support/counting_kernels.h"
 #include "support/letter_v.h"
 #include "support/tensors.h"
-#include "train/session.h"
 
 namespace piton::test {
 

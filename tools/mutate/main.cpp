@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "faults.h"
 #include "repo/source_tree.h"
 #include "weave.h"

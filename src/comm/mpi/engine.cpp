@@ -151,7 +151,7 @@ void MpiEngine::loop() {
       if (abort_code_) MPI_Abort(MPI_COMM_WORLD, *abort_code_);
       if (stop_ == Stop::kNow || (stop_ == Stop::kOrderly && (!pending || failure_))) return;
     }
-    if (!pending && !dropped_) board_->say_wait(-1);
+    if (!pending && !dropped_) board_->report_wait(-1);
     if (watch(pending) || moved) continue;
     const double seconds = polls ? kPollSeconds : pending ? kWatchSeconds : -1;
     board_->bell(board_->rank()).wait(seen, seconds, pending ? spin_us_ : 0);
@@ -173,7 +173,8 @@ bool MpiEngine::watch(bool pending) {
     if (wait && (!longest || wait->seconds > longest->seconds)) longest = std::move(wait);
   }
   const bool long_enough = longest && longest->seconds >= kSayWaitSeconds;
-  board_->say_wait(long_enough && !longest->missing.empty() ? longest->missing[0].world_rank : -1);
+  board_->report_wait(long_enough && !longest->missing.empty() ? longest->missing[0].world_rank
+                                                               : -1);
   if (!longest || longest->seconds < options_.timeout_seconds) return false;
   fail_all(text_of(*longest));
   return true;

@@ -1,4 +1,4 @@
-# The sums under vector/ are compiled once for each instruction set, each in a namespace of its own,
+# The sums under vector/ are compiled once for each instruction set, each in a separate namespace,
 # and chosen at run time (sum.cpp). Additions in order and nothing else: every set gives the same bits.
 file(GLOB sum_sources CONFIGURE_DEPENDS ${path}/vector/*.cpp)
 function(piton_sum_set isa)

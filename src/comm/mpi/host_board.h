@@ -59,7 +59,7 @@ class HostBoard {
   void announce_end();
 
   // Announces to the others for which world rank this one waits; -1: none. Communication thread.
-  void say_wait(int world_rank) { line(rank_).waits_for.store(world_rank); }
+  void report_wait(int world_rank) { line(rank_).waits_for.store(world_rank); }
   // The rank that `world_rank` waits for, the rank that this one waits for, and so on, as long as
   // they are on this host.
   std::vector<int> waits_from(int world_rank) const;

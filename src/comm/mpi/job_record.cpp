@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/interrupted.h"
+#include "base/files/interrupted.h"
 
 namespace piton {
 namespace {
@@ -144,7 +144,7 @@ bool lock(int descriptor, int how) {
   return until_uninterrupted([&] { return ::flock(descriptor, how); }) == 0;
 }
 
-bool is_the_file(int descriptor, const fs::path& path) {
+bool names_file(int descriptor, const fs::path& path) {
   struct stat open {};
   struct stat named {};
   return ::fstat(descriptor, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
@@ -176,7 +176,7 @@ void sweep_all(const fs::path& memory) {
   for (const fs::path& path : records) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0) continue;
-    if (lock(descriptor, LOCK_EX | LOCK_NB) && is_the_file(descriptor, path)) {
+    if (lock(descriptor, LOCK_EX | LOCK_NB) && names_file(descriptor, path)) {
       clear(memory, path, descriptor);
     }
     ::close(descriptor);
@@ -210,7 +210,7 @@ JobRecord::JobRecord(const LaunchedJob& job, fs::path memory) noexcept
         ::close(descriptor);
         return;
       }
-      if (is_the_file(descriptor, path_)) {
+      if (names_file(descriptor, path_)) {
         descriptor_ = descriptor;
       } else {
         ::close(descriptor);
@@ -228,7 +228,7 @@ JobRecord::JobRecord(const LaunchedJob& job, fs::path memory) noexcept
 JobRecord::~JobRecord() {
   if (descriptor_ < 0) return;
   try {
-    if (lock(descriptor_, LOCK_EX | LOCK_NB) && is_the_file(descriptor_, path_)) {
+    if (lock(descriptor_, LOCK_EX | LOCK_NB) && names_file(descriptor_, path_)) {
       clear(memory_, path_, descriptor_);
     }
   } catch (...) {

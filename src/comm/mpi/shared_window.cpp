@@ -39,7 +39,7 @@ SharedWindow::SharedWindow(MPI_Comm comm, std::int64_t segment_bytes) {
     std::byte* base = nullptr;
     check_mpi(MPI_Win_shared_query(window_, member, &bytes, &unit, static_cast<void*>(&base)),
               "MPI_Win_shared_query");
-    // MPI may put data of its own before a segment. Mappings start at a page boundary in every
+    // MPI may put its data before a segment. Mappings start at a page boundary in every
     // process, so rounding up gives the same bytes in each.
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     const auto aligned = (address + page - 1) / page * page;

@@ -31,7 +31,7 @@ namespace piton {
 struct MpiOptions {
   LaunchedJob job = {};          // job whose files are removed if it is killed; empty: none are
   double timeout_seconds = 600;  // of one collective, message or signal, before Error(kPeer)
-  bool force_messages = false;   // treat every rank as on a host of its own (tests)
+  bool force_messages = false;   // treat every rank as on a separate host (tests)
 };
 
 // Collective over all processes of the mpirun; a process started alone is a world of one rank. The

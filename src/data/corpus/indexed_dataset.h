@@ -33,7 +33,7 @@
 #include <string>
 #include <vector>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "data/corpus/token_sequences.h"
 
 namespace piton {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/interrupted.h"
+#include "base/files/files.h"
+#include "base/files/interrupted.h"
 #include "data/corpus/indexed_dataset.h"
 
 namespace piton {

@@ -113,10 +113,9 @@ void CorpusWriter::add(EncodedBlock& block) {
 
 void CorpusWriter::finish() {
   if (journal_.documents == 0) {
-    throw Error(Fault::kData, "preprocess: no document in the input{}; is it empty?",
-                journal_.bad_records > 0
-                    ? fmt::format(" beside {} bad records", journal_.bad_records)
-                    : "");
+    throw Error(
+        Fault::kData, "preprocess: no document in the input{}; is it empty?",
+        journal_.bad_records > 0 ? fmt::format(" and {} bad records", journal_.bad_records) : "");
   }
   if (!journal_.complete) {
     journal_.complete = true;

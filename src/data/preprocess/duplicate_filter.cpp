@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
+#include "base/files/interrupted.h"
 #include "base/hash.h"
-#include "base/interrupted.h"
 #include "data/preprocess/sorted_run.h"
 
 namespace piton {

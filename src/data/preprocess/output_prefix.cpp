@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "base/drafts.h"
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/drafts.h"
+#include "base/files/files.h"
 
 namespace piton {
 namespace {

@@ -1,12 +1,12 @@
 // Guards the files that preprocessing writes next to its output prefix: one run at a time, and only
-// files of its own are touched.
+// its own files are touched.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/lock_file.h"
+#include "base/files/lock_file.h"
 #include "data/preprocess/preprocess_journal.h"
 
 namespace piton {

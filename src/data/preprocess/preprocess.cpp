@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/hash.h"
 #include "base/seconds.h"
 #include "data/corpus/indexed_dataset.h"

@@ -4,10 +4,10 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
+#include "base/files/regular_file.h"
 #include "base/json.h"
 #include "base/nesting.h"
-#include "base/regular_file.h"
 #include "data/preprocess/duplicate_filter.h"
 
 namespace piton {

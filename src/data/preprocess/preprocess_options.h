@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "data/records/record_options.h"
 
 namespace piton {

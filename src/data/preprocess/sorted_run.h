@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 #include "data/preprocess/content_hash.h"
 
 namespace piton {

@@ -164,7 +164,7 @@ void BlockReader::drop(Cut& cut, std::size_t to) {
   scanned_ = cut.whole;
 }
 
-void BlockReader::look_for_too_long(Cut& cut) {
+void BlockReader::check_record_length(Cut& cut) {
   if (cut.dropping || scanned_ - cut.whole <= static_cast<std::size_t>(rules_.max_record_bytes)) {
     return;
   }
@@ -242,7 +242,7 @@ std::optional<RecordBlock> BlockReader::next_of_stream() {
     const std::size_t end = scanner_->scan(std::string_view(buffer_).substr(scanned_));
     const bool found = end != RecordScanner::kNone;
     scanned_ = found ? scanned_ + end : buffer_.size();
-    look_for_too_long(cut);
+    check_record_length(cut);
     if (found) {
       end_record(cut);
       continue;

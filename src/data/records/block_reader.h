@@ -108,7 +108,7 @@ class BlockReader {
   struct Cut;  // the block that is being cut from the stream
   std::optional<RecordBlock> next_of_stream();
   void end_record(Cut& cut);  // after its end was found
-  void look_for_too_long(Cut& cut);
+  void check_record_length(Cut& cut);
   void end_too_long(Cut& cut);
   void drop(Cut& cut, std::size_t to);  // what follows the complete records
   void end_stream(Cut& cut);
@@ -134,7 +134,7 @@ class BlockReader {
   std::int64_t buffer_byte_ = 0;  // place of buffer_[0] in the unpacked file
   std::int64_t buffer_line_ = 1;
   bool stream_ended_ = false;
-  bool file_ended_ = false;  // and the block that says so was returned
+  bool file_ended_ = false;  // and the block that reports it was returned
 };
 
 }  // namespace piton

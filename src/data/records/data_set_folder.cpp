@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/records/front_matter.h"
 
 namespace piton {

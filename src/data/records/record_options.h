@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "data/records/block_reader.h"
 #include "data/records/input_files.h"
 #include "data/records/record_scanner.h"

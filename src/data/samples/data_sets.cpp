@@ -324,7 +324,8 @@ class Opener {
       const auto lengths = corpus->lengths(i, std::min(TokenSequences::kBlock, end - i));
       tokens = std::accumulate(lengths.begin(), lengths.end(), tokens);
     }
-    // Validation of a small corpus may be empty or shorter than a sample, if no sample is wanted.
+    // Validation of a small corpus may be empty or shorter than a sample, if no sample is
+    // requested.
     const bool trains = name == kSetNames[0];
     if (tokens == 0 || (!trains && samples == 0 && tokens <= sequence_)) {
       const std::string what =

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
+#include "base/files/regular_file.h"
 #include "base/hash.h"
-#include "base/regular_file.h"
 
 namespace piton {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 
 namespace piton {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/seconds.h"
 #include "data/preprocess/ordered_pipeline.h"
 #include "data/vocabulary/word_reader.h"
@@ -144,7 +144,7 @@ LearnReport learn_tokenizer(const LearnOptions& options, const TokenizerTraining
   if (counts.size() == 0) {
     throw Error(
         Fault::kData, "{}: no word in the input{}; is it empty?", kCommand,
-        report.bad_records > 0 ? fmt::format(" beside {} bad records", report.bad_records) : "");
+        report.bad_records > 0 ? fmt::format(" and {} bad records", report.bad_records) : "");
   }
   report.words = counts.size();
   report.counting_seconds = seconds_since(start);

@@ -13,7 +13,7 @@
 
 namespace piton {
 
-// What one block held, beside its words.
+// What one block held in addition to its words.
 struct BlockSummary {
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;

@@ -1,6 +1,8 @@
+file(GLOB attention_sources CONFIGURE_DEPENDS ${path}/attention/*.cpp)
+target_sources(${target} PRIVATE ${attention_sources})
 # Large and slow to compile: one by one.
 set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
-# The loops under vector/ are compiled once for each instruction set, each in a namespace of its own,
+# The loops under vector/ are compiled once for each instruction set, each in a separate namespace,
 # and chosen at run time (isa.cpp). Their floating-point rules: fused multiply-adds may be formed,
 # nothing is reordered, infinities and NaN keep their meaning.
 file(GLOB vector_sources CONFIGURE_DEPENDS ${path}/vector/*.cpp)

@@ -1,5 +1,5 @@
 // Few rows by a weight as it is stored, by tile products: y^T = W x^T. Rows of W are the left side
-// where they lie; only x is packed, as the right side. Each weight is read once, in order, and the
+// where they are; only x is packed, as the right side. Each weight is read once, in order, and the
 // time is that of reading memory. The bits are those of linear_amx.cpp: a chain over k does not
 // depend on which side its factors are.
 #include <algorithm>

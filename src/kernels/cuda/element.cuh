@@ -18,9 +18,9 @@ inline constexpr int kThreads = 256;  // per block
 
 // Blocks for a grid-stride loop over `items`: enough to fill any GPU, and below the maximum size of
 // a grid.
-inline unsigned blocks_for(std::int64_t items, std::int64_t items_a_block) {
-  return static_cast<unsigned>(
-      std::min<std::int64_t>((items + items_a_block - 1) / items_a_block, std::int64_t{1} << 20));
+inline unsigned blocks_for(std::int64_t items, std::int64_t items_per_block) {
+  return static_cast<unsigned>(std::min<std::int64_t>(
+      (items + items_per_block - 1) / items_per_block, std::int64_t{1} << 20));
 }
 
 // use(std::type_identity<T>) with the device type of a floating dtype.

@@ -89,13 +89,13 @@ void execute(const AttentionForward& call) {
   const MaskDraws draws(call.dropout);
   const std::int64_t sk = call.k.dim(1);
   const std::int64_t heads = call.q.dim(2);
-  const std::int64_t queries_a_key = heads / call.k.dim(2);
+  const std::int64_t queries_per_key = heads / call.k.dim(2);
   Values out(call.out.shape());
   Values lse(call.lse.shape());
   Values scores(Shape{sk});
   for (std::int64_t batch = 0; batch < call.q.dim(0); ++batch) {
     for (std::int64_t head = 0; head < heads; ++head) {
-      const std::int64_t group = head / queries_a_key;
+      const std::int64_t group = head / queries_per_key;
       for (std::int64_t query = 0; query < call.q.dim(1); ++query) {
         double largest = -kInfinity;
         for (std::int64_t key = 0; key < sk; ++key) {
@@ -141,13 +141,13 @@ void execute(const AttentionBackward& call) {
   const Visibility sight(call.mask);
   const MaskDraws draws(call.dropout);
   const std::int64_t heads = call.q.dim(2);
-  const std::int64_t queries_a_key = heads / call.k.dim(2);
+  const std::int64_t queries_per_key = heads / call.k.dim(2);
   Values dq(call.dq.shape());
   Values dk(call.dk.shape());
   Values dv(call.dv.shape());
   for (std::int64_t batch = 0; batch < call.q.dim(0); ++batch) {
     for (std::int64_t head = 0; head < heads; ++head) {
-      const std::int64_t group = head / queries_a_key;
+      const std::int64_t group = head / queries_per_key;
       for (std::int64_t query = 0; query < call.q.dim(1); ++query) {
         if (lse(batch, head, query) == -kInfinity) continue;  // sees no key
         const double dout_out = dot(dout, out, batch, query, head, query, head);

@@ -1,4 +1,4 @@
-// Dropout masks from the global coordinates of each element (base/philox.h).
+// Dropout masks from the global coordinates of each element (base/random/philox.h).
 #pragma once
 
 #include "kernels/call.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/files.h"
-#include "base/option_range.h"
+#include "base/files/files.h"
+#include "base/options/option_range.h"
 #include "text/files/byte_tokenizer.h"
 #include "text/files/tokenizer_folder.h"
 #include "text/files/tokenizer_options.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "text/files/json_reading.h"
 #include "text/files/tokenizer_folder.h"
 #include "text/models/vocabulary.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/hash.h"
 #include "text/files/tokenizer_json.h"
 #include "text/files/vocabulary_files.h"
@@ -179,7 +179,7 @@ std::unique_ptr<Tokenizer> open_tokenizer_folder(const fs::path& path, bool pref
   std::error_code error;
   if (!fs::is_directory(path, error)) {
     throw Error(Fault::kData,
-                "{}: no such file or folder; --tokenizer-name-or-path wants a folder with "
+                "{}: no such file or folder; --tokenizer-name-or-path needs a folder with "
                 "tokenizer.json or tokenizer.model (nothing is fetched from the network)",
                 path.string());
   }

@@ -87,7 +87,7 @@ std::string model_type(const Json& model, const std::string& where) {
 }
 
 // Whether a byte-level vocabulary has all bytes, so that it can be read as raw bytes.
-bool knows_all_bytes(const Json& model) {
+bool has_all_bytes(const Json& model) {
   const Json& vocabulary = model.contains("vocab") ? model["vocab"] : Json();
   if (!vocabulary.is_object()) return false;
   // Tests four bytes in place of all 256: 0 (spelled U+0100), space (U+0120), "!" and 0xFF.
@@ -230,7 +230,7 @@ TokenizerParts read_tokenizer_json(std::string_view text, const std::string& whe
   const std::string type = model_type(model, where);
   TokenizerParts parts;
   parts.normalizer = read_normalizer(field(json, "normalizer", where), where + ": normalizer");
-  const bool raw = type == "BPE" && knows_all_bytes(model);
+  const bool raw = type == "BPE" && has_all_bytes(model);
   PreTokenizerFacts words =
       read_pre_tokenizer(field(json, "pre_tokenizer", where), where + ": pre_tokenizer", raw);
   parts.pre_tokenizer = std::move(words.step);

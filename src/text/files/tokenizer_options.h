@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "text/tokenizer.h"
 
 namespace piton {

@@ -135,7 +135,7 @@ void BpeMerger::start_level(Level& level, std::uint32_t order) {
 
 // Adds pairs of the level's order that appeared after it was started. They are merged in order of
 // position.
-void BpeMerger::take_newcomers(Level& level) {
+void BpeMerger::admit_new_pairs(Level& level) {
   std::size_t known = level.late.size();
   take_bucket(level.order, level.late);
   while (known < level.late.size()) {
@@ -186,7 +186,7 @@ std::size_t BpeMerger::merge_long(std::int32_t* symbols, std::size_t count) {
     }
     Level& level = levels_[depth - 1];
     if (lowest == level.order) {
-      take_newcomers(level);
+      admit_new_pairs(level);
     } else if (level.next == level.batch.size() && level.late.empty()) {
       --depth;
     } else {

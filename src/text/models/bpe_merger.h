@@ -62,7 +62,7 @@ class BpeMerger {
   // Builds the linked list of symbols and puts their pairs into the buckets.
   void start_long(const std::int32_t* symbols, std::uint32_t count);
   void start_level(Level& level, std::uint32_t order);
-  void take_newcomers(Level& level);
+  void admit_new_pairs(Level& level);
   Item next_item(Level& level);
   // Merges the pair, unless one of its symbols has been merged before.
   void merge_pair(const Item& item, std::int32_t* symbols);

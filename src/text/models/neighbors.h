@@ -14,7 +14,7 @@ namespace piton {
 class Neighbors {
  public:
   // Adds the pairs of neighbors in `piece`, which may be any bytes. If a piece has only a part of a
-  // character, the two bytes at the border stand for all characters that end and begin with them.
+  // character, the two bytes at the border represent all characters that end and begin with them.
   void add(std::string_view piece);
   // Returns the bytes of `text` (not empty) before the first cut. Cuts only next to a non-ASCII
   // character, and never next to bytes that are not a character.

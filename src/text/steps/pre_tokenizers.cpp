@@ -112,7 +112,7 @@ std::unique_ptr<PreTokenizer> split_step(Matches matches, SplitBehavior behavior
   return std::make_unique<SplitStep<Matches>>(std::move(matches), behavior, invert);
 }
 
-// Each character that `is` accepts is a match of its own.
+// Each character that `is` accepts is a separate match.
 template <typename Is>
 Ranges characters_where(std::string_view word, Is is) {
   Ranges matches;

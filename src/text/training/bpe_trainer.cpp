@@ -38,7 +38,7 @@ struct PairsOfWords {
   }
 };
 
-// What one merge of (a, b) into c does to the pairs beside it, by the id of the neighbor: as much
+// What one merge of (a, b) into c does to the pairs next to it, by the id of the neighbor: as much
 // as (x, a) loses, (x, c) wins; as much as (b, x) loses, (c, x) wins.
 struct SideChanges {
   struct Change {

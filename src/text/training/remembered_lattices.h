@@ -13,7 +13,7 @@
 namespace piton {
 
 // Of words 0, 1, ... of one part of the words, for one thread at a time. Nodes beyond `most_nodes`
-// (12 bytes each) are not remembered: the words after them are searched anew each time.
+// (12 bytes each) are not remembered: the words after them are searched again each time.
 class RememberedLattices {
  public:
   explicit RememberedLattices(std::size_t most_nodes) : most_nodes_(most_nodes) {}

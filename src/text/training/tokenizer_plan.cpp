@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 #include "text/models/vocabulary.h"
 #include "text/unicode/scanners.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "base/options/options.h"
 
 namespace piton {
 
@@ -60,7 +60,7 @@ struct TokenizerTrainingOptions {
              "lowercase, strip-accents, spaces, bert, bert-cased (default: by algorithm)",
              {.placeholder = "STEP"}},
       normalizer);
-    v(Option{"split-digits", "make each digit a word of its own"}, split_digits);
+    v(Option{"split-digits", "make each digit a separate word"}, split_digits);
     v(Option{"special-tokens",
              "special tokens, which get the first ids in this order (default: by algorithm)",
              {.placeholder = "TOKEN"}},

@@ -1,5 +1,5 @@
 // A list of indices of words. Most pairs of pieces are in a word or two, so a short list has its
-// words in itself, without memory of its own.
+// words in itself, without separate memory.
 #pragma once
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 
 namespace piton {
 
-// Stands for a byte that is not part of a well-formed character.
+// Replaces a byte that is not part of a well-formed character.
 inline constexpr char32_t kBadByte = 0x110000;
 
 struct Utf8Char {

@@ -1,4 +1,4 @@
-#include "base/files.h"
+#include "base/files/files.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "base/lock_file.h"
+#include "base/files/lock_file.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include <fstream>
 #include <thread>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/sanitizers.h"
 #include "support/temp_folder.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <toml++/toml.h>
 
-#include "base/options.h"
+#include "base/options/options.h"
 #include "support/errors.h"
 
 namespace piton {

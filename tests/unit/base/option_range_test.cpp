@@ -1,4 +1,4 @@
-#include "base/option_range.h"
+#include "base/options/option_range.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

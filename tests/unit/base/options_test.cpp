@@ -1,4 +1,4 @@
-#include "base/options.h"
+#include "base/options/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

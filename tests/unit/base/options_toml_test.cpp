@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "base/files.h"
-#include "base/options.h"
-#include "base/philox.h"
+#include "base/files/files.h"
+#include "base/options/options.h"
+#include "base/random/philox.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 

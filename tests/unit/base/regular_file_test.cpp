@@ -1,4 +1,4 @@
-#include "base/regular_file.h"
+#include "base/files/regular_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 
 #include <fstream>
 
-#include "base/files.h"
-#include "base/interrupted.h"
+#include "base/files/files.h"
+#include "base/files/interrupted.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 

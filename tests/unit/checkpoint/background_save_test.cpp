@@ -1,4 +1,4 @@
-// Saves whose files are written while training goes on: the same bytes as of a save that training
+// Saves whose files are written while training continues: the same bytes as of a save that training
 // waits for, on any ranks; failures come to all ranks.
 #include "checkpoint/background_save.h"
 
@@ -7,7 +7,7 @@
 
 #include <future>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/no_more_threads.h"
 #include "support/temp_folder.h"

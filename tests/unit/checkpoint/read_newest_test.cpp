@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "checkpoint/safetensors.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"

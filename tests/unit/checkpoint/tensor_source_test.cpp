@@ -13,7 +13,7 @@
 #include <random>
 #include <set>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "base/hash.h"
 #include "checkpoint/file_tensor.h"
 #include "checkpoint/load_values.h"

@@ -1,10 +1,10 @@
-#include "cli/environment.h"
+#include "cli/compatibility/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/errors.h"
-#include "train/pretrain_options.h"
+#include "train/run/pretrain_options.h"
 
 namespace piton::cli {
 namespace {

@@ -1,5 +1,3 @@
-# The program is not a library: its sources are compiled here, with a table of commands for the test.
-foreach(part command stop_signals terminal text_plot megatron_flags megatron_table environment descriptors)
-  list(APPEND sources ${CMAKE_SOURCE_DIR}/src/cli/${part}.cpp)
-endforeach()
-list(APPEND libraries piton_train spdlog::spdlog)
+# The program is not a library: its source is compiled here, with a table of commands for the test.
+list(APPEND sources ${CMAKE_SOURCE_DIR}/src/cli/command.cpp)
+list(APPEND libraries piton_cli_terminal piton_cli_compatibility piton_train)

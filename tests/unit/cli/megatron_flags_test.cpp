@@ -1,4 +1,4 @@
-#include "cli/megatron_flags.h"
+#include "cli/compatibility/megatron_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "cli/command.h"
 #include "support/errors.h"
-#include "train/pretrain_options.h"
+#include "train/run/pretrain_options.h"
 
 namespace piton::cli {
 namespace {

@@ -1,5 +1,5 @@
 // Each case runs in a separate process, because signals belong to a process.
-#include "cli/stop_signals.h"
+#include "cli/terminal/stop_signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

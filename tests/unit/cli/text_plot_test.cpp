@@ -1,4 +1,4 @@
-#include "cli/text_plot.h"
+#include "cli/terminal/text_plot.h"
 
 #include <gtest/gtest.h>
 

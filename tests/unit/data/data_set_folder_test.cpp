@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/records/front_matter.h"
 #include "support/errors.h"
 #include "temporary_folder.h"

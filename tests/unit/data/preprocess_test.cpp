@@ -13,7 +13,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "data/corpus/indexed_dataset.h"
 #include "data/preprocess/preprocess_journal.h"
 #include "packing.h"

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/temp_folder.h"
 
 namespace piton {

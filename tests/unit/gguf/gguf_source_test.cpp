@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "gguf/gguf_writer.h"
 #include "huggingface/config_keys.h"
 #include "huggingface/hf_source.h"
@@ -57,7 +57,7 @@ class GoldenGguf : public testing::TestWithParam<std::string> {
 TEST_P(GoldenGguf, HoldsTheWeightsOfItsFolder) {
   GgufSource source(path());
   HfSource folder(test::golden_folder(GetParam()));
-  ModelConfig wanted = as_gguf_says(folder.model());
+  ModelConfig wanted = model_in_gguf(folder.model());
   wanted.query_scalar = source.model().query_scalar;  // llama.cpp takes that of Gemma for granted
   EXPECT_EQ(model_difference(wanted, source.model()), "");
   AsGgufHolds held(folder, source);
@@ -103,7 +103,7 @@ class WrittenGguf : public testing::Test {
     const GgufWriteOptions options{
         .type = type,
         .entries = {{"general.architecture", GgufValue::string(description.architecture)}}};
-    written_ = write_gguf(path, source, as_gguf_says(source.model()), description, options);
+    written_ = write_gguf(path, source, model_in_gguf(source.model()), description, options);
     return path;
   }
 
@@ -121,7 +121,7 @@ TEST_F(WrittenGguf, OfEveryTypeIsReadAsItWasWritten) {
       SCOPED_TRACE(fmt::format("{} {}", name, type ? piton::name(*type) : "as it is"));
       GgufSource source(write(test::golden_folder(name), type));
       HfSource folder(test::golden_folder(name));
-      EXPECT_EQ(model_difference(as_gguf_says(folder.model()), source.model()), "");
+      EXPECT_EQ(model_difference(model_in_gguf(folder.model()), source.model()), "");
       AsGgufHolds held(folder, source);
       expect_equal(source, held);
       if (!type) expect_equal(source, folder);
@@ -175,7 +175,7 @@ TEST_F(WrittenGguf, OfGemmaHoldsGainsAndComesBack) {
     AsGgufHolds held(original, source);
     expect_equal(source, held);
     EXPECT_TRUE(source.stored_from_one("layers.0.attention.end_norm.weight"));
-    EXPECT_EQ(model_difference(as_gguf_says(original.model()), source.model()), "");
+    EXPECT_EQ(model_difference(model_in_gguf(original.model()), source.model()), "");
     if (source.model().head_norms) {
       EXPECT_TRUE(source.stored_from_one("layers.0.attention.query_norm.weight"));
     }

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "text/compare_tokenizers.h"

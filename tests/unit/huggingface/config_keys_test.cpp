@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "model/families.h"
 #include "support/errors.h"
 #include "unit/huggingface/hf_folder.h"

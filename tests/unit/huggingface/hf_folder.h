@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "checkpoint/safetensors.h"
 #include "support/golden_huggingface.h"
 #include "support/temp_folder.h"

@@ -1,11 +1,11 @@
 // DeepSpeed's files: those that are written are read back, and those that DeepSpeed writes itself
 // (one file a layer) hold the same model.
-#include "megatron/deepspeed_files.h"
+#include "megatron/deepspeed/deepspeed_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_source.h"
 #include "megatron/megatron_writer.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "huggingface/hf_source.h"
 #include "megatron/megatron_writer.h"
 #include "support/errors.h"

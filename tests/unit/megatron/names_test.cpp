@@ -1,5 +1,5 @@
 // Names of tensors in Megatron's module trees.
-#include "megatron/names.h"
+#include "megatron/format/names.h"
 
 #include <gtest/gtest.h>
 

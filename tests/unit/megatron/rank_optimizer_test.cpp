@@ -1,13 +1,13 @@
 // Optimizers in files of data-parallel ranks (tools/oracle/megatron_shares.py): what is missing, of
 // another update or of another length is refused by its name. Their contents: optimizer_test.cpp.
-#include "megatron/rank_optimizer.h"
+#include "megatron/ranks/rank_optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "megatron/megatron_source.h"
 #include "pickle/torch_writer.h"
 #include "support/errors.h"

@@ -1,6 +1,6 @@
 // Folders of Megatron-core's dist_checkpointing: those that it wrote (tools/oracle/
 // megatron_torch_dist.py) hold the model that one process has; damaged ones are refused.
-#include "megatron/torch_dist.h"
+#include "megatron/distributed/torch_dist.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <array>
 #include <optional>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "megatron/megatron_source.h"
 #include "pickle/torch_writer.h"
 #include "support/errors.h"

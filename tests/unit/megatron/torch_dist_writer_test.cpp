@@ -9,10 +9,10 @@
 #include <map>
 #include <set>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "huggingface/hf_source.h"
+#include "megatron/distributed/torch_dist.h"
 #include "megatron/megatron_source.h"
-#include "megatron/torch_dist.h"
 #include "pickle/pickle.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"

@@ -1,12 +1,12 @@
 // Files of DeepSpeed's ZeRO-3, which DeepSpeed has written (tools/oracle/deepspeed_zero3.py): the
 // weights are those of the undivided model; what is missing, of another iteration or of another
 // size is refused by its name. Moments: optimizer_test.cpp.
-#include "megatron/zero3_files.h"
+#include "megatron/deepspeed/zero3_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "megatron/megatron_source.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"

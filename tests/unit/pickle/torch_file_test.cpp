@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "pickle/torch_writer.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/temp_folder.h"
 #include "text/files/byte_tokenizer.h"
 #include "text/files/tokenizer_options.h"

@@ -1,4 +1,4 @@
-#include "train/batch_sizes.h"
+#include "train/run/batch_sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

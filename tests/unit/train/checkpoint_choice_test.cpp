@@ -1,5 +1,5 @@
 // The checkpoint from which a run starts. Saving and resuming: trainer_test.cpp.
-#include "train/checkpoint_choice.h"
+#include "train/run/checkpoint_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "train/failure_report.h"
+#include "train/run/failure_report.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/temp_folder.h"
 
 namespace piton {

@@ -1,9 +1,9 @@
-#include "train/log_sink.h"
+#include "train/sinks/log_sink.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "train/progress_sink.h"
+#include "train/sinks/progress_sink.h"
 
 namespace piton {
 namespace {

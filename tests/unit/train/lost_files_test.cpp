@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/trainer_run.h"

@@ -1,9 +1,9 @@
-#include "train/option_lines.h"
+#include "train/run/option_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "train/run_plan.h"
+#include "train/run/run_plan.h"
 
 namespace piton {
 namespace {

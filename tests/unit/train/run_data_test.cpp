@@ -1,5 +1,5 @@
 // The corpora of a run: checks when they are opened, and detection of changes.
-#include "train/run_data.h"
+#include "train/run/run_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

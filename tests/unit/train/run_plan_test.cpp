@@ -1,9 +1,9 @@
-#include "train/run_plan.h"
+#include "train/run/run_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 

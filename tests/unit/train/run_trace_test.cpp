@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "support/thread_world.h"
 #include "support/trainer_run.h"
-#include "train/log_sink.h"
-#include "train/run_timers.h"
+#include "train/sinks/log_sink.h"
+#include "train/trace/run_timers.h"
 
 namespace piton {
 namespace {

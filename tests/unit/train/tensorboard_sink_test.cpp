@@ -1,5 +1,5 @@
 // Events equal those of TensorBoard's own writer; the events of a run contain its metrics.
-#include "train/tensorboard_sink.h"
+#include "train/sinks/tensorboard_sink.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/temp_folder.h"
-#include "train/event_file.h"
+#include "train/sinks/event_file.h"
 
 namespace piton {
 namespace {

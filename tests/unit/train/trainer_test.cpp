@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/said_elsewhere.h"
+#include "base/reported_elsewhere.h"
 #include "kernels/forwarding_kernels.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
@@ -480,13 +480,13 @@ TEST_F(TrainerTest, SaysThatNothingIsLeftToDo) {
 
 TEST_F(TrainerTest, StopsForASignalAndWhenItsTimeIsUpAfterOneStepAtLeast) {
   Trainer trainer(own_.machine(), options({"--exit-duration-in-mins", "1e-9"}), {});
-  EXPECT_FALSE(trainer.agreed_stop(0).time_is_up) << "nothing is trained yet";
+  EXPECT_FALSE(trainer.agreed_stop(0).out_of_time) << "nothing is trained yet";
   EXPECT_EQ(trainer.agreed_stop(15).signal, 15);
   trainer.step();
-  EXPECT_TRUE(trainer.agreed_stop(0).time_is_up);
+  EXPECT_TRUE(trainer.agreed_stop(0).out_of_time);
   Trainer patient(own_.machine(), options({"--exit-duration-in-mins", "60"}), {});
   patient.step();
-  EXPECT_FALSE(patient.agreed_stop(0).time_is_up);
+  EXPECT_FALSE(patient.agreed_stop(0).out_of_time);
   EXPECT_THAT(
       message_of(Fault::kUsage,
                  [&] {
@@ -554,7 +554,7 @@ std::vector<std::string> errors_of(const std::vector<PretrainOptions>& options) 
     test::SmallMachine own(world);
     try {
       Trainer trainer(own.machine(), options[world.rank()], {});
-    } catch (const SaidByAnotherRank&) {
+    } catch (const ReportedByAnotherRank&) {
       errors[world.rank()] = "(silent)";
     } catch (const Error& error) {
       errors[world.rank()] = error.what();

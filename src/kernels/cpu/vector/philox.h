@@ -1,4 +1,4 @@
-// Philox4x32-10 for neighboring counters at once; the same numbers as base/philox.h.
+// Philox4x32-10 for neighboring counters at once; the same numbers as base/random/philox.h.
 #pragma once
 
 #include "kernels/cpu/vector/simd.h"

@@ -9,7 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/files.h"
+#include "base/files/files.h"
 #include "support/errors.h"
 #include "support/temp_folder.h"
 #include "text/files/tokenizer_options.h"

@@ -1,5 +1,5 @@
 // The tiles that attention computes, checked by counting.
-#include "kernels/cpu/attention_tiles.h"
+#include "kernels/cpu/attention/attention_tiles.h"
 
 #include <gtest/gtest.h>
 

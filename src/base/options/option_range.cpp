@@ -1,0 +1,23 @@
+#include "base/options/option_range.h"
+
+#include "base/error.h"
+
+namespace piton {
+
+void check_range(std::string_view flag, std::int64_t value, std::int64_t least, std::int64_t most) {
+  if (value >= least && value <= most) return;
+  if (most == std::numeric_limits<std::int64_t>::max()) {
+    throw Error(Fault::kUsage, "{}: got {}, wanted {} or more", flag, value, least);
+  }
+  throw Error(Fault::kUsage, "{}: got {}, wanted {} to {}", flag, value, least, most);
+}
+
+std::int64_t checked_product(std::string_view flag, std::string_view what, std::int64_t a,
+                             std::int64_t b, std::int64_t c) {
+  const double product = static_cast<double>(a) * static_cast<double>(b) * static_cast<double>(c);
+  if (product < 0x1p62) return a * b * c;
+  throw Error(Fault::kUsage, "{}: {} would be {:.2g}, more than can be counted; lower it", flag,
+              what, product);
+}
+
+}  // namespace piton

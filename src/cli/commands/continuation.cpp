@@ -1,0 +1,183 @@
+#include "cli/commands/continuation.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "generate/stop_words.h"
+#include "text/unicode/utf8.h"
+
+namespace piton::cli {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr DecodeOptions kShown{.skip_special_tokens = true};
+
+// Bytes that are no characters are shown as U+FFFD.
+std::string line_of(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Continuer::Continuer(Model& model, const SamplingOptions& sampling, const BeamOptions& beams,
+                     const std::vector<std::string>& stop, bool echo)
+    : model_(model), sampling_(sampling), beams_(beams), echo_(echo) {
+  for (const std::string& word : stop) {
+    if (word.empty()) throw Error(Fault::kUsage, "--stop: got \"\", wanted a word");
+    const Tokenizer& tokenizer = model.require_tokenizer();
+    const std::optional<std::int32_t> id = tokenizer.id_of(word);
+    if (id && tokenizer.is_special(*id)) {
+      stop_ids_.push_back(*id);
+    } else {
+      stop_words_.push_back(word);
+    }
+  }
+}
+
+std::string Continuer::text_of(const Prompt& prompt) const {
+  if (!prompt.text.empty() || model_.tokenizer() == nullptr) return prompt.text;
+  return replace_bad_utf8(model_.tokenizer()->decode(prompt.ids, kShown));
+}
+
+bool Continuer::is_stop(std::int32_t id) const {
+  return std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end();
+}
+
+std::vector<std::vector<Continuation>> Continuer::run(
+    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const {
+  std::vector<std::vector<Continuation>> all;
+  if (beams_.num_beams == 1) {
+    for (Continuation& one : sampled(prompts, show)) all.push_back({std::move(one)});
+    return all;
+  }
+  for (const Prompt& prompt : prompts) all.push_back(beams(prompt));
+  show(all.front().front().text);
+  return all;
+}
+
+std::vector<Continuation> Continuer::sampled(
+    std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const {
+  struct Growing {
+    std::optional<StreamDecoder> decoder;
+    StopWords stop;
+  };
+  std::vector<Continuation> all(prompts.size());
+  std::vector<Growing> growing(prompts.size(), {std::nullopt, StopWords(stop_words_)});
+  std::vector<std::vector<std::int32_t>> ids;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    ids.push_back(prompts[i].ids);
+    if (model_.tokenizer() != nullptr) {
+      growing[i].decoder.emplace(*model_.tokenizer(), kShown);
+      growing[i].decoder->start_after(prompts[i].ids);
+    }
+  }
+  const auto add = [&](std::size_t i, const std::string& bytes) {
+    const std::string text = replace_bad_utf8(bytes);
+    if (i == 0 && !text.empty()) show(text);
+    all[i].text += text;
+  };
+  auto tokens =
+      model_.generate_batch(ids, sampling_, [&](std::size_t i, const GeneratedToken& token) {
+        Growing& one = growing[i];
+        if (one.decoder) add(i, one.stop.push(one.decoder->push(token.id)));
+        return !one.stop.found() && !is_stop(token.id);
+      });
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    all[i].tokens = std::move(tokens[i]);
+    Growing& one = growing[i];
+    if (!one.decoder || one.stop.found()) continue;
+    add(i, one.stop.push(one.decoder->finish()));
+    add(i, one.stop.finish());
+  }
+  return all;
+}
+
+// The text of whole tokens up to a stop word; `stopped` if there is one, or a stop id.
+std::string Continuer::text_of(const Prompt& prompt, const std::vector<std::int32_t>& ids,
+                               bool* stopped) const {
+  *stopped = !ids.empty() && is_stop(ids.back());
+  if (model_.tokenizer() == nullptr) return "";
+  StopWords stop(stop_words_);
+  StreamDecoder decoder(*model_.tokenizer(), kShown);
+  decoder.start_after(prompt.ids);
+  std::string decoded;
+  for (const std::int32_t id : ids) decoded += decoder.push(id);
+  std::string text = stop.push(decoded + decoder.finish());
+  *stopped = *stopped || stop.found();
+  text += stop.finish();
+  return replace_bad_utf8(text);
+}
+
+std::vector<Continuation> Continuer::beams(const Prompt& prompt) const {
+  const auto ids_of = [](std::span<const LikelyToken> tokens) {
+    std::vector<std::int32_t> ids;
+    for (const LikelyToken& token : tokens) ids.push_back(token.id);
+    return ids;
+  };
+  const bool looks = !stop_words_.empty() || !stop_ids_.empty();
+  const auto ends = [&](std::span<const LikelyToken> tokens) {
+    bool stopped = false;
+    if (looks) text_of(prompt, ids_of(tokens), &stopped);
+    return stopped;
+  };
+  std::vector<Continuation> all;
+  for (const Beam& beam : model_.beams(prompt.ids, sampling_.max_new_tokens, beams_, ends)) {
+    Continuation& one = all.emplace_back();
+    bool stopped = false;
+    one.text = text_of(prompt, ids_of(beam.tokens), &stopped);
+    for (const LikelyToken& token : beam.tokens) one.tokens.push_back({token, {}});
+    one.score = beam.score;
+  }
+  return all;
+}
+
+std::string Continuer::json_line(const Prompt& prompt, const std::vector<Continuation>& all) const {
+  const Tokenizer* words = model_.tokenizer();
+  const auto object_of = [&](const Continuation& one, bool with_prompt) {
+    OrderedJson out;
+    out["text"] = echo_ ? text_of(prompt) + one.text : one.text;
+    if (with_prompt) out["prompt_ids"] = prompt.ids;
+    for (const GeneratedToken& token : one.tokens) {
+      out["ids"].push_back(token.id);
+      out["log_probabilities"].push_back(token.log_probability);
+      if (token.likeliest.empty()) continue;
+      OrderedJson likeliest = OrderedJson::array();
+      for (const LikelyToken& other : token.likeliest) {
+        OrderedJson entry = {{"id", other.id}};
+        if (words != nullptr) entry["piece"] = words->piece(other.id);
+        entry["log_probability"] = other.log_probability;
+        likeliest.push_back(std::move(entry));
+      }
+      out["likeliest"].push_back(std::move(likeliest));
+    }
+    if (one.score) out["score"] = *one.score;
+    return out;
+  };
+  OrderedJson out = object_of(all.front(), /*with_prompt=*/true);
+  if (all.size() > 1) {
+    for (const Continuation& one : all) out["beams"].push_back(object_of(one, false));
+  }
+  return line_of(out) + "\n";
+}
+
+std::string Continuer::token_lines(const Continuation& one) const {
+  const Tokenizer* words = model_.tokenizer();
+  const auto shown = [&](const LikelyToken& token) {
+    const std::string piece =
+        words != nullptr ? line_of(OrderedJson(words->piece(token.id))) : std::to_string(token.id);
+    return fmt::format("{:.4f} {}", token.log_probability, piece);
+  };
+  std::string lines;
+  for (const GeneratedToken& token : one.tokens) {
+    lines += shown(token);
+    for (std::size_t i = 0; i < token.likeliest.size(); ++i) {
+      lines += (i == 0 ? "  of  " : ", ") + shown(token.likeliest[i]);
+    }
+    lines += "\n";
+  }
+  return lines;
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,62 @@
+// A prompt's continuation as generate shows it: text as it comes, with stop words, and what is told
+// of its tokens.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/model.h"
+#include "cli/commands/prompts.h"
+
+namespace piton::cli {
+
+struct Continuation {
+  // "" without a tokenizer; without stop word and special tokens. Appended to the prompt it is the
+  // text of both, so it may begin with a space. Always UTF-8: bytes that are no
+  // characters, such as those of one that the last token left unfinished, are U+FFFD.
+  std::string text;
+  std::vector<GeneratedToken> tokens;
+  std::optional<double> score;  // of a beam
+};
+
+class Continuer {
+ public:
+  // Throws Error(kUsage) for an empty stop word, and for stop words without a tokenizer. A word
+  // that is a special token of the vocabulary ends a text too.
+  Continuer(Model& model, const SamplingOptions& sampling, const BeamOptions& beams,
+            const std::vector<std::string>& stop, bool echo = false);
+
+  // The prompt as text: as it was given, or what its ids decode to.
+  std::string text_of(const Prompt& prompt) const;
+
+  // For each prompt the continuation, or all beams, the best first. `show` gets the text of the
+  // first prompt part by part, as soon as it is certain; with beams the best one's when all is
+  // done. Prompts are continued side by side; with beams one after another.
+  std::vector<std::vector<Continuation>> run(
+      std::span<const Prompt> prompts, const std::function<void(const std::string&)>& show) const;
+
+  // The JSON object about one prompt and its continuations, and what --logprobs prints otherwise: a
+  // line a token.
+  std::string json_line(const Prompt& prompt, const std::vector<Continuation>& all) const;
+  std::string token_lines(const Continuation& one) const;
+
+ private:
+  bool is_stop(std::int32_t id) const;
+  std::vector<Continuation> sampled(std::span<const Prompt> prompts,
+                                    const std::function<void(const std::string&)>& show) const;
+  std::vector<Continuation> beams(const Prompt& prompt) const;
+  std::string text_of(const Prompt& prompt, const std::vector<std::int32_t>& ids,
+                      bool* stopped) const;
+
+  Model& model_;
+  const SamplingOptions& sampling_;
+  const BeamOptions& beams_;
+  bool echo_;  // the text of a JSON object begins with the prompt
+  std::vector<std::string> stop_words_;
+  std::vector<std::int32_t> stop_ids_;
+};
+
+}  // namespace piton::cli

@@ -1,0 +1,152 @@
+// piton generate: continues a prompt, or each of a file.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+
+#include "api/model.h"
+#include "base/options/option_range.h"
+#include "cli/command.h"
+#include "cli/commands/continuation.h"
+#include "cli/commands/prompts.h"
+#include "cli/launch.h"
+#include "cli/terminal/standard_input.h"
+
+namespace piton::cli {
+namespace {
+
+struct GenerateOptions {
+  std::string load;
+  std::vector<std::string> stop;
+  bool stream = false;
+  bool echo = false;
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"load",
+             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file of the model",
+             {.placeholder = "DIR"}},
+      load);
+    v(Option{"stop", "words that end the text; they are not printed", {.placeholder = "WORD"}},
+      stop);
+    v(Option{"stream", "print each piece of text as soon as it is generated"}, stream);
+    v(Option{"echo", "print the prompt before the text that continues it"}, echo);
+    v(Option{"json", "print one JSON object: text, ids, log_probabilities"}, json);
+  }
+};
+
+// Their keys and values are in memory at once.
+constexpr std::int64_t kMostPromptsAtOnce = 4096;
+
+void check_together(const OptionSet& set, const GenerateOptions& options,
+                    const PromptOptions& prompts, const SamplingOptions& sampling,
+                    const BeamOptions& beams) {
+  if (options.load.empty())
+    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
+  check_range("--prompts-at-once", prompts.prompts_at_once, 1, kMostPromptsAtOnce);
+  if (options.stream && set.given("prompts")) {
+    throw Error(Fault::kUsage,
+                "--stream: goes with one prompt; --prompts prints an object when each is done");
+  }
+  if (beams.num_beams == 1) return;
+  for (const char* name : {"temperature", "top-k", "top-p", "seed"}) {
+    if (!set.given(name)) continue;
+    throw Error(Fault::kUsage,
+                "--num-beams: follows the likeliest tokens and draws none; leave "
+                "--{} out",
+                name);
+  }
+  if (options.stream || sampling.log_probabilities.value_or(0) > 0) {
+    throw Error(Fault::kUsage, "--num-beams: does not go with {}; leave one of them out",
+                options.stream ? "--stream" : "--logprobs above 0");
+  }
+}
+
+// Logs why there are fewer tokens than requested, unless the model ended the text.
+void print_end_reason(const Model& model, std::size_t prompt, std::size_t written,
+                      const SamplingOptions& sampling, Log& log) {
+  const std::int64_t length = model.config().max_positions;
+  if (static_cast<std::int64_t>(written) >= sampling.max_new_tokens) return;
+  if (static_cast<std::int64_t>(prompt + written) < length) return;
+  log.info(
+      fmt::format("stopped after {} tokens: with the {} of the prompt they fill the {} that "
+                  "the model was trained on",
+                  written, prompt, length));
+}
+
+std::string ids_line(std::span<const std::int32_t> prompt, const Continuation& one) {
+  std::vector<std::int32_t> ids(prompt.begin(), prompt.end());
+  for (const GeneratedToken& token : one.tokens) ids.push_back(token.id);
+  return fmt::format("{}\n", fmt::join(ids, " "));
+}
+
+}  // namespace
+
+int run_generate(Invocation& invocation) {
+  GeneralOptions general;
+  GenerateOptions options;
+  PromptOptions prompt_options;
+  SamplingOptions sampling;
+  BeamOptions beams;
+  InferenceOptions layout;
+  TokenizerOptions tokenizer;
+  OptionSet set;
+  set.add("Generation", options);
+  set.add("Prompt", prompt_options);
+  set.add("Sampling", sampling);
+  set.add("Beams", beams);
+  set.add("Parallelism", layout);
+  set.add("Tokenizer", tokenizer);
+  refuse_more_arguments(invocation.parse(set, general));
+  check_together(set, options, prompt_options, sampling, beams);
+  if (sampling.temperature == 0) {
+    sampling.greedy = true;
+    sampling.temperature = 1;
+  }
+  Engine engine(engine_options(general), invocation.log);
+  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
+  const std::vector<Prompt> prompts =
+      read_prompts(prompt_options, set.given("prompt"), *model, invocation.log);
+  const Continuer continuer(*model, sampling, beams, options.stop, options.echo);
+
+  const bool has_words = model->tokenizer() != nullptr;
+  const bool leads = engine.world().rank() == 0;
+  const bool as_json = options.json || !prompt_options.prompts.empty();
+  const bool talks = is_conversation() && !as_json && has_words;
+  const bool streams = (options.stream || talks) && !as_json && has_words;
+  const auto show = [leads](const std::string& text) {
+    if (!leads) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  if (streams && (talks || options.echo)) show(continuer.text_of(prompts.front()));
+  const auto at_once = static_cast<std::size_t>(prompt_options.prompts_at_once);
+  for (std::size_t begin = 0; begin < prompts.size(); begin += at_once) {
+    const auto some = std::span(prompts).subspan(begin, std::min(at_once, prompts.size() - begin));
+    const auto found = continuer.run(some, [&](const std::string& text) {
+      if (streams) show(text);
+    });
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const Continuation& best = found[i].front();
+      if (as_json) {
+        show(continuer.json_line(some[i], found[i]));
+      } else {
+        const std::string prompt = options.echo ? continuer.text_of(some[i]) : "";
+        show(has_words ? (streams ? "" : prompt + best.text) + "\n"
+                       : ids_line(options.echo ? some[i].ids : std::vector<std::int32_t>(), best));
+        if (sampling.log_probabilities) show(continuer.token_lines(best));
+      }
+      if (leads) {
+        print_end_reason(*model, some[i].ids.size(), best.tokens.size(), sampling, invocation.log);
+      }
+    }
+  }
+  if (leads && talks) {
+    invocation.log.info(
+        fmt::format("next: piton score --load {} FILE, the loss on a text of yours", options.load));
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

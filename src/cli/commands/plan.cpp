@@ -1,0 +1,317 @@
+// piton plan: what a layout costs each rank, and how long its pipeline idles.
+#include <algorithm>
+#include <charconv>
+
+#include "api/planning.h"
+#include "base/json.h"
+#include "base/options/byte_size.h"
+#include "base/options/option_range.h"
+#include "cli/command.h"
+#include "cli/compatibility/environment.h"
+#include "cli/compatibility/megatron_flags.h"
+#include "cli/launch.h"
+#include "parallel/simulate.h"
+#include "text/tokenizer.h"
+
+namespace piton::cli {
+namespace {
+
+constexpr std::int64_t kMostPasses = 1 << 24;  // to simulate: some seconds and 1 GiB
+
+struct PlanOptions {
+  std::string simulate;
+  int stages = 4;
+  int micro_batches = 8;
+  std::optional<std::int64_t> ranks;
+  std::string device_memory;
+  std::vector<std::string> layouts;
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"simulate",
+             "simulate this schedule with passes of equal length, instead of planning a model",
+             {.choices = {"", "1f1b", "zb-h1"}}},
+      simulate);
+    v(Option{"stages", "number of pipeline stages to simulate"}, stages);
+    v(Option{"micro-batches", "number of micro-batches to simulate"}, micro_batches);
+    v(Option{"world-size", "number of ranks of the run (default: tensor x pipeline)"}, ranks);
+    v(Option{"device-memory",
+             "memory per rank, such as 80GB or 64GiB; tells whether each rank fits",
+             {.placeholder = "SIZE"}},
+      device_memory);
+    v(Option{"layouts",
+             "layouts to compare: tensor x pipeline ranks, and x data ranks unless given by "
+             "--world-size",
+             {.placeholder = "TxP[xD]"}},
+      layouts);
+    v(Option{"json", "print one JSON object"}, json);
+  }
+};
+
+Simulation simulated(ScheduleKind kind, int stages, int micro_batches) {
+  if (stages < 1 || micro_batches < 1) {
+    throw Error(Fault::kUsage, "--stages, --micro-batches: got {} and {}, wanted 1 or more", stages,
+                micro_batches);
+  }
+  check_range("--stages x --micro-batches", std::int64_t{stages} * micro_batches, 1, kMostPasses);
+  return simulate(make_schedule(kind, stages, micro_batches), {StepTimes{}});
+}
+
+nlohmann::ordered_json to_json(const Simulation& simulation) {
+  return {{"bubble", simulation.bubble},
+          {"time", simulation.time},
+          {"ideal", simulation.ideal},
+          {"peak_activations", simulation.peak_activations}};
+}
+
+nlohmann::ordered_json to_json(const RankEstimate& estimate, int rank, bool async_save) {
+  nlohmann::ordered_json bytes;
+  for (int kind = 0; kind < kMemoryKinds; ++kind) {
+    bytes[std::string(name(static_cast<MemoryKind>(kind)))] = estimate.memory.peak_bytes[kind];
+  }
+  bytes["total"] = estimate.memory.peak_total_bytes;
+  bytes["offloaded"] = estimate.offloaded_bytes;
+  const TrafficCounts& sent = estimate.traffic;
+  return {{"rank", rank},
+          {"parameters", estimate.parameters},
+          {"bytes", bytes},
+          {"save_copy_bytes", async_save ? estimate.save_copy_bytes : 0},
+          {"sent_bytes",
+           {{"all_reduce", sent.all_reduce_bytes},
+            {"all_gather", sent.all_gather_bytes},
+            {"reduce_scatter", sent.reduce_scatter_bytes},
+            {"point_to_point", sent.point_to_point_bytes}}}};
+}
+
+// "6.74 billion", "134 million", "257 thousand"
+std::string in_words(std::int64_t count) {
+  const auto value = static_cast<double>(count);
+  for (const auto& [size, name] : {std::pair(1e12, "trillion"), std::pair(1e9, "billion"),
+                                   std::pair(1e6, "million"), std::pair(1e3, "thousand")}) {
+    if (value >= size) return fmt::format("{:.3g} {}", value / size, name);
+  }
+  return fmt::format("{}", count);
+}
+
+std::string mebibytes(std::int64_t bytes) {
+  return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20));
+}
+
+std::int64_t sent_bytes(const TrafficCounts& sent) {
+  return sent.all_reduce_bytes + sent.all_gather_bytes + sent.reduce_scatter_bytes +
+         sent.point_to_point_bytes;
+}
+
+bool alike(const RankEstimate& a, const RankEstimate& b) {
+  return a.parameters == b.parameters &&
+         std::equal(std::begin(a.memory.peak_bytes), std::end(a.memory.peak_bytes),
+                    std::begin(b.memory.peak_bytes)) &&
+         a.memory.peak_total_bytes == b.memory.peak_total_bytes &&
+         sent_bytes(a.traffic) == sent_bytes(b.traffic);
+}
+
+// "0-3,8": the ranks in a few letters.
+std::string ranges(const std::vector<std::size_t>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", ranks[i]);
+    if (last > i) text += fmt::format("-{}", ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+// The plan in one sentence.
+std::string in_sentence(const RunPlan& plan, const PretrainOptions& options) {
+  return fmt::format(
+      "{} parameters in {}; a step is {} samples of {} tokens, {} at a time\n"
+      "{} ranks: tensor {} x pipeline {} x data {}; ZeRO stage {}\n",
+      in_words(plan.session.model.parameters()), name(plan.session.model.dtype), plan.global_batch,
+      plan.sequence, options.loop.micro_batch_size,
+      plan.mesh[Axis::kTensor] * plan.mesh[Axis::kPipeline] * plan.mesh[Axis::kData],
+      plan.mesh[Axis::kTensor], plan.mesh[Axis::kPipeline], plan.mesh[Axis::kData],
+      plan.session.zero_stage);
+}
+
+std::string verdict(std::int64_t needed, std::int64_t memory) {
+  return needed <= memory ? fmt::format("fits: {} of {} MiB", mebibytes(needed), mebibytes(memory))
+                          : fmt::format("does not fit: {} of {} MiB are missing",
+                                        mebibytes(needed - memory), mebibytes(memory));
+}
+
+void print_table(const std::vector<RankEstimate>& estimates, const Simulation& simulation,
+                 std::int64_t memory, bool async_save, std::int64_t weight_bytes) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t rank = 0; rank < estimates.size(); ++rank) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return alike(estimates[group[0]], estimates[rank]);
+    });
+    if (same == groups.end()) {
+      groups.push_back({rank});
+    } else {
+      same->push_back(rank);
+    }
+  }
+  std::string text = "ranks     parameters    MiB: ";
+  for (int kind = 0; kind < kMemoryKinds; ++kind)
+    text += fmt::format("{:>14}", name(static_cast<MemoryKind>(kind)));
+  text += fmt::format("{:>12}{:>18}\n", "peak", "sent a step, MiB");
+  std::int64_t most = 0;
+  std::int64_t offloaded = 0;
+  for (const std::vector<std::size_t>& group : groups) {
+    const RankEstimate& one = estimates[group[0]];
+    text += fmt::format("{:<8}{:12}         ", ranges(group), one.parameters);
+    for (const std::int64_t bytes : one.memory.peak_bytes)
+      text += fmt::format("{:>14}", mebibytes(bytes));
+    text += fmt::format("{:>12}{:>18}\n", mebibytes(one.memory.peak_total_bytes),
+                        mebibytes(sent_bytes(one.traffic)));
+    most = std::max(most, one.memory.peak_total_bytes);
+    offloaded = std::max(offloaded, one.offloaded_bytes);
+  }
+  if (offloaded > 0) {
+    text +=
+        fmt::format("offloaded by a rank {} MiB, which is not in the peak\n", mebibytes(offloaded));
+  }
+  const RankEstimate& first = estimates[0];
+  if (first.memory.peak_bytes[static_cast<int>(MemoryKind::kParameters)] >
+      first.parameters * weight_bytes * 3 / 2) {
+    text +=
+        "parameters: the weights, and the packed forms of them that the products of forward and of "
+        "backward read\n";
+  }
+  text +=
+      fmt::format("pipeline bubble {:.1f} % (passes of equal length)\n", 100 * simulation.bubble);
+  if (async_save) {
+    text += fmt::format(
+        "saves in the background: a copy of {} MiB a rank, in the memory of the host "
+        "(--no-async-save: none)\n",
+        mebibytes(estimates[0].save_copy_bytes));
+  }
+  if (memory > 0) text += verdict(most, memory) + "\n";
+  std::fputs(text.c_str(), stdout);
+}
+
+// Settles --recompute-granularity auto. What was chosen and why, a line, or "".
+std::string choose_if_asked(RunPlan& plan, const PretrainOptions& options, const Machine& machine) {
+  if (!plan.memory_limit) return "";
+  const RecomputeChoice choice = choose_recompute(plan, options.loop.micro_batch_size, machine);
+  plan.session.layout.recompute = choice.rules;
+  return choice.why + "\n";
+}
+
+// "8x1", "2x2x4". Returns the number of ranks.
+int set_layout(const std::string& text, const std::optional<std::int64_t>& ranks,
+               PretrainOptions& options) {
+  std::vector<int> sizes;
+  std::int64_t replica = 1;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    int size = 0;
+    const auto [stop, code] = std::from_chars(at, end, size);
+    if (code != std::errc() || size < 1 || size > kMostRanks / replica ||
+        (stop < end && *stop != 'x')) {
+      sizes.clear();
+      break;
+    }
+    sizes.push_back(size);
+    replica *= size;
+    at = stop + (stop < end ? 1 : 0);
+  }
+  if (sizes.size() < 2 || sizes.size() > 3) {
+    throw Error(Fault::kUsage,
+                "--layouts: got \"{}\", wanted tensor x pipeline ranks, as in 8x1, of at most {} "
+                "ranks",
+                text, kMostRanks);
+  }
+  options.parallel.tensor = sizes[0];
+  options.parallel.pipeline = sizes[1];
+  return sizes.size() == 3 ? static_cast<int>(replica) : options.parallel.planned_ranks(ranks);
+}
+
+void print_layouts(const PlanOptions& asked, const PretrainOptions& options,
+                   std::int64_t vocabulary, const Machine& machine) {
+  const std::int64_t memory = bytes_of_size("--device-memory", asked.device_memory);
+  std::string text = fmt::format("{:<12}{:>7}{:>14}{:>20}{:>10}\n", "layout", "ranks", "peak, MiB",
+                                 "sent a step, MiB", "bubble");
+  for (const std::string& layout : asked.layouts) {
+    PretrainOptions one = options;
+    const int world = set_layout(layout, asked.ranks, one);
+    RunPlan plan = make_run_plan(one, world, vocabulary);
+    choose_if_asked(plan, one, machine);
+    std::int64_t most = 0, sent = 0;
+    for (const RankEstimate& rank : estimate_layout(plan, one.loop.micro_batch_size, machine)) {
+      most = std::max(most, rank.memory.peak_total_bytes);
+      sent = std::max(sent, sent_bytes(rank.traffic));
+    }
+    const Simulation simulation =
+        simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
+    text += fmt::format("{:<12}{:>7}{:>14}{:>20}{:>8.1f} %", layout, world, mebibytes(most),
+                        mebibytes(sent), 100 * simulation.bubble);
+    if (memory > 0) text += "   " + verdict(most, memory);
+    text += "\n";
+  }
+  std::fputs(text.c_str(), stdout);
+}
+
+}  // namespace
+
+int run_plan(Invocation& invocation) {
+  GeneralOptions general;
+  PlanOptions plan_options;
+  PretrainOptions options;
+  OptionSet set;
+  set.add("Plan", plan_options);
+  options.add_to(set);
+  MegatronFlags megatron;
+  set.set_foreign(&megatron);
+  refuse_more_arguments(invocation.parse(set, general, true));
+  for (const std::string& note : read_environment(set, environment_variables())) {
+    invocation.log.info(note);
+  }
+  megatron.report(invocation.log);
+  megatron.check(options.model);
+  if (!plan_options.simulate.empty()) {
+    const ScheduleKind kind = plan_options.simulate == "zb-h1"
+                                  ? ScheduleKind::kZeroBubbleH1
+                                  : ScheduleKind::kOneForwardOneBackward;
+    const Simulation simulation = simulated(kind, plan_options.stages, plan_options.micro_batches);
+    std::fputs((to_json(simulation).dump() + "\n").c_str(), stdout);
+    return 0;
+  }
+  const int ranks = options.parallel.planned_ranks(plan_options.ranks);
+  Engine engine(engine_options(general), invocation.log);
+  if (options.loop.train_iters == 0 && !options.loop.train_samples) options.loop.train_iters = 1;
+  std::int64_t vocabulary = 0;
+  if (!options.tokenizer.empty()) vocabulary = open_tokenizer(options.tokenizer)->vocabulary_size();
+  if (!plan_options.layouts.empty()) {
+    print_layouts(plan_options, options, vocabulary, engine.machine());
+    return 0;
+  }
+  RunPlan plan = make_run_plan(options, ranks, vocabulary);
+  const std::string chosen = choose_if_asked(plan, options, engine.machine());
+  const std::vector<RankEstimate> estimates =
+      estimate_layout(plan, options.loop.micro_batch_size, engine.machine());
+  const Simulation simulation =
+      simulated(plan.session.schedule, plan.mesh[Axis::kPipeline], plan.micro_batches);
+  if (!plan_options.json) {
+    std::fputs((in_sentence(plan, options) + chosen).c_str(), stdout);
+    print_table(estimates, simulation, bytes_of_size("--device-memory", plan_options.device_memory),
+                options.saves_in_background(), size_bytes(plan.session.model.dtype));
+    return 0;
+  }
+  nlohmann::ordered_json out{
+      {"parameters", plan.session.model.parameters()},
+      {"flops_per_token", 3 * plan.session.model.forward_flops_per_token(plan.sequence)},
+      {"pipeline", to_json(simulation)}};
+  for (std::size_t rank = 0; rank < estimates.size(); ++rank)
+    out["ranks"].push_back(
+        to_json(estimates[rank], static_cast<int>(rank), options.saves_in_background()));
+  std::fputs((out.dump() + "\n").c_str(), stdout);
+  return 0;
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,97 @@
+// piton pretrain: trains a model from a recipe and flags; piton resume: goes on with a run.
+#include "train/pretrain.h"
+
+#include "cli/command.h"
+#include "cli/compatibility/environment.h"
+#include "cli/compatibility/launchers.h"
+#include "cli/compatibility/megatron_flags.h"
+#include "cli/launch.h"
+#include "cli/terminal/descriptors.h"
+#include "cli/terminal/stop_signals.h"
+#include "train/run/run_start.h"
+
+namespace piton::cli {
+namespace {
+
+// The options of `piton resume RUN` before those of the command line.
+void read_run(const std::vector<std::string>& positional, OptionSet& set,
+              PretrainOptions& options) {
+  if (positional.empty()) {
+    throw Error(Fault::kUsage, "wanted the folder of a run, as in piton resume RUN");
+  }
+  refuse_more_arguments(positional, 1);
+  const std::string& folder = positional.front();
+  if (set.given("load")) {
+    throw Error(Fault::kUsage, "--load: a resume loads the run that it names; leave it out");
+  }
+  if (set.given("finetune")) {
+    throw Error(Fault::kUsage, "--finetune: is of a new run: piton pretrain --finetune --load {}",
+                folder);
+  }
+  const RunToResume run = find_run(folder, options.loop.allow_fallback);
+  set.read_toml_text(run.text, run.name);
+  prepare_resume(run, folder, options);
+}
+
+int train(Invocation& invocation, bool resumes) {
+  StopSignals signals(invocation.log);
+  GeneralOptions general;
+  PretrainOptions options;
+  OptionSet set;
+  options.add_to(set);
+  MegatronFlags megatron;
+  set.set_foreign(&megatron);
+  options.loop.brief_log = invocation.terminal.log_to_stdout(is_launched());
+  const Variables variables = environment_variables();
+  std::vector<std::string> notes;
+  invocation.together([&] {
+    if (resumes) {
+      invocation.parse(set, general, false, [&](const std::vector<std::string>& positional) {
+        read_run(positional, set, options);
+      });
+    } else {
+      refuse_more_arguments(invocation.parse(set, general, true));
+    }
+    notes = read_environment(set, variables);
+    megatron.check(options.model);
+  });
+  options.changed = set.changed();
+  if (options.loop.brief_log && !set.given("log-interval")) options.loop.log_interval = 10;
+  const bool saves = !options.loop.save.empty();
+  signals.promise(saves ? "stopping after this step, which is then saved"
+                        : "stopping after this step; nothing is saved, since no --save is given");
+  Engine engine(engine_options(general), invocation.log);
+  const bool leads = engine.world().rank() == 0;
+  if (!leads) signals.be_silent();
+  refuse_unjoined_processes(engine.world().size());
+  notes.push_back(world_size_note(variables, engine.world().size()));
+  if (leads) {
+    megatron.report(invocation.log);
+    for (const std::string& note : notes) {
+      if (!note.empty()) invocation.log.info(note);
+    }
+    if (saves) invocation.warn_of_root(general);
+  }
+  const PretrainResult result = pretrain(
+      engine.machine(), options, [&] { return signals.first(); }, [&] { signals.settle(); },
+      invocation.progress);
+  if (saves && leads && result.finished) {
+    invocation.log.info(
+        fmt::format("next: piton generate --load {} --prompt TEXT, or piton score --load {} FILE",
+                    options.loop.save, options.loop.save));
+  }
+  replace_unread_output();  // the log is no result that a run fails for
+  if (result.stop_signal == 0) return 0;
+  if (!result.saved) return 128 + result.stop_signal;
+  if (leads) {
+    invocation.log.info(fmt::format("next: piton resume {} goes on", options.loop.save));
+  }
+  return static_cast<int>(Fault::kSaved);
+}
+
+}  // namespace
+
+int run_pretrain(Invocation& invocation) { return train(invocation, false); }
+int run_resume(Invocation& invocation) { return train(invocation, true); }
+
+}  // namespace piton::cli

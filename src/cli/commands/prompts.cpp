@@ -1,0 +1,115 @@
+#include "cli/commands/prompts.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/nesting.h"
+#include "cli/terminal/standard_input.h"
+
+namespace piton::cli {
+namespace {
+
+std::vector<std::int32_t> parse_prompt_ids(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  std::size_t at = 0;
+  while (at <= text.size()) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, comma - at);
+    std::size_t used = 0;
+    long id = -1;
+    try {
+      id = std::stol(word, &used);
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (used == 0 || used != word.size() || id < 0 || id > INT32_MAX) {
+      throw Error(Fault::kUsage, "--prompt-ids: got \"{}\", wanted ids separated by commas", word);
+    }
+    ids.push_back(static_cast<std::int32_t>(id));
+    at = comma + 1;
+  }
+  return ids;
+}
+
+Prompt encoded(std::string text, const Tokenizer& tokenizer, bool add_special_tokens) {
+  Prompt prompt{.text = std::move(text)};
+  prompt.ids = tokenizer.encode(prompt.text, {.add_special_tokens = add_special_tokens});
+  if (!prompt.ids.empty()) return prompt;
+  // Nothing to continue: start as a document starts, with <s> or after the end of another document.
+  const SpecialIds& special = tokenizer.special();
+  std::optional<std::int32_t> first = add_special_tokens ? special.bos : special.eod;
+  if (!first) first = add_special_tokens ? special.eod : special.bos;
+  if (!first) {
+    throw Error(Fault::kUsage,
+                "--prompt: is empty, and the tokenizer has no token that begins a text; give a "
+                "word");
+  }
+  prompt.ids = {*first};
+  return prompt;
+}
+
+// The prompt of a line of JSON. `where`: file and line.
+std::string prompt_of_json(const std::string& line, const std::string& where) {
+  check_json_depth(line, where);
+  const auto json = read_json_or_discarded<nlohmann::json>(line);
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_object() && json.contains("prompt") && json["prompt"].is_string()) {
+    return json["prompt"].get<std::string>();
+  }
+  throw Error(Fault::kData, "{}: wanted a JSON string, or an object with \"prompt\"", where);
+}
+
+std::vector<Prompt> prompts_of_file(const std::string& path, const Tokenizer& tokenizer,
+                                    bool add_special_tokens) {
+  const std::string text = read_text(path);
+  std::vector<Prompt> prompts;
+  std::int64_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    if (path.ends_with(".jsonl")) {
+      line = prompt_of_json(line, fmt::format("{}: line {}", path, number));
+    }
+    prompts.push_back(encoded(std::move(line), tokenizer, add_special_tokens));
+  }
+  if (prompts.empty()) throw Error(Fault::kData, "{}: no prompt in it; write one a line", path);
+  return prompts;
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
+                                 Log& log) {
+  const int given =
+      static_cast<int>(text_given) + static_cast<int>(!options.prompt_ids_text.empty()) +
+      static_cast<int>(!options.prompt_file.empty()) + static_cast<int>(!options.prompts.empty());
+  if (given > 1 || (given == 0 && !has_standard_input()))
+    throw Error(Fault::kUsage,
+                "--prompt, --prompt-ids, --prompt-file, --prompts: got {} of them, wanted exactly "
+                "one, or the text on standard input",
+                given);
+  if (!options.prompt_ids_text.empty()) {
+    if (options.special_tokens.add) {
+      throw Error(Fault::kUsage, "{}: goes with a text, and --prompt-ids gives ids; leave it out",
+                  options.special_tokens.flag());
+    }
+    return {{"", parse_prompt_ids(options.prompt_ids_text)}};
+  }
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  const SpecialTokensRule rule = rule_of(options.special_tokens, model.special_tokens());
+  const std::string said = describe_rule(rule, tokenizer);
+  if (!said.empty()) log.info(said);
+  if (!options.prompts.empty()) return prompts_of_file(options.prompts, tokenizer, rule.add);
+  std::string text = options.prompt;
+  if (!text_given || text == "-") {
+    text = read_text(options.prompt_file.empty() ? "-" : options.prompt_file);
+  }
+  return {encoded(std::move(text), tokenizer, rule.add)};
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,56 @@
+// What generate continues: a text, ids, or a file of prompts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/model.h"
+#include "base/log.h"
+#include "base/options/options.h"
+#include "text/special_tokens.h"
+
+namespace piton::cli {
+
+struct PromptOptions {
+  std::string prompt;
+  std::string prompt_ids_text;
+  std::string prompt_file;
+  std::string prompts;
+  std::int64_t prompts_at_once = 8;
+  SpecialTokensOptions special_tokens;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"prompt",
+             "text to continue (- or not given: standard input; \"\": start from the model's first "
+             "token)",
+             {.placeholder = "TEXT"}},
+      prompt);
+    v(Option{"prompt-ids", "token ids to continue, separated by commas", {.placeholder = "1,2,3"}},
+      prompt_ids_text);
+    v(Option{"prompt-file", "file with the text to continue", {.placeholder = "FILE"}},
+      prompt_file);
+    v(Option{"prompts",
+             "file with one prompt per line: text, or in a .jsonl file a JSON string or an object "
+             "with \"prompt\"; prints one JSON object per prompt",
+             {.placeholder = "FILE"}},
+      prompts);
+    v(Option{"prompts-at-once", "number of --prompts that are continued at the same time"},
+      prompts_at_once);
+    special_tokens.visit(v);
+  }
+};
+
+struct Prompt {
+  std::string text;  // "" where ids were given
+  std::vector<std::int32_t> ids;
+};
+
+// In order, one but for --prompts. `text_given`: --prompt was. `log` receives the rule for special
+// tokens. Throws Error(kUsage) for none and
+// for several ways at once, Error(kData) for a file that holds none.
+std::vector<Prompt> read_prompts(const PromptOptions& options, bool text_given, const Model& model,
+                                 Log& log);
+
+}  // namespace piton::cli

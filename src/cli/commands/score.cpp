@@ -1,0 +1,238 @@
+// piton score: how probable a text is to a model.
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <sstream>
+
+#include "api/model.h"
+#include "base/files/files.h"
+#include "base/json.h"
+#include "base/nesting.h"
+#include "checkpoint/safetensors.h"
+#include "cli/command.h"
+#include "cli/launch.h"
+#include "cli/terminal/standard_input.h"
+
+namespace piton::cli {
+namespace {
+
+struct ScoreOptions {
+  std::string load;
+  std::string ids_file;
+  std::string logits;
+  std::string gradients;
+  std::vector<std::string> json_keys;
+  SpecialTokensOptions special_tokens;
+  bool json = false;
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    v(Option{"load",
+             "run, checkpoint, Hugging Face or Megatron folder, or GGUF file of the model",
+             {.placeholder = "DIR"}},
+      load);
+    v(Option{"ids-file",
+             "JSON file with lists of token ids to score, instead of a text",
+             {.placeholder = "F.json"}},
+      ids_file);
+    v(Option{"logits",
+             "safetensors file for the logits of all sequences, one after another: the tensor "
+             "logits, "
+             "fp32 [tokens, vocabulary]",
+             {.placeholder = "F.safetensors"}},
+      logits);
+    v(Option{"gradients",
+             "file for the gradients of the mean loss, under canonical names",
+             {.placeholder = "F.safetensors"}},
+      gradients);
+    v(Option{"json-keys",
+             "read the file as JSON lines and score the texts under these keys, each by itself",
+             {.placeholder = "KEY"}},
+      json_keys);
+    special_tokens.visit(v);
+    v(Option{"json", "print one JSON object with the log-likelihood of each token"}, json);
+  }
+};
+
+std::vector<std::vector<std::int32_t>> ids_of_file(const std::string& path) {
+  const std::string text = read_text_file(path);
+  check_json_depth(text, path);
+  const nlohmann::json lists = read_json_or_discarded<nlohmann::json>(text);
+  const auto refuse = [&](const std::string& got) {
+    throw Error(Fault::kData, "{}: got {}, wanted a JSON list of lists of token ids", path, got);
+  };
+  if (!lists.is_array()) refuse(lists.is_discarded() ? "text that is not JSON" : lists.type_name());
+  std::vector<std::vector<std::int32_t>> sequences;
+  for (const auto& list : lists) {
+    if (!list.is_array()) refuse(list.type_name());
+    auto& ids = sequences.emplace_back();
+    for (const auto& id : list) {
+      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
+          id.get<std::int64_t>() > INT32_MAX)
+        refuse(id.dump());
+      ids.push_back(id.get<std::int32_t>());
+    }
+  }
+  return sequences;
+}
+
+// If a row has one token more than the model takes, the last token is only a label.
+std::span<const std::int32_t> inputs_of(const std::vector<std::int32_t>& ids, std::int64_t length) {
+  return std::span(ids).first(std::min(ids.size(), static_cast<std::size_t>(length)));
+}
+
+// Splits a long text into rows of the model's length. The first token of a row is the last one of
+// the row before.
+std::vector<std::vector<std::int32_t>> rows_of(const std::vector<std::int32_t>& ids,
+                                               std::int64_t length) {
+  std::vector<std::vector<std::int32_t>> rows;
+  for (std::size_t begin = 0; begin + 1 < ids.size(); begin += static_cast<std::size_t>(length)) {
+    const std::size_t end = std::min(ids.size(), begin + static_cast<std::size_t>(length) + 1);
+    rows.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                      ids.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return rows;
+}
+
+// The texts of a file of JSON lines under `keys`, each a document.
+std::vector<std::string> texts_of(const std::string& file, const std::string& lines,
+                                  const std::vector<std::string>& keys) {
+  std::vector<std::string> texts;
+  std::istringstream stream(lines);
+  std::int64_t number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const nlohmann::json record = read_json_or_discarded<nlohmann::json>(line);
+    for (const std::string& key : keys) {
+      if (!record.is_object() || !record.contains(key) || !record[key].is_string()) {
+        throw Error(Fault::kData,
+                    "{}: line {}: wanted a JSON object with a text under \"{}\" (--json-keys)",
+                    file, number, key);
+      }
+      texts.push_back(record[key].get<std::string>());
+    }
+  }
+  return texts;
+}
+
+std::vector<std::vector<std::int32_t>> sequences_of(const std::string& file,
+                                                    std::vector<std::string> keys,
+                                                    const SpecialTokensOptions& special,
+                                                    const Model& model, Log& log) {
+  const Tokenizer& tokenizer = model.require_tokenizer();
+  const SpecialTokensRule rule = rule_of(special, model.special_tokens());
+  const std::string said = describe_rule(rule, tokenizer);
+  if (!said.empty()) log.info(said);
+  const std::string text = read_text(file);
+  if (keys.empty() && file.ends_with(".jsonl")) {
+    keys = {"text"};
+    log.info(fmt::format("{}: JSON lines; scoring what stands under \"text\" (--json-keys)", file));
+  }
+  const std::vector<std::string> texts =
+      keys.empty() ? std::vector{text} : texts_of(file, text, keys);
+  std::vector<std::vector<std::int32_t>> sequences;
+  for (const std::string& one : texts) {
+    const auto ids = tokenizer.encode(one, {.add_special_tokens = rule.add});
+    for (auto& row : rows_of(ids, model.config().max_positions))
+      sequences.push_back(std::move(row));
+  }
+  return sequences;
+}
+
+// Collective; the rank with `writes` writes the file.
+void write_logits(Model& model, const std::vector<std::vector<std::int32_t>>& sequences,
+                  const std::string& path, bool writes) {
+  const std::int64_t width = model.config().vocabulary;
+  const std::int64_t length = model.config().max_positions;
+  std::int64_t rows = 0;
+  for (const auto& ids : sequences)
+    rows += static_cast<std::int64_t>(inputs_of(ids, length).size());
+  std::optional<SafetensorsWriter> writer;
+  if (writes) {
+    writer.emplace(path, std::vector<SafetensorsEntry>{
+                             {.name = "logits", .dtype = "F32", .shape = {rows, width}}});
+  }
+  for (const auto& ids : sequences) {
+    if (ids.empty()) continue;
+    const Tensor part = model.logits(inputs_of(ids, length));
+    if (writer) writer->append({part.raw(), static_cast<std::size_t>(part.bytes())});
+  }
+  if (writer) writer->commit();
+}
+
+}  // namespace
+
+int run_score(Invocation& invocation) {
+  GeneralOptions general;
+  ScoreOptions options;
+  InferenceOptions layout;
+  TokenizerOptions tokenizer;
+  OptionSet set;
+  set.add("Scoring", options);
+  set.add("Parallelism", layout);
+  set.add("Tokenizer", tokenizer);
+  const std::vector<std::string> files = invocation.parse(set, general);
+  refuse_more_arguments(files, 1);
+  if (options.load.empty())
+    throw Error(Fault::kUsage, "--load: no model is named; wanted the folder of a run");
+  const bool from_pipe = files.empty() && options.ids_file.empty() && has_standard_input();
+  if (!files.empty() == !options.ids_file.empty() && !from_pipe)
+    throw Error(Fault::kUsage,
+                "score: wanted either a FILE of text (- is standard input) or --ids-file");
+  if (!options.ids_file.empty() && options.special_tokens.add) {
+    throw Error(Fault::kUsage, "{}: goes with a text, and --ids-file gives ids; leave it out",
+                options.special_tokens.flag());
+  }
+  Engine engine(engine_options(general), invocation.log);
+  const auto model = Model::load(engine.machine(), options.load, tokenizer, layout);
+  const std::vector<std::vector<std::int32_t>> sequences =
+      !options.ids_file.empty() ? ids_of_file(options.ids_file)
+                                : sequences_of(from_pipe ? "-" : files[0], options.json_keys,
+                                               options.special_tokens, *model, invocation.log);
+
+  double sum = 0;
+  std::int64_t count = 0;
+  nlohmann::ordered_json each = nlohmann::ordered_json::array();
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t done = 0;
+  for (const auto& ids : sequences) {
+    const Model::Score score = model->score(ids);
+    sum += score.sum();
+    count += static_cast<std::int64_t>(score.log_likelihood.size());
+    if (options.json) each.push_back(score.log_likelihood);
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+    invocation.progress.update(
+        {++done, static_cast<std::int64_t>(sequences.size()), spent.count(),
+         fmt::format("{:.0f} tokens/s", static_cast<double>(count) / spent.count())});
+  }
+  invocation.progress.finish();
+  if (count == 0)
+    throw Error(Fault::kData, "score: no token to score; wanted a sequence of two tokens or more");
+  const bool leads = engine.world().rank() == 0;
+  if (!options.logits.empty()) write_logits(*model, sequences, options.logits, leads);
+  if (!options.gradients.empty()) write_safetensors(options.gradients, model->gradients(sequences));
+
+  if (!leads) return 0;
+  const double loss = -sum / static_cast<double>(count);
+  if (options.json) {
+    const nlohmann::ordered_json out{{"loss", loss},
+                                     {"perplexity", std::exp(loss)},
+                                     {"tokens", count},
+                                     {"log_likelihood", each}};
+    std::fputs((out.dump() + "\n").c_str(), stdout);
+  } else {
+    std::fputs(fmt::format("loss {:.6f} nats a token, perplexity {:.4f}, {} tokens\n", loss,
+                           std::exp(loss), count)
+                   .c_str(),
+               stdout);
+    if (is_conversation()) {
+      invocation.log.info(
+          fmt::format("next: piton generate --load {} --prompt TEXT", options.load));
+    }
+  }
+  return 0;
+}
+
+}  // namespace piton::cli

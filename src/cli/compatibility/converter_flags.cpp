@@ -1,0 +1,102 @@
+#include "cli/compatibility/converter_flags.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace piton::cli {
+namespace {
+
+enum class Fate {
+  kMeans,    // the note is another name of it
+  kIgnored,  // the note says why
+  kOnly,     // of these values alone; the note says what is not there
+  kRefused,  // the note says what is not there
+};
+
+struct ConverterFlag {
+  std::string_view name;
+  int words = 0;
+  Fate fate = Fate::kIgnored;
+  std::string_view note;
+  std::string_view value = "";  // of kOnly
+};
+
+constexpr std::string_view kFromFiles = "read from the files";
+constexpr std::string_view kFromLoad = "the tokenizer is that of --load";
+constexpr std::string_view kNoAdapters = "there are no LoRA adapters yet";
+
+constexpr ConverterFlag kFlags[] = {
+    {"num-heads", 1, Fate::kMeans, "num-attention-heads"},
+    {"num-kv-heads", 1, Fate::kMeans, "num-query-groups"},
+    {"orig-vocab-size", 1, Fate::kMeans, "vocab-size"},
+    {"bias", 0, Fate::kMeans, "add-dense-bias"},
+    {"model-type", 1, Fate::kOnly, "there are decoders alone", "GPT"},
+    {"target-expert-parallel-size", 1, Fate::kOnly, "there are no experts yet", "1"},
+    {"model-type-hf", 1, Fate::kIgnored, kFromFiles},
+    {"tokenizer-model", 1, Fate::kIgnored, kFromLoad},
+    {"load-from-legacy", 0, Fate::kIgnored, kFromFiles},
+    {"save-to-legacy", 0, Fate::kIgnored, "so it is without --use-mcore-models"},
+    {"pse", 0, Fate::kIgnored, kFromFiles},
+    {"use-wpack-rotray", 0, Fate::kIgnored, kFromFiles},
+    {"load-weight-map", 0, Fate::kIgnored, kFromFiles},
+    {"load-checkpoint-loosely", 0, Fate::kRefused,
+     "a checkpoint that lacks tensors or has others is refused by name; leave it out"},
+    {"lora-load", 1, Fate::kRefused, kNoAdapters},
+    {"lora-r", 1, Fate::kRefused, kNoAdapters},
+    {"lora-alpha", 1, Fate::kRefused, kNoAdapters},
+    {"lora-target-modules", kAnyWords, Fate::kRefused, kNoAdapters},
+};
+
+const ConverterFlag* find(std::string_view name) {
+  const auto* found = std::ranges::find(kFlags, name, &ConverterFlag::name);
+  return found == std::end(kFlags) ? nullptr : found;
+}
+
+std::string with_hyphens(std::string_view name) {
+  std::string other(name);
+  std::ranges::replace(other, '_', '-');
+  return other;
+}
+
+std::vector<std::string> as_words(std::string name, const std::vector<std::string>& values) {
+  std::vector<std::string> words = {"--" + std::move(name)};
+  words.insert(words.end(), values.begin(), values.end());
+  return words;
+}
+
+}  // namespace
+
+std::optional<int> ConverterFlags::words(std::string_view name) const {
+  const ConverterFlag* flag = find(with_hyphens(name));
+  if (flag != nullptr) return flag->words;
+  if (name.find('_') != name.npos) return kAnyWords;  // perhaps an option, spelled otherwise
+  return std::nullopt;
+}
+
+std::vector<std::string> ConverterFlags::take(const std::string& name,
+                                              const std::vector<std::string>& values) {
+  const std::string hyphened = with_hyphens(name);
+  const ConverterFlag* flag = find(hyphened);
+  if (flag == nullptr) return as_words(hyphened, values);
+  switch (flag->fate) {
+    case Fate::kMeans:
+      return as_words(std::string(flag->note), values);
+    case Fate::kOnly:
+      if (!values.empty() && values[0] == flag->value) return {};
+      throw Error(Fault::kUsage, "--{}: got {}, wanted {}: {}", name,
+                  values.empty() ? "nothing" : values[0], flag->value, flag->note);
+    case Fate::kRefused:
+      throw Error(Fault::kUsage, "--{}: {}", name, flag->note);
+    case Fate::kIgnored:
+      notes_.push_back(fmt::format("--{}: no meaning here: {}", name, flag->note));
+      return {};
+  }
+  return {};
+}
+
+void ConverterFlags::report(Log& log) const {
+  for (const std::string& note : notes_) log.info(note);
+}
+
+}  // namespace piton::cli

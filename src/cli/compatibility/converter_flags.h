@@ -1,0 +1,29 @@
+// Flags of MindSpeed-LLM's and AscendSpeed's converters that no option of `piton convert` is
+// called, so that their command lines need not be edited: other spellings (--num_layers), and what
+// has no meaning here or is not there.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.h"
+#include "base/options/options.h"
+
+namespace piton::cli {
+
+class ConverterFlags final : public ForeignOptions {
+ public:
+  std::optional<int> words(std::string_view name) const override;
+  std::vector<std::string> take(const std::string& name,
+                                const std::vector<std::string>& values) override;
+
+  // Says which of the flags that were given mean nothing here, a line each.
+  void report(Log& log) const;
+
+ private:
+  std::vector<std::string> notes_;
+};
+
+}  // namespace piton::cli

@@ -1,0 +1,179 @@
+#include "cli/compatibility/environment.h"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace piton::cli {
+namespace {
+
+enum class VariableKind : std::uint8_t {
+  kOption,   // stands for an option; the note says how
+  kRead,     // read here or by the launcher
+  kIgnored,  // no effect here
+};
+
+// Variables with the same treatment; a name that ends in "*" stands for all that begin like it.
+struct VariableGroup {
+  VariableKind kind;
+  std::string_view names;
+  std::string_view note;  // no full stop
+};
+
+constexpr const char* kSlices = "COC_PARALLEL_NUM";
+constexpr const char* kMode = "COC_MODE";
+constexpr const char* kFused = "USE_COC_FUSED_KERNEL";
+
+constexpr VariableGroup kTable[] = {
+    {VariableKind::kOption, "COC_PARALLEL_NUM", "`--num-slices N` (1, 2, 4 or 8)"},
+    {VariableKind::kOption, "COC_MODE",
+     "0 and 1 are linear layers without slices, `--num-slices 1`; 2 and -1 leave the number to "
+     "COC_PARALLEL_NUM"},
+    {VariableKind::kOption, "USE_COC_FUSED_KERNEL",
+     "1: there are no such kernels; `--num-slices N` overlaps the communication of linear layers"},
+    {VariableKind::kRead, "PITON_ISA", "the newest instruction set that kernels use: v2, v3, ..."},
+    {VariableKind::kRead, "OMPI_* PMIX_* SLURM_* PMI_*", "ranks, from mpirun or srun"},
+    {VariableKind::kRead, "RANK WORLD_SIZE",
+     "of torchrun: processes that no MPI joins are refused, and a number of ranks that is not so "
+     "is named"},
+    {VariableKind::kRead, "CUDA_VISIBLE_DEVICES",
+     "by CUDA: the GPUs that `--kernels cuda` sees (of no effect in a build without CUDA)"},
+    {VariableKind::kIgnored,
+     "MASTER_ADDR MASTER_PORT LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK NNODES "
+     "NPUS_PER_NODE GPUS_PER_NODE",
+     "mpirun or srun joins the ranks (tools/launch.sh)"},
+    {VariableKind::kIgnored, "CUDA_DEVICE_MAX_CONNECTIONS",
+     "sequence parallelism does not depend on it"},
+    {VariableKind::kIgnored, "ASCEND_* HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES",
+     "there are no such devices here; `--kernels cuda` reads CUDA_VISIBLE_DEVICES"},
+    {VariableKind::kIgnored,
+     "TASK_QUEUE_ENABLE COMBINED_ENABLE PTCOPY_ENABLE DYNAMIC_OP INF_NAN_MODE_ENABLE HCCL_* NCCL_* "
+     "PYTORCH_NPU_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF TORCH_* MULTI_STREAM_MEMORY_REUSE "
+     "CPU_AFFINITY_CONF",
+     "PyTorch's, and of libraries under it"},
+    {VariableKind::kIgnored, "TOKENIZERS_PARALLELISM TRANSFORMERS_OFFLINE HF_DATASETS_OFFLINE",
+     "Hugging Face's; nothing is read from a network"},
+};
+
+std::vector<std::string> names_of(const VariableGroup& group) {
+  std::istringstream stream{std::string(group.names)};
+  std::vector<std::string> names;
+  for (std::string name; stream >> name;) names.push_back(name);
+  return names;
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  if (!pattern.ends_with('*')) return pattern == name;
+  return name.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+// The value of a variable that takes one of `values`; "" if it is not set.
+std::string value_of(const Variables& variables, const char* name,
+                     const std::vector<std::string>& values) {
+  const auto found = variables.find(name);
+  if (found == variables.end() || found->second.empty()) return "";
+  if (std::ranges::find(values, found->second) != values.end()) return found->second;
+  throw Error(Fault::kUsage,
+              "environment: {}: got \"{}\", wanted {}; or unset it and give --num-slices", name,
+              found->second, fmt::join(values, ", "));
+}
+
+// MindSpeed's switches of communication over computation.
+void read_slices(OptionSet& set, const Variables& variables, std::vector<std::string>& notes) {
+  const std::string count = value_of(variables, kSlices, {"1", "2", "4", "8"});
+  const std::string mode = value_of(variables, kMode, {"-1", "0", "1", "2"});
+  if (value_of(variables, kFused, {"0", "1"}) == "1") {
+    notes.push_back(
+        fmt::format("environment: {}=1: there are no such kernels here; --num-slices N overlaps "
+                    "the communication of linear layers",
+                    kFused));
+  }
+  const bool whole = mode == "0" || mode == "1";
+  if (whole && !count.empty() && count != "1") {
+    notes.push_back(fmt::format("environment: {}={} is without slices and {}={} has some: {} wins",
+                                kMode, mode, kSlices, count, kMode));
+  }
+  const std::string meant = whole ? "1" : count;
+  if (meant.empty()) return;
+  const std::string from =
+      whole ? fmt::format("{}={}", kMode, mode) : fmt::format("{}={}", kSlices, count);
+  if (!set.given("num-slices")) {
+    set.parse({"--num-slices", meant}, "the environment");
+    if (meant != "1") notes.push_back(fmt::format("environment: {}: --num-slices {}", from, meant));
+    return;
+  }
+  for (const auto& [name, value] : set.values()) {
+    if (name != "num-slices" || value == meant) continue;
+    notes.push_back(
+        fmt::format("environment: {} is --num-slices {}, but --num-slices {} is given, "
+                    "which wins",
+                    from, meant, value));
+  }
+}
+
+}  // namespace
+
+Variables environment_variables() {
+  Variables variables;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view text(*at);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::vector<std::string> read_environment(OptionSet& set, const Variables& variables) {
+  std::vector<std::string> notes;
+  read_slices(set, variables, notes);
+  std::vector<std::string> ignored;
+  for (const VariableGroup& group : kTable) {
+    if (group.kind != VariableKind::kIgnored) continue;
+    const std::vector<std::string> names = names_of(group);
+    for (const auto& [name, value] : variables) {
+      const bool is_one = std::ranges::any_of(
+          names, [&](const std::string& pattern) { return matches(pattern, name); });
+      if (is_one) ignored.push_back(name);
+    }
+  }
+  std::ranges::sort(ignored);
+  if (!ignored.empty()) {
+    notes.push_back(fmt::format("environment: ignored here: {}", fmt::join(ignored, ", ")));
+  }
+  return notes;
+}
+
+std::string world_size_note(const Variables& variables, int ranks) {
+  const auto found = variables.find("WORLD_SIZE");
+  if (found == variables.end() || found->second.empty() || found->second == std::to_string(ranks)) {
+    return "";
+  }
+  return fmt::format(
+      "environment: WORLD_SIZE={}, but the run has {} rank{}; the launcher's number counts",
+      found->second, ranks, ranks == 1 ? "" : "s");
+}
+
+std::string environment_page() {
+  std::string page =
+      "\n## Environment variables\n\n"
+      "Flags and files win over variables. A run names in one line those that it ignores.\n\n"
+      "| variables | what becomes of them |\n| --- | --- |\n";
+  for (const VariableGroup& group : kTable) {
+    std::vector<std::string> names;
+    for (const std::string& name : names_of(group)) names.push_back(fmt::format("`{}`", name));
+    const char* const kind = group.kind == VariableKind::kIgnored ? "ignored: "
+                             : group.kind == VariableKind::kRead  ? "read: "
+                                                                  : "";
+    page += fmt::format("| {} | {}{} |\n", fmt::join(names, ", "), kind, group.note);
+  }
+  return page;
+}
+
+}  // namespace piton::cli

@@ -1,0 +1,351 @@
+// The treatment of each flag of Megatron-LM's arguments.py (core 0.16), of older flags that scripts
+// still have, and of MindSpeed's. The only list: the parser, docs/megatron_flags.md and tests read
+// it.
+#include "cli/compatibility/megatron_flags.h"
+
+namespace piton::cli {
+namespace {
+
+using enum MegatronKind;
+
+constexpr MegatronGroup kMegatronFlags[] = {
+    {kWorks,
+     "add-qkv-bias add-dense-bias embed-layernorm apply-layernorm-1p window-attn-skip-freq:1 "
+     "qk-layernorm num-layers:1 hidden-size:1 ffn-hidden-size:1 num-attention-heads:1 "
+     "kv-channels:1 "
+     "num-query-groups:1 max-position-embeddings:1 position-embedding-type:1 rotary-base:1 "
+     "rotary-percent:1 rotary-interleaved rotary-scaling-factor:1 "
+     "rotary-seq-len-interpolation-factor:1 use-rope-scaling "
+     "rope-scaling-factor:1 make-vocab-size-divisible-by:1 normalization:1 norm-epsilon:1 swiglu "
+     "untie-embeddings-and-output-weights disable-bias-linear attention-dropout:1 "
+     "hidden-dropout:1 weight-decay:1 clip-grad:1 adam-beta1:1 adam-beta2:1 adam-eps:1 "
+     "sgd-momentum:1 muon-momentum:1 muon-use-nesterov muon-scale-mode:1 muon-num-ns-steps:1 "
+     "muon-extra-scale-factor:1 micro-batch-size:1 global-batch-size:1 recompute-granularity:1 "
+     "recompute-method:1 "
+     "recompute-num-layers:1 recompute-modules:* recomputation-layer-num:* recompute-norm "
+     "recompute-norm-num-layers:1 recompute-activation-function "
+     "recompute-activation-function-num-layers:1 distribute-saved-activations "
+     "distribute-checkpointed-activations partition-activations auto-recompute-device-size:1 "
+     "adaptive-recompute-device-size:1 cpu-offloading-num-layers:1 train-iters:1 "
+     "train-samples:1 lr-decay-samples:1 lr-warmup-samples:1 lr-decay-tokens:1 lr-warmup-tokens:1 "
+     "lr-wsd-decay-style:1 "
+     "lr-wsd-decay-samples:1 lr-wsd-decay-iters:1 "
+     "log-interval:1 log-params-norm log-num-zeros-in-grad exit-interval:1 exit-duration-in-mins:1 "
+     "no-bias-gelu-fusion use-flash-attn "
+     "optimizer:1 "
+     "dataloader-type:1 sequence-parallel seed:1 init-method-std:1 init-method-xavier-uniform lr:1 "
+     "lr-decay-style:1 "
+     "lr-decay-iters:1 lr-warmup-fraction:1 lr-warmup-iters:1 min-lr:1 save:1 save-interval:1 "
+     "load:1 no-save-optim no-load-optim finetune bf16 fp16 loss-scale:1 initial-loss-scale:1 "
+     "min-loss-scale:1 "
+     "loss-scale-window:1 hysteresis:1 start-weight-decay:1 end-weight-decay:1 "
+     "weight-decay-incr-style:1 rampup-batch-size:* tensor-model-parallel-size:1 "
+     "pipeline-model-parallel-size:1 use-distributed-optimizer eval-iters:1 eval-interval:1 "
+     "vocab-size:1 padded-vocab-size:1 vocab-file:1 merge-file:1 vocab-extra-ids:1 "
+     "tokenizer-type:1 tokenizer-model:1 data-path:* split:1 train-data-path:* valid-data-path:* "
+     "test-data-path:* data-cache-path:1 mock-data seq-length:1 encoder-seq-length:1 "
+     "reset-position-ids "
+     "reset-attention-mask eod-mask-loss override-opt_param-scheduler override-opt-param-scheduler "
+     "use-checkpoint-opt_param-scheduler use-checkpoint-opt-param-scheduler "
+     "distributed-timeout-minutes:1 tensorboard-dir:1 async-save timing-log-level:1 "
+     "timing-log-option:1 log-timers-to-tensorboard profile profile-step-start:1 "
+     "profile-step-end:1 profile-ranks:* remote-device:1 cpu-optimizer",
+     ""},
+    // Older and alternative spellings.
+    {kMeans, "use-rotary-position-embeddings", "--position-embedding-type rope"},
+    {kMeans, "checkpoint-activations", "--recompute-granularity full"},
+    {kMeans, "openai-gelu", "--activation gelu"},
+    {kMeans, "recompute-activations", "--recompute-granularity selective"},
+    {kMeans, "checkpoint-policy:1", "--recompute-granularity full --recompute-method"},
+    {kMeans, "checkpoint-num-layers:1 checkpoint-block-layer:1", "--recompute-num-layers"},
+
+    {kMeans, "optimizer-cpu-offload", "--cpu-optimizer"},
+    {kMeans, "persistent-save-interval:1", "--save-interval"},
+    {kMeans, "model-parallel-size:1", "--tensor-model-parallel-size"},
+    {kMeans, "batch-size:1", "--micro-batch-size"},
+    {kMeans, "warmup:1", "--lr-warmup-fraction"},
+
+    // For GPUs, PyTorch or Python only.
+    {kIgnored,
+     "transformer-impl:1 attention-backend:1 muon-fp32-matmul-prec:1 "
+     "no-masked-softmax-fusion no-bias-swiglu-fusion "
+     "no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-gradient-accumulation-fusion "
+     "no-gradient-reduce-div-fusion cross-entropy-loss-fusion cross-entropy-fusion-impl:1 "
+     "use-te-activation-func te-rng-tracker inference-rng-tracker use-mcore-models "
+     "use-legacy-models use-fused-rmsnorm use-fused-rotary-pos-emb use-fused-weighted-squared-relu "
+     "jit-compile mlp-layer-fusion use-fused-swiglu disable-bf16-reduced-precision-matmul "
+     "defer-embedding-wgrad-compute "
+     "wgrad-deferral-limit:1 delay-wgrad-compute flash-decode",
+     "kernels are chosen by the processor (PITON_ISA)"},
+    {kIgnored, "shape-order:1",
+     "attention has the same results in every order of dims; piton bench attention measures them"},
+    {kIgnored,
+     "enable-cuda-graph cuda-graph-warmup-steps:1 external-cuda-graph cuda-graph-impl:1 "
+     "cuda-graph-scope:1 manual-gc manual-gc-interval:1 no-manual-gc-eval "
+     "empty-unused-memory-level:1 record-memory-history memory-snapshot-path:1 "
+     "train-sync-interval:1 no-clone-scatter-output-in-embedding lazy-mpu-init:1 onnx-safe:1 "
+     "init-model-with-meta-device no-pin-cpu-grads no-pin-cpu-params disable-msc "
+     "enable-experimental",
+     "there is no CUDA and no Python under it"},
+    {kIgnored,
+     "distributed-backend:1 DDP-impl:1 local-rank:1 use-tp-pp-dp-mapping "
+     "disable-gloo-process-groups "
+     "nccl-communicator-config-path:1 high-priority-stream-groups:* use-nccl-ub "
+     "disable-symmetric-registration use-sharp sharp-enabled-group:1 "
+     "pipeline-model-parallel-comm-backend:1 tp-comm-bootstrap-backend:1 use-ring-exchange-p2p "
+     "distributed-timeout-seconds-after-init:1",
+     "ranks talk through MPI and shared memory (tools/launch.sh starts them)"},
+    {kIgnored,
+     "overlap-grad-reduce overlap-param-gather overlap-param-gather-with-optimizer-step "
+     "no-align-grad-reduce no-align-param-gather ddp-num-buckets:1 ddp-bucket-size:1 "
+     "ddp-pad-buckets-for-high-nccl-busbw ddp-average-in-collective "
+     "ddp-reduce-scatter-with-fp32-accumulation no-overlap-p2p-communication "
+     "overlap-p2p-communication-warmup-flush no-scatter-gather-tensors-in-pipeline "
+     "no-async-tensor-model-parallel-allreduce tp-comm-overlap tp-comm-overlap-cfg:1 "
+     "disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs tp-comm-overlap-rs-dgrad "
+     "disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad disable-tp-comm-split-ag "
+     "disable-tp-comm-split-rs",
+     "communication overlaps with work where it can (--num-slices cuts linears for it)"},
+    {kIgnored, "auto-recompute-profiling-step:1 adaptive-recompute-profiling-step:1",
+     "--recompute-granularity auto plans and measures before the first step"},
+    {kIgnored, "use-ascend-coc coc-fused-kernel",
+     "--num-slices N (--coc-parallel-num) cuts linears to overlap their communication"},
+    {kIgnored, "release-fp32-grad",
+     "sums of gradients are kept in fp32; --zero-stage 2 shards them over data-parallel ranks"},
+    {kIgnored, "no-pipeline-parallel", "stages are those of --pipeline-model-parallel-size"},
+    {kIgnored, "use-pin-memory",
+     "--remote-device and --cpu-optimizer say where the state is; its memory is ordinary"},
+    {kIgnored, "deepspeed-activation-checkpointing",
+     "--recompute-granularity full computes layers again, without DeepSpeed"},
+    {kIgnored,
+     "num-workers:1 no-mmap-bin-files mmap-warmup no-create-attention-mask-in-dataloader "
+     "num-dataset-builder-threads:1 object-storage-cache-path:1 trust-remote-code "
+     "legacy-tokenizer tokenizer-metadata:1 allow-ambiguous-pad-tokens",
+     "one thread reads a corpus, by calls of the system"},
+    {kIgnored,
+     "tensorboard-log-interval:1 tensorboard-queue-size:1 "
+     "no-log-loss-scale-to-tensorboard "
+     "log-memory-to-tensorboard log-world-size-to-tensorboard wandb-project:1 wandb-entity:1 "
+     "wandb-exp-name:1 wandb-save-dir:1 one-logger-project:1 one-logger-run-name:1 no-one-logger "
+     "one-logger-async app-tag-run-name:1 app-tag-run-version:1 config-logger-dir:1 "
+     "log-straggler disable-straggler-on-startup straggler-ctrlr-port:1 straggler-minmax-count:1 "
+     "no-barrier-with-level-1-timing logging-level:1 log-progress log-energy "
+     "use-pytorch-profiler run-workload-inspector-server dump-param-to-param-group-map:1",
+     "figures of every step are in metrics.jsonl and tensorboard/ of --save, and `piton bench "
+     "train` profiles"},
+    {kIgnored,
+     "ckpt-format:1 use-dist-ckpt dist-ckpt-format:1 auto-detect-ckpt-format "
+     "ckpt-fully-parallel-save no-ckpt-fully-parallel-save ckpt-fully-parallel-load "
+     "use-persistent-ckpt-worker ckpt-assume-constant-structure dist-ckpt-strictness:1 "
+     "dist-ckpt-save-pre-mcore-014 dist-ckpt-optim-fully-reshardable "
+     "distrib-optim-fully-reshardable-mem-efficient no-strict-fsdp-dtensor-load no-save-rng "
+     "no-load-rng no-initialization load-main-params-from-ckpt",
+     "checkpoints have one format, hold no state of random numbers, and are read by every layout"},
+    {kIgnored,
+     "adlr-autoresume adlr-autoresume-interval:1 rerun-mode:1 error-injection-rate:1 "
+     "error-injection-type:1 enable-ft-package calc-ft-timeouts inprocess-restart "
+     "inprocess-max-iterations:1 inprocess-monitor-thread-interval:1 "
+     "inprocess-monitor-process-interval:1 inprocess-progress-watchdog-interval:1 "
+     "inprocess-heartbeat-interval:1 inprocess-soft-timeout:1 inprocess-hard-timeout:1 "
+     "inprocess-heartbeat-timeout:1 inprocess-barrier-timeout:1 "
+     "inprocess-completion-timeout:1 inprocess-last-call-wait:1 "
+     "inprocess-termination-grace-time:1 inprocess-granularity:1 "
+     "inprocess-active-world-size:1 inprocess-empty-cuda-cache "
+     "result-rejected-tracker-filename:1",
+     "a rank that fails ends the run, and the same command goes on"},
+
+    // Fixed properties, or flags that accept only these values.
+    {kIgnored, "grad-reduce-in-bf16",
+     "gradients are summed over ranks in fp32, which is a higher precision"},
+    {kSame, "exit-signal-handler", "SIGTERM always saves and ends"},
+    {kSame, "log-throughput", "the log line always has it"},
+    {kSame, "log-validation-ppl-to-tensorboard",
+     "each evaluation writes its loss and perplexity to the log and to tensorboard/ of --save"},
+    {kSame, "attention-softmax-in-fp32 accumulate-allreduce-grads-in-fp32",
+     "softmax and sums of gradients are in fp32 (docs/numerics.md)"},
+    {kSame, "use-cpu-initialization deterministic-mode",
+     "weights do not depend on the layout, and equal runs give equal bits"},
+    {kSame, "calculate-per-token-loss", "the loss is divided by the tokens of the whole batch"},
+    {kSame, "no-check-for-nan-in-loss-and-grad",
+     "an update without finite gradients is skipped and counted"},
+    {kSame, "square-alibi-mask fill-neg-inf",
+     "attention is causal under ALiBi too, whatever the form of its mask"},
+    {kSame, "apply-query-key-layer-scaling no-query-key-layer-scaling",
+     "the factor cancels; scores and softmax are in fp32, where it would help nothing"},
+    {kSame, "group-query-attention", "heads share keys where --num-query-groups says so"},
+    {kSame, "no-position-embedding", "there is no table of positions under rotary ones"},
+    {kSame, "data-impl:1=mmap|infer dataset-impl:1=mmap|infer", "corpora are of this form"},
+    {kSame,
+     "context-parallel-size:1=1 expert-model-parallel-size:1=1 "
+     "expert-tensor-parallel-size:1=1 num-distributed-optimizer-instances:1=1",
+     "1 is the only size there is yet"},
+    {kSame, "coc-mode:1=-1|2", "slices are those of --coc-parallel-num; without it there are none"},
+    {kSame, "enable-recompute-layers-per-pp-rank",
+     "--recompute-num-layers is of each stage, as there are no virtual ones"},
+    {kSame, "cp-comm-type:*=p2p", "there is no context parallelism yet"},
+    {kSame, "lr-warmup-init:1=0|0.0", "the warm-up starts at 0"},
+    {kSame, "muon-tp-mode:1=duplicated|distributed",
+     "Muon updates whole matrices, however many tensor ranks share them"},
+    {kSame, "softmax-type:1=vanilla rope-type:1=rope", "the only one there is"},
+    {kSame,
+     "main-grads-dtype:1=fp32 main-params-dtype:1=fp32 exp-avg-dtype:1=fp32 "
+     "exp-avg-sq-dtype:1=fp32 ",
+     "the optimizer's state is fp32"},
+    {kSame, "moe-layer-freq:1=1 mtp-num-layers:1=0",
+     "the model has neither experts nor more heads"},
+    {kSame, "data-parallel-sharding-strategy:1=no_shard", "--zero-stage shards"},
+    {kSame, "sample-rate:1=1|1.0 mid-level-dataset-surplus:1=0.005", "as Megatron-core has it"},
+
+    // Planned, or for models that are not trained here.
+    {kNotYet,
+     "decoupled-lr:1 decoupled-min-lr:1 embedding-init-method-std:1 "
+     "data-parallel-random-init decrease-batch-size-if-needed "
+     "iterations-to-skip:* check-for-spiky-loss check-for-large-grads "
+     "full-validation multiple-validation-sets test-mode "
+     "check-weight-hash-across-dp-replicas-interval:1",
+     ""},
+    {kNotYet,
+     "save-retain-interval:1 non-persistent-save-interval:1 "
+     "non-persistent-ckpt-type:1 non-persistent-global-ckpt-dir:1 "
+     "non-persistent-local-ckpt-dir:1 non-persistent-local-ckpt-algo:1 "
+     "pretrained-checkpoint:1 use-checkpoint-args "
+     "use-mp-args-from-checkpoint-args no-use-tokenizer-model-from-checkpoint-args "
+     "exit-on-missing-checkpoint ckpt-convert-format:1 ckpt-convert-save:1 "
+     "ckpt-convert-update-legacy-dist-opt-format replication replication-jump:1 "
+     "replication-factor:1",
+     ""},
+    {kNotYet,
+     "use-precision-aware-optimizer "
+     "reuse-grad-buf-for-mxfp8-param-ag",
+     "docs/numerics.md says what each sum is taken in"},
+    {kNotYet, "fp32-residual-connection",
+     "the residual stream has the type of the weights; leave it out, or train without --bf16"},
+    {kNotYet, "fp16-lm-cross-entropy",
+     "the loss is computed in fp32, in every run; leave the flag out"},
+    {kNotYet, "no-load-lr-state",
+     "--override-opt_param-scheduler takes this run's schedule from the checkpoint's step on, "
+     "--finetune starts anew"},
+    {kNotYet,
+     "fp8-format:1 fp8-recipe:1 fp8-quantizer-factory:1 fp8-margin:1 fp8-interval:1 "
+     "fp8-amax-history-len:1 fp8-amax-compute-algo:1 no-fp8-wgrad fp8-param-gather "
+     "first-last-layers-bf16 num-layers-at-start-in-bf16:1 num-layers-at-end-in-bf16:1 "
+     "fp4-format:1 fp4-recipe:1 fp4-quantizer-factory:1 fp4-param-gather "
+     "keep-fp8-transpose-cache kitchen-config-file:1 kitchen-recipe-number:1",
+     "--bf16 is the shortest type"},
+    {kNotYet,
+     "optimizer-offload-fraction:1 "
+     "use-torch-optimizer-for-cpu-offload overlap-cpu-optimizer-d2h-h2d",
+     "--remote-device keeps all of it in a file"},
+    {kNotYet, "swap-attention swap-modules:1 adaptive-recompute-device-swap",
+     "--offload-activations FOLDER --cpu-offloading-num-layers N moves what layers keep"},
+    {kNotYet, "recompute-in-bubble recompute-in-advance",
+     "they fill the idle time of interleaved stages; --recompute-num-layers N is of each stage"},
+    {kNotYet,
+     "num-layers-per-virtual-pipeline-stage:1 num-virtual-stages-per-pipeline-rank:1 "
+     "microbatch-group-size-per-virtual-pipeline-stage:1 decoder-first-pipeline-num-layers:1 "
+     "decoder-last-pipeline-num-layers:1 pipeline-model-parallel-layout:1 "
+     "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split "
+     "optimized-pipeline fold-mode:1 foldx-mode:1 manual-mbs:* use-manual-layer-allocation "
+     "manual-layers:1",
+     "--pipeline-schedule is 1f1b or zb-h1, and stages have equal numbers of layers"},
+    {kNotYet,
+     "use-megatron-fsdp fsdp-double-buffer suggested-communication-unit-size:1 "
+     "enable-full-sharding-in-hsdp use-torch-fsdp2 torch-fsdp2-no-reshard-after-forward "
+     "deepspeed deepspeed_config:1",
+     "--zero-stage 1, 2 or 3 shards over data-parallel ranks"},
+    {kNotYet, "hierarchical-context-parallel-sizes:*", "there is no context parallelism"},
+    {kNotYet, "window-size:1", "--pre-tockens N is a window of N keys"},
+    {kNotYet,
+     "no-rope-freq:1 mrope-section:* relative-attention-num-buckets:1 "
+     "relative-attention-max-distance:1 apply-residual-connection-post-layernorm "
+     "squared-relu quick-geglu activation-func-clamp-value:1 glu-linear-offset:1 "
+     "qk-l2-norm mtp-loss-scaling-factor:1 multi-latent-attention "
+     "q-lora-rank:1 kv-lora-rank:1 qk-head-dim:1 qk-pos-emb-head-dim:1 v-head-dim:1 "
+     "mscale:1 mscale-all-dim:1 cache-mla-latents heterogeneous-layers-config-path:1 "
+     "heterogeneous-layers-config-encoded-json:1 spec:* hybrid-attention-ratio:1 "
+     "hybrid-mlp-ratio:1 hybrid-override-pattern:1 mamba-state-dim:1 mamba-head-dim:1 "
+     "mamba-num-groups:1 mamba-num-heads:1 is-hybrid-model disable-mamba-mem-eff-path",
+     "the model would be another one"},
+    {kNotYet,
+     "num-experts:1 moe-ffn-hidden-size:1 moe-shared-expert-intermediate-size:1 "
+     "moe-shared-expert-overlap moe-grouped-gemm moe-use-legacy-grouped-gemm "
+     "moe-layer-recompute moe-extended-tp moe-use-upcycling "
+     "moe-router-load-balancing-type:* moe-router-dtype:1 moe-router-fusion "
+     "moe-router-score-function:1 moe-router-topk:1 moe-router-pre-softmax "
+     "moe-router-num-groups:1 moe-router-group-topk:1 moe-router-topk-scaling-factor:1 "
+     "moe-router-enable-expert-bias moe-router-bias-update-rate:1 "
+     "moe-router-force-load-balancing moe-router-padding-for-fp8 moe-aux-loss-coeff:* "
+     "moe-z-loss-coeff:1 moe-input-jitter-eps:1 moe-per-layer-logging "
+     "moe-token-dispatcher-type:1 moe-enable-deepep moe-deepep-num-sms:1 "
+     "moe-permute-fusion moe-expert-capacity-factor:1 moe-pad-expert-input-to-capacity "
+     "moe-token-drop-policy:1 moe-apply-probs-on-input overlap-moe-expert-parallel-comm "
+     "moe-upcycling-granularity:1 moe-pad-experts-for-cuda-graph-inference",
+     "there are no experts"},
+    {kNotYet, "muon-no-split-qkv", "Muon updates query, key and value each as a matrix"},
+    {kNotYet,
+     "data-args-path:1 per-split-data-args-path:1 tiktoken-pattern:1 "
+     "tiktoken-num-special-tokens:1 tiktoken-special-tokens:* yaml-cfg:1",
+     "corpora are named by --data-path, options in TOML by --config"},
+    {kNotYet,
+     "sft sft-tokenizer-prompt-format:1 is-instruction-dataset lora-r:1 lora-alpha:1 "
+     "lora-load:1 lora-target-modules:* lora-modules-to-save:* "
+     "lora-register-forward-hook:*",
+     "there is no tuning on instructions"},
+    {kNotYet,
+     "perform-rl-step rl-prompts-per-eval:1 grpo-prompts-per-step:1 grpo-group-size:1 "
+     "grpo-iterations:1 grpo-clamp-eps-lower:1 grpo-clamp-eps-upper:1 grpo-kl-beta:1 "
+     "grpo-entropy-term-weight:1 grpo-filter-groups-with-same-reward "
+     "grpo-default-temperature:1 grpo-default-top-p:1 langrl-inference-server-type:1 "
+     "langrl-inference-server-conversation-template:1 langrl-external-server "
+     "no-langrl-external-server langrl-env-config:1 rl-offload-optimizer-during-inference "
+     "rl-offload-kv-cache-during-training rl-remove-kv-cache-during-training "
+     "rl-reset-cuda-graphs rl-partial-rollouts rl-inference-logprobs-is-correction "
+     "rl-importance-sampling-truncation-coef:1 rl-calculate-intra-group-similarity "
+     "rl-use-sequence-packing rl-sequence-packing-bin-size:1 rl-sequence-packing-algo:1",
+     "there is no reinforcement learning"},
+    {kNotYet,
+     "inference-batch-times-seqlen-threshold:1 max-tokens-to-oom:1 "
+     "use-legacy-static-engine inference-max-requests:1 inference-max-seq-length:1 "
+     "inference-max-batch-size:1 inference-dynamic-batching "
+     "inference-dynamic-batching-buffer-size-gb:1 inference-dynamic-batching-block-size:1 "
+     "inference-dynamic-batching-buffer-guaranteed-fraction:1 "
+     "inference-dynamic-batching-buffer-overflow-factor:1 "
+     "inference-dynamic-batching-max-requests-override:1 "
+     "inference-dynamic-batching-max-tokens-override:1 "
+     "inference-dynamic-batching-num-cuda-graphs:1 "
+     "inference-dynamic-batching-track-paused-request-events decode-only-cuda-graphs "
+     "inference-dynamic-batching-unified-memory-level:1 symmetric-ar-type:1 "
+     "nccl-all-reduce-for-prefill mlp-chunks-for-prefill:1 disable-chunked-prefill "
+     "inference-wandb-logging-step-interval:1",
+     "`piton generate` writes text; there is no server"},
+    {kNotYet, "decoder-seq-length:1",
+     "there is no encoder beside the decoder, whose length is --seq-length; give that"},
+    {kNotYet,
+     "encoder-num-layers:1 decoder-num-layers:1 mask-prob:1 "
+     "short-seq-prob:1 bert-no-binary-head output-bert-embeddings bert-embedder-type:1 "
+     "retriever-seq-length:1 ict-head-size:1 biencoder-projection-dim:1 "
+     "biencoder-shared-query-context-model ict-load:1 bert-load:1 titles-data-path:1 "
+     "query-in-block-prob:1 use-one-sent-docs evidence-data-path:1 "
+     "retriever-report-topk-accuracies:* retriever-score-scaling block-data-path:1 "
+     "embedding-path:1 indexer-batch-size:1 indexer-log-interval:1 retro-project-dir:1 "
+     "retro-add-retriever retro-cyclic-train-iters:1 retro-encoder-layers:1 "
+     "retro-encoder-hidden-dropout:1 retro-encoder-attention-dropout:1 "
+     "retro-num-neighbors:1 retro-num-retrieved-chunks:1 retro-attention-gate:1 "
+     "retro-no-verify-neighbor-count",
+     "decoders alone are trained here, not BERT, T5 or retrievers"},
+    {kNotYet,
+     "num-classes:1 img-h:1 img-w:1 num-channels:1 patch-dim:1 classes-fraction:1 "
+     "data-per-class-fraction:1 no-data-sharding head-lr-mult:1 vision-pretraining "
+     "vision-pretraining-type:1 vision-backbone-type:1 swin-backbone-type:1 mask-type:1 "
+     "mask-factor:1 iter-per-epoch:1 dino-local-img-size:1 dino-local-crops-number:1 "
+     "dino-head-hidden-size:1 dino-bottleneck-size:1 dino-freeze-last-layer:1 "
+     "dino-norm-last-layer dino-warmup-teacher-temp:1 dino-teacher-temp:1 "
+     "dino-warmup-teacher-temp-epochs:1",
+     "decoders of text alone are trained here"},
+};
+
+}  // namespace
+
+std::span<const MegatronGroup> megatron_table() { return kMegatronFlags; }
+
+}  // namespace piton::cli

@@ -1,0 +1,154 @@
+// Forward attention in bf16 with a running softmax, for any `Products`: dot products
+// (attention_dot.cpp) or tiles (attention_amx.cpp). Weights P are rounded to bf16, sums are in
+// fp32.
+//
+// A part has some queries of one head. It packs the keys and values of a stretch once; each of its
+// blocks of queries passes over the stretch with its sums in the first-level cache.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "kernels/cpu/attention/attention_bf16.h"
+
+namespace piton::cpu {
+
+// Products(context, d) has, for heads of d channels:
+//   kQueries               rows of a block
+//   kRowUnit, kColumnUnit  rows and columns of a block are rounded up to these
+//   wide(d)                channels of a row of q and of sums
+//   key_bytes, value_bytes of one packed block of keys, of values
+//   pack(k, v, keys, values, valid)             the first `valid` rows of a block
+//   scores(q, count, part, k, valid, scores)    [count, kKeyBlock] = q k^T
+//   add_values(weights, count, part, v, valid, out)   out [count, wide] += weights v
+template <typename Products>
+class Bf16Forward {
+ public:
+  Bf16Forward(Context& context, const AttentionForward& call)
+      : context_(context),
+        call_(call),
+        masks_(call.dropout),
+        d_(call.q.dim(3)),
+        wide_(Products::wide(d_)) {
+    while (part_queries_ > kFewestQueries && parts() < kPartsOfThread * context.threads.threads()) {
+      part_queries_ /= 2;
+    }
+  }
+
+  std::int64_t parts() const {
+    return call_.q.dim(0) * call_.q.dim(2) * ((call_.q.dim(1) + part_queries_ - 1) / part_queries_);
+  }
+
+  // Heads are the inner direction: consecutive parts cost the same, so threads that take them in
+  // turn finish together.
+  void operator()(std::int64_t part) const {
+    const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
+    const std::int64_t begin = part / heads * part_queries_;
+    run(part % heads / call_.q.dim(2), part % heads % call_.q.dim(2), begin,
+        std::min(begin + part_queries_, call_.q.dim(1)));
+  }
+
+ private:
+  static constexpr std::int64_t kTile = Products::kQueries * kKeyBlock;
+  // Queries of a part: many, so that keys are rarely packed, unless threads would lack parts. The
+  // cut does not affect bits: rows of a block are independent.
+  static constexpr std::int64_t kMostQueries = 16 * Products::kQueries;
+  static constexpr std::int64_t kFewestQueries = 4 * Products::kQueries;
+  static constexpr std::int64_t kPartsOfThread = 4;
+  // Keys whose packed blocks (256 KiB for heads of 64) stay in the second-level cache.
+  static constexpr std::int64_t kStretch = 1024;
+
+  struct Tiles {
+    std::uint16_t* q;  // [rows, wide]
+    float* out;        // [rows, wide]
+    float* bases;      // [rows], of the softmax
+    float* sums;       // [rows, kSoftmaxLanes]
+    std::byte* k;      // blocks of a stretch
+    std::byte* v;
+    float* scores;
+    float* kept;
+    std::uint16_t* weights;
+  };
+
+  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
+    const Products products(context_, d_);
+    const std::int64_t sq = call_.q.dim(1);
+    const std::int64_t sk = call_.k.dim(1);
+    const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
+    const std::int64_t rows = end - begin;
+    const std::int64_t whole = padded(rows, Products::kQueries);
+    const std::int64_t blocks = padded(std::min(sk, kStretch), kKeyBlock) / kKeyBlock;
+    Pieces pieces(context_.scratch.own(
+        Sight::bytes(sq, sk) + whole * wide_ * 6 + softmax_bytes(rows) +
+        blocks * (products.key_bytes + products.value_bytes) + 10 * kTile + 10 * 64));
+    const Sight sight(call_.mask, 0, batch, sq, sk, pieces.bytes(Sight::bytes(sq, sk)));
+    const Tiles t{.q = reinterpret_cast<std::uint16_t*>(pieces.bytes(whole * wide_ * 2)),
+                  .out = pieces.floats(whole * wide_),
+                  .bases = pieces.floats(rows),
+                  .sums = pieces.floats(rows * kSoftmaxLanes),
+                  .k = pieces.bytes(blocks * products.key_bytes),
+                  .v = pieces.bytes(blocks * products.value_bytes),
+                  .scores = pieces.floats(kTile),
+                  .kept = pieces.floats(kTile),
+                  .weights = reinterpret_cast<std::uint16_t*>(pieces.bytes(kTile * 2))};
+    copy_rows(Head(call_.q, batch, head), begin, rows, d_, t.q, wide_);
+    std::fill_n(t.out, whole * wide_, 0.0F);
+    std::fill_n(t.bases, rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(t.sums, rows * kSoftmaxLanes, 0.0F);
+
+    const Head keys(call_.k, batch, group);
+    const Head values(call_.v, batch, group);
+    std::int64_t stretch = -1;
+    std::array<bool, kStretch / kKeyBlock> packed{};
+    const auto visit = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
+      if (key / kStretch != stretch) {
+        stretch = key / kStretch;
+        packed = {};
+      }
+      const std::int64_t block = key % kStretch / kKeyBlock;
+      const std::int64_t valid = std::min(kKeyBlock, sight.keys() - key);
+      std::byte* k = t.k + block * products.key_bytes;
+      std::byte* v = t.v + block * products.value_bytes;
+      if (!packed[static_cast<std::size_t>(block)]) {
+        products.pack(k, v, {keys.row(key), Type::kBF16, keys.stride},
+                      {values.row(key), Type::kBF16, values.stride}, valid);
+        packed[static_cast<std::size_t>(block)] = true;
+      }
+      tile(products, sight, batch, head, query, queries, key, query - begin, t, k, v, valid);
+    };
+    sight.for_tiles(begin, end, Products::kQueries, kKeyBlock, visit, kStretch);
+    finish(context_, call_, batch, head, begin, rows, d_, wide_, t.out, t.bases, t.sums);
+  }
+
+  // `row`: of the first query, in the part.
+  void tile(const Products& products, const Sight& sight, std::int64_t batch, std::int64_t head,
+            std::int64_t query, std::int64_t queries, std::int64_t key, std::int64_t row,
+            const Tiles& t, const std::byte* k, const std::byte* v, std::int64_t valid) const {
+    const Seen part =
+        seen_of(sight, query, queries, key, Products::kRowUnit, Products::kColumnUnit);
+    const std::int64_t first = query + part.skip;
+    const std::int64_t count = queries - part.skip;
+    const std::int64_t at = row + part.skip;
+    products.scores(t.q + at * wide_, count, part, k, valid, t.scores);
+    const float* dropout =
+        factors(context_, masks_, sight, batch, call_.head_begin + head, first, count, key, t.kept);
+    ScoreArguments arguments =
+        scores_of(sight, first, count, key, t.scores, static_cast<float>(call_.scale),
+                  slope_of(call_.mask, head));
+    arguments.columns = static_cast<int>(part.columns);
+    float* out = t.out + at * wide_;
+    context_.dot->softmax(arguments, dropout, t.bases + at, t.sums + at * kSoftmaxLanes, out, wide_,
+                          wide_, t.weights);
+    products.add_values(t.weights, count, part, v, valid, out);
+  }
+
+  Context& context_;
+  const AttentionForward& call_;
+  Masks masks_;
+  std::int64_t d_;
+  std::int64_t wide_;
+  std::int64_t part_queries_ = kMostQueries;
+};
+
+}  // namespace piton::cpu

@@ -1,0 +1,250 @@
+// Attention by tiles of fp32 with a running softmax (Milakov & Gimelshein 2018, arXiv:1805.02867;
+// Dao et al. 2022, arXiv:2205.14135): the matrix of scores is never stored, and tiles without a
+// visible pair are skipped.
+//
+// The triangle form differs only in its blocks: parts of block_rows queries, and tiles as wide as
+// all keys of the part, so that the running softmax has one step.
+//
+// Forward divides (sample, head, part of the queries) among threads.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/attention.h"
+#include "kernels/cpu/attention/attention_backward.h"
+#include "kernels/cpu/context.h"
+
+namespace piton::cpu {
+namespace {
+
+// With a soft cap, scales and caps the scores q . k of one tile. Returns the factor that the scores
+// still have to be multiplied by.
+template <typename Call>
+float cap_scores(const Context& context, const Call& call, float* scores, std::int64_t count) {
+  const auto scale = static_cast<float>(call.scale);
+  if (call.soft_cap == 0) return scale;
+  context.vector.soft_cap(scores, scores, count, scale, static_cast<float>(call.soft_cap));
+  return 1;
+}
+
+class Forward {
+ public:
+  Forward(Context& context, const AttentionForward& call)
+      : context_(context),
+        call_(call),
+        masks_(call.dropout),
+        d_(call.q.dim(3)),
+        wide_(padded(d_, context.vector.lanes)),
+        part_rows_(call.block_rows > 0 ? call.block_rows : kQueryPart) {}
+
+  std::int64_t parts() const { return call_.q.dim(0) * call_.q.dim(2) * query_parts(); }
+
+  void operator()(std::int64_t part) const {
+    const std::int64_t heads = call_.q.dim(0) * call_.q.dim(2);
+    const std::int64_t begin = part / heads * part_rows_;
+    const std::int64_t head = part % heads % call_.q.dim(2);
+    const std::int64_t batch = part % heads / call_.q.dim(2);
+    run(batch, head, begin, std::min(begin + part_rows_, call_.q.dim(1)));
+  }
+
+ private:
+  std::int64_t query_parts() const { return (call_.q.dim(1) + part_rows_ - 1) / part_rows_; }
+
+  void run(std::int64_t batch, std::int64_t head, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t sq = call_.q.dim(1);
+    const std::int64_t sk = call_.k.dim(1);
+    const std::int64_t group = head / (call_.q.dim(2) / call_.k.dim(2));
+    const std::int64_t rows = end - begin;
+    const std::int64_t columns =
+        call_.block_rows > 0 ? padded(std::min(begin + part_rows_, sk), kKeyBlock) : kKeyBlock;
+    Pieces pieces(context_.scratch.own(
+        Sight::bytes(sq, sk) +
+        4 * (2 * rows * wide_ + 2 * rows + 2 * columns * wide_ + kQueryBlock * columns) + 8 * 64));
+    const Sight sight(call_.mask, call_.block_rows, batch, sq, sk,
+                      pieces.bytes(Sight::bytes(sq, sk)));
+    float* q = pieces.floats(rows * wide_);
+    float* out = pieces.floats(rows * wide_);
+    float* maxima = pieces.floats(rows);
+    float* sums = pieces.floats(rows);
+    float* k = pieces.floats(columns * wide_);
+    float* v = pieces.floats(columns * wide_);
+    float* scores = pieces.floats(kQueryBlock * columns);
+    const float slope = call_.mask.slopes.defined() ? call_.mask.slopes.data<float>()[head] : 0.0F;
+    const Head keys(call_.k, batch, group);
+    const Head values(call_.v, batch, group);
+    load_rows(context_, Head(call_.q, batch, head), begin, rows, sq, d_, q, wide_);
+    std::fill_n(out, rows * wide_, 0.0F);
+    std::fill_n(maxima, rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(sums, rows, 0.0F);
+
+    std::int64_t loaded = -1;
+    const auto tile = [&](std::int64_t query, std::int64_t queries, std::int64_t key) {
+      if (key != loaded) {
+        load_columns(context_, keys, key, columns, sight.keys(), d_, k);
+        load_rows(context_, values, key, columns, sight.keys(), d_, v, wide_);
+        loaded = key;
+      }
+      const std::int64_t at = query - begin;
+      context_.vector.product(static_cast<int>(queries), static_cast<int>(columns),
+                              static_cast<int>(d_), q + at * wide_, wide_, 1, k, columns, scores,
+                              columns, false);
+      const float scale = cap_scores(context_, call_, scores, queries * columns);
+      context_.vector.softmax_step(
+          scores_of(sight, query, queries, key, scores, scale, slope, columns), maxima + at,
+          sums + at, out + at * wide_, wide_, static_cast<int>(wide_));
+      drop(sight, batch, head, query, queries, key, columns, scores);
+      context_.vector.product(static_cast<int>(queries), static_cast<int>(wide_),
+                              static_cast<int>(columns), scores, columns, 1, v, wide_,
+                              out + at * wide_, wide_, true);
+    };
+    sight.for_tiles(begin, end, kQueryBlock, columns, tile);
+    finish(Head(call_.out, batch, head), batch, head, begin, rows, out, maxima, sums);
+  }
+
+  void drop(const Sight& sight, std::int64_t batch, std::int64_t head, std::int64_t query,
+            std::int64_t queries, std::int64_t key, std::int64_t columns, float* scores) const {
+    if (!masks_.given()) return;
+    for (std::int64_t r = 0; r < queries; ++r) {
+      context_.vector.mask(scores + r * columns,
+                           masks_.query(batch, call_.head_begin + head, sight.position(query + r)),
+                           sight.first_position() + key, columns);
+    }
+  }
+
+  void finish(const Head& to, std::int64_t batch, std::int64_t head, std::int64_t begin,
+              std::int64_t rows, float* out, const float* maxima, const float* sums) const {
+    float* lse =
+        call_.lse.data<float>() + batch * call_.lse.stride(0) + head * call_.lse.stride(1) + begin;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* row = out + r * wide_;
+      const bool sees = maxima[r] != -std::numeric_limits<float>::infinity() || sums[r] != 0;
+      const float inverse = sees ? 1.0F / sums[r] : 0.0F;
+      for (std::int64_t c = 0; c < d_; ++c) row[c] *= inverse;
+      context_.vector.convert(to.row(begin + r), to.type, row, Type::kF32, d_);
+      lse[r] = sees ? maxima[r] + std::log(sums[r]) : -std::numeric_limits<float>::infinity();
+    }
+  }
+
+  Context& context_;
+  const AttentionForward& call_;
+  Masks masks_;
+  std::int64_t d_;
+  std::int64_t wide_;
+  std::int64_t part_rows_;
+};
+
+// Products of the backward pass (attention_backward.h).
+class Fp32Gradients {
+ public:
+  static constexpr std::int64_t kQueries = kQueryBlock;
+
+  Fp32Gradients(Context& context, const AttentionBackward& call)
+      : wide(padded(call.q.dim(3), context.vector.lanes)),
+        context_(context),
+        call_(call),
+        masks_(call.dropout),
+        sq_(call.q.dim(1)),
+        d_(call.q.dim(3)) {}
+
+  std::int64_t query_rows() const { return sq_; }
+  std::int64_t key_rows() const { return padded(call_.k.dim(1), kKeyBlock); }
+  std::int64_t bytes() const {
+    return 4 * (2 * sq_ * wide + 3 * kKeyBlock * wide + 4 * kTile) + 9 * 64;
+  }
+  void take(Pieces& pieces) {
+    q_ = pieces.floats(sq_ * wide);
+    dout_ = pieces.floats(sq_ * wide);
+    k_ = pieces.floats(kKeyBlock * wide);
+    k_columns_ = pieces.floats(kKeyBlock * wide);
+    v_columns_ = pieces.floats(kKeyBlock * wide);
+    p_ = pieces.floats(kTile);
+    capped_ = pieces.floats(kTile);
+    dropped_ = pieces.floats(kTile);
+    dp_ = pieces.floats(kTile);
+  }
+
+  void load_queries(const Head& q, const Head& dout) const {
+    load_rows(context_, q, 0, sq_, sq_, d_, q_, wide);
+    load_rows(context_, dout, 0, sq_, sq_, d_, dout_, wide);
+  }
+  void load_keys(const Sight& sight, const Head& keys, const Head& values, std::int64_t key) const {
+    load_rows(context_, keys, key, kKeyBlock, sight.keys(), d_, k_, wide);
+    load_columns(context_, keys, key, kKeyBlock, sight.keys(), d_, k_columns_);
+    load_columns(context_, values, key, kKeyBlock, sight.keys(), d_, v_columns_);
+  }
+  void end_keys(const Sight& /*sight*/, std::int64_t /*key*/, const GradientSums& /*sums*/) const {}
+
+  void add(const GradientTile& tile, const GradientSums& sums) const {
+    const VectorTable& vector = context_.vector;
+    const auto& [sight, batch, head, query, queries, key, valid, lse, slope] = tile;
+    const int m = static_cast<int>(queries);
+    const int d = static_cast<int>(d_);
+    const int width = static_cast<int>(wide);
+    const float* q = q_ + query * wide;
+    const float* dout = dout_ + query * wide;
+    vector.product(m, kKeyBlock, d, q, wide, 1, k_columns_, kKeyBlock, p_, kKeyBlock, false);
+    const float scale = cap_scores(context_, call_, p_, queries * kKeyBlock);
+    if (call_.soft_cap > 0)
+      std::memcpy(capped_, p_, static_cast<std::size_t>(queries * kKeyBlock) * 4);
+    vector.softmax_again(scores_of(sight, query, queries, key, p_, scale, slope), lse + query);
+    vector.product(m, kKeyBlock, d, dout, wide, 1, v_columns_, kKeyBlock, dp_, kKeyBlock, false);
+    const float* kept = p_;
+    if (masks_.given()) {
+      std::memcpy(dropped_, p_, static_cast<std::size_t>(queries * kKeyBlock) * 4);
+      for (std::int64_t r = 0; r < queries; ++r) {
+        const MaskRow row = masks_.query(batch, call_.head_begin + head, sight.position(query + r));
+        const std::int64_t column = sight.first_position() + key;
+        vector.mask(dropped_ + r * kKeyBlock, row, column, kKeyBlock);
+        vector.mask(dp_ + r * kKeyBlock, row, column, kKeyBlock);
+      }
+      kept = dropped_;
+    }
+    vector.product(kKeyBlock, width, m, kept, 1, kKeyBlock, dout, wide, sums.dv + key * wide, wide,
+                   true);
+    vector.score_gradient(dp_, p_, kKeyBlock, m, kKeyBlock, sums.delta + query,
+                          static_cast<float>(call_.scale));
+    if (call_.soft_cap > 0) {
+      vector.soft_cap_gradient(dp_, dp_, Type::kF32, capped_, queries * kKeyBlock,
+                               static_cast<float>(call_.soft_cap));
+    }
+    vector.product(kKeyBlock, width, m, dp_, 1, kKeyBlock, q, wide, sums.dk + key * wide, wide,
+                   true);
+    vector.product(m, width, kKeyBlock, dp_, kKeyBlock, 1, k_, wide, sums.dq + query * wide, wide,
+                   true);
+  }
+
+  const std::int64_t wide;
+
+ private:
+  static constexpr std::int64_t kTile = kQueryBlock * kKeyBlock;
+
+  Context& context_;
+  const AttentionBackward& call_;
+  Masks masks_;
+  std::int64_t sq_;
+  std::int64_t d_;
+  float* q_ = nullptr;     // [sq, wide]
+  float* dout_ = nullptr;  // [sq, wide]
+  float* k_ = nullptr;     // of one block of keys, [kKeyBlock, wide]
+  float* k_columns_ = nullptr;
+  float* v_columns_ = nullptr;
+  float* p_ = nullptr;       // [kQueryBlock, kKeyBlock] of one tile, as the next ones
+  float* capped_ = nullptr;  // scores
+  float* dropped_ = nullptr;
+  float* dp_ = nullptr;
+};
+
+}  // namespace
+
+void attention_forward_fp32(Context& context, const AttentionForward& call) {
+  const Forward forward(context, call);
+  context.threads.run(forward.parts(), forward);
+}
+
+void attention_backward_fp32(Context& context, const AttentionBackward& call) {
+  const BackwardPass<Fp32Gradients> backward(context, call);
+  context.threads.run(backward.parts(), backward);
+}
+
+}  // namespace piton::cpu

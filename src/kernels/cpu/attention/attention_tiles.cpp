@@ -1,0 +1,163 @@
+// Visibility of rows and tiles, and loading of tiles.
+#include "kernels/cpu/attention/attention_tiles.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+
+namespace piton::cpu {
+
+namespace {
+
+// Finds keys of a sample by their positions.
+class KeyNumbers {
+ public:
+  // Of `keys` keys, the first `valid` ones exist.
+  KeyNumbers(const AttentionMask& mask, std::int64_t batch, std::int64_t keys, std::int64_t valid)
+      : keys_(keys) {
+    if (!mask.key_positions.defined() || keys == 0) return;
+    const auto* all = mask.key_positions.data<std::int32_t>() + batch * keys;
+    positions_ = {all, static_cast<std::size_t>(valid)};
+  }
+  std::int64_t position(std::int64_t key) const {
+    if (positions_.empty()) return 0;
+    return positions_[static_cast<std::size_t>(key)];
+  }
+  std::int64_t last_position() const { return positions_.empty() ? keys_ : positions_.back(); }
+  // The first key at `position` or after it.
+  std::int64_t from(std::int64_t position) const {
+    if (positions_.empty()) return position;
+    return std::lower_bound(positions_.begin(), positions_.end(), position) - positions_.begin();
+  }
+
+ private:
+  std::int64_t keys_;
+  std::span<const std::int32_t> positions_;
+};
+
+}  // namespace
+
+std::int64_t Sight::bytes(std::int64_t queries, std::int64_t keys) {
+  const auto spans = padded(queries, kSpanRows) / kSpanRows * std::int64_t{sizeof(Span)};
+  return padded(3 * queries * 8 + spans + padded(keys, kKeyBlock) * 4, 64);
+}
+
+Sight::Sight(const AttentionMask& mask, std::int64_t block_rows, std::int64_t batch,
+             std::int64_t queries, std::int64_t keys, std::byte* memory)
+    : keys_(keys),
+      queries_(queries),
+      block_rows_(block_rows),
+      low_(reinterpret_cast<std::int64_t*>(memory)),
+      high_(low_ + queries),
+      positions_(high_ + queries),
+      spans_(reinterpret_cast<Span*>(positions_ + queries)) {
+  if (mask.key_lengths.defined()) {
+    keys_ = std::clamp<std::int64_t>(mask.key_lengths.data<std::int32_t>()[batch], 0, keys);
+  }
+  const std::int32_t* given = mask.query_positions.defined()
+                                  ? mask.query_positions.data<std::int32_t>() + batch * queries
+                                  : nullptr;
+  const KeyNumbers numbers(mask, batch, keys, keys_);
+  first_position_ = numbers.position(0);
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const std::int64_t position = given != nullptr ? given[i] : mask.query_begin + i;
+    std::int64_t low = 0;
+    std::int64_t high = keys_;
+    if (mask.causal) high = std::min(high, numbers.from(position + 1));
+    // Bounds may be as large as their type: each is clamped to what reaches every key before it is
+    // added.
+    if (mask.window_before)
+      low = std::max(low, numbers.from(position - std::min(*mask.window_before, position)));
+    if (mask.window_after) {
+      const std::int64_t widest = numbers.last_position() + 1 + std::abs(position);
+      high = std::min(high, numbers.from(position + std::min(*mask.window_after, widest) + 1));
+    }
+    const bool sees = low < high;
+    low_[i] = sees ? low : 0;
+    high_[i] = sees ? high : 0;
+    positions_[i] = position - first_position_;
+  }
+  const std::int64_t spans = padded(queries, kSpanRows) / kSpanRows;
+  for (std::int64_t i = 0; i < spans; ++i) {
+    const std::int64_t begin = i * kSpanRows;
+    spans_[i] = span(begin, std::min(begin + kSpanRows, queries), false);
+  }
+  if (mask.query_segments.defined()) {
+    query_segments_ = mask.query_segments.data<std::int32_t>() + batch * queries;
+    key_segments_ = reinterpret_cast<std::int32_t*>(spans_ + spans);
+    const std::int32_t* from = mask.key_segments.data<std::int32_t>() + batch * keys;
+    std::copy_n(from, keys, key_segments_);
+    std::fill_n(key_segments_ + keys, padded(keys, kKeyBlock) - keys, 0);
+  }
+}
+
+Sight::Span Sight::span(std::int64_t begin, std::int64_t end, bool by_spans) const {
+  Span all{keys_, 0, 0, keys_};
+  const auto add = [&](const Span& one) {
+    all.first = std::min(all.first, one.first);
+    all.last = std::max(all.last, one.last);
+    all.low = std::max(all.low, one.low);
+    all.high = std::min(all.high, one.high);
+  };
+  if (by_spans && begin % kSpanRows == 0 && (end % kSpanRows == 0 || end == queries_)) {
+    for (std::int64_t row = begin; row < end; row += kSpanRows) add(spans_[row / kSpanRows]);
+    return all;
+  }
+  for (std::int64_t i = begin; i < end; ++i) {
+    const bool sees = low_[i] < high_[i];
+    add({sees ? low_[i] : keys_, sees ? high_[i] : 0, low_[i], high_[i]});
+  }
+  return all;
+}
+
+Sight::Range Sight::range(std::int64_t begin, std::int64_t end) const {
+  if (block_rows_ > 0) return {0, std::min(keys_, padded(end, block_rows_))};
+  const Span all = span(begin, end, true);
+  if (all.first >= all.last) return {0, 0};
+  return {all.first, all.last};
+}
+
+bool Sight::computed(std::int64_t query, std::int64_t queries, std::int64_t key,
+                     std::int64_t columns) const {
+  const Range seen = range(query, query + queries);
+  const std::int64_t last = std::min(key + columns, keys_);
+  if (seen.first >= last || seen.last <= key) return false;
+  if (query_segments_ == nullptr || block_rows_ > 0) return true;
+  // Segments in disjoint ranges of numbers have none in common.
+  const auto [low_q, high_q] =
+      std::minmax_element(query_segments_ + query, query_segments_ + query + queries);
+  const auto [low_k, high_k] = std::minmax_element(key_segments_ + key, key_segments_ + last);
+  return *low_q <= *high_k && *low_k <= *high_q;
+}
+
+bool Sight::masked(std::int64_t query, std::int64_t queries, std::int64_t key,
+                   std::int64_t columns) const {
+  if (query_segments_ != nullptr) return true;
+  const Span all = span(query, query + queries, true);
+  return all.low > key || all.high < key + columns;
+}
+
+void load_rows(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
+               std::int64_t valid, std::int64_t d, float* to, std::int64_t stride) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    float* row = to + r * stride;
+    if (begin + r >= valid) {
+      std::fill_n(row, stride, 0.0F);
+      continue;
+    }
+    context.vector.convert(row, Type::kF32, head.row(begin + r), head.type, d);
+    std::fill_n(row + d, stride - d, 0.0F);
+  }
+}
+
+void load_columns(const Context& context, const Head& head, std::int64_t begin, std::int64_t rows,
+                  std::int64_t valid, std::int64_t d, float* to) {
+  const std::int64_t real = std::clamp<std::int64_t>(valid - begin, 0, rows);
+  if (real < rows) std::fill_n(to, d * rows, 0.0F);
+  if (real == 0) return;
+  const Matrix from{head.row(begin), head.type, head.stride};
+  context.vector.transpose(to, rows, from, static_cast<int>(real), static_cast<int>(d));
+}
+
+}  // namespace piton::cpu

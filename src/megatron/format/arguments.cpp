@@ -1,0 +1,383 @@
+#include "megatron/format/arguments.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+#include "model/families.h"
+
+namespace piton {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+// Words of Piton.
+constexpr const char* kNormalizedHead = "normalized_head";
+constexpr const char* kModelType = "hf_model_type";
+constexpr const char* kDynamicScaling = "dynamic";  // beside MindSpeed's rope_scaling_type
+
+// Arguments by name; None counts as absent.
+class Arguments {
+ public:
+  Arguments(const PickleValue& values, const std::string& where) : values_(values), where_(where) {}
+
+  const PickleValue* find(const char* name) const {
+    const PickleValue* value = values_.find(name);
+    return value == nullptr || value->kind == Kind::kNone ? nullptr : value;
+  }
+  std::optional<std::int64_t> size(const char* name) const {
+    const PickleValue* value = find(name);
+    if (value == nullptr) return std::nullopt;
+    if (value->kind != Kind::kInt || value->integer < 1 || value->integer > INT32_MAX)
+      wrong(name, "a positive integer below 2^31");
+    return value->integer;
+  }
+  std::int64_t must(const char* name) const {
+    const std::optional<std::int64_t> value = size(name);
+    if (!value) wrong(name, "a positive integer below 2^31");
+    return *value;
+  }
+  double number(const char* name, double otherwise) const {
+    const PickleValue* value = find(name);
+    if (value == nullptr) return otherwise;
+    if (value->kind == Kind::kInt) return static_cast<double>(value->integer);
+    if (value->kind != Kind::kFloat || !std::isfinite(value->number)) wrong(name, "a number");
+    return value->number;
+  }
+  bool flag(const char* name, bool otherwise) const {
+    const PickleValue* value = find(name);
+    if (value == nullptr) return otherwise;
+    if (value->kind != Kind::kBool) wrong(name, "true or false");
+    return value->truth;
+  }
+  std::string word(const char* name, const std::string& otherwise) const {
+    const PickleValue* value = find(name);
+    if (value == nullptr) return otherwise;
+    if (value->kind != Kind::kText) wrong(name, "a word");
+    return value->text;
+  }
+  // "0,3", or a list or set of numbers.
+  std::vector<std::int64_t> numbers(const char* name) const {
+    const PickleValue* value = find(name);
+    if (value == nullptr) return {};
+    std::vector<std::int64_t> numbers;
+    if (value->kind == Kind::kList) {
+      for (const PickleValue* item : value->items) {
+        if (item->kind != Kind::kInt) wrong(name, "whole numbers");
+        numbers.push_back(item->integer);
+      }
+    } else if (value->kind == Kind::kText) {
+      for (std::size_t at = 0; at < value->text.size();) {
+        const std::size_t end = std::min(value->text.find(',', at), value->text.size());
+        std::int64_t number = 0;
+        const char* stop = value->text.data() + end;
+        const auto [read, error] = std::from_chars(value->text.data() + at, stop, number);
+        if (error != std::errc() || read != stop) wrong(name, "whole numbers with commas between");
+        numbers.push_back(number);
+        at = end + 1;
+      }
+    } else {
+      wrong(name, "whole numbers with commas between");
+    }
+    return numbers;
+  }
+  [[noreturn]] void wrong(const char* name, const std::string& wanted) const {
+    const PickleValue* value = find(name);
+    std::string got = "nothing";
+    if (value != nullptr) {
+      if (value->kind == Kind::kInt) got = fmt::format("{}", value->integer);
+      if (value->kind == Kind::kFloat) got = fmt::format("{}", value->number);
+      if (value->kind == Kind::kBool) got = value->truth ? "True" : "False";
+      if (value->kind == Kind::kText || value->kind == Kind::kObject) got = value->text;
+      if (value->kind == Kind::kList) got = "a list";
+      if (value->kind == Kind::kDict) got = "a dict";
+    }
+    throw Error(Fault::kData, "{}: argument {}: got {}, wanted {}", where_, name, got, wanted);
+  }
+
+ private:
+  const PickleValue& values_;
+  const std::string& where_;
+};
+
+// A string, or the enumeration of AscendSpeed.
+PositionKind positions_of(const Arguments& arguments) {
+  const char* name = "position_embedding_type";
+  const PickleValue* value = arguments.find(name);
+  if (value != nullptr && value->kind == Kind::kObject) {
+    const std::int64_t number = value->items.empty() ? 0 : value->items[0]->integer;
+    if (number == 1) return PositionKind::kRotary;
+    if (number == 2) return PositionKind::kLearned;
+    if (number == 3) return PositionKind::kAlibi;
+  }
+  if (value != nullptr && value->kind != Kind::kText) arguments.wrong(name, "a kind of positions");
+  const std::string word = arguments.word(name, "learned_absolute");
+  if (word == "rope" || word == "rotary") return PositionKind::kRotary;
+  if (word == "alibi") return PositionKind::kAlibi;
+  if (word == "none") return PositionKind::kNone;
+  if (word != "learned_absolute" && word != "absolute")
+    arguments.wrong(name, "learned_absolute, rope, alibi or none");
+  return arguments.flag("use_rotary_position_embeddings", false) ? PositionKind::kRotary
+                                                                 : PositionKind::kLearned;
+}
+
+void refuse_absent_features(const Arguments& arguments) {
+  for (const char* name : {"multi_latent_attention", "apply_layernorm_1p", "squared_relu",
+                           "apply_residual_connection_post_layernorm"}) {
+    if (arguments.flag(name, false)) arguments.wrong(name, "False: Piton has no other yet");
+  }
+  // Megatron-DeepSpeed's default is [1].
+  const PickleValue* each = arguments.find("num_experts");
+  const bool one = each != nullptr && each->kind == Kind::kList && each->items.size() == 1 &&
+                   each->items[0]->kind == Kind::kInt && each->items[0]->integer == 1;
+  if (each != nullptr && !one) arguments.wrong("num_experts", "none: Piton has no experts yet");
+  const std::optional<std::int64_t> experts = arguments.size("expert_model_parallel_size");
+  if (experts && *experts != 1) arguments.wrong("expert_model_parallel_size", "1");
+}
+
+void set_rotary(const Arguments& arguments, ModelConfig& model) {
+  model.rotary_base = arguments.number("rotary_base", 10000);
+  model.rotary_share = arguments.number("rotary_percent", 1);
+  model.rotary_pairs = arguments.flag("rotary_interleaved", false);
+  const double linear = arguments.number("rotary_seq_len_interpolation_factor", 1);
+  if (linear != 1) {
+    model.rotary_scaling = {.kind = RotaryScaling::Kind::kLinear,
+                            .factor = linear,
+                            .original_positions = model.max_positions};
+  }
+  const bool llama3 = arguments.flag("use_rope_scaling", false);
+  const char* type = "rope_scaling_type";  // of MindSpeed
+  const std::string kind = arguments.word(type, llama3 ? "llama3" : "");
+  if (kind.empty()) return;
+  if (kind != "llama3" && kind != kDynamicScaling) arguments.wrong(type, "llama3 or dynamic");
+  const double positions =
+      arguments.number("original_max_position_embeddings",
+                       kind == "llama3" ? 8192 : static_cast<double>(model.max_positions));
+  if (positions < 1 || positions > INT32_MAX || positions != std::floor(positions))
+    arguments.wrong("original_max_position_embeddings", "a positive integer below 2^31");
+  model.rotary_scaling = {
+      .kind = kind == "llama3" ? RotaryScaling::Kind::kLlama3 : RotaryScaling::Kind::kDynamic,
+      .factor = arguments.number("rope_scaling_factor", kind == "llama3" ? 8 : 1),
+      .original_positions = static_cast<std::int64_t>(positions)};
+  model.rotary_scaling.low = arguments.number("low_freq_factor", model.rotary_scaling.low);
+  model.rotary_scaling.high = arguments.number("high_freq_factor", model.rotary_scaling.high);
+}
+
+// The family by whose name other formats know the model.
+std::string family_of(const ModelConfig& model) {
+  if (model.embedding_norm && model.positions == PositionKind::kAlibi) return "bloom";
+  if (model.positions != PositionKind::kRotary || model.norm != NormKind::kRms || !model.gated)
+    return "gpt2";
+  if (model.head_norms) return "qwen3";
+  return model.qkv_biases && !model.biases ? "qwen2" : "llama";
+}
+
+// A dict that read_megatron_arguments() reads, in the words of a TorchWriter.
+class ArgumentsInMemory {
+ public:
+  ArgumentsInMemory() : dict_(document_.make(Kind::kDict)) {}
+  const PickleValue& dict() const { return dict_; }
+
+  void text(std::string_view text) {
+    PickleValue& value = document_.make(Kind::kText);
+    value.text = text;
+    if (name_ == nullptr) {
+      name_ = &value;
+    } else {
+      add(value);
+    }
+  }
+  void integer(std::int64_t integer) {
+    PickleValue& value = document_.make(Kind::kInt);
+    value.integer = integer;
+    add(value);
+  }
+  void number(double number) {
+    PickleValue& value = document_.make(Kind::kFloat);
+    value.number = number;
+    add(value);
+  }
+  void boolean(bool truth) {
+    PickleValue& value = document_.make(Kind::kBool);
+    value.truth = truth;
+    add(value);
+  }
+
+ private:
+  void add(const PickleValue& value) {
+    dict_.pairs.emplace_back(name_, &value);
+    name_ = nullptr;
+  }
+
+  PickleDocument document_;
+  PickleValue& dict_;
+  const PickleValue* name_ = nullptr;  // whose value comes next
+};
+
+// Names and values of a dict's or a namespace's.
+template <typename Out>
+void write_fields(const MegatronArguments& arguments, Out& out) {
+  const ModelConfig& model = arguments.model;
+  const MegatronLayout& layout = arguments.layout;
+  const auto size = [&](const char* name, std::int64_t value) {
+    out.text(name);
+    out.integer(value);
+  };
+  const auto number = [&](const char* name, double value) {
+    out.text(name);
+    out.number(value);
+  };
+  const auto flag = [&](const char* name, bool value) {
+    out.text(name);
+    out.boolean(value);
+  };
+  const auto word = [&](const char* name, std::string_view value) {
+    out.text(name);
+    out.text(value);
+  };
+  size("num_layers", model.layers + std::ssize(layout.empty_layers));
+  if (!layout.stage_layers.empty())
+    word("num_layer_list", fmt::format("{}", fmt::join(layout.stage_layers, ",")));
+  if (!layout.empty_layers.empty())
+    word("noop_layers", fmt::format("{}", fmt::join(layout.empty_layers, ",")));
+  size("hidden_size", model.hidden);
+  size("ffn_hidden_size", model.ffn_hidden);
+  size("num_attention_heads", model.heads);
+  flag("group_query_attention", model.groups != model.heads);
+  size("num_query_groups", model.groups);
+  size("kv_channels", model.head_size);
+  size("max_position_embeddings", model.max_positions);
+  size("vocab_size", model.vocabulary);
+  size("padded_vocab_size", layout.padded_vocabulary);
+  size("tensor_model_parallel_size", layout.tensor);
+  size("pipeline_model_parallel_size", layout.pipeline);
+  if (layout.chunks > 1) size("virtual_pipeline_model_parallel_size", layout.chunks);
+  flag("swiglu", model.gated);
+  flag("bias_gelu_fusion", model.activation == ActivationKind::kGeluTanh);
+  word("normalization", model.norm == NormKind::kRms ? "RMSNorm" : "LayerNorm");
+  number("norm_epsilon", model.norm_eps);
+  word("position_embedding_type", model.positions == PositionKind::kRotary    ? "rope"
+                                  : model.positions == PositionKind::kLearned ? "learned_absolute"
+                                  : model.positions == PositionKind::kAlibi   ? "alibi"
+                                                                              : "none");
+  number("rotary_base", model.rotary_base);
+  number("rotary_percent", model.rotary_share);
+  flag("rotary_interleaved", model.rotary_pairs);
+  const RotaryScaling& scaling = model.rotary_scaling;
+  if (scaling.kind == RotaryScaling::Kind::kLinear)
+    number("rotary_seq_len_interpolation_factor", scaling.factor);
+  if (scaling.kind == RotaryScaling::Kind::kLlama3) flag("use_rope_scaling", true);
+  if (scaling.kind == RotaryScaling::Kind::kLlama3 ||
+      scaling.kind == RotaryScaling::Kind::kDynamic) {
+    const bool llama3 = scaling.kind == RotaryScaling::Kind::kLlama3;
+    word("rope_scaling_type", llama3 ? "llama3" : kDynamicScaling);
+    number("rope_scaling_factor", scaling.factor);
+    number("original_max_position_embeddings", static_cast<double>(scaling.original_positions));
+    if (llama3) number("low_freq_factor", scaling.low);
+    if (llama3) number("high_freq_factor", scaling.high);
+  }
+  flag("add_bias_linear", model.biases);
+  flag("add_qkv_bias", model.qkv_biases);
+  flag("add_dense_bias", model.output_bias);
+  flag("embed_layernorm", model.embedding_norm);
+  flag("qk_layernorm", model.head_norms);
+  if (model.normalized_head) flag(kNormalizedHead, true);
+  flag("untie_embeddings_and_output_weights", !model.tied);
+  number("hidden_dropout", model.hidden_dropout);
+  number("attention_dropout", model.attention_dropout);
+  number("init_method_std", model.init_deviation);
+  flag("init_method_xavier_uniform", model.xavier_weights);
+  if (!arguments.model_type.empty()) word(kModelType, arguments.model_type);
+}
+
+}  // namespace
+
+MegatronArguments read_megatron_arguments(const PickleValue& values, const std::string& where) {
+  const Arguments arguments(values, where);
+  refuse_absent_features(arguments);
+  MegatronArguments result;
+  ModelConfig& model = result.model;
+  result.layout.stage_layers = arguments.numbers("num_layer_list");
+  result.layout.empty_layers = arguments.numbers("noop_layers");
+  std::ranges::sort(result.layout.empty_layers);
+  model.layers = arguments.must("num_layers") - std::ssize(result.layout.empty_layers);
+  model.hidden = arguments.must("hidden_size");
+  model.heads = arguments.must("num_attention_heads");
+  model.groups = arguments.flag("group_query_attention", false) ? arguments.must("num_query_groups")
+                                                                : model.heads;
+  model.head_size = arguments.size("kv_channels").value_or(model.hidden / model.heads);
+  model.max_positions = arguments.must("max_position_embeddings");
+  model.gated = arguments.flag("swiglu", false);
+  model.ffn_hidden = arguments.size("ffn_hidden_size")
+                         .value_or(model.gated ? model.hidden * 8 / 3 / 64 * 64 : 4 * model.hidden);
+  model.activation =
+      model.gated ? ActivationKind::kSilu
+      : arguments.flag("bias_gelu_fusion", true) || arguments.flag("openai_gelu", false)
+          ? ActivationKind::kGeluTanh
+          : ActivationKind::kGeluErf;
+  const std::string norm = arguments.word("normalization", "LayerNorm");
+  if (norm != "LayerNorm" && norm != "RMSNorm")
+    arguments.wrong("normalization", "LayerNorm or RMSNorm");
+  model.norm = norm == "RMSNorm" ? NormKind::kRms : NormKind::kLayer;
+  model.norm_eps = arguments.number("norm_epsilon", arguments.number("layernorm_epsilon", 1e-5));
+  model.positions = positions_of(arguments);
+  if (model.positions == PositionKind::kRotary) set_rotary(arguments, model);
+  model.biases = arguments.flag("add_bias_linear", true);
+  model.qkv_biases = model.biases || arguments.flag("add_qkv_bias", false);
+  model.output_bias = model.biases || arguments.flag("add_dense_bias", false);
+  model.embedding_norm = arguments.flag("embed_layernorm", false);
+  model.head_norms = arguments.flag("qk_layernorm", false);
+  if (model.head_norms && model.norm != NormKind::kRms)
+    arguments.wrong("qk_layernorm", "False, or a normalization of RMSNorm");
+  model.normalized_head = arguments.flag(kNormalizedHead, false);
+  model.tied = !arguments.flag("untie_embeddings_and_output_weights", false);
+  model.hidden_dropout = arguments.number("hidden_dropout", 0.1);
+  model.attention_dropout = arguments.number("attention_dropout", 0.1);
+  model.init_deviation = arguments.number("init_method_std", 0.02);
+  model.xavier_weights = arguments.flag("init_method_xavier_uniform", false);
+  model.family = family_of(model);
+
+  MegatronLayout& layout = result.layout;
+  layout.tensor = static_cast<int>(arguments.size("tensor_model_parallel_size").value_or(1));
+  layout.pipeline = static_cast<int>(arguments.size("pipeline_model_parallel_size").value_or(1));
+  layout.chunks =
+      static_cast<int>(arguments.size("virtual_pipeline_model_parallel_size").value_or(1));
+  layout.padded_vocabulary = arguments.size("padded_vocab_size").value_or(0);
+  result.vocabulary = arguments.size("vocab_size");
+  result.model_type = arguments.word(kModelType, "");
+  return result;
+}
+
+void write_megatron_arguments(const MegatronArguments& arguments, TorchWriter& out) {
+  out.begin_dict();
+  write_fields(arguments, out);
+  out.end_dict();
+}
+
+void write_megatron_namespace(const MegatronArguments& arguments, TorchWriter& out) {
+  out.begin_object("argparse", "Namespace");
+  write_fields(arguments, out);
+  out.end_object();
+}
+
+ModelConfig model_in_megatron(const ModelConfig& model) {
+  ArgumentsInMemory arguments;
+  write_fields({.model = model, .layout = {.padded_vocabulary = model.vocabulary}}, arguments);
+  ModelConfig said = read_megatron_arguments(arguments.dict(), "Megatron's arguments").model;
+  said.vocabulary = model.vocabulary;
+  return said;
+}
+
+std::string beyond_megatron(const ModelConfig& model) {
+  if (model.normalized_head) return "a normalized head";
+  const RotaryScaling& scaling = model.rotary_scaling;
+  if (scaling.kind == RotaryScaling::Kind::kDynamic) return "dynamic rotary scaling";
+  return "";
+}
+
+}  // namespace piton

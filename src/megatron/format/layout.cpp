@@ -1,0 +1,281 @@
+#include "megatron/format/layout.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+// Each row of padding is a part of its own.
+constexpr std::int64_t kMostPadding = std::int64_t{1} << 20;
+
+void must_divide(const char* what, std::int64_t size, const char* flag, std::int64_t parts) {
+  if (size % parts == 0) return;
+  throw Error(Fault::kUsage, "{}: got {}, wanted a divisor of the {} {}", flag, parts, size, what);
+}
+
+// Collects the tensors of one rank's chunk, in the order of the model.
+class RankTensors {
+ public:
+  RankTensors(const ModelConfig& model, const MegatronLayout& layout, int t)
+      : model_(model), layout_(layout), t_(t) {}
+
+  std::vector<MegatronTensor> take() { return std::move(tensors_); }
+
+  // A whole canonical tensor.
+  void whole(const std::string& key, const std::string& name, const Shape& shape) {
+    add(key, Assembly::of(name, shape));
+  }
+
+  void norm(const std::string& key, const std::string& name) {
+    whole(key + ".weight", name + ".weight", {model_.hidden});
+    if (model_.norm == NormKind::kLayer) whole(key + ".bias", name + ".bias", {model_.hidden});
+  }
+
+  // Rows of the table; the last ones are padding.
+  void table(const std::string& key, const std::string& name) {
+    const std::int64_t rows = layout_.padded_vocabulary / layout_.tensor;
+    const std::int64_t first = t_ * rows;
+    const std::int64_t own = std::clamp<std::int64_t>(model_.vocabulary - first, 0, rows);
+    Assembly table{.shape = {rows, model_.hidden}};
+    if (own > 0)
+      table.parts.push_back(box(
+          name,
+          {.first = first, .rows = own, .first_column = 0, .columns = model_.hidden, .row = 0}));
+    for (std::int64_t row = own; row < rows; ++row)
+      table.parts.push_back(box(name, {.first = model_.vocabulary - 1,
+                                       .rows = 1,
+                                       .first_column = 0,
+                                       .columns = model_.hidden,
+                                       .row = row}));
+    add(key, std::move(table));
+  }
+
+  void qkv(const std::string& key, const std::string& at, bool bias) {
+    const std::int64_t d = model_.head_size;
+    const std::int64_t groups = model_.groups / layout_.tensor;
+    const std::int64_t share = model_.heads / model_.groups;
+    const std::int64_t columns = bias ? 0 : model_.hidden;
+    const std::string end = bias ? ".bias" : ".weight";
+    const std::string names[] = {at + "query" + end, at + "key" + end, at + "value" + end};
+    Assembly packed{.shape = shape(groups * (share + 2) * d, columns)};
+    const auto part = [&](int which, std::int64_t first, std::int64_t rows, std::int64_t row) {
+      packed.parts.push_back(
+          box(names[which],
+              {.first = first, .rows = rows, .first_column = 0, .columns = columns, .row = row}));
+    };
+    if (layout_.version >= 2) {
+      for (std::int64_t group = 0; group < groups; ++group) {
+        const std::int64_t whole = t_ * groups + group;
+        const std::int64_t row = group * (share + 2) * d;
+        part(0, whole * share * d, share * d, row);
+        part(1, whole * d, d, row + share * d);
+        part(2, whole * d, d, row + (share + 1) * d);
+      }
+    } else {
+      const std::int64_t rows = groups * d;
+      for (int which = 0; which < 3; ++which) {
+        if (layout_.version < 1) {
+          part(which, t_ * rows, rows, which * rows);
+        } else {
+          for (std::int64_t i = 0; i < rows; ++i) part(which, t_ * rows + i, 1, 3 * i + which);
+        }
+      }
+    }
+    add(key + end, std::move(packed));
+  }
+
+  // Rows of one or more matrices, concatenated.
+  void rows_of(const std::string& key, const std::vector<std::string>& names, std::int64_t rows,
+               bool bias) {
+    const std::string end = bias ? ".bias" : ".weight";
+    const std::int64_t columns = bias ? 0 : model_.hidden;
+    const std::int64_t own = rows / layout_.tensor;
+    Assembly packed{.shape = shape(own * std::ssize(names), columns)};
+    for (std::int64_t i = 0; i < std::ssize(names); ++i) {
+      packed.parts.push_back(box(
+          names[static_cast<std::size_t>(i)] + end,
+          {.first = t_ * own, .rows = own, .first_column = 0, .columns = columns, .row = i * own}));
+    }
+    add(key + end, std::move(packed));
+  }
+
+  // Columns of a matrix; its bias is whole.
+  void columns_of(const std::string& key, const std::string& name, std::int64_t columns,
+                  bool bias) {
+    const std::int64_t own = columns / layout_.tensor;
+    add(key + ".weight", {.shape = {model_.hidden, own},
+                          .parts = {box(name + ".weight", {.first = 0,
+                                                           .rows = model_.hidden,
+                                                           .first_column = t_ * own,
+                                                           .columns = own,
+                                                           .row = 0})}});
+    if (bias) whole(key + ".bias", name + ".bias", {model_.hidden});
+  }
+
+ private:
+  static Shape shape(std::int64_t rows, std::int64_t columns) {
+    return columns > 0 ? Shape{rows, columns} : Shape{rows};
+  }
+  // A part of a canonical tensor.
+  struct Box {
+    std::int64_t first = 0;  // row
+    std::int64_t rows = 0;
+    std::int64_t first_column = 0;
+    std::int64_t columns = 0;  // 0: the tensor has one dim
+    std::int64_t row = 0;      // of the assembled tensor: where the rows begin
+  };
+  static AssemblyPart box(const std::string& name, const Box& box) {
+    AssemblyPart part{.name = name, .start = {box.first}, .extent = {box.rows}, .row = box.row};
+    if (box.columns > 0) {
+      part.start.append(box.first_column);
+      part.extent.append(box.columns);
+    }
+    return part;
+  }
+  void add(const std::string& key, Assembly assembly) {
+    tensors_.push_back({key, std::move(assembly)});
+  }
+
+  const ModelConfig& model_;
+  const MegatronLayout& layout_;
+  std::int64_t t_;
+  std::vector<MegatronTensor> tensors_;
+};
+
+void add_layer(RankTensors& rank, const ModelConfig& model, const MegatronLayout& layout,
+               std::int64_t local, std::int64_t layer) {
+  const std::string key = fmt::format("layers.{}.", local);
+  const std::string at = fmt::format("layers.{}.", layer);
+  rank.norm(key + "input_norm", at + "attention_norm");
+  rank.qkv(key + "qkv", at + "attention.", false);
+  if (model.qkv_biases) rank.qkv(key + "qkv", at + "attention.", true);
+  if (model.head_norms) {
+    const Shape head{model.head_size};
+    rank.whole(key + "q_norm.weight", at + "attention.query_norm.weight", head);
+    rank.whole(key + "k_norm.weight", at + "attention.key_norm.weight", head);
+  }
+  rank.columns_of(key + "dense", at + "attention.output", model.heads * model.head_size,
+                  model.output_bias);
+  rank.norm(key + "post_norm", at + "mlp_norm");
+  const auto up = [&](const char* name, const std::vector<std::string>& parts) {
+    rank.rows_of(key + name, parts, model.ffn_hidden, false);
+    if (model.biases) rank.rows_of(key + name, parts, model.ffn_hidden, true);
+  };
+  if (!model.gated) {
+    up("fc1", {at + "mlp.up"});
+  } else if (layout.fused_mlp) {
+    up("fc1", {at + "mlp.gate", at + "mlp.up"});
+  } else {
+    up("gate", {at + "mlp.gate"});
+    up("up", {at + "mlp.up"});
+  }
+  rank.columns_of(key + "fc2", at + "mlp.down", model.ffn_hidden, model.biases);
+}
+
+}  // namespace
+
+void MegatronLayout::check(const ModelConfig& model) const {
+  const char* tensor_flag = "--target-tensor-parallel-size";
+  const char* pipeline_flag = "--target-pipeline-parallel-size";
+  if (tensor < 1) throw Error(Fault::kUsage, "{}: got {}, wanted 1 or more", tensor_flag, tensor);
+  if (pipeline < 1)
+    throw Error(Fault::kUsage, "{}: got {}, wanted 1 or more", pipeline_flag, pipeline);
+  if (chunks < 1 || (chunks > 1 && pipeline == 1)) {
+    throw Error(
+        Fault::kUsage,
+        "--num-layers-per-virtual-pipeline-stage: virtual stages need two pipeline ranks or "
+        "more");
+  }
+  must_divide("heads", model.heads, tensor_flag, tensor);
+  must_divide("groups of heads", model.groups, tensor_flag, tensor);
+  must_divide("columns of the MLP (--ffn-hidden-size)", model.ffn_hidden, tensor_flag, tensor);
+  must_divide("rows of the table", padded_vocabulary, tensor_flag, tensor);
+  if (padded_vocabulary - model.vocabulary > kMostPadding) {
+    throw Error(Fault::kUsage,
+                "--make-vocab-size-divisible-by, --added-token-num: got a table of {} rows for a "
+                "vocabulary of {}, wanted at most {} rows of padding",
+                padded_vocabulary, model.vocabulary, kMostPadding);
+  }
+  const std::int64_t places = model.layers + std::ssize(empty_layers);
+  for (std::size_t i = 0; i < empty_layers.size(); ++i) {
+    const std::int64_t place = empty_layers[i];
+    if (place < 0 || place >= places || (i > 0 && place <= empty_layers[i - 1])) {
+      throw Error(Fault::kUsage, "--noop-layers: got {}, wanted ascending places below {}",
+                  fmt::join(empty_layers, ","), places);
+    }
+  }
+  if (stage_layers.empty()) {
+    must_divide("layers", places, pipeline_flag, std::int64_t{pipeline} * chunks);
+    return;
+  }
+  const bool fits = std::ranges::all_of(
+      stage_layers, [&](std::int64_t layers) { return layers > 0 && layers <= places; });
+  if (!fits || std::ssize(stage_layers) != pipeline ||
+      std::accumulate(stage_layers.begin(), stage_layers.end(), std::int64_t{0}) != places) {
+    throw Error(Fault::kUsage,
+                "--num-layer-list: got {}, wanted {} numbers (of {}) with a sum of {}, the layers",
+                fmt::join(stage_layers, ","), pipeline, pipeline_flag, places);
+  }
+  if (chunks > 1) {
+    throw Error(Fault::kUsage,
+                "--num-layer-list: has no virtual stages; leave out "
+                "--num-layers-per-virtual-pipeline-stage");
+  }
+}
+
+std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const MegatronLayout& layout,
+                                         int p, int chunk) {
+  const std::int64_t places = model.layers + std::ssize(layout.empty_layers);
+  std::int64_t count = places / (std::int64_t{layout.pipeline} * layout.chunks);
+  std::int64_t begin = (std::int64_t{chunk} * layout.pipeline + p) * count;
+  if (!layout.stage_layers.empty()) {
+    const auto stage = layout.stage_layers.begin() + p;
+    count = *stage;
+    begin = std::accumulate(layout.stage_layers.begin(), stage, std::int64_t{0});
+  }
+  std::vector<PlacedLayer> layers;
+  for (std::int64_t local = 0; local < count; ++local) {
+    const auto empty = std::ranges::lower_bound(layout.empty_layers, begin + local);
+    if (empty != layout.empty_layers.end() && *empty == begin + local) continue;
+    layers.push_back({local, begin + local - (empty - layout.empty_layers.begin())});
+  }
+  return layers;
+}
+
+std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
+                                             int t, int p, int chunk) {
+  RankTensors rank(model, layout, t);
+  const bool first = p == 0 && chunk == 0;
+  const bool last = p == layout.pipeline - 1 && chunk == layout.chunks - 1;
+  if (first) {
+    rank.table("word_embeddings.weight", "embedding.token.weight");
+    if (model.positions == PositionKind::kLearned) {
+      rank.whole("position_embeddings.weight", "embedding.position.weight",
+                 {model.max_positions, model.hidden});
+    }
+  }
+  if (first && model.embedding_norm) rank.norm("embedding_norm", "embedding.norm");
+  for (const PlacedLayer& one : megatron_layers(model, layout, p, chunk))
+    add_layer(rank, model, layout, one.local, one.layer);
+  if (last) {
+    rank.norm("final_norm", "final_norm");
+    if (!model.tied) rank.table("output.weight", "head.weight");
+    if (model.tied && !first && layout.head_copy)
+      rank.table("head_copy.weight", "embedding.token.weight");
+  }
+  return rank.take();
+}
+
+std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple,
+                                        int tensor) {
+  const std::int64_t step = multiple * tensor;
+  return (vocabulary + step - 1) / step * step;
+}
+
+}  // namespace piton

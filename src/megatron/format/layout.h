@@ -1,0 +1,67 @@
+// How Megatron-LM divides a model into files, and which parts each tensor has. Used for reading and
+// for writing.
+//
+// Rank (t, p) of T x P has the layers of its chunks, numbered from 0 in each chunk. With V chunks a
+// rank, chunk v of stage p holds layers [(v P + p) l, (v P + p + 1) l) with l = L / (P V).
+// MindSpeed has stages of different lengths, and places of layers that are empty: both count as
+// layers here.
+//
+//   tensor     rows of rank t
+//   embedding  V/T rows of the table, padded with copies of its last row
+//   qkv        version >= 2:  for each of g/T groups   a/g heads of q, one of k, one of v
+//              version 1:     [a/T, d, 3]: row 3 (head d + i) + {q, k, v}
+//              version 0:     [3, a/T, d]
+//   fc1        f/T rows of up; gated: f/T rows of gate, then f/T of up
+//   dense, fc2 all rows, of columns [t c, (t + 1) c)
+//   norms, biases of dense and fc2: whole, on every rank
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/assembly.h"
+#include "model/config.h"
+
+namespace piton {
+
+struct MegatronLayout {
+  int tensor = 1;
+  int pipeline = 1;
+  int chunks = 1;  // of each pipeline rank: virtual stages
+  double version = 3;
+  std::int64_t padded_vocabulary = 0;  // rows of the whole table
+  bool fused_mlp = true;  // gate and up are one tensor (fc1); AscendSpeed has them apart too
+  bool head_copy = true;  // a tied head on another stage than the embedding is written again
+  std::vector<std::int64_t> stage_layers;  // of each pipeline rank; empty: all alike
+  std::vector<std::int64_t> empty_layers;  // places without a layer, ascending ("noop")
+
+  // Throws Error(kUsage) with the size that is not divisible.
+  void check(const ModelConfig& model) const;
+};
+
+// A layer of the model, and its number in the chunk that holds it.
+struct PlacedLayer {
+  std::int64_t local = 0;
+  std::int64_t layer = 0;
+};
+
+// Of chunk `chunk` of stage p.
+std::vector<PlacedLayer> megatron_layers(const ModelConfig& model, const MegatronLayout& layout,
+                                         int p, int chunk);
+
+// One tensor of a rank's chunk, under a name of its own: "layers.0.qkv.weight", "word_embeddings",
+// ... (megatron/format/names.h).
+struct MegatronTensor {
+  std::string key;
+  Assembly assembly;
+};
+
+// The tensors of chunk `chunk` on rank (t, p). `assembly.name` is empty.
+std::vector<MegatronTensor> megatron_tensors(const ModelConfig& model, const MegatronLayout& layout,
+                                             int t, int p, int chunk);
+
+// `vocabulary` rounded up to a multiple of `multiple` * tensor.
+std::int64_t megatron_padded_vocabulary(std::int64_t vocabulary, std::int64_t multiple, int tensor);
+
+}  // namespace piton

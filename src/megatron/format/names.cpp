@@ -1,0 +1,158 @@
+#include "megatron/format/names.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace piton {
+namespace {
+
+struct Name {
+  std::string_view key;
+  std::string_view name;
+};
+
+// Names in a layer, after "layers.N.". Files are written with these or with those of kCoreLayer.
+constexpr Name kLegacyLayer[] = {
+    {"input_norm.", "input_layernorm."},
+    {"qkv.", "self_attention.query_key_value."},
+    {"dense.", "self_attention.dense."},
+    {"q_norm.", "self_attention.q_layernorm."},
+    {"k_norm.", "self_attention.k_layernorm."},
+    {"post_norm.", "post_attention_layernorm."},
+    {"fc1.", "mlp.dense_h_to_4h."},
+    {"fc2.", "mlp.dense_4h_to_h."},
+    {"gate.", "mlp.gate_proj."},
+    {"up.", "mlp.up_proj."},
+};
+constexpr Name kCoreLayer[] = {
+    {"input_norm.", "input_layernorm."},
+    {"qkv.", "self_attention.linear_qkv."},
+    {"dense.", "self_attention.linear_proj."},
+    {"q_norm.", "self_attention.q_layernorm."},
+    {"k_norm.", "self_attention.k_layernorm."},
+    {"post_norm.", "pre_mlp_layernorm."},
+    {"fc1.", "mlp.linear_fc1."},
+    {"fc2.", "mlp.linear_fc2."},
+};
+// In place of those of kCoreLayer.
+constexpr Name kTransformerLayer[] = {
+    {"input_norm.", "self_attention.linear_qkv.layer_norm_"},
+    {"post_norm.", "mlp.linear_fc1.layer_norm_"},
+};
+// Other versions; only for reading.
+constexpr Name kOtherLayer[] = {
+    {"input_norm.", "input_norm."},
+    {"post_norm.", "post_attention_norm."},
+    {"qkv.", "attention.query_key_value."},
+    {"dense.", "attention.dense."},
+    {"q_norm.", "self_attention.q_norm."},
+    {"k_norm.", "self_attention.k_norm."},
+    {"fc1.", "mlp.proj."},
+    {"fc2.", "mlp.down_proj."},
+};
+
+constexpr Name kLegacyEnds[] = {
+    {"word_embeddings.weight", "language_model.embedding.word_embeddings.weight"},
+    {"position_embeddings.weight", "language_model.embedding.position_embeddings.weight"},
+    {"embedding_norm.", "language_model.embedding.word_embeddings.norm."},
+    {"final_norm.", "language_model.encoder.final_layernorm."},
+    {"output.weight", "language_model.output_layer.weight"},
+    {"head_copy.weight", "word_embeddings_for_head.weight"},
+};
+constexpr Name kCoreEnds[] = {
+    {"word_embeddings.weight", "embedding.word_embeddings.weight"},
+    {"position_embeddings.weight", "embedding.position_embeddings.weight"},
+    {"embedding_norm.", "embedding.word_embeddings.norm."},
+    {"final_norm.", "decoder.final_layernorm."},
+    {"output.weight", "output_layer.weight"},
+    {"head_copy.weight", "output_layer.weight"},
+};
+// By the end of a name; only for reading.
+constexpr Name kOtherEnds[] = {
+    {"embedding_norm.weight", "word_embeddings.norm.weight"},
+    {"embedding_norm.bias", "word_embeddings.norm.bias"},
+    {"final_norm.weight", "final_layernorm.weight"},
+    {"final_norm.bias", "final_layernorm.bias"},
+    {"final_norm.weight", "final_norm.weight"},
+    {"final_norm.bias", "final_norm.bias"},
+    {"output.weight", "lm_head.weight"},
+    {"output.weight", "output_layer.weight"},
+    {"word_embeddings.weight", "word_embeddings.weight"},
+    {"position_embeddings.weight", "position_embeddings.weight"},
+    {"head_copy.weight", "word_embeddings_for_head.weight"},
+};
+
+template <std::size_t N>
+std::optional<std::string> key_of(const Name (&names)[N], std::string_view name) {
+  for (const Name& one : names) {
+    if (!name.starts_with(one.name)) continue;
+    const std::string_view rest = name.substr(one.name.size());
+    if (rest == "weight" || rest == "bias") return std::string(one.key) + std::string(rest);
+  }
+  return std::nullopt;
+}
+
+template <std::size_t N>
+std::optional<std::string> name_of(const Name (&names)[N], std::string_view key) {
+  for (const Name& one : names) {
+    if (key.starts_with(one.key))
+      return std::string(one.name) + std::string(key.substr(one.key.size()));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> layer_key(std::string_view rest) {
+  for (const auto& found : {key_of(kTransformerLayer, rest), key_of(kLegacyLayer, rest),
+                            key_of(kCoreLayer, rest), key_of(kOtherLayer, rest)}) {
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_ignored_by_megatron(std::string_view name) {
+  return name.ends_with("_extra_state") || name.ends_with(".inv_freq");
+}
+
+std::optional<std::string> megatron_key(std::string_view name) {
+  const std::size_t layers = name.find("layers.");
+  if (layers != name.npos && (layers == 0 || name[layers - 1] == '.')) {
+    const std::size_t number = layers + 7;
+    const std::size_t point = name.find('.', number);
+    if (point == name.npos) return std::nullopt;
+    const std::optional<std::string> key = layer_key(name.substr(point + 1));
+    if (!key) return std::nullopt;
+    return fmt::format("layers.{}.{}", name.substr(number, point - number), *key);
+  }
+  for (const Name& one : kOtherEnds) {
+    if (name == one.name ||
+        (name.ends_with(one.name) && name[name.size() - one.name.size() - 1] == '.')) {
+      return std::string(one.key);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string megatron_name(const std::string& key, MegatronTree tree) {
+  const bool legacy = tree == MegatronTree::kLegacy;
+  std::optional<std::string> name;
+  if (key.starts_with("layers.")) {
+    const std::size_t point = key.find('.', 7) + 1;
+    const std::string_view rest = std::string_view(key).substr(point);
+    if (tree == MegatronTree::kTransformer) name = name_of(kTransformerLayer, rest);
+    if (!name) name = legacy ? name_of(kLegacyLayer, rest) : name_of(kCoreLayer, rest);
+    if (name) {
+      name = fmt::format("{}{}{}", legacy ? "language_model.encoder." : "decoder.",
+                         key.substr(0, point), *name);
+    }
+  } else {
+    name = legacy ? name_of(kLegacyEnds, key) : name_of(kCoreEnds, key);
+  }
+  PITON_ASSERT(name, "{} has no name in Megatron", key);
+  return *name;
+}
+
+}  // namespace piton

@@ -1,0 +1,88 @@
+// The layout of Megatron-LM and its derivatives with a folder for each rank.
+//
+//   DIR/mp_rank_00/model_optim_rng.pt        T ranks, P = 1
+//   DIR/mp_rank_00_000/model_optim_rng.pt    P > 1; model_rng.pt if the optimizer is elsewhere
+//   DIR/mp_rank_00/distrib_optim.pt          of a distributed optimizer
+//   DIR/mp_rank_00[_PPP]_DDD/optim.pt        of one before June 2023, of data-parallel rank DDD
+//                                            (megatron/ranks/rank_optimizer.h)
+//
+// mp_rank_TT_NNN is a stage if it has a model, and a data-parallel rank if it has optim.pt.
+//
+// Sources: megatron/core/optimizer/{optimizer,distrib_optimizer}.py and
+// megatron/core/distributed/param_and_grad_buffer.py of Megatron-core 0.16.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "megatron/format/megatron_files.h"
+#include "megatron/format/named_tensors.h"
+#include "megatron/format/optimizer_groups.h"
+#include "megatron/ranks/rank_optimizer.h"
+#include "pickle/torch_file.h"
+
+namespace piton {
+
+bool has_rank_files(const std::filesystem::path& folder);
+
+class RankFiles final : public MegatronFiles {
+ public:
+  // Throws Error(kData) where a rank is missing, its file is damaged, or of another iteration.
+  explicit RankFiles(const std::filesystem::path& folder);
+
+  std::string form() const override { return "mp_rank"; }
+  std::filesystem::path folder() const override { return folder_; }
+  const MegatronDivision& division() const override { return division_; }
+  const PickleValue& facts() const override { return rank(0, 0).model->root(); }
+  std::string facts_file() const override { return file_of(0, 0); }
+  BoxedTensors tensors(int t, int p, int chunk) const override;
+  bool has_optimizer() const override;
+  BoxedTensors masters(int t, int p, int chunk) override;
+  BoxedMoments moments(int t, int p, int chunk) override;
+  OptimizerCounts optimizer_counts() override;
+  const PickleValue* optimizer_facts() override;
+  std::string file_of(int t, int p) const override {
+    return rank(t, p).model->file().path().string();
+  }
+
+ private:
+  using RankPlace = std::pair<int, int>;  // t, p
+  struct Rank {
+    std::unique_ptr<TorchFile> model;
+    std::unique_ptr<TorchFile> optimizer;  // distrib_optim.pt, where the optimizer is distributed
+    // optim.pt of data-parallel ranks, opened when they are first asked for.
+    std::vector<std::unique_ptr<TorchFile>> share_files;
+    std::unique_ptr<RankOptimizer> shares;
+  };
+  std::map<RankPlace, std::filesystem::path> find_ranks();
+  void compare_saves() const;
+  std::string share_name(int t, int p, int d) const;
+  // Null where the optimizer is not divided over data-parallel ranks.
+  const RankOptimizer* shares(int t, int p);
+  void open_shares(int t, int p, std::int64_t said);
+  // The weights of a chunk, which own what the second refers to.
+  struct Chunk {
+    BoxedTensors weights;
+    OrderedWeights ordered;
+  };
+  NamedTensors named(int t, int p, int chunk) const;
+  Chunk in_order(int t, int p, int chunk) const;
+  std::vector<Chunk> chunks_in_order(int t, int p) const;
+  const Rank& rank(int t, int p) const {
+    return ranks_[static_cast<std::size_t>(t)][static_cast<std::size_t>(p)];
+  }
+  Rank& rank(int t, int p) {
+    return ranks_[static_cast<std::size_t>(t)][static_cast<std::size_t>(p)];
+  }
+
+  std::filesystem::path folder_;
+  MegatronDivision division_{.version = 0};
+  std::vector<std::vector<Rank>> ranks_;  // [t][p]
+  std::map<RankPlace, std::map<int, std::filesystem::path>>
+      share_folders_;  // by data-parallel rank
+};
+
+}  // namespace piton

@@ -1,0 +1,267 @@
+#include "session/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "model/decoder.h"
+#include "model/initialize.h"
+#include "session/run_sections.h"
+
+namespace piton {
+namespace {
+
+constexpr AxisSet kSampleAxes = axes(Axis::kData, Axis::kContext);  // hold different tokens
+constexpr AxisSet kLossAxes =
+    axes(Axis::kData, Axis::kContext, Axis::kPipeline);  // hold parts of the loss
+
+ComputeContext compute(const Machine& machine) {
+  return {machine.kernels, machine.device, machine.arena, machine.stream};
+}
+
+}  // namespace
+
+Session::Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings)
+    : machine_(machine), mesh_(&mesh), settings_(settings) {
+  layout_ = {.mesh = mesh_, .options = settings.layout};
+  // Made now: creating a group waits for its members, and must not come between messages of a step.
+  for (const AxisSet set :
+       {axes(Axis::kTensor), axes(Axis::kPipeline), kSampleAxes, kLossAxes, kAllAxes})
+    mesh.group(set);
+
+  consumed_samples_ = machine.arena.allocate(DType::kI64, {1}, MemoryKind::kWorkspace);
+  machine.device.zero(consumed_samples_, machine.stream);
+
+  Schedule schedule =
+      settings.own_schedule
+          ? *settings.own_schedule
+          : make_schedule(settings.schedule, mesh.size(Axis::kPipeline), settings.micro_batches);
+  const ChunkFactory make =
+      settings.chunks ? settings.chunks : decoder_factory(settings.model, layout_);
+  std::vector<Chunk*> chunks;
+  for (const int chunk : schedule.chunks_of_stage(mesh.coordinate(Axis::kPipeline))) {
+    chunks_.push_back(make({chunk, schedule.stage_of_chunk},
+                           {parameters_, machine.device, machine.arena, machine.stream}));
+    chunks.push_back(chunks_.back().get());
+  }
+  make_parameters();
+  if (settings.use == SessionUse::kTraining) {
+    OptimizerOptions& options = settings_.optimizer_options;
+    options.fp16 = settings.model.dtype == DType::kF16;
+    state_target_ = state_target(settings.offload, machine.device);
+    optimizer_ = std::make_unique<Optimizer>(options, update_spans(sharded_->owned()), mesh,
+                                             compute(machine),
+                                             OptimizerSetup{.offload = state_target_.get()});
+  }
+  pipeline_ = std::make_unique<Pipeline>(std::move(schedule), std::move(chunks),
+                                         mesh.group(Axis::kPipeline));
+  if (settings.use != SessionUse::kInference) offload_activations();
+}
+
+void Session::offload_activations() {
+  activation_target_ = activation_target(settings_.offload, machine_.device);
+  if (activation_target_ == nullptr) return;
+  activation_lanes_ = std::make_unique<OffloadLanes>(machine_.arena, *activation_target_);
+  pipeline_->make_keeper = [this] {
+    return std::make_unique<OffloadingKeeper>(*activation_lanes_, machine_.stream,
+                                              settings_.offload.smallest_activation,
+                                              settings_.offload.layers_to_offload());
+  };
+}
+
+// Gains are the only weights of one dimension; those of queries and keys are always of RMS norms.
+void Session::set_gain_decay() {
+  for (Parameter* parameter : all_parameters_) {
+    for (Piece& piece : parameter->pieces) {
+      const bool gain = piece.global.ndim() == 1 && piece.name.ends_with(".weight");
+      const bool rms = settings_.model.norm == NormKind::kRms ||
+                       piece.name.ends_with(".query_norm.weight") ||
+                       piece.name.ends_with(".key_norm.weight");
+      if (gain && rms) piece.decays = true;
+    }
+  }
+}
+
+void Session::make_parameters() {
+  all_parameters_ = parameters_.all();
+  if (settings_.optimizer_options.decay_groups == DecayGroups::kMatricesAndRmsNorms) {
+    set_gain_decay();
+  }
+  const bool reads = settings_.use == SessionUse::kInference;
+  if (reads && settings_.zero_stage < 3) {
+    sharded_ = ShardedParameters::make_inference(all_parameters_, machine_.kernels, machine_.arena);
+    return;
+  }
+  if (reads) {
+    for (Parameter* parameter : all_parameters_) parameter->trainable = false;
+  }
+  sharded_ = ShardedParameters::make(
+      settings_.zero_stage, all_parameters_, *mesh_, compute(machine_),
+      settings_.optimizer_options.kind == OptimizerKind::kMuon ? CutPolicy::kWholeMatrices
+                                                               : CutPolicy::kEven);
+}
+
+Session::~Session() { machine_.stream.synchronize(); }
+
+void Session::initialize() {
+  std::int64_t largest = 0;
+  for (const Parameter* parameter : all_parameters_) {
+    largest = std::max(largest, parameter->elements() * size_bytes(parameter->dtype));
+  }
+  const Tensor memory =
+      host_tensor(DType::kU8, {largest});  // one for all: allocating pages takes time
+  for (Parameter* parameter : all_parameters_) {
+    const Tensor rows(memory.storage(), 0, parameter->dtype, parameter->shape);
+    write_initial_rows(*parameter, settings_.seed, machine_.threads, rows);
+    sharded_->set_value(*parameter, rows, machine_.stream);
+    machine_.stream.synchronize();  // before the next value overwrites it
+  }
+  publish_values();
+}
+
+void Session::publish_values() {
+  sharded_->publish_values(machine_.stream);
+  if (optimizer_) optimizer_->reset_main(machine_.stream);
+}
+
+std::int64_t Session::offloaded_bytes() const {
+  std::int64_t bytes = 0;
+  for (const OffloadTarget* target : {state_target_.get(), activation_target_.get()}) {
+    if (target != nullptr) bytes += target->peak_bytes();
+  }
+  return bytes;
+}
+
+Context Session::context(bool training) {
+  return {.kernels = machine_.kernels,
+          .stream = machine_.stream,
+          .device = machine_.device,
+          .arena = machine_.arena,
+          .weights = *sharded_,
+          .training = training,
+          .seed = settings_.seed};
+}
+
+ModelInput Session::upload(const MicroBatch& batch, const Tensor& scale) {
+  const auto put = [&](DType dtype, const Shape& shape, const void* host) {
+    Tensor tensor =
+        machine_.arena.allocate(dtype, shape, MemoryKind::kActivations, machine_.stream);
+    machine_.device.upload(host, tensor, machine_.stream);
+    return tensor;
+  };
+  const std::int64_t rows = batch.samples * batch.sequence;
+  ModelInput input{.samples = batch.samples,
+                   .sequence = batch.sequence,
+                   .tokens = put(DType::kI32, {rows}, batch.tokens.data()),
+                   .positions = put(DType::kI32, {rows}, batch.positions.data()),
+                   .loss = {.labels = put(DType::kI32, {rows}, batch.labels.data()),
+                            .mask = put(DType::kF32, {rows}, batch.loss_mask.data()),
+                            .scale = scale},
+                   .rows = {.consumed_samples = consumed_samples_,
+                            .sample_index = batch.sample_index,
+                            .sequence = batch.sequence}};
+  if (!batch.segments.empty()) {
+    input.segments = put(DType::kI32, {batch.samples, batch.sequence}, batch.segments.data());
+  }
+  return input;
+}
+
+double Session::summed_over_ranks(double value, AxisSet axes) {
+  Communicator& group = mesh_->group(axes);
+  if (group.size() == 1) return value;
+  double sum = 0;
+  for (const std::string& bytes :
+       group.gather_bytes(std::string(reinterpret_cast<const char*>(&value), sizeof(value)))) {
+    double one = 0;
+    std::memcpy(&one, bytes.data(), sizeof(one));
+    sum += one;
+  }
+  return sum;
+}
+
+double Session::loss_of(const PipelineResult& result) {
+  double sum = 0;
+  const auto found = result.sums.find(kLossSum);
+  if (found != result.sums.end()) machine_.device.download(found->second, &sum, machine_.stream);
+  return summed_over_ranks(sum, kLossAxes);
+}
+
+double Session::total_tokens(const std::vector<MicroBatch>& batches) {
+  double tokens = 0;
+  for (const MicroBatch& batch : batches) tokens += batch.loss_tokens();
+  return summed_over_ranks(tokens, kSampleAxes);
+}
+
+void Session::schedule_micro_batches(int count) {
+  if (pipeline_->schedule().micro_batches == count) return;
+  PITON_ASSERT(!settings_.own_schedule, "a schedule of {} micro-batches, got {}",
+               settings_.own_schedule->micro_batches, count);
+  pipeline_->set_schedule(make_schedule(settings_.schedule, mesh_->size(Axis::kPipeline), count));
+}
+
+PipelineResult Session::forward_backward(const std::vector<ModelInput>& inputs) {
+  const Section whole(machine_.sections, kForwardBackwardSection);
+  sharded_->begin_step(static_cast<int>(inputs.size()), machine_.stream);
+  PipelineResult result = pipeline_->train(context(true), inputs);
+  const Section sums(machine_.sections, kGradientSumsSection);
+  sharded_->finish_gradients(machine_.stream);
+  return result;
+}
+
+StepReport Session::gradients(const std::vector<MicroBatch>& batches,
+                              std::int64_t consumed_samples) {
+  StepReport report{.loss_tokens = total_tokens(batches),
+                    .loss_scale = optimizer_ ? optimizer_->loss_scale() : 1};
+  schedule_micro_batches(static_cast<int>(batches.size()));
+  if (report.loss_tokens == 0) {
+    throw Error(Fault::kData,
+                "batch at sample {}: no token of the global batch has a loss; check the loss mask "
+                "of the corpus",
+                consumed_samples);
+  }
+  machine_.device.upload(&consumed_samples, consumed_samples_, machine_.stream);
+  const bool wide = settings_.model.dtype == DType::kF64;
+  const Tensor scale = machine_.arena.allocate(wide ? DType::kF64 : DType::kF32, {1},
+                                               MemoryKind::kWorkspace, machine_.stream);
+  const double factor = report.loss_scale / report.loss_tokens;
+  const auto narrow = static_cast<float>(factor);
+  machine_.device.upload(wide ? static_cast<const void*>(&factor) : &narrow, scale,
+                         machine_.stream);
+
+  std::vector<ModelInput> inputs;
+  inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, scale));
+  const PipelineResult result = forward_backward(inputs);
+  report.loss = loss_of(result) / report.loss_tokens;
+  return report;
+}
+
+StepReport Session::train_step(const std::vector<MicroBatch>& batches,
+                               std::int64_t consumed_samples, double lr,
+                               std::optional<double> weight_decay) {
+  StepReport report = gradients(batches, consumed_samples);
+  const Section update(machine_.sections, kOptimizerSection);
+  optimizer_->step({.learning_rate = lr,
+                    .weight_decay = weight_decay.value_or(settings_.optimizer_options.weight_decay),
+                    .loss = report.loss},
+                   machine_.stream);
+  {
+    const Section publish(machine_.sections, kPublishSection);
+    sharded_->publish_values(machine_.stream);
+  }
+  const StepResult step = optimizer_->result(machine_.stream);
+  report.grad_norm = step.grad_norm;
+  report.skipped = step.skipped;
+  return report;
+}
+
+Session::Evaluation Session::evaluate(const std::vector<MicroBatch>& batches) {
+  std::vector<ModelInput> inputs;
+  inputs.reserve(batches.size());
+  for (const MicroBatch& batch : batches) inputs.push_back(upload(batch, {}));
+  const PipelineResult result = pipeline_->forward(context(false), inputs);
+  return {.loss_sum = loss_of(result), .loss_tokens = total_tokens(batches)};
+}
+
+}  // namespace piton

@@ -1,0 +1,123 @@
+// A model in training on this rank: its chunks, parameters, optimizer and schedule, and one step of
+// all of them. It does not depend on files, data sets or options: pretrain, score, plan and tests
+// use it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "data/samples/batch.h"
+#include "model/config.h"
+#include "model/layout.h"
+#include "nn/chunk.h"
+#include "ops/offloading_keeper.h"
+#include "optim/optimizer.h"
+#include "parallel/data_parallel.h"
+#include "parallel/pipeline.h"
+#include "session/machine.h"
+#include "session/offload_options.h"
+
+namespace piton {
+
+// State that is held in addition to the weights.
+enum class SessionUse : std::uint8_t {
+  kTraining,   // gradients, moments and main copies
+  kGradients,  // only gradients
+  kInference,  // nothing; and weights that are packed are not held as plain rows. Under ZeRO-3 each
+               // rank holds its shard, and rows are gathered around each use
+};
+
+struct SessionSettings {
+  ModelConfig model;
+  LayoutOptions layout;
+  int zero_stage = 0;
+  ScheduleKind schedule = ScheduleKind::kOneForwardOneBackward;
+  std::optional<Schedule> own_schedule;  // instead of one of that kind
+  int micro_batches = 1;                 // a step; fewer or more under a schedule of that kind
+  std::uint64_t seed = 1234;
+  OptimizerOptions optimizer_options;
+  OffloadOptions offload;
+  SessionUse use = SessionUse::kTraining;
+  // Makes the chunks; empty: those of a decoder of this model and layout.
+  ChunkFactory chunks;
+};
+
+struct StepReport {
+  double loss = 0;       // mean over the tokens of the whole global batch
+  double grad_norm = 0;  // before clipping, without the loss scale
+  bool skipped = false;  // gradients were not finite, or a spike: nothing was updated
+  double loss_tokens = 0;
+  double loss_scale = 1;  // of this step
+};
+
+class Session {
+ public:
+  // Collective over all ranks. The mesh must outlive the session. Allocates memory, sets no values.
+  Session(const Machine& machine, Mesh& mesh, const SessionSettings& settings);
+  ~Session();
+
+  // Draws the weights from the seed.
+  void initialize();
+  // Call it after values were set from outside (a checkpoint): gathers them and makes the main
+  // copies.
+  void publish_values();
+
+  // One update from this data-parallel rank's micro-batches, as many on each rank.
+  // `consumed_samples`: of the run, before this batch; mask draws count from it. `weight_decay`: of
+  // this step; empty: that of the options.
+  StepReport train_step(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples,
+                        double lr, std::optional<double> weight_decay = {});
+
+  // Forward and backward of one batch without an update: gradients stay in the parameters. Not for
+  // kInference.
+  StepReport gradients(const std::vector<MicroBatch>& batches, std::int64_t consumed_samples);
+
+  // Loss of forward passes without dropout; sum and tokens are over all ranks.
+  struct Evaluation {
+    double loss_sum = 0;
+    double loss_tokens = 0;
+  };
+  Evaluation evaluate(const std::vector<MicroBatch>& batches);
+
+  const SessionSettings& settings() const { return settings_; }
+  Mesh& mesh() { return *mesh_; }
+  const std::vector<Parameter*>& parameters() const { return all_parameters_; }
+  ShardedParameters& sharded() { return *sharded_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  Pipeline& pipeline() { return *pipeline_; }
+  // High-water mark of what is kept elsewhere; not in the counts of the machine's arena.
+  std::int64_t offloaded_bytes() const;
+  // For forward passes outside of a step.
+  Context context(bool training);
+  // Copies the micro-batch to the device. `scale`: gradient of its loss sum, or empty.
+  ModelInput upload(const MicroBatch& batch, const Tensor& scale);
+
+ private:
+  void schedule_micro_batches(int count);
+  PipelineResult forward_backward(const std::vector<ModelInput>& inputs);
+  double total_tokens(const std::vector<MicroBatch>& batches);
+  void set_gain_decay();
+  void make_parameters();
+  void offload_activations();
+  double summed_over_ranks(double value, AxisSet axes);
+  double loss_of(const PipelineResult& result);  // summed over all ranks
+
+  Machine machine_;
+  Mesh* mesh_;
+  SessionSettings settings_;
+  ModelLayout layout_;
+  Tensor consumed_samples_;   // int64 [1]
+  ParameterList parameters_;  // of this stage: its chunks find or add theirs
+  std::vector<Parameter*> all_parameters_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::unique_ptr<ShardedParameters> sharded_;
+  std::unique_ptr<OffloadTarget> state_target_;  // of the optimizer's state; null: on the device
+  std::unique_ptr<OffloadTarget> activation_target_;  // of what layers keep; null: on the device
+  std::unique_ptr<OffloadLanes> activation_lanes_;    // to and from it
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+}  // namespace piton

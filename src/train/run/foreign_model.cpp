@@ -1,0 +1,244 @@
+#include "train/run/foreign_model.h"
+
+#include <filesystem>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/store.h"
+#include "huggingface/config_keys.h"
+#include "huggingface/hf_source.h"
+#include "huggingface/origin.h"
+#include "megatron/megatron_source.h"
+#include "train/run/checkpoint_choice.h"
+#include "train/run/model_format.h"
+#include "train/run/run_start.h"
+#include "train/run/run_tokenizer.h"
+
+namespace piton {
+namespace {
+
+struct Fields {
+  std::vector<const void*> fields;
+  template <typename T>
+  void operator()(const Option& /*option*/, T& field) {
+    fields.push_back(&field);
+  }
+};
+
+// Sets the fields that were not given to those of another value of the same type; both are visited
+// in the same order.
+struct FillOpenFields {
+  std::vector<const void*> theirs;
+  std::size_t next = 0;
+
+  template <typename T>
+  void operator()(const Option& /*option*/, T& field) {
+    const T& other = *static_cast<const T*>(theirs[next++]);
+    bool open = false;
+    if constexpr (requires { field.has_value(); }) {
+      open = !field.has_value();
+    } else if constexpr (requires { field.empty(); }) {
+      open = field.empty();
+    } else if constexpr (std::is_same_v<T, bool>) {
+      open = !field;
+    }
+    if (open) field = other;
+  }
+};
+
+// As Megatron, which does not go on without the optimizer unless it is told to.
+void open_optimizer(MegatronSource& source) {
+  try {
+    source.open_optimizer();
+  } catch (const Error& error) {
+    if (error.fault() != Fault::kData) throw;
+    throw Error(Fault::kData,
+                "{}; --no-load-optim goes on at iteration {} with a new optimizer, --finetune "
+                "starts a new run from the weights",
+                error.what(), source.iteration());
+  }
+}
+
+std::optional<ForeignModel> open_foreign_model(const PretrainOptions& options) {
+  const std::string folder = folder_to_load(options.loop).string();
+  if (folder.empty()) return std::nullopt;
+  const ModelFormat format = model_format_of(folder);
+  if (format == ModelFormat::kHuggingFace) {
+    auto source = std::make_unique<HfSource>(folder);
+    ForeignModel foreign{.model = source->model(),
+                         .kind = source->config().word("model_type"),
+                         .notes = source->notes()};
+    keep_origin(read_json<nlohmann::ordered_json>(source->config().text()), foreign.facts);
+    keep_start(folder, foreign.facts);
+    foreign.source = std::move(source);
+    return foreign;
+  }
+  if (format != ModelFormat::kMegatron) return std::nullopt;
+  // NullTokenizer's --vocab-size is without the end of documents, which has a row.
+  MegatronGiven given;
+  if (!options.tokenizer.is_null()) given.vocabulary = options.model.vocabulary;
+  if (options.model.describes_model())
+    given.model = [&](std::int64_t padded) { return options.model.resolve(padded); };
+  auto source = std::make_unique<MegatronSource>(folder, given);
+  const bool continues = !options.loop.finetune && !source->is_release();
+  if (continues && !options.loop.no_load_optim) open_optimizer(*source);
+  ForeignModel foreign{.model = source->model(),
+                       .kind = "checkpoint of Megatron",
+                       .notes = source->notes(),
+                       .dtype = source->weight_dtype()};
+  keep_origin(origin_of_family(source->model_type()), foreign.facts);
+  keep_start(folder, foreign.facts);
+  if (continues) foreign.run = source->run();
+  foreign.source = std::move(source);
+  return foreign;
+}
+
+}  // namespace
+
+bool describe_a_model(const ModelOptions& flags) {
+  try {
+    flags.resolve(1);
+    return true;
+  } catch (const Error&) {
+    return false;  // sizes are missing
+  }
+}
+
+bool gives_whole_model(const ModelOptions& flags, const ModelConfig& model) {
+  if (!flags.describes_model()) return false;
+  try {
+    ModelConfig own = flags.resolve(model.vocabulary);
+    // These are of no weight.
+    own.family = model.family;
+    own.dtype = model.dtype;
+    own.init_deviation = model.init_deviation;
+    own.xavier_weights = model.xavier_weights;
+    return own == model;
+  } catch (const Error&) {
+    return false;  // sizes are missing
+  }
+}
+
+void fill_open_options(ModelOptions& options, ModelOptions from) {
+  Fields theirs;
+  from.visit(theirs);
+  FillOpenFields filler{theirs.fields};
+  options.visit(filler);
+}
+
+void refuse_contradictions(const ModelConfig& got, const ModelConfig& wanted,
+                           const std::string& folder) {
+  const auto same = [&](const char* flag, const auto& ours, const auto& theirs) {
+    if (ours == theirs) return;
+    throw Error(Fault::kUsage, "{}: got {}, but the model of {} has {}; leave the flag out", flag,
+                ours, folder, theirs);
+  };
+  same("--num-layers", got.layers, wanted.layers);
+  same("--hidden-size", got.hidden, wanted.hidden);
+  same("--ffn-hidden-size", got.ffn_hidden, wanted.ffn_hidden);
+  same("--num-attention-heads", got.heads, wanted.heads);
+  same("--num-query-groups", got.groups, wanted.groups);
+  same("--kv-channels", got.head_size, wanted.head_size);
+  same("--vocab-size", got.vocabulary, wanted.vocabulary);
+  same("--norm-epsilon", got.norm_eps, wanted.norm_eps);
+  const auto alike = [&](const char* flag, bool is_same) {
+    if (is_same) return;
+    throw Error(Fault::kUsage, "{}: contradicts the model of {}; leave the flag out", flag, folder);
+  };
+  alike("--max-position-embeddings",
+        got.positions != PositionKind::kLearned || got.max_positions == wanted.max_positions);
+  alike("--normalization", got.norm == wanted.norm);
+  alike("--position-embedding-type", got.positions == wanted.positions);
+  alike("--activation", got.activation == wanted.activation && got.gated == wanted.gated);
+  alike("--disable-bias-linear", got.biases == wanted.biases);
+  alike("--add-qkv-bias", got.qkv_biases == wanted.qkv_biases);
+  alike("--add-dense-bias", got.output_bias == wanted.output_bias);
+  alike("--embed-layernorm", got.embedding_norm == wanted.embedding_norm);
+  alike("--apply-layernorm-1p", got.gains_from_one == wanted.gains_from_one);
+  alike("--post-norm", got.end_norms == wanted.end_norms);
+  alike("--input-embeds-norm", got.scaled_embedding == wanted.scaled_embedding);
+  alike("--query-pre-attn-scalar", got.query_scalar == wanted.query_scalar);
+  alike("--normalized-head", got.normalized_head == wanted.normalized_head);
+  alike("--qk-layernorm", got.head_norms == wanted.head_norms);
+  alike("--untie-embeddings-and-output-weights", got.tied == wanted.tied);
+}
+
+std::optional<ForeignModel> adopt_foreign_model(PretrainOptions& options) {
+  const std::string folder = folder_to_load(options.loop).string();
+  if (model_format_of(folder) == ModelFormat::kGguf) {
+    throw Error(Fault::kUsage,
+                "--load: {} is a GGUF file, which a run does not start from; make a folder of it "
+                "(piton convert --load {} --save DIR) and load that",
+                folder, folder);
+  }
+  std::optional<ForeignModel> foreign = open_foreign_model(options);
+  if (!foreign) {
+    if (!folder.empty() && !describe_a_model(options.model)) {
+      if (!std::filesystem::exists(folder)) {
+        const std::string& save = options.loop.save;
+        throw Error(
+            Fault::kUsage,
+            "--load: there is no {}, and no model is named; check the path, or name the model "
+            "of a new run (--model, or its sizes){}",
+            folder,
+            !save.empty() && latest_iteration(save)
+                ? fmt::format("; piton resume {} goes on with the run that is there", save)
+                : "");
+      }
+      find_checkpoint(folder);  // or says why there is none
+    }
+    return std::nullopt;
+  }
+  if (foreign->model.dtype == DType::kBF16 && !options.model.bf16) {
+    foreign->notes.push_back(fmt::format(
+        "{}: its weights are bf16, and this run trains in fp32; --bf16 trains in bf16", folder));
+  }
+  foreign->model.dtype = DType::kF32;  // the run's own choice
+  const ModelConfig& model = foreign->model;
+  if (!options.model.model.empty()) {
+    throw Error(Fault::kUsage, "--model: got {}, but {} says what the model is; leave the flag out",
+                options.model.model, foreign->source->where());
+  }
+  ModelOptions theirs = ModelOptions::of(model);
+  const ModelConfig said = theirs.resolve(model.vocabulary);
+  if (said != model) {
+    throw Error(Fault::kData,
+                "{}: no flag of pretrain says {}; it can be scored and generated from",
+                foreign->source->where(), model_difference(model, said));
+  }
+  const RotaryOptions& rotary = options.model.rotary;
+  if (rotary.scaling_type || rotary.use_rope_scaling || rotary.interpolation_factor) {
+    theirs.rotary = {.base = theirs.rotary.base,
+                     .local_base = theirs.rotary.local_base,
+                     .percent = theirs.rotary.percent};
+  }
+  if (gives_whole_model(options.model, model)) {
+    // The run is that of its flags, so that the same script goes on with it.
+    if (!options.model.vocabulary) options.model.vocabulary = model.vocabulary;
+  } else {
+    fill_open_options(options.model, theirs);
+  }
+  refuse_contradictions(options.model.resolve({}), model, folder);
+  if (options.tokenizer.is_null()) {
+    // Its vocabulary has an end of documents after the ids that --vocab-size counts.
+    options.model.vocabulary = model.vocabulary - 1;
+  } else if (options.tokenizer.empty()) {
+    options.tokenizer.name_or_path = tokenizer_of_folder(folder).name_or_path;
+  }
+  return foreign;
+}
+
+void check_rows_for(const Tokenizer& tokenizer, const ModelConfig& model,
+                    const std::string& folder) {
+  const std::int64_t ids = tokenizer.vocabulary_size();
+  if (ids <= model.vocabulary) return;
+  throw Error(Fault::kData,
+              "{}: the tokenizer has {} ids, the model's table {} rows; name the model's own "
+              "tokenizer",
+              folder, ids, model.vocabulary);
+}
+
+}  // namespace piton

@@ -1,0 +1,97 @@
+#include "train/run/memory_check.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/files/host_name.h"
+#include "base/files/system_files.h"
+#include "base/json.h"
+
+namespace piton {
+namespace {
+
+struct HostNeed {
+  int ranks = 0;
+  std::int64_t bytes = 0;
+  std::array<std::int64_t, kMemoryKinds> by_kind{};
+  std::int64_t left_bytes = std::numeric_limits<std::int64_t>::max();
+};
+
+double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) * 1e-9; }
+
+// The kinds with at least a hundredth of the whole, the largest first.
+std::string kinds_text(const HostNeed& need) {
+  std::vector<int> order(kMemoryKinds);
+  std::iota(order.begin(), order.end(), 0);
+  const auto bytes = [&](int kind) { return need.by_kind[static_cast<std::size_t>(kind)]; };
+  std::ranges::sort(order, std::greater<>(), bytes);
+  std::string text;
+  for (const int kind : order) {
+    if (bytes(kind) * 100 < need.bytes) continue;
+    text += fmt::format("{}{} {:.1f}", text.empty() ? "" : ", ",
+                        name(static_cast<MemoryKind>(kind)), gigabytes(bytes(kind)));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string encode(const RankMemory& memory) {
+  return nlohmann::json{{"host", memory.host},
+                        {"peak", memory.planned.peak_total_bytes},
+                        {"kinds", memory.planned.peak_bytes},
+                        {"left", memory.left_bytes}}
+      .dump();
+}
+
+RankMemory decode_rank_memory(const std::string& text) {
+  const nlohmann::json json = read_json<nlohmann::json>(text);
+  RankMemory memory{.host = json.at("host"), .left_bytes = json.at("left")};
+  memory.planned.peak_total_bytes = json.at("peak");
+  memory.planned.peak_bytes = json.at("kinds");
+  return memory;
+}
+
+std::string memory_text(const MemoryCounts& planned) {
+  HostNeed need{.bytes = planned.peak_total_bytes};
+  std::copy_n(planned.peak_bytes.begin(), kMemoryKinds, need.by_kind.begin());
+  return fmt::format("{:.3g} GB ({})", gigabytes(need.bytes), kinds_text(need));
+}
+
+void check_memory(const std::vector<RankMemory>& ranks) {
+  std::map<std::string, HostNeed> hosts;
+  for (const RankMemory& rank : ranks) {
+    HostNeed& need = hosts[rank.host];
+    need.ranks += 1;
+    need.bytes += rank.planned.peak_total_bytes;
+    for (std::size_t kind = 0; kind < need.by_kind.size(); ++kind) {
+      need.by_kind[kind] += rank.planned.peak_bytes[kind];
+    }
+    need.left_bytes = std::min(need.left_bytes, rank.left_bytes);
+  }
+  for (const auto& [host, need] : hosts) {
+    if (need.bytes <= need.left_bytes) continue;
+    throw Error(Fault::kMemory,
+                "memory of {}: the run needs {:.1f} GB for {} rank{} ({}), and {:.1f} GB are left; "
+                "use a smaller --micro-batch-size, --recompute-granularity full or "
+                "--remote-device FOLDER, or shard over more hosts (--zero-stage, "
+                "--tensor-model-parallel-size); `piton plan` computes it without running",
+                host, gigabytes(need.bytes), need.ranks, need.ranks == 1 ? "" : "s",
+                kinds_text(need), gigabytes(need.left_bytes));
+  }
+}
+
+void check_memory(const Machine& machine, const MemoryCounts& planned, Communicator& everyone) {
+  if (machine.device.place() != machine.device.host_memory().place()) return;
+  const HostMemory memory = host_memory();
+  std::vector<RankMemory> ranks;
+  for (const std::string& text : everyone.gather_bytes(encode(
+           {.host = host_name(), .planned = planned, .left_bytes = memory.left + memory.swap}))) {
+    ranks.push_back(decode_rank_memory(text));
+  }
+  check_memory(ranks);
+}
+
+}  // namespace piton

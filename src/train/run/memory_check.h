@@ -1,0 +1,37 @@
+// Refuses a run that cannot fit in memory, before it allocates. Without this, the system kills
+// such a run after minutes, and its log says nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "session/machine.h"
+#include "tensor/arena.h"
+
+namespace piton {
+
+// What a rank will take of its host's memory, and what it found there.
+struct RankMemory {
+  std::string host;
+  MemoryCounts planned;         // of the arena alone: the process needs somewhat more
+  std::int64_t left_bytes = 0;  // of the host, swap included
+};
+
+// As text, for the other ranks; and back.
+std::string encode(const RankMemory& memory);
+RankMemory decode_rank_memory(const std::string& text);
+
+// "1.2 GB (parameters 0.5, gradients 0.5, ...)": the kinds of at least a hundredth, largest first.
+std::string memory_text(const MemoryCounts& planned);
+
+// `ranks`: one entry per rank. Throws Error(kMemory) if the ranks of a host need more than the
+// least that one of them found left there.
+void check_memory(const std::vector<RankMemory>& ranks);
+
+// The same for what this rank is about to allocate on `machine`. Collective. Does nothing where the
+// device has a memory of its own.
+void check_memory(const Machine& machine, const MemoryCounts& planned, Communicator& everyone);
+
+}  // namespace piton

@@ -1,0 +1,28 @@
+#include "train/run/pretrain_options.h"
+
+namespace piton {
+
+// Not in the header: the code for every option takes seconds to compile.
+void PretrainOptions::add_to(OptionSet& options) {
+  add_without_timing_to(options);
+  options.add("Traces and timers", timing);
+}
+
+void PretrainOptions::add_without_timing_to(OptionSet& options) {
+  options.add("Model", model);
+  options.add("Training", loop);
+  options.add("Parallelism", parallel);
+  options.add("Offload", offload);
+  options.add("Learning rate", learning_rate);
+  options.add("Optimizer", optimizer);
+  options.add("Data", data);
+  options.add("Tokenizer", tokenizer);
+}
+
+ModelConfig PretrainOptions::resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const {
+  ModelOptions named = model;
+  if (tokenizer.is_null() && named.vocabulary) *named.vocabulary += 1;
+  return named.resolve(tokenizer_vocabulary);
+}
+
+}  // namespace piton

@@ -1,0 +1,190 @@
+// All options of `pretrain`. Each struct is declared where it is used; this file combines them and
+// has the options of the loop itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/options/options.h"
+#include "data/samples/data_options.h"
+#include "model/config.h"
+#include "optim/learning_rate.h"
+#include "optim/optimizer_options.h"
+#include "parallel/parallel_options.h"
+#include "session/offload_options.h"
+#include "text/files/tokenizer_options.h"
+#include "train/trace/timing_options.h"
+
+namespace piton {
+
+struct LoopOptions {
+  std::int64_t micro_batch_size = 1;
+  std::optional<std::int64_t> global_batch_size;  // default: micro batch x data-parallel ranks
+  std::int64_t sequence = 0;
+  std::int64_t train_iters = 0;
+  std::optional<std::int64_t> train_samples;    // instead of train_iters
+  std::vector<std::int64_t> rampup_batch_size;  // as in train/run/batch_sizes.h; empty: constant
+  std::optional<std::int64_t> exit_interval;
+  std::optional<double> exit_duration_minutes;
+  std::uint64_t seed = 1234;
+  std::string save;
+  std::string load;
+  std::optional<std::int64_t> ckpt_step;
+  bool skip_train = false;
+  bool dry_run = false;
+  std::string tensorboard_dir;
+  std::int64_t save_interval = 0;  // 0: at the end only
+  std::optional<double> save_interval_minutes;
+  std::int64_t keep = 0;  // 0: all
+  bool verify_saves = false;
+  bool async_save = true;
+  bool allow_fallback = false;
+  bool no_save_optim = false;
+  bool no_load_optim = false;
+  bool finetune = false;
+  bool override_scheduler = false;
+  bool use_checkpoint_scheduler = false;
+  std::int64_t log_interval = 1;
+  bool log_params_norm = false;
+  bool log_num_zeros = false;
+  std::int64_t eval_interval = 1000;
+  std::int64_t eval_iters = 0;  // 0: no evaluation
+  std::int64_t max_consecutive_skips = 10;
+  bool brief_log = false;  // log lines as wide as a terminal; set if the log goes to a terminal
+
+  template <typename Visitor>
+  void visit(Visitor&& v) {
+    const OptionRules same{.resume = Resume::kMustMatch};
+    v(Option{"micro-batch-size", "number of samples per forward pass on one rank"},
+      micro_batch_size);
+    v(Option{"global-batch-size",
+             "number of samples per update over all ranks (default: micro batch x data-parallel "
+             "ranks)",
+             same},
+      global_batch_size);
+    v(Option{"seq-length",
+             "number of tokens per sample (default: --max-position-embeddings)",
+             {.aliases = {"encoder-seq-length"}, .resume = Resume::kMustMatch}},
+      sequence);
+    v(Option{"train-iters",
+             "number of updates of the whole run; raise it to continue a finished run"},
+      train_iters);
+    v(Option{"train-samples", "number of samples of the whole run, instead of --train-iters"},
+      train_samples);
+    v(Option{"rampup-batch-size",
+             "grow the batch: first size, increment, and samples until --global-batch-size is "
+             "reached; needs --train-samples",
+             {.resume = Resume::kMustMatch, .placeholder = "N"}},
+      rampup_batch_size);
+    v(Option{"exit-interval", "save and stop after an iteration that is a multiple of this"},
+      exit_interval);
+    v(Option{"exit-duration-in-mins",
+             "save and stop after the first iteration that ends this many minutes after the start"},
+      exit_duration_minutes);
+    v(Option{"seed", "seed of initial weights, dropout and the order of samples", same}, seed);
+    v(Option{"save", "folder for checkpoints, metrics and configuration", {.placeholder = "DIR"}},
+      save);
+    v(Option{"load",
+             "folder of a run to continue from its newest checkpoint, also one of Megatron, or "
+             "model of Hugging Face to start from",
+             {.placeholder = "DIR"}},
+      load);
+    v(Option{"ckpt-step", "iteration of --load to take, in place of its newest"}, ckpt_step);
+    v(Option{"skip-train",
+             "take no step and save nothing: load, evaluate --eval-iters batches of the validation "
+             "split, and exit"},
+      skip_train);
+    v(
+        Option{
+            "dry-run",
+            "check everything up to the allocation, print what the run would do, and exit; nothing "
+            "is written"},
+        dry_run);
+    v(Option{"tensorboard-dir",
+             "folder for TensorBoard files (default: tensorboard in --save)",
+             {.placeholder = "DIR"}},
+      tensorboard_dir);
+    visit_checkpoints(v);
+    v(Option{"override-opt_param-scheduler",
+             "resume with the learning rate and weight decay schedules of these flags, not of the "
+             "checkpoint",
+             {.aliases = {"override-lr-scheduler"}}},
+      override_scheduler);
+    v(Option{"use-checkpoint-opt_param-scheduler",
+             "resume with the schedules of the checkpoint, whatever these flags say",
+             {.aliases = {"use-checkpoint-lr-scheduler"}}},
+      use_checkpoint_scheduler);
+    v(Option{"log-interval", "iterations between log lines (default at a terminal: 10)"},
+      log_interval);
+    v(Option{"log-params-norm", "log the norm of all weights, at every step"}, log_params_norm);
+    v(Option{"log-num-zeros-in-grad", "log how many elements of the gradient are 0"},
+      log_num_zeros);
+    v(Option{"eval-interval", "iterations between evaluations"}, eval_interval);
+    v(Option{"eval-iters", "number of batches per evaluation (0: no evaluation)"}, eval_iters);
+    v(Option{"max-consecutive-skips",
+             "stop with exit code 5 after this many updates in a row without finite gradients"},
+      max_consecutive_skips);
+  }
+
+ private:
+  // What is saved when, and what of it is loaded.
+  template <typename Visitor>
+  void visit_checkpoints(Visitor&& v) {
+    v(Option{"save-interval", "iterations between checkpoints (0: only at the end)"},
+      save_interval);
+    v(Option{"save-interval-in-mins",
+             "save too after the first iteration that ends this many minutes after the last save"},
+      save_interval_minutes);
+    v(Option{"keep",
+             "number of newest checkpoints to keep in --save; older ones are removed (0: all)"},
+      keep);
+    v(Option{"verify-saves", "read every checkpoint back from disk and compare it with memory"},
+      verify_saves);
+    v(Option{"async-save",
+             "write checkpoints between steps in the background, from a copy of the state in "
+             "memory (not with --remote-device FOLDER); --no-async-save makes training wait for "
+             "the disk"},
+      async_save);
+    v(Option{"allow-fallback",
+             "if the newest checkpoint of --load is damaged, take the newest older one that is "
+             "whole, and say what was skipped"},
+      allow_fallback);
+    v(Option{"no-save-optim",
+             "save the weights alone; a run goes on from them with a new optimizer "
+             "(--no-load-optim)"},
+      no_save_optim);
+    v(Option{"no-load-optim", "start with a new optimizer state; load only the weights"},
+      no_load_optim);
+    v(Option{"finetune",
+             "start a new run from the loaded weights: iteration 0, its own data and options"},
+      finetune);
+  }
+};
+
+struct PretrainOptions {
+  ModelOptions model;
+  LoopOptions loop;
+  TimingOptions timing;
+  ParallelOptions parallel;
+  OffloadOptions offload;
+  LearningRateOptions learning_rate;
+  OptimizerOptions optimizer;
+  DataOptions data;
+  TokenizerOptions tokenizer;
+  std::vector<ChangedOption> changed;  // what the user gave, for the log
+
+  void add_to(OptionSet& options);
+  void add_without_timing_to(OptionSet& options);  // for a command with timing options of its own
+
+  // The model that the options describe, checked. If there is a tokenizer, the vocabulary is the
+  // tokenizer's. NullTokenizer adds an end-of-document id after the --vocab-size ids, as in
+  // Megatron.
+  ModelConfig resolve_model(std::optional<std::int64_t> tokenizer_vocabulary) const;
+
+  // Whether saves between steps go on in the background. Not where the optimizer's state is in a
+  // file: a copy of it would take the memory that the file saves.
+  bool saves_in_background() const { return loop.async_save && offload.state_folder().empty(); }
+};
+
+}  // namespace piton

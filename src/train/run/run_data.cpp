@@ -1,0 +1,203 @@
+#include "train/run/run_data.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/hash.h"
+#include "data/corpus/corpus_card.h"
+#include "data/samples/describe.h"
+#include "train/run/corpus_rule.h"
+
+namespace piton {
+namespace {
+
+// For the contents of corpora. ("corpus." alone, in earlier checkpoints, also has modification
+// times.)
+constexpr const char* kCorpusFact = "corpus_content.";
+constexpr const char* kOwnSamplesFact = "samples";
+
+std::string fact_of_corpus(std::size_t index) { return fmt::format("{}{}", kCorpusFact, index); }
+
+DataSets open_sets(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
+                   Log& notes) {
+  const LoopOptions& loop = options.loop;
+  SampleCounts counts =
+      sample_counts(plan.train_iters, loop.eval_interval, loop.eval_iters, plan.global_batch);
+  counts.train = plan.train_samples;
+  DataSets sets = open_data_sets(options.data,
+                                 {plan.sequence, static_cast<std::uint32_t>(loop.seed), counts,
+                                  mock_ids(options, plan.session.model.vocabulary, tokenizer)},
+                                 notes);
+  if (!sets.train) {
+    throw Error(Fault::kUsage,
+                "--data-path: no training data is named; give the prefix of a corpus (piton "
+                "preprocess makes one), or --mock-data");
+  }
+  return sets;
+}
+
+std::shared_ptr<const SampleSource> open_own(const OwnSamples& own, const PretrainOptions& options,
+                                             const RunPlan& plan) {
+  const DataOptions& data = options.data;
+  if (data.mock_data || !data.data_path.empty() || !data.train_data_path.empty() ||
+      !data.train_weighted_split_paths.empty()) {
+    throw Error(Fault::kUsage,
+                "samples: got samples of the program and --mock-data or the path of a corpus; "
+                "wanted one of them");
+  }
+  if (options.loop.eval_iters != 0) {
+    throw Error(Fault::kUsage,
+                "--eval-iters: got {}, wanted 0: samples of the program have no validation split",
+                options.loop.eval_iters);
+  }
+  return own.make(plan.sequence);
+}
+
+BatchRules rules_of(const PretrainOptions& options, std::int64_t vocabulary,
+                    const Tokenizer* tokenizer) {
+  std::optional<std::int32_t> eod, pad;
+  if (tokenizer != nullptr) eod = tokenizer->special().eod;
+  if (options.tokenizer.is_null()) eod = static_cast<std::int32_t>(vocabulary - 1);
+  if (options.data.mock_data) eod = mock_ids(options, vocabulary, tokenizer).end_of_document;
+  if (tokenizer != nullptr && tokenizer->special().pad != eod) pad = tokenizer->special().pad;
+  return BatchRules::from(options.data, eod, pad, vocabulary);
+}
+
+}  // namespace
+
+MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
+                 const Tokenizer* tokenizer) {
+  if (!options.data.mock_data) return {};
+  const std::int64_t ids = tokenizer != nullptr ? tokenizer->vocabulary_size() : vocabulary;
+  const auto last = static_cast<std::int32_t>(ids - 1);
+  return {ids, tokenizer != nullptr ? tokenizer->special().eod.value_or(last) : last};
+}
+
+RunData::RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
+                 Log& notes, const OwnSamples& own)
+    : batches_(plan.batches),
+      global_batch_(plan.global_batch),
+      micro_batch_(options.loop.micro_batch_size) {
+  const BatchRules rules = rules_of(options, plan.session.model.vocabulary, tokenizer);
+  if (own.make) {
+    const std::shared_ptr<const SampleSource> samples = open_own(own, options, plan);
+    own_samples_ =
+        fmt::format("{} samples of {} tokens, {}", samples->size(), plan.sequence, own.name);
+    train_ = std::make_unique<BatchSource>(samples, rules);
+    return;
+  }
+  const DataSets sets = open_sets(options, plan, tokenizer, notes);
+  for (std::size_t i = 0; i < sets.prefixes.size(); ++i) {
+    const std::string note =
+        check_card(sets.prefixes[i], sets.tokens[i], tokenizer != nullptr ? tokenizer->name() : "",
+                   tokenizer != nullptr ? tokenizer->content_hash() : "");
+    if (!note.empty()) notes.info(note);
+  }
+  corpora_ = sets.corpora;
+  fingerprints_ = sets.fingerprints;
+  for (const auto& corpus : corpora_) stamps_.push_back(corpus->stamp());
+  if (tokenizer != nullptr) special_tokens_ = have_special_tokens(corpora_, *tokenizer, notes);
+  train_ = std::make_unique<BatchSource>(sets.train, rules);
+  if (options.loop.eval_iters == 0) return;
+  if (sets.valid.empty() || sets.valid[0].source->size() == 0) {
+    throw Error(Fault::kData,
+                "--eval-iters: the validation split has no samples; change --split, or set "
+                "--eval-iters 0");
+  }
+  BatchRules in_order = rules;
+  in_order.order = DataloaderType::kSingle;
+  valid_ = std::make_unique<BatchSource>(sets.valid[0].source, in_order);
+}
+
+std::map<std::string, std::string> RunData::facts() const {
+  std::map<std::string, std::string> facts;
+  for (std::size_t i = 0; i < fingerprints_.size(); ++i) {
+    facts[fact_of_corpus(i)] = fingerprints_[i];
+  }
+  if (!own_samples_.empty()) facts[kOwnSamplesFact] = own_samples_;
+  if (special_tokens_) facts[kSpecialTokensFact] = *special_tokens_ ? "true" : "false";
+  return facts;
+}
+
+std::string RunData::name_of_fact(const std::string& key) const {
+  for (std::size_t i = 0; i < corpora_.size(); ++i) {
+    if (key == fact_of_corpus(i)) return "corpus " + corpora_[i]->prefix();
+  }
+  if (corpora_.empty() && key == fact_of_corpus(0)) return "corpus of --mock-data";
+  return key;
+}
+
+std::vector<MicroBatch> RunData::batch(BatchSource& source, const BatchPlace& place) {
+  try {
+    return source.batch(place);
+  } catch (const Error&) {
+    check_unchanged();  // an invalid sample may come from a corpus that was written to
+    throw;
+  }
+}
+
+BatchPlace RunData::place_of(const Mesh& mesh, std::int64_t consumed,
+                             std::int64_t global_batch) const {
+  return {.consumed_samples = consumed,
+          .global_batch = global_batch,
+          .micro_batch = micro_batch_,
+          .rank = mesh.coordinate(Axis::kData),
+          .ranks = mesh.size(Axis::kData)};
+}
+
+std::vector<MicroBatch> RunData::training_batch(const Mesh& mesh, std::int64_t consumed) {
+  return batch(*train_, place_of(mesh, consumed, batches_.at(consumed)));
+}
+
+void RunData::announce_training_batch(const Mesh& mesh, std::int64_t consumed) {
+  try {
+    train_->announce(place_of(mesh, consumed, batches_.at(consumed)));
+  } catch (const Error&) {
+    // Whatever it is, training_batch() meets it too, and says it.
+  }
+}
+
+std::vector<MicroBatch> RunData::validation_batch(const Mesh& mesh, std::int64_t consumed) {
+  PITON_ASSERT(valid_ != nullptr);
+  return batch(*valid_, place_of(mesh, consumed, global_batch_));
+}
+
+void RunData::check_unchanged() {
+  for (std::size_t i = 0; i < corpora_.size(); ++i) {
+    const std::string stamp = corpora_[i]->stamp();
+    if (stamp == stamps_[i]) continue;
+    const std::string got = corpora_[i]->fingerprint();
+    if (got != fingerprints_[i]) {
+      throw Error(Fault::kData,
+                  "{}: changed while it was read: its contents are {}, they were {}; restore "
+                  "it, and continue from the last checkpoint",
+                  corpora_[i]->prefix(), got, fingerprints_[i]);
+    }
+    stamps_[i] = stamp;
+  }
+}
+
+std::string RunData::first_samples(std::int64_t count, const Tokenizer* tokenizer) {
+  std::string text;
+  for (std::int64_t place = 0; place < std::min(count, train_->samples().size()); ++place) {
+    const MicroBatch sample = train_->micro_batch(std::array{place});
+    text += samples_to_text(sample, place, tokenizer, /*colors=*/false);
+  }
+  return text;
+}
+
+std::string RunData::order_of_samples(std::int64_t consumed) {
+  StreamHash hash;
+  for (const std::int64_t place : {std::int64_t{0}, consumed - global_batch_}) {
+    const std::vector<MicroBatch> one =
+        batch(*train_, {.consumed_samples = std::max<std::int64_t>(place, 0),
+                        .global_batch = global_batch_,
+                        .micro_batch = 1,
+                        .rank = 0,
+                        .ranks = global_batch_});
+    hash.add(std::as_bytes(std::span(one.front().tokens)));
+  }
+  return hash.hex();
+}
+
+}  // namespace piton

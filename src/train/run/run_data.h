@@ -1,0 +1,83 @@
+// The corpora of a run: opens and checks them, reads them in the run's order, detects changes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "data/corpus/indexed_dataset.h"
+#include "data/samples/batch_source.h"
+#include "data/samples/data_sets.h"
+#include "data/samples/sample_source.h"
+#include "text/tokenizer.h"
+#include "train/run/run_plan.h"
+
+namespace piton {
+
+// The ids for --mock-data: those of the tokenizer with its end of document, or without a tokenizer
+// (null) those of the model's vocabulary, whose last id ends a document. Empty without the flag.
+MockIds mock_ids(const PretrainOptions& options, std::int64_t vocabulary,
+                 const Tokenizer* tokenizer);
+
+// Samples that a program provides, in place of a corpus. The validation set is empty.
+struct OwnSamples {
+  std::string name;  // of the data, in checkpoints: a resume compares it
+  // Makes the source for a run with samples of `sequence` tokens. Empty: the run reads corpora.
+  std::function<std::shared_ptr<const SampleSource>(std::int64_t sequence)> make;
+};
+
+class RunData {
+ public:
+  // Not collective. `tokenizer`: null if the run has none. `notes`: receives facts about splits,
+  // and about corpora whose tokenizer is unknown. Throws Error(kUsage, kData) for data that cannot
+  // be trained on.
+  RunData(const PretrainOptions& options, const RunPlan& plan, const Tokenizer* tokenizer,
+          Log& notes, const OwnSamples& own = {});
+
+  // This rank's micro-batches of the global batch after `consumed` samples. Throws Error(kData); if
+  // a corpus was written to, the error of check_unchanged().
+  std::vector<MicroBatch> training_batch(const Mesh& mesh, std::int64_t consumed);
+  std::vector<MicroBatch> validation_batch(const Mesh& mesh, std::int64_t consumed);
+  // Those of training_batch() will be asked for in the next step: tells the system what will be
+  // read, so that it comes from the disk meanwhile. Never throws an Error.
+  void announce_training_batch(const Mesh& mesh, std::int64_t consumed);
+  bool has_validation() const { return valid_ != nullptr; }
+
+  // Facts about the contents of the corpora, for a checkpoint; a resume compares them.
+  std::map<std::string, std::string> facts() const;
+  // "corpus PREFIX" for the key of a corpus; other keys unchanged.
+  std::string name_of_fact(const std::string& key) const;
+
+  // Throws Error(kData) with a corpus that was written to while it was read, so that it does not
+  // reach a checkpoint unnoticed. A new modification time alone is not a change.
+  void check_unchanged();
+
+  // The first `count` samples of the run, or all if it has fewer, as `piton inspect samples` shows
+  // them. `tokenizer`: null if the run has none.
+  std::string first_samples(std::int64_t count, const Tokenizer* tokenizer);
+
+  // A hash over the first sample of the run and the newest one that is read at `consumed`:
+  // identifies the order of samples.
+  std::string order_of_samples(std::int64_t consumed);
+
+ private:
+  // Throws Error(kData); if a corpus was written to, the error of check_unchanged().
+  std::vector<MicroBatch> batch(BatchSource& source, const BatchPlace& place);
+  BatchPlace place_of(const Mesh& mesh, std::int64_t consumed, std::int64_t global_batch) const;
+
+  BatchSizes batches_;  // of training; those of validation are whole
+  std::int64_t global_batch_;
+  std::int64_t micro_batch_;
+  std::unique_ptr<BatchSource> train_;
+  std::unique_ptr<BatchSource> valid_;
+  std::vector<std::shared_ptr<const IndexedDataset>> corpora_;
+  std::vector<std::string> fingerprints_;  // of each
+  std::optional<bool> special_tokens_;     // around the texts of the corpora; unset: not known
+  std::string own_samples_;                // fact about samples of a program; "": none
+  std::vector<std::string> stamps_;        // of each, when its contents were last checked
+};
+
+}  // namespace piton

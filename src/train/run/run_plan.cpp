@@ -1,0 +1,208 @@
+#include "train/run/run_plan.h"
+
+#include "base/options/option_range.h"
+
+namespace piton {
+namespace {
+
+constexpr std::int64_t kMostKept = 1'000'000;
+constexpr std::int64_t kMostMicroBatches = 1 << 20;  // of a step: a schedule is held in memory
+
+void check_ranges(const LoopOptions& loop) {
+  if (loop.train_samples) {
+    check_range("--train-samples", *loop.train_samples, 1);
+    if (loop.train_iters != 0) {
+      throw Error(Fault::kUsage, "--train-iters {} and --train-samples {}: give one of them",
+                  loop.train_iters, *loop.train_samples);
+    }
+  } else {
+    check_range("--train-iters", loop.train_iters, 1);
+  }
+  check_range("--micro-batch-size", loop.micro_batch_size, 1, kLargestSize);
+  check_range("--seq-length", loop.sequence, 0, kLargestSize);
+  check_range("--save-interval", loop.save_interval, 0);
+  check_range("--log-interval", loop.log_interval, 1);
+  check_range("--eval-interval", loop.eval_interval, 1);
+  check_range("--eval-iters", loop.eval_iters, 0);
+  check_range("--max-consecutive-skips", loop.max_consecutive_skips, 1);
+  if (loop.override_scheduler && loop.use_checkpoint_scheduler) {
+    throw Error(Fault::kUsage,
+                "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler exclude "
+                "each other; give one");
+  }
+  if (loop.exit_interval) check_range("--exit-interval", *loop.exit_interval, 1);
+  if (loop.exit_duration_minutes && !(*loop.exit_duration_minutes > 0)) {
+    throw Error(Fault::kUsage, "--exit-duration-in-mins: got {}, wanted more than 0",
+                *loop.exit_duration_minutes);
+  }
+}
+
+void check_saves(const PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  if (loop.save_interval_minutes && !(*loop.save_interval_minutes > 0)) {
+    throw Error(Fault::kUsage, "--save-interval-in-mins: got {}, wanted more than 0",
+                *loop.save_interval_minutes);
+  }
+  if (loop.keep < 0 || loop.keep > kMostKept) {
+    throw Error(Fault::kUsage, "--keep: got {}, wanted 0 (all) to {}", loop.keep, kMostKept);
+  }
+  if (loop.no_save_optim && options.optimizer.average_decay) {
+    throw Error(Fault::kUsage,
+                "--no-save-optim: leaves out the moving average of --ema-decay; give one of them");
+  }
+  if (!loop.save.empty()) return;
+  if (loop.save_interval > 0 || loop.save_interval_minutes) {
+    throw Error(Fault::kUsage, "--save-interval{}: needs --save DIR to save to",
+                loop.save_interval > 0 ? "" : "-in-mins");
+  }
+  if (loop.keep > 0 || loop.verify_saves || loop.no_save_optim) {
+    throw Error(Fault::kUsage,
+                "--keep, --verify-saves, --no-save-optim: need --save DIR to save to");
+  }
+}
+
+// Checks the totals that a run counts up to its end.
+void check_totals(const LoopOptions& loop, const RunPlan& plan) {
+  const std::int64_t tokens = checked_product("--micro-batch-size", "tokens of a micro-batch",
+                                              loop.micro_batch_size, plan.sequence);
+  check_range("--micro-batch-size x --seq-length", tokens, 1, kLargestSize);
+  checked_product("--train-iters", "tokens of the run", plan.train_iters, plan.global_batch,
+                  plan.sequence);
+  checked_product("--eval-iters", "samples of all evaluations", loop.eval_iters, plan.global_batch,
+                  plan.train_iters / loop.eval_interval + 1);
+}
+
+// What backward computes again of this model, in samples of `sequence` tokens.
+RecomputeRules recompute_rules(const PretrainOptions& options, const ModelConfig& model,
+                               std::int64_t sequence) {
+  const RecomputeRules rules = options.parallel.recompute_rules(model.layers);
+  if (!model.gated && rules.parts.activation) {
+    throw Error(Fault::kUsage,
+                "{}: this model's MLP has no gate, and its activation is computed from sums that "
+                "are not kept; use --recompute-granularity selective --recompute-modules mlp",
+                options.parallel.recompute_activation ? "--recompute-activation-function"
+                                                      : "--recompute-modules activation");
+  }
+  const std::int64_t kept = options.loop.micro_batch_size * sequence * model.hidden;
+  if (rules.distributed && kept % options.parallel.tensor != 0) {
+    throw Error(Fault::kUsage,
+                "--distribute-saved-activations: {} elements of a layer's input cannot be divided "
+                "over {} tensor ranks; change --seq-length, or leave it out",
+                kept, options.parallel.tensor);
+  }
+  return rules;
+}
+
+}  // namespace
+
+BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::int64_t share) {
+  if (loop.rampup_batch_size.empty()) return BatchSizes(global_batch);
+  if (!loop.train_samples) {
+    throw Error(Fault::kUsage,
+                "--rampup-batch-size: needs --train-samples in place of --train-iters, as steps "
+                "differ in size");
+  }
+  return BatchSizes(global_batch, loop.rampup_batch_size, share);
+}
+
+RunPlan make_run_plan(const PretrainOptions& options, int ranks,
+                      std::int64_t tokenizer_vocabulary) {
+  RunPlan plan;
+  const ModelConfig model = options.resolve_model(
+      tokenizer_vocabulary > 0 ? std::optional(tokenizer_vocabulary) : std::nullopt);
+  plan.mesh = options.parallel.check(ranks);
+  const LoopOptions& loop = options.loop;
+  check_ranges(loop);
+  check_one_unit(options.learning_rate, loop.train_samples.has_value());
+  plan.sequence = loop.sequence > 0 ? loop.sequence : model.max_positions;
+  if (plan.sequence > model.max_positions) {
+    throw Error(Fault::kUsage,
+                "--seq-length: got {}, wanted at most --max-position-embeddings, which is {}",
+                plan.sequence, model.max_positions);
+  }
+  check_saves(options);
+  plan.saves_optimizer = !loop.no_save_optim;
+  const std::int64_t share = loop.micro_batch_size * plan.mesh[Axis::kData];
+  plan.global_batch = loop.global_batch_size.value_or(share);
+  if (plan.global_batch <= 0 || plan.global_batch % share != 0) {
+    throw Error(Fault::kUsage,
+                "--global-batch-size: got {}, wanted a multiple of {} (--micro-batch-size {} x {} "
+                "data-parallel ranks)",
+                plan.global_batch, share, loop.micro_batch_size, plan.mesh[Axis::kData]);
+  }
+  check_range("--global-batch-size: micro-batches of a step", plan.global_batch / share, 1,
+              kMostMicroBatches);
+  plan.micro_batches = static_cast<int>(plan.global_batch / share);
+  plan.batches = batch_sizes(loop, plan.global_batch, share);
+  plan.train_iters =
+      loop.train_samples ? plan.batches.updates(*loop.train_samples) : loop.train_iters;
+  if (plan.train_iters < 1) {
+    throw Error(Fault::kUsage, "--train-samples: got {}, wanted at least {}, one global batch",
+                *loop.train_samples, plan.global_batch);
+  }
+  check_totals(loop, plan);
+  plan.train_samples = loop.train_samples.value_or(plan.train_iters * plan.global_batch);
+  options.offload.check((model.layers + options.parallel.pipeline - 1) / options.parallel.pipeline);
+  if (options.optimizer.kind == OptimizerKind::kCadam &&
+      (options.offload.in_host_memory() || !options.offload.state_folder().empty())) {
+    throw Error(Fault::kUsage,
+                "--optimizer cadam: its state stays with the weights; leave --remote-device and "
+                "--cpu-optimizer out, or use another optimizer");
+  }
+  const int t = plan.mesh[Axis::kTensor];
+  if (options.parallel.linears.sequence_parallel &&
+      loop.micro_batch_size * plan.sequence % t != 0) {
+    throw Error(Fault::kUsage,
+                "--sequence-parallel: {} tokens of a micro-batch cannot be split over {} tensor "
+                "ranks; change --seq-length",
+                loop.micro_batch_size * plan.sequence, t);
+  }
+  plan.memory_limit = options.parallel.recompute_limit();
+  plan.session = {.model = model,
+                  .layout = {.linears = options.parallel.linears,
+                             .recompute = recompute_rules(options, model, plan.sequence),
+                             .vocabulary_multiple = options.tokenizer.make_vocab_size_divisible_by,
+                             .vocabulary_rows = padded_vocabulary_size(
+                                 model.vocabulary, options.tokenizer, plan.mesh[Axis::kTensor])},
+                  .zero_stage = options.parallel.effective_zero_stage(),
+                  .schedule = options.parallel.schedule,
+                  .micro_batches = plan.micro_batches,
+                  .seed = loop.seed,
+                  .optimizer_options = options.optimizer,
+                  .offload = options.offload};
+  return plan;
+}
+
+PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan) {
+  PretrainOptions settled = options;
+  settled.model.settle(plan.session.model);
+  if (options.tokenizer.is_null()) *settled.model.vocabulary -= 1;  // as resolve_model() counts
+  settled.loop.global_batch_size = plan.global_batch;
+  settled.loop.sequence = plan.sequence;
+  settle_decay(settled);
+  return settled;
+}
+
+void settle_decay(PretrainOptions& options) {
+  const LoopOptions& loop = options.loop;
+  LearningRateOptions& rate = options.learning_rate;
+  // A constant rate has no end, unless the warm-up is a share of it.
+  if (rate.decay_style == DecayStyle::kConstant && !rate.warmup_fraction) {
+    rate.decay_iters.reset();
+    rate.decay_samples.reset();
+    rate.decay_tokens.reset();
+    return;
+  }
+  if (rate.decay_samples || rate.decay_iters || rate.decay_tokens) return;
+  rate.decay_is_derived = true;
+  const std::int64_t batch = loop.global_batch_size.value_or(1);
+  if (!loop.train_samples) {
+    rate.decay_iters = loop.train_iters;
+  } else if (loop.rampup_batch_size.empty() && *loop.train_samples % batch == 0) {
+    rate.decay_iters = *loop.train_samples / batch;
+  } else {
+    rate.decay_samples = loop.train_samples;
+  }
+}
+
+}  // namespace piton

@@ -1,0 +1,49 @@
+// The sizes of a run, derived from its options and checked before any memory is allocated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "session/session.h"
+#include "train/run/batch_sizes.h"
+#include "train/run/pretrain_options.h"
+
+namespace piton {
+
+struct RunPlan {
+  MeshSizes mesh;
+  std::int64_t sequence = 0;
+  std::int64_t global_batch = 0;   // whole, where it grows
+  BatchSizes batches;              // of each step
+  std::int64_t train_iters = 0;    // updates of the whole run
+  std::int64_t train_samples = 0;  // that the run asks of its data
+  int micro_batches = 0;           // of each data-parallel rank in one step of the whole batch
+  // Of a rank: what backward computes again is to be chosen by it (train/run/recompute_choice.h).
+  std::optional<std::int64_t> memory_limit;
+  bool saves_optimizer = true;  // not under --no-save-optim
+  SessionSettings session;
+
+  // The length of the run in whole global batches: what schedules are measured by.
+  double whole_steps() const {
+    return static_cast<double>(train_samples) / static_cast<double>(global_batch);
+  }
+};
+
+// `tokenizer_vocabulary`: ids of the tokenizer, 0 if there is none. Throws Error(kUsage) with the
+// flag.
+RunPlan make_run_plan(const PretrainOptions& options, int ranks, std::int64_t tokenizer_vocabulary);
+
+// Samples of the updates of a run with these options. `share`: samples of one micro-batch on all
+// data-parallel ranks. Throws Error(kUsage) that names the flag.
+BatchSizes batch_sizes(const LoopOptions& loop, std::int64_t global_batch, std::int64_t share);
+
+// The options with every derived default replaced by its value. They are stored with a checkpoint
+// and compared on resume, because the same flags could give other values with another number of
+// ranks or in another version.
+PretrainOptions settled_options(const PretrainOptions& options, const RunPlan& plan);
+
+// The last part of that: the end of the learning rate's decay, where it is not given, is that of
+// the run. Needs the global batch size.
+void settle_decay(PretrainOptions& options);
+
+}  // namespace piton

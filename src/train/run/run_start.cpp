@@ -1,0 +1,158 @@
+#include "train/run/run_start.h"
+
+#include <system_error>
+
+#include "base/error.h"
+#include "base/files/files.h"
+#include "checkpoint/store.h"
+#include "train/run/checkpoint_choice.h"
+#include "train/run/foreign_model.h"
+#include "train/run/model_format.h"
+#include "train/run/run_tokenizer.h"
+#include "train/run/stored_options.h"
+
+namespace piton {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string full_path(const fs::path& folder) {
+  std::error_code error;
+  const fs::path full = fs::weakly_canonical(fs::absolute(folder), error);
+  return error ? folder.string() : (full / "").parent_path().string();  // without a last slash
+}
+
+// The folder of the newest checkpoint of `run`; nullopt where nothing was saved.
+std::optional<fs::path> newest_in(const fs::path& run) {
+  if (fs::exists(run / kManifestName) || latest_iteration(run)) return find_checkpoint(run);
+  return older_checkpoint(run, {});
+}
+
+// The newest checkpoint that `read` does not find damaged.
+template <typename Read>
+fs::path newest_whole(fs::path checkpoint, bool allow_fallback, Read&& read) {
+  for (;;) {
+    try {
+      read(checkpoint);
+      return checkpoint;
+    } catch (const Error& error) {
+      const std::optional<fs::path> next =
+          older_checkpoint(checkpoint.parent_path(), iteration_of(checkpoint.filename().string()));
+      if (!allow_fallback || error.fault() != Fault::kData || !next) throw;
+      checkpoint = *next;
+    }
+  }
+}
+
+// What a flag of one start means is over with it, and the run's folder may have been moved.
+void forget_start(PretrainOptions& options) {
+  LoopOptions& loop = options.loop;
+  loop.finetune = false;
+  loop.no_load_optim = loop.no_save_optim;  // such checkpoints have none
+  loop.override_scheduler = false;
+  loop.use_checkpoint_scheduler = false;
+  options.timing.trace.clear();
+  options.timing.profile = false;
+  options.timing.profile_step_start.reset();
+  options.timing.profile_step_end.reset();
+}
+
+bool names_a_tokenizer(const TokenizerOptions& options) {
+  return options.is_null() || !options.empty();
+}
+
+}  // namespace
+
+void keep_start(const fs::path& folder, std::map<std::string, std::string>& facts) {
+  facts[kStartFact] = full_path(folder);
+}
+
+std::optional<fs::path> checkpoint_of_started_run(const LoopOptions& loop) {
+  if (loop.load.empty() || loop.save.empty() || loop.finetune) return std::nullopt;
+  const ModelFormat format = model_format_of(loop.load);
+  if (format != ModelFormat::kHuggingFace && format != ModelFormat::kMegatron) return std::nullopt;
+  if (model_format_of(loop.save) != ModelFormat::kPiton) return std::nullopt;
+  const std::optional<fs::path> newest = newest_in(loop.save);
+  if (!newest) return std::nullopt;
+  TrainState state;
+  const fs::path checkpoint = newest_whole(*newest, loop.allow_fallback, [&](const fs::path& one) {
+    state = read_state(one, read_manifest(one));
+  });
+  const auto start = state.facts.find(kStartFact);
+  const bool same = start != state.facts.end() && start->second == full_path(loop.load);
+  return same ? std::optional(checkpoint) : std::nullopt;
+}
+
+std::string adopt_checkpoint(PretrainOptions& options, bool same_command) {
+  const LoopOptions& loop = options.loop;
+  const bool described = !same_command && describe_a_model(options.model);
+  const bool has_tokenizer = names_a_tokenizer(options.tokenizer);
+  if (described && (has_tokenizer || loop.finetune)) return "";
+  PretrainOptions stored;
+  fs::path checkpoint;
+  try {
+    const std::optional<fs::path> newest = newest_in(folder_to_load(loop));
+    if (!newest) return "";  // the first start of a run, or CheckpointChoice says what is wrong
+    checkpoint = newest_whole(*newest, loop.allow_fallback,
+                              [&](const fs::path& one) { stored = stored_options(one); });
+  } catch (const Error&) {
+    if (described) return "";  // the load says it, and whether an older one is there
+    throw;
+  }
+  std::string taken;
+  const ModelConfig model = stored.resolve_model(std::nullopt);
+  if (!(same_command ? gives_whole_model(options.model, model) : described)) {
+    fill_open_options(options.model, stored.model);
+    taken = "model";
+  }
+  if (!has_tokenizer && names_a_tokenizer(stored.tokenizer)) {
+    const TokenizerOptions given = options.tokenizer;
+    options.tokenizer = stored.tokenizer;
+    // The padding of the table is no tokenizer's.
+    options.tokenizer.make_vocab_size_divisible_by = given.make_vocab_size_divisible_by;
+    options.tokenizer.pad_vocab_size_to = given.pad_vocab_size_to;
+    taken += taken.empty() ? "tokenizer: that" : " and tokenizer: those";
+  } else if (!taken.empty()) {
+    taken += ": that";
+  }
+  return taken.empty() ? "" : fmt::format("{} of {}", taken, checkpoint.string());
+}
+
+RunToResume find_run(const fs::path& folder, bool allow_fallback) {
+  const auto refused = [&](const char* what) {
+    return Error(Fault::kData, "{}: {}; wanted the folder of --save, or a checkpoint in it",
+                 folder.string(), what);
+  };
+  if (!fs::exists(folder)) throw refused("there is no such folder");
+  if (model_format_of(folder) != ModelFormat::kPiton) throw refused("not a run of Piton");
+  const bool is_checkpoint = fs::exists(folder / kManifestName);
+  const fs::path parent = (fs::absolute(folder) / "").parent_path().parent_path();
+  RunToResume run{.save = is_checkpoint ? parent : folder};
+  if (const std::optional<fs::path> newest = newest_in(folder)) {
+    run.checkpoint =
+        newest_whole(*newest, allow_fallback && !is_checkpoint,
+                     [&](const fs::path& one) { run.text = read_config(one, read_manifest(one)); });
+    run.name = (run.checkpoint / kConfigName).string();
+    return run;
+  }
+  run.name = (folder / kConfigName).string();
+  if (!fs::exists(run.name)) throw refused("not a run");
+  run.text = read_text_file(run.name);
+  return run;
+}
+
+void prepare_resume(const RunToResume& run, const fs::path& folder, PretrainOptions& options) {
+  const std::string saved = options.loop.save;
+  options.loop.save = run.save.string();
+  if (run.checkpoint.empty()) {
+    // As the start that ended too early, but for a folder that has been moved since.
+    if (options.loop.load.empty() || full_path(options.loop.load) == full_path(saved))
+      options.loop.load = options.loop.save;
+    return;
+  }
+  options.loop.load = folder.string();
+  options.tokenizer = kept_tokenizer(options.tokenizer, fs::absolute(run.checkpoint));
+  forget_start(options);
+}
+
+}  // namespace piton

@@ -1,0 +1,49 @@
+// What a start of a run takes over from a run that exists: the model and the tokenizer of --load's
+// checkpoint, and the run in --save that the same command has started before.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "train/run/pretrain_options.h"
+
+namespace piton {
+
+// Fact of TrainState: the folder of another program whose weights or run this run started from.
+inline constexpr const char* kStartFact = "train.start";
+
+// Remembers `folder` as that fact.
+void keep_start(const std::filesystem::path& folder, std::map<std::string, std::string>& facts);
+
+// The checkpoint in --save with which the command goes on, where --load names the folder of another
+// program from which the run in --save started. Nullopt: it starts a new run, as --finetune always
+// does. Throws Error(kData) for a damaged checkpoint.
+std::optional<std::filesystem::path> checkpoint_of_started_run(const LoopOptions& loop);
+
+// Completes `options` for --load of a checkpoint of Piton: the model where the flags do not
+// describe one, and the tokenizer where none is named. `same_command`: that which started the run
+// from another program's folder; its flags need not describe the whole model, as
+// adopt_foreign_model() completed them. Returns a note for the log; "" where nothing was taken.
+// Throws Error(kData) if there is no such checkpoint.
+std::string adopt_checkpoint(PretrainOptions& options, bool same_command);
+
+// What `piton resume` starts with, before other options: those of the run in `folder`, or of one of
+// its checkpoints, without what belongs to an earlier start alone. With `allow_fallback` damaged
+// checkpoints are skipped. A run without a checkpoint begins again, as it did. `text`: TOML,
+// `name`: the file that it is of. Throws Error(kData) if `folder` holds no run.
+struct RunToResume {
+  std::string text;
+  std::string name;
+  std::filesystem::path checkpoint;  // empty: none yet
+  std::filesystem::path save;        // the folder of the run
+};
+RunToResume find_run(const std::filesystem::path& folder, bool allow_fallback);
+
+// Sets `options`, which were read from `run`, to those of a new start.
+void prepare_resume(const RunToResume& run, const std::filesystem::path& folder,
+                    PretrainOptions& options);
+
+}  // namespace piton

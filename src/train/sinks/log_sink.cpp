@@ -1,0 +1,92 @@
+#include "train/sinks/log_sink.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/seconds.h"
+
+namespace piton {
+namespace {
+
+// " | num zeros: 12.0 | params norm: 3.456", what of it there is, as Megatron-LM writes it.
+std::string optional_figures(const StepMetrics& metrics) {
+  std::string text;
+  if (metrics.num_zeros) text += fmt::format(" | num zeros: {}.0", *metrics.num_zeros);
+  if (metrics.params_norm) text += fmt::format(" | params norm: {:.3f}", *metrics.params_norm);
+  return text;
+}
+
+std::string clock_of(std::int64_t seconds) {
+  return fmt::format("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+
+}  // namespace
+
+std::int64_t seconds_left(const RunStart& start, std::int64_t iteration, double seconds) {
+  const double mean =
+      seconds / static_cast<double>(std::max<std::int64_t>(iteration - start.iteration, 1));
+  return static_cast<std::int64_t>(mean * static_cast<double>(start.train_iters - iteration));
+}
+
+std::string megatron_line(const RunStart& start, const StepMetrics& metrics, std::int64_t skipped,
+                          double seconds) {
+  return fmt::format(
+      "iteration {:8}/{:8} | consumed samples: {:12} | elapsed time per iteration (ms): {:.1f} | "
+      "learning rate: {:.3E} | global batch size: {:5} | lm loss: {:.6E} | loss scale: {:.1f} | "
+      "grad norm: {:.3f}{} | number of skipped iterations: {} | tokens per second: {:.0f} | "
+      "TFLOP/s: {:.3f} | share of peak: {:.1f} % | time left: {} |",
+      metrics.iteration, start.train_iters, metrics.consumed_samples, metrics.elapsed_ms,
+      metrics.learning_rate, metrics.global_batch, metrics.lm_loss, metrics.loss_scale,
+      metrics.grad_norm, optional_figures(metrics), skipped, metrics.tokens_per_second,
+      metrics.model_tflops, 100 * metrics.share_of_peak,
+      clock_of(seconds_left(start, metrics.iteration, seconds)));
+}
+
+std::string brief_line(const RunStart& start, const StepMetrics& metrics, double seconds) {
+  return fmt::format(
+      "iteration {}/{} | loss {:.4f} | lr {:.2e} | grad norm {:.2f}{} | {:.0f} tokens/s "
+      "({:.0f} % of peak) | {} left",
+      metrics.iteration, start.train_iters, metrics.lm_loss, metrics.learning_rate,
+      metrics.grad_norm, optional_figures(metrics), metrics.tokens_per_second,
+      100 * metrics.share_of_peak, clock_of(seconds_left(start, metrics.iteration, seconds)));
+}
+
+void LogSink::on_start(const RunStart& start) {
+  start_ = start;
+  skipped_ = start.skipped;
+  started_ = std::chrono::steady_clock::now();
+}
+
+void LogSink::on_step(const StepMetrics& metrics) {
+  if (start_.rank != 0) return;
+  if (metrics.iteration % options_.interval != 0 && metrics.iteration != start_.train_iters) return;
+  const double seconds = seconds_since(started_);
+  log_.info(options_.brief ? brief_line(start_, metrics, seconds)
+                           : megatron_line(start_, metrics, metrics.skipped - skipped_, seconds));
+  skipped_ = metrics.skipped;
+  log_timers(metrics.timers);
+}
+
+void LogSink::log_timers(const std::vector<TimerTimes>& timers) {
+  for (const std::string& line : timer_lines(timers, options_.timers)) log_.info(line);
+}
+
+void LogSink::on_validation(const RunValidation& validation) {
+  if (start_.rank != 0) return;
+  log_.info(
+      fmt::format("validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |",
+                  validation.iteration, validation.loss, std::exp(validation.loss)));
+}
+
+void LogSink::on_save(const RunSave& save) {
+  if (start_.rank != 0) return;
+  log_.info(fmt::format(
+      "saved {} in {:.1f} s{}", save.folder.string(), save.seconds,
+      save.in_background ? fmt::format(", of which training waited {:.2f} s", save.blocked_seconds)
+                         : ""));
+  log_timers(save.timers);
+}
+
+}  // namespace piton

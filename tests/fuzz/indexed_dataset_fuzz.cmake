@@ -1,1 +1,0 @@
-list(APPEND libraries piton_data_corpus)

@@ -1,1 +1,0 @@
-set(libraries piton_pickle)

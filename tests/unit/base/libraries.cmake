@@ -1,0 +1,1 @@
+list(APPEND libraries piton_base_options piton_base_random)

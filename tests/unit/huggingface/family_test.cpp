@@ -1,0 +1,384 @@
+// config.json as written by Transformers 4 and 5. Properties that Piton does not support are
+// refused by name.
+#include "huggingface/family.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/files/files.h"
+#include "support/errors.h"
+#include "unit/huggingface/hf_folder.h"
+
+namespace piton {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+Json golden(const std::string& name) {
+  return Json::parse(read_text_file(test::golden_folder(name) / "config.json"));
+}
+
+ModelConfig model_of(const Json& config) {
+  return hf_model(HfConfig(config.dump(), "config.json"));
+}
+
+std::string refusal(const std::string& name, const std::function<void(Json&)>& edit) {
+  Json config = golden(name);
+  edit(config);
+  return message_of(Fault::kData, [&] { model_of(config); });
+}
+
+TEST(HfModel, HasTheFactsOfItsFile) {
+  const ModelConfig gpt2 = model_of(golden("gpt2"));
+  EXPECT_EQ(gpt2.family, "gpt2");
+  EXPECT_EQ(gpt2.ffn_hidden, 54);
+  EXPECT_EQ(gpt2.heads, 6);
+  EXPECT_EQ(gpt2.positions, PositionKind::kLearned);
+  EXPECT_TRUE(gpt2.tied && gpt2.biases && gpt2.qkv_biases);
+  const ModelConfig llama3 = model_of(golden("llama3"));
+  EXPECT_EQ(llama3.rotary_scaling.kind, RotaryScaling::Kind::kLlama3);
+  EXPECT_EQ(llama3.rotary_base, 500000);
+  EXPECT_EQ(llama3.rotary_scaling.original_positions, 32);
+  EXPECT_EQ(llama3.groups, 2);
+  const ModelConfig qwen2 = model_of(golden("qwen2"));
+  EXPECT_TRUE(qwen2.qkv_biases && !qwen2.biases && !qwen2.window_before);
+  const ModelConfig qwen3 = model_of(golden("qwen3"));
+  EXPECT_TRUE(qwen3.head_norms && !qwen3.qkv_biases);
+  EXPECT_EQ(qwen3.head_size, 12);
+  EXPECT_EQ(model_of(golden("mistral")).window_before, 8);
+  const ModelConfig bloom = model_of(golden("bloom"));
+  EXPECT_TRUE(bloom.embedding_norm && bloom.biases && bloom.output_bias && bloom.tied);
+  EXPECT_EQ(bloom.positions, PositionKind::kAlibi);
+  EXPECT_EQ(bloom.ffn_hidden, 144);
+  const ModelConfig internlm = model_of(golden("internlm"));
+  EXPECT_TRUE(internlm.qkv_biases && internlm.output_bias && !internlm.biases);
+  EXPECT_EQ(model_of(golden("internlm2")).rotary_base, 1e6);
+  EXPECT_FALSE(model_of(golden("internlm2")).qkv_biases);
+  EXPECT_EQ(model_of(golden("baichuan")).positions, PositionKind::kRotary);
+  EXPECT_FALSE(model_of(golden("baichuan")).normalized_head);
+  EXPECT_EQ(model_of(golden("baichuan-13b")).positions, PositionKind::kAlibi);
+  EXPECT_TRUE(model_of(golden("baichuan2")).normalized_head);
+  EXPECT_EQ(model_of(golden("phi3")).window_before, 8);
+  const ModelConfig gemma2 = model_of(golden("gemma2"));
+  EXPECT_TRUE(gemma2.end_norms && gemma2.gains_from_one && gemma2.scaled_embedding);
+  EXPECT_EQ(gemma2.attention_soft_cap, 3);
+  EXPECT_EQ(gemma2.logit_soft_cap, 5);
+  EXPECT_EQ(gemma2.full_attention_every, 2);
+  EXPECT_EQ(gemma2.window_before, 8);
+  const ModelConfig gemma3 = model_of(golden("gemma3"));
+  EXPECT_TRUE(gemma3.head_norms && gemma3.attention_soft_cap == 0);
+  EXPECT_EQ(gemma3.local_rotary_base, 10000);
+  EXPECT_EQ(gemma3.rotary_base, 1e6);
+  EXPECT_EQ(gemma3.rotary_scaling.factor, 8);
+  const ModelConfig stablelm = model_of(golden("stablelm"));
+  EXPECT_EQ(stablelm.norm, NormKind::kLayer);
+  EXPECT_EQ(stablelm.rotary_channels(), 2);
+}
+
+TEST(HfModel, IsTheSameByTheKeysOfTransformers4) {
+  for (const char* name : {"llama3", "llama", "mistral", "qwen2", "qwen3"}) {
+    Json config = golden(name);
+    const ModelConfig newer = model_of(config);
+    Json rope = config["rope_parameters"];
+    config.erase("rope_parameters");
+    config["rope_theta"] = rope["rope_theta"];
+    rope.erase("rope_theta");
+    config["rope_scaling"] = rope["rope_type"] == "default" ? Json() : rope;
+    if (config["rope_scaling"].is_object()) {  // as the first files have it
+      config["rope_scaling"]["type"] = rope["rope_type"];
+      config["rope_scaling"].erase("rope_type");
+    }
+    config["torch_dtype"] = config["dtype"];
+    config.erase("dtype");
+    config.erase("layer_types");
+    config["of_tomorrow"] = {{"any", {1, 2}}};
+    const ModelConfig older = model_of(config);
+    EXPECT_EQ(older.rotary_base, newer.rotary_base) << name;
+    EXPECT_EQ(older.rotary_scaling.kind, newer.rotary_scaling.kind) << name;
+    EXPECT_EQ(older.rotary_scaling.factor, newer.rotary_scaling.factor) << name;
+    EXPECT_EQ(older.rotary_scaling.original_positions, newer.rotary_scaling.original_positions);
+    EXPECT_EQ(older.window_before, newer.window_before) << name;
+    EXPECT_EQ(older.dtype, newer.dtype) << name;
+  }
+}
+
+// Seen with Transformers 5.23: rope_scaling, which users add as older texts tell them, replaces all
+// of rope_parameters.
+TEST(HfModel, TakesTheAngleKeyThatTransformersTakesOfTwo) {
+  Json config = golden("llama");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
+  config["rope_scaling"] = {{"type", "linear"}, {"factor", 4.0}};
+  const ModelConfig both = model_of(config);
+  EXPECT_EQ(both.rotary_scaling.kind, RotaryScaling::Kind::kLinear);
+  EXPECT_EQ(both.rotary_scaling.factor, 4);
+  EXPECT_EQ(both.rotary_base, 10000);
+  config["rope_scaling"]["rope_theta"] = 7.0;
+  EXPECT_EQ(model_of(config).rotary_base, 7);
+  for (const Json& none : {Json(), Json::object()}) {
+    config["rope_scaling"] = none;
+    EXPECT_EQ(model_of(config).rotary_base, 5e5);
+    EXPECT_EQ(model_of(config).rotary_scaling.kind, RotaryScaling::Kind::kNone);
+  }
+}
+
+// As Gemma 2 and 3 were first published: layers by a pattern, angles by keys of their own.
+TEST(HfModel, OfGemmaIsTheSameByTheKeysOfTransformers4) {
+  for (const char* name : {"gemma2", "gemma3"}) {
+    Json config = golden(name);
+    const ModelConfig newer = model_of(config);
+    Json rope = config["rope_parameters"];
+    config.erase("rope_parameters");
+    config.erase("layer_types");
+    if (rope.contains("full_attention")) {
+      config["rope_theta"] = rope["full_attention"]["rope_theta"];
+      config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"];
+      config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 8.0}};
+      config["sliding_window_pattern"] = 2;
+    } else {
+      config["rope_theta"] = rope["rope_theta"];
+    }
+    EXPECT_EQ(model_of(config), newer) << name;
+  }
+}
+
+// By modeling_rope_utils.py and the defaults of configuration_gemma2.py, not by the words alone.
+TEST(HfModel, TakesItsFileAsTransformersDoes) {
+  const auto changed = [](const std::string& name, const std::function<void(Json&)>& edit) {
+    Json config = golden(name);
+    edit(config);
+    return model_of(config);
+  };
+  const ModelConfig dynamic = changed("llama", [](Json& config) {
+    config["rope_parameters"] = {{"rope_type", "dynamic"},
+                                 {"factor", 4.0},
+                                 {"rope_theta", 1e4},
+                                 {"original_max_position_embeddings", 32}};
+  });
+  EXPECT_EQ(dynamic.rotary_scaling.original_positions, 128);
+  const ModelConfig outer =
+      changed("llama3", [](Json& config) { config["original_max_position_embeddings"] = 64; });
+  EXPECT_EQ(outer.rotary_scaling.original_positions, 64);
+
+  const char* const activation = "hidden_activation";
+  for (const char* name : {"gemma2", "gemma3"}) {
+    EXPECT_EQ(changed(name, [&](Json& config) { config[activation] = "gelu"; }).activation,
+              ActivationKind::kGeluErf);
+    // Which is the first Gemma's key.
+    EXPECT_EQ(changed(name, [](Json& config) { config["hidden_act"] = "silu"; }).activation,
+              ActivationKind::kGeluTanh);
+  }
+  const ModelConfig bare = changed("gemma2", [](Json& config) {
+    for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping", "sliding_window"})
+      config.erase(key);
+  });
+  EXPECT_EQ(bare.attention_soft_cap, 50);
+  EXPECT_EQ(bare.logit_soft_cap, 30);
+  EXPECT_EQ(bare.window_before, 4095);
+  const ModelConfig uncapped = changed("gemma2", [](Json& config) {
+    config["attn_logit_softcapping"] = config["final_logit_softcapping"] = nullptr;
+  });
+  EXPECT_EQ(uncapped.attention_soft_cap, 0);
+  EXPECT_EQ(uncapped.logit_soft_cap, 0);
+  EXPECT_EQ(
+      changed("gemma3",
+              [](Json& config) { config["rope_parameters"]["full_attention"].erase("rope_theta"); })
+          .rotary_base,
+      1e6);
+}
+
+// Found by models of Transformers whose config.json was edited: EDITED of
+// tools/oracle/huggingface.py.
+TEST(HfModel, OfAFileThatLacksKeysHasTheDefaultsOfTransformers) {
+  const auto without = [](const std::string& name, std::initializer_list<const char*> keys) {
+    Json config = golden(name);
+    for (const char* key : keys) EXPECT_EQ(config.erase(key), 1U) << key;
+    return model_of(config);
+  };
+  EXPECT_EQ(without("phi3", {"rms_norm_eps"}).norm_eps, 1e-5);
+  EXPECT_EQ(without("llama", {"rms_norm_eps"}).norm_eps, 1e-6);
+  const ModelConfig gemma2 = without("gemma2", {"attn_logit_softcapping", "final_logit_softcapping",
+                                                "sliding_window", "head_dim"});
+  EXPECT_EQ(gemma2.attention_soft_cap, 50);
+  EXPECT_EQ(gemma2.logit_soft_cap, 30);
+  EXPECT_EQ(gemma2.window_before, 4095);
+  EXPECT_EQ(gemma2.head_size, 256);
+  EXPECT_EQ(without("gemma3", {"sliding_window"}).window_before, 4095);
+  Json gemma3 = golden("gemma3");
+  gemma3["rope_parameters"]["full_attention"].erase("rope_theta");
+  EXPECT_EQ(model_of(gemma3).rotary_base, 1e6);
+  Json caps = golden("gemma2");
+  caps["attn_logit_softcapping"] = caps["final_logit_softcapping"] = caps["sliding_window"] =
+      nullptr;
+  const ModelConfig open = model_of(caps);
+  EXPECT_TRUE(open.attention_soft_cap == 0 && open.logit_soft_cap == 0 && !open.window_before);
+  Json window = golden("qwen2");
+  window["use_sliding_window"] = true;
+  window["max_window_layers"] = 0;
+  window.erase("sliding_window");
+  window.erase("layer_types");
+  EXPECT_EQ(model_of(window).window_before, 4095);
+  Json groups = golden("mistral");
+  groups["num_attention_heads"] = 16;
+  groups["head_dim"] = 4;
+  groups["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(model_of(groups).groups, 16);
+  groups.erase("num_key_value_heads");
+  EXPECT_EQ(model_of(groups).groups, 8);
+}
+
+// As Transformers chooses.
+TEST(HfModel, OfAFileThatSaysItTwiceIsByOneOfThem) {
+  Json llama = golden("llama");
+  llama["rope_theta"] = 500.0;
+  llama["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(model_of(llama).rotary_base, 500);
+  EXPECT_EQ(model_of(llama).rotary_scaling.factor, 4);
+  llama["rope_scaling"] = Json::object();
+  EXPECT_EQ(model_of(llama).rotary_base, 10000);
+  Json llama3 = golden("llama3");
+  llama3["original_max_position_embeddings"] = 512;
+  EXPECT_EQ(model_of(llama3).rotary_scaling.original_positions, 512);
+  Json dynamic = golden("llama");
+  dynamic["rope_parameters"] = {
+      {"rope_type", "dynamic"}, {"factor", 4.0}, {"original_max_position_embeddings", 8}};
+  EXPECT_EQ(model_of(dynamic).rotary_scaling.original_positions, 128);
+  Json bloom = golden("bloom");
+  bloom["n_embed"] = 48;
+  EXPECT_EQ(model_of(bloom).hidden, 48);
+  // Only files of the first Gemma mean the other function by "gelu".
+  Json gemma2 = golden("gemma2");
+  gemma2["hidden_activation"] = "gelu";
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kGeluErf);
+  gemma2.erase("hidden_activation");
+  gemma2["hidden_act"] = "silu";
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kGeluTanh);
+  gemma2["model_type"] = "gemma";
+  gemma2["architectures"] = {"GemmaForCausalLM"};
+  gemma2["attn_logit_softcapping"] = gemma2["final_logit_softcapping"] = nullptr;
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kSilu);
+  gemma2["hidden_act"] = "gelu";
+  EXPECT_EQ(model_of(gemma2).activation, ActivationKind::kGeluTanh);
+}
+
+TEST(HfModel, ComputesIn16BitsWhereItsFileSaysBfloat16) {
+  Json config = golden("llama");
+  config["dtype"] = "bfloat16";
+  EXPECT_EQ(model_of(config).dtype, DType::kBF16);
+  config["dtype"] = "float16";
+  EXPECT_EQ(model_of(config).dtype, DType::kF32);
+}
+
+TEST(HfModel, OfWhatPitonDoesNotHaveIsRefusedByName) {
+  const auto key = [](const std::string& name, const char* key, const Json& value) {
+    return refusal(name, [&](Json& config) { config[key] = value; });
+  };
+  EXPECT_THAT(key("gemma3", "attn_logit_softcapping", 5.0),
+              HasSubstr("attn_logit_softcapping: got 5.0, wanted null"));
+  EXPECT_THAT(key("gemma2", "use_bidirectional_attention", true),
+              HasSubstr("use_bidirectional_attention: got true, wanted false"));
+  EXPECT_THAT(key("gemma2", "partial_rotary_factor", 0.5),
+              HasSubstr("partial_rotary_factor: got 0.5, wanted 1"));
+  EXPECT_THAT(key("mistral", "layer_types", {"full_attention", "full_attention"}),
+              HasSubstr("wanted sliding_attention, as sliding_window is not null"));
+  for (const char* type : {"yarn", "linear", "dynamic"}) {
+    EXPECT_THAT(key("phi3", "rope_scaling", {{"type", type}, {"factor", 2.0}}),
+                HasSubstr("rope_scaling.type: got \"" + std::string(type) +
+                          "\", wanted default or longrope"));
+  }
+  EXPECT_THAT(key("llama", "model_type", "mamba"),
+              HasSubstr("config.json: model_type: got \"mamba\", wanted gpt2, llama, aquila, "));
+  EXPECT_THAT(
+      key("llama", "architectures", {"LlamaForSequenceClassification"}),
+      HasSubstr("architectures: got [\"LlamaForSequenceClassification\"], wanted LlamaFor"));
+  EXPECT_THAT(key("llama", "hidden_act", "relu"),
+              HasSubstr("hidden_act: got \"relu\", wanted silu"));
+  EXPECT_THAT(key("bloom", "apply_residual_connection_post_layernorm", true),
+              HasSubstr("got true, wanted false"));
+  EXPECT_THAT(key("llama", "final_logit_softcapping", 30.0), HasSubstr("got 30.0, wanted null"));
+  EXPECT_THAT(
+      key("gemma2", "layer_types", {"full_attention", "sliding_attention", "sliding_attention"}),
+      HasSubstr("layer_types: got [\"full_attention\""));
+  for (const char* name : {"gemma2", "gemma3"})
+    EXPECT_THAT(key(name, "use_bidirectional_attention", true), HasSubstr("wanted false"));
+  // Of Gemma 3 Transformers caps no scores.
+  EXPECT_THAT(key("gemma3", "attn_logit_softcapping", 50.0), HasSubstr("got 50.0, wanted null"));
+  EXPECT_THAT(key("stablelm", "use_parallel_residual", true), HasSubstr("wanted false"));
+  EXPECT_THAT(key("internlm", "rotary", {{"type", "xpos"}}), HasSubstr("rotary.type: got"));
+  EXPECT_THAT(key("phi3", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
+  EXPECT_THAT(key("baichuan2", "tie_word_embeddings", true), HasSubstr("--normalized-head"));
+  EXPECT_THAT(key("llama", "quantization_config", {{"bits", 4}}),
+              HasSubstr("quantization_config: got {\"bits\":4}"));
+  EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "magic"}}),
+              HasSubstr("rope_parameters.rope_type: got \"magic\""));
+  EXPECT_THAT(key("llama", "rope_parameters", {{"rope_type", "linear"}}),
+              HasSubstr("rope_parameters.factor: got nothing, wanted a number"));
+  EXPECT_THAT(key("gpt2", "scale_attn_by_inverse_layer_idx", true),
+              HasSubstr("got true, wanted false"));
+  EXPECT_THAT(key("gpt2", "embd_pdrop", 0.3), HasSubstr("embd_pdrop: got 0.3"));
+  EXPECT_THAT(refusal("qwen2",
+                      [](Json& config) {
+                        config["use_sliding_window"] = true;
+                        config["layer_types"] = {"sliding_attention", "full_attention"};
+                      }),
+              HasSubstr("layer_types: got [\"sliding_attention\",\"full_attention\"]"));
+  EXPECT_THAT(refusal("qwen2",
+                      [](Json& config) {
+                        config.erase("layer_types");
+                        config["use_sliding_window"] = true;
+                        config["max_window_layers"] = 1;
+                      }),
+              HasSubstr("max_window_layers: got 1"));
+  EXPECT_THAT(refusal("mistral", [](Json& config) { config.erase("sliding_window"); }),
+              HasSubstr("sliding_window: got nothing"));
+  EXPECT_THAT(key("mistral", "layer_types", {"full_attention", "full_attention"}),
+              HasSubstr("wanted sliding_attention, as sliding_window is not null"));
+  // Transformers passes it over in these families, and others do not.
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "gemma2"}) {
+    EXPECT_THAT(
+        refusal(family,
+                [](Json& config) { config["rope_parameters"]["partial_rotary_factor"] = 0.5; }),
+        HasSubstr("partial_rotary_factor: got 0.5, wanted 1: in this family all channels turn"));
+  }
+}
+
+TEST(HfModel, WithSizesThatCannotBeIsRefusedByName) {
+  for (const Json& bad : {Json(0), Json(-4), Json(1.5), Json("4"), Json(true), Json::array(),
+                          Json(std::int64_t{1} << 60), Json(UINT64_MAX), Json()}) {
+    for (const char* key : {"hidden_size", "num_hidden_layers", "vocab_size", "intermediate_size",
+                            "num_attention_heads", "max_position_embeddings"}) {
+      EXPECT_THAT(refusal("llama", [&](Json& config) { config[key] = bad; }),
+                  HasSubstr(std::string(key) + ": got "))
+          << bad.dump();
+    }
+  }
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["num_key_value_heads"] = 3; }),
+              HasSubstr("config.json: describes an impossible model: --num-query-groups"));
+  EXPECT_THAT(refusal("llama",
+                      [](Json& config) {
+                        config["num_hidden_layers"] = 2'000'000'000;
+                        config["hidden_size"] = 2'000'000'000;
+                        config["intermediate_size"] = 2'000'000'000;
+                      }),
+              HasSubstr("more than can be counted"));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["rms_norm_eps"] = "tiny"; }),
+              HasSubstr("rms_norm_eps: got \"tiny\", wanted a number"));
+  EXPECT_THAT(refusal("llama", [](Json& config) { config["tie_word_embeddings"] = 1; }),
+              HasSubstr("tie_word_embeddings: got 1, wanted true or false"));
+}
+
+TEST(HfConfig, ThatIsNoObjectOrNestsTooDeepIsRefused) {
+  const auto message = [](const std::string& text) {
+    return message_of(Fault::kData, [&] { HfConfig(text, "c.json"); });
+  };
+  EXPECT_THAT(message("{\"a\": "), HasSubstr("c.json: got text that is not JSON"));
+  EXPECT_THAT(message("[]"), HasSubstr("got array, wanted a JSON object"));
+  EXPECT_THAT(message(""), HasSubstr("not JSON"));
+  EXPECT_THAT(message("{\"a\": \"\xff\"}"), HasSubstr("not JSON"));
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "{\"a\":";
+  EXPECT_THAT(message(deep), HasSubstr("c.json"));
+}
+
+}  // namespace
+}  // namespace piton
